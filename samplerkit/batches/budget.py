@@ -82,12 +82,8 @@ class Budget:
 
     def longest(self) -> int:
         """Gives the largest length of which one sample fits; 0 if none does."""
-        low, high = 0, LONGEST
-        while low < high:
-            middle = (low + high + 1) // 2
-            fits = bool(self.sizes(np.array([middle]))[0])
-            low, high = (middle, high) if fits else (low, middle - 1)
-        return low
+        lengths = range(1, LONGEST + 1)
+        return bisect_left(lengths, True, key=lambda length: self.sizes(np.array([length]))[0] == 0)
 
 
 def _costs_of_a_user(cost: Cost, lengths: Ids) -> np.ndarray[Any, Any]:

@@ -137,10 +137,6 @@ class ClassPlan(BatchPlan):
         return self.length
 
     @property
-    def dropped(self) -> int:
-        return 0
-
-    @property
     def num_draws(self) -> int:
         return self.length * self._classes * self._each
 

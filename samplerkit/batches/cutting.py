@@ -9,6 +9,7 @@ same samples.
 from __future__ import annotations
 
 import heapq
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, final, get_args
@@ -271,12 +272,9 @@ def cut_again(
     sizes = sizes_at(places)
     if (np.diff(sizes) < 0).any():
         return halved(batches, count, multiple)
-    low, high = 1, _WHOLE
-    while low < high:
-        middle = (low + high) // 2
-        is_enough = len(_edges(sizes, middle, multiple)) <= count - kept
-        low, high = (low, middle) if is_enough else (middle + 1, high)
-    again = np.split(places, _edges(sizes, low, multiple)[1:])
+    parts, most = range(1, _WHOLE + 1), count - kept
+    part = parts[bisect_left(parts[:-1], True, key=lambda part: len(_edges(sizes, part, multiple)) <= most)]
+    again = np.split(places, _edges(sizes, part, multiple)[1:])
     return halved([*batches[:kept], *again], count, multiple)
 
 

@@ -208,7 +208,14 @@ def found_lengths(
     """
     lengths, size = given if isinstance(given, SampleLengths) else None, len(Layout.of(dataset))
     if lengths is None:
-        place, source = ("lengths", given) if given is not None else _of_dataset(dataset)
+        place, source = "lengths", given
+        if given is None:
+            found = find_column(dataset, "lengths", "length")
+            if found is None:
+                problem = "the dataset has no attribute or column lengths"
+                hint = "give lengths= to the recipe: an array, or the path of an .npy file"
+                raise DatasetError("lengths", problem, dataset, hint=hint)
+            place, source = f"dataset.{found[0]}", found[1]
         lengths = SampleLengths(source, place, kept)
     if lengths.size != size:
         problem = f"must be one for each of the {size} samples of the dataset"
@@ -221,14 +228,6 @@ def found_lengths(
 
 
 _SAVE = "write it by samplerkit lengths, or numpy.save(path, lengths), lengths an array of integers"
-
-
-def _of_dataset(dataset: Any) -> tuple[str, Any]:
-    column = find_column(dataset, "lengths", "length")
-    if column is not None:
-        return f"dataset.{column[0]}", column[1]
-    hint = "give lengths= to the recipe: an array, or the path of an .npy file"
-    raise DatasetError("lengths", "the dataset has no attribute or column lengths", dataset, hint=hint)
 
 
 def _array(source: Any, place: str) -> np.ndarray[Any, Any]:

@@ -44,6 +44,9 @@ class IterSampler(Sampler):
         [5, 1]
     """
 
+    is_foreign = True
+    _counts_alone = True
+
     def __init__(self, sampler: Iterable[int], num_samples: int | None = None, *, seed: int = 0) -> None:
         super().__init__(num_samples)
         self.seed: Final = arguments.seed(seed)
@@ -53,14 +56,6 @@ class IterSampler(Sampler):
             hint = "give a list, or an object whose __iter__ starts again"
             raise ArgumentTypeError("sampler", "must be iterable more than once", sampler, hint=hint)
         self.sampler: Final[Any] = sampler
-
-    @property
-    def is_foreign(self) -> bool:
-        return True
-
-    @property
-    def _counts_alone(self) -> bool:
-        return True
 
     def _own_num_samples(self) -> int | None:
         if self.num_samples is not None:

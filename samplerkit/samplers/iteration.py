@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sized
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -84,10 +85,7 @@ def _lent(holder: Any, torch: Any) -> LentGenerator | None:
         return LentGenerator(holder.get_state, holder.manual_seed, holder.set_state)
     if isinstance(holder, np.random.Generator):
         bits: Any = holder.bit_generator
-
-        def set_state(state: Any) -> None:
-            bits.state = state
-
+        set_state = partial(setattr, bits, "state")
         return LentGenerator(lambda: bits.state, lambda word: set_state(type(bits)(word).state), set_state)
     if holder is np.random or isinstance(holder, np.random.RandomState):
         # numpy's older generators are seeded with 32 bits, or with several such words.

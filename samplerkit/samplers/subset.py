@@ -72,7 +72,7 @@ class ListedSampler(Sampler):
         size = self.indices.size
         return size if self.num_samples is None else min(self.num_samples, size)
 
-    def listed(self, layout: Layout) -> Table:
+    def _listed(self, layout: Layout) -> Table:
         """Gives the ids in the order in which they are listed."""
         kept = self.indices[: self.num_samples or None]
         return Table(checked_ids(kept, len(layout), f"{type(self).__name__}: indices"))
@@ -106,7 +106,7 @@ class SubsetSampler(ListedSampler):
 
     def draw(self, layout: Layout, context: Context) -> Order:
         """Orders the samples of a layout."""
-        return self.listed(layout)
+        return self._listed(layout)
 
 
 @final
@@ -146,5 +146,5 @@ class SubsetRandomSampler(ListedSampler):
 
     def draw(self, layout: Layout, context: Context) -> Order:
         """Orders the samples of a layout."""
-        listed = self.listed(layout)
+        listed = self._listed(layout)
         return compose(Permuted(len(listed), context.key(self.seed, "subset")), listed)

@@ -199,13 +199,13 @@ BUGS = [
     Bug(
         "a window gets no whole groups",
         "WindowPlan._made",
-        "self._key is not None and window < self._windows - 1",
+        "self.key is not None and window < self._windows - 1",
         "False",
         f"{RECIPES}::test_windows_but_the_last_hold_whole_groups",
     ),
     Bug(
         "what is known of a state is not counted from",
-        "WindowPlan.__init__",
+        "WindowPlan.__post_init__",
         "{self._first: before}",
         "{self._first: 0}",
         LAWS,
@@ -241,7 +241,7 @@ BUGS = [
         "(0, 0)",
         RECIPES,
     ),
-    Bug("an order is shuffled against its word", "Plans.plan", "shuffles(self._sampler)", "True", RECIPES),
+    Bug("an order is shuffled against its word", "Plans.plan", "shuffles(self.sampler)", "True", RECIPES),
     Bug(
         "a mask keeps one of the padding",
         "SequenceField.padded",

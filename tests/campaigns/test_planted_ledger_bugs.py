@@ -11,7 +11,6 @@ from tests.campaigns.planting import Bug, notices
 
 pytestmark = pytest.mark.campaign
 
-WALKS = "tests/samplers/test_ledger.py"
 RAMPS = "tests/loading/test_ramps.py"
 BATCHES = "tests/loading/test_edited_batches.py"
 REMOVED = "tests/samplers/test_removed_ids.py"
@@ -23,21 +22,21 @@ BUGS = [
         "WithoutRows._below",
         "self._of(number).rows(kept[at])",
         "self._of(0).rows(kept[at])",
-        WALKS,
+        REMOVED,
     ),
     Bug(
         "a skip is counted as if nothing had been skipped before",
         "skipped",
         "first + np.cumsum(taken) - taken",
         "first",
-        WALKS,
+        REMOVED,
     ),
     Bug(
         "weights change at the row of that number, whatever was skipped before",
         "_FirstRows.__call__",
         "np.where(before, self.rows(lane).rows(np.maximum(before - 1, 0)) + 1, 0)",
         "before",
-        WALKS,
+        REMOVED,
     ),
     Bug(
         "ids leave the next pass only, and not the rest of this one",

@@ -12,8 +12,8 @@ import samplerkit as sk
 from samplerkit.loading.job.agreement import Agreement
 from tests.loading.worker_kinds import THREADS, beside
 from tests.numbers import Numbers
-from tests.samplers.ledger_walk import walk
-from tests.samplers.test_ledger import base_of, lanes_of, random_case
+from tests.samplers.removal_walk import walk_removals
+from tests.samplers.test_removed_ids import CHAINS, edits_of, random_edits, walked
 
 
 def ranks_of(dataset, ledger, ranks, state=None, **options):
@@ -39,10 +39,13 @@ def read(loaders, steps):
 def test_a_run_that_is_edited_and_resumed_on_other_ranks_reads_each_position_once():
     cases = 6
     for number in range(cases):
-        chain, layout, edits = random_case(number)
         rng = np.random.default_rng(number)
-        size = len(chain.order(layout))
-        wanted = walk(base_of(chain, layout), lanes_of(chain, layout), edits, 60)
+        layout = sk.Layout([*rng.integers(1, 6, rng.integers(1, 4)).tolist(), 7])
+        chain = CHAINS[number % len(CHAINS)](rng)
+        said = random_edits(rng, len(layout), [])
+        edits, size = edits_of(said, ()), len(chain.order(layout))
+        lanes = chain.woven_lanes(layout, chain.run_constants())
+        wanted = walk_removals(walked(chain, layout, 1), lanes, said, 60)
         state, position = None, 0
         while position < 40:
             ranks, batch = int(rng.integers(1, 4)), int(rng.integers(1, 3))

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from samplerkit.order.algebra import Composed, Shard, Weave, compose, limited
-from samplerkit.order.deal import Deal, World
 from samplerkit.order.files import Lanes, LaneWeave
 from samplerkit.order.intervals import groups
 from samplerkit.order.keys import Key
@@ -34,13 +33,6 @@ def test_composition_is_associative_and_flat():
     assert left.parts == right.parts == (a, b, c, d)
 
 
-def test_what_stands_just_behind_a_prefix_is_not_in_it():
-    order = permuted(9)
-    for length in range(10):
-        which, positions = limited(order, length).positions_of(np.asarray(order))
-        assert which.tolist() == positions.tolist() == list(range(length))
-
-
 def test_a_composition_of_a_thousand_orders_needs_no_recursion():
     order = permuted(9)
     for seed in range(1000):
@@ -58,31 +50,12 @@ def test_a_whole_range_on_either_side_of_a_composition_falls_away():
     assert list(compose(Range(1, 4), order)) == list(order)[1:]
 
 
-@pytest.mark.parametrize("length", [0, 1, 4, 5, 6, 2**40])
-def test_a_prefix_is_the_first_positions_and_at_most_all(length):
-    order = permuted(5)
-    assert list(limited(order, length)) == list(order)[:length]
-
-
 def test_no_limit_or_a_wide_one_leaves_the_order_as_it_is():
     order = permuted(5)
     assert limited(order, None) is order
     assert limited(order, 5) is order
     assert list(limited(order, 0)) == []
     assert list(limited(order, 3)) == list(order)[:3]
-
-
-@pytest.mark.parametrize("n", range(13))
-@pytest.mark.parametrize("width", [1, 2, 3, 4, 7, 30])
-def test_a_shard_is_every_so_many_th_position(n, width):
-    order = permuted(n)
-    ids = list(order)
-    for first in range(width):
-        ragged = Shard(order, width, first, padded=False)
-        assert list(ragged) == ids[first::width]
-        padded = Shard(order, width, first, padded=True)
-        rows = -(-n // width)
-        assert list(padded) == [ids[(row * width + first) % n] for row in range(rows)]
 
 
 def test_shards_of_a_huge_order_meet_its_last_positions():
@@ -97,27 +70,6 @@ def test_shards_of_a_huge_order_meet_its_last_positions():
     assert 0 in wrapped.positions_of(order[(last + 1) % width])
 
 
-@pytest.mark.parametrize("offset", range(-1, 4))
-def test_offsets_rotate_the_shards_and_leave_the_tail_ragged(offset):
-    order = permuted(10)
-    deal = Deal(3, 0, offset)
-    shards = [list(deal.shard(order, World(3, shard))) for shard in range(3)]
-    expected = [[], [], []]
-    for row, id in enumerate(order):
-        expected[(row + max(offset, 0)) % 3].append(id)
-    if offset < 0:
-        expected[1].append(order[0])
-        expected[2].append(order[1])
-    assert shards == expected
-
-
-def test_an_offset_of_all_shards_is_an_offset_of_none():
-    order = permuted(10)
-    for shard in range(3):
-        none, all_ = (list(Deal(3, shard, offset).shard(order, World(3, shard))) for offset in (0, 3))
-        assert none == all_
-
-
 @pytest.mark.parametrize("lengths", [*itertools.product([0, 1, 3], repeat=3), (0,), (5,), (4, 1, 4, 0, 2)])
 def test_a_weave_takes_one_of_each_in_turn_and_passes_over_those_at_their_end(lengths):
     orders = [Range(100 * number, length) for number, length in enumerate(lengths)]
@@ -126,14 +78,6 @@ def test_a_weave_takes_one_of_each_in_turn_and_passes_over_those_at_their_end(le
     weave = Weave(orders)
     assert list(weave) == expected
     assert [weave.positions_of(id).tolist() for id in expected] == [[p] for p in range(len(expected))]
-
-
-@pytest.mark.parametrize("n", range(13))
-@pytest.mark.parametrize("width", range(1, 6))
-def test_a_weave_of_ragged_shards_is_the_order_again(n, width):
-    order = permuted(n)
-    shards = [Shard(order, width, first, padded=False) for first in range(width)]
-    assert list(Weave(shards)) == list(order)
 
 
 def test_a_weave_of_many_orders_finds_every_one():

@@ -164,45 +164,6 @@ def test_files_come_one_after_another_and_each_as_it_stands():
     assert ids == [id for file in visited for id in range(starts[file], starts[file + 1])]
 
 
-def test_infile_keeps_the_files_in_place_and_shuffles_each():
-    ids = list(order_of("infile", SIZES))
-    assert runs_of(file_numbers(ids, SIZES).tolist()) == [0, 2, 3, 4, 5, 6]
-    starts = np.cumsum([0, *SIZES])
-    for file in (0, 2, 4, 5, 6):
-        own = ids[starts[file] : starts[file + 1]]
-        everything = list(range(starts[file], starts[file + 1]))
-        assert sorted(own) == everything
-        assert own != everything
-
-
-@pytest.mark.parametrize("lanes", [1, 3])
-@pytest.mark.parametrize("partial_size", [1, 10, 37, 1000])
-def test_partial_shuffles_within_blocks_of_the_rows_that_files_gives_a_lane(lanes, partial_size):
-    in_files = list(order_of("files", SIZES, lanes))
-    in_blocks = list(order_of("partial", SIZES, lanes, partial_size))
-    for lane in range(lanes):
-        before, after = in_files[lane::lanes], in_blocks[lane::lanes]
-        for start in range(0, len(before), partial_size):
-            block = slice(start, start + partial_size)
-            assert sorted(after[block]) == sorted(before[block])
-            if len(before[block]) > 5:
-                assert after[block] != before[block]
-                assert after[block] != sorted(after[block])
-
-
-def test_blocks_of_one_size_are_shuffled_by_keys_of_their_own():
-    def moves(mode, lanes):
-        ids = np.asarray(order_of(mode, [50] * 12, lanes, 50))
-        lane_by_lane = np.concatenate([ids[lane::lanes] for lane in range(lanes)])
-        return {tuple(block % 50) for block in lane_by_lane.reshape(12, 50)}
-
-    assert len(moves("infile", 1)) == 12
-    assert len(moves("partial", 1)) == 12
-    assert len(moves("partial", 4)) == 12
-    assert moves("partial", 1) != moves("partial", 4)
-    assert len(moves("files", 1)) == 1
-
-
 def test_a_layout_without_files_is_shuffled_partially_as_one_file():
     sampler = sk.RandomSampler(shuffle="partial", partial_size=10, seed=7)
     assert list(sampler.order(35)) == list(sampler.order(sk.Layout([35])))
@@ -311,12 +272,3 @@ def test_slices_hold_what_their_positions_hold_in_any_sequence(shuffle, pools):
         assert np.array_equal(order[begin:end:step], expected[begin:end:step])
     which, positions = order.positions_of(np.sort(expected))
     assert np.array_equal(expected[positions], np.sort(expected)[which])
-
-
-@pytest.mark.parametrize("mode", [*FILE_AWARE, "global"])
-@pytest.mark.parametrize("sizes", [[7, 5], [0, 4, 0, 9, 0], [3]], ids=str)
-def test_what_is_no_id_is_nowhere(mode, sizes):
-    order = sk.RandomSampler(shuffle=mode, seed=3).order(sk.Layout(sizes))
-    which, positions = order.positions_of([-1, 0, sum(sizes) - 1, sum(sizes), sum(sizes) + 1])
-    assert which.tolist() == [1, 2]
-    assert order[positions].tolist() == [0, sum(sizes) - 1]

@@ -62,36 +62,6 @@ def test_repr_says_what_makes_the_layout():
     assert repr(sk.Layout([1] * 9)) == "Layout(<9 files, 9 samples>)"
 
 
-@pytest.mark.parametrize(
-    ("sizes", "names", "error"),
-    [
-        ("5", None, TypeError),
-        (True, None, TypeError),
-        (2.0, None, TypeError),
-        (None, None, TypeError),
-        ([1, 2.0], None, TypeError),
-        ([1, True], None, TypeError),
-        ([1, "2"], None, TypeError),
-        ([[1, 2], [3, 4]], None, TypeError),
-        ([[1], [2, 3]], None, TypeError),
-        ([1, 2], 5, TypeError),
-        (-1, None, ValueError),
-        ([1, -1], None, ValueError),
-        (2**62 + 1, None, RuntimeError),
-        ([2**62, 1], None, RuntimeError),
-        ([2**100], None, RuntimeError),
-        ([1, 2], "ab", TypeError),
-        ([1, 2], ["a", 2], TypeError),
-        ([1, 2], ["a"], ValueError),
-        (3, ["a"], ValueError),
-    ],
-)
-def test_what_is_no_layout_is_refused_with_the_class_of_the_mistake(sizes, names, error):
-    with pytest.raises(error) as caught:
-        sk.Layout(sizes, names)
-    assert isinstance(caught.value, sk.SamplerkitError)
-
-
 def test_the_largest_layout_holds_two_to_the_62():
     assert len(sk.Layout(2**62)) == 2**62
     assert sk.Layout([2**61, 2**61]).file_of(np.array([2**61 - 1, 2**61])).tolist() == [0, 1]

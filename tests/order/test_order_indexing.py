@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import operator
-
 import numpy as np
 import pytest
 
@@ -95,13 +93,6 @@ def test_an_array_of_positions_gives_ids_of_its_shape(order, shape, dtype):
 
 
 @KINDS
-def test_a_list_of_positions_is_an_array_of_them(order):
-    assert order[[]].tolist() == []
-    if len(order) > 0:
-        assert order[[0, -1, 0]].tolist() == [order[0], order[-1], order[0]]
-
-
-@KINDS
 @pytest.mark.parametrize("beyond", [0, 1, 10**6, 2**62, 2**70])
 def test_a_position_outside_is_refused_and_named(order, beyond):
     for position in (len(order) + beyond, -len(order) - 1 - beyond):
@@ -115,33 +106,9 @@ def test_a_position_outside_is_refused_and_named(order, beyond):
             order[[-len(order) - 1 - beyond]]
 
 
-NO_POSITIONS = [
-    True,
-    np.True_,
-    [True, False],
-    np.zeros(12, dtype=bool),
-    1.0,
-    [1.0],
-    np.array([0.5]),
-    "1",
-    None,
-    ...,
-    (0, 1.5),
-    [[0], ["a"]],
-    {0: 1},
-]
-
-
 def test_an_unsigned_position_beyond_all_integers_does_not_wrap_around():
     with pytest.raises(sk.OutOfDatasetError, match=str(2**64 - 1)):
         sk.SequentialSampler().order(5)[np.array([0, 2**64 - 1], dtype=np.uint64)]
-
-
-@pytest.mark.parametrize("index", NO_POSITIONS, ids=repr)
-def test_what_is_no_position_is_refused_as_a_type(index):
-    with pytest.raises(TypeError) as caught:
-        Range(0, 12)[index]
-    assert isinstance(caught.value, sk.ArgumentTypeError)
 
 
 def test_the_given_positions_and_the_order_itself_stay_as_they_are():
@@ -192,30 +159,7 @@ def test_chunks_follow_one_another_from_any_start(order, size):
         np.testing.assert_array_equal(np.concatenate([ids[:0], *chunks]), ids[start:])
 
 
-@pytest.mark.parametrize(("size", "start"), [(0, 0), (-1, 0), (1, -1), (1, 13)])
-def test_chunks_of_no_size_or_from_outside_are_refused(size, start):
-    with pytest.raises((ValueError, IndexError)) as caught:
-        list(Range(0, 12).chunks(size, start))
-    assert isinstance(caught.value, sk.SamplerkitError)
-
-
-def test_a_seek_into_a_huge_order_costs_nothing():
-    order = Permuted(2**62, KEY)
-    (chunk,) = order.chunks(10, start=2**62 - 10)
-    assert chunk.tolist() == order[-10:].tolist() == [order[2**62 - 10 + i] for i in range(10)]
-
-
 # positions_of
-
-
-@KINDS
-def test_every_position_is_found_by_its_id_and_no_other(order):
-    ids = np.asarray(order)
-    distinct = np.unique(ids)
-    asked = np.concatenate([distinct[::-1], [-1, 10**9, -(2**62)], distinct[:1]])
-    which, positions = order.positions_of(asked)
-    expected = [(i, p) for i, wanted in enumerate(asked) for p in np.flatnonzero(ids == wanted)]
-    assert list(zip(which.tolist(), positions.tolist(), strict=True)) == expected
 
 
 @KINDS
@@ -231,13 +175,6 @@ def test_one_id_gives_its_positions_in_ascending_order(order):
 def test_no_ids_have_no_positions(order):
     which, positions = order.positions_of([])
     assert which.shape == positions.shape == (0,)
-
-
-@pytest.mark.parametrize("ids", [True, [True], 1.5, [0.5], "1", None], ids=repr)
-def test_positions_of_what_is_no_id_is_refused_as_a_type(ids):
-    with pytest.raises(TypeError) as caught:
-        Range(0, 12).positions_of(ids)
-    assert isinstance(caught.value, sk.ArgumentTypeError)
 
 
 def test_a_scan_that_would_be_too_long_is_refused():
@@ -260,11 +197,6 @@ def test_positions_in_huge_orders_are_found_by_arithmetic(n):
 def test_repr_shows_the_first_ids_and_the_length():
     assert repr(Range(3, 2)) == "Order([3, 4], length 2)"
     assert repr(Range(0, 10**12)) == "Order([0, 1, 2, 3, 4, 5, ...], length 1000000000000)"
-
-
-def test_len_is_given_to_python_as_an_int():
-    for order in EVERY_KIND.values():
-        assert type(operator.length_hint(order)) is int
 
 
 @pytest.mark.parametrize(("positions", "told"), [([-12, 12], 12), ([11, -13, 12], -13)])

@@ -142,19 +142,6 @@ def test_passes_of_orders_made_at_random_are_those_of_counting(record_property):
     record_property("cases", 1000)
 
 
-def test_views_hand_passes_on_as_they_hand_on_ids():
-    """Slices, shards, weaves and cycles: each asked for passes where it is asked for ids."""
-    inner = Table(np.array([3, 3, 1, 3, 1, 0]))
-    passes = [0, 1, 0, 2, 1, 0]
-    assert passes_of(limited(inner, 4)) == passes[:4]
-    assert passes_of(compose(Range(2, 3), inner)) == passes[2:5]
-    assert passes_of(Shard(inner, 4, 1, padded=True, start=1)) == [passes[2], passes[0]]
-    assert passes_of(Weave([inner, Range(0, 2)])) == [0, 0, 1, 0, *passes[2:]]
-    assert passes_of(Cycled(inner, 9)) == [*passes, *passes[:3]]
-    for view in (limited(inner, 4), Weave([inner, Range(0, 2)]), Cycled(inner, 9)):
-        assert view.num_passes == 3
-
-
 def test_passes_of_a_repeat_of_a_repeat_are_all_different():
     inner, outer = Table(np.array([5, 5, 7])), Table(np.array([0, 0, 1, 2, 1]))
     order = compose(outer, inner)

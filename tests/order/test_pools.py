@@ -154,26 +154,6 @@ def test_samples_cross_the_border_of_every_block(pool):
     assert (one_pool == blocks).all()
 
 
-@pytest.mark.parametrize("n", [1, 7, 1000, 4096, 4097, 9000])
-@pytest.mark.parametrize("lanes", [1, 3])
-@pytest.mark.parametrize("pool", [1, 5, 999, 4500, 10**6, 2**62])
-def test_every_sample_comes_once_and_positions_lead_back(n, lanes, pool):
-    order = order_of(n, pool, lanes=lanes)
-    ids = np.asarray(order)
-    assert sorted(ids.tolist()) == list(range(n))
-    np.testing.assert_array_equal(order.positions_of(np.arange(n))[1], np.argsort(ids))
-
-
-def test_each_lane_keeps_its_rows():
-    lanes, n, pool = 4, 4003, 90
-    ids = np.asarray(order_of(n, pool, lanes=lanes))
-    starts = [0, *np.cumsum([1001, 1001, 1001, 1000])]
-    for lane, (start, end) in enumerate(pairwise(starts)):
-        own = ids[lane::lanes]
-        assert sorted(own.tolist()) == list(range(start, end))
-        assert np.abs(own - start - np.arange(own.size)).max() < 3 * pool
-
-
 @pytest.mark.parametrize("n", [10**12, 2**62])
 def test_a_huge_order_is_evaluated_where_it_is_asked(n):
     pool = 10**9
@@ -193,14 +173,6 @@ def test_blocks_as_long_as_the_longest_order_do_not_overflow(pool):
     ids = order[positions]
     assert ((ids >= 0) & (ids < n)).all()
     np.testing.assert_array_equal(order.positions_of(ids)[1], positions)
-
-
-def test_adaptive_shuffles_with_two_pools_above_its_threshold():
-    def ids(shuffle, pools):
-        sampler = sk.RandomSampler(shuffle=shuffle, adaptive_threshold=99, partial_size=10, pools=pools)
-        return list(sampler.order(100))
-
-    assert ids("adaptive", 2) == ids("partial", 2) != ids("partial", 1) == ids("adaptive", 1)
 
 
 @pytest.mark.parametrize("mode", ["global", "files", "infile"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import samplerkit as sk
-from samplerkit.order.algebra import Shard, limited
+from samplerkit.order.algebra import limited
 from samplerkit.order.deal import Deal
 from tests.samplers.dealing import dealt
 
@@ -49,13 +49,3 @@ def test_every_way_to_deal_up_to_twelve_samples_to_up_to_four_shards(record_prop
             cases += 1
     record_property("cases", cases)
     assert cases == 3250
-
-
-def test_a_shard_is_the_same_by_arithmetic_and_by_dealing_for_more_shards_than_samples():
-    for n in range(1, 6):
-        order = sk.SequentialSampler().order(n)
-        for num_shards in (7, 100):
-            for first in range(num_shards):
-                padded = Shard(order, num_shards, first, padded=True)
-                assert list(padded) == [first % n]
-                assert padded.positions_of(first % n).tolist() == [0]

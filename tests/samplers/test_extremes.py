@@ -11,8 +11,6 @@ import torch
 
 import samplerkit as sk
 
-TWO = sk.Layout([50, 50])
-
 
 class Given(sk.Sampler):
     """Draws what it was given."""
@@ -139,24 +137,6 @@ def test_indices_of_every_kind_are_read_as_they_stand(indices):
 
 
 @pytest.mark.parametrize(
-    ("indices", "kind"),
-    [
-        (range(0), RuntimeError),
-        (range(-1, 2), RuntimeError),
-        (range(2**63, 2**63 + 2), RuntimeError),
-        (range(2**70, 2**70 + 2), RuntimeError),
-        ([0, np.True_], TypeError),
-        ([1, False], TypeError),
-    ],
-    ids=str,
-)
-def test_ranges_and_bools_that_are_no_ids_are_refused(indices, kind):
-    with pytest.raises(kind, match="indices") as caught:
-        sk.SubsetSampler(indices)
-    assert isinstance(caught.value, sk.SamplerkitError)
-
-
-@pytest.mark.parametrize(
     "weights",
     [frozenset({1.0, 2.0}), torch.ones(3, dtype=torch.bfloat16), torch.ones(3, requires_grad=True)],
     ids=["set", "bfloat16", "grad"],
@@ -180,22 +160,6 @@ def test_a_list_of_a_million_entries_is_refused_without_being_written_out():
     assert error.value is wrong
     assert str(error).endswith("...")
     assert 0 < written < 1000
-
-
-@pytest.mark.parametrize(
-    ("weights", "shares"),
-    [([6e-7, 9e-7], [0.4, 0.6]), ([1.0, 2e-7], [1 - 2e-7, 2e-7]), ([1e308, 1.5e308], [0.4, 0.6])],
-    ids=["both small", "one small", "huge"],
-)
-def test_weights_of_any_magnitude_keep_their_ratio(weights, shares):
-    count = 1_000_000
-    layout = sk.Layout([1 << 24, 1 << 24])
-    order = sk.MixtureSampler(weights, count, shuffle=False).order(layout)
-    reads = np.zeros(2)
-    for chunk in order.chunks(1 << 20):
-        reads += np.bincount(layout.file_of(chunk), minlength=2)
-    # One lane stays within 2 * 4.52 * ceil(log16 n) samples of its share.
-    assert np.abs(reads - count * np.array(shares)).max() <= 2 * 4.52 * 5
 
 
 def test_the_end_of_many_sources_is_found_for_all_at_once():

@@ -7,7 +7,6 @@ from collections import Counter
 from dataclasses import replace
 
 import numpy as np
-import pytest
 import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -95,13 +94,6 @@ def test_an_order_equals_itself_whenever_it_is_asked_for(case):
     list(sampler.order(case.dataset, case.epoch + 1, world=case.world(0)))
     again = sampler.order(case.dataset, case.epoch, world=case.world(0))
     assert list(first) == list(again) == list(case.order()) == ids
-
-
-@LAW
-@given(chains())
-def test_the_length_is_true(case):
-    for order in (case.undealt(), *map(case.order, case.shards)):
-        assert len(order) == len(list(order)) == sum(chunk.size for chunk in order.chunks(3))
 
 
 @LAW
@@ -262,13 +254,3 @@ def test_get_num_samples_is_the_least_that_is_asked_for_along_the_chain(case):
         if is_last:
             break
     assert case.sampler().get_num_samples() == min((n for n in asked if n is not None), default=None)
-
-
-@pytest.mark.parametrize("own", [None, 0, 3, 50])
-@pytest.mark.parametrize("childs", [None, 0, 5, 40, "no child"])
-def test_get_num_samples_follows_its_table(own, childs):
-    sampler = sk.RandomSampler(num_samples=own)
-    if childs != "no child":
-        sampler.add_child(sk.SequentialSampler(num_samples=childs))
-    numbers = [number for number in (own, childs) if isinstance(number, int)]
-    assert sampler.get_num_samples() == (min(numbers) if numbers else None)

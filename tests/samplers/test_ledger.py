@@ -1,131 +1,15 @@
-"""The ledger: edits of a run, held against a count one by one."""
+"""The ledger: what an edit says and refuses; `test_removed_ids.py` counts what edited runs read."""
 
 from __future__ import annotations
 
-import os
 import pickle
-from functools import cache, partial
 
 import numpy as np
 import pytest
 
 import samplerkit as sk
-from samplerkit.order.keys import Key, path_number
 from samplerkit.order.mixing.removed_positions import RemovedRows
 from samplerkit.samplers.mixing.edit import chained
-from tests.order.throwing import die
-from tests.samplers.ledger_walk import walk, walk_mixture
-
-CHAINS = [
-    lambda rng: sk.SequentialSampler(),
-    lambda rng: sk.RandomSampler(seed=int(rng.integers(9))),
-    lambda rng: sk.RandomSampler(shuffle="partial", lanes=int(rng.integers(1, 6)), partial_size=3),
-    lambda rng: sk.RandomSampler(shuffle="files", lanes=int(rng.integers(1, 6))),
-    lambda rng: sk.SubsetSampler([3, 1, 2, 3]),
-    lambda rng: sk.RandomSampler(num_samples=3),
-]
-
-
-def random_case(number):
-    """A chain over a small layout, with skips in the order of their positions."""
-    rng = np.random.default_rng(number)
-    layout = sk.Layout([*rng.integers(1, 9, rng.integers(1, 6)).tolist(), 4])
-    chain = CHAINS[number % len(CHAINS)](rng)
-    ats = np.sort(rng.integers(0, 40, rng.integers(0, 6)))
-    edits = [sk.Edit(at=at, skip=rng.integers(1, 30)) for at in ats.tolist()]
-    return chain, layout, edits
-
-
-def base_of(chain, layout):
-    """The id at each position of a run without edits."""
-    size = len(chain.order(layout))
-    epoch_of = cache(lambda epoch: chain.order(layout, epoch)[:])
-    return lambda position: epoch_of(position // size)[position % size]
-
-
-def lanes_of(chain, layout):
-    return chain.woven_lanes(layout, chain.run_constants())
-
-
-def test_skips_are_what_counting_one_by_one_says_and_the_inverse_finds_them():
-    cases = int(os.environ.get("SAMPLERKIT_LEDGERS", "60"))
-    for number in range(cases):
-        chain, layout, edits = random_case(number)
-        ledger = sk.Ledger(chain, edits)
-        size = len(chain.order(layout))
-        wanted = walk(base_of(chain, layout), lanes_of(chain, layout), edits, 50)
-        epochs = [ledger.order(layout, epoch) for epoch in range(-(-50 // size))]
-        assert np.concatenate(epochs)[:50].tolist() == wanted, number
-        for order in epochs:
-            ids = order[:]
-            which, places = order.positions_of(np.arange(len(layout)))
-            assert which.size == ids.size
-            assert (ids[places] == which).all(), number
-    print(f"{cases} cases")
-
-
-def mixture_case(number):
-    """A tree with a mixture, integers for weights, and edits of weights and skips."""
-    rng = np.random.default_rng(1000 + number)
-    names = ["web", "code", "books"][: int(rng.integers(2, 4))]
-    tree = sk.Layout.tree({name: int(rng.integers(1, 9)) for name in names})
-    lanes, seed = int(rng.integers(1, 5)), int(rng.integers(99))
-    shares = [rng.integers(0, 9, len(names)).tolist() for _ in range(7)]
-    shares = [one if any(one) else [1] * len(names) for one in shares]
-    mix = sk.MixtureSampler(
-        dict.fromkeys(names, sk.SequentialSampler()),
-        30,
-        weights=dict(zip(names, shares[0], strict=True)),
-        lanes=lanes,
-        seed=seed,
-    )
-    ats = np.sort(rng.integers(0, 70, rng.integers(0, 7))).tolist()
-    said = [
-        (at, shares[1 + at % 6] if rng.integers(2) else None, int(rng.integers(0, 30) * rng.integers(2)))
-        for at in ats
-    ]
-    said = [(at, given, left or 3 * (given is None)) for at, given, left in said]
-    edits = [
-        sk.Edit(
-            at=at,
-            weights=None if given is None else dict(zip(names, given, strict=True)),
-            skip=left or None,
-        )
-        for at, given, left in said
-    ]
-    return tree, mix, shares[0], said, edits
-
-
-def test_weights_and_skips_of_a_mixture_are_what_counting_each_draw_says_and_the_inverse_finds_them():
-    cases = int(os.environ.get("SAMPLERKIT_LEDGERS", "16"))
-    for number in range(cases):
-        tree, mix, weights, said, edits = mixture_case(number)
-        sizes, starts = np.diff(tree.part_starts).tolist(), tree.part_starts.tolist()
-        sources = [
-            lambda place, size=size, start=start: place % size + start
-            for size, start in zip(sizes, starts, strict=False)
-        ]
-        key = Key(mix.seed, 0, 0, "dice")
-        read = walk_mixture(partial(die, key, index=path_number(())), sources, weights, mix.lanes, said, 90)
-        ledger = sk.Ledger(mix, edits)
-        epochs = [ledger.order(tree, epoch) for epoch in range(3)]
-        assert np.concatenate(epochs).tolist() == [id for _, id in read], number
-        for order in epochs:
-            which, places = order.positions_of(np.arange(len(tree)))
-            assert which.size == 30
-            assert (order[places] == which).all(), number
-    print(f"{cases} cases")
-
-
-def test_a_new_source_is_read_from_its_edit_on_and_ids_stay():
-    corpus = sk.Layout.tree({"web": 100, "code": 50, "new": 30})
-    mix = sk.MixtureSampler({"web": None, "code": None}, 2000, weights={"web": 3, "code": 1})
-    edit = sk.Edit(at=1000, source="new", weights={"web": 1, "code": 1, "new": 2})
-    ids = sk.Ledger(mix, [edit]).order(corpus)[:]
-    assert (ids[:1000] == mix.order(corpus)[:1000]).all()
-    assert (ids[:1000] < 150).all()
-    assert np.count_nonzero(ids[1000:] >= 150) == pytest.approx(500, abs=9)
-
 
 # fmt: off
 GOLDEN = {
@@ -223,14 +107,6 @@ def test_a_ledger_without_edits_reads_what_its_sampler_reads():
     chain, layout = sk.RandomSampler(seed=3), sk.Layout([5, 7])
     for epoch in range(3):
         assert sk.Ledger(chain).order(layout, epoch)[:].tolist() == chain.order(layout, epoch)[:].tolist()
-
-
-def test_what_is_before_an_edit_stays_as_it_was():
-    chain = sk.RandomSampler(seed=3, shuffle="partial", lanes=3)
-    layout = sk.Layout([50] * 7)
-    plain, edited = chain.order(layout)[:], sk.Ledger(chain, [sk.Edit(at=100, skip=30)]).order(layout)[:]
-    assert (plain[:100] == edited[:100]).all()
-    assert edited[100:320].tolist() == plain[130:].tolist()
 
 
 def test_skips_at_far_positions_cost_nothing():

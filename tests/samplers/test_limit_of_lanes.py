@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tracemalloc
 
-import numpy as np
 import pytest
 
 import samplerkit as sk
@@ -31,10 +30,6 @@ PLACES = {
     "recommend": lambda lanes: recommend(LAYOUT, 4, lanes=lanes),
     "config": in_a_config,
 }
-
-
-def test_there_are_at_most_2_to_the_24_lanes():
-    assert MOST_LANES == 1 << 24
 
 
 @pytest.mark.parametrize("place", PLACES)
@@ -89,14 +84,3 @@ def test_where_nobody_says_lanes_there_are_as_many_as_ranks_and_one_where_files_
         mode = Mode(sk.Shuffle.parse(shuffle))
         assert mode.lane_count(LAYOUT, 6) == expected
         assert Mode(sk.Shuffle.parse(shuffle), lanes=3).lane_count(LAYOUT, 6) == 3
-
-
-@pytest.mark.parametrize("lanes", [2, 3, 6])
-def test_lane_l_is_every_so_manieth_position_and_a_run_of_the_files(lanes):
-    """By hand: rows are cut into runs, the first ones a row longer, and woven."""
-    rows = list(sk.RandomSampler(shuffle="files", seed=4, lanes=1).order(LAYOUT))
-    woven = list(sk.RandomSampler(shuffle="files", seed=4, lanes=lanes).order(LAYOUT))
-    sizes = [len(part) for part in np.array_split(rows, lanes)]
-    assert sizes == sorted(sizes, reverse=True)
-    for lane, part in enumerate(np.array_split(rows, lanes)):
-        assert woven[lane::lanes] == part.tolist()

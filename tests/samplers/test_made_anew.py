@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
-
 import numpy as np
 import pytest
 
@@ -19,43 +17,6 @@ def mixture(seed=2, labels=(0, 1, 0, 1, 0, 1), **arguments):
     code = sk.PKSampler(2, labels=np.array(labels), seed=1)
     code.add_child(sk.RandomSampler(seed=seed))
     return sk.MixtureSampler({"web": None, "code": code}, **arguments)
-
-
-def nested(passes, inner):
-    sources = sk.MixtureSampler({"a": None, "b": sk.RandomSampler(seed=1)}, passes=inner)
-    return sk.MixtureSampler({"web": None, "n": sources}, passes=passes)
-
-
-MADE = {
-    "a mixture": mixture,
-    "one whose passes restart": lambda: mixture(passes="restart"),
-    **{
-        f"one that does {passes}, and {inner} in it": lambda passes=passes, inner=inner: nested(passes, inner)
-        for passes in ("run_on", "restart")
-        for inner in ("run_on", "restart")
-    },
-    "a ledger of a chain": lambda: sk.Ledger(sk.RandomSampler(seed=1)),
-    "one that skips": lambda: sk.Ledger(sk.RandomSampler(seed=1), [SKIP]),
-    "one of a mixture that skips": lambda: sk.Ledger(sk.MixtureSampler({"web": None, "code": None}), [SKIP]),
-    "one whose weights change": lambda: sk.Ledger(
-        sk.MixtureSampler({"web": None, "code": None}), [SKIP, WEIGHTS]
-    ),
-    "one that ids leave": lambda: sk.Ledger(sk.MixtureSampler({"web": None, "code": None}), [WITHOUT]),
-    "one that ids leave, and whose weights change": lambda: sk.Ledger(
-        sk.MixtureSampler({"web": None, "code": None}), [WITHOUT, WEIGHTS]
-    ),
-}
-
-
-@pytest.mark.parametrize("epoch", [0, 1])
-@pytest.mark.parametrize("make", MADE.values(), ids=MADE)
-def test_an_order_is_equal_to_one_that_is_made_anew_and_to_itself_unpickled(make, epoch):
-    one, other = make().order(CORPUS, epoch), make().order(CORPUS, epoch)
-    assert one == other
-    assert hash(one) == hash(other)
-    unpickled = pickle.loads(pickle.dumps(one))  # noqa: S301  # pickled in the same line
-    assert unpickled == one
-    assert unpickled[:].tolist() == one[:].tolist()
 
 
 @pytest.mark.parametrize("change", [{"seed": 3}, {"labels": (1, 1, 0, 1, 0, 1)}], ids=repr)

@@ -183,21 +183,6 @@ def test_sources_run_on_over_epochs_or_begin_anew():
     assert plain.order(layout, 4)[:].tolist() != plain.order(layout, 5)[:].tolist()
 
 
-def test_lanes_are_kept_through_every_depth():
-    inner = sk.Layout.tree({"old": sk.Layout([400] * 8), "new": sk.Layout([100] * 4)})
-    layout = sk.Layout.tree({"web": sk.Layout([500] * 16), "code": sk.Layout([300] * 8), "books": inner})
-    by_files = sk.RandomSampler(shuffle="partial", partial_size=50)
-    books = of(("old", "new"), {"old": by_files, "new": by_files}, weights={"old": 3, "new": 1})
-    chosen = {"web": by_files, "code": by_files, "books": books}
-    mixture = sk.MixtureSampler(chosen, weights={"web": 4, "code": 2, "books": 2}, num_samples=8000)
-    assert mixture.woven_lanes(layout, sk.RunConstants(4)) == 4
-    order = mixture.undealt_order(layout, constants=sk.RunConstants(4))
-    for rank in range(4):
-        met = layout.file_of(order[rank::4])
-        for begin, end in [(0, 16), (16, 24), (24, 32), (32, 36)]:
-            assert np.unique(met[(met >= begin) & (met < end)]).size <= -(-(end - begin) // 4) + 1
-
-
 def test_a_source_without_a_sampler_has_a_seed_by_its_name_and_place():
     same = sk.Layout.tree({"a": 500, "b": 500, "c": sk.Layout.tree({"a": 500})})
     inner = of(("a",), weights={"a": 1})

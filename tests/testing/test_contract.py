@@ -92,33 +92,6 @@ class TestTrees(SamplerContract):
         self.make = TREES[name]
 
 
-class TestFiles(SamplerContract):
-    """FILES and INFILE need files."""
-
-    datasets = (sk.Layout([7, 0, 9, 4]), sk.Layout([1]))
-
-    def make(self):
-        return sk.RandomSampler(shuffle="files", seed=3)
-
-
-class TestPK(SamplerContract):
-    """Labels fit one dataset."""
-
-    datasets = (6,)
-
-    def make(self):
-        return sk.PKSampler(2, labels=[0, 1, 0, 1, 1, 0])
-
-
-class TestMixtureByWeights(SamplerContract):
-    """Sources that begin anew, so that samples come more than once."""
-
-    datasets = (sk.Layout([7, 0, 9, 4]),)
-
-    def make(self):
-        return sk.MixtureSampler([3, 0, 1, 1], stop="all", seed=3)
-
-
 ZOO = {
     "a repeat, cut": (sk.Layout([7, 0, 9, 4]), lambda: sk.RepeatSampler(3, 31)),
     "shuffled factors": (

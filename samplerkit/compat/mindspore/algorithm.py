@@ -165,7 +165,7 @@ class MindSporeChain(Chain):
         return carried(("distributed", size, seed), context.epoch, _shuffle_of(size, lambda e: first + e))
 
     def _subset(self, sampler: SubsetRandomSampler, layout: Layout, context: Context) -> Order:
-        listed, seed, kind = sampler.listed(layout), sampler.seed, self._kind(context)
+        listed, seed, kind = sampler._listed(layout), sampler.seed, self._kind(context)
         size = len(listed)
         self._refuse_over_concat(kind)
         if kind is DatasetKind.FILES:
