@@ -32,31 +32,29 @@ def at(
     if as_json:
         print_json(read.to_dict())
         return
-    if read.batch is not None:
-        _print_batch(read, read.batch)
-        return
-    positions = read.positions
-    between = f"{positions.min():,} to {positions.max():,}" if positions.size > 1 else f"{positions[0]:,}"
-    pads = int(read.pads.sum())
-    facts = [
-        ("read", f"epoch {epoch}, step {step:,} of {read.num_steps:,}, rank {rank} of {read.num_ranks}"),
-        ("order", read.fingerprint),
-        ("positions", between),
-        (
-            "samples",
-            counted(len(read.ids), "sample") + (f", {counted(pads, 'pad')} among them" if pads else ""),
-        ),
-        ("ids", _listed(read.ids)),
-    ]
-    if pads:
-        facts.append(("pads", _listed(read.ids[read.pads])))
-    if read.tokens is not None:
-        facts.insert(4, ("tokens", f"{read.tokens:,}{_of_documents(read)}"))
-    print_facts(facts)
-    if read.spans is not None:
+    print_facts(_facts(read))
+    if read.spans is not None and read.batch is None:
         _print_spans(read)
     elif read.files is not None:
         _print_files(read.files, read.names)
+
+
+def _facts(read: StepRead) -> list[tuple[str, str]]:
+    pads = int(read.pads.sum())
+    among = f", {counted(pads, 'pad')} among them" if pads else ""
+    place = (
+        f"epoch {read.epoch}, step {read.step:,} of {read.num_steps:,}, rank {read.rank} of {read.num_ranks}"
+    )
+    facts = [("read", place), ("order", read.fingerprint)]
+    if read.batch is not None:
+        return [*facts, *_of_batch(read.batch, among), ("ids", _listed(read.ids))]
+    positions = read.positions
+    between = f"{positions.min():,} to {positions.max():,}" if positions.size > 1 else f"{positions[0]:,}"
+    facts += [("positions", between), ("samples", counted(len(read.ids), "sample") + among)]
+    if read.tokens is not None:
+        facts.append(("tokens", f"{read.tokens:,}{_of_documents(read)}"))
+    facts.append(("ids", _listed(read.ids)))
+    return [*facts, ("pads", _listed(read.ids[read.pads]))] if pads else facts
 
 
 def _of_documents(read: StepRead) -> str:
@@ -77,7 +75,7 @@ def _print_spans(read: StepRead) -> None:
         typer.echo(f"and {len(spans) - _MOST_SPANS:,} more; --json lists all")
 
 
-def _print_batch(read: StepRead, batch: BatchRead) -> None:
+def _of_batch(batch: BatchRead, among: str) -> list[tuple[str, str]]:
     """Says of a batch of samples of different lengths which one it is, and what it costs."""
     first, *others = batch.numbers
     which = (
@@ -85,19 +83,11 @@ def _print_batch(read: StepRead, batch: BatchRead) -> None:
     )
     count, *longest = batch.shape
     padded = f", padded to {' x '.join(map(str, longest))}" if longest else ""
-    pads = f", {counted(int(read.pads.sum()), 'pad')} among them" if read.pads.any() else ""
-    step = f"epoch {read.epoch}, step {read.step:,} of {read.num_steps:,}"
-    facts = [
-        ("read", f"{step}, rank {read.rank} of {read.num_ranks}"),
-        ("order", read.fingerprint),
+    return [
         ("batch", which),
-        ("samples", f"{counted(count, 'sample')}{padded}{pads}"),
+        ("samples", f"{counted(count, 'sample')}{padded}{among}"),
         ("tokens", f"{batch.tokens:,} of this rank, {batch.step_tokens:,} of all ranks in this step"),
-        ("ids", _listed(read.ids)),
     ]
-    print_facts(facts)
-    if read.files is not None:
-        _print_files(read.files, read.names)
 
 
 def _listed(ids: Ids) -> str:

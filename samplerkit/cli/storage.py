@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from samplerkit.cli.opening import AsJson
-from samplerkit.cli.printing import progress
+from samplerkit.cli.printing import counted, progress
 from samplerkit.errors import ArgumentValueError
 from samplerkit.storage.catalogue.making import THREADS as JOBS
 from samplerkit.storage.catalogue.making import make_catalogue
@@ -76,7 +76,7 @@ def index(
         event = {**sizes, "made": found.num_made, "lengths": found.lengths}
         typer.echo(json.dumps({**event, "flaw_count": found.num_flaws, "flaws": flaws}))
     else:
-        number = _plural(found.num_shards, "shard")
+        number = counted(found.num_shards, "shard")
         typer.echo(f"{found.num_samples} samples of {found.num_files} files in {number}")
         for flaw in found.flaws[:SHOWN]:
             typer.echo(f"{flaw.archive}: {flaw.problem}", err=True)
@@ -95,7 +95,7 @@ def _index_records(urls: list[str], out: Path | None, *, as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps({"files": len(files.files), "samples": count}))
     else:
-        typer.echo(f"{_plural(count, 'record')} in {_plural(len(files.files), 'file')}")
+        typer.echo(f"{counted(count, 'record')} in {counted(len(files.files), 'file')}")
 
 
 def pack(
@@ -136,7 +136,7 @@ def pack(
         }
         typer.echo(json.dumps(event))
         return
-    number = _plural(len(packed.paths), "shard")
+    number = counted(len(packed.paths), "shard")
     typer.echo(f"{packed.num_samples} samples of {packed.num_files} files in {number}")
     if packed.left_out:
         named = ", ".join(packed.left_out[:SHOWN]) + (", ..." if len(packed.left_out) > SHOWN else "")
@@ -168,9 +168,5 @@ def catalogue(
     if as_json:
         typer.echo(json.dumps({"out": str(out), **sizes}))
     else:
-        number = _plural(found.num_files, "file")
+        number = counted(found.num_files, "file")
         typer.echo(f"{out}: {sizes['samples']} samples in {number}, {sizes['bytes']:,} bytes")
-
-
-def _plural(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

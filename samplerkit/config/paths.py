@@ -61,42 +61,6 @@ def fetched(url: str) -> bytes | None:
         raise ConfigError(error.place, error.problem, hint=error.hint) from None
 
 
-def text_at(url: str) -> str:
-    """Reads a config at a URL.
-
-    Raises:
-        ConfigError: it cannot be read, or is no UTF-8 text.
-    """
-    data = fetched(url)
-    if data is None:
-        raise ConfigError("config", "there is no such file, or it may not be read", shown(url))
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise ConfigError("config", "is no UTF-8 text", shown(url)) from None
-
-
-def text_of(path: Path) -> str:
-    """Reads a config of this machine.
-
-    Raises:
-        ConfigError: it cannot be read, or is no UTF-8 text.
-    """
-    try:
-        if path.is_dir():
-            raise ConfigError("config", "is a folder", str(path), hint="name the file")
-        if not path.is_file():
-            raise ConfigError("config", "there is no such file", str(path))
-        return path.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError:
-        raise ConfigError("config", "is no UTF-8 text", str(path)) from None
-    except (OSError, ValueError) as error:
-        if isinstance(error, ConfigError):
-            raise
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise ConfigError("config", f"cannot be read ({reason})"[:120], str(path)) from None
-
-
 def text_and_folder(source: str | os.PathLike[str]) -> tuple[str, str, Folder]:
     """Reads a config of this machine, or at a URL.
 
@@ -111,9 +75,31 @@ def text_and_folder(source: str | os.PathLike[str]) -> tuple[str, str, Folder]:
     if isinstance(source, str) and ("\n" in source or (": " in source and not Path(source).exists())):
         raise ConfigError("config", "is text and no path", hint="text goes to Config.from_yaml")
     if isinstance(source, str) and is_remote(source):
-        return text_at(source), source, folder_of(source)
-    path = Path(source)
-    return text_of(path), str(path), path.parent
+        folder: Folder = folder_of(source)
+        name, data = source, fetched(source)
+        if data is None:
+            raise ConfigError("config", "there is no such file, or it may not be read", shown(name))
+    else:
+        path = Path(source)
+        name, folder, data = str(path), path.parent, _local(path)
+    try:
+        return data.decode("utf-8-sig"), name, folder
+    except UnicodeDecodeError:
+        raise ConfigError("config", "is no UTF-8 text", shown(name)) from None
+
+
+def _local(path: Path) -> bytes:
+    try:
+        if path.is_dir():
+            raise ConfigError("config", "is a folder", str(path), hint="name the file")
+        if not path.is_file():
+            raise ConfigError("config", "there is no such file", str(path))
+        return path.read_bytes()
+    except (OSError, ValueError) as error:
+        if isinstance(error, ConfigError):
+            raise
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise ConfigError("config", f"cannot be read ({reason})"[:120], str(path)) from None
 
 
 def array_at(path: str) -> np.ndarray[Any, Any]:
