@@ -1,4 +1,4 @@
-"""Benchmark of remote reading: clients side by side, from nginx on loopback.
+"""Benchmark of remote reading: clients side by side, and loaders beside webdataset, from nginx on loopback.
 
 Run it with `python -m tests.benchmarks.remote`, with nginx installed (`apt install nginx-light`); `--quick`
 takes a tenth of the requests, once. It prints Markdown. Each run is a process of its own; they take turns, so
@@ -27,12 +27,13 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from tests.benchmarks.remote_clients import CLIENTS, OBJECT, OBJECTS
+from tests.benchmarks.remote_loading import CASES
 
 CONFIG = """
 worker_processes 2; pid {folder}/pid; daemon off; error_log stderr crit;
 events {{ worker_connections 1024; }}
 http {{
-    access_log off; sendfile on; tcp_nodelay on; keepalive_requests 100000000;
+    access_log off; sendfile on; tcp_nopush on; tcp_nodelay on; keepalive_requests 100000000;
     client_body_temp_path {folder}/a; proxy_temp_path {folder}/b; fastcgi_temp_path {folder}/c;
     uwsgi_temp_path {folder}/d; scgi_temp_path {folder}/e;
     server {{ listen 127.0.0.1:{port}; root {folder}; }}
@@ -40,7 +41,7 @@ http {{
 """
 REPEATS = 3
 SIZES = {"16 KiB": (1 << 14, 4000), "256 KiB": (1 << 18, 1500), "4 MiB": (1 << 22, 200)}
-PACKAGES = ("obstore", "urllib3", "s3fs", "numpy", "torch")
+PACKAGES = ("obstore", "urllib3", "s3fs", "webdataset", "numpy", "torch")
 
 
 @contextlib.contextmanager
@@ -62,12 +63,12 @@ def nginx(folder: Path) -> Iterator[str]:
             server.terminate()
 
 
-def measured(runs: dict[str, list[str]], repeats: int) -> dict[str, tuple[float, float]]:
+def measured(module: str, runs: dict[str, list[str]], repeats: int) -> dict[str, tuple[float, float]]:
     """The medians of each run: so many a second, and microseconds of processor time."""
     found: dict[str, list[list[float]]] = {name: [] for name in runs}
     for _ in range(repeats):
         for name, arguments in runs.items():
-            command = [sys.executable, "-m", "tests.benchmarks.remote_clients", name, *arguments]
+            command = [sys.executable, "-m", f"tests.benchmarks.{module}", name, *arguments]
             done = subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
             found[name].append(json.loads(done.stdout))
     return {
@@ -76,9 +77,9 @@ def measured(runs: dict[str, list[str]], repeats: int) -> dict[str, tuple[float,
     }
 
 
-def report(title: str, bases: list[str], rates: dict[str, tuple[float, float]]) -> None:
+def report(title: str, what: str, bases: list[str], rates: dict[str, tuple[float, float]]) -> None:
     """Prints a table, with ratios to some of its rows."""
-    print(f"\n### {title}\n\n| who | requests/s | CPU | {' | '.join(f'times {base}' for base in bases)} |")
+    print(f"\n### {title}\n\n| who | {what}/s | CPU | {' | '.join(f'times {base}' for base in bases)} |")
     print(f"|---|---|---|{'---|' * len(bases)}")
     for name, (rate, own) in rates.items():
         ratios = " | ".join(f"{rate / rates[base][0]:.2f}" for base in bases)
@@ -90,6 +91,7 @@ def main() -> None:
     """Runs the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a tenth of the requests, once")
+    parser.add_argument("--only", choices=["clients", "loaders"], help="one half of it")
     options = parser.parse_args()
     repeats, share = (1, 10) if options.quick else (REPEATS, 1)
     machine = f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
@@ -101,7 +103,7 @@ def main() -> None:
         for number in range(OBJECTS):
             (bucket / f"{number}.bin").write_bytes(np.random.default_rng(number).bytes(OBJECT))
         with nginx(Path(temporary)) as url:
-            for shown, (size, count) in SIZES.items():
+            for shown, (size, count) in SIZES.items() if options.only != "loaders" else ():
                 for threads in (1, 16):
                     few = str(max(64, count // share // (4 if threads == 1 else 1)))
                     runs = {name: [url, str(size), str(threads), few] for name in CLIENTS}
@@ -109,7 +111,13 @@ def main() -> None:
                         next(name for name in CLIENTS if name.startswith(base)) for base in ("http", "s3fs")
                     ]
                     title = f"{shown}, {threads} thread{'s' * (threads > 1)}"
-                    report(title, bases, measured(runs, repeats))
+                    report(title, "requests", bases, measured("remote_clients", runs, repeats))
+            if options.only != "clients":
+                subprocess.run([sys.executable, "-m", "tests.benchmarks.remote_loading", bucket], check=True)
+                for workers in (0, 2):
+                    runs = {name: [url, str(workers)] for name in CASES}
+                    title = f"An epoch, {workers} workers"
+                    report(title, "samples", [next(iter(CASES))], measured("remote_loading", runs, repeats))
 
 
 if __name__ == "__main__":

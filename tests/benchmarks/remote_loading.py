@@ -1,0 +1,131 @@
+"""Loaders over remote shards, one run each, in a process of its own.
+
+`python -m tests.benchmarks.remote_loading FOLDER` writes the data. With CASE, URL and WORKERS in place of it,
+samples a second are printed, and the microseconds of processor time that each took in this process.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import shutil
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import torch
+import webdataset
+
+import samplerkit as sk
+
+SHARDS, SAMPLES, SIZE, BATCH = 16, 200, 100_000, 64
+TOKENS, WINDOW = 1 << 24, 2048
+ROWS, GROUPS = 1000, 32
+
+
+def write(folder: Path) -> None:
+    """Writes 16 shards of 200 samples of 100 KB, 16 Mi tokens, and 32 row groups of 1,000 rows of 2 KB."""
+    random = np.random.default_rng(0)
+    with sk.TarWriter(f"{folder}/train-%02d.tar", samples_per_shard=SAMPLES) as writer:
+        for number in range(SHARDS * SAMPLES):
+            writer.write({"__key__": f"{number:08}", "jpg": random.bytes(SIZE), "cls": number % 1000})
+    random.integers(0, 50_000, TOKENS, dtype=np.uint16).tofile(folder / "tokens.bin")
+    with pq.ParquetWriter(folder / "rows.parquet", pa.schema({"id": pa.int64(), "x": pa.binary()})) as file:
+        for group in range(GROUPS):
+            data = [random.bytes(2000) for _ in range(ROWS)]
+            ids = pa.array(np.arange(group * ROWS, (group + 1) * ROWS))
+            file.write_table(pa.table({"id": ids, "x": pa.array(data, pa.binary())}))
+
+
+def as_list(batch: Any) -> Any:
+    """Collates nothing: what is measured is reading."""
+    return batch
+
+
+@contextmanager
+def remote(url: str, scheme: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Gives the address of the bucket, and the options, with a cache of this run."""
+    cache = tempfile.mkdtemp()
+    store = {"anon": True, "endpoint_url": url} if scheme == "s3" else {}
+    yield "s3://bucket" if scheme == "s3" else f"{url}/bucket", {"cache": cache, "storage_options": store}
+    shutil.rmtree(cache)
+
+
+def epoch(dataset: Any, sampler: Any, workers: int) -> Iterator[int]:
+    """Reads an epoch; gives how many samples each batch has."""
+    with (
+        dataset,
+        sk.Loader(dataset, sampler, batch_size=BATCH, num_workers=workers, collate_fn=as_list) as loader,
+    ):
+        yield from map(len, loader)
+
+
+def tar(url: str, workers: int, *, scheme: str, shuffle: sk.Shuffle) -> Iterator[int]:
+    """Shards: GLOBAL by ranges, the others by whole shards, fetched into a cache that is empty."""
+    blocks = {"partial_size": 4 * SAMPLES} if shuffle == sk.Shuffle.PARTIAL else {}
+    with remote(url, scheme) as (base, options):
+        fetch = "ranges" if shuffle == sk.Shuffle.GLOBAL else "auto"
+        names = f"{base}/train-{{00..{SHARDS - 1}}}.tar"
+        dataset = sk.TarDataset(names, lengths=[SAMPLES] * SHARDS, fetch=fetch, remote=options)
+        yield from epoch(dataset, sk.RandomSampler(seed=7, shuffle=shuffle, **blocks), workers)
+
+
+def tokens(url: str, workers: int, *, scheme: str) -> Iterator[int]:
+    """Windows of 2,048 tokens, over all of the file."""
+    with remote(url, scheme) as (base, options):
+        dataset = sk.TokenDataset(f"{base}/tokens.bin", WINDOW, dtype="uint16", remote=options)
+        yield from epoch(dataset, sk.RandomSampler(seed=7), workers)
+
+
+def parquet(url: str, workers: int, *, scheme: str) -> Iterator[int]:
+    """Rows, by blocks of four row groups."""
+    with remote(url, scheme) as (base, options):
+        dataset = sk.ParquetDataset(f"{base}/rows.parquet", remote=options)
+        yield from epoch(dataset, sk.RandomSampler(seed=7, shuffle="partial", partial_size=4 * ROWS), workers)
+
+
+def by_webdataset(url: str, workers: int) -> Iterator[int]:
+    """webdataset by its own way to URLs, a pipe from curl, and its shuffle of what is in memory."""
+    names = f"pipe:curl -s -L {url}/bucket/train-{{00..{SHARDS - 1}}}.tar"
+    source = webdataset.WebDataset(names, shardshuffle=SHARDS).shuffle(1000).batched(BATCH, collation_fn=None)
+    for batch in torch.utils.data.DataLoader(source, batch_size=None, num_workers=workers):
+        yield len(batch)
+
+
+CASES: dict[str, Callable[[str, int], Iterator[int]]] = {
+    "webdataset, curl, `shuffle(1000)`": by_webdataset,
+    **{
+        f"{shuffle.name}, `{scheme}://`": partial(tar, scheme=scheme, shuffle=shuffle)
+        for shuffle in (sk.Shuffle.GLOBAL, sk.Shuffle.PARTIAL, sk.Shuffle.FILES)
+        for scheme in ("http", "s3")
+    },
+    **{f"windows of tokens, `{scheme}://`": partial(tokens, scheme=scheme) for scheme in ("http", "s3")},
+    **{f"rows of Parquet, `{scheme}://`": partial(parquet, scheme=scheme) for scheme in ("http", "s3")},
+}
+
+
+def main() -> None:
+    """Writes the data, or reads an epoch, from the first byte on."""
+    if len(sys.argv) == 2:
+        write(Path(sys.argv[1]))
+        return
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(1)
+    before, begun = resource.getrusage(resource.RUSAGE_SELF), time.perf_counter()
+    count = sum(CASES[sys.argv[1]](sys.argv[2], int(sys.argv[3])))
+    seconds, after = time.perf_counter() - begun, resource.getrusage(resource.RUSAGE_SELF)
+    own = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    print(json.dumps([count / seconds, 1e6 * own / count]))
+
+
+if __name__ == "__main__":
+    main()
