@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import samplerkit as sk
-from samplerkit.storage.arrays import _PREAMBLE, Column, read_arrays, write_arrays
+from samplerkit.storage.arrays import _PREAMBLE, MAGIC, VERSION, Column, read_arrays, write_arrays
 from samplerkit.storage.tar.dataset import TarDataset
 from samplerkit.storage.tar.index import checks
 from samplerkit.storage.tar.writer import TarWriter
@@ -49,7 +49,7 @@ def craft(path, header, body=b""):
     """Writes a file with a digest that fits, whatever it says."""
     path.write_bytes(b"")
     digest = hashlib.blake2b(header + body, digest_size=16).digest()
-    preamble = _PREAMBLE.pack(b"samplkit", 1, len(header), digest)
+    preamble = _PREAMBLE.pack(MAGIC, VERSION, len(header), digest)
     path.write_bytes(preamble + header + body)
 
 
@@ -311,7 +311,7 @@ def test_what_lies_beside_a_remote_shard_and_cannot_be_is_left_aside_with_a_warn
 
 
 def test_a_header_longer_than_its_file_is_not_asked_for(tmp_path, shard):
-    preamble = _PREAMBLE.pack(b"samplkit", 1, 2**32 - 1, bytes(16))
+    preamble = _PREAMBLE.pack(MAGIC, VERSION, 2**32 - 1, bytes(16))
     Path(f"{shard}.skidx").write_bytes(preamble + bytes(64))
     assert len(TarDataset(shard, cache=tmp_path / "cache")) == SAMPLES
 
