@@ -31,6 +31,9 @@ PLAIN = {
 }
 """Phrases, each with what to write."""
 
+SPACED = {phrase.replace(" ", r"\s+"): plain for phrase, plain in PLAIN.items()}
+ANY = re.compile("|".join(SPACED), re.IGNORECASE)
+
 EXCEPTIONS = {
     ("samplerkit/samplers/mixing/mixture.py", "dice"): "a role in the keys of draws: orders depend on it",
     ("samplerkit/order/mixing/source_draws.py", "dice"): "the same role, in an example",
@@ -53,9 +56,10 @@ def found_in(path: Path) -> list[tuple[str, str, str]]:
     name = path.relative_to(ROOT).as_posix()
     return [
         (name, " ".join(match[0].lower().split()), plain)
-        for phrase, plain in PLAIN.items()
         for piece in pieces(path)
-        for match in re.finditer(phrase.replace(" ", r"\s+"), piece, re.IGNORECASE)
+        if ANY.search(piece)
+        for phrase, plain in SPACED.items()
+        for match in re.finditer(phrase, piece, re.IGNORECASE)
     ]
 
 
