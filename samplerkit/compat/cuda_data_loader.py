@@ -10,7 +10,7 @@ from weakref import WeakMethod
 import torch
 
 from samplerkit.closing import Closing
-from samplerkit.loading.device.batch import map_leaves
+from samplerkit.loading.device.batch_tree import map_leaves
 from samplerkit.loading.device.loader import DeviceLoader
 from samplerkit.loading.device.streams import BLOCKING, move, pinned
 

@@ -17,7 +17,7 @@ from samplerkit.inspect.quality.mixing import mixing
 from samplerkit.inspect.tokens import TokenFigures, token_figures, windows_of
 from samplerkit.inspect.view import RunView
 from samplerkit.loading.run.delivery import Delivery
-from samplerkit.loading.run.windows import WindowUnit
+from samplerkit.loading.run.window_unit import WindowUnit
 from samplerkit.order.caching import cached_property
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from samplerkit.inspect.view import RunView
 from samplerkit.loading.run.reading import Reading
-from samplerkit.loading.run.windows import WindowUnit
+from samplerkit.loading.run.window_unit import WindowUnit
 from samplerkit.order.typing import Ids
 
 _LOOKED_AT = 256

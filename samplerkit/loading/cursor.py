@@ -25,9 +25,9 @@ from samplerkit.loading.state.state import Place
 _log = logging.getLogger("samplerkit")
 
 Reached = Callable[[int, int, int], tuple[int, bool]]
-"""From an epoch, a start and the units taken since: the position up to which all ranks come together, and
-whether nothing is left there to any of them. At position 0 that is never so: an empty epoch shows only when
-it is read."""
+"""From an epoch, a start and the units taken since: the position that all ranks have reached, and whether the
+epoch is finished for all of them. At position 0 it never is: that an epoch is empty shows only when it is
+read."""
 
 
 @final

@@ -196,8 +196,8 @@ class Sampler(Link):
             constants: what the first start of the run fixed; left out, this is the first start.
 
         Returns:
-            The undealt order: of the chain as it is, below the deal of a distributed sampler at its
-            root. Where a distributed sampler stands below the root, the weave of its shards' orders.
+            The undealt order: without a distributed sampler that of the chain; with one at the root the
+            order that it deals; with one further down the orders of all shards, interleaved.
         """
         constants = self.run_constants() if constants is None else constants
         return self._chain().undealt(dataset, arguments.epoch(epoch), constants)

@@ -21,7 +21,7 @@ import pytest
 
 import samplerkit as sk
 from samplerkit.batches.plan import BatchPlan, BatchSamples
-from samplerkit.loading.run.batches import EpochBatches
+from samplerkit.loading.run.batch_unit import EpochBatches
 from samplerkit.loading.run.delivery import Delivery
 from samplerkit.loading.run.reading import Reading
 from samplerkit.loading.run.run import Run

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import samplerkit as sk
-from samplerkit.loading.run.windows import steps_to_a_multiple
+from samplerkit.loading.run.window_unit import steps_to_a_multiple
 from tests.loading.rings import Rings
 from tests.loading.token_loaders import BLOCK, FILES, blocks, loader, read, tokens_of
 

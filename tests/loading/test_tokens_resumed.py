@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import samplerkit as sk
-from samplerkit.loading.run.windows import steps_to_a_multiple
+from samplerkit.loading.run.window_unit import steps_to_a_multiple
 from samplerkit.loading.state.state import State
 from tests.loading.rings import Rings
 from tests.loading.token_loaders import blocks, tokens_of

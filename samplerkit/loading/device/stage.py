@@ -23,7 +23,7 @@ import torch
 
 from samplerkit.errors import StateError
 from samplerkit.loading.background_thread import not_an_end, start_thread
-from samplerkit.loading.device.batch import is_opaque, leaves, map_leaves, storages
+from samplerkit.loading.device.batch_tree import is_opaque, leaves, map_leaves, storages
 from samplerkit.loading.device.channel import Channel
 from samplerkit.loading.device.streams import Streams, streams_for
 from samplerkit.loading.device.thread_warnings import LoadWatch, warn_once

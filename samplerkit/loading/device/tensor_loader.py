@@ -12,7 +12,7 @@ import torch
 
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, NotSupportedError, StateError
 from samplerkit.loading.cursor import Cursor
-from samplerkit.loading.device.batch import leaves, map_leaves
+from samplerkit.loading.device.batch_tree import leaves, map_leaves
 from samplerkit.loading.device.order import DeviceOrder, order_on
 from samplerkit.loading.options import checked_tail
 from samplerkit.loading.received import Received

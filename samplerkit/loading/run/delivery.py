@@ -49,7 +49,8 @@ class Delivery:
     """The rest of an epoch, dealt to ranks in steps.
 
     Step t covers exactly the positions [start + t * G, start + (t + 1) * G), G the global batch, whatever the
-    number of ranks; with a ramp, each step as many as G is where it begins. Positions from `total` on are
+    number of ranks; with a ramp, G changes during the
+    epoch, and a step uses the G at its first position. Positions from `total` on are
     pads: they repeat the sample at the position modulo `total`.
 
     Args:
@@ -129,7 +130,7 @@ class Delivery:
         return self.is_of_the_job(step, seat)
 
     def is_of_the_job(self, step: int, seat: int = 0) -> bool:
-        """Returns whether any rank has a batch in a step; or one of those dealt to after some others."""
+        """Returns whether any rank has a batch in a step; with `seat`, whether the rank of that seat has."""
         needed = self.stage_of(step).size - 1 if self.tail == "drop" else seat
         return step >= 0 and self._is_there(self.first(step) + needed)
 

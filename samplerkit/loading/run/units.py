@@ -175,7 +175,7 @@ class Unit:
     """What a position counts, in a state."""
 
     epochs_kept: ClassVar[int] = 1
-    """How many epochs a run keeps: of one, since an order may be a large table."""
+    """How many epochs stay in memory: one, since an order may be a large table."""
 
     is_woven: ClassVar[bool] = True
     """Whether they come in the lanes of the order."""

@@ -38,6 +38,9 @@ from samplerkit.storage.batch_readers import (
 Read = Callable[[Request], Answer]
 """Reads the samples of a request."""
 
+ReadOne = Callable[[Request, int], Any]
+"""Reads the sample at a place of a request."""
+
 
 @final
 @dataclass(frozen=True)
@@ -178,9 +181,7 @@ class SampleReader:
         """Reads the next sample of a request, within its draw."""
         place = next(places)
         draws.enter(place)
-        if self._single is None:
-            return self.dataset[index]
-        return only_sample(self._single(request.at(slice(place, place + 1))).batch)
+        return self.dataset[index] if self._single is None else self._single(request, place)
 
     def _begin_epoch(self, epoch: int) -> None:
         worker = torch.utils.data.get_worker_info()
@@ -197,16 +198,15 @@ def reports_stats(dataset: Any) -> bool:
     return is_dataclass(stats) and hasattr(type(stats), "__add__")
 
 
-def _ways_to_read(dataset: Any, options: ReaderOptions) -> tuple[Read, Read | None]:
+def _ways_to_read(dataset: Any, options: ReaderOptions) -> tuple[Read, ReadOne | None]:
     """Returns how all samples of a request are read, and how one is; None for `dataset[index]`."""
     if options.is_packed and gives_segments(dataset):
-        parts = partial(_parts, dataset)
-        return parts, parts
+        return partial(_parts, dataset), partial(_one_part, dataset)
     together = partial(_present if present_reader(dataset) else _together, dataset)
     # A `__getitems__` may take more of each sample than the id.
-    single = partial(_together, dataset) if wanted(dataset) else None
+    single = partial(_by_itself, dataset) if wanted(dataset) else None
     if options.is_packed:
-        return partial(_cut_all, together), partial(_cut_all, single or partial(_whole, dataset))
+        return partial(_cut_all, together), partial(_cut_one, single or partial(_one, dataset))
     return together, single
 
 
@@ -214,8 +214,13 @@ def _together(dataset: Any, request: Request) -> Answer:
     return Answer(dataset.__getitems__(request.ids, *request.columns))
 
 
-def _whole(dataset: Any, request: Request) -> Answer:
-    return Answer([dataset[index] for index in request.ids.tolist()])
+def _one(dataset: Any, request: Request, place: int) -> Any:
+    return dataset[int(request.ids[place])]
+
+
+def _by_itself(dataset: Any, request: Request, place: int) -> Any:
+    one = slice(place, place + 1)
+    return only_sample(dataset.__getitems__(request.ids[one], *(column[one] for column in request.columns)))
 
 
 def _present(dataset: Any, request: Request) -> Answer:
@@ -250,6 +255,15 @@ def _parts(dataset: Any, request: Request) -> Answer:
             hint="give a list of them, in the order of the rows",
         )
     return Answer(list(parts))
+
+
+def _one_part(dataset: Any, request: Request, place: int) -> Any:
+    return only_sample(_parts(dataset, request.at(slice(place, place + 1))).batch)
+
+
+def _cut_one(base: ReadOne, request: Request, place: int) -> Any:
+    segments = cast("Segments", request.segments)
+    return cut([base(request, place)], segments.at(slice(place, place + 1)))[0]
 
 
 def _cut_all(base: Read, request: Request) -> Answer:

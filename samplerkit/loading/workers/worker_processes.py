@@ -48,8 +48,8 @@ _GRACE_SECONDS = 0.5
 def prepare_for_workers() -> None:
     """Makes the folder for the sockets of this process and its workers, which share one that serves.
 
-    A worker's own would stay behind when the worker is killed. One that a process has from the one that
-    started it is not its own: the rest of the job still uses it.
+    A worker's own would stay behind when the worker is killed. A folder that is inherited from the parent
+    process is not deleted here: other processes still use it.
 
     Raises:
         WorkerError: the temporary folder has too long a name for sockets, and there is no other one.

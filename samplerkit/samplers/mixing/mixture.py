@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Final, Literal, final, get_args
 
@@ -158,6 +159,12 @@ class MixtureSampler(Sampler):
         return Blend(self, layout, context).order()
 
 
+@lru_cache(1024)
+def _shuffled_by(seed: int) -> RandomSampler:
+    """Returns the sampler of a source that has none; it is checked once, and not in each epoch."""
+    return RandomSampler(seed=seed)
+
+
 @final
 class Blend:
     """A mixture at its place in a tree, in one epoch.
@@ -208,7 +215,7 @@ class Blend:
         if sampler is None:
             # By a seed of its own, that of its place.
             seed = int(Key(self._mixture.seed, 0, 0, "source").words(1, path_number(path))[0])
-            sampler = RandomSampler(seed=seed) if self._mixture.shuffle else SequentialSampler()
+            sampler = _shuffled_by(seed) if self._mixture.shuffle else SequentialSampler()
         else:
             require_source(f"source {'.'.join(path)}", sampler)
         if isinstance(sampler, MixtureSampler) and sampler.get_child() is None:

@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch.nn.utils.rnn import PackedSequence, pack_sequence
 
-from samplerkit.loading.device.batch import is_opaque, leaves, storages
+from samplerkit.loading.device.batch_tree import is_opaque, leaves, storages
 from samplerkit.loading.device.stage import DeviceStage
 
 META = torch.device("meta")
