@@ -42,8 +42,8 @@ BUGS = [
     Bug(
         "a worker looks ahead from the beginning of the deal",
         "ShareRequest.upcoming",
-        "reading.batches()",
-        "reading.batches(self.step)",
+        "batches(0, 1)",
+        "batches(self.step, 1)",
         f"{AFFINITY}::test_shares_put_together_are_the_batch",
     ),
     Bug(

@@ -209,7 +209,7 @@ def test_shares_put_together_are_the_batch(sizes, mode, batch_size, workers, ste
                 outcomes.append(str(error))
         assert outcomes[0] == outcomes[1]
     for worker, first in firsts.items():
-        assert [ids.tolist() for ids in first.upcoming(reading, dataset)] == has_read[worker]
+        assert [ids.tolist() for ids in first.upcoming(reading.batches, dataset)] == has_read[worker]
 
 
 @pytest.mark.parametrize("batches", ["samples", "columns", "tensors"])

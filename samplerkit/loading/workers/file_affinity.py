@@ -16,9 +16,8 @@ import torch.utils.data
 from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
 
 from samplerkit.errors import DatasetError
-from samplerkit.loading.run.reading import Reading
 from samplerkit.loading.workers.batch_maker import BatchMaker
-from samplerkit.loading.workers.protocol import Answer, Request
+from samplerkit.loading.workers.protocol import Answer, Batches, Request
 from samplerkit.loading.workers.transfer import received
 from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
@@ -93,13 +92,10 @@ class ShareRequest(Request):
         """Returns the place in the batch of one of the samples."""
         return number if self.places is None else int(self.places[number])
 
-    def upcoming(self, reading: Reading, dataset: Any) -> Iterator[Ids]:
+    def upcoming(self, batches: Batches, dataset: Any) -> Iterator[Ids]:
         """Returns the ids of each batch, or of its share of it, that the worker reads from here on."""
         affinity = FileAffinity(layout_of_files(dataset), self.num_workers)
-        for (
-            step,
-            ids,
-        ) in reading.batches():  # from where the reading began, since files are given in its order
+        for step, ids in batches(0, 1):  # from where the reading began, since files are given in its order
             own = ids[affinity.workers_of(ids) == self.worker]
             if own.size and step >= self.step:
                 yield own

@@ -19,7 +19,14 @@ from samplerkit.loading.run.current_run import CurrentRun
 from samplerkit.loading.run.reading import Reading
 from samplerkit.loading.workers.batch_maker import BatchMaker, batch_of
 from samplerkit.loading.workers.file_affinity import AffineLoader
-from samplerkit.loading.workers.protocol import Answer, BadSamples, MakeRequests, Request, Workers
+from samplerkit.loading.workers.protocol import (
+    Answer,
+    BadSamples,
+    Batches,
+    MakeRequests,
+    Request,
+    Workers,
+)
 from samplerkit.loading.workers.reader import ReaderOptions, SampleReader, reports_stats
 from samplerkit.loading.workers.thread_pool import ThreadPool
 from samplerkit.loading.workers.thread_scheduling import ThreadSchedule
@@ -257,8 +264,14 @@ class LoaderWorkers:
         if plan is not None and isinstance(collate, SampleCollate):
             collate = collate.measured_by(plan.measure)
         reports = self.has_processes and reports_stats(dataset)
-        reader = SampleReader(dataset, options, self._current, reports=reports)
+        reader = SampleReader(dataset, options, partial(batches_of, self._current), reports=reports)
         return make(reader, collate)
+
+
+def batches_of(current: CurrentRun, request: Request) -> Batches:
+    """Returns the batches of the reading that a request is of; a worker edits a run of its own first."""
+    current.follow(request.edits)
+    return current.reading(request.epoch, request.start).batches
 
 
 def requests_of(

@@ -12,12 +12,14 @@ from torch.utils.data._utils.pin_memory import pin_memory
 
 from samplerkit.batches.segments import Segments
 from samplerkit.errors import WorkerError, note_once
-from samplerkit.loading.run.reading import Reading
 from samplerkit.order.typing import Ids, as_array
 from samplerkit.samplers.mixing.edit import Edit
 
 BadSamples = Literal["raise", "skip"]
 """What to do with a sample that cannot be read."""
+
+Batches = Callable[[int, int], Iterator[tuple[int, Ids]]]
+"""Iterates over the steps of a reading and their ids, from a step on, each of so many: `Reading.batches`."""
 
 _MOST_IDS_NAMED = 64
 
@@ -61,11 +63,11 @@ class Request:
         is_same = (last.epoch, last.start, len(last.edits)) == (self.epoch, self.start, len(self.edits))
         return is_same and last.step < self.step
 
-    def upcoming(self, reading: Reading, dataset: Any) -> Iterator[Ids]:
+    def upcoming(self, batches: Batches, dataset: Any) -> Iterator[Ids]:
         """Returns the ids of the batches that this worker reads of the dataset, from this request on."""
         worker = torch.utils.data.get_worker_info()
         stride = 1 if worker is None else worker.num_workers
-        return (ids for _, ids in reading.batches(self.step, stride))
+        return (ids for _, ids in batches(self.step, stride))
 
     def at(self, chosen: Ids | slice, **changed: Any) -> Self:
         """Returns the request for the samples at some places alone."""

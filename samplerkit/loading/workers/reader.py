@@ -22,8 +22,7 @@ from samplerkit.batches.segments import Segments
 from samplerkit.errors import DatasetError
 from samplerkit.loading.collate.sample_fields import is_sequence
 from samplerkit.loading.generators import seed_generators, seed_worker
-from samplerkit.loading.run.current_run import CurrentRun
-from samplerkit.loading.workers.protocol import Answer, Report, Request, SkippedSample
+from samplerkit.loading.workers.protocol import Answer, Batches, Report, Request, SkippedSample
 from samplerkit.order.dataset_protocol import gives_segments
 from samplerkit.order.draws import Draws
 from samplerkit.order.typing import Ids
@@ -73,7 +72,7 @@ class SampleReader:
             arrays of ids that this process will read. If it has `wants_passes` or `wants_epochs`, its
             `__getitems__` and `read_present` are called with ids and these.
         options: what the loader wants.
-        current: the run, from which `expect` gets what comes; None where it is not called.
+        batches_of: gives what comes in the reading of a request, for `expect`; None where it is not called.
         reports: whether answers have the figures of the dataset.
         number: under which they are reported; None for the process id.
     """
@@ -82,7 +81,7 @@ class SampleReader:
         self,
         dataset: Any,
         options: ReaderOptions,
-        current: CurrentRun | None = None,
+        batches_of: Callable[[Request], Batches] | None = None,
         *,
         reports: bool = False,
         number: int | None = None,
@@ -97,7 +96,7 @@ class SampleReader:
         gives_parts = options.is_packed and gives_segments(dataset)
         seeds_each = options.seeds_draws and not self._enters_draws
         self._is_read_together = not seeds_each and (gives_parts or batches is not None)
-        self._current = current if callable(getattr(dataset, "expect", None)) else None
+        self._batches_of = batches_of if callable(getattr(dataset, "expect", None)) else None
         self._last: Request | None = None
 
     def for_thread(self, number: int, copies: ExitStack) -> SampleReader:
@@ -124,10 +123,9 @@ class SampleReader:
         last, self._last = self._last, request
         if last is None or last.epoch != request.epoch:
             self._begin_epoch(request.epoch)
-        if self._current is not None and not (last is not None and request.follows(last)):
-            self._current.follow(request.edits)
-            reading = self._current.reading(request.epoch, request.start)
-            self.dataset.expect(Upcoming(partial(request.upcoming, reading, self.dataset)))
+        if self._batches_of is not None and not (last is not None and request.follows(last)):
+            batches = self._batches_of(request)
+            self.dataset.expect(Upcoming(partial(request.upcoming, batches, self.dataset)))
 
     def draws(self, request: Request) -> Draws:
         """Returns the draws of a batch, at their beginning."""
