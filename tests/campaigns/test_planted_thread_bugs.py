@@ -82,13 +82,6 @@ BUGS = [
         f"{BY_LOOP}::test_what_serves_one_thread_alone_or_has_a_limit_is_left_to_threads",
     ),
     Bug(
-        "the loop makes what no thread was seen to make alone",
-        "ThreadSchedule.loop_makes",
-        "1 not in self._rates",
-        "False",
-        f"{TURNS}::test_the_loop_makes_small_batches_itself_while_it_has_nothing_else_to_do",
-    ),
-    Bug(
         "the loop makes batches though its steps are long",
         "ThreadSchedule.loop_makes",
         "median(self._steps) < HANDOVER",

@@ -69,8 +69,8 @@ class ThreadSchedule:
 
     @property
     def loop_makes(self) -> bool:
-        """Whether the loop makes batches: only what one thread was seen to make without another one."""
-        if self.at_once > 1 or self._is_trial or 1 not in self._rates:
+        """Whether the loop makes batches: only where one thread of several is enough."""
+        if self.at_once > 1 or self._is_trial:
             return False
         return len(self._steps) == TRIED and median(self._steps) < HANDOVER
 
