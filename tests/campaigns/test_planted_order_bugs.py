@@ -129,7 +129,7 @@ BUGS = [
         "Chain._up_to_the_deal",
         "limited(order, constants.limit)",
         "order",
-        f"{LAWS}::test_num_samples_of_a_distributed_sampler_limits_all_shards_together",
+        "tests/samplers/test_dealing.py::test_every_way_to_deal_up_to_twelve_samples_to_up_to_four_shards",
     ),
     Bug(
         "a prefix is one too long",
