@@ -72,7 +72,7 @@ BUGS = [
         "ThreadBatches._submit",
         "self._received is not None and self._loop_helps and self._pool.loop_makes",
         "self._loop_helps and self._pool.loop_makes",
-        f"{BY_LOOP}::test_whoever_makes_a_batch_the_order_holds_and_a_dataset_is_told_once_and_never_while_it_is_read",
+        f"{BY_LOOP}::test_the_loop_begins_no_epoch_that_threads_still_read_before",
     ),
     Bug(
         "the loop reads what threads have copies of",
