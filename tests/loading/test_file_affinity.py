@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import samplerkit as sk
@@ -177,6 +177,7 @@ def test_batches_and_what_comes_with_them_are_those_without_it_also_after_a_resu
     st.sets(st.integers(0, 53), max_size=9),
     st.sampled_from([Lists, Columns, Rows, Damaged, DamagedColumns, Gapped]),
 )
+@example([5, 5, 5], MODES[-1], 9, 2, 0, {3, 7, 12}, Damaged)
 @settings(max_examples=80, deadline=None)
 def test_shares_put_together_are_the_batch(sizes, mode, batch_size, workers, steps, bad, kind):
     """No process is started: what each worker would read is read here."""
