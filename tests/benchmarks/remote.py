@@ -33,7 +33,7 @@ CONFIG = """
 worker_processes 2; pid {folder}/pid; daemon off; error_log stderr crit;
 events {{ worker_connections 1024; }}
 http {{
-    access_log off; sendfile on; tcp_nopush on; tcp_nodelay on; keepalive_requests 100000000;
+    access_log off; sendfile on; tcp_nodelay on; keepalive_requests 100000000;
     client_body_temp_path {folder}/a; proxy_temp_path {folder}/b; fastcgi_temp_path {folder}/c;
     uwsgi_temp_path {folder}/d; scgi_temp_path {folder}/e;
     server {{ listen 127.0.0.1:{port}; root {folder}; }}
