@@ -21,6 +21,7 @@ from samplerkit.storage.atomic import atomic
 
 MAGIC = b"samplkit"
 VERSION = 2
+"""Changes with what indexes, catalogues and lengths hold: a file of another version is made again."""
 
 _PREAMBLE = struct.Struct("<8sII16s")
 _ALIGNMENT = 64

@@ -1,7 +1,7 @@
 """How the samples of a request are read: together where a dataset can, else one by one.
 
-A dataset gives a batch together, together but for those that are missing, or as parts of documents. What is
-chosen for a dataset, and for one sample of it, are functions that take a request and give an answer.
+A dataset gives a batch together, together but for those that are missing, or as parts of documents. Two
+functions are chosen for it: a `Read` answers a request, and a `ReadOne` gives the sample at a place of it.
 """
 
 from __future__ import annotations
