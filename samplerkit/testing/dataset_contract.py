@@ -111,6 +111,7 @@ class DatasetContract:
         """Forwards, backwards, mixed, some of them twice, and none; as a list and as an array."""
         with self._written() as (folder, files), self._made(folder) as dataset:
             samples = _joined(files)
+            require(len(dataset) == len(samples), "the length is that of the files", len(dataset))
             every = list(range(len(samples)))
             mixed = np.random.default_rng(0).choice(every, 2 * len(every))
             for ids in (every, every[::-1], mixed, every[-1:] * 3, []):
