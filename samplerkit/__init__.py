@@ -38,6 +38,7 @@ if _typing.TYPE_CHECKING:
     from samplerkit.loading.device.tensor_loader import TensorLoader
     from samplerkit.loading.generators import sample_rng
     from samplerkit.loading.loader import Loader
+    from samplerkit.loading.run.history import History
     from samplerkit.loading.torch_sampler import TorchBatchSampler, TorchSampler
     from samplerkit.order.deal import World
     from samplerkit.order.draws import draw_rng
@@ -100,6 +101,7 @@ __all__ = [
     "FileDataset",
     "FoldSampler",
     "Hdf5Dataset",
+    "History",
     "HuggingFaceDataset",
     "InverseTooLargeError",
     "IterSampler",

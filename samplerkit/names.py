@@ -26,6 +26,7 @@ PUBLIC = {
     "FileDataset": "storage.files.dataset",
     "FoldSampler": "samplers.fold",
     "Hdf5Dataset": "storage.formats.arrays",
+    "History": "loading.run.history",
     "HuggingFaceDataset": "storage.formats.huggingface",
     "InverseTooLargeError": "errors",
     "IterSampler": "samplers.iterable",

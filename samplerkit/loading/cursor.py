@@ -20,6 +20,7 @@ from typing import Any, Final, final
 
 from samplerkit.errors import StateError
 from samplerkit.loading.interpreter_exit import leave_at_exit
+from samplerkit.loading.state.past import Past, Stretch
 from samplerkit.loading.state.state import Place
 
 _log = logging.getLogger("samplerkit")
@@ -28,6 +29,9 @@ Reached = Callable[[int, int, int], tuple[int, bool]]
 """From an epoch, a start and the units taken since: the position that all ranks have reached, and whether the
 epoch is finished for all of them. At position 0 it never is: that an epoch is empty shows only when it is
 read."""
+
+StretchOf = Callable[[int, int, int], Stretch]
+"""From the same: the stretch of the epoch that all ranks have read."""
 
 
 @final
@@ -41,6 +45,7 @@ class Iteration:
         stands_at: what a state says while nothing was handed out; None for the beginning of the iteration.
         is_loaded: whether it begins at the place of a loaded state.
         is_spent: whether nothing of the epoch is left: it was read to its end before a state was loaded.
+        past: what was read before it.
 
     Attributes:
         taken: the units that were handed out. Whoever hands them out sets it, in the line before, so that
@@ -53,6 +58,7 @@ class Iteration:
     stands_at: Place | None = None
     is_loaded: bool = False
     is_spent: bool = False
+    past: Past = Past()
     taken: int = field(default=0, init=False)
     is_open: bool = field(default=False, init=False)
 
@@ -79,6 +85,7 @@ class Cursor:
 
     Args:
         reached: the reader's arithmetic.
+        stretch_of: likewise, of a reader that keeps its past.
         advances: whether a finished epoch moves on by itself. Else it stays until `set_epoch` says another
             one; a state then says the next epoch once any was ever set, since that is what comes.
         waits: whether `set_epoch` during an iteration waits for its end, else ends it.
@@ -109,9 +116,16 @@ class Cursor:
     """
 
     def __init__(
-        self, reached: Reached, *, advances: bool = True, waits: bool = False, resumes: bool = False
+        self,
+        reached: Reached,
+        stretch_of: StretchOf | None = None,
+        *,
+        advances: bool = True,
+        waits: bool = False,
+        resumes: bool = False,
     ) -> None:
         self._reached: Final = reached
+        self._stretch_of: Final = stretch_of
         self._advances: Final = advances
         self._waits: Final = waits
         self._resumes: Final = resumes
@@ -136,6 +150,14 @@ class Cursor:
             return at.stands_at
         position, is_over = self._reached(at.epoch, at.start, taken)
         return self._end_of(at.epoch) if is_over else Place(at.epoch, position)
+
+    def past(self, taken: int | None = None) -> Past:
+        """Returns what all ranks have read, up to `place(taken)`."""
+        at = self.at
+        taken = at.taken if taken is None else taken
+        if not taken or self._stretch_of is None:
+            return at.past
+        return at.past.then(self._stretch_of(at.epoch, at.start, taken))
 
     @property
     def upcoming(self) -> Iteration:
@@ -210,20 +232,23 @@ class Cursor:
             problem = "cannot be loaded while an iteration is under way"
             raise StateError("state", problem, hint="load before iterating")
 
-    def load(self, place: Place) -> None:
+    def load(self, place: Place, past: Past = Past()) -> None:
         """Makes the next iteration begin at the place of a loaded state.
 
         Where the epoch that was set before is the one at whose end the state was saved, nothing of it is
         left.
         """
         if self.was_set and place.ended == self.at.epoch:
-            self._move(Iteration(self.at.epoch, stands_at=place, is_spent=True))
+            self._move(Iteration(self.at.epoch, stands_at=place, is_spent=True), past)
         else:
             stands_at = None if place.ended is None else place
-            self._move(Iteration(place.epoch, place.position, stands_at=stands_at, is_loaded=True))
+            self._move(Iteration(place.epoch, place.position, stands_at=stands_at, is_loaded=True), past)
 
-    def _move(self, iteration: Iteration) -> None:
-        left, self.at, self.next_epoch = self.at, iteration, None
+    def _move(self, iteration: Iteration, past: Past | None = None) -> None:
+        left = self.at
+        if left is not iteration:
+            iteration.past = self.past() if past is None else past
+        self.at, self.next_epoch = iteration, None
         if left is not iteration:
             left.is_open = False
 

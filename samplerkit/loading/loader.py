@@ -149,7 +149,7 @@ class Loader(MetricsMixin, Closing):
             file_affinity=self.file_affinity,
         )
         self._received = Received(self.dataset if self._workers.has_processes else None)
-        self._cursor = Cursor(self._current.reached, waits=True, resumes=resumes)
+        self._cursor = Cursor(self._current.reached, self._current.stretch, waits=True, resumes=resumes)
         self._cursor.go_to(*beginning_of(run.recipe, dataset, batches))
 
     @property
@@ -258,7 +258,7 @@ class Loader(MetricsMixin, Closing):
             step, delivery = arguments.integer("step", step), self._reading.delivery
             if not (step == 0 or delivery.is_of_the_job(step - 1)):
                 raise OutOfDatasetError("step", f"must be in [0, {delivery.job_steps}]", step)
-        return self._current.state(self._cursor.place(step))
+        return self._current.state(self._cursor, step)
 
     def load_state_dict(self, state: Mapping[str, Any], allow: Collection[str] = ()) -> None:
         """Makes the next iteration begin at the place of a saved state, on any number of ranks and workers.
@@ -272,9 +272,8 @@ class Loader(MetricsMixin, Closing):
             StateError: it is damaged, of a newer schema, or of another run; or an iteration is under way.
         """
         self._cursor.require_closed()
-        place = self._current.restore(state, allow)
+        self._current.restore(state, self._cursor, allow)
         self.close()  # workers that live on know the constants of before
-        self._cursor.load(place)
 
     def close(self) -> None:
         """Ends the iteration and the workers. The loader can be used again; it then starts new ones."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from samplerkit.loading.cursor import Cursor
 from samplerkit.loading.progress_bar import with_bar
 from samplerkit.loading.received import Received
 from samplerkit.loading.run.current_run import CurrentRun
+from samplerkit.loading.run.history import History
 from samplerkit.loading.run.reading import Reading
 from samplerkit.loading.stats import LoaderStats
 from samplerkit.loading.torch_names import ForTrainers
@@ -148,6 +149,19 @@ class CountsSteps(ABC):
             [[3, 1], 4]
         """
         return self._reading.tokens(step)
+
+    def history(self, state: Mapping[str, Any] | None = None) -> History:
+        """Returns all that the run has read, on all ranks, as an order: see `History`.
+
+        Args:
+            state: up to which; None for the batches handed out so far. The loader stays where it is.
+
+        Raises:
+            StateError: the state is damaged, or of another run.
+        """
+        if state is not None:
+            return self._current.history(state)
+        return History(self._current.run, self._cursor.past())
 
     @property
     def _reading(self) -> Reading:

@@ -82,7 +82,7 @@ class TorchSampler(TorchNames, EpochByCursor, torch.utils.data.DistributedSample
 
     def _count(self, run: Run, tail: Tail) -> None:
         self._current = CurrentRun(run, 1, tail, self._seconds)
-        self._cursor = Cursor(self._current.reached)
+        self._cursor = Cursor(self._current.reached, self._current.stretch)
 
     def deal_batches(self, batches: BatchRecipe, tail: Tail) -> None:
         """Makes this sampler count batches: a `TorchBatchSampler` hands them out, and shares its epochs.
@@ -160,7 +160,7 @@ class TorchSampler(TorchNames, EpochByCursor, torch.utils.data.DistributedSample
         That loader keeps the state that belongs to each batch. A plain DataLoader does not: its workers take
         ids ahead of what the loop has received, so there this state is ahead too. Use `Loader`.
         """
-        return self._current.state(self._cursor.place())
+        return self._current.state(self._cursor)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Makes the next iteration begin at the place of a saved state.
@@ -168,7 +168,7 @@ class TorchSampler(TorchNames, EpochByCursor, torch.utils.data.DistributedSample
         Raises:
             StateError: the state is damaged, of a newer schema, or of another run.
         """
-        self._cursor.load(self._current.restore(state))
+        self._current.restore(state, self._cursor)
 
     def epoch_batches(self) -> int:
         """Returns the number of batches of the recipe in the current epoch, of this shard."""

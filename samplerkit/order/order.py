@@ -243,14 +243,22 @@ class Order(ABC):
             raise ArgumentValueError("id", f"is not in an order of {len(self)} samples", id)
         return int(positions[0])
 
+    @overload
+    def count(self, ids: int) -> int: ...
+    @overload
+    def count(self, ids: list[int] | np.ndarray[Any, Any]) -> Ids: ...
     @final
-    def count(self, id: int) -> int:
-        """Returns how often a sample is read.
+    def count(self, ids: Any) -> int | Ids:
+        """Returns how often a sample is read; of an array of ids how often each is, int64 of shape (m,).
 
         Raises:
-            ArgumentTypeError: no integer.
+            ArgumentTypeError: an id is no integer.
+            InverseTooLargeError: as for `positions_of`.
         """
-        return self.positions_of(id).size
+        found: Any = self.positions_of(ids)
+        if not isinstance(found, tuple):
+            return int(found.size)
+        return np.bincount(found[0], minlength=np.size(ids))
 
     @final
     def __eq__(self, other: object) -> bool:

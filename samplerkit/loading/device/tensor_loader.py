@@ -99,7 +99,7 @@ class TensorLoader(CountsSteps):
         seconds = arguments.seconds("agreement_seconds", agreement_seconds)
         self._current = CurrentRun(run, self.batch_size, self.tail, seconds)
         self._received = Received(None)
-        self._cursor = Cursor(self._current.reached, waits=True)
+        self._cursor = Cursor(self._current.reached, self._current.stretch, waits=True)
         self._cursor.go_to(*beginning_of(run.recipe, rows))
         self._last: tuple[Order, DeviceOrder | None] | None = None
 
@@ -110,7 +110,7 @@ class TensorLoader(CountsSteps):
 
     def state_dict(self) -> dict[str, Any]:
         """Gives the state after the batches handed out: JSON values, under 4 KB, on every rank the same."""
-        return self._current.state(self._cursor.place())
+        return self._current.state(self._cursor)
 
     def load_state_dict(self, state: Mapping[str, Any], allow: Collection[str] = ()) -> None:
         """Makes the next iteration begin at the place of a saved state, of this class or of a `Loader`.
@@ -123,7 +123,7 @@ class TensorLoader(CountsSteps):
             StateError: it is damaged, of a newer schema, or of another run; or an iteration is under way.
         """
         self._cursor.require_closed()
-        self._cursor.load(self._current.restore(state, allow))
+        self._current.restore(state, self._cursor, allow)
 
     def __iter__(self) -> Iterator[Any]:
         iteration = self._cursor.begin()

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, final
 import numpy as np
 
 from samplerkit.batches.cutting import halved
+from samplerkit.batches.flattened import FlattenedBatches
 from samplerkit.batches.plan import BatchPlan, BatchSamples
 from samplerkit.batches.recipe import MOST_ABREAST, BatchRecipe, Plans
 from samplerkit.batches.window_plan import WindowPlan
@@ -111,6 +112,10 @@ class EpochBatches(EpochUnits):
     def epochs(self, draws: range | Ids) -> Ids:
         """Returns the epoch of its source of each draw."""
         return self.plan.epochs_at(self.epoch, self._repeated(draws))
+
+    def in_sequence(self, begin: int, end: int) -> FlattenedBatches:
+        """Returns the samples of the batches from one to another."""
+        return FlattenedBatches(self.plan, begin, end)
 
     def parts(self, first: int, count: int) -> list[StepSamples]:
         """Splits all batches from a number on into as many smaller ones.

@@ -10,14 +10,16 @@ from threading import Lock
 from typing import Any, Final, final
 
 from samplerkit.errors import ArgumentRangeError, ArgumentTypeError, ArgumentValueError, CompositionError
-from samplerkit.loading.cursor import Iteration
+from samplerkit.loading.cursor import Cursor, Iteration
 from samplerkit.loading.job.agreement import agree
 from samplerkit.loading.run.delivery import Tail
 from samplerkit.loading.run.reading import Reading
 from samplerkit.loading.run.run import Run
 from samplerkit.loading.run.units import StepSamples
+from samplerkit.loading.run.history import History
 from samplerkit.loading.state.edits import require_divided
-from samplerkit.loading.state.state import Place
+from samplerkit.loading.state.past import Past, Stretch
+from samplerkit.loading.state.state import Place, State
 from samplerkit.order.caching import Latest
 from samplerkit.samplers.mixing.edit import Edit, lines_of
 from samplerkit.samplers.mixing.ledger import Ledger
@@ -71,20 +73,43 @@ class CurrentRun:
         delivery = self.reading(epoch, start).delivery
         return delivery.position_after(steps), delivery.is_over_after(steps)
 
-    def state(self, place: Place) -> dict[str, Any]:
-        """Returns the state at a place, as JSON values."""
-        return self.run.state(place, self.tail).to_dict()
+    def stretch(self, epoch: int, start: int, steps: int) -> Stretch:
+        """Returns the stretch of an epoch that all ranks have read in some steps."""
+        delivery = self.reading(epoch, start).delivery
+        end = delivery.position_after(steps)
+        if delivery.is_over_after(steps) and not (self.tail == "drop" and delivery.ramp):
+            end = -delivery.global_batch if self.tail == "drop" else -1
+        return Stretch(epoch, 1, start, end)
 
-    def restore(self, saved: Any, allow: Collection[str] | None = None) -> Place:
-        """Replaces the run by that of a saved state, and returns its place; see `Run.restored`.
+    def state(self, cursor: Cursor, steps: int | None = None) -> dict[str, Any]:
+        """Returns the state after some steps, as JSON values; None for those handed out."""
+        return self.run.state(cursor.place(steps), self.tail, cursor.past(steps)).to_dict()
+
+    def restore(self, saved: Any, cursor: Cursor, allow: Collection[str] | None = None) -> None:
+        """Replaces the run by that of a saved state, and goes to its place; see `Run.restored`.
 
         Raises:
-            StateError: the state is damaged or of another run, and the run is as it was.
+            StateError: the state is damaged or of another run, and all is as it was.
         """
+        self.run, state = self._restored(saved, allow)
+        past = Past.of(state)
+        # An edit must not change what was read before the run went back to an earlier epoch.
+        later = [one for one in past.stretches if one.epoch + one.epochs > state.epoch + 1]
+        self._requested = max((self.run.position(one.epoch + one.epochs, 0) for one in later), default=0)
+        cursor.load(state.place, past)
+
+    def history(self, saved: Any) -> History:
+        """Returns what was read up to a saved state, and leaves the run as it is.
+
+        Raises:
+            StateError: the state is damaged or of another run.
+        """
+        run, state = self._restored(saved, None)
+        return History(run, Past.of(state))
+
+    def _restored(self, saved: Any, allow: Collection[str] | None) -> tuple[Run, State]:
         samples_a_step = self.run.world.num_shards * self._batch_size
-        self.run, state = self.run.restored(saved, self.tail, samples_a_step, allow)
-        self._requested = 0
-        return state.place
+        return self.run.restored(saved, self.tail, samples_a_step, allow)
 
     def require_agreement(self, iteration: Iteration) -> None:
         """Compares what the ranks of the job begin to read.

@@ -25,6 +25,7 @@ from samplerkit.loading.state.identity import (
     section_of_ids,
     seeds_of,
 )
+from samplerkit.loading.state.past import Past
 from samplerkit.loading.state.resume_cost import ResumeCost
 from samplerkit.loading.state.state import Place, Section, State
 from samplerkit.order.arguments import LARGEST
@@ -155,10 +156,11 @@ class Run:
         """The dataset and the chain in words."""
         return self._described_as(self.dataset), describe_chain(self.recipe)
 
-    def state(self, place: Place, tail: str) -> State:
-        """Returns the state of this run at a place."""
+    def state(self, place: Place, tail: str, past: Past | None = None) -> State:
+        """Returns the state of this run at a place, with what was read before; None where that is not saved."""
         dataset, sampler = self.described
         sections = self.epoch(place.epoch).saved(place.position)
+        sections |= {} if past is None else past.saved()
         sections |= self.edits.saved(partial(self.position, place.epoch, place.position))
         if place.position and (ids := self.given_ids(place.epoch)) is not None:
             sections["ids"] = ids
@@ -211,6 +213,9 @@ class Run:
         here = self.state(Place(0, 0), tail)
         cost = ResumeCost(state, here, self.recipe, self.dataset)
         state.require_equal(here, allow or (), None if allow is None else cost.of)
+        if {*state.differing(here)} - {"tail"}:
+            # What was read by another order is not found by this one.
+            state = Past.of(state).forgotten().in_state(state)
         state = self.unit.converted(self._facts, state, samples_a_step)
         run = self._with(fixed=RunConstants(state.lanes, state.limit))
         if (saved_ids := state.sections.get("ids")) is not None:

@@ -19,9 +19,11 @@ from samplerkit.batches.recipe import BatchRecipe
 from samplerkit.batches.segments import Segments
 from samplerkit.errors import NotSupportedError, StateError
 from samplerkit.loading.state.state import State
+from samplerkit.order.algebra import compose
 from samplerkit.order.caching import cached_property
 from samplerkit.order.layout import Layout
 from samplerkit.order.order import Order
+from samplerkit.order.sequences import Range
 from samplerkit.order.typing import Ids, as_array
 from samplerkit.samplers.base import Sampler
 from samplerkit.samplers.chain import RunConstants
@@ -127,6 +129,10 @@ class EpochUnits:
     def epochs(self, draws: range | Ids) -> Ids:
         """Returns the epoch of its source of each draw; of a pad, that of the sample that it repeats."""
         return self.order.epochs_at(self.epoch, self._repeated(draws))
+
+    def in_sequence(self, begin: int, end: int) -> Order:
+        """Returns the samples of the units from one to another, in the order in which they are dealt."""
+        return compose(Range(begin, end - begin), self.order)
 
     def _repeated(self, draws: range | Ids) -> Ids:
         return as_array(draws) % max(1, self.num_draws)

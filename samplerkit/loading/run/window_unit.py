@@ -13,6 +13,7 @@ from typing import Any, final
 
 from samplerkit.errors import StateError
 from samplerkit.loading.run.units import EpochUnits, RunFacts, Unit
+from samplerkit.loading.state.past import Past
 from samplerkit.loading.state.state import Section, State, mismatch, optional, require_fields, whole
 from samplerkit.order.arguments import LARGEST
 from samplerkit.order.layout import Layout
@@ -117,6 +118,7 @@ class WindowUnit(Unit):
         if state.position % of_pool and state.position != end:
             raise self._within(saved, state.position, of_pool, end, samples_a_step)
         limit = None if state.limit is None else state.limit * self.windows_per_block // before
+        state = Past.of(state).rescaled(of_pool, before, self.windows_per_block).in_state(state)
         return replace(state, position=state.position * self.windows_per_block // before, limit=limit)
 
     def _within(

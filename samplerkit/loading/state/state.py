@@ -21,7 +21,7 @@ Section = Mapping[str, Any]
 COMPARED = ("algorithm", "seed", "dataset", "sampler", "tail", "num_shards")
 """The fields that must be the same in the run that loads a state; each can be allowed to differ."""
 
-_OF_ANY_RUN = frozenset({"ids", "ledger"})
+_OF_ANY_RUN = frozenset({"ids", "ledger", "read"})
 """Sections that any run reads, though its own state may lack them."""
 
 _KEYWORD = "samplerkit"

@@ -1,0 +1,221 @@
+"""The history of a run: all samples that it has read, in the order in which they were read, as an order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, final
+
+import numpy as np
+
+from samplerkit.errors import ArgumentTypeError, InverseTooLargeError, OutOfDatasetError, StateError
+from samplerkit.loading.run.run import Run
+from samplerkit.loading.state.past import Past
+from samplerkit.loading.state.state import State
+from samplerkit.order import arguments
+from samplerkit.order.caching import Latest, cached_property
+from samplerkit.order.intervals import edges_of, groups, interval_of
+from samplerkit.order.layout import Layout
+from samplerkit.order.order import Located, Order
+from samplerkit.order.sequences import Table
+from samplerkit.order.typing import Ids
+
+MOST_MARKED = 1 << 30
+"""The largest dataset of which `unread` marks each sample, in a byte."""
+
+_ORDERS_KEPT = 4
+
+
+@final
+@dataclass(frozen=True, eq=False, repr=False)
+class History(Order):
+    """What a run has read up to a state: position i holds the id that was read i-th.
+
+    It is an order: indexed, sliced and asked by `positions_of` and `count` like any other. Nothing was logged:
+    a state says which stretches of which epochs all ranks together have read, and the orders of these epochs
+    say the rest. Of the samples of one step, those of the first rank need not come first: they are in the
+    order of the epoch. Pads, and what `tail="drop"` left out, are not in it; samples that `bad_samples="skip"`
+    left out are.
+
+    With `batches`, a batch is found by counting the samples of all batches before it, once.
+
+    Args:
+        run: by which the samples were read, with all its edits.
+        past: which stretches of which epochs were read.
+        first: the first of the samples that these hold, for a part of them.
+        last: the end of the part; None for all.
+
+    Example:
+        >>> import samplerkit as sk
+        >>> loader = sk.Loader(range(10), sk.RandomSampler(seed=7), batch_size=4)
+        >>> batches = [batch.tolist() for epoch in range(2) for batch in loader]
+        >>> history = loader.history()
+        >>> len(history), history[:8].tolist() == batches[0] + batches[1]
+        (20, True)
+        >>> history.count([3, 9]).tolist(), history.positions_of(batches[3][0])
+        ([2, 2], array([ 3, 10]))
+    """
+
+    run: Run
+    past: Past
+    first: int = 0
+    last: int | None = None
+
+    @staticmethod
+    def of(source: Any, state: Mapping[str, Any]) -> History:
+        """Returns the history up to a saved state.
+
+        Args:
+            source: a `Config` with a dataset, or a loader of the run; it stays as it is.
+            state: from its `state_dict`, on any number of ranks.
+
+        Raises:
+            ArgumentTypeError: `source` is none of these.
+            StateError: the state is damaged, or of another run.
+        """
+        loader = source.make_loader(source.dataset) if hasattr(source, "make_loader") else source
+        if not hasattr(loader, "history"):
+            raise ArgumentTypeError("source", "must be a Config with a dataset, or a loader", source)
+        history: History = loader.history(state)
+        return history
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the state holds all that was read: it counts no epochs that it knows nothing else of.
+
+        If not, lengths and counts are lower bounds: `past.older` epochs, or parts of one, came before.
+        """
+        return not self.past.older
+
+    @property
+    def recipe(self) -> tuple[object, ...]:
+        return (*self.run.described, self.run.recipe, self.run.unit.recipe, self.past, self.first, self.last)
+
+    @cached_property
+    def _parts(self) -> list[tuple[int, int, int]]:
+        """Of each epoch, or part of one, in the order of reading: the epoch and the units from and to."""
+        return list(_parts_of(self.run, self.past))
+
+    @cached_property
+    def _edges(self) -> Ids:
+        """How many samples were read before each part, and in all."""
+        sizes = [end - begin for _, begin, end in self._parts]
+        if self.run.unit.recipe is not None:
+            sizes = [len(self._samples(number)) for number in range(len(sizes))]
+        return edges_of(np.array(sizes, dtype=np.int64))
+
+    @cached_property
+    def _kept(self) -> Latest[Order]:
+        return Latest(_ORDERS_KEPT)
+
+    def _samples(self, number: int) -> Order:
+        epoch, begin, end = self._parts[number]
+        return self._kept.get(number, lambda: self.run.epoch(epoch).in_sequence(begin, end))
+
+    def __len__(self) -> int:
+        return (int(self._edges[-1]) if self.last is None else self.last) - self.first
+
+    def ids_at(self, positions: Ids) -> Ids:
+        ids = np.empty_like(positions)
+        for number, at in groups(interval_of(self._edges, positions + self.first)):
+            ids[at] = self._samples(number).ids_at(positions[at] + self.first - self._edges[number])
+        return ids
+
+    def epochs_of(self, positions: Ids) -> Ids:
+        """Returns in which epoch each position was read: int64 arrays of one shape."""
+        part = interval_of(self._edges, np.asarray(positions) + self.first)
+        return np.array([epoch for epoch, _, _ in self._parts], dtype=np.int64)[part]
+
+    def locate(self, ids: Ids) -> Located:
+        found = [(np.zeros(0, dtype=np.int64),) * 2]
+        for number in range(len(self._parts)):
+            which, positions = self._samples(number).locate(ids)
+            found.append((which, positions + self._edges[number] - self.first))
+        which, positions = (np.concatenate(arrays) for arrays in zip(*found, strict=True))
+        is_there = (positions >= 0) & (positions < len(self))
+        return which[is_there], positions[is_there]
+
+    def up_to(self, num_samples: int) -> History:
+        """Returns the history up to so many samples.
+
+        Raises:
+            ArgumentTypeError: no integer.
+            OutOfDatasetError: there are not as many.
+        """
+        wanted = arguments.integer("num_samples", num_samples)
+        if not 0 <= wanted <= len(self):
+            raise OutOfDatasetError("num_samples", f"must be in [0, {len(self)}]", wanted)
+        return replace(self, last=self.first + wanted)
+
+    def since(self, state: Mapping[str, Any]) -> History:
+        """Returns what was read behind an earlier state of this run.
+
+        Raises:
+            StateError: the state is damaged, of another run, or not in the past of this one.
+        """
+        run, saved = self.run.restored(state, State.from_dict(state).tail, 1)
+        past = Past.of(saved)
+        # What this history has forgotten is the oldest of theirs.
+        forgotten = self.past.older - past.older
+        parts = list(_parts_of(run, past))[max(0, forgotten) :]
+        if not parts and forgotten >= 0:
+            return self
+        *before, (epoch, begin, end) = parts or [(-1, 0, 0)]
+        *same, (mine, mine_begin, mine_end) = self._parts[: len(parts)] or [(-2, 0, 0)]
+        is_past = forgotten >= 0 and same == before and (mine, mine_begin) == (epoch, begin) and end <= mine_end
+        first = int(self._edges[len(before)]) + len(run.epoch(epoch).in_sequence(begin, end)) if is_past else 0
+        if not is_past or first > self.first + len(self):
+            raise StateError("state", "is not in the past of this history", saved.place)
+        return replace(self, first=max(self.first, first), last=self.first + len(self))
+
+    def by_source(self) -> dict[str, int]:
+        """Returns how many samples of each part of a tree of datasets were read; it passes over all of them.
+
+        Of another dataset, the one part is called `all`.
+        """
+        parts = Layout.of(self.run.dataset).parts
+        edges = edges_of(np.array([part.num_samples for part in parts.values()], dtype=np.int64))
+        counts = np.zeros(len(parts), dtype=np.int64)
+        for ids in self.chunks() if parts else ():
+            counts += np.bincount(interval_of(edges, ids), minlength=counts.size)
+        return dict(zip(parts, counts.tolist(), strict=True)) if parts else {"all": len(self)}
+
+    def unread(self) -> Order:
+        """Returns the samples of the dataset that were never read, ascending: another run can read these.
+
+        It passes over all that was read, and takes a byte of memory for each sample of the dataset.
+
+        Raises:
+            InverseTooLargeError: the dataset has more than 2^30 samples.
+            StateError: the state does not hold all that was read.
+
+        Example:
+            >>> import samplerkit as sk
+            >>> loader = sk.Loader(range(10), sk.RandomSampler(seed=7), batch_size=4)
+            >>> first = next(iter(loader))
+            >>> rest = sk.SubsetRandomSampler(loader.history().unread(), seed=8)
+            >>> sorted([*first.tolist(), *rest.order(10)])
+            [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]
+        """
+        size = Layout.of(self.run.dataset).num_samples
+        if size > MOST_MARKED:
+            raise InverseTooLargeError("dataset", f"has more than {MOST_MARKED} samples", size)
+        if not self.is_complete:
+            raise StateError("state", "does not hold all that was read", self.past.older)
+        is_read = np.zeros(size, dtype=bool)
+        for ids in self.chunks():
+            is_read[ids] = True
+        return Table(np.flatnonzero(~is_read))
+
+
+def _parts_of(run: Run, past: Past) -> Iterator[tuple[int, int, int]]:
+    """Iterates over the epochs, or parts of one: the epoch and the units from and to."""
+    # Only plans of batches, and code of the user's, make epochs of different lengths.
+    differ = run.unit.recipe is not None or any(link.is_foreign for link in run.recipe._tree())
+    total: int | None = None
+    for stretch in past.stretches:
+        for epoch in range(stretch.epoch, stretch.epoch + stretch.epochs):
+            if stretch.end < 0 and (differ or total is None):
+                counted = run.epoch(epoch).total
+                total = counted if isinstance(counted, int) else len(counted)
+            yield epoch, stretch.begin, stretch.end_in(total or 0)

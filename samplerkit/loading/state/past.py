@@ -1,0 +1,134 @@
+"""The past of a run: which stretches of which epochs all ranks together have read, as a small value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import NamedTuple, final
+
+from samplerkit.errors import StateError
+from samplerkit.loading.state.state import Section, State, listed, require_fields, whole
+from samplerkit.order.arguments import INT64_MAX
+
+MOST_STRETCHES = 64
+"""Stretches that a state holds; of older ones it only counts the epochs. So it stays below 4 KB."""
+
+SECTION = "read"
+"""The name of the section of a state."""
+
+_CHECKS = {
+    "stretches": listed(listed(whole(-INT64_MAX, INT64_MAX), 4)),
+    "older": whole(0, INT64_MAX),
+}
+
+
+class Stretch(NamedTuple):
+    """The same part of some successive epochs.
+
+    Args:
+        epoch: the first of the epochs.
+        epochs: how many.
+        begin: the position at which it begins in each, in units of the run.
+        end: the position at which it ends; or -G, where it holds all whole steps of G units that the rest of
+            the epoch has: -1 for all of the rest.
+    """
+
+    epoch: int
+    epochs: int
+    begin: int
+    end: int
+
+    def end_in(self, total: int) -> int:
+        """Returns the position at which it ends in an epoch of so many units."""
+        return self.end if self.end >= 0 else total - (total - self.begin) % -self.end
+
+    @property
+    def continues_whole(self) -> bool:
+        """Whether its end means the same from the beginning of an epoch on."""
+        return self.end >= 0 or self.begin % -self.end == 0
+
+    def joined(self, later: Stretch) -> Stretch | None:
+        """Returns both as one stretch; None where they are not one."""
+        if (later.begin, later.end) == (self.begin, self.end) and later.epoch == self.epoch + self.epochs:
+            return self._replace(epochs=self.epochs + later.epochs)
+        is_one_epoch = self.epochs == later.epochs == 1 and self.epoch == later.epoch
+        if is_one_epoch and self.end == later.begin and later.continues_whole:
+            return self._replace(end=later.end)
+        return None
+
+
+@final
+@dataclass(frozen=True)
+class Past:
+    """What was read, in the order in which it was read.
+
+    Args:
+        stretches: at most 64, each behind the one before it in time.
+        older: how many epochs, or parts of one, were read before, of which nothing else is known.
+
+    Example:
+        >>> past = Past()
+        >>> for stretch in (Stretch(0, 1, 0, -1), Stretch(1, 1, 0, 40), Stretch(1, 1, 40, -1)):
+        ...     past = past.then(stretch)
+        >>> past.stretches
+        (Stretch(epoch=0, epochs=2, begin=0, end=-1),)
+    """
+
+    stretches: tuple[Stretch, ...] = ()
+    older: int = 0
+
+    def then(self, stretch: Stretch) -> Past:
+        """Returns the past after one stretch more."""
+        if stretch.end == stretch.begin:
+            return self
+        *before, last = self.stretches or (None,)
+        if last is not None and (joined := last.joined(stretch)) is not None:
+            # What became a whole epoch may continue the epochs before it.
+            return Past(tuple(before), self.older).then(joined)
+        kept = (*self.stretches, stretch)
+        forgotten, kept = kept[:-MOST_STRETCHES], kept[-MOST_STRETCHES:]
+        return Past(kept, self.older + sum(one.epochs for one in forgotten))
+
+    def forgotten(self) -> Past:
+        """Returns the past of a run that reads other samples at the same positions."""
+        return Past((), self.older + sum(one.epochs for one in self.stretches))
+
+    def rescaled(self, multiple: int, before: int, after: int) -> Past:
+        """Returns the past in units of another size, from the last stretch on that has no place in these.
+
+        Args:
+            multiple: the units between two positions at which both sizes have read the same.
+            before: how many of the units make as many samples as `after` of the new ones.
+            after: likewise.
+        """
+        past = Past((), self.older)
+        for one in self.stretches:
+            if one.begin % multiple or (one.end != -1 and (one.end < 0 or one.end % multiple)):
+                past = Past((*past.stretches, one), past.older).forgotten()
+                continue
+            end = -1 if one.end == -1 else one.end * after // before
+            past = past.then(one._replace(begin=one.begin * after // before, end=end))
+        return past
+
+    def saved(self) -> dict[str, Section]:
+        """Returns the section of a state: JSON values, under 3 KB."""
+        return {SECTION: {"stretches": [list(one) for one in self.stretches], "older": self.older}}
+
+    def in_state(self, state: State) -> State:
+        """Returns a state with this past."""
+        return replace(state, sections={**state.sections, **self.saved()})
+
+    @classmethod
+    def of(cls, state: State) -> Past:
+        """Reads the section of a state; of one that lacks it, as torch's samplers save it, nothing is known.
+
+        Raises:
+            StateError: it holds what no run saves.
+        """
+        if (saved := state.sections.get(SECTION)) is None:
+            return cls((), state.epoch + (state.position > 0))
+        require_fields(SECTION, saved, _CHECKS)
+        stretches = tuple(Stretch(*one) for one in saved["stretches"])
+        for one in stretches:
+            if one.epoch < 0 or one.epochs < 1 or one.begin < 0 or 0 <= one.end <= one.begin:
+                raise StateError(SECTION, "holds a stretch that no run reads", list(one))
+        return cls(stretches, saved["older"])
