@@ -27,6 +27,7 @@ COMPARED = {
     "device.md": 2,
     "files.md": 3,
     "formats.md": 4,
+    "history.md": 1,
     "index.md": 2,
     "ledger.md": 4,
     "migration.md": 11,

@@ -42,6 +42,7 @@ PUBLIC = {
     "FileDataset",
     "FoldSampler",
     "Hdf5Dataset",
+    "History",
     "HuggingFaceDataset",
     "InverseTooLargeError",
     "IterSampler",

@@ -21,6 +21,7 @@ from samplerkit.cli.lengths import lengths
 from samplerkit.cli.plan import plan
 from samplerkit.cli.plot import plot
 from samplerkit.cli.schema import schema
+from samplerkit.cli.seen import seen
 from samplerkit.cli.state import state
 from samplerkit.cli.storage import catalogue, index, pack
 from samplerkit.cli.validate import validate
@@ -37,6 +38,7 @@ _COMMANDS = (
     check,
     at,
     when,
+    seen,
     state,
     edit,
     lengths,

@@ -20,7 +20,7 @@ from typing import Any, Final, final
 
 from samplerkit.errors import StateError
 from samplerkit.loading.interpreter_exit import leave_at_exit
-from samplerkit.loading.state.past import Past, Stretch
+from samplerkit.loading.state.past import NOTHING, EpochsRead, Past
 from samplerkit.loading.state.state import Place
 
 _log = logging.getLogger("samplerkit")
@@ -30,7 +30,7 @@ Reached = Callable[[int, int, int], tuple[int, bool]]
 epoch is finished for all of them. At position 0 it never is: that an epoch is empty shows only when it is
 read."""
 
-StretchOf = Callable[[int, int, int], Stretch]
+StretchOf = Callable[[int, int, int], EpochsRead]
 """From the same: the stretch of the epoch that all ranks have read."""
 
 
@@ -58,7 +58,7 @@ class Iteration:
     stands_at: Place | None = None
     is_loaded: bool = False
     is_spent: bool = False
-    past: Past = Past()
+    past: Past = NOTHING
     taken: int = field(default=0, init=False)
     is_open: bool = field(default=False, init=False)
 
@@ -194,8 +194,13 @@ class Cursor:
         """
         if iteration is self.at and iteration.is_open:
             beyond = self._beyond(at_its_end=at_its_end)
-            # One that was left early stays: what it has handed out is what a state counts.
-            self._move(iteration if beyond is None else beyond)
+            if beyond is None:
+                # One that was left early stays: what it has handed out is what a state counts.
+                self._move(iteration)
+            else:
+                # At its end a rank may be one step before the job.
+                lacks_a_step = at_its_end and not iteration.is_spent and not self._is_over
+                self._move(beyond, self.past(iteration.taken + lacks_a_step))
             iteration.is_open = False
 
     def set_epoch(self, epoch: int) -> None:
@@ -232,7 +237,7 @@ class Cursor:
             problem = "cannot be loaded while an iteration is under way"
             raise StateError("state", problem, hint="load before iterating")
 
-    def load(self, place: Place, past: Past = Past()) -> None:
+    def load(self, place: Place, past: Past = NOTHING) -> None:
         """Makes the next iteration begin at the place of a loaded state.
 
         Where the epoch that was set before is the one at whose end the state was saved, nothing of it is

@@ -17,7 +17,44 @@ LOADERS = f"{LOADER} tests/loading/test_loader_states.py tests/loading/test_load
 AFFINITY = "tests/loading/test_file_affinity.py"
 CURSOR = "tests/loading/test_cursor_machine.py"
 
+HISTORY = "tests/loading/test_history.py"
+
 BUGS = [
+    Bug(
+        "a rank that ends a step before the job has not read its last step",
+        "Cursor.end",
+        "self.past(iteration.taken + lacks_a_step)",
+        "self.past(iteration.taken)",
+        f"{HISTORY} tests/loading/test_uneven_ranks.py",
+    ),
+    Bug(
+        "what the tail drops was read",
+        "CurrentRun.stretch",
+        '-delivery.global_batch if self.tail == "drop" else -1',
+        "-1",
+        HISTORY,
+    ),
+    Bug(
+        "what was read twice was read once",
+        "EpochsRead.joined",
+        "is_one_epoch and self.end == later.begin",
+        "is_one_epoch and self.end >= later.begin",
+        HISTORY,
+    ),
+    Bug(
+        "what another order has read is asked of this one",
+        "Run.restored",
+        "state = Past.of(state).forgotten().in_state(state)",
+        "pass",
+        HISTORY,
+    ),
+    Bug(
+        "an edit may change what was read before the run went back",
+        "CurrentRun.restore",
+        "if one.epoch + one.epochs > state.epoch + 1",
+        "if False",
+        HISTORY,
+    ),
     Bug(
         "the parts of a batch stand one after another",
         "joined",
@@ -112,8 +149,8 @@ BUGS = [
     Bug(
         "what is prefetched counts",
         "Loader.state_dict",
-        "self._cursor.place(step)",
-        "self._cursor.place(self._cursor.at.taken + 2 * self.num_workers if step is None else step)",
+        "self._current.state(self._cursor, step)",
+        "self._current.state(self._cursor, step or self._cursor.at.taken + 2 * self.num_workers)",
         LOADERS,
     ),
     Bug(
@@ -125,9 +162,9 @@ BUGS = [
     ),
     Bug(
         "a loaded state starts over",
-        "Loader.load_state_dict",
-        "self._cursor.load(place)",
-        "self._cursor.go_to(place.epoch)",
+        "CurrentRun.restore",
+        "cursor.load(state.place, past)",
+        "cursor.go_to(state.epoch)",
         CURSOR,
     ),
     Bug(

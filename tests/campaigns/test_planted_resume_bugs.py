@@ -105,8 +105,8 @@ BUGS = [
     Bug(
         "what is left early counts from its start",
         "Cursor.end",
-        "self._move(iteration if beyond is None else beyond)",
-        "self._move(Iteration(iteration.epoch, iteration.start) if beyond is None else beyond)",
+        "self._move(iteration)",
+        "self._move(Iteration(iteration.epoch, iteration.start))",
         CURSOR,
     ),
     Bug(

@@ -26,7 +26,7 @@ def run(command: tuple[str, ...], temporary: Path) -> subprocess.CompletedProces
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=900,
         check=False,
     )
 

@@ -43,7 +43,15 @@ def test_a_command_prints_what_the_page_says(line, output, tmp_path, monkeypatch
 
 def test_the_page_shows_each_command_and_both_configs():
     assert set(CONFIGS) == {"train.yaml", "huge.yaml"}
-    assert {line.split()[1] for line, _ in SHOWN} == {"at", "when", "plan", "check", "state", "validate"}
+    assert {line.split()[1] for line, _ in SHOWN} == {
+        "at",
+        "when",
+        "plan",
+        "check",
+        "seen",
+        "state",
+        "validate",
+    }
 
 
 def test_the_examples_of_the_page_give_what_they_say():

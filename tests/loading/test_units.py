@@ -76,7 +76,7 @@ def test_pairs_are_dealt_to_ranks_saved_and_resumed_by_other_ranks_and_workers()
     )
     state = json.loads(json.dumps(first[0].state_dict()))
     assert state == first[1].state_dict()
-    assert (state["unit"], state["position"], state["sections"]) == ("pairs", 4, {"pairs": {"samples": 2}})
+    assert (state["unit"], state["position"], state["sections"]["pairs"]) == ("pairs", 4, {"samples": 2})
     resumed = [loader(3, rank, num_workers=1) for rank in range(3)]
     rest = []
     for each in resumed:

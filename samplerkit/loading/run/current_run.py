@@ -13,12 +13,12 @@ from samplerkit.errors import ArgumentRangeError, ArgumentTypeError, ArgumentVal
 from samplerkit.loading.cursor import Cursor, Iteration
 from samplerkit.loading.job.agreement import agree
 from samplerkit.loading.run.delivery import Tail
+from samplerkit.loading.run.history import History
 from samplerkit.loading.run.reading import Reading
 from samplerkit.loading.run.run import Run
 from samplerkit.loading.run.units import StepSamples
-from samplerkit.loading.run.history import History
 from samplerkit.loading.state.edits import require_divided
-from samplerkit.loading.state.past import Past, Stretch
+from samplerkit.loading.state.past import EpochsRead, Past
 from samplerkit.loading.state.state import Place, State
 from samplerkit.order.caching import Latest
 from samplerkit.samplers.mixing.edit import Edit, lines_of
@@ -73,13 +73,13 @@ class CurrentRun:
         delivery = self.reading(epoch, start).delivery
         return delivery.position_after(steps), delivery.is_over_after(steps)
 
-    def stretch(self, epoch: int, start: int, steps: int) -> Stretch:
+    def stretch(self, epoch: int, start: int, steps: int) -> EpochsRead:
         """Returns the stretch of an epoch that all ranks have read in some steps."""
         delivery = self.reading(epoch, start).delivery
         end = delivery.position_after(steps)
         if delivery.is_over_after(steps) and not (self.tail == "drop" and delivery.ramp):
             end = -delivery.global_batch if self.tail == "drop" else -1
-        return Stretch(epoch, 1, start, end)
+        return EpochsRead(epoch, 1, start, end)
 
     def state(self, cursor: Cursor, steps: int | None = None) -> dict[str, Any]:
         """Returns the state after some steps, as JSON values; None for those handed out."""

@@ -10,7 +10,7 @@ import numpy as np
 
 from samplerkit.errors import ArgumentTypeError, InverseTooLargeError, OutOfDatasetError, StateError
 from samplerkit.loading.run.run import Run
-from samplerkit.loading.state.past import Past
+from samplerkit.loading.state.past import EpochsRead, Past
 from samplerkit.loading.state.state import State
 from samplerkit.order import arguments
 from samplerkit.order.caching import Latest, cached_property
@@ -31,19 +31,17 @@ _ORDERS_KEPT = 4
 class History(Order):
     """What a run has read up to a state: position i holds the id that was read i-th.
 
-    It is an order: indexed, sliced and asked by `positions_of` and `count` like any other. Nothing was logged:
-    a state says which stretches of which epochs all ranks together have read, and the orders of these epochs
-    say the rest. Of the samples of one step, those of the first rank need not come first: they are in the
-    order of the epoch. Pads, and what `tail="drop"` left out, are not in it; samples that `bad_samples="skip"`
-    left out are.
+    It is an order, with indexing, slices, `positions_of` and `count`. Nothing was logged: a state says which
+    stretches of which epochs all ranks together have read, and the orders of these epochs say the rest. The
+    samples of one step are in the order of the epoch, not rank by rank. Pads, and what `tail="drop"` left
+    out, are not in it; samples that `bad_samples="skip"` left out are.
 
     With `batches`, a batch is found by counting the samples of all batches before it, once.
 
     Args:
         run: by which the samples were read, with all its edits.
         past: which stretches of which epochs were read.
-        first: the first of the samples that these hold, for a part of them.
-        last: the end of the part; None for all.
+        num_samples: how many samples of these, from the first; None for all.
 
     Example:
         >>> import samplerkit as sk
@@ -58,8 +56,7 @@ class History(Order):
 
     run: Run
     past: Past
-    first: int = 0
-    last: int | None = None
+    num_samples: int | None = None
 
     @staticmethod
     def of(source: Any, state: Mapping[str, Any]) -> History:
@@ -89,17 +86,20 @@ class History(Order):
 
     @property
     def recipe(self) -> tuple[object, ...]:
-        return (*self.run.described, self.run.recipe, self.run.unit.recipe, self.past, self.first, self.last)
+        return (*self.run.described, self.run.recipe, self.run.unit.recipe, self.past, self.num_samples)
 
     @cached_property
-    def _parts(self) -> list[tuple[int, int, int]]:
-        """Of each epoch, or part of one, in the order of reading: the epoch and the units from and to."""
+    def parts(self) -> list[tuple[int, int, int]]:
+        """Of each epoch, or part of one, in the order of reading: the epoch, and the units from and to.
+
+        Units are samples, or batches of a recipe, by their positions in the epoch.
+        """
         return list(_parts_of(self.run, self.past))
 
     @cached_property
     def _edges(self) -> Ids:
         """How many samples were read before each part, and in all."""
-        sizes = [end - begin for _, begin, end in self._parts]
+        sizes = [end - begin for _, begin, end in self.parts]
         if self.run.unit.recipe is not None:
             sizes = [len(self._samples(number)) for number in range(len(sizes))]
         return edges_of(np.array(sizes, dtype=np.int64))
@@ -109,30 +109,34 @@ class History(Order):
         return Latest(_ORDERS_KEPT)
 
     def _samples(self, number: int) -> Order:
-        epoch, begin, end = self._parts[number]
+        epoch, begin, end = self.parts[number]
         return self._kept.get(number, lambda: self.run.epoch(epoch).in_sequence(begin, end))
 
     def __len__(self) -> int:
-        return (int(self._edges[-1]) if self.last is None else self.last) - self.first
+        return int(self._edges[-1]) if self.num_samples is None else self.num_samples
 
     def ids_at(self, positions: Ids) -> Ids:
         ids = np.empty_like(positions)
-        for number, at in groups(interval_of(self._edges, positions + self.first)):
-            ids[at] = self._samples(number).ids_at(positions[at] + self.first - self._edges[number])
+        for number, at in groups(interval_of(self._edges, positions)):
+            ids[at] = self._samples(number).ids_at(positions[at] - self._edges[number])
         return ids
 
-    def epochs_of(self, positions: Ids) -> Ids:
-        """Returns in which epoch each position was read: int64 arrays of one shape."""
-        part = interval_of(self._edges, np.asarray(positions) + self.first)
-        return np.array([epoch for epoch, _, _ in self._parts], dtype=np.int64)[part]
+    def passes_at(self, positions: Ids) -> Ids:
+        """Returns which of the parts of the history each position is in: in two, an id may come again."""
+        return interval_of(self._edges, positions)
+
+    def epochs_of(self, positions: Any) -> Ids:
+        """Returns in which epoch each position was read: int64, of the shape of the positions."""
+        epochs = np.array([epoch for epoch, _, _ in self.parts], dtype=np.int64)
+        return epochs[self.passes_at(self._checked(arguments.integers("positions", positions)))]
 
     def locate(self, ids: Ids) -> Located:
         found = [(np.zeros(0, dtype=np.int64),) * 2]
-        for number in range(len(self._parts)):
+        for number in range(len(self.parts)):
             which, positions = self._samples(number).locate(ids)
-            found.append((which, positions + self._edges[number] - self.first))
+            found.append((which, positions + self._edges[number]))
         which, positions = (np.concatenate(arrays) for arrays in zip(*found, strict=True))
-        is_there = (positions >= 0) & (positions < len(self))
+        is_there = positions < len(self)
         return which[is_there], positions[is_there]
 
     def up_to(self, num_samples: int) -> History:
@@ -145,10 +149,10 @@ class History(Order):
         wanted = arguments.integer("num_samples", num_samples)
         if not 0 <= wanted <= len(self):
             raise OutOfDatasetError("num_samples", f"must be in [0, {len(self)}]", wanted)
-        return replace(self, last=self.first + wanted)
+        return replace(self, num_samples=wanted)
 
     def since(self, state: Mapping[str, Any]) -> History:
-        """Returns what was read behind an earlier state of this run.
+        """Returns what was read behind an earlier state of this run, whatever `up_to` was.
 
         Raises:
             StateError: the state is damaged, of another run, or not in the past of this one.
@@ -157,16 +161,15 @@ class History(Order):
         past = Past.of(saved)
         # What this history has forgotten is the oldest of theirs.
         forgotten = self.past.older - past.older
-        parts = list(_parts_of(run, past))[max(0, forgotten) :]
-        if not parts and forgotten >= 0:
-            return self
-        *before, (epoch, begin, end) = parts or [(-1, 0, 0)]
-        *same, (mine, mine_begin, mine_end) = self._parts[: len(parts)] or [(-2, 0, 0)]
-        is_past = forgotten >= 0 and same == before and (mine, mine_begin) == (epoch, begin) and end <= mine_end
-        first = int(self._edges[len(before)]) + len(run.epoch(epoch).in_sequence(begin, end)) if is_past else 0
-        if not is_past or first > self.first + len(self):
+        parts = list(_parts_of(run, past))
+        theirs = parts[max(0, forgotten) :]
+        *whole, (epoch, begin, end) = theirs or [(0, 0, 0)]
+        *same, (mine, mine_begin, mine_end) = self.parts[: len(theirs)] or [(0, 0, 0)]
+        if forgotten < 0 or (same, mine, mine_begin) != (whole, epoch, begin) or mine_end < end:
             raise StateError("state", "is not in the past of this history", saved.place)
-        return replace(self, first=max(self.first, first), last=self.first + len(self))
+        rest = [(epoch, end, mine_end)] * (end < mine_end) + self.parts[len(theirs) :]
+        later = tuple(EpochsRead(epoch, 1, begin, end) for epoch, begin, end in rest)
+        return History(self.run, Past(later, max(0, forgotten - len(parts))))
 
     def by_source(self) -> dict[str, int]:
         """Returns how many samples of each part of a tree of datasets were read; it passes over all of them.

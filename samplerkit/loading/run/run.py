@@ -157,7 +157,7 @@ class Run:
         return self._described_as(self.dataset), describe_chain(self.recipe)
 
     def state(self, place: Place, tail: str, past: Past | None = None) -> State:
-        """Returns the state of this run at a place, with what was read before; None where that is not saved."""
+        """Returns the state of this run at a place, with what was read up to there, if that is known."""
         dataset, sampler = self.described
         sections = self.epoch(place.epoch).saved(place.position)
         sections |= {} if past is None else past.saved()

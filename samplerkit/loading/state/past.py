@@ -21,7 +21,7 @@ _CHECKS = {
 }
 
 
-class Stretch(NamedTuple):
+class EpochsRead(NamedTuple):
     """The same part of some successive epochs.
 
     Args:
@@ -46,7 +46,7 @@ class Stretch(NamedTuple):
         """Whether its end means the same from the beginning of an epoch on."""
         return self.end >= 0 or self.begin % -self.end == 0
 
-    def joined(self, later: Stretch) -> Stretch | None:
+    def joined(self, later: EpochsRead) -> EpochsRead | None:
         """Returns both as one stretch; None where they are not one."""
         if (later.begin, later.end) == (self.begin, self.end) and later.epoch == self.epoch + self.epochs:
             return self._replace(epochs=self.epochs + later.epochs)
@@ -67,16 +67,16 @@ class Past:
 
     Example:
         >>> past = Past()
-        >>> for stretch in (Stretch(0, 1, 0, -1), Stretch(1, 1, 0, 40), Stretch(1, 1, 40, -1)):
+        >>> for stretch in (EpochsRead(0, 1, 0, -1), EpochsRead(1, 1, 0, 40), EpochsRead(1, 1, 40, -1)):
         ...     past = past.then(stretch)
         >>> past.stretches
-        (Stretch(epoch=0, epochs=2, begin=0, end=-1),)
+        (EpochsRead(epoch=0, epochs=2, begin=0, end=-1),)
     """
 
-    stretches: tuple[Stretch, ...] = ()
+    stretches: tuple[EpochsRead, ...] = ()
     older: int = 0
 
-    def then(self, stretch: Stretch) -> Past:
+    def then(self, stretch: EpochsRead) -> Past:
         """Returns the past after one stretch more."""
         if stretch.end == stretch.begin:
             return self
@@ -127,8 +127,12 @@ class Past:
         if (saved := state.sections.get(SECTION)) is None:
             return cls((), state.epoch + (state.position > 0))
         require_fields(SECTION, saved, _CHECKS)
-        stretches = tuple(Stretch(*one) for one in saved["stretches"])
+        stretches = tuple(EpochsRead(*one) for one in saved["stretches"])
         for one in stretches:
             if one.epoch < 0 or one.epochs < 1 or one.begin < 0 or 0 <= one.end <= one.begin:
                 raise StateError(SECTION, "holds a stretch that no run reads", list(one))
         return cls(stretches, saved["older"])
+
+
+NOTHING = Past()
+"""The past of a run that has read nothing."""
