@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import doctest
 import re
 import sys
 from pathlib import Path
@@ -83,3 +84,10 @@ def test_the_blocks_of_a_page_run_one_after_another_and_show_what_they_say(page,
     for law in laws:
         law()
     assert len(laws) == LAWS.get(page, 0)
+
+
+@pytest.mark.parametrize(("page", "examples"), [("cli.md", 17), ("history.md", 16)])
+def test_the_examples_of_a_page_give_what_they_say(page, examples):
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    results = doctest.DocTestRunner().run(doctest.DocTestParser().get_doctest(text, {}, page, page, 0))
+    assert (results.failed, results.attempted) == (0, examples)

@@ -17,44 +17,7 @@ LOADERS = f"{LOADER} tests/loading/test_loader_states.py tests/loading/test_load
 AFFINITY = "tests/loading/test_file_affinity.py"
 CURSOR = "tests/loading/test_cursor_machine.py"
 
-HISTORY = "tests/loading/test_history.py"
-
 BUGS = [
-    Bug(
-        "a rank that ends a step before the job has not read its last step",
-        "Cursor.end",
-        "self.past(iteration.taken + lacks_a_step)",
-        "self.past(iteration.taken)",
-        f"{HISTORY} tests/loading/test_uneven_ranks.py",
-    ),
-    Bug(
-        "what the tail drops was read",
-        "CurrentRun.stretch",
-        '-delivery.global_batch if self.tail == "drop" else -1',
-        "-1",
-        HISTORY,
-    ),
-    Bug(
-        "what was read twice was read once",
-        "EpochsRead.joined",
-        "is_one_epoch and self.end == later.begin",
-        "is_one_epoch and self.end >= later.begin",
-        HISTORY,
-    ),
-    Bug(
-        "what another order has read is asked of this one",
-        "Run.restored",
-        "state = Past.of(state).forgotten().in_state(state)",
-        "pass",
-        HISTORY,
-    ),
-    Bug(
-        "an edit may change what was read before the run went back",
-        "CurrentRun.restore",
-        "if one.epoch + one.epochs > state.epoch + 1",
-        "if False",
-        HISTORY,
-    ),
     Bug(
         "the parts of a batch stand one after another",
         "joined",

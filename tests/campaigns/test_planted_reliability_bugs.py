@@ -70,9 +70,9 @@ BUGS = [
     ),
     Bug(
         "a mixture starts over",
-        "Loader.load_state_dict",
-        "self._cursor.load(place)",
-        "self._cursor.go_to(place.epoch)",
+        "CurrentRun.restore",
+        "cursor.load(state.place, past)",
+        "cursor.go_to(state.epoch)",
         "tests/samplers/test_mixtures.py::test_a_mixture_resumes_on_other_ranks_after_a_source_has_ended",
     ),
     Bug(

@@ -16,7 +16,44 @@ REQUESTS = "tests/loading/test_agreement_requests.py"
 AGREEMENT, DRAWS = "tests/loading/test_agreement.py", "tests/loading/test_draws.py"
 UNEVEN, CURSOR = "tests/loading/test_uneven_ranks.py", "tests/loading/test_cursor_machine.py"
 
+HISTORY = "tests/loading/test_history.py"
+
 BUGS = [
+    Bug(
+        "a rank that ends a step before the job has not read its last step",
+        "Cursor.end",
+        "self.past(iteration.taken + lacks_a_step)",
+        "self.past(iteration.taken)",
+        f"{HISTORY} tests/loading/test_uneven_ranks.py",
+    ),
+    Bug(
+        "what the tail drops was read",
+        "CurrentRun.stretch",
+        '-delivery.global_batch if self.tail == "drop" else -1',
+        "-1",
+        HISTORY,
+    ),
+    Bug(
+        "what was read twice was read once",
+        "EpochsRead.joined",
+        "self.end == later.begin",
+        "self.end >= later.begin",
+        HISTORY,
+    ),
+    Bug(
+        "what another order has read is asked of this one",
+        "Run.restored",
+        "state = Past.of(state).forgotten().in_state(state)",
+        "pass",
+        HISTORY,
+    ),
+    Bug(
+        "an edit may change what was read before the run went back",
+        "CurrentRun.restore",
+        "one.epoch + one.epochs > state.epoch + 1",
+        "False",
+        HISTORY,
+    ),
     Bug(
         "the position counts one rank's samples",
         "Delivery.position_after",

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import doctest
 import json
 import random
 import tracemalloc
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,7 +14,6 @@ from samplerkit.compat import mindspore
 from samplerkit.compat.megatron.samplers import MegatronPretrainingRandomSampler
 from samplerkit.loading.state.past import MOST_STRETCHES, EpochsRead, Past
 
-ROOT = Path(__file__).parents[2]
 SIZE = 24
 LENGTHS = [1 + number * 7 % 11 for number in range(SIZE)]
 PARTS = {"web": 12, "code": 8, "books": 4}
@@ -319,12 +316,6 @@ def test_a_config_says_what_a_state_has_read():
     loader = sk.Loader(config.dataset, config.sampler, batch_size=7, world=sk.World(2, 1))
     history = sk.History.of(config, loader.state_dict(step=3))
     assert history[:].tolist() == loader.order[:42].tolist()
-
-
-def test_the_examples_of_the_page_give_what_they_say():
-    text = (ROOT / "docs" / "history.md").read_text(encoding="utf-8")
-    results = doctest.DocTestRunner().run(doctest.DocTestParser().get_doctest(text, {}, "page", "page", 0))
-    assert (results.failed, results.attempted) == (0, 16)
 
 
 def test_windows_of_another_length_carry_what_was_read_over(tmp_path):

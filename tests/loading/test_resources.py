@@ -126,7 +126,7 @@ def told(how, child_workers, kind):
     for batch in loader:
         received += batch.tolist()
         if loader.step == STEP:
-            code = code_of(fork(how, child_workers), 1 if how == "hangs" else 20)
+            code = code_of(fork(how, child_workers), 1 if how == "hangs" else 100)
     return [code, received == list(sk.RandomSampler(seed=1).order(200)), loader.epoch]
 
 print(json.dumps([told(*case) for case in json.loads(sys.argv[1])]))

@@ -1,4 +1,4 @@
-"""Who makes the batches of threads, as a test says: the loop always, or in turn with threads at random."""
+"""Who makes the batches of threads, as a test decides: the loop, both at random, or by given seconds."""
 
 from __future__ import annotations
 
@@ -19,6 +19,22 @@ class RandomSchedule(ThreadSchedule):  # type: ignore[misc]  # final for everybo
     def stepped(self, seconds):
         if self._random.random() < self._chance:
             self.loop_makes = not self.loop_makes
+
+
+class GivenSeconds(ThreadSchedule):  # type: ignore[misc]
+    """Believes that batches and steps take the seconds that a test gives: no clock decides."""
+
+    patience = float("inf")
+
+    def __init__(self, threads, *, alone=0.001, together=0.02, step=0.0):
+        super().__init__(threads)
+        self._alone, self._together, self._step = alone, together, step
+
+    def made(self, trial, seconds):
+        super().made(trial, self._alone if self.at_once == 1 else self._together)
+
+    def stepped(self, seconds):
+        super().stepped(self._step)
 
 
 class LoopSchedule(ThreadSchedule):  # type: ignore[misc]

@@ -66,13 +66,14 @@ def test_more_lanes_than_samples_are_as_many_as_samples(mode, size):
     layout = sk.Layout([size])
     few = sk.RandomSampler(shuffle=mode, partial_size=3, seed=1, lanes=size).order(layout)
     for lanes in (size + 1, MOST_LANES):
-        tracemalloc.start()
-        many = sk.RandomSampler(shuffle=mode, partial_size=3, seed=1, lanes=lanes).order(layout)
-        found = many[:].tolist()
-        most = tracemalloc.get_traced_memory()[1]
-        tracemalloc.stop()
-        assert found == few[:].tolist()
-        assert most < 1 << 20
+        peaks = []
+        for _ in range(2):  # tables of the process, which double at some moment, do so in one of them
+            tracemalloc.start()
+            many = sk.RandomSampler(shuffle=mode, partial_size=3, seed=1, lanes=lanes).order(layout)
+            assert many[:].tolist() == few[:].tolist()
+            peaks.append(tracemalloc.get_traced_memory()[1])
+            tracemalloc.stop()
+        assert min(peaks) < 1 << 20
 
 
 def test_an_order_of_no_samples_has_a_lane_all_the_same():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import threading
-import time
 import weakref
 from contextlib import suppress
 
@@ -16,12 +15,12 @@ from samplerkit.errors import SamplerkitError
 from samplerkit.storage.remote.attempt import Span
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage
-from tests.own_seconds import OwnSeconds
 from tests.storage.files.folders import write_npz
 from tests.storage.remote import faults
 from tests.storage.remote.server import served
 from tests.storage.tar.remote_shards import EACH, PATTERN, SHARDS, write_shards
 from tests.storage.tar.server import Server
+from tests.waiting import begun_since, wait_until
 
 LENGTHS = [EACH] * SHARDS
 
@@ -46,17 +45,9 @@ def shards(tmp_path_factory):
     return folder
 
 
-def gone(reference, before, seconds):
-    """Waits until something is gone, and the threads that began meanwhile, too."""
-    with OwnSeconds() as own:
-        while own.seconds < seconds:
-            left = [
-                thread.name for thread in set(threading.enumerate()) - before if "samplerkit" in thread.name
-            ]
-            if reference() is None and not left:
-                return True
-            time.sleep(0.005)
-    return False
+def require_gone(reference, before):
+    """Waits until something is gone, and its threads too: without the collector a circle stays for ever."""
+    wait_until(lambda: reference() is None and not begun_since(before))
 
 
 READS = {
@@ -86,7 +77,7 @@ def test_a_storage_that_is_dropped_is_gone_with_its_threads(options, read, fault
             read(storage, url)
         reference = weakref.ref(storage)
         del storage
-        assert gone(reference, before, 3.0)
+        require_gone(reference, before)
 
 
 @pytest.mark.parametrize("fetch", ["shards", "ranges"])
@@ -106,7 +97,7 @@ def test_a_dataset_of_shards_that_is_dropped_is_gone_with_its_threads(tmp_path, 
             dataset.__getitems__(np.arange(6))
         storage = weakref.ref(dataset._view.source._shards.storage)
         del dataset
-        assert gone(storage, before, 3.0)
+        require_gone(storage, before)
 
 
 @pytest.mark.parametrize("lack", ["", "x"], ids=["all there", "none there"])
@@ -125,4 +116,4 @@ def test_a_dataset_of_files_that_is_dropped_is_gone_with_its_threads(tmp_path, o
             dataset.shard_bytes()
         storage = weakref.ref(dataset._storage)
         del dataset
-        assert gone(storage, before, 3.0)
+        require_gone(storage, before)
