@@ -45,6 +45,8 @@ def run_code(code):
     return run("-W", "ignore:This process:DeprecationWarning", "-c", PREPARED + code)
 
 
+ABORTED = "terminate called without an active exception"
+
 ENDS = {
     "a loop that is left": "kept = loader()\nfor batch in kept:\n    break",
     "an iterator that is kept": "kept = iter(loader())\nnext(kept)",
@@ -128,9 +130,11 @@ for number, batch in enumerate(DeviceLoader(batches, "cpu")):
         process.send_signal(number)
         _, errors = process.communicate(timeout=SECONDS)
     assert own.seconds < 10
-    assert process.returncode in {-number, 128 + number, 1}
+    # A thread that is in torch's C++ when Python ends may abort the process, which ends all the same.
+    aborted = {-signal.SIGABRT} if ABORTED in errors else set()
+    assert process.returncode in {-number, 128 + number, 1, *aborted}, errors
     if number == signal.SIGINT:
-        assert errors.rstrip().endswith("KeyboardInterrupt")
+        assert errors.replace(ABORTED, "").rstrip().endswith("KeyboardInterrupt")
         assert errors.count("Traceback") == 1
 
 
