@@ -6,7 +6,7 @@ import hashlib
 import json
 import logging
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, StateError
@@ -193,7 +193,7 @@ class State:
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the state as JSON values, with the schema and a checksum."""
-        values = {"schema": SCHEMA, **asdict(self), "seed": list(self.seed)}
+        values = {"schema": SCHEMA, **vars(self), "seed": list(self.seed)}
         return {_KEYWORD: "loader", **values, "checksum": _checksum(values)}
 
     @classmethod
