@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from hypothesis import given, settings
+from hypothesis import given, seed, settings
 
 import samplerkit as sk
 from samplerkit.order.modes import FILE_AWARE
@@ -63,12 +63,18 @@ REACHED = {
 def test_the_chains_reach_every_sampler_every_mode_and_every_way_to_deal():
     reached = Counter()
 
-    @settings(LAW, max_examples=600)
-    @given(chains())
-    def look(case):
-        reached.update(name for name, holds in REACHED.items() if holds(case))
+    # Draws depend on the imported modules too, whose numbers Hypothesis tries: so there are some rounds.
+    for number in range(12):
 
-    look()
+        @seed(number)
+        @settings(LAW, max_examples=300, derandomize=False, database=None)
+        @given(chains())
+        def look(case):
+            reached.update(name for name, holds in REACHED.items() if holds(case))
+
+        look()
+        if all(reached[name] >= 3 for name in REACHED):
+            break
     assert {name: reached[name] for name in REACHED if reached[name] < 3} == {}
 
 

@@ -51,7 +51,7 @@ class History(Order):
         >>> len(history), history[:8].tolist() == batches[0] + batches[1]
         (20, True)
         >>> history.count([3, 9]).tolist(), history.positions_of(batches[3][0])
-        ([2, 2], array([ 3, 10]))
+        ([2, 2], array([ 4, 10]))
     """
 
     run: Run
