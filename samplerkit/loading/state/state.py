@@ -193,7 +193,9 @@ class State:
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the state as JSON values, with the schema and a checksum."""
-        values = {"schema": SCHEMA, **vars(self), "seed": list(self.seed)}
+        # Sections may be kept by the run: whoever changes a saved state must not change what comes next.
+        sections = {name: dict(section) for name, section in self.sections.items()}
+        values = {"schema": SCHEMA, **vars(self), "seed": list(self.seed), "sections": sections}
         return {_KEYWORD: "loader", **values, "checksum": _checksum(values)}
 
     @classmethod
