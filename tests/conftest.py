@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from _pytest.doctest import DoctestItem
 from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture import providers
 
 # A shell that starts pytest in the background makes it, and every process that a test starts, deaf to Ctrl-C.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -29,6 +30,11 @@ settings.register_profile(
     "same", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("same")
+
+# Hypothesis also draws the numbers and strings that it finds in the project's imported modules. With
+# them, examples change with every edited file, and with the files that xdist gives to a process.
+if hasattr(providers, "_get_local_constants"):  # old versions have none
+    providers._get_local_constants = providers.Constants
 
 
 # What torch itself leaves: torchrun the folder of its logs, and the compiler its cache.
