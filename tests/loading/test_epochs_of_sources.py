@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import samplerkit as sk
+from samplerkit.order.mixing.streams import Part
 from tests.loading.token_loaders import TREE, blocks, loader, mixture, read
 from tests.loading.worker_kinds import beside
 
@@ -49,6 +50,17 @@ def test_epochs_of_sources_are_told_through_workers_trees_and_pads():
         with loader(4, files=TREE, sampler=sampler, batch_size=7, tail="pad", **beside(workers)) as run:
             run.set_epoch(5)
             assert [epoch for batch in run for epoch, _ in batch] == here
+
+
+@pytest.mark.parametrize("name", ["passes_at", "epochs_at"])
+def test_passes_and_epochs_are_computed_for_many_batches_at_once(monkeypatch, name):
+    calls, computed = [], getattr(Part, name)
+    monkeypatch.setattr(Part, name, lambda order, *given: calls.append(given) or computed(order, *given))
+    data = sk.TreeDataset({"a": Both(), "b": Both()})
+    sampler = sk.MixtureSampler([2, 1], num_samples=2000)
+    with sk.Loader(data, sampler, batch_size=2, world=sk.World(1, 0), collate_fn=list) as run:
+        assert sum(1 for _ in run) == 1000
+    assert len(calls) == 1
 
 
 def test_a_ledger_reads_each_source_in_the_epochs_in_which_its_sampler_does():

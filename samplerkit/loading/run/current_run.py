@@ -131,13 +131,18 @@ class CurrentRun:
         agree(run.world, self._seconds, identity)
         self._agreed = run
 
-    def steps(self, reading: Reading) -> Iterator[tuple[Reading, int, StepSamples]]:
-        """Iterates over the steps of a reading, each by the edits that were made before it is requested."""
+    def steps(self, reading: Reading, about: Sequence[str] = ()) -> Iterator[tuple[int, StepSamples]]:
+        """Iterates over the steps of a reading, each by the edits that were made before it is requested.
+
+        Args:
+            reading: where it begins.
+            about: what is asked about each sample beside its id, as for `Reading.samples`.
+        """
         following, run = 0, None
         while run is not self.run:
             run = self.run
             reading = self.reading(reading.epoch, reading.start)
-            for step, samples in reading.samples(following):
+            for step, samples in reading.samples(following, about=about):
                 with self.lock:
                     if run is not self.run:
                         break
@@ -145,7 +150,7 @@ class CurrentRun:
                         end = run.position(reading.epoch, reading.delivery.position_after(step + 1))
                         self._requested = max(self._requested, end)
                 following = step + 1
-                yield reading, step, samples
+                yield step, samples
 
     def editable_from(self, iteration: Iteration) -> int:
         """Returns the first position of the run that may be edited: all before it was requested."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
@@ -113,8 +114,17 @@ class Reading:
         """
         return ((step, samples.ids) for step, samples in self.samples(first, stride))
 
-    def samples(self, first: int = 0, stride: int = 1) -> Iterator[tuple[int, StepSamples]]:
-        """Iterates over the steps and what is read in them; arguments are those of `batches`."""
+    def samples(
+        self, first: int = 0, stride: int = 1, about: Sequence[str] = ()
+    ) -> Iterator[tuple[int, StepSamples]]:
+        """Iterates over the steps and what is read in them.
+
+        Args:
+            first: the step to begin with.
+            stride: every how many steps.
+            about: what is asked about each sample beside its id, `passes` or `epochs`: the `columns` of what
+                is read.
+        """
         size = self.units.expected_size * self.delivery.batch_size
         most = LOOKED_UP_AT_ONCE if self.units.is_looked_up else EVALUATED_AT_ONCE
         at_once = max(1, most // size)
@@ -127,11 +137,24 @@ class Reading:
                 read = self._read([(self.shard, step) for step in steps])
             else:
                 read = self.units.samples(self.delivery.dealt_in(self.shard, steps))
-            yield from zip(steps, read, strict=True)
+            yield from zip(steps, self._with_columns(read, about), strict=True)
             # Batches may hold very few samples, or very many: how many shows as one goes.
             size = max(1, sum(samples.ids.size for samples in read) // len(read))
             at_once = max(1, min(2 * at_once, most // size))
             first = steps[-1] + stride
+
+    def _with_columns(self, read: list[StepSamples], about: Sequence[str]) -> list[StepSamples]:
+        """Adds what is asked about samples: of many steps at once, as their ids."""
+        if not about:
+            return read
+        draws = np.concatenate([as_array(samples.draws) for samples in read])
+        units = self.units
+        columns = [units.passes(draws) if name == "passes" else units.epochs(draws) for name in about]
+        edges = accumulate((samples.ids.size for samples in read), initial=0)
+        return [
+            samples._replace(columns=tuple(column[a:b] for column in columns))
+            for (a, b), samples in zip(pairwise(edges), read, strict=True)
+        ]
 
     def _require(self, step: int) -> None:
         if not self.has(step):

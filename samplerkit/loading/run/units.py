@@ -56,11 +56,13 @@ class StepSamples(NamedTuple):
         draws: the draw of each, as a range where they are evenly spaced; pads have draws of their own, from
             the epoch's number of draws on.
         segments: which parts of the samples, for packs; None for whole samples.
+        columns: what was asked about each sample beside its id.
     """
 
     ids: Ids
     draws: range | Ids
     segments: Segments | None = None
+    columns: tuple[Ids, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)

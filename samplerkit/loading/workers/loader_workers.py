@@ -288,9 +288,7 @@ def requests_of(
         reading: the first one.
     """
     while reading.has(0):
-        for edited, step, (ids, draws, segments) in current.steps(reading):
-            units = edited.units
-            columns = tuple((units.passes if name == "passes" else units.epochs)(draws) for name in wanted)
+        for step, (ids, draws, segments, columns) in current.steps(reading, wanted):
             yield Request(reading.epoch, reading.start, step, ids, draws, columns, segments, current.edits)
         if not run_ahead:
             return

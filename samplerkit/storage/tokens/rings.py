@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Final, final
+from typing import Final, NamedTuple, final
 
 import numpy as np
 
@@ -30,6 +31,23 @@ class _Kept(dict[tuple[int, int], Ids]):
 
     def __reduce__(self) -> tuple[type[_Kept], tuple[()]]:
         return _Kept, ()
+
+
+class _Phases(NamedTuple):
+    """The phases of all files, in the epoch in which each corpus was read last; -1 for none."""
+
+    epochs: Ids
+    of_files: Ids
+
+
+@final
+class _LastRead:
+    """What batches are mostly read by: each corpus in one epoch. Another process has its own."""
+
+    phases: _Phases | None = None
+
+    def __reduce__(self) -> tuple[type[_LastRead], tuple[()]]:
+        return _LastRead, ()
 
 
 @final
@@ -93,11 +111,17 @@ class Rings:
                 return self._phases(epochs, 0, files)
             if (epochs == epochs[0]).all():
                 return self._phases(int(epochs[0]), 0, files)
-        corpora, found = self.corpus_of[files], np.empty(files.size, dtype=np.int64)
+        corpora, last = self.corpus_of[files], self._last_read.phases
+        if last is not None and (last.epochs[corpora] == epochs).all():
+            return last.of_files[files]
+        found = np.empty(files.size, dtype=np.int64)
         epochs = np.broadcast_to(epochs, files.shape)
-        for epoch, corpus in {*zip(epochs.tolist(), corpora.tolist(), strict=True)}:
+        read = {*zip(epochs.tolist(), corpora.tolist(), strict=True)}
+        for epoch, corpus in read:
             mine = (epochs == epoch) & (corpora == corpus)
             found[mine] = self._phases(epoch, corpus, self.place_of[files[mine]])
+        if self.tokens.size <= _MOST_FILES and len(read) == len({corpus for _, corpus in read}):
+            self._last_read.phases = self._after(last, read)
         return found
 
     def at(self, ids: Ids, epochs: Ids | int) -> tuple[Ids, Ids]:
@@ -137,6 +161,20 @@ class Rings:
     @cached_property
     def _kept(self) -> _Kept:
         return _Kept()
+
+    @cached_property
+    def _last_read(self) -> _LastRead:
+        return _LastRead()
+
+    def _after(self, last: _Phases | None, read: Iterable[tuple[int, int]]) -> _Phases:
+        """Returns the phases of all files after some corpora were read, each in an epoch."""
+        if last is None:
+            last = _Phases(np.full(len(self.corpora), -1), np.zeros(self.tokens.size, dtype=np.int64))
+        epochs, phases = last.epochs.copy(), last.of_files.copy()
+        for epoch, corpus in read:
+            files = np.flatnonzero(self.corpus_of == corpus)
+            epochs[corpus], phases[files] = epoch, self._phases(epoch, corpus, self.place_of[files])
+        return _Phases(epochs, phases)
 
     @cached_property
     def _sizes(self) -> Ids:
