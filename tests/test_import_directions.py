@@ -98,23 +98,23 @@ LATE_IMPORTS = {
     ("storage.formats.packages", "a computed name"): "extras: each format needs its own package",
     (
         "storage.remote.resources",
-        "samplerkit.storage.remote.clients.http",
+        "samplerkit.storage.remote.http",
     ): "an extra: only HTTP URLs need urllib3",
     (
-        "storage.remote.clients.filesystem",
+        "storage.remote.filesystem",
         "fsspec.core",
     ): "an extra: only URLs other than those of HTTP need it",
-    ("storage.remote.clients.filesystem", "fsspec.registry"): "an extra, as fsspec.core is",
+    ("storage.remote.filesystem", "fsspec.registry"): "an extra, as fsspec.core is",
     (
-        "storage.remote.clients.object_stores",
+        "storage.remote.object_stores",
         "obstore",
     ): "children of a process that has imported it may not use it",
-    ("storage.remote.clients.store_options", "obstore.store"): "as obstore itself, which it imports",
+    ("storage.remote.store_options", "obstore.store"): "as obstore itself, which it imports",
     (
-        "storage.remote.clients.store_options",
+        "storage.remote.store_options",
         "botocore.session",
     ): "an extra: S3 has credentials without it too",
-    ("storage.remote.clients.store_options", "urllib3"): "an extra, as in storage.remote.resources",
+    ("storage.remote.store_options", "urllib3"): "an extra, as in storage.remote.resources",
 }
 """Imports that are not at the top of a module, each with its reason."""
 
@@ -247,7 +247,7 @@ def upwards(modules: Mapping[str, str]) -> set[tuple[str, str]]:
 def test_the_rooms_of_storage_import_one_way():
     assert upwards(sources()) == set()
     assert upwards({"storage.files.paths": "from samplerkit.storage.tar.archive_names import archive_names"})
-    assert upwards({"storage.remote.clients.http": "from samplerkit.storage.ahead.stats import FileStats"})
+    assert upwards({"storage.remote.http": "from samplerkit.storage.ahead.stats import FileStats"})
 
 
 def test_no_modules_import_one_another_in_a_circle():

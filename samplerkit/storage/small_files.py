@@ -10,8 +10,8 @@ from typing import final
 
 from samplerkit.errors import DatasetError
 from samplerkit.storage.atomic import atomic
+from samplerkit.storage.remote.filesystem import Uploads
 from samplerkit.storage.remote.options import RemoteOptions
-from samplerkit.storage.remote.store import Uploads
 
 MOST_BYTES = 1 << 30
 """A larger file is none that is meant to be read as a whole."""

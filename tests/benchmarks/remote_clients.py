@@ -24,7 +24,7 @@ import obstore.store
 import s3fs
 import urllib3
 
-from samplerkit.storage.remote.clients import object_stores
+from samplerkit.storage.remote import store_options
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage, Span
 
@@ -117,7 +117,7 @@ def by_samplerkit(
     url: str, size: int, threads: int, *, scheme: str, may_use_obstore: bool = True
 ) -> Callable[[list[Part]], None]:
     """A batch at a time, as datasets read."""
-    object_stores._is_forked_from_user = not may_use_obstore
+    store_options._is_forked_from_user = not may_use_obstore
     base = "s3://bucket" if scheme == "s3" else f"{url}/bucket"
     store = {"anon": True, "endpoint_url": url} if scheme == "s3" else {}
     storage = RemoteStorage(RemoteOptions(cache=tempfile.mkdtemp(), threads=threads, storage_options=store))

@@ -10,7 +10,7 @@ import pytest
 import samplerkit as sk
 from samplerkit.loading.stats import DeviceStats, LoaderStats
 from samplerkit.storage.ahead.stats import FileStats
-from samplerkit.storage.remote.counts import RemoteStats
+from samplerkit.storage.remote.retries import RemoteStats
 
 FILES, SAMPLES = 6, 10
 

@@ -6,11 +6,12 @@ libraries hold URLs with their queries, so they are never chained, and their tex
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeVar, final, runtime_checkable
+from typing import TypeVar, final
 
-from samplerkit.storage.threads import Stop
+MODIFIED = "modified "
+"""How a tag begins that is only the time of the last change."""
 
 UNKNOWN_SIZE = -1
 """The size of a file of which the server does not tell it."""
@@ -30,6 +31,11 @@ class Version:
     size: int
     tag: str = ""
 
+    @property
+    def may_resume(self) -> bool:
+        """Whether a broken download may resume where it broke: the tag stands for each byte."""
+        return self.tag != "" and not self.tag.startswith(("W/", MODIFIED))
+
 
 @final
 @dataclass(frozen=True)
@@ -45,44 +51,6 @@ class Span:
     url: str
     offset: int
     length: int
-
-
-class Access(Protocol):
-    """A way to remote files, in one process; each method makes one attempt.
-
-    All may raise `Transient`, `Refused` and `Stopped`, and no exception of another library.
-    """
-
-    without_ranges: set[str]
-    """URLs of which only the whole file can be had."""
-
-    def version(self, url: str, stop: Stop) -> Version:
-        """Asks for the size and the tag of a file."""
-
-    def part(self, url: str, version: Version, offset: int, length: int, stop: Stop) -> bytes:
-        """Reads a part of a file, of at least one byte, and of the version that is given."""
-
-    def small(self, url: str, most: int, stop: Stop) -> tuple[bytes, Version]:
-        """Reads a whole small file."""
-
-    def confirm(self, url: str, version: Version, stop: Stop) -> None:
-        """Makes certain that parts that were read are of a version, where their reading did not."""
-
-    def may_resume(self, version: Version) -> bool:
-        """Returns whether a broken download may resume where it broke."""
-
-    def close(self) -> None:
-        """Lets connections go."""
-
-
-@runtime_checkable
-class Streamed(Access, Protocol):
-    """A way to remote files whose answers can be read bit by bit, however long they are."""
-
-    def rest(
-        self, url: str, version: Version, offset: int, stop: Stop, *, is_verified: bool = False
-    ) -> Iterator[bytes]:
-        """Reads a file from a byte on to its end; `is_verified`: against a digest, later."""
 
 
 Result = TypeVar("Result")
@@ -163,3 +131,67 @@ def causes(error: BaseException) -> list[BaseException]:
 def changed() -> Refused:
     """Gives the fault of a file that was replaced after its version was asked."""
     return Refused("was changed while it was in use", "start again, so that all of it is of one version")
+
+
+NEAR = 64 << 10
+"""Bytes between two parts of a file that are read along: they cost less than a request of their own.
+
+Measured by `python -m tests.benchmarks.remote_gaps`: through obstore two requests and one cost the same at a
+gap of about 110 KiB, through urllib3 at more than 256 KiB, on loopback, where nothing has to be waited for.
+"""
+
+LONGEST = 8 << 20
+"""Bytes that one request asks for at most: two at the same time are faster."""
+
+
+@final
+@dataclass(frozen=True)
+class Requests:
+    """The requests for parts of files.
+
+    Args:
+        spans: what each asks for.
+        places: the numbers of those that hold a part.
+    """
+
+    spans: list[Span]
+    places: dict[Span, range]
+
+    @classmethod
+    def of(cls, parts: Iterable[Span]) -> Requests:
+        """Joins parts that are near one another, and cuts those that are long.
+
+        Example:
+            >>> requests = Requests.of([Span("s3://b/k", 9, 1), Span("s3://b/k", 2, 3)])
+            >>> requests.spans, requests.taken(Span("s3://b/k", 9, 1), [b"23456789"])
+            ([Span(url='s3://b/k', offset=2, length=8)], b'9')
+        """
+        spans: list[Span] = []
+        places: dict[Span, range] = {}
+        for part in sorted(set(parts), key=lambda part: (part.url, part.offset, part.length)):
+            end = part.offset + part.length
+            if spans and (joined := _joined(spans[-1], part)) is not None:
+                spans[-1] = joined
+                places[part] = range(len(spans) - 1, len(spans))
+                continue
+            cuts = range(part.offset, end, LONGEST)
+            places[part] = range(len(spans), len(spans) + len(cuts))
+            spans += [Span(part.url, at, min(LONGEST, end - at)) for at in cuts]
+        return cls(spans, places)
+
+    def taken(self, part: Span, answers: Sequence[bytes]) -> bytes:
+        """Takes a part out of what was answered; nothing if no byte of it was asked for."""
+        numbers = self.places.get(part, range(0))
+        if len(numbers) != 1:
+            return b"".join(answers[number] for number in numbers)
+        at = part.offset - self.spans[numbers[0]].offset
+        return answers[numbers[0]][at : at + part.length]
+
+
+def _joined(before: Span, part: Span) -> Span | None:
+    """Gives one span for both, where they are near one another, and together not long."""
+    end = max(before.offset + before.length, part.offset + part.length)
+    is_near = before.offset <= part.offset <= before.offset + before.length + NEAR
+    if part.url != before.url or not is_near or end - before.offset > LONGEST:
+        return None
+    return Span(part.url, before.offset, end - before.offset)

@@ -5,18 +5,16 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib import import_module
-from typing import Any, TypeVar, final
+from typing import Any, Protocol, TypeVar, final, runtime_checkable
 
 from samplerkit.errors import DatasetError
-from samplerkit.storage.remote.attempt import Access
-from samplerkit.storage.remote.clients.filesystem import Filesystems, has_filesystem
-from samplerkit.storage.remote.clients.object_stores import ObjectStores
-from samplerkit.storage.remote.counts import Counts, RemoteStats
-from samplerkit.storage.remote.disk_cache import DiskCache
+from samplerkit.storage.remote.attempt import Version
+from samplerkit.storage.remote.filesystem import Filesystems, has_filesystem
+from samplerkit.storage.remote.object_stores import ObjectStores
 from samplerkit.storage.remote.options import RemoteOptions
-from samplerkit.storage.remote.retries import retried
+from samplerkit.storage.remote.retries import Counts, RemoteStats, retried
 from samplerkit.storage.threads import Pool, Stop, is_worker
 from samplerkit.storage.urls import is_web
 
@@ -34,7 +32,6 @@ class RemoteResources:
         stop: ends all that is on its way.
         counts: the figures.
         pool: the threads that read parts.
-        cache: the whole files.
         filesystems: the way to all other URLs, once there was one.
         stores: the faster way to those of clouds.
         finalizer: ends it when the storage is garbage, and at the interpreter's end.
@@ -48,12 +45,11 @@ class RemoteResources:
         self._pid = os.getpid()
         self._lock = threading.Lock()
         self._web: Access | None = None
-        self.filesystems: Access | None = None
+        self.filesystems: Filesystems | None = None
         self.stores = ObjectStores(options, self.counts)
         self._reads_much = False
         self.stop = Stop()
         self.pool = Pool(options.threads, "samplerkit-remote", self.stop)
-        self.cache = DiskCache.of(options, self.stop)
 
     def access(self, url: str, *, is_data: bool = False) -> Access:
         """Gives the way to a URL.
@@ -72,6 +68,10 @@ class RemoteResources:
             self.filesystems = self.filesystems or Filesystems(self._options, self.counts)
         is_fast = (is_data and self._reads_much) or not has_filesystem(url)
         return self.stores if is_fast and self.stores.serves(url) else self.filesystems
+
+    def is_unsure(self, url: str) -> bool:
+        """Whether parts of a file are read without comparing its version, which is asked afterwards."""
+        return isinstance(self.access(url, is_data=True), Filesystems)
 
     def tried(
         self, url: str, attempt: Callable[[Access], Result], stop: Stop, *, is_data: bool = False
@@ -119,9 +119,41 @@ def _web_access(options: RemoteOptions, counts: Counts) -> Access:
     """
     try:
         # An extra: only HTTP URLs need urllib3.
-        http = import_module("samplerkit.storage.remote.clients.http")
+        http = import_module("samplerkit.storage.remote.http")
     except ImportError as error:
         hint = 'install it with: pip install "samplerkit[remote]"'
         raise DatasetError("remote", "needs urllib3, which is not installed", hint=hint) from error
     access: Access = http.Http(options, counts)
     return access
+
+
+class Access(Protocol):
+    """A way to remote files, in one process; each method makes one attempt.
+
+    All may raise `Transient`, `Refused` and `Stopped`, and no exception of another library.
+    """
+
+    without_ranges: set[str]
+    """URLs of which only the whole file can be had."""
+
+    def version(self, url: str, stop: Stop) -> Version:
+        """Asks for the size and the tag of a file."""
+
+    def part(self, url: str, version: Version, offset: int, length: int, stop: Stop) -> bytes:
+        """Reads a part of a file, of at least one byte, and of the version that is given."""
+
+    def small(self, url: str, most: int, stop: Stop) -> tuple[bytes, Version]:
+        """Reads a whole small file."""
+
+    def close(self) -> None:
+        """Lets connections go."""
+
+
+@runtime_checkable
+class Streamed(Access, Protocol):
+    """A way to remote files whose answers can be read bit by bit, however long they are."""
+
+    def rest(
+        self, url: str, version: Version, offset: int, stop: Stop, *, is_verified: bool = False
+    ) -> Iterator[bytes]:
+        """Reads a file from a byte on to its end; `is_verified`: against a digest, later."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
+import logging
 import os
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar, final
@@ -12,14 +14,21 @@ from typing import Any, Final, TypeVar, final
 from samplerkit.closing import Closing
 from samplerkit.errors import ArgumentTypeError, DatasetError, OutOfDatasetError
 from samplerkit.storage.missing_file import AbsentError
-from samplerkit.storage.remote.attempt import UNKNOWN_SIZE, Access, Span, Version, changed
-from samplerkit.storage.remote.counts import RemoteStats
-from samplerkit.storage.remote.disk_cache import LocalFile, Wanted
-from samplerkit.storage.remote.download import digest_of, download
+from samplerkit.storage.remote.attempt import (
+    UNKNOWN_SIZE,
+    Refused,
+    Requests,
+    Span,
+    Transient,
+    Version,
+    changed,
+)
+from samplerkit.storage.remote.cache_eviction import PartFile
+from samplerkit.storage.remote.disk_cache import DiskCache, LocalFile, Wanted
+from samplerkit.storage.remote.filesystem import Filesystems
 from samplerkit.storage.remote.options import RemoteOptions
-from samplerkit.storage.remote.resources import RemoteResources
-from samplerkit.storage.remote.retries import plainly, refusal
-from samplerkit.storage.remote.spans import Requests
+from samplerkit.storage.remote.resources import Access, RemoteResources, Streamed
+from samplerkit.storage.remote.retries import RemoteStats, plainly, refusal
 from samplerkit.storage.threads import Stop
 from samplerkit.storage.urls import identity, shown
 
@@ -118,7 +127,8 @@ class RemoteStorage(Closing):
             requests = Requests.of(parts)
             answers = self._together(resources, self._part, requests.spans)
             found = {span: requests.taken(span, answers) for span in parts}
-            self._together(resources, self._confirm, [url for url in urls if url not in whole])
+            unsure = [url for url in urls if url not in whole and resources.is_unsure(url)]
+            self._together(resources, self._confirm, unsure)
             for url in whole:
                 mine = [span for span in wanted if span.url == url]
                 found.update(zip(mine, self._parts_of_whole(resources, url, mine), strict=True))
@@ -170,7 +180,7 @@ class RemoteStorage(Closing):
             DatasetError: its version is not known yet, and the server does not tell it.
         """
         resources = self._resources()
-        return resources.cache.find(self._wanted(resources, url, self.version(url)))
+        return self._cache(resources).find(self._wanted(resources, url, self.version(url)))
 
     def close(self) -> None:
         """Ends threads and connections; what is on its way in other threads fails. It can be used again."""
@@ -220,7 +230,7 @@ class RemoteStorage(Closing):
 
     def _confirm(self, resources: RemoteResources, url: str, stop: Stop) -> None:
         version = self._versions[url]
-        resources.tried(url, lambda access: access.confirm(url, version, stop), stop, is_data=True)
+        resources.tried(url, lambda access: _confirmed(access, url, version, stop), stop, is_data=True)
 
     def _together(
         self,
@@ -246,9 +256,14 @@ class RemoteStorage(Closing):
     def _fetched(self, resources: RemoteResources, url: str) -> LocalFile:
         version = self._version(resources, url, resources.stop)
         resources.notice(len(self._versions))
-        local, is_made = plainly(url, lambda: resources.cache.get(self._wanted(resources, url, version)))
+        local, is_made = plainly(
+            url, lambda: self._cache(resources).get(self._wanted(resources, url, version))
+        )
         resources.counts.add(**{"downloads" if is_made else "cache_hits": 1})
         return local
+
+    def _cache(self, resources: RemoteResources) -> DiskCache:
+        return DiskCache.of(self.options, resources.stop)
 
     def _wanted(self, resources: RemoteResources, url: str, version: Version) -> Wanted:
         digest = digest_of(self.options.digests, url)
@@ -265,3 +280,115 @@ def _check(span: Span, size: int) -> None:
         last = span.offset + span.length
         problem = f"has {size} bytes, but those from {span.offset} to {last} were asked for"
         raise DatasetError(shown(span.url), problem, hint="it may have been cut: see whether it is whole")
+
+
+def digest_of(digests: Mapping[str, str] | None, url: str) -> str | None:
+    """Finds the digest of a URL: by the URL, else by the longest end of its path that is named.
+
+    Args:
+        digests: by URL, or by the last parts of a path, such as "a.tar" and "train/a.tar".
+        url: of the file.
+
+    Returns:
+        As it was given, such as "sha256:9f86d0..."; None if none was.
+
+    Example:
+        >>> digest_of({"a.tar": "md5:1", "train/a.tar": "md5:2"}, "https://host/train/a.tar?token=5")
+        'md5:2'
+    """
+    if not digests:
+        return None
+    address = shown(url)
+    for name in (url, address):
+        if name in digests:
+            return digests[name]
+    parts = address.split("/")
+    ends = ("/".join(parts[first:]) for first in range(3, len(parts)))
+    return next((digests[end] for end in ends if end in digests), None)
+
+
+_LOG = logging.getLogger(__name__)
+
+_PIECE = 4 << 20
+"""Bytes of a whole file that one request asks for, where answers cannot be read bit by bit."""
+
+_AT_A_TIME = 4
+"""Such pieces that are on their way at a time: one connection of a store is slower than the network."""
+
+
+def download(
+    resources: RemoteResources, url: str, version: Version, digest: str | None, part: PartFile
+) -> None:
+    """Downloads a whole file.
+
+    Args:
+        resources: of this process.
+        url: of the file.
+        version: that it must be of.
+        digest: that it must have, such as "sha256:9f86d0...", or None.
+        part: to write to.
+
+    Raises:
+        DatasetError: it cannot be read, was changed, does not fit on the disk, or has twice come with another
+            digest.
+        Stopped: it is not wanted any more.
+    """
+    found = _arrived(resources, url, version, digest, part)
+    if digest is None or found == digest:
+        return
+    _LOG.warning("%s: has another digest than was given; it is downloaded again", shown(url))
+    resources.counts.add(retries=1)
+    part.restart()
+    found = _arrived(resources, url, version, digest, part)
+    if found != digest:
+        problem = f"has the digest {found}, though {digest} was given, also at a second download"
+        raise DatasetError(shown(url), problem, hint="correct digests, or the file")
+
+
+def _arrived(
+    resources: RemoteResources, url: str, version: Version, digest: str | None, part: PartFile
+) -> str:
+    """Downloads all of it, and resumes after a break where the version allows that; gives its digest."""
+    algorithm = (digest or "sha256").partition(":")[0]
+    hasher: Any = None
+
+    def attempt(access: Access) -> None:
+        nonlocal hasher
+        if hasher is None or not version.may_resume:
+            part.restart()
+            hasher = hashlib.new(algorithm, usedforsecurity=False)
+        if part.written < version.size or version.size in {0, UNKNOWN_SIZE}:
+            for piece in _rest(resources, access, url, version, part.written, is_verified=digest is not None):
+                part.write(piece)
+                if digest is not None:
+                    hasher.update(piece)
+        if version.size not in {UNKNOWN_SIZE, part.written}:
+            raise Transient(f"{part.written} bytes, though the file has {version.size}")
+
+    resources.tried(url, attempt, resources.stop, is_data=True)
+    return f"{algorithm}:{hasher.hexdigest()}"
+
+
+def _rest(
+    resources: RemoteResources, access: Access, url: str, version: Version, offset: int, *, is_verified: bool
+) -> Iterator[bytes]:
+    """Reads a file from a byte on to its end."""
+    if isinstance(access, Streamed):
+        yield from access.rest(url, version, offset, resources.stop, is_verified=is_verified)
+        return
+    if version.size == UNKNOWN_SIZE:
+        raise Refused("has no size by its filesystem, so a break could not be noticed")
+
+    def part(at: int, stop: Stop) -> bytes:
+        return access.part(url, version, at, min(_PIECE, version.size - at), stop)
+
+    places = range(offset, version.size, _PIECE)
+    for first in range(0, len(places), _AT_A_TIME):
+        yield from resources.pool.map(part, places[first : first + _AT_A_TIME])
+    _confirmed(access, url, version, resources.stop)
+
+
+def _confirmed(access: Access, url: str, version: Version, stop: Stop) -> None:
+    """Makes certain that parts that were read are of a version, where their reading did not."""
+    if isinstance(access, Filesystems):
+        access.confirm(url, version, stop)

@@ -9,8 +9,8 @@ from typing import Any
 
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, DatasetError
 from samplerkit.storage.names import expand_braces, matching_files
+from samplerkit.storage.remote.filesystem import expand
 from samplerkit.storage.remote.options import RemoteOptions
-from samplerkit.storage.remote.store import expand
 from samplerkit.storage.tar.index.archive import INDEX_SUFFIX
 from samplerkit.storage.urls import has_pattern, is_remote, local_path, shown
 

@@ -25,7 +25,7 @@ def way(request, monkeypatch) -> str:
     """By which client stores of clouds are read: "both" asks questions by fsspec, and reads by obstore."""
     few = "samplerkit.storage.remote.resources._QUESTIONS"
     if request.param == "fsspec":
-        monkeypatch.setattr("samplerkit.storage.remote.clients.object_stores._is_forked_from_user", True)
+        monkeypatch.setattr("samplerkit.storage.remote.store_options._is_forked_from_user", True)
     elif request.param == "both":
         monkeypatch.setattr(few, -1000)
     elif request.param == "obstore alone":
@@ -36,7 +36,7 @@ def way(request, monkeypatch) -> str:
 @pytest.fixture
 def apart(monkeypatch) -> None:
     """Lets each part have a request of its own, also where files are as small as those of tests."""
-    monkeypatch.setattr("samplerkit.storage.remote.spans._joined", lambda before, part: None)
+    monkeypatch.setattr("samplerkit.storage.remote.attempt._joined", lambda before, part: None)
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 import samplerkit as sk
-from samplerkit.storage.remote.clients.object_stores import is_usable
+from samplerkit.storage.remote.object_stores import is_usable
 from samplerkit.storage.remote.storage import RemoteStorage, Span
 
 SHARDS, SAMPLES = 4, 8

@@ -16,9 +16,9 @@ import pytest
 from fsspec.implementations.local import LocalFileSystem
 
 from samplerkit.errors import DatasetError
+from samplerkit.storage.remote.filesystem import expand
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage, Span
-from samplerkit.storage.remote.store import expand
 from tests.own_seconds import OwnSeconds
 from tests.storage.remote.children import Child
 from tests.storage.remote.contents import content
@@ -241,7 +241,7 @@ def test_an_extra_that_is_not_installed_is_named(storage, monkeypatch):
         raise ImportError(name)
 
     monkeypatch.setattr("samplerkit.storage.remote.resources.import_module", missing)
-    monkeypatch.setattr("samplerkit.storage.remote.clients.filesystem.import_module", missing)
+    monkeypatch.setattr("samplerkit.storage.remote.filesystem.import_module", missing)
     for url, package in (("https://host/a", "urllib3"), ("hdfs://host/a", "fsspec")):
         with pytest.raises(DatasetError, match=rf'needs {package}.*pip install "samplerkit\[remote\]"'):
             storage().version(url)

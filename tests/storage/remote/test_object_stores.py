@@ -11,9 +11,9 @@ import pytest
 
 from samplerkit.errors import DatasetError
 from samplerkit.storage.remote.attempt import Refused
-from samplerkit.storage.remote.clients.store_options import bucket_of
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import Span
+from samplerkit.storage.remote.store_options import bucket_of
 from tests.jobs import ended
 from tests.own_seconds import OwnSeconds
 from tests.storage.remote import faults
@@ -159,7 +159,7 @@ def test_the_other_stores_are_read_and_their_changes_noticed(
     monkeypatch.setenv("AZURE_STORAGE_ENDPOINT", server.url)
     monkeypatch.setenv("GOOGLE_BASE_URL", server.url)
     named = {"endpoint_url": server.url} if url.startswith("gs") else {}
-    monkeypatch.setattr("samplerkit.storage.remote.clients.store_options.Bucket.allows_http", True)
+    monkeypatch.setattr("samplerkit.storage.remote.store_options.Bucket.allows_http", True)
     server.put(path, b"a" * SIZE)
     server.resources[path].modified = MODIFIED
     server.always["GET", path] = server.always["HEAD", path] = generations
@@ -252,7 +252,7 @@ def test_the_region_of_a_bucket_is_asked_where_no_endpoint_is_named(server, monk
 
     server.put("/b", b"")
     server.always["HEAD", "/b"] = answer
-    monkeypatch.setattr("samplerkit.storage.remote.clients.store_options._AWS", server.url)
+    monkeypatch.setattr("samplerkit.storage.remote.store_options._AWS", server.url)
     for name in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"):
         monkeypatch.delenv(name, raising=False)
     bucket = bucket_of("s3://b/k", RemoteOptions(storage_options={"anon": True}))

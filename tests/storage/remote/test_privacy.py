@@ -11,9 +11,9 @@ import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
 from samplerkit.errors import DatasetError
+from samplerkit.storage.remote.filesystem import expand
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage, Span
-from samplerkit.storage.remote.store import expand
 from tests.storage.remote.faults import CASES
 
 SECRETS = (

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from samplerkit.errors import DatasetError
+from samplerkit.storage.remote.filesystem import expand
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import Span
-from samplerkit.storage.remote.store import expand
 from tests.storage.remote.contents import content
 
 pytest.importorskip("s3fs", reason="s3fs is not installed")

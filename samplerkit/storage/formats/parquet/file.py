@@ -17,7 +17,7 @@ from samplerkit.storage.files.stored import REWRITE, ByteSpan, Stored
 from samplerkit.storage.formats.base import require_columns
 from samplerkit.storage.formats.packages import extra, guarded
 from samplerkit.storage.formats.parquet.row_filter import RowFilter, ranges_of
-from samplerkit.storage.remote.spans import NEAR
+from samplerkit.storage.remote.attempt import NEAR
 from samplerkit.storage.remote.storage import RemoteStorage
 
 Metadata = Any

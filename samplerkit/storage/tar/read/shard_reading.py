@@ -16,8 +16,7 @@ from samplerkit.storage.ahead.cache import ReadAheadCache
 from samplerkit.storage.ahead.cache_entries import CacheLimits
 from samplerkit.storage.ahead.stats import FileStats
 from samplerkit.storage.missing_file import AbsentError
-from samplerkit.storage.remote.attempt import Span
-from samplerkit.storage.remote.spans import Requests
+from samplerkit.storage.remote.attempt import Requests, Span
 from samplerkit.storage.remote.storage import RemoteStorage
 from samplerkit.storage.tar.fetch_costs import EpochCosts, FetchCosts, Stretch, stretch_of
 from samplerkit.storage.tar.format.flaws import Skipped

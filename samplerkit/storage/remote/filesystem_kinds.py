@@ -19,7 +19,6 @@ _PERMANENT_NUMBERS = {
     errno.EPERM,
     getattr(errno, "EREMCHG", errno.ENOENT),  # s3fs: the bucket lies in another region
 }
-_CHANGED_CODES = {"PreconditionFailed", "412"}
 _MISTAKES = (ValueError, TypeError, LookupError, AttributeError, ImportError, NotImplementedError)
 
 
@@ -50,11 +49,6 @@ def _is_permanent(error: Exception, name: str) -> bool:
     # Some errors of connections are ValueErrors too; an OSError counts first.
     is_mistake = isinstance(error, _MISTAKES) and not isinstance(error, OSError)
     return is_mistake or "Credentials" in name or bool(numbers & _PERMANENT_NUMBERS)
-
-
-def is_changed(error: Exception) -> bool:
-    """Returns whether a store says that a file is not of the version that was asked for."""
-    return any(_code(each) in _CHANGED_CODES for each in causes(error))
 
 
 def _code(error: BaseException) -> str:
@@ -90,11 +84,6 @@ def _detail(error: BaseException) -> str:
 _SCHEMES = {"s3", "s3a"}
 
 
-def is_s3(filesystem: Any) -> bool:
-    """Returns whether a filesystem is that of s3fs, or one made from it."""
-    return hasattr(filesystem, "call_s3")
-
-
 def names_version(url: str) -> bool:
     """Returns whether a URL of S3 says which version of an object is meant."""
     return _is_of_s3(url) and "?versionId=" in url
@@ -119,27 +108,3 @@ def s3_defaults(url: str, given: Mapping[str, Any], timeout: float) -> dict[str,
         if names_version(url):  # which s3fs leaves aside unless it is told
             options.setdefault("version_aware", True)
     return options
-
-
-async def s3_part(filesystem: Any, path: str, tag: str, offset: int, length: int) -> bytes:
-    """Reads a part of an object on condition that it is of a version.
-
-    Args:
-        filesystem: that of s3fs.
-        path: bucket and key.
-        tag: of the version, as `Version` has it.
-        offset: of the first byte.
-        length: in bytes.
-    """
-    bucket, key, version = filesystem.split_path(path)
-    wanted: dict[str, Any] = {"Bucket": bucket, "Key": key, "Range": f"bytes={offset}-{offset + length - 1}"}
-    if tag.startswith("ETag "):
-        wanted["IfMatch"] = tag.removeprefix("ETag ")
-    if version:
-        wanted["VersionId"] = version
-    answer = await filesystem._call_s3("get_object", **wanted)
-    try:
-        data: bytes = await answer["Body"].read()
-    finally:
-        answer["Body"].close()
-    return data

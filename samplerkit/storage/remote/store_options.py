@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -52,6 +53,24 @@ _OF_NO_USE = {
     "skip_instance_cache", "use_listings_cache", "use_ssl", "version_aware",
 }  # fmt: skip
 """Options about listings, caches and open files, which are not used here."""
+
+
+_is_forked_from_user = False
+
+
+def _after_fork() -> None:
+    # Its threads are gone in a child, and waiting for them hangs, also with a store of its own. Who has
+    # imported it may have used it, in whichever thread: children of such a process never call it.
+    global _is_forked_from_user  # noqa: PLW0603  # of the process, as the modules that are imported are
+    _is_forked_from_user = _is_forked_from_user or "obstore" in sys.modules
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
+def is_forked_from_user() -> bool:
+    """Whether this process was forked from one that may have used obstore, so that it must not."""
+    return _is_forked_from_user
 
 
 @final

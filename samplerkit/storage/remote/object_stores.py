@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import re
 import sys
 import threading
@@ -13,9 +12,9 @@ from importlib.util import find_spec
 from typing import Any, final
 
 from samplerkit.storage.remote.attempt import Absent, Refused, Transient, Version, changed, in_other_words
-from samplerkit.storage.remote.clients.store_options import Bucket, bucket_of
-from samplerkit.storage.remote.counts import Counts
 from samplerkit.storage.remote.options import RemoteOptions
+from samplerkit.storage.remote.retries import Counts
+from samplerkit.storage.remote.store_options import Bucket, bucket_of, is_forked_from_user
 from samplerkit.storage.threads import Stop
 
 _LOG = logging.getLogger(__name__)
@@ -33,27 +32,10 @@ _REASONS = {
 }
 """What obstore's errors have in their texts, which are not passed on: they have URLs in them."""
 
-_is_forked_from_user = False
-
-
-def _after_fork() -> None:
-    # Its threads are gone in a child, and waiting for them hangs, also with a store of its own. Who has
-    # imported it may have used it, in whichever thread: children of such a process never call it.
-    global _is_forked_from_user  # noqa: PLW0603  # of the process, as the modules that are imported are
-    _is_forked_from_user = _is_forked_from_user or "obstore" in sys.modules
-
-
-os.register_at_fork(after_in_child=_after_fork)
-
 
 def is_usable() -> bool:
     """Whether this process may use obstore: it is installed, and was not used before a fork."""
-    return not _is_forked_from_user and ("obstore" in sys.modules or find_spec("obstore") is not None)
-
-
-def is_forked_from_user() -> bool:
-    """Whether this process was forked from one that may have used obstore, so that it must not."""
-    return _is_forked_from_user
+    return not is_forked_from_user() and ("obstore" in sys.modules or find_spec("obstore") is not None)
 
 
 @final
@@ -117,13 +99,6 @@ class ObjectStores:
         data, version = self._called(ask)
         self._counts.add(bytes=len(data))
         return data, version
-
-    def confirm(self, url: str, version: Version, stop: Stop) -> None:
-        """Does nothing: each answer was of the right version."""
-
-    def may_resume(self, version: Version) -> bool:
-        """Whether a broken download may resume where it broke."""
-        return bool(version.tag)
 
     def close(self) -> None:
         """Lets go of the stores, and of their connections with them."""

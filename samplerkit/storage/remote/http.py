@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import email.utils
+import re
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import final
 
-from samplerkit.storage.remote.attempt import UNKNOWN_SIZE, Refused, Transient, Version
-from samplerkit.storage.remote.clients import http_rules as rules
-from samplerkit.storage.remote.clients.http_connections import Connections, StreamedResponse
-from samplerkit.storage.remote.counts import Counts
+from samplerkit.storage.remote.attempt import (
+    MODIFIED,
+    UNKNOWN_SIZE,
+    Absent,
+    Refused,
+    Transient,
+    Version,
+    changed,
+)
+from samplerkit.storage.remote.http_connections import Connections, StreamedResponse
 from samplerkit.storage.remote.options import RemoteOptions
+from samplerkit.storage.remote.retries import Counts
 from samplerkit.storage.threads import Stop
 
 PIECE = 1 << 20
@@ -39,11 +50,11 @@ class Http:
         """Asks for the size and the tag, by HEAD, or else by a GET of the first byte."""
         with self._asked("HEAD", url, {}, stop) as answer:
             if answer.status not in _HEAD_IS_REFUSED:
-                rules.check_status(answer.status, answer.headers)
-                rules.check_encoding(answer.headers)
+                check_status(answer.status, answer.headers)
+                check_encoding(answer.headers)
                 if answer.headers.get("Accept-Ranges", "").strip().lower() == "none":
                     self.without_ranges.add(url)
-                version = rules.version_of(rules.content_length(answer.headers), answer.headers)
+                version = version_of(content_length(answer.headers), answer.headers)
                 if version.size != UNKNOWN_SIZE and version.tag:
                     return version
         return self._version_by_get(url, stop)
@@ -69,7 +80,7 @@ class Http:
         """
         headers = {"Range": f"bytes={offset}-"} if offset else {}
         with self._asked("GET", url, headers, stop) as answer:
-            is_cut_noticed = is_verified or version.size != UNKNOWN_SIZE or rules.has_end(answer.headers)
+            is_cut_noticed = is_verified or version.size != UNKNOWN_SIZE or has_end(answer.headers)
             if answer.status in {200, 206} and not is_cut_noticed:
                 hint = "let the server send Content-Length, or give a digest of the file"
                 raise Refused("is sent without its length, so its end cannot be told from a break", hint)
@@ -78,10 +89,10 @@ class Http:
     def small(self, url: str, most: int, stop: Stop) -> tuple[bytes, Version]:
         """Reads a whole small file by one request; its version comes with the same answer."""
         with self._asked("GET", url, {}, stop) as answer:
-            rules.check_status(answer.status, answer.headers)
-            rules.check_encoding(answer.headers)
-            version = rules.version_of(rules.content_length(answer.headers), answer.headers)
-            if not rules.has_end(answer.headers):
+            check_status(answer.status, answer.headers)
+            check_encoding(answer.headers)
+            version = version_of(content_length(answer.headers), answer.headers)
+            if not has_end(answer.headers):
                 raise Refused("is sent without its length, so its end cannot be told from a break")
             if version.size > most:
                 raise Refused(f"has {version.size} bytes, but {most} are the most that are read at once")
@@ -92,13 +103,6 @@ class Http:
                     raise Refused(f"has more bytes than {most}, the most that are read at once")
         return bytes(data), Version(len(data), version.tag)
 
-    def confirm(self, url: str, version: Version, stop: Stop) -> None:
-        """Does nothing: each answer was of the right version."""
-
-    def may_resume(self, version: Version) -> bool:
-        """Returns whether a download may resume where it broke: a strong ETag stands for each byte."""
-        return version.tag.startswith('"')
-
     def close(self) -> None:
         """Closes the connections: those in use when they are not any more."""
         self._connections.close()
@@ -106,16 +110,16 @@ class Http:
     def _version_by_get(self, url: str, stop: Stop) -> Version:
         with self._asked("GET", url, {"Range": "bytes=0-0"}, stop) as answer:
             headers = answer.headers
-            if answer.status == 416 and rules.content_range(headers).size == 0:
-                return rules.version_of(0, headers)
-            rules.check_status(answer.status, headers)
-            rules.check_encoding(headers)
+            if answer.status == 416 and content_range(headers).size == 0:
+                return version_of(0, headers)
+            check_status(answer.status, headers)
+            check_encoding(headers)
             if answer.status == 200:
                 self.without_ranges.add(url)
-                return rules.version_of(rules.content_length(headers), headers)
-            told = rules.content_range(headers)
+                return version_of(content_length(headers), headers)
+            told = content_range(headers)
             answer.read(2)
-            return rules.version_of(told.size, headers)
+            return version_of(told.size, headers)
 
     def _body(
         self, answer: StreamedResponse, version: Version, offset: int, length: int, *, is_part: bool = True
@@ -131,21 +135,21 @@ class Http:
         """
         headers = answer.headers
         if answer.status in {412, 416}:
-            size = rules.content_range(headers).size if answer.status == 416 else UNKNOWN_SIZE
-            rules.check_version(Version(version.size), size, headers)
+            size = content_range(headers).size if answer.status == 416 else UNKNOWN_SIZE
+            check_version(Version(version.size), size, headers)
             problem = f"was refused by its server (status {answer.status}), from byte {offset} on"
             raise Refused(problem, "it may have been changed: start again")
-        rules.check_status(answer.status, headers)
-        rules.check_encoding(headers)
-        told = rules.content_length(headers)
+        check_status(answer.status, headers)
+        check_encoding(headers)
+        told = content_length(headers)
         if answer.status == 206:
-            held = rules.content_range(headers)
-            rules.check_version(version, held.size, headers)
+            held = content_range(headers)
+            check_version(version, held.size, headers)
             self._check_part(held, told, offset, length, is_part=is_part)
             yield from self._pieces(answer, 0, held.last - held.first + 1, is_told=told != UNKNOWN_SIZE)
             return
         # The whole file: of its version, and so long; then the wanted part of it may be taken.
-        rules.check_version(version, told, headers)
+        check_version(version, told, headers)
         size = version.size if told == UNKNOWN_SIZE else told
         end = size if UNKNOWN_SIZE in {told, length} else offset + length
         at = offset
@@ -155,9 +159,7 @@ class Http:
             if wanted:
                 yield wanted
 
-    def _check_part(
-        self, held: rules.ContentRange, told: int, offset: int, length: int, *, is_part: bool
-    ) -> None:
+    def _check_part(self, held: ContentRange, told: int, offset: int, length: int, *, is_part: bool) -> None:
         if not is_part:
             raise Transient("a part, though the whole file was asked for")
         last = held.last if length == UNKNOWN_SIZE else offset + length - 1
@@ -200,3 +202,147 @@ class Http:
             yield answer
         finally:
             answer.close()
+
+
+Headers = Mapping[str, str]
+
+
+_CONTENT_RANGE = re.compile(r"bytes (?:(\d+)-(\d+)|\*)/(\d+|\*)", re.ASCII)
+
+_MOST_DIGITS = 18
+"""A longer number is no size of a file; Python refuses to read one of some thousand digits."""
+
+
+@final
+@dataclass(frozen=True)
+class ContentRange:
+    """What a `Content-Range` says.
+
+    Args:
+        first: the first byte, -1 if there is none.
+        last: the last byte, -1 if there is none.
+        size: of the whole file, -1 if it is not told.
+    """
+
+    first: int
+    last: int
+    size: int
+
+
+def check_status(status: int, headers: Headers) -> None:
+    """Lets an answer pass that has content, and raises the fault that another one means.
+
+    Raises:
+        Transient: 408, 429 and 5xx, with the time that `Retry-After` asks for.
+        Absent: 401, 403, 404, 410.
+        Refused: any other.
+    """
+    if status in {200, 206}:
+        return
+    if status in {408, 429} or status >= 500:
+        raise Transient(f"status {status}", _retry_after(headers))
+    if status in {404, 410}:
+        raise Absent(f"does not exist (status {status})", "check the URL")
+    if status in {401, 403}:
+        hint = "check the credentials; a signed URL may have expired"
+        raise Absent(f"may not be read (status {status})", hint)
+    raise Refused(f"was refused by its server (status {status})")
+
+
+def check_encoding(headers: Headers) -> None:
+    """Refuses content that is compressed on its way: its ranges and lengths are not those of the file.
+
+    Raises:
+        Refused: it is.
+    """
+    encoding = headers.get("Content-Encoding", "identity").strip().lower()
+    if encoding not in {"", "identity"}:
+        problem = f"is sent with the content encoding {encoding[:20]!r}, though none was asked for"
+        raise Refused(problem, "store it without Content-Encoding")
+
+
+def version_of(size: int, headers: Headers) -> Version:
+    """Gives a version, tagged by the ETag, else by the time of the last change."""
+    tag = headers.get("ETag", "").strip()
+    if not tag and "Last-Modified" in headers:
+        tag = MODIFIED + headers["Last-Modified"].strip()
+    return Version(size, tag)
+
+
+def check_version(version: Version, size: int, headers: Headers) -> None:
+    """Holds an answer against the version that is known.
+
+    Args:
+        version: as it was first told.
+        size: of the whole file as this answer says, -1 if it does not.
+        headers: of this answer.
+
+    Raises:
+        Refused: it is of another version.
+        Transient: it does not tell its version, though that was sent before.
+    """
+    if UNKNOWN_SIZE not in {size, version.size} and size != version.size:
+        raise changed()
+    if not version.tag:
+        return
+    name = "Last-Modified" if version.tag.startswith(MODIFIED) else "ETag"
+    told = headers.get(name, "").strip()
+    if not told:
+        raise Transient(f"an answer without the {name} that was sent before")
+    # Weakness tells about equality of meaning; a weak tag that differs is another version all the same.
+    if told.removeprefix("W/") != version.tag.removeprefix(MODIFIED).removeprefix("W/"):
+        raise changed()
+
+
+def content_length(headers: Headers) -> int:
+    """Gives the length that is given for a body, -1 if none is.
+
+    Raises:
+        Transient: it is longer than any file.
+    """
+    text = headers.get("Content-Length", "").strip()
+    is_chunked = "chunked" in headers.get("Transfer-Encoding", "").lower()
+    return _number(text) if text.isascii() and text.isdigit() and not is_chunked else UNKNOWN_SIZE
+
+
+def has_end(headers: Headers) -> bool:
+    """Returns whether the end of a body can be told from a connection that broke."""
+    return content_length(headers) >= 0 or "chunked" in headers.get("Transfer-Encoding", "").lower()
+
+
+def content_range(headers: Headers) -> ContentRange:
+    """Gives what `Content-Range` says.
+
+    Raises:
+        Transient: it is not there, cannot be understood, or says more bytes than any file has.
+
+    Example:
+        >>> content_range({"Content-Range": "bytes 0-9/100"})
+        ContentRange(first=0, last=9, size=100)
+    """
+    match = _CONTENT_RANGE.fullmatch(headers.get("Content-Range", "").strip())
+    if match is None:
+        raise Transient("a part without a right Content-Range")
+    first, last, size = match.groups()
+    return ContentRange(
+        -1 if first is None else _number(first),
+        -1 if last is None else _number(last),
+        -1 if size == "*" else _number(size),
+    )
+
+
+def _number(digits: str) -> int:
+    if len(digits.lstrip("0")) > _MOST_DIGITS:
+        raise Transient(f"a length of {len(digits)} digits, which no file has")
+    return int(digits)
+
+
+def _retry_after(headers: Headers) -> float | None:
+    text = headers.get("Retry-After", "").strip()
+    if text.isascii() and text.isdigit():
+        return float(text[:9])
+    try:
+        moment = email.utils.parsedate_to_datetime(text).timestamp()
+    except (ValueError, OverflowError):
+        return None
+    return max(0.0, moment - time.time())

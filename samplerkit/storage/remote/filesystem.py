@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
@@ -21,20 +20,16 @@ from samplerkit.storage.remote.attempt import (
     changed,
     in_other_words,
 )
-from samplerkit.storage.remote.clients.filesystem_kinds import (
-    is_changed,
-    is_s3,
+from samplerkit.storage.remote.filesystem_kinds import (
     names_version,
     plain_fault,
     s3_defaults,
-    s3_part,
 )
-from samplerkit.storage.remote.clients.object_stores import is_forked_from_user
-from samplerkit.storage.remote.clients.store_options import OF_HTTP
-from samplerkit.storage.remote.counts import Counts
 from samplerkit.storage.remote.options import RemoteOptions
+from samplerkit.storage.remote.retries import Counts, retried
+from samplerkit.storage.remote.store_options import OF_HTTP, is_forked_from_user
 from samplerkit.storage.threads import Stop, Stopped, bounded
-from samplerkit.storage.urls import shown
+from samplerkit.storage.urls import has_pattern, is_web, shown
 
 _MIB = 1 << 20
 
@@ -96,9 +91,6 @@ class Filesystems:
         filesystem, path = self._opened(url)
 
         def ask() -> bytes:
-            if is_s3(filesystem):
-                reading = s3_part(filesystem, path, version.tag, offset, length)
-                return _awaited(filesystem, reading, self._seconds(length))
             return bytes(filesystem.cat_file(path, start=offset, end=offset + length))
 
         data = self._called(ask, length, stop)
@@ -122,14 +114,9 @@ class Filesystems:
         self._called(lambda: filesystem.pipe_file(path, data), len(data), stop)
 
     def confirm(self, url: str, version: Version, stop: Stop) -> None:
-        """Asks for the version again; except on S3, where each part was asked for by its version."""
-        filesystem, _ = self._opened(url)
-        if not (is_s3(filesystem) and version.tag.startswith("ETag")) and self.version(url, stop) != version:
+        """Asks for the version again, for a part comes without it."""
+        if self.version(url, stop) != version:
             raise changed()
-
-    def may_resume(self, version: Version) -> bool:
-        """Returns whether a broken download may resume where it broke."""
-        return bool(version.tag)
 
     def matches(self, pattern: str, stop: Stop) -> tuple[str, ...]:
         """Lists the files that a pattern means, as URLs sorted by bytes."""
@@ -181,7 +168,7 @@ class Filesystems:
                 return error
             if isinstance(error, TimeoutError):
                 return Transient(f"no answer in time, which is {seconds:g} s at most")
-            return changed() if is_changed(error) else plain_fault(error)
+            return plain_fault(error)
 
         # Filesystems of all kinds raise errors of all kinds.
         return in_other_words(lambda: bounded(call, seconds, stop), Exception, said)
@@ -235,13 +222,71 @@ def opened_filesystem(url: str, options: RemoteOptions) -> tuple[Any, str]:
     else:
         if not any(filesystem is known for known in _opened):
             _opened.append(filesystem)
-        if is_s3(filesystem):
+        if hasattr(filesystem, "call_s3"):
             filesystem.retries = 1  # trying again is our business, so that attempts are counted
         return filesystem, str(path)
     raise DatasetError(shown(url), failed[0], hint=failed[1])
 
 
-def _awaited(filesystem: Any, reading: Coroutine[Any, Any, bytes], seconds: float) -> bytes:
-    """Runs a coroutine in the event loop of a filesystem; what takes too long is ended there."""
-    limited = asyncio.wait_for(reading, seconds)
-    return asyncio.run_coroutine_threadsafe(limited, filesystem.loop).result()
+def expand(pattern: str, options: RemoteOptions) -> tuple[str, ...]:
+    """Lists the files that a remote glob pattern means, as URLs sorted by bytes.
+
+    Args:
+        pattern: a URL with `*`, `?`, `[...]` or `**` in its path; one without them is given back as it is,
+            and nothing is asked.
+        options: how the store is reached.
+
+    Raises:
+        DatasetError: nothing matches; the store cannot be listed, as HTTP cannot; fsspec is not there.
+    """
+    if not has_pattern(pattern):
+        return (pattern,)
+    if is_web(pattern):
+        raise DatasetError(shown(pattern), "is a pattern, and HTTP has no listing", hint="name each URL")
+    if "::" in pattern:
+        raise DatasetError(shown(pattern), "is a pattern in a chain of URLs", hint="name each URL")
+    counts, stop = Counts(), Stop()
+    filesystems = Filesystems(options, counts)
+    urls = retried(pattern, lambda: filesystems.matches(pattern, stop), options, counts, stop)
+    if not urls:
+        raise DatasetError(shown(pattern), "no file matches", hint="check folder and pattern")
+    return urls
+
+
+@final
+class Uploads:
+    """Writes small files through fsspec, each by one request; it may be used by several threads.
+
+    Args:
+        options: how the store is reached, and how often that is tried.
+
+    Example:
+        >>> import fsspec
+        >>> Uploads(RemoteOptions()).put("memory://shards/lengths.json", b"{}")
+        >>> fsspec.filesystem("memory").cat("/shards/lengths.json")
+        b'{}'
+    """
+
+    def __init__(self, options: RemoteOptions) -> None:
+        self._options = options
+        self._counts, self._stop = Counts(), Stop()
+        self._filesystems = Filesystems(options, self._counts)
+
+    def put(self, url: str, data: bytes) -> None:
+        """Writes a file as a whole.
+
+        Raises:
+            DatasetError: it cannot be written, or lies on a web server.
+        """
+        if is_web(url):
+            hint = "say --out FOLDER, and upload what is in it"
+            raise DatasetError(shown(url), "cannot be written by HTTP", hint=hint)
+
+        def attempt() -> None:
+            self._filesystems.put(url, data, self._stop)
+
+        in_other_words(
+            lambda: retried(url, attempt, self._options, self._counts, self._stop),
+            DatasetError,
+            lambda error: DatasetError(shown(url), f"cannot be written: {error.problem}", hint=error.hint),
+        )
