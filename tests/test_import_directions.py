@@ -24,7 +24,7 @@ MAY_IMPORT = {
     "__main__": ["cli"],
     "order": ["errors"],
     "samplers": ["errors", "names", "order"],
-    "batches": ["errors", "order", "samplers", "storage.atomic", "storage.user_cache"],
+    "batches": ["errors", "order", "samplers", "storage.atomic"],
     "loading": [
         "closing",
         "errors",
@@ -33,7 +33,6 @@ MAY_IMPORT = {
         "batches",
         "storage.atomic",
         "storage.batch_readers",
-        "storage.locks",
     ],
     "storage": [
         "closing",
@@ -246,7 +245,7 @@ def upwards(modules: Mapping[str, str]) -> set[tuple[str, str]]:
 
 def test_the_rooms_of_storage_import_one_way():
     assert upwards(sources()) == set()
-    assert upwards({"storage.files.paths": "from samplerkit.storage.tar.archive_names import archive_names"})
+    assert upwards({"storage.files.paths": "from samplerkit.storage.tar.read.reader import Reader"})
     assert upwards({"storage.remote.http": "from samplerkit.storage.ahead.stats import FileStats"})
 
 

@@ -11,8 +11,7 @@ from typing import Any, Final, final
 
 import numpy as np
 
-from samplerkit.storage.atomic import atomic
-from samplerkit.storage.user_cache import user_cache_folder
+from samplerkit.storage.atomic import atomic, user_cache_folder
 
 _FOLDER = "batches"
 

@@ -19,7 +19,7 @@ from samplerkit.loading.loader import Loader
 from samplerkit.order.deal import World
 from samplerkit.order.layout import Layout
 from samplerkit.storage.nested.tree import TreeDataset
-from samplerkit.storage.tar.archive_names import archive_names
+from samplerkit.storage.tar.read.shard_source import archive_names
 
 ConfigPath = Annotated[str, typer.Argument(metavar="CONFIG", help="The config, a YAML file or its URL.")]
 NumRanks = Annotated[

@@ -31,8 +31,7 @@ from samplerkit.order.deal import World
 from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
 from samplerkit.samplers.subset import SequentialSampler
-from samplerkit.storage.atomic import atomic
-from samplerkit.storage.locks import NoLocksError, locked
+from samplerkit.storage.atomic import NoLocksError, atomic, locked
 
 _AT_ONCE = 256
 _WHAT = "computing lengths:"

@@ -1,17 +1,17 @@
-"""Files that are there as a whole or not at all, whenever the process or the machine stops."""
+"""Files that are there as a whole or not at all; locks between processes; and the folder of caches."""
 
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import secrets
 import stat
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
-
-from samplerkit.storage.locks import NoLocksError, locked
 
 _SUFFIX = ".samplerkit-part"
 _WRITERS = 8
@@ -94,3 +94,79 @@ def _begun(path: Path) -> tuple[Path, int]:
         os.close(descriptor)
     part = path.with_name(f"{start}.{secrets.token_hex(8)}{_SUFFIX}")
     return part, os.open(part, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+
+
+def user_cache_folder() -> Path:
+    """Gives samplerkit's folder in the user's cache folder.
+
+    Source: the XDG Base Directory Specification.
+    """
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    if Path(base).is_absolute():
+        return Path(base) / "samplerkit"
+    try:
+        return Path.home() / ".cache" / "samplerkit"
+    except RuntimeError:  # no home folder is known
+        return Path(tempfile.gettempdir()) / f"samplerkit-{os.getuid()}"
+
+
+class NoLocksError(OSError):
+    """A filesystem knows no locks."""
+
+
+def locked(path: Path, *, is_exclusive: bool, may_make: bool = True) -> int | None:
+    """Locks a file if that can be done at once.
+
+    Args:
+        path: of the file; links are not followed.
+        is_exclusive: nobody else may hold it; else others may share it.
+        may_make: make the file if there is none.
+
+    Returns:
+        A descriptor, for `unlock`; None if another one holds it, or if the file was deleted or
+        renamed meanwhile: a lock on such a file keeps nobody out. None, too, if there is none, and none may
+        be made.
+
+    Raises:
+        NoLocksError: the filesystem knows no locks.
+        OSError: it cannot be opened.
+    """
+    flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | (os.O_CREAT if may_make else 0)
+    try:
+        descriptor = os.open(path, flags, 0o666)
+    except FileNotFoundError:
+        if may_make:  # then there is no folder
+            raise
+        return None
+    try:
+        fcntl.flock(descriptor, (fcntl.LOCK_EX if is_exclusive else fcntl.LOCK_SH) | fcntl.LOCK_NB)
+        is_held = is_the_file(descriptor, path)
+    except BlockingIOError:
+        is_held = False
+    except OSError as error:
+        os.close(descriptor)
+        raise NoLocksError(error.errno, error.strerror) from error
+    if is_held:
+        return descriptor
+    os.close(descriptor)
+    return None
+
+
+def unlock(descriptor: int) -> None:
+    """Ends a lock, and closes its descriptor.
+
+    A process that was forked meanwhile holds the same lock: closing alone would not end it, and the fork
+    would wait for itself.
+    """
+    fcntl.flock(descriptor, fcntl.LOCK_UN)
+    os.close(descriptor)
+
+
+def is_the_file(descriptor: int, path: Path) -> bool:
+    """Returns whether a path still leads to the file that was opened."""
+    try:
+        now = path.lstat()
+    except FileNotFoundError:
+        return False
+    then = os.fstat(descriptor)
+    return (now.st_dev, now.st_ino) == (then.st_dev, then.st_ino)

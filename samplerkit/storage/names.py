@@ -50,16 +50,14 @@ def short_names(names: tuple[str, ...]) -> tuple[str, ...]:
         >>> short_names(("s3://bucket/a/0.tar", "s3://bucket/b/0.tar"))
         ('a/0.tar', 'b/0.tar')
     """
-    if any(map(is_remote, names)):
-        full = [shown(name) if is_remote(name) else str(Path(name).absolute()) for name in names]
-        folders = [name.split("/")[:-1] for name in full]
-        # Of lists, the longest one that all begin with lies between the smallest and the largest.
-        first, last = min(folders), max(folders)
-        same = next((at for at, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first))
-        return tuple("/".join(name.split("/")[same:]) for name in full)
-    folders_of_paths = {str(Path(name).absolute().parent) for name in names}
-    shared = os.path.commonpath(folders_of_paths)
-    return tuple(os.path.relpath(Path(name).absolute(), shared) for name in names)
+    # `Path.absolute` keeps "..", and is slow.
+    full = [shown(name) if is_remote(name) else os.path.abspath(name) for name in names]  # noqa: PTH100
+    folders = [folder.split("/") for folder in {name.rpartition("/")[0] for name in full}]
+    # Of lists, the longest one that all begin with lies between the smallest and the largest.
+    first, last = min(folders), max(folders)
+    same = next((at for at, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first))
+    length = len("/".join(first[:same])) + (same > 0)
+    return tuple(name[length:] for name in full)
 
 
 def _expanded(pattern: str) -> Iterator[str]:

@@ -6,11 +6,14 @@ import os
 import threading
 import weakref
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Generic, Protocol, TypeVar, final
 
 from samplerkit.closing import Closing
 from samplerkit.storage.ahead.stats import FileStats
+from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage
+from samplerkit.storage.urls import is_remote
 
 
 class Open(Protocol):
@@ -121,3 +124,30 @@ class OpenPerProcess(Closing, Generic[Held]):
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_processes": PerProcess()}
+
+
+def storage_for(has_urls: bool, lengths: Any, options: RemoteOptions | None) -> RemoteStorage | None:
+    """Gives what fetches the files of a dataset; None where nothing is to be fetched.
+
+    Args:
+        has_urls: whether a file is remote.
+        lengths: as the user told them: they may lie at a URL too.
+        options: None where URLs are left to the reader.
+    """
+    if options is None or not (has_urls or (isinstance(lengths, str) and is_remote(lengths))):
+        return None
+    return RemoteStorage(options)
+
+
+def with_requests(stats: FileStats, storage: RemoteStorage | None) -> FileStats:
+    """Adds what was asked of remote storage to the figures of a dataset."""
+    if storage is None:
+        return stats
+    asked = storage.stats
+    return replace(
+        stats,
+        requests=asked.requests,
+        retries=asked.retries,
+        downloads=asked.downloads,
+        bytes_downloaded=asked.bytes,
+    )

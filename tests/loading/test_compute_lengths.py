@@ -13,7 +13,7 @@ import pytest
 
 import samplerkit as sk
 from samplerkit.cli.lengths import FieldLength
-from samplerkit.storage.locks import locked
+from samplerkit.storage.atomic import locked
 from tests.waiting import wait_until
 
 TEXTS = ["a" * (number * 7919 % 301) for number in range(1500)]

@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 
 import samplerkit as sk
-from samplerkit.storage.atomic import atomic
+from samplerkit.storage.atomic import atomic, is_the_file
 from samplerkit.storage.lengths import save_lengths
-from samplerkit.storage.locks import is_the_file
 from tests.storage.remote.children import Child
 from tests.waiting import wait_until
 

@@ -16,12 +16,11 @@ from samplerkit.errors import ArgumentTypeError, ArgumentValueError, DatasetErro
 from samplerkit.order import arguments
 from samplerkit.order.caching import cached_property
 from samplerkit.order.typing import Ids
-from samplerkit.storage.files.remote import storage_for
 from samplerkit.storage.ids import checked_ids, checked_index
+from samplerkit.storage.per_process import storage_for
 from samplerkit.storage.remote.options import RemoteOptions
-from samplerkit.storage.tokens.arguments import PARTS
+from samplerkit.storage.tokens.arguments import HEADER, PARTS, TokenPaths
 from samplerkit.storage.tokens.byte_files import Opened, WantedBytes
-from samplerkit.storage.tokens.formats import HEADER, TokenPaths
 from samplerkit.storage.urls import is_remote
 
 Array = npt.NDArray[Any]

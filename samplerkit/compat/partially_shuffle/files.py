@@ -16,9 +16,9 @@ from samplerkit.order.caching import cached_property
 from samplerkit.order.layout import Layout
 from samplerkit.storage.ahead.stats import FileStats
 from samplerkit.storage.files.paths import distinct_names
-from samplerkit.storage.files.reader import FileReader, LengthReader, file_reader
-from samplerkit.storage.files.remote import RemoteReader, with_requests
+from samplerkit.storage.files.reader import FileReader, LengthReader, RemoteReader, file_reader
 from samplerkit.storage.lengths import COUNTING_THREADS
+from samplerkit.storage.per_process import with_requests
 from samplerkit.storage.progress import TerminalLine, all_in_threads
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage

@@ -12,16 +12,15 @@ from typing import Any, Final
 from samplerkit.errors import ArgumentValueError, DatasetError
 from samplerkit.storage.catalogue.catalogue_file import SUFFIX, read_catalogue, write_catalogue
 from samplerkit.storage.catalogue.file_catalogue import FileCatalogue, Kind, KnownFile, encoded, joined
-from samplerkit.storage.files.reader import FileReader, file_reader
-from samplerkit.storage.files.remote import RemoteReader
+from samplerkit.storage.files.reader import FileReader, RemoteReader, file_reader
 from samplerkit.storage.files.stored import Stored
 from samplerkit.storage.formats.parquet.file import ParquetFile
 from samplerkit.storage.progress import Progress, all_in_threads, silence
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage
-from samplerkit.storage.tar.archive_names import archive_names
 from samplerkit.storage.tar.index.cache import Cache
 from samplerkit.storage.tar.read.reader import TarOptions
+from samplerkit.storage.tar.read.shard_source import archive_names
 from samplerkit.storage.tar.read.shards import Shards
 from samplerkit.storage.urls import is_remote, shown
 

@@ -21,9 +21,8 @@ from samplerkit.storage.catalogue.catalogue_file import opened_catalogue
 from samplerkit.storage.catalogue.file_catalogue import Kind
 from samplerkit.storage.files.content import Content, ContentPart, batch_ids, gathered_samples
 from samplerkit.storage.files.paths import distinct_names, file_paths
-from samplerkit.storage.files.remote import storage_for, with_requests
 from samplerkit.storage.ids import checked_index
-from samplerkit.storage.per_process import OpenPerProcess
+from samplerkit.storage.per_process import OpenPerProcess, storage_for, with_requests
 from samplerkit.storage.progress import Progress, progress_of, silence
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage

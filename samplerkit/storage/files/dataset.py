@@ -14,8 +14,7 @@ from samplerkit.order.typing import Ids
 from samplerkit.storage.catalogue.catalogue_file import read_known, refuse_lengths
 from samplerkit.storage.files.chunked import ChunkLimits, Chunks, DatasetOfFiles
 from samplerkit.storage.files.content import gathered_columns, gathered_samples
-from samplerkit.storage.files.reader import FileReader, file_reader, read_file
-from samplerkit.storage.files.remote import RemoteReader, sizes_of
+from samplerkit.storage.files.reader import FileReader, RemoteReader, file_reader, read_file, sizes_of
 from samplerkit.storage.lengths import (
     COUNTING_THREADS,
     fetched_lengths,

@@ -15,37 +15,48 @@ from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.urls import has_pattern, is_remote, local_path, shown
 
 
-def file_paths(files: Any, remote: RemoteOptions | None) -> tuple[str, ...]:
+def file_paths(
+    files: Any, remote: RemoteOptions | None, place: str = "files", left_out: str | None = None
+) -> tuple[str, ...]:
     """Gives the paths of the files that a user means; none of them is opened, nor looked for but by patterns.
 
     Args:
-        files: a path, a URL or a glob pattern of either, whose matches are sorted by bytes; or a list of
-            these, taken in the order given. A URL may have braces too. A path that is there is no pattern,
-            and in a list a URL is one by `*` or braces: other signs are part of keys and of versions.
+        files: a path, a URL or a pattern of either; or a list of these, taken in the order given. Braces are
+            expanded as a shell does, then globs, whose matches are sorted by bytes. A path that is there is
+            no pattern, and in a list a URL is one by `*` or braces: other signs are part of keys and of
+            versions.
         remote: how a pattern of URLs is expanded; None refuses it.
+        place: what errors call the argument.
+        left_out: the end of names that a pattern does not mean.
 
     Returns:
         One path a file.
 
     Raises:
         ArgumentTypeError: neither.
-        ArgumentValueError: an empty list, a file that is named twice, or a pattern that is not expanded.
+        ArgumentValueError: an empty list, a folder, braces that mean nothing, or a pattern that is not
+            expanded.
         DatasetError: nothing matches the pattern.
     """
-    if isinstance(files, str) and is_remote(files):
-        return _remote_matches(files, remote)
-    if isinstance(files, str | os.PathLike):
-        return _matches(os.fspath(files), files)
-    if isinstance(files, bytes | dict | set | frozenset) or not isinstance(files, Iterable):
-        raise ArgumentTypeError("files", "must be a list of paths or a glob pattern", files)
-    given = list(files)
+    is_alone = isinstance(files, str | os.PathLike)
+    given = [files] if is_alone else files
+    if isinstance(given, bytes | dict | set | frozenset) or not isinstance(given, Iterable):
+        raise ArgumentTypeError(place, "must be a path, a pattern or a list of these", files)
     paths: list[str] = []
     for number, path in enumerate(given):
         if not isinstance(path, str | os.PathLike) or not isinstance(os.fspath(path), str):
-            raise ArgumentTypeError(f"files[{number}]", "must be a path", path)
-        paths += _in_list(local_path(os.fspath(path)), remote)
+            raise ArgumentTypeError(place if is_alone else f"{place}[{number}]", "must be a path", path)
+        name = local_path(os.fspath(path))
+        if is_remote(name):
+            is_pattern = is_alone or (("*" in name or "{" in name) and not {"*", "{"}.isdisjoint(shown(name)))
+            paths += _remote_matches(name, remote, place, left_out) if is_pattern else [name]
+        else:
+            if is_alone and os.path.isdir(name):  # noqa: PTH112  # Path's own raises where a name is too long
+                hint = f"give its files, as in {_pattern_of_files(name)!r}"
+                raise ArgumentValueError(place, "is a folder", files, hint=hint)
+            paths += _matches(name, place, left_out)
     if not paths:
-        raise ArgumentValueError("files", "must not be empty", given)
+        raise ArgumentValueError(place, "must not be empty", files)
     return tuple(paths)
 
 
@@ -76,7 +87,7 @@ def distinct_names(paths: tuple[str, ...]) -> tuple[str, ...]:
         >>> distinct_names(("https://host/a/0.npz?key=secret", "https://host/b/0.npz"))
         ('a/0.npz', 'b/0.npz')
     """
-    names = short_names(paths) if any(map(is_remote, paths)) else _names_of_paths(paths)
+    names = short_names(paths)
     if len(set(names)) < len(names):
         seen: set[str] = set()
         twice = next(name for name in names if name in seen or seen.add(name))  # type: ignore[func-returns-value]
@@ -85,28 +96,20 @@ def distinct_names(paths: tuple[str, ...]) -> tuple[str, ...]:
     return names
 
 
-def _names_of_paths(paths: tuple[str, ...]) -> tuple[str, ...]:
-    # Of paths that go up and down again this makes other names than `short_names`: saved states have them.
-    absolute = [os.path.abspath(path) for path in paths]  # noqa: PTH100  # Path.absolute keeps "..", and is slow
-    shared = os.path.commonpath({os.path.dirname(path) for path in absolute})  # noqa: PTH120  # likewise slow
-    length = len(shared) + (not shared.endswith(os.sep))
-    return tuple(path[length:].replace(os.sep, "/") for path in absolute)
-
-
-def _matches(pattern: Any, given: Any) -> tuple[str, ...]:
-    if not isinstance(pattern, str):
-        raise ArgumentTypeError("files", "must be a list of paths or a glob pattern", given)
-    pattern = local_path(pattern)
+def _matches(path: str, place: str, left_out: str | None) -> list[str]:
     # Path's own methods raise where a name is too long to be one.
-    if not has_magic(pattern) or os.path.lexists(pattern):
-        if os.path.isdir(pattern):  # noqa: PTH112
-            hint = f"give its files, as in {_pattern_of_files(pattern)!r}"
-            raise ArgumentValueError("files", "is a folder", given, hint=hint)
-        return (pattern,)
-    found = matching_files(pattern)
-    if not found:
-        raise DatasetError("files", "no file matches", pattern, hint="check folder and pattern")
-    return tuple(found)
+    if not ("{" in path or has_magic(path)) or os.path.lexists(path):
+        return [path]
+    found: list[str] = []
+    for name in _without_braces(path, place):
+        if not has_magic(name) or os.path.lexists(name):
+            found.append(name)
+            continue
+        matches = [match for match in matching_files(name) if not (left_out and match.endswith(left_out))]
+        if not matches:
+            raise DatasetError(place, "no file matches", name, hint="check folder and pattern")
+        found += matches
+    return found
 
 
 def _pattern_of_files(folder: str) -> str:
@@ -120,25 +123,26 @@ def _pattern_of_files(folder: str) -> str:
     return os.path.join(folder, f"*{extension}")  # noqa: PTH118
 
 
-def _in_list(path: str, remote: RemoteOptions | None) -> tuple[str, ...]:
-    if not is_remote(path):
-        return _matches(path, path) if has_magic(path) else (path,)
-    is_pattern = ("*" in path or "{" in path) and not {"*", "{"}.isdisjoint(shown(path))
-    return _remote_matches(path, remote) if is_pattern and remote is not None else (path,)
-
-
-def _remote_matches(pattern: str, remote: RemoteOptions | None) -> tuple[str, ...]:
+def _remote_matches(
+    pattern: str, remote: RemoteOptions | None, place: str, left_out: str | None
+) -> list[str]:
     # Web servers list nothing, so braces are the only pattern that all URLs may have.
-    names = _without_braces(pattern) if "{" in shown(pattern) else [pattern]
+    names = _without_braces(pattern, place) if "{" in shown(pattern) else [pattern]
     if remote is None and any(map(has_pattern, names)):
         hint = "list the URLs, or let samplerkit fetch them"
-        problem = "is a pattern of URLs, with remote=False"
-        raise ArgumentValueError("files", problem, shown(pattern), hint=hint)
-    return tuple(url for name in names for url in (expand(name, remote) if remote else (name,)))
+        raise ArgumentValueError(place, "is a pattern of URLs, with remote=False", shown(pattern), hint=hint)
+    urls: list[str] = []
+    for name in names:
+        if remote is None or not has_pattern(name):
+            urls.append(name)
+        else:
+            matches = expand(name, remote)
+            urls += (url for url in matches if not (left_out and shown(url).endswith(left_out)))
+    return urls
 
 
-def _without_braces(pattern: str) -> list[str]:
+def _without_braces(pattern: str, place: str) -> list[str]:
     try:
         return expand_braces(pattern)
     except ArgumentValueError as error:
-        raise ArgumentValueError("files", error.problem, shown(pattern), hint=error.hint) from None
+        raise ArgumentValueError(place, error.problem, shown(pattern), hint=error.hint) from None

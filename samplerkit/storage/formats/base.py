@@ -23,9 +23,9 @@ from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
 from samplerkit.storage.files.chunked import ChunkedDataset, ChunkLimits, Chunks, DatasetOfFiles
 from samplerkit.storage.files.content import Content, FileContent, MadeSamples, gathered_samples
-from samplerkit.storage.files.remote import storage_for
 from samplerkit.storage.files.stored import Stored
 from samplerkit.storage.lengths import COUNTING_THREADS
+from samplerkit.storage.per_process import storage_for
 from samplerkit.storage.progress import all_in_threads
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.urls import beside, is_remote, local_path, shown

@@ -21,8 +21,7 @@ from samplerkit.storage.batch_readers import changed_parts, present_reader, want
 from samplerkit.storage.files.content import batch_ids
 from samplerkit.storage.ids import checked_ids, checked_index
 from samplerkit.storage.missing_file import Present, log_missing
-from samplerkit.storage.nested.batch import Array, Columns, LeafSamples, joined
-from samplerkit.storage.nested.leaf import Leaf, Share, copies
+from samplerkit.storage.nested.leaf import Array, Columns, Leaf, LeafSamples, Share, copies, joined
 from samplerkit.storage.per_process import OpenPerProcess
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import final
 
 from samplerkit.errors import DatasetError
-from samplerkit.storage import locks
+from samplerkit.storage import atomic
 from samplerkit.storage.remote.attempt import Version
 from samplerkit.storage.threads import Stop
 
@@ -222,14 +222,14 @@ _PAUSE = 0.005
 
 
 def locked(path: Path, *, is_exclusive: bool, may_make: bool = True) -> int | None:
-    """Locks a lock file of the cache if that can be done at once: see `samplerkit.storage.locks.locked`.
+    """Locks a lock file of the cache if that can be done at once: see `samplerkit.storage.atomic.locked`.
 
     Raises:
         DatasetError: the folder cannot be written to, or does not know such locks.
     """
     try:
-        return locks.locked(path, is_exclusive=is_exclusive, may_make=may_make)
-    except locks.NoLocksError as error:
+        return atomic.locked(path, is_exclusive=is_exclusive, may_make=may_make)
+    except atomic.NoLocksError as error:
         problem = f"is on a filesystem without locks ({error.strerror}), so it cannot be shared"
         hint = "say cache=FOLDER, on a disk of this machine"
         raise DatasetError("cache", problem, str(path.parent), hint=hint) from error
@@ -250,7 +250,7 @@ def held(path: Path, stop: Stop) -> Iterator[None]:
     try:
         yield
     finally:
-        locks.unlock(descriptor)
+        atomic.unlock(descriptor)
 
 
 def unwritable(folder: Path, error: OSError) -> DatasetError:

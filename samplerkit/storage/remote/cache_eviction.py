@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Final, final
 
 from samplerkit.errors import DatasetError
-from samplerkit.storage.atomic import sync_folder
-from samplerkit.storage.locks import unlock
+from samplerkit.storage.atomic import sync_folder, unlock
 from samplerkit.storage.remote.attempt import UNKNOWN_SIZE
 from samplerkit.storage.remote.cache_entries import (
     FOLDER_LOCK,

@@ -14,13 +14,12 @@ from typing import Any, final
 
 from samplerkit.closing import Closing
 from samplerkit.errors import DatasetError, NotSupportedError
-from samplerkit.storage.locks import is_the_file, unlock
+from samplerkit.storage.atomic import is_the_file, unlock, user_cache_folder
 from samplerkit.storage.remote.attempt import UNKNOWN_SIZE, Version
 from samplerkit.storage.remote.cache_entries import Entry, Record, entry_of, is_intact, locked, unwritable
 from samplerkit.storage.remote.cache_eviction import DiskSpace, PartFile
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.threads import TICK, Stop
-from samplerkit.storage.user_cache import user_cache_folder
 
 _LOG = logging.getLogger(__name__)
 _FIRST_PAUSE = 0.002

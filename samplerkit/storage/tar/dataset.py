@@ -27,10 +27,19 @@ from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.tar.codecs import Decode
 from samplerkit.storage.tar.format.flaws import Skipped
 from samplerkit.storage.tar.index.cache import Cache
-from samplerkit.storage.tar.pipeline import OrderWatch, Selection, View
+from samplerkit.storage.tar.pipeline import (
+    Map,
+    MapDict,
+    OrderWatch,
+    Rename,
+    Selection,
+    Step,
+    ToTuple,
+    View,
+    checked_function,
+)
 from samplerkit.storage.tar.read.reader import Fetch, OnError, TarOptions
 from samplerkit.storage.tar.read.shard_source import source_of
-from samplerkit.storage.tar.steps import Map, MapDict, Rename, Step, ToTuple, checked_function
 
 
 @final

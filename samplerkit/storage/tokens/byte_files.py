@@ -18,7 +18,7 @@ from samplerkit.storage.progress import all_in_threads
 from samplerkit.storage.remote.attempt import Span
 from samplerkit.storage.remote.storage import RemoteStorage
 from samplerkit.storage.tar.index.archive import Archive, Handle, Handles, open_for_reading
-from samplerkit.storage.tokens.formats import (
+from samplerkit.storage.tokens.arguments import (
     HEADER,
     KINDS,
     KNOWN,

@@ -14,16 +14,16 @@ from samplerkit.order.caching import cached_property
 from samplerkit.order.dataset_protocol import file_number
 from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
+from samplerkit.storage.ahead.batches import BatchesAhead, SampleBatch
 from samplerkit.storage.ahead.stats import FileStats
-from samplerkit.storage.files.remote import storage_for, with_requests
 from samplerkit.storage.ids import checked_ids, checked_index
-from samplerkit.storage.per_process import OpenPerProcess
+from samplerkit.storage.per_process import OpenPerProcess, storage_for, with_requests
 from samplerkit.storage.remote.options import RemoteOptions
+from samplerkit.storage.threads import weakly
 from samplerkit.storage.tokens.arguments import Documents, SplitPart, WantedWindows, corpora_of
 from samplerkit.storage.tokens.documents import TokenDocuments
 from samplerkit.storage.tokens.outputs import Span, WantedOutputs, spans_of, windows_with
-from samplerkit.storage.tokens.prefetch import WindowsAhead
-from samplerkit.storage.tokens.source import TokenSource
+from samplerkit.storage.tokens.source import Rows, TokenSource
 from samplerkit.storage.urls import is_remote
 
 Fetch = Literal["ranges", "shards"]
@@ -298,3 +298,65 @@ class TokenDataset(OpenPerProcess[Any]):
         ahead = self._processes.here().held if self.is_remote else None
         found = (ahead or self._source).rows(ids, self.epoch if epochs is None else epochs)
         return self._handed_out.made(self._source, found, is_alone=is_alone)
+
+
+@final
+class WindowsAhead:
+    """The windows that a process reads next.
+
+    What comes is given as ids alone, and where a window lies hangs on the epoch of its source, too. That is
+    the one in which windows of its corpus were read last; where a pass ends it is another one, and those
+    windows are read again.
+    """
+
+    def __init__(self, source: TokenSource, stats: FileStats) -> None:
+        self.stats: Final = stats
+        self._source: Final = source
+        self._epochs = np.zeros(len(source.rings.corpora), dtype=np.int64)
+        self._batches: BatchesAhead | None = None
+
+    def expect(self, upcoming: Iterable[Any], epoch: int) -> None:
+        """Receives what is read next, batch by batch, from an epoch on."""
+        self.stop()
+        self._epochs = np.full_like(self._epochs, epoch)
+        self._batches = BatchesAhead(weakly(self._read), upcoming)
+
+    def rows(self, ids: Ids, epochs: Ids | int) -> Rows:
+        """Reads windows, as `TokenSource.rows` does."""
+        batches, epochs = self._batches, np.broadcast_to(epochs, ids.shape)
+        if batches is None or not ids.size:
+            return self._source.rows(ids, epochs)
+        if not batches.is_right:
+            self.stop()
+            return self._source.rows(ids, epochs)
+        # Before the next batch is begun, which may happen while this one is waited for.
+        corpora = self._corpora(ids)
+        known = self._epochs.copy()
+        known[corpora] = epochs
+        self._epochs = known
+        ((guessed, (rows, files, begins)),) = batches.read(ids)
+        wrong = np.flatnonzero(guessed != epochs) if self._source.rings.phase else np.zeros(0, dtype=np.int64)
+        if wrong.size:
+            rows[wrong], files[wrong], begins[wrong] = self._source.rows(ids[wrong], epochs[wrong])
+        return rows, files, begins
+
+    def stop(self) -> None:
+        """Ends the thread when it has read what it reads now."""
+        batches, self._batches = self._batches, None
+        if batches is not None:
+            batches.stop()
+
+    def close(self) -> None:
+        """Ends the thread, and waits for it for a second at most."""
+        batches, self._batches = self._batches, None
+        if batches is not None:
+            batches.close()
+
+    def _corpora(self, ids: Ids) -> Ids:
+        rings = self._source.rings
+        return rings.corpus_of[rings.files_of(ids)]
+
+    def _read(self, ids: Ids) -> SampleBatch:
+        epochs = self._epochs[self._corpora(ids)]
+        rows = self._source.rows(ids, epochs)
+        return SampleBatch([(epochs, rows)], rows[0].nbytes)

@@ -14,8 +14,7 @@ from samplerkit.order.dataset_protocol import fingerprint_of
 from samplerkit.order.intervals import interval_of
 from samplerkit.order.layout import Layout
 from samplerkit.storage.ids import checked_ids, checked_index
-from samplerkit.storage.tokens.arguments import layout_of
-from samplerkit.storage.tokens.formats import Dtype
+from samplerkit.storage.tokens.arguments import Dtype, layout_of
 from samplerkit.storage.tokens.pointers import Pointers
 from samplerkit.storage.tokens.source import TokenSource
 

@@ -13,7 +13,7 @@ import numpy as np
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, DatasetError, OutOfDatasetError
 from samplerkit.order import arguments
 from samplerkit.order.typing import Ids
-from samplerkit.storage.tokens.formats import Dtype, token_dtype
+from samplerkit.storage.tokens.arguments import Dtype, token_dtype
 from samplerkit.storage.tokens.pointers import Pointers
 from samplerkit.storage.tokens.source import Rows, TokenSource
 

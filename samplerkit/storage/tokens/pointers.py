@@ -12,8 +12,8 @@ import numpy as np
 from samplerkit.errors import DatasetError
 from samplerkit.order.arguments import LARGEST
 from samplerkit.order.typing import Ids
+from samplerkit.storage.tokens.arguments import HEADER, TokenFile
 from samplerkit.storage.tokens.byte_files import ByteFiles, Opened
-from samplerkit.storage.tokens.formats import HEADER, TokenFile
 
 PAGE: Final = 4096
 """Sequences of a page: 48 KiB of an index."""

@@ -19,13 +19,13 @@ from samplerkit.storage.tokens.arguments import (
     PARTS,
     Corpus,
     Documents,
+    Dtype,
     WantedWindows,
     layout_of,
     range_of,
     shares_of,
 )
 from samplerkit.storage.tokens.byte_files import Opened, WantedBytes
-from samplerkit.storage.tokens.formats import Dtype
 from samplerkit.storage.tokens.pointers import Pages, Pointers, pointers_of
 from samplerkit.storage.tokens.rings import RULE, Rings
 

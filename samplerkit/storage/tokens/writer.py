@@ -16,7 +16,7 @@ from samplerkit.errors import ArgumentRangeError, ArgumentTypeError, ArgumentVal
 from samplerkit.order import arguments
 from samplerkit.storage.atomic import atomic
 from samplerkit.storage.progress import Progress, progress_of
-from samplerkit.storage.tokens.formats import HEADER, MAGIC, MEGATRON, token_dtype
+from samplerkit.storage.tokens.arguments import HEADER, MAGIC, MEGATRON, token_dtype
 
 _LONGEST = (1 << 31) - 1
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import samplerkit as sk
 from samplerkit.errors import ArgumentValueError, DatasetError
-from samplerkit.storage.tokens.formats import KINDS
+from samplerkit.storage.tokens.arguments import KINDS
 from samplerkit.storage.tokens.rings import PASS
 
 ALL = ("tokens", "labels", "loss_mask", "position_ids", "cu_seqlens", "documents")

@@ -25,13 +25,13 @@ from samplerkit.storage.arrays import (
     read_arrays,
     write_arrays,
 )
+from samplerkit.storage.atomic import user_cache_folder
 from samplerkit.storage.files.stored import REWRITE, Stored
 from samplerkit.storage.formats.packages import extra, guarded
 from samplerkit.storage.inflate import inflated
 from samplerkit.storage.missing_file import opened
 from samplerkit.storage.remote.storage import RemoteStorage
 from samplerkit.storage.urls import beside, identity, is_remote
-from samplerkit.storage.user_cache import user_cache_folder
 
 INDEX_SUFFIX: Final = ".skidx"
 """An index beside a file has its name and this."""

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import IO, Any
 
 from samplerkit.errors import ArgumentTypeError, DatasetError
+from samplerkit.storage.atomic import unlock, user_cache_folder
 from samplerkit.storage.inflate import GzipError, TooLargeError, inflated
-from samplerkit.storage.locks import unlock
 from samplerkit.storage.remote.attempt import UNKNOWN_SIZE, Version
 from samplerkit.storage.remote.cache_eviction import PartFile
 from samplerkit.storage.remote.disk_cache import DiskCache, LocalFile, Wanted
@@ -23,7 +23,6 @@ from samplerkit.storage.tar.format.flaws import Flaw
 from samplerkit.storage.tar.index.archive import INDEX_SUFFIX, Archive, Handle, open_for_reading
 from samplerkit.storage.threads import Stop
 from samplerkit.storage.urls import is_remote
-from samplerkit.storage.user_cache import user_cache_folder
 
 REMOTE_FOLDER = "remote"
 """Where fetched shards and unpacked ones lie in a cache folder that the user names for a dataset."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
@@ -9,19 +10,21 @@ from typing import Any, final
 
 import numpy as np
 
+from samplerkit.errors import DatasetError
 from samplerkit.order.caching import cached_property
 from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
 from samplerkit.storage.ahead.cache_entries import CacheLimits
 from samplerkit.storage.ahead.stats import FileStats
 from samplerkit.storage.catalogue.catalogue_file import opened_catalogue, refuse_lengths
-from samplerkit.storage.files.remote import storage_for, with_requests
+from samplerkit.storage.files.paths import file_paths
 from samplerkit.storage.lengths import fetched_lengths, given_lengths
 from samplerkit.storage.names import short_names
-from samplerkit.storage.per_process import OpenPerProcess
+from samplerkit.storage.per_process import OpenPerProcess, storage_for, with_requests
 from samplerkit.storage.progress import Progress, silence
-from samplerkit.storage.tar.archive_names import archive_names
+from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.tar.format.flaws import Skipped
+from samplerkit.storage.tar.index.archive import INDEX_SUFFIX
 from samplerkit.storage.tar.index.joining import Joint, Summary
 from samplerkit.storage.tar.read.contents import Contents, told_contents
 from samplerkit.storage.tar.read.reader import TarOptions
@@ -213,3 +216,46 @@ def indexed_contents(shards: Shards, progress: Progress) -> Contents:
     counts = np.array([part.num_samples for part in parts], dtype=np.int64)
     layout = Layout(stops - firsts, short_names(shards.urls))
     return Contents(layout, counts, firsts, joint.fingerprint, joint.skipped, is_told=False)
+
+
+def archive_names(
+    urls: Any, options: RemoteOptions | None = None, *, keeps_absent: bool = False
+) -> tuple[str, ...]:
+    """Returns the names of the archives that a user means. Of remote ones nothing is asked, but for a glob.
+
+    Args:
+        urls: a path or a URL, or a list of these. In each, `{000..127}`, `{000..127..2}` and `{a,b}` are
+            expanded as a shell does, then `*`, `?` and `[...]`, sorted by bytes. A path that exists is taken
+            as it is. Web servers list no files.
+        options: how remote archives are reached; None for the defaults.
+        keeps_absent: whether a path that is named and not there stays, if another one is there.
+
+    Returns:
+        One path or URL an archive, in the order given.
+
+    Raises:
+        ArgumentTypeError: no path and no list of paths.
+        ArgumentValueError: an empty list, or braces that do not match.
+        DatasetError: there is no such file, one is a folder, a pipe or a device, or nothing matches.
+    """
+    names = file_paths(urls, options or RemoteOptions(), "urls", INDEX_SUFFIX)
+    for name in names:
+        if not is_remote(name):
+            _require_file(name, keeps_absent)
+    if keeps_absent and not any(is_remote(name) or os.path.isfile(name) for name in names):  # noqa: PTH113
+        raise DatasetError("urls", "there is no such file", names[0], hint="check the path")
+    return names
+
+
+def _require_file(name: str, keeps_absent: bool) -> None:
+    if os.path.isfile(name):  # noqa: PTH113  # likewise
+        return
+    if os.path.isdir(name):  # noqa: PTH112  # likewise
+        raise DatasetError("urls", "is a folder", name, hint="give its archives, as in 'folder/*.tar'")
+    if os.path.exists(name):  # noqa: PTH110  # likewise
+        problem = "is a pipe or a device, and no plain file"
+        raise DatasetError("urls", problem, name, hint="give the files themselves")
+    if not keeps_absent:
+        is_link = os.path.islink(name)  # noqa: PTH114  # likewise
+        problem = "is a link whose target is missing" if is_link else "there is no such file"
+        raise DatasetError("urls", problem, name, hint="check the path")

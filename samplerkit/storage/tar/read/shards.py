@@ -11,6 +11,7 @@ from typing import final
 
 from samplerkit.errors import DatasetError
 from samplerkit.storage.arrays import UnreadableFileError, on_disk
+from samplerkit.storage.atomic import user_cache_folder
 from samplerkit.storage.catalogue.file_catalogue import FileCatalogue
 from samplerkit.storage.missing_file import AbsentError
 from samplerkit.storage.names import short_names
@@ -31,7 +32,6 @@ from samplerkit.storage.tar.index.finding import (
 from samplerkit.storage.tar.index.index import Index, read_index
 from samplerkit.storage.tar.read.reader import OpenShard, Reader, TarOptions
 from samplerkit.storage.urls import beside, is_remote
-from samplerkit.storage.user_cache import user_cache_folder
 
 ASKED_AT_A_TIME = 16
 """Shards that are asked for at the same time,"""
