@@ -253,7 +253,7 @@ BUGS = [
     Bug(
         "a part of another version passes",
         "Http._body",
-        "rules.check_version(version, held.size, headers)",
+        "check_version(version, held.size, headers)",
         "pass",
         "tests/storage/remote/test_http.py",
     ),

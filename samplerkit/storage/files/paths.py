@@ -48,7 +48,7 @@ def file_paths(
             raise ArgumentTypeError(place if is_alone else f"{place}[{number}]", "must be a path", path)
         name = local_path(os.fspath(path))
         if is_remote(name):
-            is_pattern = is_alone or (("*" in name or "{" in name) and not {"*", "{"}.isdisjoint(shown(name)))
+            is_pattern = is_alone or (remote is not None and not {"*", "{"}.isdisjoint(shown(name)))
             paths += _remote_matches(name, remote, place, left_out) if is_pattern else [name]
         else:
             if is_alone and os.path.isdir(name):  # noqa: PTH112  # Path's own raises where a name is too long

@@ -85,19 +85,19 @@ def test_a_file_whose_name_has_braces_is_taken_as_it_is():
     [
         ("c-*.tar", sk.DatasetError, "no file matches, got 'c-\\*.tar'; check"),
         ("b-{9..11}.tar", sk.DatasetError, "there is no such file, got 'b-11.tar'"),
-        ("sub", sk.DatasetError, "is a folder, got 'sub'; give its archives"),
+        ("sub", sk.ArgumentValueError, "is a folder, got 'sub'; give its files"),
         ("x" * 300, sk.DatasetError, "there is no such file, got 'xxx"),
         ([], sk.ArgumentValueError, "must not be empty"),
-        (b"b-1.tar", sk.ArgumentTypeError, "must be a path or a list of paths"),
-        (None, sk.ArgumentTypeError, "must be a path or a list of paths"),
-        ({"b-1.tar"}, sk.ArgumentTypeError, "must be a path or a list of paths"),
-        ([3], sk.ArgumentTypeError, "must hold paths only"),
-        ([b"b-1.tar"], sk.ArgumentTypeError, "must hold paths only"),
+        (b"b-1.tar", sk.ArgumentTypeError, "must be a path, a pattern or a list"),
+        (None, sk.ArgumentTypeError, "must be a path, a pattern or a list"),
+        ({"b-1.tar"}, sk.ArgumentTypeError, "must be a path, a pattern or a list"),
     ],
 )
 def test_what_names_no_archives_is_an_error(urls, error, text):
     with pytest.raises(error, match=f"^urls: {text}"):
         TarDataset(urls)
+    with pytest.raises(sk.ArgumentTypeError, match=r"^urls\[1\]: must be a path, got b'b-1.tar'"):
+        TarDataset(["b-1.tar", b"b-1.tar"])
 
 
 @pytest.mark.usefixtures("folder")
