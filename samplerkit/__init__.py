@@ -64,6 +64,7 @@ if _typing.TYPE_CHECKING:
     from samplerkit.storage.formats.arrays import Hdf5Dataset, ZarrDataset
     from samplerkit.storage.formats.arrow.dataset import ArrowDataset
     from samplerkit.storage.formats.huggingface import HuggingFaceDataset
+    from samplerkit.storage.formats.jsonl import JsonlDataset
     from samplerkit.storage.formats.litdata import LitDataset
     from samplerkit.storage.formats.lmdb import LmdbDataset
     from samplerkit.storage.formats.mds import MdsDataset
@@ -105,6 +106,7 @@ __all__ = [
     "HuggingFaceDataset",
     "InverseTooLargeError",
     "IterSampler",
+    "JsonlDataset",
     "Layout",
     "Ledger",
     "Loader",

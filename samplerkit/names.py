@@ -30,6 +30,7 @@ PUBLIC = {
     "HuggingFaceDataset": "storage.formats.huggingface",
     "InverseTooLargeError": "errors",
     "IterSampler": "samplers.iterable",
+    "JsonlDataset": "storage.formats.jsonl",
     "Layout": "order.layout",
     "Ledger": "samplers.mixing.ledger",
     "Loader": "loading.loader",

@@ -93,8 +93,8 @@ LATE_IMPORTS = {
     ("compat.huggingface", "transformers.trainer_callback"): "an extra: who uses it has a Trainer already",
     ("inspect.pictures.canvas", "matplotlib.figure"): "an extra: all else works without pictures",
     ("storage.tar.codecs", "PIL.Image"): "an extra: tar shards without images do not need Pillow",
-    ("storage.files.readers", "pyarrow.parquet"): "an extra: only parquet files need it",
-    ("storage.formats.packages", "a computed name"): "extras: each format needs its own package",
+    ("storage.files.json_lines", "orjson"): "an extra: json reads the same, and takes longer",
+    ("storage.files.packages", "a computed name"): "extras: each format needs its own package",
     (
         "storage.remote.resources",
         "samplerkit.storage.remote.http",

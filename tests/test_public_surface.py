@@ -46,6 +46,7 @@ PUBLIC = {
     "HuggingFaceDataset",
     "InverseTooLargeError",
     "IterSampler",
+    "JsonlDataset",
     "Layout",
     "Ledger",
     "LitDataset",

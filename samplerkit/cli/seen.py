@@ -20,7 +20,7 @@ from samplerkit.loading.loader import Loader
 from samplerkit.loading.run.history import History
 from samplerkit.order.layout import Layout
 from samplerkit.storage.atomic import atomic
-from samplerkit.storage.formats.packages import extra
+from samplerkit.storage.files.packages import extra
 
 _COLUMNS = ("epoch", "rank", "step", "place", "position")
 _MOST_ROWS = 20

@@ -17,8 +17,10 @@ from samplerkit.errors import ArgumentValueError, ConfigError, DatasetError, Sam
 from samplerkit.order.layout import Layout
 from samplerkit.storage.batch_readers import present_reader
 from samplerkit.storage.files.dataset import FileDataset
+from samplerkit.storage.files.json_lines import LineKind
 from samplerkit.storage.formats.arrays import Hdf5Dataset, ZarrDataset
 from samplerkit.storage.formats.arrow.dataset import ArrowDataset
+from samplerkit.storage.formats.jsonl import JsonlDataset
 from samplerkit.storage.formats.litdata import LitDataset
 from samplerkit.storage.formats.lmdb import LmdbDataset
 from samplerkit.storage.formats.mds import MdsDataset
@@ -197,6 +199,7 @@ for _name, _make, _more in (
     ("tar", of_tar_shards, {"lengths": PathOrLengths}),
     ("arrow", ArrowDataset, {}),
     ("hdf5", Hdf5Dataset, {}),
+    ("jsonl", JsonlDataset, {"decode": LineKind}),
     ("parquet", ParquetDataset, {}),
     ("sqlite", SqliteDataset, {"decode": None}),
     ("litdata", LitDataset, {"decode": None}),

@@ -1,9 +1,12 @@
-"""What is packed by gzip, unpacked within limits: more than these is made to fill memory or disks."""
+"""What is packed by gzip or zstd, unpacked within limits: more than these is made to fill memory or disks."""
 
 from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final, final
 
 RATIO = 200
 """How many times as large as what is packed may be what it unpacks to, unless a limit is said,"""
@@ -33,7 +36,7 @@ _FIELD_FLOOR = 1 << 28
 
 
 class GzipError(Exception):
-    """A gzip stream is damaged or ends early.
+    """A gzip or zstd stream is damaged or ends early.
 
     Args:
         offset: the byte at which that was found.
@@ -48,7 +51,7 @@ class GzipError(Exception):
 
 
 class TooLargeError(Exception):
-    """A gzip stream unpacks to more than it may.
+    """A gzip or zstd stream unpacks to more than it may.
 
     Args:
         limit: the most bytes that it may.
@@ -69,15 +72,58 @@ def most_in_memory(packed: int) -> int:
     return most_unpacked(packed, floor=_FIELD_FLOOR)
 
 
-def inflated(read: Callable[[int], bytes], most: int | None = None) -> Iterator[bytes]:
-    """Unpacks all gzip members of a stream; zlib compares the CRC and the length of each.
+@final
+@dataclass(frozen=True)
+class Packing:
+    """How a stream is packed: by members one after another, each of which says where it ends.
+
+    Args:
+        new: makes what unpacks one member, as zlib's `decompressobj`.
+        unpack: gives what some bytes unpack to, by what `new` made.
+        error: what that raises.
+        at_once: bytes that are unpacked at once, so that what comes out fits into memory.
+        padding: what may be between two members.
+    """
+
+    new: Callable[[], Any]
+    unpack: Callable[[Any, bytes], bytes]
+    error: type[Exception]
+    at_once: int
+    padding: bytes = b""
+
+
+GZIP: Final = Packing(
+    # Padding of zeros is usual on tapes.
+    partial(zlib.decompressobj, wbits=31),
+    lambda member, piece: member.decompress(piece, _PIECE),
+    zlib.error,
+    _PIECE,
+    b"\0",
+)
+"""Members of gzip; zlib compares the CRC and the length of each, and gives 1 MiB at most at a time."""
+
+
+def zstd_packing(zstandard: Any) -> Packing:
+    """Returns how frames of zstd are unpacked, by the package `zstandard`, which compares their checksums.
+
+    A block of 3 bytes unpacks to 128 KiB at most.
+    """
+    new = partial(zstandard.ZstdDecompressor(max_window_size=1 << 31).decompressobj)
+    return Packing(new, lambda frame, piece: frame.decompress(piece), zstandard.ZstdError, 1 << 12)
+
+
+def inflated(
+    read: Callable[[int], bytes], most: int | None = None, packing: Packing = GZIP
+) -> Iterator[bytes]:
+    """Unpacks all members of a stream.
 
     Args:
         read: gives some bytes of the stream, at most so many, and none at its end.
         most: the bytes that it may unpack to; None for 200 times what is read, or 1 GiB if that is more.
+        packing: how it is packed.
 
     Yields:
-        The content, in pieces of at most 1 MiB, none of them empty.
+        The content, in pieces, none of them empty; of gzip at most 1 MiB each.
 
     Raises:
         GzipError: the stream is damaged or ends early.
@@ -88,21 +134,21 @@ def inflated(read: Callable[[int], bytes], most: int | None = None) -> Iterator[
         >>> b"".join(inflated(io.BytesIO(gzip.compress(b"one ") + gzip.compress(b"two")).read))
         b'one two'
     """
-    unpacker = zlib.decompressobj(wbits=31)
+    unpacker = packing.new()
     offset, unpacked, pending = 0, 0, b""
-    while piece := pending or read(_PIECE):
+    while piece := pending or read(packing.at_once):
         pending = b""
         if unpacker.eof:
-            # Padding of zeros is usual on tapes; anything else is the next member.
-            whole, piece = len(piece), piece.lstrip(b"\0")
+            # Anything but padding is the next member.
+            whole, piece = len(piece), piece.lstrip(packing.padding)
             offset += whole - len(piece)
             if not piece:
                 continue
-            unpacker = zlib.decompressobj(wbits=31)
+            unpacker = packing.new()
         while piece:
             try:
-                data = unpacker.decompress(piece, _PIECE)
-            except zlib.error as error:
+                data = packing.unpack(unpacker, piece)
+            except packing.error as error:
                 raise GzipError(offset, str(error)) from error
             offset += len(piece) - len(unpacker.unconsumed_tail) - len(unpacker.unused_data)
             piece = unpacker.unconsumed_tail

@@ -56,6 +56,7 @@ def written(folder, config):
         ("litdata", sk.LitDataset),
         ("lmdb", sk.LmdbDataset),
         ("mds", sk.MdsDataset),
+        ("jsonl", sk.JsonlDataset),
         ("mindrecord", sk.MindRecordDataset),
         ("tfrecord", sk.TfRecordDataset),
         ("tokens", sk.TokenDataset),

@@ -57,6 +57,7 @@ VALID = {
     "hdf5": {"files": ["a.h5"]},
     "litdata": {"folder": "a"},
     "lmdb": {"path": "a.lmdb"},
+    "jsonl": {"files": ["a.jsonl"]},
     "mds": {"folder": "a"},
     "mindrecord": {"files": ["a.mindrecord"]},
     "tfrecord": {"files": ["a.tfrecord"]},

@@ -9,12 +9,12 @@ import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from importlib import import_module
 from typing import Any, BinaryIO, Final, final
 
 import numpy as np
 
 from samplerkit.errors import DatasetError
+from samplerkit.storage.files.packages import extra
 from samplerkit.storage.inflate import most_unpacked
 from samplerkit.storage.missing_file import opened
 
@@ -130,7 +130,7 @@ class ParquetReader:
     def __call__(self, path: str) -> dict[str, Array]:
         """Reads the columns of a file."""
         with opened(path) as file:
-            parquet = _parquet().ParquetFile(file, page_checksum_verification=True)
+            parquet = extra("pyarrow.parquet", "parquet").ParquetFile(file, page_checksum_verification=True)
             there = parquet.schema_arrow.names
             missing = sorted(set(self.columns or ()) - set(there))
             if missing:
@@ -141,7 +141,7 @@ class ParquetReader:
     def count(self, path: str) -> int:
         """Reports the number of rows from the metadata."""
         with opened(path) as file:
-            metadata = _parquet().ParquetFile(file).metadata
+            metadata = extra("pyarrow.parquet", "parquet").ParquetFile(file).metadata
         # Its own sum, `num_rows`, is wrong in files of some writers; pyarrow reads all row groups.
         return sum(metadata.row_group(number).num_rows for number in range(metadata.num_row_groups))
 
@@ -244,12 +244,3 @@ def _most_bytes(member: zipfile.ZipInfo) -> int:
     if member.compress_type == zipfile.ZIP_DEFLATED:
         return min(member.file_size, _MOST_DEFLATED * member.compress_size)
     return member.file_size
-
-
-def _parquet() -> Any:
-    try:
-        # An extra: only parquet files need it.
-        return import_module("pyarrow.parquet")
-    except ImportError as error:
-        hint = 'install it with: pip install "samplerkit[parquet]"'
-        raise DatasetError("parquet", "needs pyarrow, which is not installed", hint=hint) from error

@@ -15,11 +15,11 @@ from samplerkit.order import arguments
 from samplerkit.order.layout import Layout
 from samplerkit.storage.files.chunked import ChunkedDataset, ChunkLimits, Chunks
 from samplerkit.storage.files.content import Content, FileContent
+from samplerkit.storage.files.packages import extra, guarded
 from samplerkit.storage.files.paths import local_paths
 from samplerkit.storage.files.stored import Stored
 from samplerkit.storage.formats.arrow.rows import Batches, gather_of
 from samplerkit.storage.formats.base import ChunkFile, FormatOfFiles, names_of
-from samplerkit.storage.formats.packages import extra, guarded
 from samplerkit.storage.urls import is_remote, shown
 
 MissingChunks = Literal["raise", "fill"]

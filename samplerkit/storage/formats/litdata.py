@@ -16,6 +16,7 @@ from samplerkit.errors import DatasetError
 from samplerkit.order.layout import Layout
 from samplerkit.storage.files.chunked import Chunks
 from samplerkit.storage.files.content import FileContent
+from samplerkit.storage.files.packages import extra, guarded
 from samplerkit.storage.files.stored import REWRITE, Stored
 from samplerkit.storage.formats.base import (
     INDEX,
@@ -26,7 +27,6 @@ from samplerkit.storage.formats.base import (
     require_inside,
 )
 from samplerkit.storage.formats.litdata_values import Make, SampleTree, tree_of, value_decoder
-from samplerkit.storage.formats.packages import extra, guarded
 from samplerkit.storage.remote.storage import RemoteStorage
 
 _HEAD_OF_FRAMES: Final = struct.Struct("<8sHHIII")

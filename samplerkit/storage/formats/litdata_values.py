@@ -12,8 +12,8 @@ from typing import Any, Final, final
 
 import numpy as np
 
+from samplerkit.storage.files.packages import extra
 from samplerkit.storage.formats.mds_values import Decoder, decoder
-from samplerkit.storage.formats.packages import extra
 
 _KINDS: Final[dict[str | None, str]] = {
     None: "leaf",

@@ -16,10 +16,10 @@ from samplerkit.errors import DatasetError
 from samplerkit.order import arguments
 from samplerkit.order.typing import Ids
 from samplerkit.storage.ahead.stats import FileStats
+from samplerkit.storage.files.packages import extra, guarded
 from samplerkit.storage.files.stored import CHANGED, REWRITE, Stored
 from samplerkit.storage.formats.base import names_of
 from samplerkit.storage.formats.keyed import KeyedDataset, OpenStore
-from samplerkit.storage.formats.packages import extra, guarded
 from samplerkit.storage.per_process import PerProcess
 
 _META_BYTES: Final = 152

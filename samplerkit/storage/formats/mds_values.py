@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from samplerkit.storage.formats.packages import extra
+from samplerkit.storage.files.packages import extra
 
 Decoder = Callable[[bytes], Any]
 

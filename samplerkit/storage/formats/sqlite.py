@@ -14,10 +14,10 @@ from samplerkit.errors import DatasetError
 from samplerkit.order import arguments
 from samplerkit.order.typing import Ids
 from samplerkit.storage.ahead.stats import FileStats
+from samplerkit.storage.files.packages import guarded
 from samplerkit.storage.files.stored import CHANGED, REWRITE, Stored
 from samplerkit.storage.formats.base import names_of
 from samplerkit.storage.formats.keyed import KeyedDataset, OpenStore
-from samplerkit.storage.formats.packages import guarded
 from samplerkit.storage.missing_file import opened
 
 Result = TypeVar("Result")

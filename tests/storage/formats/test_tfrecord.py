@@ -158,13 +158,13 @@ def test_an_index_that_lies_is_an_error_that_names_it(tmp_path):
     """Of another size, damaged, of another kind; or right in its size, and of another file."""
     path, other = written(tmp_path, [(5, 6), (6, 7)])
     stored, beside = Stored.of(path, None), Path(path + ".skidx")
-    records, _ = tfrecord_file.records_of(Stored.of(other, None), None)
+    records, _ = tfrecord_file.INDEXES.of(Stored.of(other, None), None)
     shifted = tfrecord_file.Records(records.lengths + 1, records.crcs)
     half = tfrecord_file.Records(
         np.array([stored.size // 2 - 16, stored.size - stored.size // 2 - 16]), np.zeros(2, np.uint32)
     )
     for wrong, problem in ((shifted, "another state"), (half, "are not those that were there before")):
-        tfrecord_file.write_index(beside, stored, (wrong, False), "")
+        tfrecord_file.INDEXES.write(beside, stored, (wrong, False), "")
         with (
             sk.TfRecordDataset(path, progress=False) as dataset,
             pytest.raises(sk.DatasetError, match=problem),
@@ -205,7 +205,7 @@ def test_files_elsewhere_are_read_by_ranges_once_they_are_indexed(tmp_path, has_
     memory.pipe(url, Path(path).read_bytes())
     if has_index:
         stored = Stored.of(path, None)
-        tfrecord_file.write_index(Path(path + ".skidx"), stored, tfrecord_file.records_of(stored, None), "")
+        tfrecord_file.INDEXES.write(Path(path + ".skidx"), stored, tfrecord_file.INDEXES.of(stored, None), "")
         memory.pipe(url + ".skidx", Path(path + ".skidx").read_bytes())
     options = {"run_bytes": 800, "scalars": ["id"], "remote": {"cache": str(tmp_path / "cache")}}
     with sk.TfRecordDataset([url], **options, progress=False) as dataset:

@@ -12,7 +12,7 @@ from samplerkit.errors import DatasetError
 from samplerkit.order import arguments
 from samplerkit.order.typing import Ids
 from samplerkit.storage.files.content import ContentPart, gathered_columns, gathered_samples
-from samplerkit.storage.formats.packages import extra, guarded
+from samplerkit.storage.files.packages import extra, guarded
 
 Array = np.ndarray[Any, Any]
 

@@ -17,6 +17,7 @@ from samplerkit.order.typing import Ids
 from samplerkit.storage.catalogue.file_catalogue import DIGEST_BYTES, FileCatalogue
 from samplerkit.storage.files.chunked import ChunkLimits, Chunks
 from samplerkit.storage.files.content import Content
+from samplerkit.storage.files.packages import guarded
 from samplerkit.storage.files.stored import Stored
 from samplerkit.storage.formats.arrow.rows import ArrowBatches, ArrowContent, gather_of, in_one_piece
 from samplerkit.storage.formats.base import (
@@ -27,7 +28,6 @@ from samplerkit.storage.formats.base import (
     names_of,
     require_columns,
 )
-from samplerkit.storage.formats.packages import guarded
 from samplerkit.storage.formats.parquet.file import Metadata, ParquetFile
 from samplerkit.storage.formats.parquet.row_filter import RowFilter
 from samplerkit.storage.per_process import PerProcess

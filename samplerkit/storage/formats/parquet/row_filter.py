@@ -11,7 +11,7 @@ import numpy as np
 
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError
 from samplerkit.order.typing import Ids
-from samplerkit.storage.formats.packages import extra
+from samplerkit.storage.files.packages import extra
 
 Condition = tuple[str, str, Any]
 Bounds = tuple[Any, Any]

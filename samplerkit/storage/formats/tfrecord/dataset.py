@@ -6,10 +6,9 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any, Final, Literal, final, get_args
 
-from samplerkit.errors import ArgumentValueError, DatasetError
+from samplerkit.errors import ArgumentValueError
 from samplerkit.order import arguments
 from samplerkit.storage.files.chunked import ChunkLimits
 from samplerkit.storage.files.content import Content, FileContent, gathered_samples
@@ -23,9 +22,8 @@ from samplerkit.storage.formats.base import (
     names_of,
 )
 from samplerkit.storage.formats.tfrecord.example import example_of, scalars_of
-from samplerkit.storage.formats.tfrecord.records import INDEX_SUFFIX, RecordFile, records_of, write_index
-from samplerkit.storage.lengths import COUNTING_THREADS
-from samplerkit.storage.progress import Progress, all_in_threads
+from samplerkit.storage.formats.tfrecord.records import INDEXES, RecordFile
+from samplerkit.storage.progress import Progress
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage
 
@@ -98,7 +96,7 @@ class TfRecordDataset(FormatOfFiles):
 
     def _look(self, number: int) -> ChunkFile:
         stored = Stored.of(self.files[number], self._storage)
-        found, is_packed = records_of(stored, self._storage)
+        found, is_packed = INDEXES.of(stored, self._storage)
         file = RecordFile.of(stored, found, is_packed=is_packed, run_bytes=self._run_bytes)
         # Changes with the lengths and checksums of all records; their features need not be alike.
         digest = repr([(run.span, run.rows, run.check) for run in file.runs]).encode()
@@ -121,27 +119,8 @@ class TfRecordDataset(FormatOfFiles):
             ArgumentValueError: files are remote and no folder was given, or two indexes have one name.
             DatasetError: a file cannot be read, or an index cannot be written.
         """
-        if folder is None and self.is_remote:
-            hint = "name a folder, and upload what is in it"
-            problem = "is needed, since nothing is written beside remote files"
-            raise ArgumentValueError("folder", problem, folder, hint=hint)
-        ends = self.files if folder is None else [name.rpartition("/")[2] for name in self._names]
-        if len(set(ends)) < len(ends):
-            hint = "save those of each folder by themselves"
-            raise ArgumentValueError("folder", "would hold two indexes of one name", folder, hint=hint)
-
-        def save(number: int) -> int:
-            stored = Stored.of(self.files[number], self._storage)
-            indexed = records_of(stored, self._storage)
-            target = Path(folder or "", ends[number] + INDEX_SUFFIX)
-            try:
-                write_index(target, stored, indexed, "")
-            except OSError as error:
-                raise DatasetError(str(target), f"cannot be written ({error.strerror})") from error
-            return indexed[0].lengths.size
-
-        report = partial(self._progress, "files indexed:")
-        return sum(all_in_threads(save, len(self.files), COUNTING_THREADS, "samplerkit-records", report))
+        saved = INDEXES.save(self.files, self._names, folder, self._storage, self._progress)
+        return sum(records.lengths.size for records, _ in saved)
 
 
 @final

@@ -2,42 +2,24 @@
 
 from __future__ import annotations
 
-import hashlib
 import io
-import os
 import struct
 import zlib
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
 from typing import Any, Final, final
 
 import numpy as np
 
 from samplerkit.errors import DatasetError
-from samplerkit.storage.arrays import (
-    Column,
-    UnreadableFileError,
-    narrow,
-    on_disk,
-    read_arrays,
-    write_arrays,
-)
-from samplerkit.storage.atomic import user_cache_folder
+from samplerkit.storage.arrays import narrow
+from samplerkit.storage.files.packages import extra, guarded
 from samplerkit.storage.files.stored import REWRITE, Stored
-from samplerkit.storage.formats.packages import extra, guarded
+from samplerkit.storage.formats.kept_index import IndexKind
 from samplerkit.storage.inflate import inflated
 from samplerkit.storage.missing_file import opened
 from samplerkit.storage.remote.storage import RemoteStorage
-from samplerkit.storage.urls import beside, identity, is_remote
-
-INDEX_SUFFIX: Final = ".skidx"
-"""An index beside a file has its name and this."""
-
-_MOST_BYTES: Final = 1 << 30
-_KIND: Final = "tfrecord"
 
 AROUND: Final = 16
 """Bytes of a record beside its data: length, CRC of that, and CRC of the data."""
@@ -199,21 +181,6 @@ class RecordFile:
         return guarded(place, "read", parsed)
 
 
-def looked_through(stored: Stored, storage: RemoteStorage | None) -> tuple[Records, bool]:
-    """Goes through a file; a remote one is fetched into the cache of this machine for it.
-
-    Returns:
-        Its records, and whether it is compressed.
-
-    Raises:
-        DatasetError: it cannot be read, or is something else.
-    """
-    if is_remote(stored.path) and storage is not None:
-        with storage.fetch(stored.path) as local:
-            return guarded(stored.name, "read", lambda: _looked_through(local.path, local.size))
-    return guarded(stored.name, "read", lambda: _looked_through(stored.path, stored.size))
-
-
 def masked_crc32c(pieces: Sequence[bytes]) -> Array:
     """Gives the CRC-32C of each piece, masked as TFRecord stores it, shape (pieces,), uint32.
 
@@ -231,7 +198,7 @@ def unpacked(data: bytes) -> bytes:
     return b"".join(inflated(io.BytesIO(data).read))
 
 
-def _looked_through(path: str, size: int) -> tuple[Records, bool]:
+def _looked_through(path: str, size: int) -> IndexedRecords:
     with opened(path) as file:
 
         def read(at: int, count: int) -> bytes:
@@ -256,96 +223,21 @@ def _is_head(start: bytes) -> bool:
     return len(start) == _HEAD.size and masked_crc32c([start[:8]]).tobytes() == start[8:]
 
 
-def records_of(stored: Stored, storage: RemoteStorage | None) -> IndexedRecords:
-    """Finds the index of a file, or makes it and keeps it in the cache.
-
-    It is not trusted: records are compared with their own checksums whenever they are read.
-
-    Raises:
-        DatasetError: the file cannot be read, or the file beside it is no index of it.
-    """
-    found = _beside(stored, storage)
-    if found is not None:
-        return found
-    version = _version(stored, storage)
-    name = identity(stored.path) if is_remote(stored.path) else os.path.realpath(stored.path)
-    digest = hashlib.blake2b(os.fsencode(name), digest_size=10, person=b"tfrecord").hexdigest()
-    kept = user_cache_folder() / _KIND / f"{digest}{INDEX_SUFFIX}"
-    if version:
-        with suppress(OSError, UnreadableFileError, DatasetError):
-            known = _understood(kept, stored, version)
-            if known is not None:
-                return known
-    made = looked_through(stored, storage)
-    if version:
-        with suppress(OSError):  # where the cache cannot be written to, each process looks through the file
-            write_index(kept, stored, made, version)
-    return made
-
-
-def write_index(path: Path, stored: Stored, indexed: IndexedRecords, version: str) -> None:
-    """Writes an index.
-
-    Args:
-        path: of the index.
-        stored: the file.
-        indexed: what was found in it.
-        version: of this state of the file; it is compared only in the cache.
-
-    Raises:
-        OSError: it cannot be written.
-    """
+def _packed(indexed: IndexedRecords) -> tuple[dict[str, Any], dict[str, Array]]:
     records, is_packed = indexed
     lengths = records.lengths.astype(narrow(int(records.lengths.max(initial=0))))
-    meta = {"kind": _KIND, "size": stored.size, "version": version, "is_packed": is_packed}
-    columns = {"length": Column.of(lengths), "crc": Column.of(records.crcs.astype("<u4"))}
-    write_arrays(path, meta, columns)
+    return {"is_packed": is_packed}, {"length": lengths, "crc": records.crcs.astype("<u4")}
 
 
-def _version(stored: Stored, storage: RemoteStorage | None) -> str:
-    if not is_remote(stored.path):
-        return str(stored.changed_ns)
-    return "" if storage is None else storage.version(stored.path).tag
-
-
-def _beside(stored: Stored, storage: RemoteStorage | None) -> IndexedRecords | None:
-    name = f"{stored.name}{INDEX_SUFFIX}"
-    hint = "delete it, and write it again with dataset.save_indexes()"
-    try:
-        if is_remote(stored.path):
-            address = beside(stored.path, INDEX_SUFFIX)
-            data = None if storage is None else storage.read_small(address, _MOST_BYTES)
-            if data is None:
-                return None
-            with on_disk(data) as path:
-                found = _understood(path, stored)
-        else:
-            found = _understood(Path(name), stored)
-    except FileNotFoundError:
-        return None
-    except (OSError, UnreadableFileError) as error:
-        raise DatasetError(name, f"cannot be read ({error})", hint=hint) from error
-    if found is None:
-        raise DatasetError(name, f"is of another state of the file, which has {stored.size} bytes", hint=hint)
-    return found
-
-
-def _understood(path: Path, stored: Stored, version: str | None = None) -> IndexedRecords | None:
-    """Reads an index; None if it is of another file.
-
-    Raises:
-        OSError: it cannot be read.
-        UnreadableFileError: it is damaged.
-        DatasetError: it is something else.
-    """
-    meta, arrays = read_arrays(path)
-    if (meta.get("kind"), meta.get("size")) != (_KIND, stored.size) or not {"length", "crc"} <= arrays.keys():
-        return None
-    if version not in {None, meta.get("version")}:
+def _understood(size: int, meta: Mapping[str, Any], arrays: Mapping[str, Array]) -> IndexedRecords | None:
+    if not {"length", "crc"} <= arrays.keys():
         return None
     records = Records(arrays["length"].astype(np.int64), arrays["crc"].astype(np.uint32))
     is_packed = bool(meta.get("is_packed"))
-    whole = int((records.lengths + AROUND).sum())
-    fits = is_packed or whole == stored.size
+    fits = is_packed or int((records.lengths + AROUND).sum()) == size
     is_sound = fits and records.lengths.size == records.crcs.size > 0 and records.lengths.min() >= 0
     return (records, is_packed) if is_sound else None
+
+
+INDEXES: Final = IndexKind("tfrecord", _looked_through, _packed, _understood)
+"""The indexes of TFRecord files. They are not trusted: records have checksums of their own."""

@@ -1,0 +1,274 @@
+"""Samples in files of JSON lines: each line at random, by an index of where they are."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, Final, final, get_args
+
+import numpy as np
+
+from samplerkit.errors import DatasetError
+from samplerkit.order import arguments
+from samplerkit.order.caching import cached_property
+from samplerkit.order.draws import in_draws
+from samplerkit.order.layout import Layout
+from samplerkit.order.typing import Ids
+from samplerkit.storage.ahead.cache_entries import CacheLimits
+from samplerkit.storage.files.chunked import ChunkLimits, Chunks, DatasetOfFiles
+from samplerkit.storage.files.content import FileContent, MadeSamples, batch_ids, gathered_samples
+from samplerkit.storage.files.json_lines import (
+    Array,
+    LineDecoder,
+    LineKind,
+    Lines,
+    LinesRead,
+    PackedBy,
+    lines_of,
+    unpacked_lines,
+)
+from samplerkit.storage.files.stored import REWRITE, Stored
+from samplerkit.storage.formats.base import digest_of, names_of
+from samplerkit.storage.formats.kept_index import IndexKind
+from samplerkit.storage.ids import checked_index, require_within
+from samplerkit.storage.lengths import COUNTING_THREADS
+from samplerkit.storage.progress import Progress, all_in_threads
+from samplerkit.storage.remote.options import RemoteOptions
+from samplerkit.storage.remote.storage import RemoteStorage, Span
+from samplerkit.storage.urls import is_remote
+
+
+@final
+class JsonlDataset(DatasetOfFiles):
+    r"""Samples in files of JSON lines, each a line; files are the files of the layout.
+
+    Any line is read by itself, wherever it is, so that GLOBAL costs what other orders do. Where lines begin
+    is said by an index of 9 bytes a line: beside the file, under its name and `.skidx`, or in the user's
+    cache, where it is made at the first look. It also says what the bytes of each line add up to, modulo 256,
+    and a line that is read must. Files that gzip or zstd has packed are unpacked as a whole, and kept for a
+    while; their first bytes tell, not their names.
+
+    Empty lines are no samples. A line ends with a newline, before which there may be a return; the last one
+    need not end.
+
+    Args:
+        files: a path, a URL or a glob pattern, whose matches are sorted by bytes; or a list of these, in
+            the order given.
+        decode: what a sample is: `json`, the value of the line; `text`, the line; `bytes`, its bytes; or a
+            function that makes a sample of the value.
+        columns: the fields of a JSON object to hand out, which each must have; None for what it has.
+        max_chunks: packed files in memory at most, those that are read ahead included.
+        max_bytes: bytes of them in memory at most; None for no limit.
+        max_unpacked_bytes: what a packed file may unpack to. None for 200 times its size, or 1 GiB if that is
+            more.
+        read_ahead: how many packed files are read before they are needed; 0 for none. None for 1, and of
+            remote ones for 4 a rank, as far as there is room.
+        threads: how many of them at a time; None as for `read_ahead`.
+        progress: is called while files are looked at; None for a line on the terminal, False for nothing.
+        remote: how URLs are read: `RemoteOptions`, or a mapping of these. A file without an index beside it
+            is fetched as a whole, once a machine, to make one; later its lines are read by ranges.
+
+    Attributes:
+        files: the paths and URLs.
+        is_remote: whether some of them are remote.
+
+    Raises:
+        ArgumentTypeError: an argument has the wrong type.
+        ArgumentValueError: no file, one that is named twice, or a word that is not known.
+        ArgumentRangeError: a number is too small.
+        DatasetError: nothing matches the pattern; later, a file cannot be read or is not the one that it was,
+            or a line is no JSON: the error has its number.
+
+    Source: https://jsonlines.org
+
+    Example:
+        >>> import tempfile
+        >>> path = os.path.join(tempfile.mkdtemp(), "a.jsonl")
+        >>> with open(path, "w") as file:
+        ...     _ = file.write('{"text": "one", "id": 1}\n\n{"text": "two", "id": 2}\n')
+        >>> len(JsonlDataset(path)), JsonlDataset(path)[1], JsonlDataset(path, columns=["id"])[0]
+        (2, {'text': 'two', 'id': 2}, {'id': 1})
+    """
+
+    def __init__(
+        self,
+        files: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+        *,
+        decode: LineKind | Callable[[Any], Any] = "json",
+        columns: Sequence[str] | None = None,
+        max_chunks: int = 4,
+        max_bytes: int | None = None,
+        max_unpacked_bytes: int | None = None,
+        read_ahead: int | None = None,
+        threads: int | None = None,
+        progress: Progress | bool | None = None,
+        remote: RemoteOptions | Mapping[str, Any] | None = None,
+    ) -> None:
+        self._decoder: Final = LineDecoder.of(decode, names_of(columns))
+        self._most: Final = arguments.limit("max_unpacked_bytes", max_unpacked_bytes)
+        limits = ChunkLimits.of(max_chunks, max_bytes, read_ahead, threads)
+        super().__init__(files, limits, gathered_samples, progress, RemoteOptions.of(remote))
+        self._indexes: Final = IndexKind("jsonl", partial(lines_of, most=self._most), _packed, _understood)
+        self._indexed: Sequence[IndexedFile] = ()
+        self._is_packed = np.zeros(0, np.bool_)
+
+    def __getitem__(self, index: int) -> Any:
+        """Gives a sample."""
+        return self.__getitems__([checked_index(index, self)])[0]
+
+    def __getitems__(self, ids: Iterable[int]) -> list[Any]:
+        """Returns a batch, in the order of the ids.
+
+        Raises:
+            OutOfDatasetError: there is no such sample.
+            DatasetError: a line cannot be read, is not what it was, or cannot be decoded.
+        """
+        wanted = require_within("ids", batch_ids(ids), len(self))
+        files = self.layout.file_of(wanted)
+        rows = wanted - self.layout.starts[files]
+        lines, sums = self._read(wanted, files, rows)
+
+        def place(at: int) -> str:
+            return self._indexed[int(files[at])].place(int(rows[at]))
+
+        read, places = LinesRead.of(lines, place, sums), range(len(lines))
+        return in_draws(partial(self._decoder.at, read), places, places, len(lines))
+
+    def expect(self, upcoming: Iterable[Ids]) -> None:
+        """Receives what this process will read, so that packed files are unpacked ahead.
+
+        A `Loader` calls it. Lines of files that are not packed are read when they are wanted.
+        """
+        layout = self.layout
+        if self._is_packed.any():
+            super().expect(ids[self._is_packed[layout.file_of(ids)]] for ids in upcoming)
+
+    def save_indexes(self, folder: str | os.PathLike[str] | None = None) -> int:
+        """Writes the index of each file, by which other machines and jobs find its lines.
+
+        Args:
+            folder: where to, under the name of the file and `.skidx`, to be put beside remote
+                files; None for beside the files.
+
+        Returns:
+            How many samples there are.
+
+        Raises:
+            ArgumentValueError: files are remote and no folder was given, or two indexes have one name.
+            DatasetError: a file cannot be read, or an index cannot be written.
+        """
+        saved = self._indexes.save(self.files, self._names, folder, self._storage, self._progress)
+        return sum(map(len, saved))
+
+    @property
+    def _limits(self) -> CacheLimits:
+        limits = super()._limits
+        return limits if self._is_packed.any() else replace(limits, max_files=max(1, len(self.files)))
+
+    def _find(self) -> Chunks:
+        def look(number: int) -> IndexedFile:
+            file = IndexedFile(Stored.of(self.files[number], self._storage), self._storage, self._indexes)
+            _ = file.lines
+            return file
+
+        report = partial(self._progress, "files indexed:")
+        found = tuple(all_in_threads(look, len(self.files), COUNTING_THREADS, "samplerkit-look", report))
+        self._indexed = found
+        self._is_packed = np.array([bool(file.lines.packing) for file in found])
+        layout = Layout([len(file.lines) for file in found], self._names)
+        digest = digest_of(b"".join(file.lines.check() for file in found))
+        return Chunks(layout, partial(_unpacked, found, self._most), digest)
+
+    def _read(self, ids: Ids, files: Ids, rows: Ids) -> tuple[list[bytes], Array]:
+        """Reads lines, and gives what the bytes of each must add up to."""
+        lines, sums = [b""] * ids.size, np.empty(ids.size, np.uint8)
+        remote: list[tuple[int, Span]] = []
+        for file in np.unique(files).tolist():
+            indexed, places = self._indexed[file], np.flatnonzero(files == file)
+            known, mine = indexed.lines, rows[places]
+            sums[places] = known.sums[mine]
+            if known.packing:
+                continue
+            begins = known.starts[mine]
+            sizes = known.starts[mine + 1] - begins
+            spans = [*zip(begins.tolist(), sizes.tolist(), strict=True)]
+            if is_remote(indexed.stored.path):
+                url = indexed.stored.path
+                remote += [(at, Span(url, *span)) for at, span in zip(places.tolist(), spans, strict=True)]
+            else:
+                read = indexed.stored.read(spans, None)
+                for at, line in zip(places.tolist(), read, strict=True):
+                    lines[at] = line
+        if remote and self._storage is not None:
+            for (at, _), line in zip(remote, self._storage.read([span for _, span in remote]), strict=True):
+                lines[at] = line
+        if self._is_packed.any():
+            packed = np.flatnonzero(self._is_packed[files])
+            for at, line in zip(packed.tolist(), super().__getitems__(ids[packed]), strict=True):
+                lines[at] = line
+        return lines, sums
+
+
+@final
+class IndexedFile:
+    """A file and where its lines are; that is looked up again in a process to which it travels.
+
+    Args:
+        stored: the file as it was when it was looked at.
+        storage: reads it if it is remote.
+        indexes: finds its index.
+    """
+
+    def __init__(self, stored: Stored, storage: RemoteStorage | None, indexes: IndexKind[Lines]) -> None:
+        self.stored: Final = stored
+        self._storage: Final = storage
+        self._indexes: Final = indexes
+
+    @cached_property
+    def lines(self) -> Lines:
+        """Where its lines are."""
+        return self._indexes.of(self.stored, self._storage)
+
+    def place(self, row: int) -> str:
+        """What errors call a line."""
+        return f"{self.stored.name}, line {self.lines.number(row)}"
+
+    def unpacked(self, most: int | None) -> FileContent:
+        """Reads a file that is packed as a whole.
+
+        Raises:
+            DatasetError: it cannot be read, or is not what it was.
+        """
+        stored, starts = self.stored, self.lines.starts
+        if is_remote(stored.path) and self._storage is not None:
+            with self._storage.fetch(stored.path) as local:
+                data = unpacked_lines(local.path, most)
+        else:
+            stored.require_same()
+            data = unpacked_lines(stored.path, most)
+        if len(data) != starts[-1]:
+            problem = f"does not unpack to the {starts[-1]} bytes that it did before"
+            raise DatasetError(stored.name, problem, len(data), hint=REWRITE)
+        made = MadeSamples(range(starts.size - 1), lambda row: data[starts[row] : starts[row + 1]], len(data))
+        return FileContent(stored.name, made, len(made), len(data))
+
+    def __reduce__(self) -> Any:
+        return IndexedFile, (self.stored, self._storage, self._indexes)
+
+
+def _unpacked(files: Sequence[IndexedFile], most: int | None, number: int) -> FileContent:
+    return files[number].unpacked(most)
+
+
+def _packed(lines: Lines) -> tuple[dict[str, Any], dict[str, Array]]:
+    return {"packing": lines.packing}, {"start": lines.starts, "sum": lines.sums, "empty": lines.empty}
+
+
+def _understood(size: int, meta: Mapping[str, Any], arrays: Mapping[str, Array]) -> Lines | None:
+    if not {"start", "sum", "empty"} <= arrays.keys() or meta.get("packing") not in get_args(PackedBy):
+        return None
+    lines = Lines(arrays["start"], arrays["sum"], arrays["empty"], meta["packing"])
+    is_whole = lines.starts.size == lines.sums.size + 1 and (lines.packing or lines.starts[-1] == size)
+    return lines if is_whole else None

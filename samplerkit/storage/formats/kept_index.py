@@ -1,0 +1,186 @@
+"""Indexes of files: made once, and kept in the user's cache or beside the file."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, Generic, TypeVar, final
+
+import numpy as np
+
+from samplerkit.errors import ArgumentValueError, DatasetError
+from samplerkit.storage.arrays import Column, UnreadableFileError, on_disk, read_arrays, write_arrays
+from samplerkit.storage.atomic import user_cache_folder
+from samplerkit.storage.files.packages import guarded
+from samplerkit.storage.files.stored import Stored
+from samplerkit.storage.lengths import COUNTING_THREADS
+from samplerkit.storage.progress import Progress, all_in_threads
+from samplerkit.storage.remote.storage import RemoteStorage
+from samplerkit.storage.urls import beside, identity, is_remote
+
+INDEX_SUFFIX: Final = ".skidx"
+"""An index beside a file has its name and this."""
+
+_MOST_BYTES: Final = 1 << 30
+
+Array = np.ndarray[Any, Any]
+Indexed = TypeVar("Indexed")
+
+
+@final
+@dataclass(frozen=True)
+class IndexKind(Generic[Indexed]):
+    """How files of one kind are indexed. An index may lie: what is read by it is checked on its own.
+
+    Args:
+        name: of the kind.
+        make: goes through a local file, of a path and so many bytes.
+        packed: gives what an index keeps: JSON values, and arrays.
+        understood: gives what was kept of a file of so many bytes; None if it is not sound.
+    """
+
+    name: str
+    make: Callable[[str, int], Indexed]
+    packed: Callable[[Indexed], tuple[dict[str, Any], dict[str, Array]]]
+    understood: Callable[[int, Mapping[str, Any], Mapping[str, Array]], Indexed | None]
+
+    def of(self, stored: Stored, storage: RemoteStorage | None) -> Indexed:
+        """Finds the index of a file, or makes it and keeps it in the cache.
+
+        Raises:
+            DatasetError: the file cannot be read, or the file beside it is no index of it.
+        """
+        found = self._beside(stored, storage)
+        if found is not None:
+            return found
+        version = _version(stored, storage)
+        kept = self._kept(stored)
+        if version:
+            with suppress(OSError, UnreadableFileError, DatasetError):
+                known = self._read(kept, stored, version)
+                if known is not None:
+                    return known
+        made = self._made(stored, storage)
+        if version:
+            with suppress(OSError):  # then each process goes through the file
+                self.write(kept, stored, made, version)
+        return made
+
+    def write(self, path: Path, stored: Stored, indexed: Indexed, version: str = "") -> None:
+        """Writes an index.
+
+        Args:
+            path: of the index.
+            stored: the file.
+            indexed: what was found in it.
+            version: of this state of the file; it is compared only in the cache.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        more, arrays = self.packed(indexed)
+        meta = {"kind": self.name, "size": stored.size, "version": version, **more}
+        write_arrays(path, meta, {name: Column.of(array) for name, array in arrays.items()})
+
+    def save(
+        self,
+        files: Sequence[str],
+        names: Sequence[str],
+        folder: str | os.PathLike[str] | None,
+        storage: RemoteStorage | None,
+        progress: Progress,
+    ) -> list[Indexed]:
+        """Writes the index of each file beside it, or into a folder.
+
+        Args:
+            files: the paths and URLs.
+            names: of the files, that differ.
+            folder: where to, under the name of the file and `.skidx`; None for beside the files.
+            storage: reads remote files.
+            progress: receives how many are done.
+
+        Raises:
+            ArgumentValueError: files are remote and no folder was given, or two indexes have one name.
+            DatasetError: a file cannot be read, or an index cannot be written.
+        """
+        if folder is None and any(map(is_remote, files)):
+            hint = "name a folder, and upload what is in it"
+            problem = "is needed, since nothing is written beside remote files"
+            raise ArgumentValueError("folder", problem, folder, hint=hint)
+        ends = files if folder is None else [name.rpartition("/")[2] for name in names]
+        if len(set(ends)) < len(ends):
+            hint = "save those of each folder by themselves"
+            raise ArgumentValueError("folder", "would hold two indexes of one name", folder, hint=hint)
+
+        def save(number: int) -> Indexed:
+            stored = Stored.of(files[number], storage)
+            indexed = self.of(stored, storage)
+            target = Path(folder or "", ends[number] + INDEX_SUFFIX)
+            try:
+                self.write(target, stored, indexed)
+            except OSError as error:
+                raise DatasetError(str(target), f"cannot be written ({error.strerror})") from error
+            return indexed
+
+        report = partial(progress, "files indexed:")
+        return all_in_threads(save, len(files), COUNTING_THREADS, "samplerkit-index", report)
+
+    def _kept(self, stored: Stored) -> Path:
+        name = identity(stored.path) if is_remote(stored.path) else os.path.realpath(stored.path)
+        digest = hashlib.blake2b(os.fsencode(name), digest_size=10, person=self.name.encode()).hexdigest()
+        return user_cache_folder() / self.name / f"{digest}{INDEX_SUFFIX}"
+
+    def _made(self, stored: Stored, storage: RemoteStorage | None) -> Indexed:
+        """Goes through a file; a remote one is fetched into the cache of this machine for it."""
+        if is_remote(stored.path) and storage is not None:
+            with storage.fetch(stored.path) as local:
+                return guarded(stored.name, "read", lambda: self.make(local.path, local.size))
+        return guarded(stored.name, "read", lambda: self.make(stored.path, stored.size))
+
+    def _beside(self, stored: Stored, storage: RemoteStorage | None) -> Indexed | None:
+        name = f"{stored.name}{INDEX_SUFFIX}"
+        hint = "delete it, and write it again with dataset.save_indexes()"
+        try:
+            if is_remote(stored.path):
+                address = beside(stored.path, INDEX_SUFFIX)
+                data = None if storage is None else storage.read_small(address, _MOST_BYTES)
+                if data is None:
+                    return None
+                with on_disk(data) as path:
+                    found = self._read(path, stored)
+            else:
+                found = self._read(Path(name), stored)
+        except FileNotFoundError:
+            return None
+        except (OSError, UnreadableFileError) as error:
+            raise DatasetError(name, f"cannot be read ({error})", hint=hint) from error
+        if found is None:
+            problem = f"is of another state of the file, which has {stored.size} bytes"
+            raise DatasetError(name, problem, hint=hint)
+        return found
+
+    def _read(self, path: Path, stored: Stored, version: str | None = None) -> Indexed | None:
+        """Reads an index; None if it is of another file.
+
+        Raises:
+            OSError: it cannot be read.
+            UnreadableFileError: it is damaged.
+            DatasetError: it is something else.
+        """
+        meta, arrays = read_arrays(path)
+        if (meta.get("kind"), meta.get("size")) != (self.name, stored.size):
+            return None
+        if version not in {None, meta.get("version")}:
+            return None
+        return self.understood(stored.size, meta, arrays)
+
+
+def _version(stored: Stored, storage: RemoteStorage | None) -> str:
+    if not is_remote(stored.path):
+        return str(stored.changed_ns)
+    return "" if storage is None else storage.version(stored.path).tag

@@ -1,0 +1,307 @@
+"""JSON lines: each by itself, whatever its end; what is wrong, or was changed, is named by its number."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import samplerkit as sk
+from samplerkit.storage.files import json_lines
+from samplerkit.storage.files.json_lines import Lines
+from samplerkit.testing import DatasetContract
+from samplerkit.testing.contract import same
+from tests.storage.formats.damage import outcomes
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(monkeypatch, tmp_path_factory):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+
+
+def row(id):
+    return {"id": id, "text": f"row {id} \u017e" * (id % 4), "none": None, "list": [id, 0.5, {"a": True}]}
+
+
+def text_of(rows, end=b"\n"):
+    return b"".join(json.dumps(each, ensure_ascii=each["id"] % 2 == 0).encode() + end for each in rows)
+
+
+def packed(data, name):
+    """Packs by the end of a name: zstd in frames of 200 bytes."""
+    if name.endswith(".gz"):
+        return gzip.compress(data)
+    if name.endswith(".zst"):
+        zstandard = pytest.importorskip(
+            "zstandard", reason="zstandard is not installed: nothing is packed by it"
+        )
+        pack = zstandard.ZstdCompressor(write_checksum=True).compress
+        return b"".join(pack(data[at : at + 200]) for at in range(0, len(data), 200))
+    return data
+
+
+class TestJsonl(DatasetContract):
+    """Two files: one with a byte-order mark, returns, empty lines and no last end; one as others write it."""
+
+    names = ("0.jsonl", "1.jsonl")
+    _shows_damage = False  # of a file that nobody saw whole: a text that was cut is a text
+
+    def write(self, folder):
+        odd = b"\xef\xbb\xbf" + text_of(map(row, range(3)), b"\r\n") + b"\n\r\n\n"
+        odd += text_of([row(3)])[:-1]
+        for name, data in zip(self.names, (odd, text_of(map(row, range(4, 16)))), strict=True):
+            Path(folder, name).write_bytes(packed(data, name))
+        return [[*map(row, range(4))], [*map(row, range(4, 16))]]
+
+    def make(self, folder):
+        return sk.JsonlDataset([f"{folder}/{name}" for name in self.names], progress=False)
+
+
+class TestPackedJsonl(TestJsonl):
+    """The same, packed by zstd and gzip."""
+
+    names = ("0.jsonl.zst", "1.jsonl.gz")
+
+
+class TestMixedJsonl(TestJsonl):
+    """The same, one file as it is and one packed: batches have lines of both."""
+
+    names = ("0.jsonl", "1.jsonl.zst")
+
+
+def made(path, **options):
+    return sk.JsonlDataset([path], progress=False, **options)
+
+
+def test_lines_are_found_as_python_splits_them_however_a_file_is_cut():
+    rng = np.random.default_rng(5)
+    for _ in range(500):
+        data = b"".join(rng.choice([b"\n", b"\r\n", b"[1]", b"2", b"\r\n\r\n"], rng.integers(12)))
+        cuts = [0, *np.sort(rng.integers(0, len(data) + 1, rng.integers(6))).tolist(), len(data)]
+        pieces = [np.frombuffer(data[a:b], np.uint8) for a, b in pairwise(cuts) if a < b]
+        lines = Lines.of(pieces)
+        wanted = [
+            (number, line) for number, line in enumerate(data.split(b"\n"), start=1) if line.strip(b"\r")
+        ]
+        found = [data[a:b].strip() for a, b in pairwise(lines.starts.tolist())]
+        assert found == [line.strip() for _, line in wanted]
+        assert [lines.number(row) for row in range(len(lines))] == [number for number, _ in wanted]
+        parts = [data[a:b] for a, b in pairwise(lines.starts.tolist())]
+        assert lines.sums.tolist() == [sum(part) % 256 for part in parts]
+
+
+BROKEN = {
+    b'{"a": ': "is no JSON",
+    b'{"a": 1} {"a": 2}': "is no JSON (Extra data, column 10)",
+    b"\0\0\0": "is no JSON (Expecting value, column 1)",
+    b"   ": "is no JSON",
+    b'"\xff"': "cannot be read (UnicodeDecodeError",
+    b"\xff\xfe[\0]\0": "cannot be read (UnicodeDecodeError",
+    b"[" * 100_000: "cannot be read (RecursionError",
+}
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz", "a.jsonl.zst"])
+@pytest.mark.parametrize("line", BROKEN, ids=lambda line: repr(line[:8]))
+def test_a_broken_line_is_an_error_with_its_number_or_is_skipped(tmp_path, line, name):
+    data = text_of([row(0)]) + b"\r\n\n" + line + b"\n" + text_of([row(1)])
+    (tmp_path / name).write_bytes(packed(data, name))
+    with made(tmp_path / name) as dataset:
+        with pytest.raises(sk.DatasetError) as caught:
+            dataset.__getitems__([0, 1, 2])
+        assert str(caught.value).startswith(f"{tmp_path / name}, line 4: {BROKEN[line]}")
+        sampler, options = sk.RandomSampler(seed=1), {"collate_fn": list, "world": sk.World(1, 0)}
+        with sk.Loader(dataset, sampler, batch_size=3, bad_samples="skip", **options) as loader:
+            (batch,) = loader
+        assert same(sorted(batch, key=lambda each: each["id"]), [row(0), row(1)])
+        assert [skipped.id for skipped in loader.skipped] == [1]
+
+
+VALUES = [
+    None,
+    -1.5,
+    [],
+    "\ud800",
+    "ünï\0",
+    2**63 - 1,
+    2**64,
+    -(2**63) - 1,
+    {"id": 10**40},
+    float("inf"),
+    {"a": {"a": 12345678901234567890}},
+    [1234567890123456789, 0.1234567890123456789],
+    {"": [None] * 9},
+]
+
+
+@pytest.mark.parametrize("parser", ["orjson", "json"])
+def test_values_are_what_python_reads_whatever_parses_them(tmp_path, monkeypatch, parser):
+    if parser == "orjson":
+        pytest.importorskip("orjson", reason="orjson is not installed: json reads all here")
+    else:
+        monkeypatch.setattr(json_lines, "_orjson", lambda: None)
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(value) + "\n" for value in VALUES))
+    with made(tmp_path / "a.jsonl") as dataset:
+        assert [dataset[at] for at in range(len(VALUES))] == VALUES
+        assert dataset.__getitems__(range(len(VALUES))) == VALUES
+        assert [type(value) for value in dataset] == [type(value) for value in VALUES]
+
+
+def test_samples_are_values_fields_of_them_texts_bytes_or_what_a_function_makes(tmp_path):
+    (tmp_path / "a.jsonl").write_bytes(b'\xef\xbb\xbf{"a": 1, "b": "\xc3\xa9"}\r\n\r\n{"b": 2}')
+    for options, wanted in (
+        ({"decode": "text"}, ['{"a": 1, "b": "é"}', '{"b": 2}']),
+        ({"decode": "bytes"}, [b'{"a": 1, "b": "\xc3\xa9"}', b'{"b": 2}']),
+        ({"columns": ["b"]}, [{"b": "é"}, {"b": 2}]),
+        ({"columns": ["b"], "decode": lambda value: value["b"]}, ["é", 2]),
+    ):
+        with made(tmp_path / "a.jsonl", **options) as dataset:
+            assert [*dataset] == wanted
+    with (
+        made(tmp_path / "a.jsonl", columns=["a"]) as dataset,
+        pytest.raises(sk.DatasetError, match=r"line 3: .*no field 'a', but \['b'\]"),
+    ):
+        dataset[1]
+
+
+BAD = {
+    "decode: must be one of": {"decode": "yaml"},
+    "columns: are of JSON, and not of decode='text'": {"decode": "text", "columns": ["a"]},
+    "columns: must not be empty": {"columns": []},
+    "max_chunks: must be positive": {"max_chunks": 0},
+    "max_unpacked_bytes: must be positive": {"max_unpacked_bytes": 0},
+}
+
+
+@pytest.mark.parametrize("message", BAD)
+def test_arguments_that_cannot_be_meant_are_refused(message):
+    with pytest.raises(sk.SamplerkitError) as caught:
+        sk.JsonlDataset("a.jsonl", **BAD[message])
+    assert str(caught.value).startswith(message)
+
+
+def test_files_without_samples_are_files_of_the_layout(tmp_path):
+    for name, data in (("a", b""), ("b", b"\n\r\n"), ("c", b"1"), ("d", b"\n")):
+        (tmp_path / f"{name}.jsonl").write_bytes(data)
+    with sk.JsonlDataset(str(tmp_path / "*.jsonl"), progress=False) as dataset:
+        assert dataset.layout.sizes.tolist() == [0, 0, 1, 0]
+        assert [*dataset] == [1]
+
+
+def test_a_line_of_a_hundred_megabytes_is_a_line(tmp_path):
+    whole = json.dumps({"id": 1, "text": "long " * 20_000_000}).encode() + b"\n"
+    (tmp_path / "a.jsonl").write_bytes(text_of([row(0)]) + whole + text_of([row(2)]))
+    with made(tmp_path / "a.jsonl") as dataset:
+        assert [len(dataset), len(dataset[1]["text"]), dataset[2]["id"]] == [3, 100_000_000, 2]
+
+
+@pytest.mark.parametrize("name", ["a.jsonl.gz", "a.jsonl.zst"])
+def test_what_a_file_unpacks_to_has_a_limit_that_can_be_said(tmp_path, name):
+    (tmp_path / name).write_bytes(packed(text_of(map(row, range(50))), name))
+    with (
+        made(tmp_path / name, max_unpacked_bytes=1000) as dataset,
+        pytest.raises(sk.DatasetError, match=rf"{name}: unpacks to more than 1000 bytes \(max_unp"),
+    ):
+        len(dataset)
+    assert len(made(tmp_path / name, max_unpacked_bytes=100_000)) == 50
+
+
+def test_an_index_is_made_once_takes_nine_bytes_a_line_and_is_made_again_for_another_file(
+    tmp_path, monkeypatch
+):
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(text_of(map(row, range(1000))))
+    looks, original = [], json_lines.Lines.joined
+    monkeypatch.setattr(json_lines.Lines, "joined", lambda *found: looks.append(1) or original(*found))
+    kinds = []
+    for _ in range(2):
+        with made(path) as dataset:
+            kinds.append((len(dataset), dataset.fingerprint))
+    assert (len(looks), kinds[0]) == (1, kinds[1])
+    (kept,) = Path(os.environ["XDG_CACHE_HOME"]).rglob("*.skidx")
+    assert kept.stat().st_size < 9 * 1000 + 700
+    made(path).save_indexes()
+    kept.unlink()
+    os.utime(path, ns=(5, 5))
+    with made(path) as dataset:  # what is beside it holds whatever its time
+        assert (len(dataset), dataset.fingerprint, len(looks)) == (*kinds[0], 1)
+    Path(f"{path}.skidx").unlink()
+    path.write_bytes(text_of(map(row, range(7))))
+    with made(path) as dataset:
+        assert (len(dataset), len(looks)) == (7, 2)
+        assert dataset.fingerprint != kinds[0][1]
+
+
+def test_an_index_beside_another_file_is_an_error_or_its_lines_are(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(b"[1, 2]\n[3]\n")
+    made(path).save_indexes()
+    path.write_bytes(b"[1]\n[2, 3]\n")
+    with made(path) as dataset, pytest.raises(sk.DatasetError, match=r"a\.jsonl, line 1: is not the line"):
+        dataset[0]
+    path.write_bytes(b"[1]\n")
+    with (
+        made(path) as dataset,
+        pytest.raises(sk.DatasetError, match=r"skidx: is of another state"),
+    ):
+        dataset[0]
+
+
+@pytest.mark.parametrize("has_index", [True, False])
+@pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.zst"])
+def test_remote_lines_are_read_by_ranges_and_packed_files_as_a_whole(tmp_path, has_index, name):
+    fsspec = pytest.importorskip("fsspec", reason="fsspec is not installed: nothing remote here")
+    path, memory = tmp_path / name, fsspec.filesystem("memory")
+    path.write_bytes(packed(text_of(map(row, range(60))), name))
+    url = f"memory://jsonl/{has_index}/{name}"
+    memory.pipe(url, path.read_bytes())
+    if has_index:
+        made(path).save_indexes()
+        memory.pipe(url + ".skidx", Path(f"{path}.skidx").read_bytes())
+    with sk.JsonlDataset([url], progress=False, remote={"cache": str(tmp_path / "cache")}) as dataset:
+        options = {"batch_size": 7, "collate_fn": list, "world": sk.World(1, 0)}
+        with sk.Loader(dataset, sk.RandomSampler(seed=2), **options) as loader:
+            read = [sample for batch in loader for sample in batch]
+        assert same(sorted(read, key=lambda each: each["id"]), [*map(row, range(60))])
+        assert dataset.stats.downloads == (not has_index or name.endswith(".zst"))
+
+
+def test_a_function_makes_samples_in_their_draws(tmp_path):
+    for name in ("0.jsonl", "1.jsonl.gz"):
+        (tmp_path / name).write_bytes(packed(text_of(map(row, range(10))), name))
+    read = []
+    with sk.JsonlDataset(str(tmp_path / "*.jsonl*"), decode=_drawn, progress=False) as dataset:
+        for size in (4, 7):
+            options = {"batch_size": size, "collate_fn": list, "world": sk.World(1, 0)}
+            with sk.Loader(dataset, sk.RandomSampler(seed=1), **options) as loader:
+                read.append([sample for batch in loader for sample in batch])
+    assert read[0] == read[1]
+    assert sorted(id for id, _ in read[0]) == sorted([*range(10)] * 2)
+
+
+def _drawn(sample):
+    return int(sample["id"]), int(sk.draw_rng().integers(1 << 30))
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz", "a.jsonl.zst"])
+def test_damage_is_an_error_with_file_and_line_or_the_same_data(tmp_path, name):
+    """500 damaged files, each as large and as old as the one that was seen, as far as that can be."""
+    path, samples = tmp_path / name, [*map(row, range(12))]
+    path.write_bytes(packed(text_of(samples), name))
+    knows, about = made(path), path.stat()
+    assert same(knows.__getitems__(range(12)), samples)
+    knows.close()
+
+    def make():
+        os.utime(path, ns=(about.st_atime_ns, about.st_mtime_ns))
+        return knows
+
+    found, others = outcomes(path, make, samples, 500, seed=4)
+    print(f"{name}: {dict(found)}")
+    assert not others
+    assert found["error"] >= 350
