@@ -164,6 +164,11 @@ class PassesWithoutIds(Stream):
                 found.append((which, positions + part.begin))
         return np.concatenate([which for which, _ in found]), np.concatenate([p for _, p in found])
 
+    def pass_begin(self, number: int) -> int:
+        """Gives the position at which a pass begins, as the function of that name."""
+        part = max((one for one in self._parts if one.first <= number), key=lambda one: one.first)
+        return min(part.begin + (number - part.first) * part.passes.length, LARGEST // 2)
+
     def num_passes(self, end: int) -> int:
         part = self._parts[int(interval_of(self._bounds, np.array([max(0, end - 1)]))[0])]
         each = part.passes.order(0).num_passes
@@ -203,12 +208,21 @@ def gone_from(stream: Stream) -> Ids:
         for source, inner in enumerate(stream.streams):
             gone = gone_from(inner)
             if gone.size:
-                positions = _above(stream, source, gone)
+                positions = positions_above(stream, source, gone)
                 found.append(positions[positions < LARGEST])
     return np.concatenate(found)
 
 
-def _above(mix: Mix, source: int, inner: Ids) -> Ids:
+def pass_begin(stream: Stream, number: int) -> int:
+    """Gives the position at which a pass over a source begins, at most 2^61."""
+    if isinstance(stream, PassesWithoutIds):
+        return stream.pass_begin(number)
+    if not isinstance(stream, Passes):
+        raise NotSupportedError("max_passes", "is said of what has no passes", stream)
+    return min(number * stream.length, LARGEST // 2)
+
+
+def positions_above(mix: Mix, source: int, inner: Ids) -> Ids:
     """Gives where a mixture reads positions of one of its streams; 2^62 for what it does not reach."""
     turns, lanes = np.divmod(inner, mix.lanes)
     rows = mix.turns.row(source, lanes, turns)
@@ -227,4 +241,4 @@ def _drawn_of(mix: Mix, source: int, drawn: DrawnPositions) -> DrawnPositions:
     last = np.append(turns - 1, turn[read == source]) * mix.lanes + np.append(lanes, lane[read == source])
     high = int(last.max(initial=-1)) + 1
     low = min(int((turns * mix.lanes + lanes).min()), high)
-    return DrawnPositions(low, max(0, high), lambda inner: drawn.has(_above(mix, source, inner)))
+    return DrawnPositions(low, max(0, high), lambda inner: drawn.has(positions_above(mix, source, inner)))

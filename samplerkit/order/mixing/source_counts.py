@@ -260,17 +260,29 @@ class SourceCounts:
 
         A row beyond 2^62, or of a source that is not read so often, is 2^62.
         """
-        rows = np.full(turns.shape, 1 << 62)
-        for lane, mine in [(0, np.arange(turns.size))] if self._is_one else groups(lanes):
-            firsts, offsets = self._lane(lane)
-            # How often the lane read the source before each segment.
-            drawn = np.append(0, self.drawn(source, np.full_like(firsts, lane), firsts))
-            for segment, within in groups(np.searchsorted(drawn, turns[mine], side="right") - 1):
-                low, high = self.ends[segment, source : source + 2].tolist()
-                if high > low:
-                    at = mine[within]
-                    rows[at] = self.draws.position(lanes[at], turns[at] - offsets[segment, source], low, high)
+        if self._is_one:
+            segments, offsets = np.zeros_like(turns), np.zeros_like(turns)
+        else:
+            segments, offsets = self._segments_of_turns(source, lanes, turns)
+        low, high = self.ends[segments, source], self.ends[segments, source + 1]
+        rows, at = np.full(turns.shape, 1 << 62), np.flatnonzero(high > low)
+        rows[at] = self.draws.position(lanes[at], (turns - offsets)[at], low[at], high[at])
         return rows
+
+    def _segments_of_turns(self, source: int, lanes: Ids, turns: Ids) -> tuple[Ids, Ids]:
+        """Gives the segment in which lanes read a source for the turn-th time, and its offset."""
+        segments, offsets = np.empty_like(turns), np.empty_like(turns)
+        each = [(firsts, of_lane, at) for (firsts, of_lane), at in self._of_each(lanes)]
+        lane_of = [np.full_like(firsts, lanes[at[0]]) for firsts, _, at in each]
+        firsts = np.concatenate([firsts for firsts, _, _ in each] or [turns[:0]])
+        # How often each lane read the source before each segment, in one call for all lanes.
+        drawn, begin = self.drawn(source, np.concatenate(lane_of or [lanes[:0]]), firsts), 0
+        for before, of_lane, at in each:
+            end = begin + before.size
+            segments[at] = np.searchsorted(drawn[begin:end], turns[at], side="right")
+            offsets[at] = of_lane[segments[at], source]
+            begin = end
+        return segments, offsets
 
     def _sources_of_blocks(self, lanes: Ids, numbers: Ids, cells: Cells) -> Ids:
         if self._is_one:

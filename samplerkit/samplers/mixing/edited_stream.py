@@ -1,37 +1,51 @@
-"""What edits make of a stream: rows and ids leave, and a mixture reads its draws by other weights."""
+"""What edits and caps make of a stream: rows and ids leave, a mixture reads its draws by other weights."""
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
-from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from samplerkit.errors import ArgumentValueError, NotSupportedError
-from samplerkit.order.layout import Layout
-from samplerkit.order.mixing.exclusion import DrawnPositions, gone_from, without
+from samplerkit.order.arguments import LARGEST
+from samplerkit.order.intervals import groups
+from samplerkit.order.mixing.exclusion import DrawnPositions, gone_from, pass_begin, positions_above, without
 from samplerkit.order.mixing.removed_positions import RemovedRows, WithoutRows, rows_before, skipped
 from samplerkit.order.mixing.streams import Mix, Passes, Stream
 from samplerkit.order.typing import Ids
-from samplerkit.samplers.base import Sampler
 from samplerkit.samplers.mixing.edit import Edit
-from samplerkit.samplers.mixing.mixture import MixtureSampler
-from samplerkit.samplers.mixing.sources import mixed_parts, require_shares
-from samplerkit.samplers.repeat import RepeatSampler
-from samplerkit.samplers.shuffled import RandomSampler
-from samplerkit.samplers.subset import SequentialSampler, SubsetRandomSampler
 
 
-def edited(stream: Stream, edits: Sequence[Edit], weights: Sequence[Sequence[float]]) -> Stream:
-    """Gives a stream as edits make it.
+@dataclass(frozen=True)
+class PassCaps:
+    """How often a run may read some sources of a mixture.
+
+    Args:
+        weights: of all sources, where the run begins.
+        passes: at most so many, by the number of the source.
+    """
+
+    weights: Sequence[float]
+    passes: Mapping[int, int]
+
+
+def edited(
+    stream: Stream, edits: Sequence[Edit], weights: Sequence[Sequence[float]], caps: PassCaps | None = None
+) -> tuple[Stream, int]:
+    """Gives a stream as edits make it, and the position from which on caps leave it nothing to read.
+
+    A cap is an edit whose position is computed: where the first of all lanes would read a source once more
+    than it may be, its weight becomes 0.
 
     Args:
         stream: without edits.
         edits: in the order of their positions.
         weights: of each edit that has some, one for each source of the stream: from `shares`.
+        caps: of a mixture; None for none.
 
     Raises:
         NotSupportedError: an edit says what this stream cannot do.
@@ -42,24 +56,76 @@ def edited(stream: Stream, edits: Sequence[Edit], weights: Sequence[Sequence[flo
         raise NotSupportedError(f"edit at {at}", problem, hint="say passes='run_on'")
     if isinstance(stream, Mix):
         _require_samples(stream, edits, weights)
+    said = iter(weights)
+    changes = [
+        _Change(edit.at, None if edit.weights is None else next(said), edit.skip, edit.without)
+        for edit in edits
+    ]
+    made, rows = _changed(stream, changes)
+    end, left = LARGEST, {} if caps is None else dict(caps.passes)
+    while caps is not None and left and isinstance(made, Mix):
+        mix, kept = made, rows
+        at, source = min((_first_beyond(mix, kept, *capped), capped[0]) for capped in left.items())
+        if at >= end:
+            break
+        del left[source]
+        changes = _stopped(changes, at, source, caps.weights)
+        # Where no source has a weight, the run ends, and what edits say behind it is not looked at.
+        end = next((one.at for one in changes if one.weights is not None and not any(one.weights)), LARGEST)
+        changes = [one for one in changes if one.at < end]
+        made, rows = _changed(stream, changes)
+    return WithoutRows(made, rows) if rows.takes_some else made, end
+
+
+class _Change(NamedTuple):
+    """What an edit says of a stream, with the weights of all its sources; or what a cap says."""
+
+    at: int
+    weights: Sequence[float] | None = None
+    skip: int | None = None
+    without: Any = None
+
+
+def _changed(stream: Stream, changes: Sequence[_Change]) -> tuple[Stream, _KeptRows]:
+    """Gives a stream with the weights and passes that changes make, and the rows that are left of it."""
+    weights = [one.weights for one in changes if one.weights is not None]
     rows, begins = _KeptRows(stream.lanes), tuple[int, ...]()
-    for at, group in groupby(edits, key=lambda edit: edit.at):
+    for at, group in groupby(changes, key=lambda change: change.at):
         said = list(group)
-        weighed = [at for edit in said if edit.weights is not None]
+        weighed = [at for change in said if change.weights is not None]
         begins += tuple(weighed)
         if weighed and rows.gone.size:
             # Which rows the rest of a pass loses depends on the weights there, in all lanes.
             stream = _reweighed(stream, weights, rows, begins)
             rows = replace(rows, gone=gone_from(stream))
-        rows = replace(
-            rows, skips=(*rows.skips, *((at, edit.skip) for edit in said if edit.skip is not None))
-        )
-        for ids in (np.asarray(edit.without) for edit in said if edit.without is not None):
+        skips = [(at, change.skip) for change in said if change.skip is not None]
+        rows = replace(rows, skips=(*rows.skips, *skips))
+        for ids in (np.asarray(change.without) for change in said if change.without is not None):
             stream = _reweighed(stream, weights, rows, begins)
             stream = without(stream, ids, DrawnPositions.of_lanes(rows.first_kept(at)))
             rows = replace(rows, gone=gone_from(stream))
-    stream = _reweighed(stream, weights, rows, begins)
-    return WithoutRows(stream, rows) if rows.skips or rows.gone.size else stream
+    return _reweighed(stream, weights, rows, begins), rows
+
+
+def _first_beyond(mix: Mix, rows: _KeptRows, source: int, passes: int) -> int:
+    """Gives the first position that would read a source for one pass more; 2^62 where none would."""
+    begin = pass_begin(mix.streams[source], passes)
+    beyond = positions_above(mix, source, np.arange(begin, begin + mix.lanes))
+    beyond = beyond[beyond < LARGEST]
+    return int(rows.kept_at(beyond).min(initial=LARGEST))
+
+
+def _stopped(changes: Sequence[_Change], at: int, source: int, first: Sequence[float]) -> list[_Change]:
+    """Gives changes with one more, from which on a source has no weight; `first` are those of the begin."""
+    number = bisect_right(changes, at, key=lambda change: change.at)
+    said = [first, *(one.weights for one in changes[:number] if one.weights is not None)]
+    later = [
+        one
+        if one.weights is None
+        else one._replace(weights=[*one.weights[:source], 0.0, *one.weights[source + 1 :]])
+        for one in (_Change(at, said[-1]), *changes[number:])
+    ]
+    return [*changes[:number], *later]
 
 
 @dataclass(frozen=True)
@@ -80,6 +146,19 @@ class _KeptRows:
         ats, counts = np.array(self.skips, dtype=np.int64).reshape(-1, 2).T
         gone = self.gone[self.gone % self.lanes == lane] // self.lanes
         return RemovedRows().and_rows(gone, gone + 1).and_kept(*skipped(lane, self.lanes, ats, counts))
+
+    @property
+    def takes_some(self) -> bool:
+        """Whether any row leaves."""
+        return bool(self.skips or self.gone.size)
+
+    def kept_at(self, positions: Ids) -> Ids:
+        """Gives where positions of the stream are in what is kept; for one that left, what follows it."""
+        rows, lane = np.divmod(positions, self.lanes)
+        for number, at in groups(lane) if self.takes_some else ():
+            rows[at] = self(number).kept(rows[at])[0]
+        kept: Ids = rows * self.lanes + lane
+        return kept
 
     def first_kept(self, position: int) -> Ids:
         """Gives the first row of each lane that is kept at or behind a position.
@@ -122,97 +201,3 @@ def _require_samples(mix: Mix, edits: Sequence[Edit], weights: Sequence[Sequence
         if isinstance(stream, Passes) and not stream.length:
             at = next(edit.at for edit, shares in zip(said, weights, strict=True) if shares[source])
             raise ArgumentValueError(f"edit at {at}", "gives a share to what holds nothing", stream.name)
-
-
-def shares(edits: Sequence[Edit], sampler: Any, layout: Layout) -> list[list[float]]:
-    """Gives the weights of each edit that has some, one for each part of a tree in the order of ids.
-
-    Raises:
-        NotSupportedError: the sampler mixes no parts with names.
-        ArgumentValueError: an edit names no source of the sampler, or lacks one; or it adds a source that
-            is there, or is no part of the dataset.
-    """
-    found = []
-    known, parts = dict.fromkeys(getattr(sampler, "sources", None) or ()), layout.parts
-    for edit in edits:
-        if edit.weights is None:
-            continue
-        place = f"edit at {edit.at}"
-        if not known:
-            raise NotSupportedError(place, "says weights, and this mixes no sources with names", sampler)
-        for name in edit.new_sources:
-            if name in known:
-                raise ArgumentValueError(place, "adds a source that is there", name)
-            if name not in parts:
-                hint = f"parts: {', '.join(parts)}"
-                raise ArgumentValueError(place, "adds what is no part of the dataset", name, hint=hint)
-            known[name] = None
-        require_shares(f"{place}: weights", edit.weights, known)
-        found.append([edit.weights.get(name, 0.0) for name in parts])
-    return found
-
-
-def require_removable(
-    edits: Sequence[Edit], sampler: Sampler, dataset: Any, added: Mapping[str, Sampler | None]
-) -> None:
-    """Refuses to take out ids that are not there, or of what reads other samples in each pass.
-
-    Args:
-        edits: all of them.
-        sampler: the chain that reads the dataset.
-        dataset: a dataset, a layout or a number.
-        added: the sources that edits add to a mixture.
-
-    Raises:
-        NotSupportedError: the sampler does that.
-        ArgumentValueError: the dataset has no such id.
-    """
-    size = len(Layout.of(dataset))
-    for edit in edits:
-        if edit.without is None:
-            continue
-        ids = np.asarray(edit.without)
-        if ids.size and ids[-1] >= size:
-            problem = f"says without an id that is not in a dataset of {size}"
-            raise ArgumentValueError(f"edit at {edit.at}", problem, int(ids[-1]))
-        _require_one_set(f"edit at {edit.at}", sampler, dataset, ids, added)
-
-
-def _require_one_set(
-    place: str,
-    sampler: Sampler | None,
-    dataset: Any,
-    ids: Ids,
-    added: Mapping[str, Sampler | None] = MappingProxyType({}),
-) -> None:
-    if sampler is None or not ids.size:
-        return
-    if isinstance(sampler, MixtureSampler) and sampler.get_child() is None:
-        if sampler.stop == "once" or sampler.passes == "restart":
-            problem = "says without, and the passes of this mixture begin again in each epoch"
-            raise NotSupportedError(place, problem, sampler, hint="say passes='run_on'")
-        start, sources = 0, {**(sampler.sources or {}), **added}
-        for name, part in mixed_parts(sampler.sources, Layout.of(dataset), dataset).items():
-            end = start + len(Layout.of(part))
-            inside = ids[(ids >= start) & (ids < end)] - start
-            _require_one_set(f"{place}, source {name}", sources.get(name), part, inside)
-            start = end
-    elif not _reads_one_set(sampler, dataset):
-        problem = "says without, and this reads other samples in each pass"
-        hint = "ids can leave what reads all of a fixed set in each pass"
-        raise NotSupportedError(place, problem, sampler, hint=hint)
-
-
-def _reads_one_set(sampler: Sampler, dataset: Any) -> bool:
-    """Returns whether each epoch of a chain has the same samples, each as often."""
-    below, is_listed = len(Layout.of(dataset)), True
-    for link in sampler._links()[::-1]:
-        size = len(link.undealt_order(dataset))
-        may_read_all = isinstance(link, RandomSampler | RepeatSampler | SequentialSampler)
-        reads_all = may_read_all and size == below * getattr(link, "repeats", 1)
-        if getattr(link, "replacement", False):
-            return False
-        if not reads_all and not (is_listed and (link.is_fixed or isinstance(link, SubsetRandomSampler))):
-            return False
-        below, is_listed = size, is_listed and link.is_fixed
-    return True

@@ -4,21 +4,28 @@ from __future__ import annotations
 
 import bisect
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any, Final, final
 
-from samplerkit.errors import ArgumentValueError, CompositionError
+import numpy as np
+
+from samplerkit.errors import ArgumentValueError, CompositionError, NotSupportedError
 from samplerkit.order.caching import Latest, cached_property
 from samplerkit.order.layout import Layout
 from samplerkit.order.mixing.streams import Part, Passes, Stream
 from samplerkit.order.order import Order
+from samplerkit.order.typing import Ids
 from samplerkit.samplers.base import Sampler
 from samplerkit.samplers.chain import Context, RunConstants
 from samplerkit.samplers.mixing.edit import Edit, chained, checked_edits, edit_of, edits_in
-from samplerkit.samplers.mixing.edited_stream import edited, require_removable, shares
-from samplerkit.samplers.mixing.mixture import Blend, MixtureSampler
-from samplerkit.samplers.mixing.sources import EpochOrders, require_undealt
+from samplerkit.samplers.mixing.edited_stream import edited
+from samplerkit.samplers.mixing.mixture import Blend, MixtureSampler, require_uncapped
+from samplerkit.samplers.mixing.sources import EpochOrders, mixed_parts, require_shares, require_undealt
+from samplerkit.samplers.repeat import RepeatSampler
+from samplerkit.samplers.shuffled import RandomSampler
+from samplerkit.samplers.subset import SequentialSampler, SubsetRandomSampler
 
 
 @final
@@ -62,7 +69,7 @@ class Ledger(Sampler):
         self.edits: tuple[Edit, ...] = checked_edits(edits)
         if edits_file is not None:
             self.edits = _joined(self.edits, edits_in(edits_file), edits_file)
-        self._made: Final = Latest[tuple[Stream, int, Any]]()
+        self._made: Final = Latest[tuple[Stream, int, int, Any]]()
         self.add_child(sampler)
         if sampler is not None:
             require_undealt("Ledger", sampler, "it")
@@ -108,11 +115,13 @@ class Ledger(Sampler):
         """Orders an epoch of the run, by the dataset's layout: the child is read beyond one epoch."""
         # The dataset is kept with what was made of it, so that its number is no other one's.
         key = (id(context.dataset), context.lanes)
-        stream, length, _ = self._made.get(key, lambda: (*self._stream(context), context.dataset))
-        return Part(stream, context.epoch * length, length)
+        stream, end, length, _ = self._made.get(key, lambda: (*self._stream(context), context.dataset))
+        begin = context.epoch * length
+        require_uncapped(begin + length, end)
+        return Part(stream, begin, length)
 
-    def _stream(self, context: Context) -> tuple[Stream, int]:
-        """Gives what is read, epoch after epoch, as the edits make it, and the length of an epoch."""
+    def _stream(self, context: Context) -> tuple[Stream, int, int]:
+        """Gives what is read, epoch after epoch, as edits make it, its end, and the length of an epoch."""
         child, layout = self.get_child(), Layout.of(context.dataset)
         if child is None:
             raise CompositionError("Ledger", "has no sampler to read by", hint="give it one")
@@ -122,13 +131,14 @@ class Ledger(Sampler):
         if not length:
             raise ArgumentValueError("dataset", "holds no samples to read", length)
         require_removable(self.edits, child, context.dataset, self.new_sources)
-        stream: Stream | None = None
+        stream: Stream = Passes(orders, orders.woven, "sampler")
+        caps, weights = None, shares(self.edits, child, layout)
         if isinstance(child, MixtureSampler) and child.get_child() is None:
             begin = replace(context, epoch=0, depth=0, child=None)
             blend = Blend(child, layout, begin, added=self.new_sources)
-            stream = None if blend.restarts else blend.mix
-        stream = Passes(orders, orders.woven, "sampler") if stream is None else stream
-        return edited(stream, self.edits, shares(self.edits, child, layout)), length
+            if not blend.restarts:
+                stream, caps = blend.mix, blend.caps
+        return *edited(stream, self.edits, weights, caps), length
 
 
 def _joined(
@@ -142,3 +152,101 @@ def _joined(
         hint = "leave the edits out: the file has all of them"
         raise ArgumentValueError(f"edits[{number}]", problem, given[number], hint=hint)
     return longer
+
+
+def shares(edits: Sequence[Edit], sampler: Any, layout: Layout) -> list[list[float]]:
+    """Gives the weights of each edit that has some, one for each part of a tree in the order of ids.
+
+    Raises:
+        NotSupportedError: the sampler mixes no parts with names.
+        ArgumentValueError: an edit names no source of the sampler, or lacks one; or it adds a source that
+            is there, or is no part of the dataset.
+    """
+    found = []
+    known, parts = dict.fromkeys(getattr(sampler, "sources", None) or ()), layout.parts
+    for edit in edits:
+        if edit.weights is None:
+            continue
+        place = f"edit at {edit.at}"
+        if not known:
+            raise NotSupportedError(place, "says weights, and this mixes no sources with names", sampler)
+        for name in edit.new_sources:
+            if name in known:
+                raise ArgumentValueError(place, "adds a source that is there", name)
+            if name not in parts:
+                hint = f"parts: {', '.join(parts)}"
+                raise ArgumentValueError(place, "adds what is no part of the dataset", name, hint=hint)
+            known[name] = None
+        require_shares(f"{place}: weights", edit.weights, known)
+        found.append([edit.weights.get(name, 0.0) for name in parts])
+    return found
+
+
+def require_removable(
+    edits: Sequence[Edit], sampler: Sampler, dataset: Any, added: Mapping[str, Sampler | None]
+) -> None:
+    """Refuses to take out ids that are not there, or of what reads other samples in each pass.
+
+    Args:
+        edits: all of them.
+        sampler: the chain that reads the dataset.
+        dataset: a dataset, a layout or a number.
+        added: the sources that edits add to a mixture.
+
+    Raises:
+        NotSupportedError: the sampler does that.
+        ArgumentValueError: the dataset has no such id.
+    """
+    size = len(Layout.of(dataset))
+    for edit in edits:
+        if edit.without is None:
+            continue
+        ids = np.asarray(edit.without)
+        if ids.size and ids[-1] >= size:
+            problem = f"says without an id that is not in a dataset of {size}"
+            raise ArgumentValueError(f"edit at {edit.at}", problem, int(ids[-1]))
+        _require_one_set(f"edit at {edit.at}", sampler, dataset, ids, added)
+
+
+def _require_one_set(
+    place: str,
+    sampler: Sampler | None,
+    dataset: Any,
+    ids: Ids,
+    added: Mapping[str, Sampler | None] = MappingProxyType({}),
+) -> None:
+    if sampler is None or not ids.size:
+        return
+    if isinstance(sampler, MixtureSampler) and sampler.get_child() is None:
+        if sampler.stop == "once" or sampler.passes == "restart":
+            problem = "says without, and the passes of this mixture begin again in each epoch"
+            raise NotSupportedError(place, problem, sampler, hint="say passes='run_on'")
+        start, sources = 0, {**(sampler.sources or {}), **added}
+        for name, part in mixed_parts(sampler.sources, Layout.of(dataset), dataset).items():
+            end = start + len(Layout.of(part))
+            inside, source = ids[(ids >= start) & (ids < end)] - start, sources.get(name)
+            if inside.size and isinstance(source, MixtureSampler) and source.max_passes:
+                # Its passes would become shorter, and their caps lie where they lay.
+                problem = "says without, of what a nested mixture with caps on its passes reads"
+                raise NotSupportedError(f"{place}, source {name}", problem, source.max_passes)
+            _require_one_set(f"{place}, source {name}", source, part, inside)
+            start = end
+    elif not _reads_one_set(sampler, dataset):
+        problem = "says without, and this reads other samples in each pass"
+        hint = "ids can leave what reads all of a fixed set in each pass"
+        raise NotSupportedError(place, problem, sampler, hint=hint)
+
+
+def _reads_one_set(sampler: Sampler, dataset: Any) -> bool:
+    """Returns whether each epoch of a chain has the same samples, each as often."""
+    below, is_listed = len(Layout.of(dataset)), True
+    for link in sampler._links()[::-1]:
+        size = len(link.undealt_order(dataset))
+        may_read_all = isinstance(link, RandomSampler | RepeatSampler | SequentialSampler)
+        reads_all = may_read_all and size == below * getattr(link, "repeats", 1)
+        if getattr(link, "replacement", False):
+            return False
+        if not reads_all and not (is_listed and (link.is_fixed or isinstance(link, SubsetRandomSampler))):
+            return False
+        below, is_listed = size, is_listed and link.is_fixed
+    return True

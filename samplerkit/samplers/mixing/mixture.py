@@ -13,6 +13,7 @@ import numpy as np
 from samplerkit.errors import (
     ArgumentRangeError,
     ArgumentValueError,
+    CompositionError,
     DatasetError,
     NotSupportedError,
 )
@@ -25,14 +26,16 @@ from samplerkit.order.layout import Layout
 from samplerkit.order.mixing.once_each import OnceEach
 from samplerkit.order.mixing.source_counts import SourceCounts
 from samplerkit.order.mixing.source_draws import SourceDraws
-from samplerkit.order.mixing.streams import Mix, Part, Passes
+from samplerkit.order.mixing.streams import Mix, Part, Passes, Stream
 from samplerkit.order.mixing.weights import thresholds
 from samplerkit.order.order import PASS_BITS, Order
 from samplerkit.order.typing import Ids
 from samplerkit.samplers.base import Sampler
 from samplerkit.samplers.chain import Context, RunConstants, checked_algorithm
+from samplerkit.samplers.mixing.edited_stream import PassCaps, edited
 from samplerkit.samplers.mixing.sources import (
     EpochOrders,
+    checked_caps,
     checked_sources,
     checked_weights,
     mixed_parts,
@@ -72,6 +75,9 @@ class MixtureSampler(Sampler):
         stop: `first` ends before a source would begin again; `all` once each was read to its end, in the
             first epoch, whose length the others have. `once` reads each sample once an epoch, in proportion
             to the sizes.
+        max_passes: how often the run may read a source, by name, or by number of a file: then the others
+            share its weight. The first lane that has read its part of the last pass stops the source in all
+            of them, where each is within a few samples of its part.
         lanes: into how many lanes the mixture is woven, and the sources with it; None for the number of
             shards at the first start, so that each reads its own files.
         seed: the seed of the order, in [0, 2^64).
@@ -80,10 +86,13 @@ class MixtureSampler(Sampler):
     Raises:
         ArgumentTypeError: an argument has the wrong type.
         ArgumentValueError: `num_samples` or `seed` is negative; `passes`, `stop` or `algorithm` is not known;
-            weights are not those of the sources, or do not go with `stop`.
-        ArgumentRangeError: `weights` is empty, all zero, or holds a negative, NaN or infinite one; or, when
-            the order is asked for, the mixture is longer than 2^62.
-        CompositionError: a source is distributed, a ledger, or of an algorithm that replays another package.
+            weights are not those of the sources, or do not go with `stop`; or caps are of no source, or
+            do not go with `passes` and `stop`.
+        ArgumentRangeError: `weights` is empty, all zero, or holds a negative, NaN or infinite one; a cap is
+            below 1; or, when the order is asked for, the mixture is longer than 2^62, or an epoch reads on
+            where all sources are read as often as their caps say.
+        CompositionError: a source is distributed, a ledger, or of an algorithm that replays another package;
+            or a cap is of a mixture.
         DatasetError: when the order is asked for: the dataset has no such parts, others than weights, an
             empty one of positive weight, or a source whose passes differ in length.
 
@@ -107,6 +116,7 @@ class MixtureSampler(Sampler):
         shuffle: bool = True,
         passes: str = "run_on",
         stop: str = "first",
+        max_passes: Mapping[str, int] | Mapping[int, int] | None = None,
         lanes: int | None = None,
         seed: int = 0,
         algorithm: str = ALGORITHM,
@@ -129,6 +139,23 @@ class MixtureSampler(Sampler):
             hint = "leave weights out: the sizes are the weights"
             problem = "reads each sample once, whatever weights say"
             raise ArgumentValueError("stop", problem, "once", hint=hint)
+        self.max_passes: Final = checked_caps(max_passes, self.sources, self.weights)
+        if self.max_passes:
+            self._require_passes()
+
+    def _require_passes(self) -> None:
+        """Refuses caps where a source has no passes of a run, or its epochs have no length yet."""
+        if self.passes == "restart":
+            hint = "say passes='run_on'"
+            raise ArgumentValueError("max_passes", "has no meaning where epochs restart", hint=hint)
+        if self.stop == "once" or (self.stop == "all" and not self.num_samples):
+            problem = "does not go with caps on passes"
+            raise ArgumentValueError("stop", problem, self.stop, hint="say num_samples, and stop='first'")
+        for name in self.max_passes or ():
+            branch = (self.sources or {}).get(name)
+            if branch is not None and any(isinstance(link, MixtureSampler) for link in branch._links()):
+                problem = "is of a mixture, whose sources have the passes"
+                raise CompositionError(f"max_passes.{name}", problem, hint="cap its sources")
 
     def branches(self) -> dict[str, Sampler]:
         """Gives the samplers of the sources, by name and sorted."""
@@ -140,6 +167,8 @@ class MixtureSampler(Sampler):
         given = super().arguments()
         if self.sources is None:
             del given["sources"]
+        if self.max_passes is None:
+            del given["max_passes"]
         return given
 
     def lane_count(self, layout: Layout, run_lanes: int) -> int:
@@ -157,6 +186,18 @@ class MixtureSampler(Sampler):
     def draw(self, layout: Layout, context: Context) -> Order:
         """Orders the samples of a layout."""
         return Blend(self, layout, context).order()
+
+
+def require_uncapped(position: int, end: int) -> None:
+    """Refuses an epoch that reads on where all sources are read as often as they may be.
+
+    Raises:
+        ArgumentRangeError: it ends behind that position.
+    """
+    if position > end:
+        problem = f"leaves nothing to read from position {end} of the run on, and the epoch ends at"
+        hint = "leave a source without a cap, or read fewer epochs"
+        raise ArgumentRangeError("max_passes", problem, position, hint=hint)
 
 
 @lru_cache(1024)
@@ -220,6 +261,9 @@ class Blend:
             require_source(f"source {'.'.join(path)}", sampler)
         if isinstance(sampler, MixtureSampler) and sampler.get_child() is None:
             continues = self.restarts or sampler.passes != "restart"
+            if self.restarts and sampler.max_passes:
+                problem = "caps passes, and a mixture above it begins it again in each epoch"
+                raise CompositionError(f"source {'.'.join(path)}", problem, sampler.max_passes)
             if continues and "once" not in (sampler.stop, self._mixture.stop):
                 context = Context(self._epoch, 0, self.lanes, part, path=path)
                 return Blend(sampler, Layout.of(part), context, restarts=self.restarts)
@@ -249,11 +293,38 @@ class Blend:
         return weights
 
     @cached_property
+    def caps(self) -> PassCaps | None:
+        """The caps on passes by the numbers of sources; None for none."""
+        given = self._mixture.max_passes
+        if given is None:
+            return None
+        for name in given:
+            if name not in self._names:
+                hint = f"sources: {', '.join(self._names)}"
+                raise DatasetError("max_passes", "names no source of the mixture", name, hint=hint)
+        return PassCaps(self.weights, {self._names.index(name): passes for name, passes in given.items()})
+
+    @cached_property
+    def stream(self) -> tuple[Stream, int]:
+        """What the mixture reads, and the position from which on caps leave it nothing."""
+        return (self.mix, LARGEST) if self.caps is None else edited(self.mix, (), (), self.caps)
+
+    @cached_property
     def mix(self) -> Mix:
-        """The stream of the mixture."""
+        """The stream of the mixture, without caps."""
         turns = SourceCounts(self._draws, thresholds(self.weights)[None])
-        streams = [source.mix if isinstance(source, Blend) else source for source in self.sources]
+        streams = [source.endless if isinstance(source, Blend) else source for source in self.sources]
         return Mix(turns, self.lanes, streams, self._starts)
+
+    @property
+    def endless(self) -> Stream:
+        """The stream, as a source of another one."""
+        stream, end = self.stream
+        if end < LARGEST:
+            hint = "leave a source of it without a cap"
+            problem = "is a nested mixture that ends: all of its sources have caps"
+            raise DatasetError(f"source {'.'.join(self._context.path)}", problem, end, hint=hint)
+        return stream
 
     @cached_property
     def length(self) -> int:
@@ -289,7 +360,9 @@ class Blend:
             if begin + self.length > LARGEST:
                 problem = "ends beyond position 2^62 of the run, which is the last"
                 raise ArgumentRangeError("epoch", problem, self._context.epoch)
-            return Part(self.mix, begin, self.length, runs_on=not self.restarts)
+            stream, end = self.stream
+            require_uncapped(begin + self.length, end)
+            return Part(stream, begin, self.length, runs_on=not self.restarts)
         pairs = zip(self.sources, self._is_read, strict=True)
         passes = [(one, is_read) for one, is_read in pairs if isinstance(one, Passes)]
         orders = [limited(one.order(0), None if is_read else 0) for one, is_read in passes]

@@ -162,6 +162,41 @@ def checked_weights(sources: Any, given: Any) -> Any:
     return dict(zip(given, arguments.weights(list(given.values())).tolist(), strict=True))
 
 
+def checked_caps(given: Any, sources: Any, weights: Any) -> dict[str, int] | None:
+    """Takes the most passes over sources, by name; over files by number, as names too.
+
+    Args:
+        given: None for none.
+        sources: checked; None where files are mixed.
+        weights: checked.
+
+    Raises:
+        ArgumentTypeError: no mapping of names, or of numbers of files, to integers.
+        ArgumentValueError: a name of no source.
+        ArgumentRangeError: below 1.
+    """
+    if given is None:
+        return None
+    if not isinstance(given, Mapping):
+        raise ArgumentTypeError("max_passes", "must be numbers of passes by the names of sources", given)
+    caps = {}
+    for name, passes in given.items():
+        key = (
+            str(arguments.integer("max_passes", name))
+            if sources is None and not isinstance(name, str)
+            else name
+        )
+        count = len(weights) if sources is None and weights is not None else None
+        known = sources if count is None else {str(number) for number in range(count)}
+        if known is not None and key not in known:
+            hint = (
+                f"sources: {', '.join(known)}" if sources else f"files have the numbers 0 to {len(known) - 1}"
+            )
+            raise ArgumentValueError("max_passes", "names no source of the mixture", name, hint=hint)
+        caps[key] = arguments.positive(f"max_passes.{key}", passes)
+    return caps or None
+
+
 def read_alike(one: Any, dataset: Any, other: Any, others_dataset: Any) -> bool:
     """Returns whether two samplers, or None for both, are known to read two datasets in the same order."""
     if dataset is not others_dataset:

@@ -1,0 +1,271 @@
+"""Caps on passes over a source: checked against a walk, as edits, across ranks and resumes, and refusals."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import pytest
+
+import samplerkit as sk
+from samplerkit.order.keys import Key
+from samplerkit.order.mixing.source_draws import SourceDraws
+from samplerkit.order.mixing.weights import thresholds
+from tests.numbers import Numbers
+
+FAR = 2**40
+
+NAMES = ("web", "wiki", "code", "books")
+
+
+def case(seed: int, **more: Any) -> tuple[sk.MixtureSampler, sk.Layout]:
+    """A random mixture with caps, of which some hold within its epochs, and its layout."""
+    rng = np.random.default_rng(seed)
+    names = NAMES[: rng.integers(2, 5)]
+    sizes = {name: int(rng.integers(1, 60)) for name in names}
+    capped = [name for name in names[1:] if rng.random() < 0.7] or [names[1]]
+    lanes = int(rng.choice([1, 2, 3, 8]))
+    weights = dict(zip(names, rng.dirichlet(np.ones(len(names))).tolist(), strict=True))
+    mixture = sk.MixtureSampler(
+        dict.fromkeys(names),
+        num_samples=int(rng.integers(20, 400)),
+        weights=weights,
+        max_passes={name: int(rng.integers(1, 6)) for name in capped},
+        lanes=lanes,
+        seed=seed,
+        **more,
+    )
+    return mixture, sk.Layout.tree(sizes)
+
+
+def layout_part(layout: sk.Layout, ids: np.ndarray) -> np.ndarray:
+    """The number of the part that each id is of."""
+    return np.searchsorted(layout.part_starts, ids, side="right") - 1
+
+
+def walked(mixture: sk.MixtureSampler, layout: sk.Layout, end: int) -> tuple[list[int], dict[str, int]]:
+    """The source of each position, drawn one after another, and where each source stopped."""
+    draws, names, lanes = SourceDraws(Key(mixture.seed, 0, 0, "dice")), list(mixture.sources), mixture.lanes
+    shares = [mixture.weights[name] for name in names]
+    most = [mixture.max_passes.get(name, FAR) * len(layout.parts[name]) for name in names]
+    turns, read, stops = Counter[tuple[int, int]](), list[int](), dict[str, int]()
+    rows, lane_of = np.divmod(np.arange(end), lanes)
+    ends = thresholds(shares)
+    for position, value in enumerate(draws.values(lane_of, rows).tolist()):
+        lane = position % lanes
+        while True:
+            source = int(np.searchsorted(ends, value, side="right")) - 1
+            if turns[lane, source] * lanes + lane < most[source]:
+                break
+            shares[source], stops[names[source]] = 0, position
+            ends = thresholds(shares)
+        turns[lane, source] += 1
+        read.append(source)
+    return read, stops
+
+
+def require_a_walk(seed: int) -> int:
+    mixture, layout = case(seed)
+    size = mixture.num_samples
+    expected, stops = walked(mixture, layout, 3 * size)
+    orders = [mixture.order(layout, epoch) for epoch in range(3)]
+    ids = np.concatenate([order[:] for order in orders])
+    assert layout_part(layout, ids).tolist() == expected
+    times = np.bincount(ids, minlength=len(layout))
+    for name, start, stop in zip(mixture.sources, layout.part_starts, layout.part_starts[1:], strict=False):
+        mine, cap = times[start:stop], mixture.max_passes.get(name)
+        if cap is None:
+            continue
+        assert mine.max() <= cap
+        if name in stops:
+            # Lanes are within a few samples of one another, so little of the last pass is left out.
+            assert cap * mine.size - mine.sum() <= 12 * (mixture.lanes - 1)
+    middle = orders[1]
+    at = np.random.default_rng(seed).integers(0, size, 40)
+    assert (middle[at] == ids[size : 2 * size][at]).all()
+    which, positions = middle.positions_of(np.arange(len(layout)))
+    assert sorted(positions.tolist()) == list(range(size))
+    assert (middle[positions] == which).all()
+    return len(stops)
+
+
+def test_random_mixtures_with_caps_read_what_a_walk_reads_and_no_sample_more_often():
+    assert sum(require_a_walk(seed) for seed in range(100)) > 60
+
+
+@pytest.mark.campaign
+def test_a_thousand_mixtures_with_caps_read_what_a_walk_reads():
+    assert sum(require_a_walk(seed) for seed in range(1000)) > 600
+
+
+def test_one_lane_reads_all_of_the_last_pass_and_then_the_others_have_its_share():
+    layout = sk.Layout.tree({"web": 10**12, "wiki": 1000, "code": 10**12})
+    weights = {"web": 0.5, "wiki": 0.25, "code": 0.25}
+    mixture = sk.MixtureSampler(
+        dict.fromkeys(weights), 65_536, weights=weights, max_passes={"wiki": 4}, lanes=1
+    )
+    source = layout_part(layout, mixture.order(layout)[:])
+    assert (source == 1).sum() == 4000
+    stop = int(np.flatnonzero(source == 1)[-1]) + 1
+    assert stop == pytest.approx(16_000, abs=60)
+    behind = np.bincount(source[stop:], minlength=3) / (source.size - stop)
+    np.testing.assert_allclose(behind, [2 / 3, 0, 1 / 3], atol=0.001)
+
+
+@pytest.mark.parametrize("lanes", [1, 4])
+def test_a_cap_is_the_edit_that_takes_the_weight_at_its_position(lanes):
+    layout = sk.Layout.tree({"web": 500, "wiki": 30, "code": 200})
+    given = {"web": 0.5, "wiki": 0.3, "code": 0.2}
+    plain = sk.MixtureSampler(dict.fromkeys(given), 300, weights=given, lanes=lanes, seed=5)
+    capped = sk.MixtureSampler(**plain.arguments(), max_passes={"wiki": 3})
+    _, stops = walked(capped, layout, 900)
+    edit = sk.Edit(at=stops["wiki"], weights={**given, "wiki": 0})
+    ledger = sk.Ledger(plain, [edit])
+    for epoch in (0, 1, 7, FAR):
+        assert (capped.order(layout, epoch)[:] == ledger.order(layout, epoch)[:]).all()
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_edits_move_the_position_of_a_cap_and_no_sample_comes_more_often(seed):
+    mixture, layout = case(seed)
+    rng = np.random.default_rng(seed)
+    edits = []
+    for at in sorted(rng.integers(0, 2 * mixture.num_samples, 4).tolist()):
+        kind = rng.integers(0, 3)
+        said = {"skip": int(rng.integers(1, 90))}
+        if kind == 1:
+            said = {"weights": {name: float(rng.random()) + 0.01 for name in mixture.sources}}
+        elif kind == 2:
+            said = {"without": np.flatnonzero(rng.random(len(layout)) < 0.2)}
+            # Of each source something is left.
+            said["without"] = np.setdiff1d(said["without"], layout.part_starts)
+        edits.append(sk.Edit(at=at, **said))
+    ledger = sk.Ledger(mixture, edits)
+    orders = [ledger.order(layout, epoch) for epoch in range(5)]
+    ids = np.concatenate([order[:] for order in orders])
+    first = edits[0].at
+    plain = np.concatenate([mixture.order(layout, epoch)[:] for epoch in range(5)])
+    assert (ids[:first] == plain[:first]).all()
+    times = np.bincount(ids, minlength=len(layout))
+    part = layout_part(layout, np.arange(len(layout)))
+    passes = np.concatenate([order.passes_at(np.arange(len(order))) for order in orders])
+    for number, name in enumerate(mixture.sources):
+        if (cap := mixture.max_passes.get(name)) is not None:
+            assert times[part == number].max() <= cap
+            assert passes[layout_part(layout, ids) == number].max(initial=0) < cap
+    at = rng.integers(0, len(orders[1]), 30)
+    assert (orders[1][at] == orders[1][:][at]).all()
+
+
+def test_resumes_on_other_numbers_of_ranks_read_the_run_that_was_never_left():
+    layout = sk.Layout.tree({"web": 500, "wiki": 30, "code": 40})
+    mixture = sk.MixtureSampler(
+        {"web": None, "wiki": None, "code": None},
+        240,
+        weights={"web": 1, "wiki": 1, "code": 1},
+        max_passes={"wiki": 4, "code": 4},
+    )
+    constants = sk.RunConstants(lanes=4)
+    whole = [mixture.undealt_order(layout, epoch, constants=constants)[:] for epoch in range(3)]
+    seen, state = list[int](), None
+    for num_shards, steps in ((4, 17), (2, 11), (3, 13), (4, 19)):
+        loaders = [rank_of(layout, mixture, num_shards, rank, state) for rank in range(num_shards)]
+        parts = zip(*(endless(loader) for loader in loaders), strict=True)
+        for step in islice(parts, steps):
+            seen += sorted(np.concatenate(step).tolist())
+        state = loaders[0].state_dict()
+    # Which rank reads which sample of a step is for the deal to say.
+    assert seen == np.sort(np.concatenate(whole).reshape(-1, 12), axis=1).reshape(-1).tolist()
+    wiki = np.bincount(seen)[500:530]
+    assert wiki.max() == 4
+    assert wiki.sum() > 100
+
+
+def rank_of(layout: Any, mixture: Any, num_shards: int, rank: int, state: Any) -> sk.Loader:
+    batch = 12 // num_shards
+    loader = sk.Loader(Numbers(layout), mixture, batch_size=batch, world=sk.World(num_shards, rank))
+    if state is not None:
+        loader.load_state_dict(state)
+    return loader
+
+
+def endless(loader: sk.Loader) -> Iterator[np.ndarray]:
+    while True:
+        for batch in loader:
+            yield batch.numpy()
+
+
+def test_the_files_of_a_layout_have_caps_by_number():
+    layout = sk.Layout([300, 20])
+    capped = sk.MixtureSampler([1, 1], 200, max_passes={1: 2}, lanes=1)
+    ids = np.concatenate([capped.order(layout, epoch)[:] for epoch in range(3)])
+    assert np.bincount(ids)[300:].tolist() == [2] * 20
+
+
+def test_caps_of_all_sources_are_the_end_of_the_run():
+    layout = sk.Layout.tree({"web": 50, "wiki": 30})
+    caps = {"web": 2, "wiki": 2}
+    mixture = sk.MixtureSampler(
+        {"web": None, "wiki": None}, 80, weights={"web": 1, "wiki": 1}, max_passes=caps
+    )
+    read = np.concatenate([mixture.order(layout, epoch)[:] for epoch in range(2)])
+    assert np.bincount(read).tolist() == [2] * 80
+    with pytest.raises(sk.ArgumentRangeError, match="nothing to read from position 160"):
+        mixture.order(layout, 2)
+    with pytest.raises(sk.ArgumentRangeError, match="nothing to read"):
+        sk.Ledger(mixture, [sk.Edit(at=10, skip=1)]).order(layout, 2)
+
+
+def test_a_nested_mixture_has_caps_of_its_own():
+    layout = sk.Layout.tree({"web": 500, "books": sk.Layout.tree({"old": 10, "new": 300})})
+    books = sk.MixtureSampler({"old": None, "new": None}, weights={"old": 1, "new": 1}, max_passes={"old": 3})
+    mixture = sk.MixtureSampler({"web": None, "books": books}, 400, weights={"web": 1, "books": 1})
+    ids = mixture.order(layout)[:]
+    assert np.bincount(ids)[500:510].tolist() == [3] * 10
+
+
+@pytest.mark.parametrize(
+    ("said", "error", "message"),
+    [
+        ({"max_passes": 4}, sk.ArgumentTypeError, "by the names of sources"),
+        ({"max_passes": {"wiki": 0}}, sk.ArgumentRangeError, r"max_passes.wiki: must be positive, got 0"),
+        ({"max_passes": {"wiki": -3}}, sk.ArgumentRangeError, "must be positive"),
+        ({"max_passes": {"wiki": 2.5}}, sk.ArgumentTypeError, "max_passes.wiki"),
+        ({"max_passes": {"wiki": True}}, sk.ArgumentTypeError, "max_passes.wiki"),
+        ({"max_passes": {"wiky": 4}}, sk.ArgumentValueError, "names no source.*wiky.*sources: web, wiki"),
+        ({"max_passes": {1: 4}}, sk.ArgumentValueError, "names no source"),
+        ({"max_passes": {"wiki": 4}, "passes": "restart"}, sk.ArgumentValueError, "where epochs restart"),
+        ({"max_passes": {"wiki": 4}, "stop": "once"}, sk.ArgumentValueError, "does not go with caps"),
+        ({"max_passes": {"wiki": 4}, "stop": "all"}, sk.ArgumentValueError, "say num_samples"),
+    ],
+)
+def test_caps_that_mean_nothing_are_refused_with_their_place(said, error, message):
+    with pytest.raises(error, match=message):
+        sk.MixtureSampler({"web": None, "wiki": None}, **said)
+
+
+def test_caps_of_files_and_of_mixtures_are_refused():
+    with pytest.raises(sk.ArgumentValueError, match=r"names no source.*files have the numbers 0 to 1"):
+        sk.MixtureSampler([1, 1], max_passes={2: 4})
+    with pytest.raises(sk.DatasetError, match=r"names no source.*7"):
+        sk.MixtureSampler(num_samples=9, max_passes={7: 4}).order(sk.Layout([5, 5]))
+    books = sk.MixtureSampler({"old": None, "new": None}, max_passes={"old": 1, "new": 1}, num_samples=2)
+    with pytest.raises(sk.CompositionError, match="cap its sources"):
+        sk.MixtureSampler({"web": None, "books": books}, max_passes={"books": 2})
+    layout = sk.Layout.tree({"web": 500, "books": sk.Layout.tree({"old": 10, "new": 30})})
+    with pytest.raises(sk.DatasetError, match="leave a source of it without a cap"):
+        sk.MixtureSampler({"web": None, "books": books}, 20).order(layout)
+    with pytest.raises(sk.CompositionError, match="begins it again in each epoch"):
+        sk.MixtureSampler({"web": None, "books": books}, 20, passes="restart").order(layout)
+    books = sk.MixtureSampler({"old": None, "new": None}, max_passes={"old": 1})
+    edited = sk.Ledger(sk.MixtureSampler({"web": None, "books": books}, 20), [sk.Edit(at=5, without=[505])])
+    with pytest.raises(sk.NotSupportedError, match="nested mixture with caps"):
+        edited.order(layout)
+
+
+def test_mixtures_without_caps_say_what_they_said():
+    plain = sk.MixtureSampler({"web": None}, 5)
+    assert "max_passes" not in plain.arguments()
