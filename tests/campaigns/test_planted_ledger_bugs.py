@@ -14,6 +14,7 @@ pytestmark = pytest.mark.campaign
 RAMPS = "tests/loading/test_ramps.py"
 BATCHES = "tests/loading/test_edited_batches.py"
 REMOVED = "tests/samplers/test_removed_ids.py"
+CAPS = "tests/samplers/test_pass_caps.py"
 RUNS = "tests/loading/test_edits.py"
 
 BUGS = [
@@ -54,7 +55,7 @@ BUGS = [
     ),
     Bug(
         "rows that ids leave are not looked for again when weights change",
-        "edited",
+        "_changed",
         "stream = _reweighed(stream, weights, rows, begins)\nrows = replace(rows, gone=gone_from(stream))",
         "stream = _reweighed(stream, weights, rows, begins)",
         REMOVED,
@@ -123,6 +124,20 @@ BUGS = [
         "state.dataset in map(self._described_as, self.edits.smaller_trees())",
         "any(map(self._described_as, self.edits.smaller_trees()))",
         RUNS,
+    ),
+    Bug(
+        "a cap looks at the first lane only",
+        "_first_beyond",
+        "np.arange(begin, begin + mix.lanes)",
+        "np.arange(begin, begin + 1)",
+        CAPS,
+    ),
+    Bug(
+        "an edit behind a cap gives the source its weight again",
+        "_stopped",
+        "one.weights is None",
+        "one.weights is None or one.at > at",
+        CAPS,
     ),
     Bug(
         "an edit at the position of a state is past",
