@@ -73,7 +73,13 @@ BUGS = [
         "turns * self.lanes",
         DRAWS,
     ),
-    Bug("once reads from a lane that has no more", "OnceEach.__init__", "min(ends)", "max(ends[1:])", MIXED),
+    Bug(
+        "once reads from a lane that has no more",
+        "OnceEach.__init__",
+        "min(self._length, row * lanes + first)",
+        "self._length",
+        MIXED,
+    ),
     Bug(
         "a nested mixture has the draws of its root",
         "Blend._draws",

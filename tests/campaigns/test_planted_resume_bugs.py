@@ -114,8 +114,8 @@ BUGS = [
     Bug(
         "lanes are dealt from the wrong end",
         "Delivery._in_lane_order",
-        "ranks - ends[lane] + counts[lane]",
-        "ranks - ends[lane] + counts[0]",
+        "lane += edges[part]",
+        "lane += edges[0]",
         STATES,
     ),
     Bug(
@@ -254,7 +254,7 @@ BUGS = [
     Bug(
         "nobody looks whether all shards are read",
         "Agreement._complete",
-        "problem = unread_shards(self._members(mine))",
+        "problem = '' if reads_all else unread_shards(self._members(mine))",
         "problem = ''",
         REQUESTS,
     ),

@@ -139,6 +139,7 @@ def simulate(
         booked = [rank for rank in range(ranks) if rank not in begins]
         group = Group(digest(json.dumps(others, sort_keys=True)), 0, 0)
         store.append(group.key("members"), "".join(f"{rank} {ranks} {rank}," for rank in booked))
+        store.add(group.key(f"readers/{ranks}"), len(booked) * (1 + (1 << 32)))
         store.add(group.key("joined"), len(booked))
 
     works = [(start, lambda rank=rank: begin(rank)) for rank, (start, _) in begins.items()]

@@ -14,6 +14,7 @@ from samplerkit.order.algebra import Shard
 from samplerkit.order.keys import Key
 from samplerkit.order.mixing.source_counts import SourceCounts
 from samplerkit.order.mixing.source_draws import SourceDraws
+from samplerkit.order.mixing.source_ends import outermost
 from samplerkit.order.mixing.streams import Mix, Part, Passes
 from samplerkit.order.mixing.weights import WHOLE, thresholds
 from samplerkit.order.sequences import DrawsWithReplacement, Permuted, Range
@@ -310,3 +311,19 @@ def test_rows_near_one_another_are_read_as_each_is_alone():
         assert turn[some].tolist() == [one.item() for _, one in alone], number
         assert turn.tolist() == turns.drawn(source, lane, rows).tolist(), number
     print(f"{cases} cases")
+
+
+@settings(max_examples=60)
+@given(keys, weights_lists, st.integers(1, 80), st.integers(0, 10**12), st.booleans(), st.randoms())
+def test_the_first_and_the_last_turn_are_those_of_all_rows(key, weights, lanes, size, even, random):
+    ends, draws = thresholds(weights), SourceDraws(key)
+    read = np.flatnonzero(np.diff(ends))
+    source, lane = np.repeat(read, lanes), np.tile(np.arange(lanes), read.size)
+    low, high = ends[source], ends[source + 1]
+    share = (high - low) / WHOLE
+    turns = [int(size * part) + random.randrange(3) if even else random.randrange(size + 1) for part in share]
+    rows = draws.position(lane, np.array(turns), low, high).tolist()
+    every = [*zip(rows, lane.tolist(), strict=True)]
+    for last, expected in ((False, min(every)), (True, max(every))):
+        row, first = outermost(draws, lane, np.array(turns), low, high, last=last)
+        assert (row, first if row < 1 << 62 else expected[1]) == expected

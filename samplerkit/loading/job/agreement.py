@@ -4,8 +4,9 @@ Nothing here is a collective. A rank that begins an order which others do not, f
 instance, waits for the time limit, logs a warning, and continues alone.
 
 The store is one process that the whole job uses, so requests to it are few. A rank joins its group, which is
-all ranks that begin the same, with two requests, and then polls one counter with growing pauses. Groups that
-wait longer are listed under one key, by one rank of each; ranks that join another group find them there.
+all ranks that begin the same, with three requests, and then polls one counter with growing pauses. Groups
+that wait longer are listed under one key, by one rank of each; ranks that join another group find them there.
+Who is in a group is read for errors alone: whether each shard is read is counted, by one rank a shard.
 """
 
 from __future__ import annotations
@@ -93,6 +94,7 @@ class Agreement:
         # How many refusals of an order this rank was given: one that comes late gets it too, once.
         self._refused: Counter[str] = Counter()
         self._joined: set[Group] = set()
+        self._counting: dict[World, bool] = {}
 
     def require(
         self, identity: dict[str, Any], seconds: float, *, world: World | None = None, alone: bool = True
@@ -142,12 +144,31 @@ class Agreement:
         if mine in self._joined:
             return
         self._joined.add(mine)
+        readers = mine.key(f"readers/{world.num_shards}")
+        self.store.add(readers, 1 + (self._counts_for(world) << 32))
         if self.store.add(mine.key("joined"), 1) & JOINED == self.ranks:
-            self._complete(mine)
+            self._complete(mine, self.store.add(readers, 0) == self.ranks + (world.num_shards << 32))
 
-    def _complete(self, mine: Group) -> None:
-        """Lets all ranks continue, if they read all shards: done by the one that came last."""
-        problem = unread_shards(self._members(mine))
+    def _counts_for(self, world: World) -> bool:
+        """Whether this rank counts for its shard: of several readers of one, the same one all the time."""
+        if world.num_shards == self.ranks:
+            return world.shard_id == self.rank
+        if world not in self._counting:
+            place = f"reader/{world.num_shards}/{world.shard_id}"
+            self._counting[world] = (
+                self.store.compare_set(place, "", str(self.rank)) == str(self.rank).encode()
+            )
+        return self._counting[world]
+
+    def _complete(self, mine: Group, reads_all: bool) -> None:
+        """Lets all ranks continue, if they read all shards: done by the one that came last.
+
+        Args:
+            mine: the group.
+            reads_all: whether all ranks read by the same number of shards, and each of these was counted.
+                Else it must be looked at who is in the group.
+        """
+        problem = "" if reads_all else unread_shards(self._members(mine))
         if problem:
             self._refuse(mine, {"problem": problem})
         else:

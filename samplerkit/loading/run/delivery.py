@@ -198,11 +198,17 @@ class Delivery:
 
     def _in_lane_order(self, first: int, covered: int, ranks: Ids) -> Ids:
         """Returns the positions of these ranks when [first, first + covered) is sorted by lane, pads last."""
-        firsts = first + (np.arange(self.lanes) - first) % self.lanes
-        counts = np.maximum(0, -((firsts - first - covered) // self.lanes))
-        ends = np.cumsum(counts)
-        lane = np.minimum(np.searchsorted(ends, ranks, side="right"), self.lanes - 1)
-        in_lane = firsts[lane] + (ranks - ends[lane] + counts[lane]) * self.lanes
+        # By three ranges of lanes, of which each has as many positions in all its lanes: there may be ten
+        # thousand lanes, and this is asked in each step.
+        lanes, (least, more) = self.lanes, divmod(covered, self.lanes)
+        begin, end, wraps = first % lanes, first % lanes + more, first % lanes + more > lanes
+        edges = np.array([0, *((end - lanes, begin) if wraps else (begin, end)), lanes])
+        counts = np.array([least + wraps, least + (not wraps), least + wraps])
+        before = np.cumsum(np.append(0, np.diff(edges) * counts))
+        part = np.minimum(np.searchsorted(before[1:], ranks, side="right"), 2)
+        lane, row = np.divmod(ranks - before[part], np.maximum(1, counts[part]))
+        lane += edges[part]
+        in_lane = first + (lane - first) % lanes + row * lanes
         return np.where(ranks < covered, in_lane, self.size + ranks - covered)
 
 

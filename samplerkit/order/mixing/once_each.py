@@ -11,6 +11,7 @@ from samplerkit.order.files import BlockShuffle
 from samplerkit.order.intervals import edges_of, groups, interval_of
 from samplerkit.order.keys import Key
 from samplerkit.order.mixing.source_counts import SourceCounts
+from samplerkit.order.mixing.source_ends import outermost
 from samplerkit.order.order import Located, Order
 from samplerkit.order.typing import Ids
 
@@ -45,17 +46,13 @@ class OnceEach(Order):
         self._length: Final = int(sizes.sum())
         lane = np.arange(lanes)
         owned = np.maximum(0, (sizes - lane[:, None] + lanes - 1) // lanes)
-        ends = [self._length]
-        for source in np.flatnonzero(sizes).tolist():
-            rows = turns.row(source, lane, owned[:, source])
-            ends.append(
-                int((rows * lanes + lane)[rows < (self._length + lanes) // lanes].min(initial=self._length))
-            )
-        self._border: Final = min(ends)
+        read = np.flatnonzero(sizes)
+        every, source = np.repeat(lane, read.size), np.tile(read, lanes)
+        low, high = turns.ends[0, source], turns.ends[0, source + 1]
+        row, first = outermost(turns.draws, every, owned[every, source], low, high, last=False)
+        self._border: Final = min(self._length, row * lanes + first)
         self._rows = self._rows_before(self._border)
-        self._drawn = np.stack(
-            [turns.drawn(source, lane, self._rows) for source in range(sizes.size)], axis=1
-        )
+        self._drawn = turns.drawn_of_all(lane, self._rows)
         self._left = edges_of((owned - self._drawn).ravel())
         self._places = edges_of(self._rows_before(self._length) - self._rows)
         self._shuffle = BlockShuffle(self._places, None, key)

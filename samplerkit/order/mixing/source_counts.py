@@ -210,7 +210,7 @@ class SourceCounts:
         # Blocks that follow one another in a lane are a run: one count a source, then counting on.
         begins = self._begins(lanes, numbers)
         runs, size = np.flatnonzero(begins), self.ends.shape[1] - 1
-        base = self._drawn_of_all(lanes[runs], numbers[runs] << 8).reshape(-1)
+        base = self.drawn_of_all(lanes[runs], numbers[runs] << 8).reshape(-1)
         # Of 16 bits where that is enough: numpy sorts these by radix.
         kind = np.uint16 if runs.size * size < 1 << 16 else np.int64
         first = ((np.cumsum(begins) - 1) * size).astype(kind)
@@ -229,7 +229,7 @@ class SourceCounts:
         runs = np.flatnonzero(begins)
         # Blocks that follow one another are counted on from the first one of them.
         drawn = np.cumsum(near.counts, axis=0) - near.counts
-        base = self._drawn_of_all(lanes[runs], numbers[runs] << 8) - drawn[runs]
+        base = self.drawn_of_all(lanes[runs], numbers[runs] << 8) - drawn[runs]
         drawn += base[np.cumsum(begins) - 1]
         cells, lowest = near.cells(which, rows)
         lanes_of_rows = lanes[which]
@@ -309,7 +309,7 @@ class SourceCounts:
             source[at] = self.draws.sources(lanes[at], rows[at], self.ends[segment], known)
         return source
 
-    def _drawn_of_all(self, lanes: Ids, rows: Ids) -> Ids:
+    def drawn_of_all(self, lanes: Ids, rows: Ids) -> Ids:
         """Returns how often lanes read each source before rows: shape (m, sources)."""
         segments = self._segment_of(lanes, rows)
         counts = self._counts(lanes[:, None], rows, self.ends[segments, 1:-1])

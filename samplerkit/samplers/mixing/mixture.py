@@ -26,6 +26,7 @@ from samplerkit.order.layout import Layout
 from samplerkit.order.mixing.once_each import OnceEach
 from samplerkit.order.mixing.source_counts import SourceCounts
 from samplerkit.order.mixing.source_draws import SourceDraws
+from samplerkit.order.mixing.source_ends import outermost
 from samplerkit.order.mixing.streams import Mix, Part, Passes, Stream
 from samplerkit.order.mixing.weights import thresholds
 from samplerkit.order.order import PASS_BITS, Order
@@ -342,12 +343,10 @@ class Blend:
         # The turn of each lane that begins a source again, or the last one of its first pass.
         last = sizes[read] - lane + (self.lanes - 1 if is_first else -1)
         ends = self.mix.turns.ends[0]
-        rows = self._draws.position(lane, np.maximum(0, last // self.lanes), ends[read], ends[read + 1])
+        turns = np.maximum(0, last // self.lanes)
+        row, ends_in = outermost(self._draws, lane, turns, ends[read], ends[read + 1], last=not is_first)
         # Python's integers: a large source of a small weight ends beyond 64 bits.
-        found: list[int] = [
-            row * self.lanes + mine for row, mine in zip(rows.tolist(), lane.tolist(), strict=True)
-        ]
-        return min(found) if is_first else max(found) + 1
+        return row * self.lanes + ends_in + (not is_first)
 
     def order(self) -> Order:
         """Gives the order of the epoch."""
