@@ -82,16 +82,12 @@ THIRD_PARTY = {
 LATE_IMPORTS = {
     ("names", "a computed name"): "the one table of what is imported when it is asked for",
     (
-        "cli.demo.data",
-        "sklearn.datasets",
-    ): "an extra: the command must start without it",
-    (
         "loading.progress_bar",
         "rich.progress",
     ): "a tenth of a second, for a loop that wants a bar and no other",
     ("loading.progress_bar", "rich.console"): "as rich.progress, which it comes with",
     ("compat.huggingface", "transformers.trainer_callback"): "an extra: who uses it has a Trainer already",
-    ("inspect.pictures.canvas", "matplotlib.figure"): "an extra: all else works without pictures",
+    ("inspect.pictures.panels", "matplotlib.figure"): "an extra: all else works without pictures",
     ("storage.tar.codecs", "PIL.Image"): "an extra: tar shards without images do not need Pillow",
     ("storage.files.json_lines", "orjson"): "an extra: json reads the same, and takes longer",
     ("storage.files.packages", "a computed name"): "extras: each format needs its own package",

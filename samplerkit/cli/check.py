@@ -20,7 +20,7 @@ from samplerkit.errors import ConfigError, SamplerkitError
 from samplerkit.inspect.doctor.check import check as look
 from samplerkit.inspect.doctor.findings import RULES, Finding
 from samplerkit.inspect.doctor.probe import appearance, appearance_elsewhere, function_named
-from samplerkit.inspect.doctor.ranks import disagreement
+from samplerkit.inspect.doctor.samplers import disagreement
 from samplerkit.inspect.view import loader_of
 from samplerkit.order.deal import World
 from samplerkit.storage.urls import is_remote, shown

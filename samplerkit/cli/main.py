@@ -12,7 +12,6 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from samplerkit import __version__
-from samplerkit.cli.at import at
 from samplerkit.cli.check import check
 from samplerkit.cli.demo.command import demo
 from samplerkit.cli.demo.job import LaunchError
@@ -20,12 +19,11 @@ from samplerkit.cli.edit import edit
 from samplerkit.cli.lengths import lengths
 from samplerkit.cli.plan import plan
 from samplerkit.cli.plot import plot
-from samplerkit.cli.schema import schema
 from samplerkit.cli.seen import seen
 from samplerkit.cli.state import state
 from samplerkit.cli.storage import catalogue, index, pack
-from samplerkit.cli.validate import validate
-from samplerkit.cli.when import when
+from samplerkit.cli.validate import schema, validate
+from samplerkit.cli.when import at, when
 from samplerkit.errors import SamplerkitError
 
 # The commands stand in the order in which they are met.

@@ -1,12 +1,15 @@
-"""The command `samplerkit validate`: whether a config can be used."""
+"""The commands `samplerkit validate` and `schema`: whether a config can be used, and what all may say."""
 
 from __future__ import annotations
+
+from typing import Annotated
 
 import typer
 
 from samplerkit.cli.opening import AsJson, ConfigPath
 from samplerkit.cli.printing import print_json
 from samplerkit.config.config import load_config
+from samplerkit.config.schema import json_schema
 from samplerkit.errors import SamplerkitError
 from samplerkit.inspect.view import is_counted
 from samplerkit.storage.urls import shown
@@ -38,3 +41,12 @@ def _told(problem: SamplerkitError | None) -> dict[str, str] | None:
     if problem is None:
         return None
     return {"place": problem.place, "message": str(problem), "hint": problem.hint}
+
+
+def schema(
+    as_json: Annotated[  # noqa: ARG001  # every command has it
+        bool, typer.Option("--json", help="As it always is: JSON.")
+    ] = False,
+) -> None:
+    """Print the JSON Schema of configs, for editors and for checks in other languages."""
+    print_json(json_schema())

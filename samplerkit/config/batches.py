@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from typing import Any, TypeVar, overload
 
 from samplerkit.batches.bucket_batches import BucketBatches
@@ -16,11 +15,11 @@ from samplerkit.config.constructor import Kinds
 from samplerkit.config.loader import LoaderOptions
 from samplerkit.config.paths import Folder
 from samplerkit.config.quality import SECTION
-from samplerkit.errors import ArgumentTypeError, ConfigError
+from samplerkit.errors import ConfigError
 
 _AnyRecipe = TypeVar("_AnyRecipe", bound=BatchRecipe)
 
-BATCHES = Kinds("batches", example="{kind: tokens, max_tokens: 32768}")
+BATCHES = Kinds("batches", example="{kind: tokens, max_tokens: 32768}", base=BatchRecipe)
 """All kinds of recipes for batches."""
 
 for _name, _class in {
@@ -65,16 +64,7 @@ def register_batches(kind: str, recipe: Any = None) -> Any:
         >>> sorted(batch.size for batch in plan)
         [2, 2, 2]
     """
-    return partial(_registered, kind) if recipe is None else _registered(kind, recipe)
-
-
-def _registered(kind: str, recipe: Any) -> Any:
-    if not (isinstance(recipe, type) and issubclass(recipe, BatchRecipe)):
-        raise ArgumentTypeError(
-            "recipe", "must be a subclass of samplerkit.BatchRecipe", recipe, hint="write its method cut"
-        )
-    BATCHES.add(kind, recipe)
-    return recipe
+    return BATCHES.register(kind, recipe)
 
 
 def read_batches(section: Any, folder: Folder) -> tuple[BatchRecipe, dict[str, Any]]:
@@ -97,7 +87,7 @@ def read_batches(section: Any, folder: Folder) -> tuple[BatchRecipe, dict[str, A
         # YAML has no tuples, and lists are no keys.
         keys = [tuple(key) if isinstance(key, list) else key for key in keys]
         call = replace(call, arguments={**call.arguments, "keys": keys})
-    return call.make(), call.section
+    return call.make(), call.written
 
 
 def require_one_size(sections: dict[str, Any], recipe: BatchRecipe | None, options: LoaderOptions) -> None:

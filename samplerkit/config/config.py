@@ -21,7 +21,7 @@ from samplerkit.config.first_epoch import check_order, check_plan
 from samplerkit.config.loader import LoaderOptions, read_loader
 from samplerkit.config.paths import Folder, text_and_folder
 from samplerkit.config.quality import SECTION, MinQuality, asks_samples, read_min_quality
-from samplerkit.config.registry import SAMPLERS, read_chain
+from samplerkit.config.registry import SAMPLERS
 from samplerkit.config.schema import json_schema
 from samplerkit.config.text import parse, plain
 from samplerkit.errors import ConfigError
@@ -275,8 +275,9 @@ def _built(document: Any, folder: Folder) -> Config:
     layout = None
     if sections.get("dataset") is not None:
         dataset = DATASETS.read(sections["dataset"], "dataset", folder)
-        layout, written["dataset"] = dataset.make(), dataset.section
-    sampler, written["sampler"], places = read_chain(sections["sampler"], "sampler", folder)
+        layout, written["dataset"] = dataset.make(), dataset.written
+    chain = SAMPLERS.read(sections["sampler"], "sampler", folder)
+    sampler, written["sampler"] = chain.make(), chain.written
     batches = None
     if sections.get("batches") is not None:
         batches, written["batches"] = read_batches(sections["batches"], folder)
@@ -289,7 +290,7 @@ def _built(document: Any, folder: Folder) -> Config:
     if sections.get(SECTION) is not None:
         asked = read_min_quality(sections[SECTION], folder)
         quality, written[SECTION] = asked.make(), asked.written
-    return Config(layout, sampler, options, written, quality, batches, _places=tuple(places))
+    return Config(layout, sampler, options, written, quality, batches, _places=tuple(chain.places))
 
 
 def _checked(config: Config, check_quality: bool) -> Config:

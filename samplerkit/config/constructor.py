@@ -3,51 +3,76 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
 from operator import attrgetter, methodcaller
 from types import MappingProxyType
-from typing import Any, NamedTuple, TypeVar, final
+from typing import Any, TypeVar, final
 
 import numpy as np
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, GetJsonSchemaHandler, ValidationError, ValidationInfo
 
 from samplerkit.config.derive import (
+    TABLES,
+    ArgumentMark,
+    Named,
     argument_names,
     arguments_of,
     default_of,
     derived_model,
-    holds_samplers,
+    marks_of,
 )
-from samplerkit.config.error_messages import from_constructor, from_pydantic, require_mapping, unknown_key
-from samplerkit.config.nested import Named, SectionOf
+from samplerkit.config.error_messages import (
+    from_constructor,
+    from_pydantic,
+    refuse,
+    require_mapping,
+    unknown_key,
+)
 from samplerkit.config.paths import Folder, joined
 from samplerkit.config.redaction import below, meant, resembling, scrubbed
-from samplerkit.errors import ArgumentValueError, ConfigError, SamplerkitError
+from samplerkit.errors import ArgumentTypeError, ArgumentValueError, ConfigError, SamplerkitError
 from samplerkit.order import arguments
 from samplerkit.order.caching import cached_property
 from samplerkit.order.modes import Shuffle
-from samplerkit.samplers.base import Sampler
 
 
-class SamplerChain(NamedTuple):
-    """A chain of samplers that was read from a config.
+@final
+@dataclass(frozen=True)
+class SectionOf(ArgumentMark):
+    """Marks an argument for which a config writes a mapping: the arguments of a class.
+
+    A `Constructor` reads the mapping before the other arguments are looked at, so that its mistakes have a
+    path of their own. What remains is the live object, or one of the values that may be in its place.
 
     Args:
-        sampler: the outermost one.
-        section: of a config, in its plainest spelling.
-        places: the path of each link, in the order of `Sampler._tree`.
+        name: of the model in the JSON Schema.
+        make: the class.
+        others: what may be written in place of a mapping.
+        many: whether it is a list of mappings that a config writes.
     """
 
-    sampler: Sampler
-    section: dict[str, Any]
-    places: list[str]
+    name: str
+    make: Callable[..., Any]
+    others: tuple[Any, ...] = ()
+    many: bool = False
 
-    def make(self) -> Sampler:
-        """Returns the sampler."""
-        return self.sampler
+    def _read(self, value: Any, inner: Any, info: ValidationInfo) -> Any:
+        entries = value if self.many and isinstance(value, list | tuple) else [value]
+        if isinstance(self.make, type) and all(isinstance(entry, self.make) for entry in entries):
+            return value
+        if self.many:
+            refuse("must be a list of mappings")
+        if not any(value is other for other in self.others):
+            words = ", or ".join({None: "null", False: "false", True: "true"}[other] for other in self.others)
+            refuse(f"must be a mapping{words and ', or '}{words}")
+        return value
 
-
-ChainReader = Callable[[Any, str, Folder], SamplerChain]
+    def __get_pydantic_json_schema__(self, schema: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        model = handler(_constructor_of(self).model.__pydantic_core_schema__)
+        if self.many:
+            return {"type": "array", "items": model}
+        return {"anyOf": [model, *({"const": one} for one in self.others)]}
 
 
 @final
@@ -91,36 +116,12 @@ class Constructor:
         return argument_names(self.model)
 
     @cached_property
-    def trees(self) -> list[str]:
-        """The arguments that are samplers by name: each a chain of its own in a config."""
-        return [name for name in self.names if holds_samplers(self.model, name)]
-
-    @cached_property
     def sections(self) -> dict[str, Constructor]:
         """The arguments that are sections of their own, by name."""
-        return {
-            name: Constructor.of(mark.name, mark.make)
-            for name, mark in self._marks()
-            if isinstance(mark, SectionOf)
-        }
-
-    @cached_property
-    def named(self) -> dict[str, Kinds]:
-        """The arguments that are mappings of names to sections, and the kinds that these may be."""
-        return {name: mark.kinds for name, mark in self._marks() if isinstance(mark, Named)}
-
-    def _marks(self) -> Iterator[tuple[str, Any]]:
-        fields = zip(self.names, self.model.model_fields.values(), strict=True)
-        return ((name, mark) for name, field in fields for mark in field.metadata)
+        return {name: _constructor_of(mark) for name, mark in marks_of(self.model, SectionOf).items()}
 
     def read(
-        self,
-        section: dict[str, Any],
-        place: str,
-        folder: Folder,
-        *,
-        also: tuple[str, ...] = (),
-        chains: ChainReader | None = None,
+        self, section: dict[str, Any], place: str, folder: Folder, *, also: tuple[str, ...] = ()
     ) -> Call:
         """Reads the arguments that a config gives.
 
@@ -129,7 +130,6 @@ class Constructor:
             place: the path of the section.
             folder: what relative paths start from.
             also: further keys that may stand beside the arguments, for the suggestion.
-            chains: reads a chain of samplers, where arguments may be such.
 
         Raises:
             ConfigError: a key is unknown or missing, or has a value of the wrong type.
@@ -140,42 +140,38 @@ class Constructor:
         for name, constructor in self.sections.items():
             given, where = section.get(name), below(place, name)
             if isinstance(given, dict):
-                inner[name] = constructor.read(given, where, folder, chains=chains)
+                inner[name] = constructor.read(given, where, folder)
             elif isinstance(given, list) and all(isinstance(entry, dict) for entry in given):
                 inner[name] = [
-                    constructor.read(entry, below(where, number), folder, chains=chains)
+                    constructor.read(entry, below(where, number), folder)
                     for number, entry in enumerate(given)
                 ]
-        for name, kinds in self.named.items():
-            given, where = section.get(name), below(place, name)
-            if isinstance(given, dict):
-                inner[name] = {
-                    key: kinds.read(part, below(where, key), folder) for key, part in given.items()
-                }
-        trees: dict[str, dict[str, SamplerChain | None]] = {
-            name: {
-                key: None if one is None else chains(one, below(place, name, key), folder)
-                for key, one in section[name].items()
-            }
-            for name in self.trees
-            if chains is not None and isinstance(section.get(name), dict)
-        }
-        inner |= trees
-        section = {**section, **{name: _each(calls, _MADE) for name, calls in inner.items()}}
+        branches = []
+        for name, mark in marks_of(self.model, Named).items():
+            read = mark.sections(section.get(name), below(place, name), folder)
+            if read is not None:
+                inner[name] = read
+                branches += [path for _, one in sorted(read.items()) if one for path in one.places]
+        section = {**section, **{name: _each(calls, methodcaller("make")) for name, calls in inner.items()}}
         try:
             validated = self.model.model_validate(section, context={"folder": folder})
         except ValidationError as error:
             raise from_pydantic(place, error, section, self.name) from None
         given = arguments_of(validated)
         written = {
-            name: _each(inner[name], _WRITTEN if name in self.sections else _SECTION)
+            name: _each(inner[name], attrgetter("written"))
             if name in inner
             else _as_written(section[name], value, folder)
             for name, value in given.items()
             if not _same(value, default_of(self.model, name))
         }
-        chained = [tree for one in trees.values() for _, tree in sorted(one.items()) if tree is not None]
-        return Call(self, place, given, written, [path for tree in chained for path in tree.places])
+        return Call(self, place, given, written, [place, *branches])
+
+
+@lru_cache
+def _constructor_of(mark: SectionOf) -> Constructor:
+    """Gives one model for all arguments of one class, so that the schema has it once."""
+    return Constructor.of(mark.name, mark.make)
 
 
 @final
@@ -187,20 +183,15 @@ class Call:
         constructor: what to call.
         place: the path of the section that gives the arguments.
         arguments: by name; the others are left to the constructor.
-        written: the same as plain data for a config; arguments that are as by default are left out.
-        branches: the paths of the samplers in arguments that are chains, in the order of `Sampler._tree`.
+        written: the section of a config that says the same; arguments that are as by default are left out.
+        places: of a sampler its path, and those of samplers in arguments, in the order of `Sampler._tree`.
     """
 
     constructor: Constructor
     place: str
     arguments: dict[str, Any]
     written: dict[str, Any]
-    branches: list[str] = field(default_factory=list)
-
-    @property
-    def section(self) -> dict[str, Any]:
-        """The section of a config that says the same, with its kind."""
-        return {"kind": self.constructor.name, **self.written}
+    places: list[str]
 
     def make(self) -> Any:
         """Calls the constructor.
@@ -218,9 +209,6 @@ class Call:
                 error
             )
             raise made from (error if is_told else None)
-
-
-_MADE, _WRITTEN, _SECTION = methodcaller("make"), attrgetter("written"), attrgetter("section")
 
 
 def _each(calls: Any, get: Callable[[Any], Any]) -> Any:
@@ -251,9 +239,13 @@ RESERVED = frozenset({"kind", "child", "_target_", "class_path", "init_args"})
 """Keys of a section that are no arguments of the constructor."""
 
 
-@final
 class Kinds:
     """A table of constructors by the name under which a section's `kind` picks one.
+
+    Args:
+        section: of a config.
+        example: of a section.
+        base: what classes of a user's must be; None where there are none.
 
     Example:
         >>> shapes = Kinds("shape", example="{kind: point}")
@@ -265,9 +257,11 @@ class Kinds:
         ('point', {'x': 3})
     """
 
-    def __init__(self, section: str, *, example: str) -> None:
+    def __init__(self, section: str, *, example: str, base: type[Any] | None = None) -> None:
         self.section = section
         self.example = example
+        self.base = base
+        TABLES[section] = self
         self._constructors: dict[str, Constructor] = {}
 
     def add(
@@ -300,6 +294,21 @@ class Kinds:
 
         return added
 
+    def register(self, name: str, made: Any = None) -> Any:
+        """Adds a class of a user's; without one, gives a decorator.
+
+        Raises:
+            ArgumentTypeError: no subclass of the base, or as for `add`.
+            ArgumentValueError: as for `add`.
+        """
+        if made is None:
+            return partial(self.register, name)
+        base: Any = self.base
+        if not (isinstance(made, type) and issubclass(made, base)):
+            raise ArgumentTypeError(self.section, f"must be a subclass of samplerkit.{base.__name__}", made)
+        self.add(name, made)
+        return made
+
     def choose(self, section: Any, place: str) -> tuple[Constructor, dict[str, Any]]:
         """Picks the constructor of a section.
 
@@ -321,14 +330,15 @@ class Kinds:
             )
         return self[kind], given
 
-    def read(self, section: Any, place: str, folder: Folder) -> Call:
+    def read(self, section: Any, place: str, folder: Folder) -> Any:
         """Picks the constructor of a section, and reads its arguments.
 
         Raises:
             ConfigError: the section is no mapping, its `kind` is not known, or an argument is wrong.
         """
         constructor, given = self.choose(section, place)
-        return constructor.read(given, place, folder, also=("kind",))
+        call = constructor.read(given, place, folder, also=("kind",))
+        return replace(call, written={"kind": constructor.name, **call.written})
 
     def __getitem__(self, name: str) -> Constructor:
         return self._constructors[name]

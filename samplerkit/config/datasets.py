@@ -9,9 +9,8 @@ from typing import Annotated, Any, Final, TypeVar, final, get_type_hints
 from pydantic import Strict
 
 from samplerkit.compat.megatron.dataset import MegatronDataset
-from samplerkit.config.constructor import Kinds
-from samplerkit.config.derive import Under
-from samplerkit.config.nested import Named, SectionOf
+from samplerkit.config.constructor import Kinds, SectionOf
+from samplerkit.config.derive import Named, Under
 from samplerkit.config.redaction import below
 from samplerkit.errors import ArgumentValueError, ConfigError, DatasetError, SamplerkitError
 from samplerkit.order.layout import Layout
@@ -125,7 +124,7 @@ DATASETS = Kinds("dataset", example="{kind: size, size: 1000}")
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
-Parts = Annotated[Any, Named(DATASETS)]
+Parts = Annotated[Any, Named("dataset", "sections")]
 """The parts of a tree, by name: dataset sections."""
 
 

@@ -13,9 +13,10 @@ import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from itertools import chain
 from pathlib import Path, PurePath
 from types import GenericAlias, MappingProxyType, NoneType, UnionType
-from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 from pydantic import (
@@ -32,8 +33,8 @@ from pydantic.errors import PydanticUserError
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from samplerkit.config.error_messages import refuse
-from samplerkit.config.paths import array_at, joined
-from samplerkit.config.redaction import meant
+from samplerkit.config.paths import Folder, array_at, joined
+from samplerkit.config.redaction import below, meant
 from samplerkit.errors import ArgumentTypeError, ConfigError, SamplerkitError
 from samplerkit.order.modes import Shuffle
 from samplerkit.samplers.base import Sampler
@@ -42,13 +43,17 @@ from samplerkit.storage.urls import is_remote
 LEFT_TO_THE_JOB = frozenset({"num_shards", "shard_id"})
 """Arguments whose None means that the running job is asked; a config writes `auto`."""
 
-TREES = "x-samplers"
-"""Marks in a schema what is a mapping of names to samplers."""
+NAMED = "x-named"
+"""Marks in a schema what is a mapping of names to sections, with the table of their kinds."""
+
+TABLES: dict[str, Any] = {}
+"""All tables of kinds, by section: a hint of samplers means one that reads hints by itself."""
 
 _PREFIX = "argument_"
 _STRICT = ConfigDict(strict=True, extra="forbid", frozen=True, arbitrary_types_allowed=True)
 _LISTS = (list, Sequence, Iterable, Collection)
 _PARAMETER = inspect.Parameter
+_AnyMark = TypeVar("_AnyMark", bound="ArgumentMark")
 
 
 def derived_model(
@@ -114,6 +119,17 @@ def default_of(model: type[BaseModel], name: str) -> Any:
     return ... if field.is_required() else field.default
 
 
+def marks_of(model: type[BaseModel], kind: type[_AnyMark]) -> dict[str, _AnyMark]:
+    """Gives the arguments that have a mark of a kind, be it on one member of a union, and the mark."""
+    found: dict[str, _AnyMark] = {}
+    for name, field in zip(argument_names(model), model.model_fields.values(), strict=True):
+        members = (getattr(member, "__metadata__", ()) for member in get_args(field.annotation))
+        for mark in chain(field.metadata, *members):
+            if isinstance(mark, kind):
+                found[name] = mark
+    return found
+
+
 def arguments_of(validated: BaseModel) -> dict[str, Any]:
     """Gives the arguments that the config has given; the others are left to the constructor."""
     given = validated.model_fields_set
@@ -146,7 +162,9 @@ def _written_as(name: str, hint: Any) -> Any:
     if any(_is_of_samplers(member) for member in members):
         others = tuple(member for member in members if not _is_of_samplers(member))
         rest: Any = Union[others]  # noqa: UP007  # `|` takes no tuple
-        return Annotated[dict[str, Any], Trees()] | _written_as(name, rest)
+        return Annotated[dict[str, Any], Named("sampler", "samplers", may_be_null=True)] | _written_as(
+            name, rest
+        )
     is_path = any(os.PathLike in (member, get_origin(member)) for member in members)
     is_mapped = is_path and any(np.ndarray in (member, get_origin(member)) for member in members)
     if is_path and not is_mapped:
@@ -177,12 +195,23 @@ def _relaxed(hint: Any) -> Any:
     return Annotated[hint, Strict(strict=False)] if relaxed else hint
 
 
+class ArgumentMark:
+    """How a config writes an argument: what is read of it, and what the JSON Schema says."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.with_info_wrap_validator_function(self._read, handler(source))
+
+    def _read(self, value: Any, inner: Any, info: ValidationInfo) -> Any:
+        """Takes a value; `inner` validates it by the type that is marked."""
+        raise NotImplementedError
+
+
 _DTYPES = ((int, "iu", "integers"), (float, "iuf", "numbers"), (str, "U", "strings"))
 """Types of entries, the kinds of dtypes that hold them, and what they are called."""
 
 
 @dataclass(frozen=True)
-class Inline:
+class Inline(ArgumentMark):
     """Marks an array argument: a list in the config itself, or the path of a `.npy` file.
 
     Args:
@@ -193,10 +222,7 @@ class Inline:
     entry: Any
     is_mapped: bool = False
 
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return core_schema.with_info_wrap_validator_function(self._read, handler(source))
-
-    def _read(self, value: Any, inline: Any, info: ValidationInfo) -> Any:
+    def _read(self, value: Any, inner: Any, info: ValidationInfo) -> Any:
         if isinstance(value, str):
             path = joined((info.context or {}).get("folder", Path()), value)
             if self.is_mapped and not is_remote(path):
@@ -208,7 +234,7 @@ class Inline:
         if not isinstance(value, list | np.ndarray):
             raise PydanticCustomError("list_type", "Input should be a valid list or the path of a .npy file")
         if isinstance(value, list):
-            return inline(value)
+            return inner(value)
         if self.is_mapped:
             return value  # pairs are for the constructor to judge, too
         for entry, kinds, called in _DTYPES:
@@ -222,16 +248,12 @@ class Inline:
         return {"anyOf": [handler(schema), {"type": "string", "pattern": r"\.npy$"}]}
 
 
-class Under:
+class Under(ArgumentMark):
     """Marks a path, or a list of paths: a relative one starts from the folder of the config, a URL stays."""
 
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return core_schema.with_info_wrap_validator_function(self._read, handler(source))
-
-    @staticmethod
-    def _read(value: Any, paths: Any, info: ValidationInfo) -> Any:
+    def _read(self, value: Any, inner: Any, info: ValidationInfo) -> Any:
         folder = (info.context or {}).get("folder", Path())
-        checked = paths(value)
+        checked = inner(value)
         if isinstance(checked, list):
             return [joined(folder, path) if isinstance(path, str) else path for path in checked]
         return joined(folder, checked) if isinstance(checked, str) else checked
@@ -241,35 +263,42 @@ def _is_of_samplers(hint: Any) -> bool:
     return get_origin(hint) is Mapping and Sampler in get_args(get_args(hint)[1])
 
 
-def holds_samplers(model: type[BaseModel], name: str) -> bool:
-    """Returns whether an argument is samplers by name, which a config writes as chains of their own."""
-    annotation = model.model_fields[_PREFIX + name].annotation
-    marks = (mark for member in get_args(annotation) for mark in getattr(member, "__metadata__", ()))
-    return any(isinstance(mark, Trees) for mark in marks)
+@dataclass(frozen=True)
+class Named(ArgumentMark):
+    """Marks an argument for which a config writes a mapping of names to sections, each of a kind.
 
+    Args:
+        table: of their kinds, by its section.
+        called: what the sections are, for the error.
+        may_be_null: whether null may be in place of a section.
+    """
 
-class Trees:
-    """Marks a mapping of names to samplers, which `registry.read_chain` has read before."""
+    table: str
+    called: str
+    may_be_null: bool = False
 
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return core_schema.no_info_plain_validator_function(self._read)
+    def sections(self, given: Any, place: str, folder: Folder) -> dict[str, Any] | None:
+        """Reads the sections, before the other arguments; None of what is no mapping."""
+        if not isinstance(given, dict):
+            return None
+        return {
+            name: None
+            if one is None and self.may_be_null
+            else TABLES[self.table].read(one, below(place, name), folder)
+            for name, one in given.items()
+        }
 
-    @staticmethod
-    def _read(value: Any) -> Any:
-        return value if isinstance(value, dict) else refuse("must be a mapping of names to samplers")
+    def _read(self, value: Any, inner: Any, info: ValidationInfo) -> Any:
+        return value if isinstance(value, dict) else refuse(f"must be a mapping of names to {self.called}")
 
     def __get_pydantic_json_schema__(self, schema: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        return {"type": "object", TREES: True}
+        return {"type": "object", NAMED: self.table}  # what is in it is said where all kinds are known
 
 
-class ShuffleArgument:
+class ShuffleArgument(ArgumentMark):
     """Marks the argument that takes a shuffle mode."""
 
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return core_schema.no_info_plain_validator_function(self._read)
-
-    @staticmethod
-    def _read(value: Any) -> Shuffle:
+    def _read(self, value: Any, inner: Any, info: ValidationInfo) -> Shuffle:
         try:
             return Shuffle.parse(value)
         except SamplerkitError as error:
@@ -280,17 +309,13 @@ class ShuffleArgument:
         return {"enum": [*(mode.value for mode in Shuffle), True, False]}
 
 
-class Auto:
+class Auto(ArgumentMark):
     """Marks a number that may be left to the running job by the word `auto`."""
 
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return core_schema.no_info_wrap_validator_function(self._read, handler(source))
-
-    @staticmethod
-    def _read(value: Any, number: Any) -> Any:
+    def _read(self, value: Any, inner: Any, info: ValidationInfo) -> Any:
         if value == "auto":
             return None
-        return refuse("must be an integer or auto") if isinstance(value, str) else number(value)
+        return refuse("must be an integer or auto") if isinstance(value, str) else inner(value)
 
     def __get_pydantic_json_schema__(self, schema: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
         return {"anyOf": [handler(schema), {"const": "auto"}]}

@@ -13,8 +13,7 @@ from samplerkit.config.error_messages import require_mapping
 from samplerkit.config.redaction import below
 from samplerkit.errors import ArgumentValueError, ConfigError, SamplerkitError
 from samplerkit.inspect.quality.figure import Figure, shown
-from samplerkit.inspect.quality.labels import ALREADY_MIXED, label_mixing, storage_mixing
-from samplerkit.inspect.quality.mixing import mixing
+from samplerkit.inspect.quality.mixing import ALREADY_MIXED, label_mixing, mixing, storage_mixing
 from samplerkit.inspect.quality.order_source import chooses
 from samplerkit.inspect.quality.recommend import bar, recommend
 from samplerkit.order import arguments

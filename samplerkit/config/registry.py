@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
-from typing import Annotated, Any, TypeVar, overload
+from dataclasses import dataclass
+from typing import Annotated, Any, TypeVar, final, overload
 
 from samplerkit.compat.megatron.samplers import MegatronPretrainingRandomSampler, MegatronPretrainingSampler
-from samplerkit.config.constructor import Call, Constructor, Kinds, SamplerChain
+from samplerkit.config.constructor import Call, Constructor, Kinds, SectionOf
 from samplerkit.config.error_messages import require_mapping, unknown_key
-from samplerkit.config.nested import SectionOf
 from samplerkit.config.paths import Folder
 from samplerkit.config.redaction import below, meant, public, resembling
-from samplerkit.errors import ArgumentTypeError, CompositionError, ConfigError
+from samplerkit.errors import CompositionError, ConfigError
 from samplerkit.samplers.base import Sampler
 from samplerkit.samplers.block import BlockSampler
 from samplerkit.samplers.fold import FoldSampler
@@ -29,7 +28,70 @@ from samplerkit.samplers.window import WindowSampler
 
 _AnySampler = TypeVar("_AnySampler", bound=Sampler)
 
-SAMPLERS = Kinds("sampler", example="{kind: random, seed: 7}")
+
+@final
+@dataclass(frozen=True)
+class SamplerChain:
+    """A chain of samplers that was read from a config.
+
+    Args:
+        sampler: the outermost one.
+        written: the section of a config that says the same, in its plainest spelling.
+        places: the path of each link, in the order of `Sampler._tree`.
+    """
+
+    sampler: Sampler
+    written: dict[str, Any]
+    places: list[str]
+
+    def make(self) -> Sampler:
+        """Returns the sampler."""
+        return self.sampler
+
+
+@final
+class Samplers(Kinds):
+    """The kinds of samplers, whose sections are chains."""
+
+    def register(self, name: str, made: Any = None) -> Any:
+        """Adds a class of a user's, also by its module and name."""
+        registered = super().register(name, made)
+        if made is not None:
+            TARGETS.setdefault(f"{made.__module__}.{made.__qualname__}", name)
+        return registered
+
+    def read(self, section: Any, place: str, folder: Folder) -> SamplerChain:
+        """Builds the chain of samplers that a section describes, and what branches off from it.
+
+        It goes from link to link without recursion, so that a chain may be as deep as the config; sources of
+        a mixture are chains of their own.
+
+        Raises:
+            ConfigError: a key, a type, a value or the nesting is wrong; of several mistakes, one.
+
+        Example:
+            >>> from pathlib import Path
+            >>> section = {"kind": "subset", "indices": [1, 0], "child": {"kind": "sequential"}}
+            >>> SAMPLERS.read(section, "sampler", Path()).places
+            ['sampler', 'sampler.child']
+        """
+        calls: list[Call] = []
+        while section is not None or not calls:
+            constructor, given, inside = choose_sampler(section, place)
+            section = given.pop("child", None)
+            calls.append(constructor.read(given, inside, folder, also=("kind", "child")))
+            place = below(inside, "child")
+        samplers = [call.make() for call in calls]
+        for index in range(len(calls) - 2, -1, -1):
+            _nest(samplers[index], samplers[index + 1], calls[index], calls[index + 1])
+        written: dict[str, Any] = {}
+        for call in reversed(calls):
+            nested = {"child": written} if written else {}
+            written = {"kind": call.constructor.name, **call.written, **nested}
+        return SamplerChain(samplers[0], written, [path for call in calls for path in call.places])
+
+
+SAMPLERS = Samplers("sampler", example="{kind: random, seed: 7}", base=Sampler)
 """All kinds of samplers."""
 
 TARGETS: dict[str, str] = {}
@@ -104,15 +166,7 @@ def register_sampler(kind: str, sampler: Any = None) -> Any:
         >>> list(config.sampler.order(10))
         [0, 4, 8]
     """
-    return partial(_registered, kind) if sampler is None else _registered(kind, sampler)
-
-
-def _registered(kind: str, sampler: Any) -> Any:
-    if not (isinstance(sampler, type) and issubclass(sampler, Sampler)):
-        raise ArgumentTypeError("sampler", "must be a subclass of samplerkit.Sampler", sampler)
-    SAMPLERS.add(kind, sampler)
-    TARGETS.setdefault(f"{sampler.__module__}.{sampler.__qualname__}", kind)
-    return sampler
+    return SAMPLERS.register(kind, sampler)
 
 
 def choose_sampler(section: Any, place: str) -> tuple[Constructor, dict[str, Any], str]:
@@ -151,40 +205,6 @@ def choose_sampler(section: Any, place: str) -> tuple[Constructor, dict[str, Any
     arguments = given.get("init_args")
     arguments = {} if arguments is None else require_mapping(arguments, inside, "init_args: {seed: 7}")
     return constructor, dict(arguments), inside
-
-
-def read_chain(section: Any, place: str, folder: Folder) -> SamplerChain:
-    """Builds the chain of samplers that a section describes, and what branches off from it.
-
-    It goes from link to link without recursion, so that a chain may be as deep as the config; sources of a
-    mixture are chains of their own.
-
-    Raises:
-        ConfigError: a key, a type, a value or the nesting is wrong; of several mistakes, one.
-
-    Example:
-        >>> from pathlib import Path
-        >>> child = {"kind": "sequential", "start_index": 2}
-        >>> read_chain({"kind": "subset", "indices": [1, 0], "child": child}, "sampler", Path())[0]
-        SubsetSampler(indices=[1, 0], num_samples=None) <- SequentialSampler(start_index=2, num_samples=None)
-    """
-    calls: list[Call] = []
-    places: list[str] = []
-    while section is not None or not calls:
-        constructor, given, inside = choose_sampler(section, place)
-        section = given.pop("child", None)
-        call = constructor.read(given, inside, folder, also=("kind", "child"), chains=read_chain)
-        calls.append(call)
-        places += [inside, *call.branches]
-        place = below(inside, "child")
-    samplers = [call.make() for call in calls]
-    for index in range(len(calls) - 2, -1, -1):
-        _nest(samplers[index], samplers[index + 1], calls[index], calls[index + 1])
-    written: dict[str, Any] = {}
-    for call in reversed(calls):
-        nested = {"child": written} if written else {}
-        written = {"kind": call.constructor.name, **call.written, **nested}
-    return SamplerChain(samplers[0], written, places)
 
 
 def _nest(parent: Sampler, child: Sampler, parent_call: Call, child_call: Call) -> None:

@@ -9,7 +9,7 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue, models_jso
 from samplerkit.config.batches import BATCHES
 from samplerkit.config.constructor import Kinds
 from samplerkit.config.datasets import DATASETS
-from samplerkit.config.derive import TREES
+from samplerkit.config.derive import NAMED
 from samplerkit.config.loader import LOADER
 from samplerkit.config.quality import MIN_QUALITY, SECTION
 from samplerkit.config.registry import SAMPLERS, TARGETS
@@ -17,7 +17,11 @@ from samplerkit.config.registry import SAMPLERS, TARGETS
 _SAMPLER = {"$ref": "#/$defs/$sampler"}
 _CHILD = {"anyOf": [_SAMPLER, {"type": "null"}], "default": None}
 
-_BRANCHES = {"type": "object", "additionalProperties": {"anyOf": [_SAMPLER, {"type": "null"}]}}
+_NAMED = {
+    "sampler": {"type": "object", "additionalProperties": {"anyOf": [_SAMPLER, {"type": "null"}]}},
+    "dataset": {"type": "object", "additionalProperties": {"$ref": "#/$defs/$dataset"}, "minProperties": 1},
+}
+"""What mappings of names to sections hold, by the table of their kinds."""
 
 
 class OpenSchema(GenerateJsonSchema):
@@ -60,11 +64,8 @@ def json_schema() -> dict[str, Any]:
             reference = references[constructor.model, "validation"]
             model = definitions[reference["$ref"].rpartition("/")[2]]
             model["properties"] = {"kind": {"const": constructor.name}, **model["properties"], **more}
-            model["properties"] = _with_branches(model["properties"])
+            model["properties"] = _with_named(model["properties"])
             model["required"] = ["kind", *model.get("required", [])]
-            for name, parts in constructor.named.items():
-                inner = {"$ref": f"#/$defs/${parts.section}"}
-                model["properties"][name] |= {"additionalProperties": inner, "minProperties": 1}
             model["description"] = (constructor.make.__doc__ or "").partition("\n")[0]
             found.append(reference)
         return found
@@ -90,11 +91,13 @@ def json_schema() -> dict[str, Any]:
     }
 
 
-def _with_branches(schema: Any) -> Any:
-    """Says what is in mappings of names to samplers, wherever they are."""
+def _with_named(schema: Any) -> Any:
+    """Says what is in mappings of names to sections, wherever they are."""
     if isinstance(schema, dict):
-        return _BRANCHES if TREES in schema else {name: _with_branches(one) for name, one in schema.items()}
-    return [_with_branches(one) for one in schema] if isinstance(schema, list) else schema
+        if NAMED in schema:
+            return _NAMED[schema[NAMED]]
+        return {name: _with_named(one) for name, one in schema.items()}
+    return [_with_named(one) for one in schema] if isinstance(schema, list) else schema
 
 
 def _all(kinds: Kinds) -> list[Any]:

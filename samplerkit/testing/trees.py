@@ -115,6 +115,7 @@ def _edits(draw: st.DrawFn, layout: Layout, mixture: SamplerCall | None, *, is_w
     removable = _removable(layout) if is_whole else []
     kinds += 4 * ["without"] if removable else []
     made = []
+    held: set[tuple[int, str]] = set()  # what holds from a position on is said there once
     for at in sorted(draw(st.lists(st.integers(0, _LATEST), max_size=6))):
         values: dict[str, st.SearchStrategy[Any]] = {
             "skip": st.integers(1, 9),
@@ -125,6 +126,8 @@ def _edits(draw: st.DrawFn, layout: Layout, mixture: SamplerCall | None, *, is_w
             else st.nothing(),
         }
         said = draw(st.lists(st.sampled_from(kinds), min_size=1, max_size=2, unique=True))
+        said = [kind for kind in said if (at, kind) not in held] or ["skip"]
+        held |= {(at, kind) for kind in said if kind in ("weights", "global_batch")}
         made.append(Edit(at=at, **{kind: draw(values[kind]) for kind in said}))
     return made
 

@@ -17,8 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from samplerkit.compat.megatron.corpus import Cut
-from samplerkit.compat.megatron.samples import BlendedSamples
+from samplerkit.compat.megatron.samples import BlendedSamples, Cut
 from tests.parity.compare_megatron import run_megatron
 
 SEED = 1234

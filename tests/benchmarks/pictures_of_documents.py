@@ -12,8 +12,7 @@ from pathlib import Path
 import numpy as np
 
 import samplerkit as sk
-from samplerkit.inspect.pictures.canvas import LIGHT, new_figure
-from samplerkit.inspect.pictures.panels import draw_documents
+from samplerkit.inspect.pictures.panels import LIGHT, draw_documents, new_figure
 from samplerkit.inspect.pictures.plot_data import plot_data
 from tests.benchmarks.pictures_of_orders import WIDTH, keep, small_png_of
 

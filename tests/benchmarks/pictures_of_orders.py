@@ -17,7 +17,7 @@ import numpy as np
 from PIL import Image
 
 import samplerkit as sk
-from samplerkit.inspect.pictures.canvas import LIGHT, dress, legend, new_figure, png_of
+from samplerkit.inspect.pictures.panels import LIGHT, dress, legend, new_figure, png_of
 from samplerkit.inspect.pictures.plot_data import PlotData, plot_data
 
 FOLDER = Path(__file__).parents[2] / "docs" / "images"

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 import samplerkit as sk
-from samplerkit.inspect.pictures.canvas import LIGHT, dress, legend, new_figure
+from samplerkit.inspect.pictures.panels import LIGHT, dress, legend, new_figure
 from samplerkit.order.typing import Ids
 from tests.benchmarks.pictures_of_orders import WIDTH, keep, small_png_of
 

@@ -11,7 +11,7 @@ import pytest
 
 import samplerkit as sk
 from samplerkit.inspect.quality import label_mixing, storage_mixing
-from samplerkit.inspect.quality.labels import ALREADY_MIXED
+from samplerkit.inspect.quality.mixing import ALREADY_MIXED
 from tests.campaigns.digit_orders import (
     BATCH_SIZE,
     SEEDS,

@@ -12,7 +12,7 @@ import pytest
 
 import samplerkit
 import samplerkit as sk
-from samplerkit.cli.demo.rows import verdict
+from samplerkit.cli.demo.command import verdict
 from samplerkit.cli.main import main
 
 
@@ -32,7 +32,8 @@ def test_version(monkeypatch, capsys):
 def test_a_missing_scikit_learn_is_one_line_with_the_hint(monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
     assert ended(monkeypatch, "demo") == 2
-    line = 'samplerkit: demo: needs scikit-learn; install it with: pip install "samplerkit[demo]"\n'
+    hint = 'install it with: pip install "samplerkit[demo]"'
+    line = f"samplerkit: demo: needs sklearn, which is not installed; {hint}\n"
     assert capsys.readouterr() == ("", line)
 
 

@@ -14,9 +14,9 @@ import pytest
 import yaml
 
 import samplerkit as sk
-from samplerkit.cli.demo.data import EPOCHS, MODES, write_configs
-from samplerkit.cli.demo.data import RESUMED_EPOCHS as EPOCHS_OF_RESUME
-from samplerkit.cli.demo.resume import counted
+from samplerkit.cli.demo.command import counted
+from samplerkit.cli.demo.training import EPOCHS, MODES, write_configs
+from samplerkit.cli.demo.training import RESUMED_EPOCHS as EPOCHS_OF_RESUME
 from tests.cli.processes import DEMO, ROOT, environment, processes_of, run
 
 SAMPLES = 1437  # every fifth of 1,797 is held out

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 import samplerkit as sk
-from samplerkit.cli.advice import advised, in_yaml
+from samplerkit.cli.plan import advised, in_yaml
 from samplerkit.inspect.download_costs import downloads_of_parts
 from samplerkit.inspect.plan import plan
 from samplerkit.inspect.view import RunView

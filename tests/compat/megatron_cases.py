@@ -16,8 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from samplerkit.compat.megatron.corpus import Cut
-from samplerkit.compat.megatron.samples import BlendedSamples
+from samplerkit.compat.megatron.samples import BlendedSamples, Cut
 
 GOLDEN = Path(__file__).parents[1] / "data" / "megatron_golden.json.gz"
 PARTS = ("train", "valid", "test")

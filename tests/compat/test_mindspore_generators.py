@@ -8,15 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import samplerkit as sk
-from samplerkit.compat.mindspore.replay import concat
-from samplerkit.compat.mindspore.replay.generators import (
+from samplerkit.compat.mindspore import record_files
+from samplerkit.compat.mindspore.generators import (
     MinstdRand0,
     Mt19937,
     canonical,
     first_words,
     uniform_integers,
 )
-from samplerkit.compat.mindspore.replay.shuffle import carried, shuffle, swapped, weighted_draws
+from samplerkit.compat.mindspore.shuffle import carried, shuffle, swapped, weighted_draws
 
 GENERATORS = [Mt19937, MinstdRand0]
 
@@ -140,9 +140,9 @@ def test_weighted_draws_in_chunks_are_those_of_a_search_one_by_one():
 @pytest.mark.parametrize("tie", [1.0, 1e-3])
 def test_parts_drawn_by_doubles_are_those_drawn_by_whole_numbers(monkeypatch, tie):
     sizes = np.array([300, 1, 2000, 40])
-    quick = concat.random_concat(sizes, 5, 3)
-    monkeypatch.setattr(concat, "_TIE", tie)
-    assert np.array_equal(concat.random_concat(sizes, 5, 3), quick)
+    quick = record_files.random_concat(sizes, 5, 3)
+    monkeypatch.setattr(record_files, "_TIE", tie)
+    assert np.array_equal(record_files.random_concat(sizes, 5, 3), quick)
     assert sorted(quick) == list(range(2341))
 
 

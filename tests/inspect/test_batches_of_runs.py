@@ -8,8 +8,7 @@ import torch.utils.data
 
 import samplerkit as sk
 from samplerkit.inspect.batches import batch_figures
-from samplerkit.inspect.pictures.canvas import LIGHT, new_figure
-from samplerkit.inspect.pictures.panels import draw_batches
+from samplerkit.inspect.pictures.panels import LIGHT, draw_batches, new_figure
 from samplerkit.inspect.pictures.picture import _panels_of
 from samplerkit.inspect.pictures.plot_data import plot_data
 from samplerkit.inspect.plan import plan

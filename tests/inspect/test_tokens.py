@@ -14,8 +14,7 @@ import samplerkit as sk
 from samplerkit.cli.main import app
 from samplerkit.compat.megatron import MegatronDataset
 from samplerkit.inspect.documents import when_document
-from samplerkit.inspect.pictures.canvas import LIGHT, new_figure
-from samplerkit.inspect.pictures.panels import draw_documents
+from samplerkit.inspect.pictures.panels import LIGHT, draw_documents, new_figure
 from samplerkit.inspect.pictures.picture import draw
 from samplerkit.inspect.pictures.plot_data import MOST_POINTS, PlotData
 from samplerkit.inspect.plan import plan

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 import samplerkit as sk
-from samplerkit.compat.mindspore.replay import shuffle
-from samplerkit.compat.mindspore.replay.shuffle import carried
+from samplerkit.compat.mindspore import shuffle
+from samplerkit.compat.mindspore.shuffle import carried
 from samplerkit.order.algebra import Shard
 from samplerkit.order.deal import MOST_SHARDS
 from samplerkit.order.sequences import Range, Table

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import samplerkit as sk
-from samplerkit.compat.torch.part import Cycled
+from samplerkit.compat.torch.epoch_sampler import Cycled
 from samplerkit.order.algebra import Shard, Weave, compose, limited
 from samplerkit.order.sequences import DrawsWithReplacement, Range, Table
 from samplerkit.testing.strategies import chains

@@ -143,6 +143,16 @@ def test_edits_out_of_order_are_refused_and_the_one_is_named():
         sk.Ledger(edits=[sk.Edit(at=5, skip=1), sk.Edit(at=9, skip=1), sk.Edit(at=6, skip=1)])
 
 
+@pytest.mark.parametrize(("name", "value"), [("weights", {"a": 1.0}), ("global_batch", 4)])
+def test_what_holds_from_a_position_on_is_said_there_once(name, value):
+    said = [sk.Edit(at=5, **{name: value}), sk.Edit(at=5, skip=1), sk.Edit(at=5, skip=2)]
+    sk.Ledger(edits=said)
+    with pytest.raises(
+        sk.ArgumentValueError, match=rf"edits\[3\]\.{name}: is said at position 5 by edits\[0\]"
+    ):
+        sk.Ledger(edits=[*said, said[0]])
+
+
 @pytest.mark.parametrize(
     "make",
     [

@@ -1,4 +1,4 @@
-"""The command `samplerkit demo`: what each shuffle mode does to a training, and to the files."""
+"""The command `samplerkit demo`: what each shuffle mode does to a training; what a killed rank loses."""
 
 from __future__ import annotations
 
@@ -6,22 +6,126 @@ import json
 import signal
 import sys
 import time
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
+from hashlib import blake2b
 from pathlib import Path
+from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Annotated, Any
 
+import numpy as np
+import torch
 import typer
 from rich.console import Console
 
-from samplerkit.cli.demo.data import MODES, config_path, ledger_lines, write_configs, write_digits
-from samplerkit.cli.demo.job import run_job
-from samplerkit.cli.demo.resume import resume_demo
-from samplerkit.cli.demo.rows import HEADINGS, Row, line_of, row_of, summary, verdict
-from samplerkit.cli.demo.training import train_modes
-from samplerkit.cli.printing import progress
+from samplerkit.cli.demo.job import LaunchError, run_job
+from samplerkit.cli.demo.training import (
+    CHECKPOINT,
+    EPOCHS,
+    GLOBAL_BATCH,
+    MODES,
+    RESUMED_EPOCHS,
+    SAVED_EVERY,
+    config_path,
+    ledger_lines,
+    train_and_save,
+    train_modes,
+    write_configs,
+    write_digits,
+)
+from samplerkit.cli.printing import print_table, progress
 from samplerkit.config.config import load_config
 from samplerkit.order.modes import Shuffle
+
+LEAST_ACCURACY = 95.0
+"""What GLOBAL must reach on the test set, in percent."""
+
+_LINE = "{:<8}{:>9}{:>9}{:>10}{:>9}{:>14}{:>14}"
+
+HEADINGS = "\n".join(
+    _LINE.format(*words)
+    for words in (
+        ("", "test", "samples", "", "", "files opened", "files opened"),
+        ("shuffle", "accuracy", "seen", "repeated", "missing", "by rank 0", "by rank 1"),
+    )
+)
+
+Row = dict[str, Any]
+"""What a shuffle mode did, over all seeds: counts are of an epoch, the least and the most; files, by rank."""
+
+
+def row_of(
+    mode: str,
+    accuracies: Sequence[float],
+    received: Sequence[Sequence[Sequence[Mapping[str, Any]]]],
+    num_samples: int,
+) -> Row:
+    """Sums up the trainings with one mode.
+
+    Args:
+        mode: the mode.
+        accuracies: of each training, in percent.
+        received: what each rank wrote of each step, for each training.
+        num_samples: of the training part.
+    """
+    epochs = [
+        [[line for line in rank if line["epoch"] == epoch] for rank in ranks]
+        for ranks in received
+        for epoch in range(EPOCHS)
+    ]
+    seen = [np.concatenate([line["ids"] for rank in epoch for line in rank]) for epoch in epochs]
+    distinct = [np.unique(ids).size for ids in seen]
+    opened = [[sum(line["files_opened"] for line in rank) for rank in epoch] for epoch in epochs]
+    orders = [np.concatenate(seen[first : first + EPOCHS]) for first in range(0, len(seen), EPOCHS)]
+    rounded = [round(accuracy, 2) for accuracy in accuracies]
+    return {
+        "mode": mode,
+        "accuracy": median(rounded),
+        "accuracies": rounded,
+        "seen": _extent(ids.size for ids in seen),
+        "repeated": _extent(ids.size - count for ids, count in zip(seen, distinct, strict=True)),
+        "missing": _extent(num_samples - count for count in distinct),
+        "files_opened": [*map(_extent, zip(*opened, strict=True))],
+        "orders": [blake2b(ids.astype("<i8").tobytes(), digest_size=8).hexdigest() for ids in orders],
+    }
+
+
+def line_of(row: Row) -> str:
+    """Writes a row of the table."""
+    counts = (row["seen"], row["repeated"], row["missing"], *row["files_opened"])
+    return _LINE.format(row["mode"], f"{row['accuracy']:.1f}%", *map(_shown, counts))
+
+
+def summary(rows: Mapping[str, Row]) -> str:
+    """Says in plain words what the finished table shows."""
+    whole, files = (rows[mode.value] for mode in (Shuffle.GLOBAL, Shuffle.FILES))
+    opened, of_whole = (_shown(row["files_opened"][0]) for row in (files, whole))
+    return (
+        f"The files are sorted by digit. GLOBAL mixes all samples and reaches {whole['accuracy']:.1f}%; "
+        f"FILES reads file after file and reaches {files['accuracy']:.1f}%, and rank 0 opens {opened} files "
+        f"an epoch in place of {of_whole}."
+    )
+
+
+def verdict(rows: Mapping[str, Row]) -> str | None:
+    """Says how the demo failed, if it did."""
+    accuracy = rows[Shuffle.GLOBAL.value]["accuracy"]
+    if accuracy >= LEAST_ACCURACY:
+        return None
+    return f"GLOBAL reached {accuracy:.1f}%, and {LEAST_ACCURACY:.0f}% was expected"
+
+
+def _extent(counts: Iterable[int]) -> dict[str, int]:
+    known = list(counts)
+    return {"low": min(known), "high": max(known)}
+
+
+def _shown(extent: Mapping[str, int]) -> str:
+    low, high = extent["low"], extent["high"]
+    return f"{low:,}" if low == high else f"{low:,}-{high:,}"
+
 
 NUM_RANKS = 2
 """Processes of the job."""
@@ -115,3 +219,87 @@ def _compare(
     note = f"(Accuracy: {trainings}. Counts: of an epoch. Device: {device}. {seconds:.0f} s.)"
     show(f"\n{summary(rows)}\n{note}", event="end", modes=[*rows], device=device, seconds=seconds)
     return verdict(rows)
+
+
+FIRST_RANKS, SECOND_RANKS = 3, 2
+KILLED_IN = 43
+"""A step of the second epoch, three after a checkpoint."""
+
+
+def resume_demo(folder: Path, scratch: Path, num_samples: int, *, as_json: bool) -> None:
+    """Runs the job twice, and prints what was delivered, lost and repeated.
+
+    Raises:
+        LaunchError: a run failed in another way than by the kill.
+    """
+    started = time.monotonic()
+    for left in (*folder.glob("*.jsonl"), *folder.glob(f"{CHECKPOINT}*")):
+        left.unlink()
+    console = Console(stderr=as_json)
+    console.print(
+        f"Handwritten digits: {num_samples:,} samples, {RESUMED_EPOCHS} epochs, {GLOBAL_BATCH} samples a "
+        f"step, a checkpoint of network, optimizer and loader every {SAVED_EVERY} steps.\n"
+        f"Run 1: {FIRST_RANKS} ranks. In step {KILLED_IN} the last one is killed by SIGKILL ..."
+    )
+    try:
+        _run(folder, scratch / "first", FIRST_RANKS, "first", KILLED_IN)
+    except LaunchError:
+        # The report of the killed rank; what counts is whether there is a checkpoint to resume from.
+        if not (folder / CHECKPOINT).exists():
+            raise
+    else:
+        raise LaunchError("rank 2", "was to be killed and was not", report="")
+    saved = torch.load(folder / CHECKPOINT, weights_only=True)
+    loader = saved["loader"]
+    console.print(
+        f"The job ended. The last checkpoint is that of step {saved['step']}: epoch {loader['epoch']}, "
+        f"position {loader['position']:,}.\n"
+        f"Run 2: {SECOND_RANKS} ranks resume from it ..."
+    )
+    accuracy = _run(folder, scratch / "second", SECOND_RANKS, "second", 0)
+    counts = counted(folder, saved["step"], num_samples)
+    if as_json:
+        typer.echo(json.dumps({"event": "ledger", **counts, "accuracy": accuracy}))
+    else:
+        console.print()
+        columns = ("run", "ranks", "samples received", "after the checkpoint, so replayed")
+        rows = [[f"{count:,}" for count in run.values()] for run in counts["runs"]]
+        print_table(columns, [(number, *row) for number, row in enumerate(rows, start=1)])
+        console.print(
+            f"\nRelative to the checkpoint: {counts['delivered']:,} delivered ({RESUMED_EPOCHS} epochs of "
+            f"{num_samples:,} samples), {counts['lost']:,} lost, {counts['repeated']:,} repeated.\n"
+            "What came after the checkpoint was lost with the network's weights, and both read it again.\n"
+            f"(Test accuracy {accuracy:.1f}%. {time.monotonic() - started:.0f} s.)"
+        )
+    if counts["lost"] or counts["repeated"]:
+        raise typer.Exit(1)
+
+
+def counted(folder: Path, saved_step: int, num_samples: int) -> dict[str, Any]:
+    """Counts the ledgers in a folder; after `saved_step` of the first run is the last checkpoint.
+
+    Returns:
+        `runs`: of each its ranks, the samples received, and those after the last checkpoint, which came
+        again; and what both runs together delivered, lost and repeated, relative to the checkpoint.
+    """
+    delivered: Counter[tuple[int, int]] = Counter()
+    runs = []
+    for run, ranks, kept_steps in (("first", FIRST_RANKS, saved_step), ("second", SECOND_RANKS, None)):
+        received = replayed = 0
+        lines = [line for rank in range(ranks) for line in enumerate(ledger_lines(folder, run, rank))]
+        for step, batch in lines:
+            ids = np.array(batch["ids"])[~np.array(batch["pads"], dtype=bool)]
+            received += ids.size
+            if kept_steps is None or step < kept_steps:
+                delivered.update((batch["epoch"], sample) for sample in ids.tolist())
+            else:
+                replayed += ids.size
+        runs.append({"ranks": ranks, "received": received, "replayed": replayed})
+    wanted = Counter((epoch, sample) for epoch in range(RESUMED_EPOCHS) for sample in range(num_samples))
+    lost, repeated = (wanted - delivered).total(), (delivered - wanted).total()
+    return {"runs": runs, "delivered": delivered.total(), "lost": lost, "repeated": repeated}
+
+
+def _run(folder: Path, scratch: Path, ranks: int, run: str, killed_in: int) -> float:
+    with closing(run_job(ranks, scratch, train_and_save, folder, run, killed_in)) as events:
+        return [float(event["accuracy"]) for event in events][-1]

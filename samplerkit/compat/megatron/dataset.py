@@ -10,8 +10,7 @@ from typing import Any, Final, final
 import numpy as np
 import numpy.typing as npt
 
-from samplerkit.compat.megatron.corpus import Cut, Spans
-from samplerkit.compat.megatron.samples import BlendedSamples
+from samplerkit.compat.megatron.samples import BlendedSamples, Cut, Spans
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, DatasetError
 from samplerkit.order import arguments
 from samplerkit.order.caching import cached_property

@@ -1,20 +1,168 @@
-"""The samples of a part: those of one corpus, or of several in a blend."""
+"""The samples of a part: of one corpus, shuffled document by document and cut, or of several in a blend."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Final, final
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple, final
 
 import numpy as np
 import numpy.typing as npt
 
 from samplerkit.compat.megatron.blend import MOST_SOURCES, blended, turns
-from samplerkit.compat.megatron.corpus import Cut, ShuffledCorpus, Spans
 from samplerkit.errors import ArgumentValueError, DatasetError, OutOfDatasetError
-from samplerkit.order.intervals import groups
+from samplerkit.order.caching import cached_property
+from samplerkit.order.intervals import groups, numbers_in
 from samplerkit.order.typing import Ids
 from samplerkit.storage.tokens.arguments import PARTS, range_of, shares_of
+
+_OF_32_BITS = 2**32 - 2
+"""From so many samples on, their numbers are shuffled in 64 bits."""
+
+
+@dataclass(frozen=True)
+class Cut:
+    """How tokens are cut into samples.
+
+    Args:
+        seq_length: S, the tokens from one sample to the next.
+        seed: in [0, 2^32), the same for all corpora and parts.
+        extra: 1 where a sample has the token behind its own as well, else 0.
+        keeps_partial: whether the rest at the end is a sample too, filled up.
+    """
+
+    seq_length: int
+    seed: int
+    extra: int = 1
+    keeps_partial: bool = False
+
+
+class Spans(NamedTuple):
+    """Contiguous tokens of documents: arrays of one length, in the order in which they are read.
+
+    Args:
+        which: the number, in the request, of the sample that each is a part of.
+        documents: the document, as the file numbers it.
+        offsets: the first token, from the beginning of the document.
+        lengths: how many tokens, at least 1.
+    """
+
+    which: Ids
+    documents: Ids
+    offsets: Ids
+    lengths: Ids
+
+
+@final
+class ShuffledCorpus:
+    """The order of one corpus and part: documents shuffled over all epochs at once, samples shuffled again.
+
+    Args:
+        lengths: the tokens of each sequence of the file; any integers, of shape (n,).
+        bounds: the first sequence of the part, and the one behind its last.
+        num_samples: how many samples are asked for; None for one epoch.
+        cut: how tokens become samples.
+
+    Raises:
+        DatasetError: samples are asked of a part without tokens.
+
+    Example:
+        >>> corpus = ShuffledCorpus(np.array([5, 3, 4]), (0, 3), None, Cut(seq_length=4, seed=7))
+        >>> corpus.document_index.tolist(), corpus.shuffle_index.tolist()
+        ([2, 1, 0], [1, 0])
+        >>> spans = corpus.spans(np.array([0]))
+        >>> spans.documents.tolist(), spans.offsets.tolist(), spans.lengths.tolist()
+        ([1, 0], [0, 0], [3, 2])
+    """
+
+    def __init__(
+        self, lengths: npt.NDArray[Any], bounds: tuple[int, int], num_samples: int | None, cut: Cut
+    ) -> None:
+        begin, end = bounds
+        self.num_samples: Final = num_samples
+        tokens = int(lengths[begin:end].sum(dtype=np.int64))
+        size, extra = cut.seq_length, cut.extra
+        if not tokens and num_samples is not None and num_samples * size + extra:
+            raise DatasetError(
+                "split",
+                "gives this part no token, and samples are asked of it, for which Megatron looks for ever",
+                f"sequences {begin} to {end} of {lengths.size}",
+                hint="leave the part out, or give it a larger share",
+            )
+        epochs = 1 if not num_samples else max(1, -(-(num_samples * size + extra) // tokens))
+        # Samples that lie in all epochs but the last one, as far as that one is shuffled apart.
+        before = ((epochs - 1) * tokens - extra) // size
+        is_apart = (
+            epochs > 1
+            and num_samples is not None
+            and num_samples - before < int(0.80 * ((tokens - extra) // size))
+        )
+        total = epochs * tokens - extra
+        count = total // size
+        if cut.keeps_partial:
+            # Counted in 32-bit floats over there, and so here.
+            count = int(np.ceil(np.float32(total) / np.float32(size)))
+        count = max(count, 0)
+        # numpy keeps the stream of this generator for ever; that is why it is asked, and not copied.
+        generator = np.random.RandomState(cut.seed)
+        rounds = (epochs - 1, 1) if is_apart else (epochs,)
+        documents = np.arange(begin, end, dtype=np.int32)
+        shuffled = [_shuffled(np.tile(documents, times), generator) for times in rounds]
+        self.document_index: Final = np.concatenate(shuffled) if is_apart else shuffled[0]
+        kind: Any = np.uint32 if count < _OF_32_BITS else np.int64
+        self.shuffle_index: Final = np.arange(count, dtype=kind)
+        for part in np.split(self.shuffle_index, [before] if is_apart else []):
+            generator.shuffle(part)
+        self._ends = np.cumsum(lengths[self.document_index], dtype=np.int64)
+        self._total = epochs * tokens
+        self._cut = cut
+
+    def __len__(self) -> int:
+        return self.shuffle_index.size
+
+    def spans(self, samples: Ids) -> Spans:
+        """Returns the tokens of some samples.
+
+        Args:
+            samples: int64 array of shape (m,), each in [0, len).
+        """
+        size = self._cut.seq_length
+        begins = self.shuffle_index[samples].astype(np.int64) * size
+        ends = np.minimum(begins + size + self._cut.extra, self._total)
+        first = np.searchsorted(self._ends, begins, side="right")
+        counts = np.maximum(0, np.searchsorted(self._ends, ends - 1, side="right") + 1 - first)
+        places = numbers_in(first, counts)
+        which = np.repeat(np.arange(samples.size), counts)
+        starts = self._starts(places)
+        offsets = np.maximum(begins[which] - starts, 0)
+        lengths = np.minimum(ends[which], self._ends[places]) - starts - offsets
+        held = lengths > 0  # documents without tokens lie between others
+        documents = self.document_index[places].astype(np.int64)
+        return Spans(which[held], documents[held], offsets[held], lengths[held])
+
+    @cached_property
+    def sample_index(self) -> Ids:
+        """Where each sample of the unshuffled stream begins, as caches hold it: shape (len + 1, 2)."""
+        extra = self._cut.extra
+        tokens = np.arange(len(self) + 1, dtype=np.int64) * self._cut.seq_length - (1 - extra)
+        tokens[0] = 0
+        is_cut_short = tokens[-1] >= self._total
+        places = np.minimum(np.searchsorted(self._ends, tokens, side="right"), self._ends.size - 1)
+        offsets = tokens - self._starts(places) + (1 - extra)
+        if is_cut_short:
+            offsets[-1] = self._total - self._starts(places[-1:])[0] - extra
+        places[0] = offsets[0] = 0
+        return np.stack([places, offsets], axis=1)
+
+    def _starts(self, places: Ids) -> Ids:
+        """Returns the token at which the documents of some places begin."""
+        return np.where(places > 0, self._ends[places - 1], 0)
+
+
+def _shuffled(values: npt.NDArray[Any], generator: np.random.RandomState) -> npt.NDArray[Any]:
+    generator.shuffle(values)
+    return values
 
 
 @final

@@ -9,13 +9,13 @@ Example:
 
 from samplerkit.compat.mindspore import config
 from samplerkit.compat.mindspore.config import get_seed, set_seed
-from samplerkit.compat.mindspore.dataset_arguments import dataset_sampler
 from samplerkit.compat.mindspore.samplers import (
     DistributedSampler,
     PKSampler,
     RandomSampler,
     SubsetRandomSampler,
     WeightedRandomSampler,
+    dataset_sampler,
 )
 from samplerkit.order.modes import Shuffle
 from samplerkit.samplers.base import Sampler

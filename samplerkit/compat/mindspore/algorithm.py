@@ -15,11 +15,11 @@ from typing import Any, ClassVar, final
 
 import numpy as np
 
-from samplerkit.compat.mindspore.replay import record_files
-from samplerkit.compat.mindspore.replay.concat import random_concat
-from samplerkit.compat.mindspore.replay.generators import Mt19937, uniform_integers
-from samplerkit.compat.mindspore.replay.shuffle import carried, weighted_distinct, weighted_draws
-from samplerkit.compat.mindspore.replay.shuffle import shuffle as shuffled
+from samplerkit.compat.mindspore import record_files
+from samplerkit.compat.mindspore.generators import Mt19937, uniform_integers
+from samplerkit.compat.mindspore.record_files import random_concat
+from samplerkit.compat.mindspore.shuffle import carried, weighted_distinct, weighted_draws
+from samplerkit.compat.mindspore.shuffle import shuffle as shuffled
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, NotSupportedError, ShuffleModeError
 from samplerkit.order.algebra import compose, limited
 from samplerkit.order.deal import Deal, World

@@ -1,6 +1,8 @@
 """A drop-in for both samplers of Microsoft's PartiallyShuffleDistributedSampler."""
 
-from samplerkit.compat.partially_shuffle.sampler import DistributedSamplerViaLocallyShuffle
-from samplerkit.compat.partially_shuffle.two_pools import DistributedSamplerViaLocallyShuffleV2
+from samplerkit.compat.partially_shuffle.sampler import (
+    DistributedSamplerViaLocallyShuffle,
+    DistributedSamplerViaLocallyShuffleV2,
+)
 
 __all__ = ["DistributedSamplerViaLocallyShuffle", "DistributedSamplerViaLocallyShuffleV2"]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from samplerkit.compat.partially_shuffle.files import FileTable
-from samplerkit.compat.torch.part import Cycled
+from samplerkit.compat.torch.epoch_sampler import Cycled
 from samplerkit.loading.job.agreement import agree
 from samplerkit.loading.state.state import Place, State
 from samplerkit.order.algebra import compose

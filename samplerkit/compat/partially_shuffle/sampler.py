@@ -16,8 +16,7 @@ from samplerkit.compat.partially_shuffle.order import (
     require_agreement,
     state_of,
 )
-from samplerkit.compat.torch.epoch_sampler import GivenRank, ResumableSampler
-from samplerkit.compat.torch.part import DealtPart
+from samplerkit.compat.torch.epoch_sampler import DealtPart, GivenRank, ResumableSampler
 from samplerkit.errors import ArgumentRangeError, ArgumentValueError, StateError
 from samplerkit.loading.cursor import Cursor, Iteration
 from samplerkit.loading.state.state import Place, State
@@ -259,3 +258,18 @@ class DistributedSamplerViaLocallyShuffle(  # type: ignore[override]  # torch ha
     def _state(self, place: Place) -> State:
         table = self._source.table()
         return state_of(table, self._shuffle(table), self._lane_count(), place)
+
+
+class DistributedSamplerViaLocallyShuffleV2(DistributedSamplerViaLocallyShuffle):
+    """The same with two pools, so that samples cross the borders of blocks: the original's second version.
+
+    Arguments, methods and errors are those of `DistributedSamplerViaLocallyShuffle`.
+
+    Example:
+        >>> import types
+        >>> dataset = types.SimpleNamespace(files=["a.npz"])
+        >>> DistributedSamplerViaLocallyShuffleV2(dataset, "npz", 1, 0, shuffle_buffer=100).pools
+        2
+    """
+
+    _default_pools = 2

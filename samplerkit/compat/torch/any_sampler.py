@@ -11,8 +11,7 @@ from typing import Any, Final, final
 import numpy as np
 import torch.utils.data
 
-from samplerkit.compat.torch.epoch_sampler import EpochSampler, GivenRank, InLists
-from samplerkit.compat.torch.part import DealtPart
+from samplerkit.compat.torch.epoch_sampler import DealtPart, EpochSampler, GivenRank, InLists
 from samplerkit.errors import ArgumentTypeError, CompositionError, DatasetError
 from samplerkit.loading.job.agreement import agree
 from samplerkit.loading.state.state import Place, State, digest

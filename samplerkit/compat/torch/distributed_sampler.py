@@ -10,8 +10,7 @@ import numpy as np
 import torch
 import torch.distributed
 
-from samplerkit.compat.torch.epoch_sampler import EpochSampler, InLists
-from samplerkit.compat.torch.part import DealtPart
+from samplerkit.compat.torch.epoch_sampler import DealtPart, EpochSampler, InLists
 from samplerkit.errors import (
     ArgumentRangeError,
     ArgumentTypeError,

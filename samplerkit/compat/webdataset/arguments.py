@@ -10,9 +10,9 @@ from typing import Any, Final, get_args
 
 from samplerkit.compat.webdataset.commands import is_command, parsed
 from samplerkit.compat.webdataset.handlers import Handler, reraise_exception
-from samplerkit.compat.webdataset.piped import Piped
 from samplerkit.compat.webdataset.reading import AbsentShards
 from samplerkit.compat.webdataset.split import EqualSteps
+from samplerkit.compat.webdataset.stream import Piped
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, DatasetError, NotSupportedError
 from samplerkit.order import arguments
 from samplerkit.order.deal import World

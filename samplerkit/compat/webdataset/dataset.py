@@ -16,9 +16,9 @@ from samplerkit.compat.webdataset import stages
 from samplerkit.compat.webdataset.epochs import EpochLedger
 from samplerkit.compat.webdataset.fluent import Fluent
 from samplerkit.compat.webdataset.handlers import Handler
-from samplerkit.compat.webdataset.piped import Piped
 from samplerkit.compat.webdataset.reading import FOREVER, AbsentShards, SamplePipeline, WorkerPlace
 from samplerkit.compat.webdataset.split import EqualSteps, Seat, Shuffling, Split
+from samplerkit.compat.webdataset.stream import Piped
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, StateError
 from samplerkit.loading.state.state import digest
 from samplerkit.order import arguments

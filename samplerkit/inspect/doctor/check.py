@@ -11,7 +11,7 @@ import torch.utils.data
 from samplerkit.errors import ArgumentTypeError, SamplerkitError
 
 # Each adds its rules to the table when it is imported.
-from samplerkit.inspect.doctor import batches, datasets, epochs, files, ranks, samplers, workers  # noqa: F401
+from samplerkit.inspect.doctor import batches, datasets, epochs, samplers, workers  # noqa: F401
 from samplerkit.inspect.doctor.findings import RULES, Finding, kind
 from samplerkit.inspect.doctor.inspection import Inspection
 from samplerkit.inspect.doctor.probe import appearance, saves_a_sampler, seeded
@@ -75,7 +75,7 @@ count them twice
         if _is_function(loader):
             make, (loader, second) = loader, _called_twice(loader)
             where = "when the function is called a second time"
-            made += ranks.disagreement(appearance(loader, world), appearance(second, world), where)
+            made += samplers.disagreement(appearance(loader, world), appearance(second, world), where)
             saves_state = saves_state or saves_a_sampler(make)
             ignores_tokens = batches.ignores_tokens(make)
         seen = Inspection.of(

@@ -11,7 +11,7 @@ import torch.utils.data
 
 from samplerkit.errors import ArgumentTypeError
 from samplerkit.inspect.costs import LISTED_BYTES
-from samplerkit.inspect.figures import RunFigures
+from samplerkit.inspect.plan import RunFigures
 from samplerkit.inspect.view import RunView
 from samplerkit.loading.device.loader import DeviceLoader
 from samplerkit.loading.job.world import detect_world

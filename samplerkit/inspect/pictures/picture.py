@@ -12,7 +12,7 @@ from typing import Any
 
 from samplerkit.errors import ArgumentValueError
 from samplerkit.inspect.pictures import panels
-from samplerkit.inspect.pictures.canvas import DARK, LIGHT, Theme, head, new_figure, png_of
+from samplerkit.inspect.pictures.panels import DARK, LIGHT, Theme, head, new_figure, png_of
 from samplerkit.inspect.pictures.plot_data import PlotData, plot_data
 
 KINDS = (".png", ".html")

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from samplerkit.inspect.costs import files_of_steps
-from samplerkit.inspect.figures import RunFigures
+from samplerkit.inspect.plan import RunFigures
 from samplerkit.inspect.tokens import spans_of
 from samplerkit.inspect.view import RunView
 from samplerkit.loading.run.reading import Reading

@@ -20,8 +20,14 @@ What the figures mean and predict is in docs/quality.md.
 """
 
 from samplerkit.inspect.quality.figure import Figure, Point
-from samplerkit.inspect.quality.labels import effective_batch, label_mixing, storage_mixing
-from samplerkit.inspect.quality.mixing import file_mixing, mixing, spread
+from samplerkit.inspect.quality.mixing import (
+    effective_batch,
+    file_mixing,
+    label_mixing,
+    mixing,
+    spread,
+    storage_mixing,
+)
 from samplerkit.inspect.quality.recommend import Candidate, Recommendation, recommend
 
 __all__ = [

@@ -133,7 +133,8 @@ def checked_edits(edits: Any) -> tuple[Edit, ...]:
 
     Raises:
         ArgumentTypeError: no list, or one of something else.
-        ArgumentValueError: an edit lies before the one that stands ahead of it.
+        ArgumentValueError: an edit lies before the one that stands ahead of it, or says again what holds from
+            its position on.
     """
     if isinstance(edits, Edit | str | bytes | Mapping) or not hasattr(edits, "__iter__"):
         raise ArgumentTypeError("edits", "must be a list of edits", edits)
@@ -146,6 +147,16 @@ def checked_edits(edits: Any) -> tuple[Edit, ...]:
             problem = f"lies before the edit ahead of it, at {before.at}"
             hint = "edits are in the order of their positions"
             raise ArgumentValueError(f"edits[{number}].at", problem, edit.at, hint=hint)
+    held: dict[tuple[int, str], int] = {}
+    for number, edit in enumerate(listed):
+        # Skips at one position add up, and so do ids that leave; of these the last one alone would count.
+        for name in ("weights", "global_batch"):
+            value = getattr(edit, name)
+            first = number if value is None else held.setdefault((edit.at, name), number)
+            if first != number:
+                problem = f"is said at position {edit.at} by edits[{first}] already"
+                hint = "say it once at each position"
+                raise ArgumentValueError(f"edits[{number}].{name}", problem, value, hint=hint)
     return listed
 
 

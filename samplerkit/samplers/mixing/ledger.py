@@ -44,8 +44,8 @@ class Ledger(Sampler):
 
     Raises:
         ArgumentTypeError: `sampler` is no sampler, or `edits` no list of edits.
-        ArgumentValueError: an edit lies before the one that stands ahead of it; or `edits_file` cannot be
-            read, or holds other edits.
+        ArgumentValueError: an edit lies before the one that stands ahead of it, or two say weights, or a
+            global batch, at one position; or `edits_file` cannot be read, or holds other edits.
         CompositionError: the chain holds a distributed sampler, or a ledger.
 
     Example:
@@ -83,7 +83,8 @@ class Ledger(Sampler):
 
         Raises:
             ArgumentTypeError: no edit.
-            ArgumentValueError: it lies before the last one, or `edits_file` cannot keep a sampler in it.
+            ArgumentValueError: it lies before the last one, or says again what that says at its position; or
+                `edits_file` cannot keep a sampler in it.
         """
         made = Ledger(self.get_child())
         edits = checked_edits((*self.edits, edit))

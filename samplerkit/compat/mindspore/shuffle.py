@@ -8,7 +8,7 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
-from samplerkit.compat.mindspore.replay.generators import Engine, canonical, uniform_integers
+from samplerkit.compat.mindspore.generators import Engine, canonical, uniform_integers
 from samplerkit.errors import NotSupportedError
 from samplerkit.order.sequences import Table
 from samplerkit.order.typing import Ids
@@ -32,7 +32,7 @@ def shuffle(size: int, generator: Engine) -> Ids:
     Source: `bits/stl_algo.h` of libstdc++ 9.
 
     Example:
-        >>> from samplerkit.compat.mindspore.replay.generators import Mt19937
+        >>> from samplerkit.compat.mindspore.generators import Mt19937
         >>> shuffle(5, Mt19937(1)).tolist()
         [1, 0, 2, 3, 4]
     """

@@ -178,7 +178,7 @@ def uniform_integers(generator: Engine, ranges: Ids) -> Ids:
     Source: `bits/uniform_int_dist.h` of libstdc++ 9. Later versions multiply in place of dividing.
 
     Example:
-        >>> from samplerkit.compat.mindspore.replay.generators import Mt19937
+        >>> from samplerkit.compat.mindspore.generators import Mt19937
         >>> uniform_integers(Mt19937(1), np.array([10, 10, 10]))
         array([4, 9, 7])
     """
