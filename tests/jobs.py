@@ -9,10 +9,13 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from tests.own_seconds import OwnSeconds
+from tests.programs import Program
 
 ROOT = Path(__file__).parents[1]
 
@@ -24,10 +27,10 @@ def ended(
     folder: Path = ROOT,
     **environment: str,
 ) -> tuple[int, str, str]:
-    """Runs Python with arguments, in a session of its own, of which nothing is left afterwards.
+    """Runs a program of Python, in a session of its own, of which nothing is left afterwards.
 
     Args:
-        arguments: of Python.
+        arguments: of Python; where flags come first, Python is started, which takes seconds.
         seconds: how long it may take; or else:
         own_seconds: likewise, without what a busy machine adds: for what would hang.
         folder: where it runs.
@@ -37,17 +40,17 @@ def ended(
         The exit code, what it printed, and what it printed to standard error.
     """
     ours = {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
+    forked = arguments[0] in {"-c", "-m"}
+    start: Callable[..., subprocess.Popen[str]] = Program if forked else partial(_python, text=True)
     # What is killed leaves the folder of its sockets, and nobody else can remove it.
     with (
         tempfile.TemporaryDirectory(prefix="job-", ignore_cleanup_errors=True) as temporary,
-        subprocess.Popen(
-            [sys.executable, *arguments],
+        start(
+            arguments,
             cwd=folder,
             env={**os.environ, **ours, "TMPDIR": temporary, **environment},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
         ) as process,
     ):
         try:
@@ -60,8 +63,12 @@ def ended(
     return process.returncode, printed, errors
 
 
+def _python(arguments: Sequence[str], **options: Any) -> subprocess.Popen[str]:
+    return subprocess.Popen([sys.executable, *arguments], start_new_session=True, **options)
+
+
 def _told(process: subprocess.Popen[str], own_seconds: float) -> tuple[str, str]:
-    with OwnSeconds() as own:
+    with OwnSeconds([process.pid]) as own:
         while own.seconds < own_seconds:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 return process.communicate(timeout=1)

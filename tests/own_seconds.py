@@ -20,7 +20,7 @@ class OwnSeconds:
     and where Linux does not count, these are the seconds of a clock.
 
     Args:
-        pids: other processes, such as some that may lose the one that started them.
+        pids: other processes that this one has not started, or that may lose the one that started them.
     """
 
     def __init__(self, pids: Iterable[int] = ()) -> None:
@@ -59,7 +59,7 @@ class OwnSeconds:
     def _waits_by_thread(self) -> dict[str, int]:
         """Nanoseconds in which each thread was ready and did not run."""
         waits = {}
-        for pid in self._pids | _started_by(os.getpid()):
+        for pid in self._pids.union(*map(_started_by, self._pids)):
             for thread, counts in _told_of_threads(pid, "schedstat"):
                 if thread != self._thread.native_id:  # nothing waits for the one that looks
                     waits[f"{pid}/{thread}"] = int(counts[1])

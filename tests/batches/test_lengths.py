@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import pickle
 import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -17,6 +16,7 @@ from samplerkit.batches.sample_set import SampleSet
 from samplerkit.batches.set_plan import SortedMembers
 from samplerkit.batches.table_cache import TableCache
 from tests.batches import laws
+from tests.programs import Program
 
 LENGTHS = np.random.default_rng(3).integers(0, 60, 500)
 
@@ -168,8 +168,8 @@ print([batch.tolist() for batch in plans.plan(0)])
 
 
 def test_processes_that_make_a_table_at_once_find_one(path, kept):
-    command = [sys.executable, "-c", PROGRAM, str(path), str(kept.folder)]
-    running = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]
+    command = ["-c", PROGRAM, str(path), str(kept.folder)]
+    running = [Program(command, stdout=subprocess.PIPE) for _ in range(3)]
     shown = {process.communicate(timeout=100)[0] for process in running}
     assert [process.returncode for process in running] == [0] * 3
     assert len(shown) == 1

@@ -27,6 +27,8 @@ from pathlib import Path
 import pytest
 from hypothesis import Phase, settings
 
+from tests import programs
+
 ROOT = Path(__file__).parents[2]
 BECOME_SUBREAPER = 36
 """The option of `prctl` by which what a dead process leaves behind becomes a child of this one."""
@@ -88,6 +90,8 @@ def prepare() -> None:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
     assert not any(name.partition(".")[0] == "samplerkit" for name in sys.modules), "a copy is to be imported"
+    # The programs that a test starts are forks, too, of a process that lasts for all copies.
+    os.environ[programs.NAME] = programs.start()
     # The profile of the tests is made over this one. Nobody looks for the smallest example of a planted bug.
     settings.register_profile("first", phases=(Phase.explicit, Phase.generate))
     settings.load_profile("first")
@@ -165,7 +169,7 @@ def _end_what_is_left(session: int) -> None:
         os.killpg(session, signal.SIGKILL)
     # Those in sessions of their own come to this process, once the one that started them is dead.
     own = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children")
-    while children := own.read_text().split():
+    while children := {*own.read_text().split()} - {os.environ.get(programs.NAME, "").rpartition("-")[2]}:
         for child in map(int, children):
             os.kill(child, signal.SIGKILL)
             os.waitpid(child, 0)

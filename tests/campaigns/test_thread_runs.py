@@ -6,15 +6,11 @@ These are samples; `python -m tests.campaigns.thread_runs` ends 2,000 iterations
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
 from tests.campaigns.thread_runs.endings import ENDS, ended_at_random
-
-ROOT = Path(__file__).parents[2]
+from tests.programs import run
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # a signal while one is closed
@@ -27,8 +23,7 @@ def test_whatever_ends_an_iteration_over_threads_the_rest_of_the_epoch_follows()
 @pytest.mark.campaign
 def test_kills_endings_and_epochs_over_threads_lose_repeat_and_leave_nothing():
     asked = ("--kills", "20", "--endings", "150", "--epochs", "100")
-    command = [sys.executable, "-m", "tests.campaigns.thread_runs", *asked]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=280, check=False)
+    done = run(["-m", "tests.campaigns.thread_runs", *asked], seconds=280)
     print(done.stdout)
     assert done.returncode == 0, done.stdout + done.stderr[-6000:]
     assert "0 samples lost, 0 repeated" in done.stdout

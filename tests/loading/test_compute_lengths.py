@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +12,7 @@ import pytest
 import samplerkit as sk
 from samplerkit.cli.lengths import FieldLength
 from samplerkit.storage.atomic import locked
+from tests.programs import Program
 from tests.waiting import wait_until
 
 TEXTS = ["a" * (number * 7919 % 301) for number in range(1500)]
@@ -37,7 +36,7 @@ sk.compute_lengths(Texts(), len, sys.argv[1])
 def test_a_killed_computation_resumes_where_it_was_and_gives_the_same_bytes(tmp_path):
     whole, killed = tmp_path / "whole.npy", tmp_path / "killed.npy"
     part = Path(f"{killed}.part")
-    process = subprocess.Popen([sys.executable, "-c", JOB, str(killed)])
+    process = Program(["-c", JOB, str(killed)])
     try:
         wait_until(lambda: part.exists() and part.stat().st_size >= 2000)
     finally:

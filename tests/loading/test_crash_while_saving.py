@@ -7,17 +7,14 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
 import samplerkit as sk
 from tests.jobs import reserved_port
 from tests.loading.disagreeing_ranks import CASES, PATIENCE, RANKS, SAMPLES
-
-ROOT = Path(__file__).parents[2]
+from tests.programs import Program, run
 
 
 def loader():
@@ -31,9 +28,9 @@ TEXT = json.dumps(STATE)
 @pytest.fixture(scope="module", params=["replace", "in_place"])
 def saving(request, tmp_path_factory):
     """How checkpoints were saved, and what was found after the kills."""
-    command = [sys.executable, "-m", "tests.loading.killed_saving"]
-    command += [str(tmp_path_factory.mktemp(request.param)), request.param]
-    done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT, timeout=300)
+    folder = str(tmp_path_factory.mktemp(request.param))
+    done = run(["-m", "tests.loading.killed_saving", folder, request.param])
+    assert done.returncode == 0, done.stderr
     print(f"killed while saving, {request.param}: {done.stdout.strip()}")
     return request.param, json.loads(done.stdout)
 
@@ -67,15 +64,12 @@ def test_a_text_with_another_byte_anywhere_is_refused_or_says_the_same(byte):
 def outcomes(tmp_path_factory):
     """What each of three ranks was told in each case."""
     folder = tmp_path_factory.mktemp("ranks")
-    command = [sys.executable, "-m", "tests.loading.disagreeing_ranks"]
     with reserved_port() as port:
         ranks = [
-            subprocess.Popen(
-                [*command, str(rank), str(folder), str(port)],
+            Program(
+                ["-m", "tests.loading.disagreeing_ranks", str(rank), str(folder), str(port)],
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
-                text=True,
-                cwd=ROOT,
             )
             for rank in range(RANKS)
         ]

@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -16,9 +15,9 @@ import samplerkit as sk
 from tests.jobs import ended
 from tests.loading.ending_job import BATCH_SIZE, SIZE
 from tests.own_seconds import OwnSeconds
+from tests.programs import Program
 from tests.waiting import alive
 
-ROOT = Path(__file__).parents[2]
 SECONDS = 2
 """Of their own. torch takes up to five by itself to notice that the parent is gone."""
 
@@ -65,18 +64,14 @@ def test_seconds_that_are_slept_count_whole():
 def test_workers_are_gone_in_two_seconds_and_the_state_is_what_was_received(
     tmp_path, short_folder, end, options, send
 ):
-    command = [sys.executable, "-m", "tests.loading.ending_job", end, json.dumps(options)]
     errors = tmp_path / "errors"
     with (
         errors.open("w") as written,
-        subprocess.Popen(
-            command,
-            cwd=ROOT,
+        Program(
+            ["-m", "tests.loading.ending_job", end, json.dumps(options)],
             env={**os.environ, "TMPDIR": short_folder},
             stdout=subprocess.PIPE,
             stderr=written,
-            text=True,
-            start_new_session=True,
         ) as process,
     ):
         try:

@@ -7,7 +7,6 @@ import os
 import random
 import signal
 import subprocess
-import sys
 import threading
 
 import numpy as np
@@ -20,6 +19,7 @@ from tests.loading.numbers import Numbers, as_lists, ids_of, numbers_loader
 from tests.loading.threads import threads_of_loaders
 from tests.loading.worker_kinds import THREADS, beside
 from tests.own_seconds import OwnSeconds
+from tests.programs import Program
 from tests.waiting import alive, wait_until
 
 
@@ -168,11 +168,10 @@ except KeyboardInterrupt:
 
 @pytest.mark.parametrize("workers", [2, "2 threads"])
 def test_ctrl_c_ends_the_loop_within_two_seconds_and_the_state_is_valid(workers):
-    command = [sys.executable, "-c", INTERRUPTED, json.dumps(beside(workers))]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as process:
+    with Program(["-c", INTERRUPTED, json.dumps(beside(workers))], stdout=subprocess.PIPE) as process:
         for _ in range(5):
             process.stdout.readline()
-        with OwnSeconds() as own:
+        with OwnSeconds([process.pid]) as own:
             os.killpg(process.pid, signal.SIGINT)
             printed = process.stdout.read().splitlines()
         assert process.wait(timeout=60) == 0

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import json
 import statistics
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
 from tests.loading.fifty_epochs import DESCRIPTORS, EPOCHS
 from tests.loading.worker_kinds import THREADS
+from tests.programs import run
 
-ROOT = Path(__file__).parents[2]
 MARGINS = {"memory": 2 << 20, "worker_memory": 3 << 20, "threads": 2, "descriptors": 6}
 """What the median of the last ten epochs may be above that of epochs 10 to 20: bytes, or a number.
 
@@ -22,8 +19,7 @@ A thread that watched over workers ends a moment after the epoch, and three desc
 
 
 def fifty_epochs(leak="nothing", **options):
-    command = [sys.executable, "-m", "tests.loading.fifty_epochs", json.dumps(options), leak]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=240, check=False)
+    return run(["-m", "tests.loading.fifty_epochs", json.dumps(options), leak])
 
 
 def growth(done):
@@ -144,8 +140,7 @@ FORKS = [
 def forked():
     """By how the fork came and the child's workers: the child's exit code, whether the parent received its
     whole epoch, and the epoch that it is in."""
-    command = [sys.executable, "-c", FORKED, json.dumps(FORKS)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=240, check=False)
+    done = run(["-c", FORKED, json.dumps(FORKS)])
     assert done.returncode == 0, done.stderr
     return dict(zip(FORKS, json.loads(done.stdout), strict=True))
 

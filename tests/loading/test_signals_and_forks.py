@@ -17,9 +17,9 @@ import pytest
 import samplerkit as sk
 from tests.jobs import ended
 from tests.loading.worker_kinds import beside
+from tests.programs import Program
 from tests.waiting import alive, wait_until
 
-ROOT = Path(__file__).parents[2]
 OWN_SECONDS = 30
 """Five times what these jobs take; one that hangs is noticed then."""
 
@@ -199,14 +199,7 @@ with sk.Loader(Slow(), sk.SequentialSampler(), batch_size=2, num_workers=2) as l
 
 
 def test_a_sigterm_to_all_processes_of_the_job_lets_the_loop_finish_its_step_and_save():
-    with subprocess.Popen(
-        [sys.executable, "-c", REQUEUED],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    ) as process:
+    with Program(["-c", REQUEUED], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         for _ in range(4):
             assert process.stdout.readline() == "step\n"
         os.killpg(process.pid, signal.SIGTERM)

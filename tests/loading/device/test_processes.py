@@ -6,17 +6,18 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 
 import pytest
 
 from tests.jobs import ended
 from tests.own_seconds import OwnSeconds
+from tests.programs import Program
 
 PREPARED = """
-import os, signal, sys, threading, time
+import os, signal, sys, threading, time, warnings
 import torch
+warnings.filterwarnings("ignore", "This process", DeprecationWarning)  # of a fork beside threads, by 3.12
 from samplerkit.loading.device.loader import DeviceLoader
 
 class Slow(torch.utils.data.Dataset):
@@ -41,8 +42,7 @@ def run(*arguments, seconds=SECONDS):
 
 
 def run_code(code):
-    # From Python 3.12 on, a fork beside threads is warned of.
-    return run("-W", "ignore:This process:DeprecationWarning", "-c", PREPARED + code)
+    return run("-c", PREPARED + code)
 
 
 ABORTED = "terminate called without an active exception"
@@ -116,17 +116,16 @@ for number, batch in enumerate(DeviceLoader(batches, "cpu")):
     print(number, flush=True)
 """
     # The sockets of torch's own workers stay where SIGTERM ends their parent.
-    process = subprocess.Popen(
-        [sys.executable, "-c", PREPARED + code],
+    process = Program(
+        ["-c", PREPARED + code],
         env={**os.environ, "TMPDIR": short_folder},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        text=True,
     )
     assert process.stdout.readline() == "0\n"
     assert process.stdout.readline() == "1\n"
     time.sleep(0.2)
-    with OwnSeconds() as own:
+    with OwnSeconds([process.pid]) as own:
         process.send_signal(number)
         _, errors = process.communicate(timeout=SECONDS)
     assert own.seconds < 10

@@ -1,0 +1,86 @@
+"""Programs that are forked are as programs that Python has started: tests rest on that."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from tests.programs import Program, run
+from tests.waiting import alive, wait_until
+
+SAID = """
+import atexit, json, os, random, signal, sys, threading
+import numpy as np
+atexit.register(print, "the end")
+print(json.dumps({
+    "arguments": sys.argv, "name": __name__, "folder": os.getcwd(), "variables": sorted(os.environ),
+    "path": sys.path[:2], "leads its session": os.getsid(0) == os.getpid() == os.getpgid(0),
+    "threads": threading.active_count(), "descriptors": sorted(os.listdir("/proc/self/fd")),
+    "signals": [str(signal.getsignal(number)) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD)],
+    "tests": [name for name in sys.modules if name.startswith(("tests", "samplerkit"))],
+    "read": sys.stdin.read(),
+}))
+print(random.random(), np.random.rand())
+"""
+IN_PIPES = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+
+
+def said_by(start, arguments, folder):
+    variables = {**os.environ, "PYTHONPATH": "/nowhere", "OMP_NUM_THREADS": "1"}
+    with start(arguments, cwd=folder, env=variables, **IN_PIPES) as program:
+        printed, errors = program.communicate("given")
+    assert (program.returncode, errors) == (0, "")
+    said, drawn, end = printed.splitlines()
+    return json.loads(said), drawn, end
+
+
+def python(arguments, **options):
+    return subprocess.Popen([sys.executable, *arguments], text=True, start_new_session=True, **options)
+
+
+@pytest.mark.parametrize("how", ["-c", "-m"])
+def test_a_fork_finds_what_a_start_of_python_finds_and_draws_numbers_of_its_own(how, tmp_path):
+    (tmp_path / "said.py").write_text(SAID)
+    arguments = [how, SAID if how == "-c" else "said", "one", "two"]
+    started, *_ = said_by(python, arguments, tmp_path)
+    (forked, drawn, end), (_, others, _) = (said_by(Program, arguments, tmp_path) for _ in range(2))
+    assert forked == started
+    assert end == "the end"
+    assert {*drawn.split()}.isdisjoint(others.split())
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "errors"),
+    [
+        ("import sys; sys.exit(3)", 3, ""),
+        ("raise ValueError('of the program')", 1, "ValueError: of the program\n"),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGINT)", -signal.SIGINT, "KeyboardInterrupt\n"),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", -signal.SIGKILL, ""),
+    ],
+)
+def test_a_fork_ends_as_a_program_of_python_ends(text, code, errors):
+    done = run(["-c", text])
+    assert done.returncode == code
+    assert done.stderr.endswith(errors)
+
+
+def test_a_program_whose_starter_is_gone_is_ended():
+    start = "from tests.programs import Program; import os; print(Program(['-c', {!r}]).pid); os._exit(0)"
+    inner = "import time; time.sleep(600)"
+    done = python(["-c", start.format(inner)], stdout=subprocess.PIPE)
+    pid = int(done.communicate()[0])
+    wait_until(lambda: not alive([pid]))
+
+
+def test_who_waits_no_longer_than_some_seconds_can_wait_again():
+    with Program(["-c", "import time; time.sleep(1); print('done')"], **IN_PIPES) as program:
+        with pytest.raises(subprocess.TimeoutExpired):
+            program.communicate(timeout=0.1)
+        assert program.poll() is None
+        assert program.communicate() == ("done\n", "")
+    assert program.poll() == 0
