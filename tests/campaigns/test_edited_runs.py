@@ -1,4 +1,4 @@
-"""Real jobs under torchrun that are edited, killed before, between and behind the edits, and go on."""
+"""Real jobs that are edited, killed before, between and behind the edits, and go on."""
 
 from __future__ import annotations
 
@@ -9,17 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.jobs import ended
+from tests.ranks import job
 
 pytestmark = pytest.mark.campaign
 
 VERIFIER = Path(__file__).with_name("edited_runs") / "verify.py"
 
 
-def torchrun(folder, run, ranks, *options):
-    command = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
-    command += ["-m", "tests.campaigns.edited_runs.job", str(folder), run, *options]
-    code, printed, errors = ended(*command, seconds=240)
+def run_job(folder, run, ranks, *options):
+    code, printed, errors = job(ranks, "tests.campaigns.edited_runs.job", folder, run, *options, seconds=240)
     return code, printed + errors
 
 
@@ -37,7 +35,7 @@ def test_a_run_that_is_edited_and_killed_on_other_ranks_each_time_loses_and_repe
     kills |= {"e": (4, 2856), "f": (3, 3600), "g": (2, None)}
     for run, (ranks, kill) in kills.items():
         options = [] if kill is None else ["--kill", str(kill)]
-        code, printed = torchrun(tmp_path, run, ranks, *options)
+        code, printed = run_job(tmp_path, run, ranks, *options)
         assert (code == 0) == (kill is None), printed
     assert "samplerkit" not in VERIFIER.read_text()
     told = verified(tmp_path, kills)
@@ -69,7 +67,7 @@ def test_a_run_that_is_edited_and_killed_on_other_ranks_each_time_loses_and_repe
 
 
 def test_ranks_that_make_unlike_edits_are_refused_by_name_before_the_step(tmp_path):
-    code, printed = torchrun(tmp_path, "x", 2, "--disagree")
+    code, printed = run_job(tmp_path, "x", 2, "--disagree")
     assert code == 0, printed
     for rank in range(2):
         (differs, missing) = json.loads((tmp_path / f"told-{rank}.json").read_text())

@@ -8,7 +8,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from tests.jobs import ended
+from tests.ranks import job
 
 pytestmark = pytest.mark.campaign
 
@@ -16,10 +16,8 @@ FILES = {"a": 700, "b": 1000}
 BLOCK = 32
 
 
-def torchrun(folder, run, ranks, *options):
-    command = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
-    command += ["-m", "tests.campaigns.token_runs.job", str(folder), run, *options]
-    code, printed, errors = ended(*command, seconds=240)
+def run_job(folder, run, ranks, *options):
+    code, printed, errors = job(ranks, "tests.campaigns.token_runs.job", folder, run, *options, seconds=240)
     return code, printed + errors
 
 
@@ -33,12 +31,12 @@ def test_a_killed_job_goes_on_with_other_ranks_and_twice_the_length_and_reads_ev
     for name, count in FILES.items():
         np.save(tmp_path / f"{name}.npy", np.arange(begin, begin + count, dtype=np.uint16))
         begin += count
-    code, printed = torchrun(tmp_path, "first", 3, "8", "--kill", "11")
+    code, printed = run_job(tmp_path, "first", 3, "8", "--kill", "11")
     assert code != 0, printed
     state = json.loads((tmp_path / "state.json").read_text())
     # The job was killed in its 11th step, behind the checkpoint of the 10th, which ended a pool.
     assert (state["epoch"], state["sections"]["tokens"]["tokens"]) == (0, 960)
-    code, printed = torchrun(tmp_path, "second", 2, "16")
+    code, printed = run_job(tmp_path, "second", 2, "16")
     assert code == 0, printed
     first, second = received(tmp_path, "first"), received(tmp_path, "second")
     again = Counter({told: 1 for told in first if told in second})

@@ -1,9 +1,9 @@
-"""A training job under torchrun, for tests that kill it: each rank writes what its loop received to a ledger.
+"""A training job for tests that kill it: each rank writes what its loop received to a ledger.
 
-Run as `torchrun --nproc-per-node RANKS -m tests.loading.job FOLDER RUN [--kill WHO:STEP]`. It reads by two
-loaders in turn, one of batches of one size and one of batches within a budget of tokens. The folder holds the
-ledgers `RUN.RANK.jsonl` and `RUN-tokens.RANK.jsonl`, a line for each batch, and the checkpoints `state.json`
-and `state-tokens.json`, saved every third step.
+Run as `torchrun --nproc-per-node RANKS -m tests.loading.job FOLDER RUN [--kill WHO:STEP]`, or by `tests.ranks`.
+It reads by two loaders in turn, one of batches of one size and one of batches within a budget of tokens. The
+folder holds the ledgers `RUN.RANK.jsonl` and `RUN-tokens.RANK.jsonl`, a line for each batch, and the
+checkpoints `state.json` and `state-tokens.json`, saved every third step.
 """
 
 from __future__ import annotations
@@ -92,10 +92,10 @@ def strike(kill: str | None, rank: int, step: int, loader: sk.Loader) -> None:
         return
     if who == "job":
         # torchrun gives each rank a session of its own, so that its process group is not the whole job.
-        torchrun = os.getppid()
-        tasks = Path(f"/proc/{torchrun}/task").glob("*/children")
+        starter = os.getppid()
+        tasks = Path(f"/proc/{starter}/task").glob("*/children")
         ranks = [int(pid) for task in tasks for pid in task.read_text().split()]
-        for pid in (torchrun, *(pid for pid in ranks if pid != os.getpid())):
+        for pid in (starter, *(pid for pid in ranks if pid != os.getpid())):
             os.kill(pid, signal.SIGKILL)
     os.kill(os.getpid(), signal.SIGKILL)
 

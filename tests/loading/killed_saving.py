@@ -74,7 +74,7 @@ def killed_at_each_byte(folder: Path, save: Callable[[int, Path], None], stride:
 def main() -> None:
     """Kills in one of the ways and prints what was found."""
     torch.set_num_threads(1)
-    save, stride = {"replace": (replace, 1), "in_place": (in_place, 20)}[sys.argv[2]]
+    save, stride = {"replace": (replace, 4), "in_place": (in_place, 20)}[sys.argv[2]]
     print(json.dumps(killed_at_each_byte(Path(sys.argv[1]), save, stride)))
 
 

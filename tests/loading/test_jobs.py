@@ -1,4 +1,7 @@
-"""Real jobs under torchrun, by samples and by batches, are killed and go on with other numbers of ranks."""
+"""Jobs that read by samples and by batches are killed and go on with other numbers of ranks.
+
+One of them runs under torchrun, which is a start of torch for each rank; those of campaigns are forked.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.jobs import ended
+from tests.ranks import job
 
 VERIFIER = Path(__file__).with_name("verify_ledgers.py")
 SAMPLES, EPOCHS = 480, 2
@@ -23,6 +27,14 @@ def torchrun(folder, run, ranks, kill=None, epochs=EPOCHS):
     command += ["-m", "tests.loading.job", str(folder), run, "--epochs", str(epochs)]
     command += ["--kill", kill] if kill else []
     code, printed, errors = ended(*command, seconds=120)
+    return code, printed + errors
+
+
+def forked(folder, run, ranks, kill=None, epochs=EPOCHS):
+    """As `torchrun`, without it."""
+    options = ["--kill", kill] if kill else []
+    options += ["--epochs", epochs]
+    code, printed, errors = job(ranks, "tests.loading.job", folder, run, *options, seconds=120)
     return code, printed + errors
 
 
@@ -41,21 +53,21 @@ def require_batches_once(folder, runs, epochs):
 
 
 @pytest.mark.parametrize(
-    ("ranks", "kill", "new_ranks"),
+    ("start", "ranks", "kill", "new_ranks"),
     [
-        (4, "rank:17", 3),
-        pytest.param(2, "job:31", 3, marks=pytest.mark.campaign),
-        pytest.param(3, "worker:8", 1, marks=pytest.mark.campaign),
+        (torchrun, 4, "rank:17", 3),
+        pytest.param(forked, 2, "job:31", 3, marks=pytest.mark.campaign),
+        pytest.param(forked, 3, "worker:8", 1, marks=pytest.mark.campaign),
     ],
 )
 def test_a_killed_job_goes_on_with_other_ranks_and_loses_and_repeats_nothing(
-    tmp_path, ranks, kill, new_ranks
+    tmp_path, start, ranks, kill, new_ranks
 ):
-    code, printed = torchrun(tmp_path, "first", ranks, kill)
+    code, printed = start(tmp_path, "first", ranks, kill)
     assert code != 0
     if kill.startswith("worker"):
         assert "WorkerError" in printed
-    code, printed = torchrun(tmp_path, "second", new_ranks)
+    code, printed = start(tmp_path, "second", new_ranks)
     assert code == 0, printed
     ledger = verified(tmp_path, ["first", "second"])
     print(f"{ranks} to {new_ranks} ranks, {kill} killed: {ledger}")
@@ -74,10 +86,10 @@ def test_a_job_that_is_killed_again_and_again_loses_and_repeats_nothing(tmp_path
         ranks = drawn.choice([1, 2, 3, 4])
         kill = f"{drawn.choice(['rank', 'worker', 'job'])}:{drawn.randint(1, 20)}"
         runs.append(f"run-{number:04}")
-        code, printed = torchrun(tmp_path, runs[-1], ranks, kill, epochs)
+        code, printed = forked(tmp_path, runs[-1], ranks, kill, epochs)
         assert code != 0, printed
     runs.append("last")
-    code, printed = torchrun(tmp_path, runs[-1], 2, epochs=epochs)
+    code, printed = forked(tmp_path, runs[-1], 2, epochs=epochs)
     assert code == 0, printed
     ledger = verified(tmp_path, runs, epochs)
     print(f"{kills} kills: {ledger}")

@@ -1,9 +1,9 @@
-"""A job under torchrun that edits itself, in two epochs.
+"""A job that edits itself, in two epochs.
 
 In the first one its weights change at one step, and it skips twenty others. In the second one samples leave,
 and steps grow to twice their size and shrink to half of it.
 
-Run as `torchrun --nproc-per-node RANKS -m tests.campaigns.edited_runs.job FOLDER RUN --kill POSITION`. Each
+Run as `python -m tests.ranks RANKS tests.campaigns.edited_runs.job FOLDER RUN --kill POSITION`. Each
 rank writes what its loop received, one line a step; the first rank saves the state after each step. With
 `--kill`, every rank kills itself when that position is reached. With `--disagree`, ranks make unlike edits.
 """
@@ -103,7 +103,7 @@ def disagree(folder):
     (folder / f"told-{rank}.json").write_text(json.dumps(told))
 
 
-if __name__ == "__main__":
+def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("folder", type=Path)
     parser.add_argument("run")
@@ -116,3 +116,7 @@ if __name__ == "__main__":
     else:
         run(given.folder, given.run, given.kill)
     distributed.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,6 +1,6 @@
-"""A training job over windows of tokens under torchrun: each rank writes the tokens that its loop received.
+"""A training job over windows of tokens: each rank writes the tokens that its loop received.
 
-Run as `torchrun --nproc-per-node RANKS -m tests.campaigns.token_runs.job FOLDER RUN SEQ_LEN [--kill STEP]`.
+Run as `python -m tests.ranks RANKS tests.campaigns.token_runs.job FOLDER RUN SEQ_LEN [--kill STEP]`.
 The checkpoint `state.json` is saved whenever a step ends with a pool, where the length may change.
 """
 
