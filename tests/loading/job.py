@@ -1,9 +1,9 @@
 """A training job for tests that kill it: each rank writes what its loop received to a ledger.
 
-Run as `torchrun --nproc-per-node RANKS -m tests.loading.job FOLDER RUN [--kill WHO:STEP]`, or by `tests.ranks`.
-It reads by two loaders in turn, one of batches of one size and one of batches within a budget of tokens. The
-folder holds the ledgers `RUN.RANK.jsonl` and `RUN-tokens.RANK.jsonl`, a line for each batch, and the
-checkpoints `state.json` and `state-tokens.json`, saved every third step.
+Run as `torchrun --nproc-per-node RANKS -m tests.loading.job FOLDER RUN [--kill WHO:STEP]`, or by
+`tests.ranks`. It reads by two loaders in turn, one of batches of one size and one of batches within a
+budget of tokens. The folder holds the ledgers `RUN.RANK.jsonl` and `RUN-tokens.RANK.jsonl`, a line for each
+batch, and the checkpoints `state.json` and `state-tokens.json`, saved every third step.
 """
 
 from __future__ import annotations

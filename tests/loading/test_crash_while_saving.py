@@ -35,7 +35,7 @@ def saving(request, tmp_path_factory):
     return request.param, json.loads(done.stdout)
 
 
-def test_a_kill_at_any_fourth_byte_leaves_the_old_or_the_new_checkpoint(saving):
+def test_a_kill_at_any_byte_leaves_the_old_or_the_new_checkpoint(saving):
     how, found = saving
     assert found["new"] == 1
     assert set(found) == {"new", "old" if how == "replace" else "broken"}
