@@ -13,6 +13,7 @@ from samplerkit.order.arguments import integer
 from samplerkit.order.typing import Ids
 from samplerkit.storage.atomic import atomic
 from samplerkit.storage.remote.storage import RemoteStorage
+from samplerkit.storage.small_files import MOST_BYTES
 from samplerkit.storage.urls import is_remote, shown
 
 COUNTING_THREADS = 16
@@ -64,7 +65,7 @@ def fetched_lengths(lengths: Any, storage: RemoteStorage | None) -> Any:
         raise ArgumentValueError(
             "lengths", "is a URL, with remote=False", shown(lengths), hint="fetch it first"
         )
-    data = storage.read_small(lengths)
+    data = storage.read_shared(lengths, MOST_BYTES)
     if data is None:
         raise DatasetError("lengths", "there is no such file", shown(lengths))
     return lengths_in(data, shown(lengths))

@@ -88,12 +88,16 @@ def write_catalogue(catalogue: FileCatalogue, out: str, remote: RemoteOptions | 
         place.write(out, path.read_bytes())
 
 
-def read_catalogue(path: str, remote: RemoteOptions | None = None) -> FileCatalogue | None:
-    """Reads a catalogue, at a URL by one request; None if there is none.
+def read_catalogue(
+    path: str, remote: RemoteOptions | None = None, *, shared: bool = False
+) -> FileCatalogue | None:
+    """Reads a catalogue; None if there is none.
 
     Args:
         path: or URL.
         remote: how a URL is reached.
+        shared: whether all processes of this machine read it: then one of them fetches it into the cache.
+            Else it is read by one request.
 
     Raises:
         DatasetError: it is damaged, was cut, is of another version, or says what cannot be.
@@ -101,7 +105,8 @@ def read_catalogue(path: str, remote: RemoteOptions | None = None) -> FileCatalo
     options = remote or RemoteOptions()
     place = shown(path)
     with closing(RemoteStorage(options)) as storage:
-        data = (in_bucket(storage.read_small, options) if is_remote(path) else ON_DISK).read(path)
+        read = storage.read_shared if shared else storage.read_small
+        data = (in_bucket(read, options) if is_remote(path) else ON_DISK).read(path)
     if data is None:
         return None
     try:
@@ -125,7 +130,7 @@ def opened_catalogue(files: Any, kind: Kind, remote: RemoteOptions | None) -> Fi
     path = local_path(os.fspath(files))
     if not shown(path).endswith(SUFFIX):
         return None
-    found = read_catalogue(path, remote)
+    found = read_catalogue(path, remote, shared=True)
     if found is None:
         raise DatasetError(shown(path), "there is no such catalogue", hint="check the path")
     if found.kind != kind:

@@ -7,6 +7,7 @@ import logging
 import os
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar, final
@@ -153,6 +154,24 @@ class RemoteStorage(Closing):
                 return None
             self.know(url, version)
             return data
+
+    def read_shared(self, url: str, most_bytes: int) -> bytes | None:
+        """Reads a file that all processes of this machine need as a whole: one of them fetches it.
+
+        Each process asks for the version. Where the cache cannot be used, each fetches the file by itself.
+
+        Returns:
+            Its bytes; None if there is none, or it may not be read.
+
+        Raises:
+            DatasetError: the server does not answer, or the file is larger than `most_bytes`.
+        """
+        if not self.exists(url):
+            return None
+        if self.version(url).size <= most_bytes:
+            with suppress(DatasetError), self.fetch(url) as local:
+                return Path(local.path).read_bytes()
+        return self.read_small(url, most_bytes)
 
     def fetch(self, url: str) -> LocalFile:
         """Brings a whole file into the cache of this machine, unless it lies there.

@@ -51,7 +51,7 @@ def test_a_state_goes_from_parquet_files_to_their_catalogue_and_from_told_shards
     assert sk.TarDataset(out).fingerprint == sk.TarDataset(shards, lengths=list(SAMPLES)).fingerprint
 
 
-def test_from_a_store_one_request_opens_all_and_others_are_for_data_only(kind, tmp_path):
+def test_a_machine_asks_a_store_once_for_a_catalogue_and_then_for_data_only(kind, tmp_path):
     kind.written(tmp_path / "data")
     with Server(tmp_path / "data") as server:
         urls = [f"{server.url}/{number}{kind.suffix}" for number in range(len(SAMPLES))]
@@ -61,7 +61,15 @@ def test_from_a_store_one_request_opens_all_and_others_are_for_data_only(kind, t
         with kind.open(f"{server.url}/all.skcat", remote=remote) as dataset:
             assert [*dataset.layout.sizes] == [*kind.open(f"{tmp_path}/data/*{kind.suffix}").layout.sizes]
             assert len(dataset) == sum(SAMPLES)
-            assert [(one.method, one.name) for one in server.asked] == [("GET", "all.skcat")]
+            assert [(one.method, one.name) for one in server.asked] == [
+                ("HEAD", "all.skcat"),
+                ("GET", "all.skcat"),
+            ]
+            # Another rank on the machine asks for the version alone.
+            server.forget()
+            assert len(kind.open(f"{server.url}/all.skcat", remote=remote)) == sum(SAMPLES)
+            assert [(one.method, one.name) for one in server.asked] == [("HEAD", "all.skcat")]
+            server.forget()
             samples = told(dataset)
         assert {one.name for one in server.asked if "skidx" not in one.name} <= {
             "all.skcat",

@@ -199,10 +199,15 @@ class Shards:
     def _without_shard(self, number: int, archive: Archive) -> Index | None:
         storage, cache, checksums = self.storage, self.options.cache, self.options.checksums
         index = find_index(archive, cache, checksums=checksums)
-        if index is None and storage is not None and archive.is_remote:
-            index = index_beside(self.urls[number], archive, storage, checksums=checksums)
-            if index is not None:
-                kept(index, cache.index_path(archive.url))
+        if index is not None or storage is None or not archive.is_remote:
+            return index
+        path = cache.index_path(archive.url)
+        with cache.lock(path):  # all workers of a machine may come to their first shard at once
+            index = find_index(archive, cache, checksums=checksums)
+            if index is None:
+                index = index_beside(self.urls[number], archive, storage, checksums=checksums)
+                if index is not None:
+                    kept(index, path)
         return index
 
     def _of_copy(self, number: int, archive: Archive, *, refuses_stale: bool) -> Index:
