@@ -13,13 +13,11 @@ from torch.utils.data import (
     WeightedRandomSampler,
 )
 from torch.utils.data import DistributedSampler as Torchs
-from torchdata.stateful_dataloader import StatefulDataLoader
 
 import samplerkit as sk
 from samplerkit.compat.torch import DistributedSampler, distributed
 from tests.compat.any_samplers import (
     ANY,
-    MAKE,
     WEIGHTS,
     dealt_back,
     scramble,
@@ -44,24 +42,6 @@ def test_a_state_goes_on_with_any_number_of_ranks(name, new_ranks):
             sampler.load_state_dict(state)
             rests.append(list(sampler))
         assert dealt_back(rests)[: len(whole) - 2 * cut] == whole[2 * cut :]
-
-
-@pytest.mark.parametrize("workers", [0, 2])
-@pytest.mark.parametrize("name", ["weighted", "batches"])
-def test_torchdatas_loader_resumes_exactly(name, workers):
-    def loader():
-        how = "batch_sampler" if name == "batches" else "sampler"
-        sampler = distributed(MAKE[name](), 2, 1, seed=3)
-        return StatefulDataLoader(range(40), num_workers=workers, collate_fn=list, **{how: sampler})
-
-    whole = list(loader())
-    running = loader()
-    batches = iter(running)
-    assert [next(batches) for _ in range(2)] == whole[:2]
-    resumed = loader()
-    resumed.load_state_dict(running.state_dict())
-    assert list(resumed) == whole[2:]
-    del batches
 
 
 def test_a_state_of_other_draws_is_refused():

@@ -80,20 +80,6 @@ def test_a_state_goes_on_with_any_number_of_ranks(algorithm, shuffle, drop_last,
         assert len(set(received)) == len(received) == (41 - left % new_ranks if drop_last else 41)
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
-@pytest.mark.parametrize("drop_last", [False, True])
-@pytest.mark.parametrize("size", [2, 5, 41])
-def test_the_same_rank_goes_on_where_it_was_pads_included(algorithm, drop_last, size):
-    for ranks, rank in [(1, 0), (2, 1), (7, 6)]:
-        chosen = {"algorithm": algorithm, "ranks": ranks, "rank": rank, "size": size, "drop_last": drop_last}
-        whole = list(made(**chosen))
-        for cut in range(len(whole)):
-            sampler, resumed = made(**chosen), made(**chosen)
-            assert list(itertools.islice(sampler, cut)) == whole[:cut]
-            resumed.load_state_dict(sampler.state_dict())
-            assert list(resumed) == whole[cut:]
-
-
 def test_our_states_are_taken_over_by_torch_sampler_and_loader():
     dataset = list(range(100, 141))
     sampler = DistributedSampler(dataset, 1, 0, seed=3, algorithm="samplerkit-1")
@@ -165,18 +151,6 @@ def test_a_run_that_is_saved_at_the_end_of_an_epoch_repeats_and_skips_none(algor
     assert received == expected
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_after_a_break_in_a_resumed_epoch_the_whole_epoch_is_read(algorithm):
-    sampler, resumed = made(algorithm), made(algorithm)
-    whole = list(sampler)
-    sampler.set_epoch(0)
-    list(itertools.islice(sampler, 4))
-    resumed.load_state_dict(sampler.state_dict())
-    assert resumed.order[:2].tolist() == list(itertools.islice(resumed, 2)) == whole[4:6]
-    assert resumed.order[:2].tolist() == whole[:2]
-    assert list(resumed) == whole
-
-
 @pytest.mark.parametrize(
     ("changed", "field"),
     [
@@ -191,9 +165,3 @@ def test_a_state_of_another_run_is_refused_by_field(changed, field):
     with pytest.raises(sk.StateError) as raised:
         made(**changed).load_state_dict(made().state_dict())
     assert raised.value.field == field
-
-
-@pytest.mark.parametrize("broken", [{}, {"yielded": 3}, None, {"samplerkit": "loader", "schema": 99}])
-def test_what_is_no_state_is_refused(broken):
-    with pytest.raises(sk.StateError):
-        made().load_state_dict(broken)

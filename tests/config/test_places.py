@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import json
-import sys
-
 import pytest
 
 import samplerkit as sk
-from samplerkit.cli.main import main
 from samplerkit.config.registry import SAMPLERS
 
 RANDOM = {"kind": "random"}
@@ -99,20 +95,6 @@ def test_what_shows_when_an_order_is_made_has_the_whole_path(link, key, problem,
     with pytest.raises(sk.ConfigError) as at_load:
         sk.load_config({**config, "min_quality": 0.1})
     assert str(at_load.value) == f"min_quality: cannot be told ({caught.value})"
-
-
-@pytest.mark.parametrize("command", ["validate", "plan", "at", "when", "check"])
-def test_the_commands_name_it_too(command, tmp_path, monkeypatch, capsys):
-    path = tmp_path / "run.yaml"
-    path.write_text(json.dumps({"dataset": TEN, "sampler": chained({**RANDOM, "shuffle": "infile"})}))
-    more = {"at": ["--epoch", "0", "--step", "0"], "when": ["--sample", "3"]}.get(command, [])
-    monkeypatch.setattr(sys, "argv", ["samplerkit", command, str(path), *more])
-    with pytest.raises(SystemExit) as end:
-        main()
-    assert end.value.code
-    printed = capsys.readouterr()
-    told = " ".join((printed.out + printed.err).split())
-    assert "sampler.child.shuffle: not supported with this dataset: it has no files" in told
 
 
 def test_an_order_that_can_be_made_passes():
