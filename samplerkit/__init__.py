@@ -10,9 +10,8 @@ if _typing.TYPE_CHECKING:
     from samplerkit.batches.packs.pack_batches import PackBatches
     from samplerkit.batches.recipe import BatchRecipe
     from samplerkit.batches.token_batches import TokenBatches
-    from samplerkit.config.batches import register_batches
     from samplerkit.config.config import Config, load_config
-    from samplerkit.config.registry import register_sampler
+    from samplerkit.config.registry import register_batches, register_sampler
     from samplerkit.errors import (
         ArgumentRangeError,
         ArgumentTypeError,

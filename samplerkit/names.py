@@ -81,7 +81,7 @@ PUBLIC = {
     "draw_rng": "order.draws",
     "load_config": "config.config",
     "order_on": "loading.device.order",
-    "register_batches": "config.batches",
+    "register_batches": "config.registry",
     "register_reader": "storage.files.reader",
     "register_sampler": "config.registry",
     "sample_rng": "loading.generators",

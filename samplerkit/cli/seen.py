@@ -1,4 +1,4 @@
-"""The command `samplerkit seen`: what a run has read up to a checkpoint, without a log of it."""
+"""The commands `samplerkit state` and `seen`: what a checkpoint says, and what was read up to it."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from samplerkit.cli.opening import AsJson, ConfigPath, NumRanks, opened, state_in
+from samplerkit.cli.opening import AsJson, ConfigPath, NumRanks, opened, state_in, states_in
 from samplerkit.cli.printing import counted, print_facts, print_json, print_table, progress
-from samplerkit.errors import ArgumentValueError
+from samplerkit.errors import ArgumentValueError, SamplerkitError
 from samplerkit.inspect.documents import when_document
 from samplerkit.inspect.time_machine import when
 from samplerkit.loading.loader import Loader
 from samplerkit.loading.run.history import History
+from samplerkit.loading.state.state import State
 from samplerkit.order.layout import Layout
 from samplerkit.storage.atomic import atomic
 from samplerkit.storage.files.packages import extra
@@ -155,3 +156,57 @@ def _print_rows(columns: tuple[str, ...], rows: list[tuple[object, ...]], nothin
     print_table(columns, rows[:_MOST_ROWS])
     if len(rows) > _MOST_ROWS:
         typer.echo(f"and {len(rows) - _MOST_ROWS:,} more; --json lists all")
+
+
+def state(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A checkpoint: JSON, or from torch.save.")],
+    config: Annotated[str | None, typer.Option(help="A config that the state has to fit.")] = None,
+    world: NumRanks = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show and verify the state of a loader, wherever in a checkpoint it stands."""
+    loader = None if config is None else opened(config, world)[1]
+    found = states_in(file)
+    shown = [_looked_at(place, saved, loader) for place, saved in found]
+    if as_json:
+        print_json({"file": str(file), "states": shown})
+    for number, one in enumerate([] if as_json else shown):
+        if number:
+            typer.echo()
+        print_facts([(name, _shown(name, value)) for name, value in one.items() if name != "problem"])
+    problems = [f"{one['place']}: {one['problem']}" for one in shown if one["problem"]]
+    if not found:
+        problems = ["holds no state of a samplerkit loader; save loader.state_dict()"]
+    for problem in problems:
+        typer.echo(f"samplerkit: {file}: {problem}", err=True)
+    if problems:
+        raise typer.Exit(1)
+
+
+def _looked_at(place: str, saved: dict[str, Any], loader: Loader | None) -> dict[str, Any]:
+    problem = None
+    told: dict[str, Any] = {"place": place}
+    try:
+        read = State.from_dict(saved)
+    except SamplerkitError as error:
+        return {**told, "verdict": "damaged, or of another version", "problem": str(error)}
+    told |= {"order": read.fingerprint, **asdict(read), "seed": list(read.seed)}
+    verdict = "whole: the checksum fits"
+    if loader is not None:
+        try:
+            loader.load_state_dict(saved)
+            verdict = "whole, and fits the config"
+        except SamplerkitError as error:
+            verdict, problem = "whole, but does not fit the config", str(error)
+    return {**told, "verdict": verdict, "problem": problem}
+
+
+def _shown(name: str, value: Any) -> str:
+    if name != "sections":
+        return str(value)
+    return "; ".join(map(_section, value, value.values())) or "none"
+
+
+def _section(name: str, section: dict[str, Any]) -> str:
+    said = ", ".join(f"{key} {value}" for key, value in section.items())
+    return f"{name}: {said}" if said else name

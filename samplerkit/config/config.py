@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -14,26 +14,28 @@ from typing import Any, final
 import torch.utils.data
 
 from samplerkit.batches.recipe import BatchRecipe
-from samplerkit.config.batches import read_batches, require_one_size
+from samplerkit.config.constructor import Kinds
 from samplerkit.config.datasets import DATASETS, placed
-from samplerkit.config.error_messages import require_mapping, unknown_key
-from samplerkit.config.first_epoch import check_order, check_plan
+from samplerkit.config.error_messages import from_constructor, require_mapping, unknown_key
 from samplerkit.config.loader import LoaderOptions, read_loader
 from samplerkit.config.paths import Folder, text_and_folder
 from samplerkit.config.quality import SECTION, MinQuality, asks_samples, read_min_quality
-from samplerkit.config.registry import SAMPLERS
+from samplerkit.config.registry import BATCHES, SAMPLERS, read_batches, require_one_size
 from samplerkit.config.schema import json_schema
 from samplerkit.config.text import parse, plain
-from samplerkit.errors import ConfigError
+from samplerkit.errors import ConfigError, SamplerkitError
 from samplerkit.inspect.quality.figure import Figure
 from samplerkit.loading.job.world import world_of
 from samplerkit.loading.loader import Loader
+from samplerkit.loading.run.run import beginning_of
 from samplerkit.loading.torch_sampler import TorchBatchSampler, TorchSampler
 from samplerkit.loading.workers.batch_maker import batch_of
 from samplerkit.order import arguments
 from samplerkit.order.deal import World
 from samplerkit.order.layout import Layout
 from samplerkit.samplers.base import Sampler
+from samplerkit.samplers.chain import RunConstants
+from samplerkit.samplers.mixing.sources import parts_of
 from samplerkit.storage.urls import shown
 
 _SECTIONS = ("dataset", "sampler", "loader", "batches", SECTION)
@@ -300,3 +302,61 @@ def _checked(config: Config, check_quality: bool) -> Config:
     if config.dataset is not None and not lacks_samples:
         config.check_quality()
     return config
+
+
+def check_order(sampler: Sampler, places: Sequence[str], dataset: Any, constants: RunConstants) -> None:
+    """Makes the order of a chain once, as its first epoch would.
+
+    Raises:
+        ConfigError: it cannot be made; the place is the whole path of the key.
+    """
+    try:
+        sampler.undealt_order(dataset, constants=constants)
+        beginning_of(sampler, dataset)
+    except SamplerkitError as refused:
+        known = dict(zip(map(id, sampler._tree()), places, strict=True))
+        link, error = _first_refusal(sampler, dataset, constants, refused)
+        raise _at_its_key(known[id(link)], error, SAMPLERS, link, link.arguments()) from None
+
+
+def check_plan(recipe: BatchRecipe, sampler: Sampler, dataset: Any, constants: RunConstants) -> None:
+    """Makes the plan of a first epoch, and its first batch.
+
+    Raises:
+        ConfigError: it cannot be made; the place is the whole path of the key.
+    """
+    try:
+        recipe.plan(sampler, dataset, constants=constants).has(0)
+    except SamplerkitError as error:
+        raise _at_its_key(BATCHES.section, error, BATCHES, recipe, {}) from None
+
+
+def _at_its_key(
+    place: str, error: SamplerkitError, kinds: Kinds, made: Any, given: dict[str, Any]
+) -> ConfigError:
+    names = [name for kind in kinds if kinds[kind].make is type(made) for name in kinds[kind].names]
+    given = given or {name: getattr(made, name, None) for name in names}
+    return from_constructor(place, error, names, type(made).__name__, given)
+
+
+def _first_refusal(
+    sampler: Sampler, dataset: Any, constants: RunConstants, error: SamplerkitError
+) -> tuple[Sampler, SamplerkitError]:
+    """Goes from the innermost link outwards, and into its branches, to the first that makes no order.
+
+    Of the outermost one that is known already: by its own refusal.
+    """
+    for link in reversed(sampler._links()):
+        for name, branch in link.branches().items():
+            try:
+                part = parts_of(dataset)[name]
+                branch.undealt_order(part, constants=constants)
+            except (SamplerkitError, LookupError) as refused:
+                if isinstance(refused, SamplerkitError):
+                    return _first_refusal(branch, part, constants, refused)
+        if link is not sampler:
+            try:
+                link.undealt_order(dataset, constants=constants)
+            except SamplerkitError as refused:
+                return link, refused
+    return sampler, error

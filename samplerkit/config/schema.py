@@ -6,13 +6,12 @@ from typing import Any
 
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue, models_json_schema
 
-from samplerkit.config.batches import BATCHES
 from samplerkit.config.constructor import Kinds
 from samplerkit.config.datasets import DATASETS
 from samplerkit.config.derive import NAMED
 from samplerkit.config.loader import LOADER
 from samplerkit.config.quality import MIN_QUALITY, SECTION
-from samplerkit.config.registry import SAMPLERS, TARGETS
+from samplerkit.config.registry import BATCHES, SAMPLERS, TARGETS
 
 _SAMPLER = {"$ref": "#/$defs/$sampler"}
 _CHILD = {"anyOf": [_SAMPLER, {"type": "null"}], "default": None}

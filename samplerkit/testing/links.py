@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import numpy as np
 from hypothesis import strategies as st
 
 from samplerkit.order.layout import Layout
 from samplerkit.order.modes import Shuffle
+from samplerkit.order.typing import Ids
 from samplerkit.samplers.base import Sampler
 from samplerkit.samplers.block import BlockSampler
+from samplerkit.samplers.chain import Context
 from samplerkit.samplers.fold import FoldSampler
 from samplerkit.samplers.iterable import IterSampler
 from samplerkit.samplers.mixing.mixture import MixtureSampler
@@ -23,7 +26,49 @@ from samplerkit.samplers.shuffled import DistributedSampler, RandomSampler
 from samplerkit.samplers.subset import SequentialSampler, SubsetRandomSampler, SubsetSampler
 from samplerkit.samplers.weighted import WeightedRandomSampler
 from samplerkit.samplers.window import WindowSampler
-from samplerkit.testing.user_samplers import Backwards, EvenOdd, Rotated, Turning
+
+
+class EvenOdd(Sampler):
+    """A user's sampler with `draw`."""
+
+    def draw(self, layout: Layout, context: Context) -> Ids:
+        """Returns the even samples, then the odd ones."""
+        ids = np.arange(len(layout))
+        return np.concatenate([ids[::2], ids[1::2]])[: self.num_samples or None]
+
+
+class Rotated(Sampler):
+    """A user's sampler with `draw` and randomness from a key: a random rotation, as a list."""
+
+    def draw(self, layout: Layout, context: Context) -> list[int]:
+        """Returns the samples from a random one on, wrapping around."""
+        start = int(context.key(seed=3, role="rotated").words(1)[0]) % max(1, len(layout))
+        ids = list(range(len(layout)))
+        return ids[start:] + ids[:start]
+
+
+class Backwards(Sampler):
+    """A user's sampler in MindSpore's way."""
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(self.dataset_size - 1, -1, -1))
+
+
+class Turning:
+    """An iterable with `set_epoch` and without a length, as torch's samplers have it."""
+
+    def __init__(self, ids: list[int]) -> None:
+        self.ids = ids
+        self.epoch = 0
+
+    def set_epoch(self, epoch: int) -> None:
+        """Sets the epoch, by which the ids turn."""
+        self.epoch = epoch
+
+    def __iter__(self) -> Iterator[int]:
+        turn = self.epoch % len(self.ids)
+        return iter(self.ids[turn:] + self.ids[:turn])
+
 
 MOST_SHARDS = 4
 MOST_SAMPLES = 24

@@ -11,7 +11,7 @@ import yaml
 
 import samplerkit as sk
 from samplerkit.cli.main import main
-from samplerkit.config.batches import BATCHES
+from samplerkit.config.registry import BATCHES
 from tests.config.json_schema import valid
 
 LENGTHS = [1 + number * 7 % 30 for number in range(60)]

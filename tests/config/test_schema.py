@@ -8,10 +8,9 @@ import pytest
 import yaml
 
 import samplerkit as sk
-from samplerkit.config.batches import BATCHES
 from samplerkit.config.datasets import DATASETS
 from samplerkit.config.loader import LOADER
-from samplerkit.config.registry import SAMPLERS
+from samplerkit.config.registry import BATCHES, SAMPLERS
 from tests.config.json_schema import valid
 from tests.config.links import LINKS
 

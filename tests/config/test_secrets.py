@@ -14,11 +14,10 @@ import yaml
 import samplerkit as sk
 from samplerkit.cli.main import main
 from samplerkit.config import redaction
-from samplerkit.config.batches import BATCHES
 from samplerkit.config.datasets import DATASETS
 from samplerkit.config.loader import LOADER
 from samplerkit.config.quality import MIN_QUALITY
-from samplerkit.config.registry import SAMPLERS
+from samplerkit.config.registry import BATCHES, SAMPLERS
 
 TOKEN, CAPITALS, NUMBER = "c4n4ryTok3n", "CANARY", 90210777
 CANARIES = (TOKEN, CAPITALS, str(NUMBER))

@@ -8,13 +8,12 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import Any, get_type_hints
 
-from samplerkit.config.batches import BATCHES
 from samplerkit.config.constructor import Constructor, Kinds
 from samplerkit.config.datasets import DATASETS
 from samplerkit.config.derive import default_of
 from samplerkit.config.loader import LOADER
 from samplerkit.config.quality import MIN_QUALITY
-from samplerkit.config.registry import SAMPLERS
+from samplerkit.config.registry import BATCHES, SAMPLERS
 from samplerkit.config.schema import OpenSchema
 from samplerkit.loading.loader import Loader
 from tests.docs.docstring import arguments, in_a_cell, summary

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import samplerkit as sk
-from samplerkit.cli.lengths import FieldLength
+from samplerkit.cli.storage import FieldLength
 from samplerkit.storage.atomic import locked
 from tests.programs import Program
 from tests.waiting import wait_until

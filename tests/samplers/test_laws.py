@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 import samplerkit as sk
 from samplerkit.order.modes import FILE_AWARE
 from samplerkit.order.sequences import Table
+from samplerkit.testing.links import Backwards, EvenOdd, Rotated
 from samplerkit.testing.strategies import MOST_SHARDS, SamplerCall, chains
-from samplerkit.testing.user_samplers import Backwards, EvenOdd, Rotated
 from tests.samplers.dealing import dealt, woven
 
 LAW = settings(max_examples=150, deadline=None, derandomize=True)

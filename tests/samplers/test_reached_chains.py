@@ -8,8 +8,8 @@ from hypothesis import given, seed, settings
 
 import samplerkit as sk
 from samplerkit.order.modes import FILE_AWARE
+from samplerkit.testing.links import Backwards, EvenOdd, Rotated
 from samplerkit.testing.strategies import Case, chains
-from samplerkit.testing.user_samplers import Backwards, EvenOdd, Rotated
 from tests.samplers.test_laws import LAW
 
 REACHED = {

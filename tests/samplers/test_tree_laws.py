@@ -16,7 +16,7 @@ from samplerkit.config.registry import SAMPLERS
 from samplerkit.order.modes import FILE_AWARE
 from samplerkit.samplers.chain import RunConstants
 from samplerkit.testing.links import MOST_SHARDS
-from samplerkit.testing.trees import every_link, trees
+from samplerkit.testing.strategies import every_link, trees
 from tests.numbers import Numbers
 from tests.samplers import test_laws
 

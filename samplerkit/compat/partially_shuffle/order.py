@@ -3,15 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
-from samplerkit.compat.partially_shuffle.files import FileTable
 from samplerkit.compat.torch.epoch_sampler import Cycled
-from samplerkit.loading.job.agreement import agree
-from samplerkit.loading.state.state import Place, State
 from samplerkit.order.algebra import compose
-from samplerkit.order.deal import World
-from samplerkit.order.keys import ALGORITHM
 from samplerkit.order.layout import Layout
 from samplerkit.order.order import Order
 from samplerkit.samplers.shuffled import DistributedSampler as Recipe
@@ -93,47 +87,3 @@ def block_within(layout: Layout, room: int, pools: int) -> int:
     """Returns the largest block for which so many files in memory are enough, and at least some of a file."""
     files = max(1, room - 2)
     return max(1, files * len(layout) // max(1, layout.num_files) // (4 if pools == 2 else 1))
-
-
-AGREEMENT_SECONDS: Final = 10.0
-"""How long the ranks of a job wait for one another when an epoch begins."""
-
-
-def state_of(table: FileTable, shuffled: LocalShuffle, lanes: int, place: Place) -> State:
-    """Describes a place in an epoch.
-
-    Args:
-        table: the files.
-        shuffled: what is shuffled.
-        lanes: the number of ranks at the first start.
-        place: the epoch, and how many samples all ranks together have received.
-    """
-    return State(
-        algorithm=ALGORITHM,
-        seed=(shuffled.seed,),
-        **place._asdict(),
-        lanes=lanes,
-        limit=None,
-        tail="pad",
-        dataset=table.description,
-        sampler=f"DistributedSamplerViaLocallyShuffle({shuffled})",
-        num_shards=None,
-    )
-
-
-def require_agreement(beginning: State, world: World) -> None:
-    """Compares, through the process group's store, what the ranks of the job begin to read.
-
-    Ranks that list their files in another order would read some samples twice and others never, and so would
-    ranks that leave a shard unread. A rank of one shard reads alone, and is not compared.
-
-    Args:
-        beginning: the place at which this rank begins.
-        world: its rank.
-
-    Raises:
-        DisagreementError: another rank begins something else, or no rank reads some shard.
-    """
-    names = ("dataset", "sampler", "epoch", "position", "lanes")
-    identity = {"seed": beginning.seed[0], **{name: getattr(beginning, name) for name in names}}
-    agree(world, AGREEMENT_SECONDS, lambda: identity)

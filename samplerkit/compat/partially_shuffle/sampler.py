@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
 from samplerkit.closing import Closing
 from samplerkit.compat.partially_shuffle.batches import BatchReader, Item, batches
@@ -13,17 +13,22 @@ from samplerkit.compat.partially_shuffle.order import (
     LocalShuffle,
     block_within,
     padded,
-    require_agreement,
-    state_of,
 )
 from samplerkit.compat.torch.epoch_sampler import DealtPart, GivenRank, ResumableSampler
 from samplerkit.errors import ArgumentRangeError, ArgumentValueError, StateError
 from samplerkit.loading.cursor import Cursor, Iteration
+from samplerkit.loading.job.agreement import agree
 from samplerkit.loading.state.state import Place, State
 from samplerkit.order import arguments
 from samplerkit.order.deal import Deal
+from samplerkit.order.keys import ALGORITHM
 from samplerkit.storage.ahead.stats import FileStats
 from samplerkit.storage.remote.options import RemoteOptions
+
+AGREEMENT_SECONDS: Final = 10.0
+"""How long the ranks of a job wait for one another when an epoch begins."""
+
+_NAME: Final = "DistributedSamplerViaLocallyShuffle"
 
 
 class DistributedSamplerViaLocallyShuffle(  # type: ignore[override]  # torch has plain attributes
@@ -163,7 +168,7 @@ class DistributedSamplerViaLocallyShuffle(  # type: ignore[override]  # torch ha
     def _read(self, upcoming: Iteration) -> Iterator[Item]:
         self._require_still()
         table, epoch, start = self._source.table(), upcoming.epoch, self._start_of(upcoming)
-        require_agreement(self._state(Place(epoch, start)), self.world)
+        self._require_agreement(Place(epoch, start))
         shuffled = self._shuffle(table)
         order = self._part(start).of_order(shuffled.undealt_order(table.layout, self._lane_count(), epoch))
         iteration = self._cursor.begin(upcoming)
@@ -255,9 +260,22 @@ class DistributedSamplerViaLocallyShuffle(  # type: ignore[override]  # torch ha
         block = self.shuffle_buffer or block_within(table.layout, self.file_buffer + 1, self.pools)
         return LocalShuffle(self.shuffle, block, self.pools, self.seed)
 
-    def _state(self, place: Place) -> State:
+    def _identity(self, epoch: int) -> dict[str, Any]:
         table = self._source.table()
-        return state_of(table, self._shuffle(table), self._lane_count(), place)
+        said = {"dataset": table.description, "sampler": f"{_NAME}({self._shuffle(table)})"}
+        return {"algorithm": ALGORITHM, "lanes": self._lane_count(), **said}
+
+    def _require_agreement(self, place: Place) -> None:
+        """Compares, through the process group's store, what the ranks of the job begin to read.
+
+        Ranks that list their files in another order would read some samples twice and others never, and so
+        would ranks that leave a shard unread. A rank of one shard reads alone, and is not compared.
+
+        Raises:
+            DisagreementError: another rank begins something else, or no rank reads some shard.
+        """
+        told = {"seed": self.seed, "epoch": place.epoch, "position": place.position}
+        agree(self.world, AGREEMENT_SECONDS, lambda: {**told, **self._identity(place.epoch)})
 
 
 class DistributedSamplerViaLocallyShuffleV2(DistributedSamplerViaLocallyShuffle):

@@ -14,7 +14,7 @@ import torch.utils.data
 from samplerkit.compat.torch.epoch_sampler import DealtPart, EpochSampler, GivenRank, InLists
 from samplerkit.errors import ArgumentTypeError, CompositionError, DatasetError
 from samplerkit.loading.job.agreement import agree
-from samplerkit.loading.state.state import Place, State, digest
+from samplerkit.loading.state.state import digest
 from samplerkit.order import arguments
 from samplerkit.order.deal import Deal
 from samplerkit.order.permutation import CHUNK
@@ -268,19 +268,10 @@ class ShardedSampler(GivenRank, EpochSampler[Any]):  # type: ignore[override]  #
     def _kind(self) -> str:
         return f"{type(self.sampler).__module__}.{type(self.sampler).__qualname__}"
 
-    def _state(self, place: Place) -> State:
-        drawn = self._about(place.epoch)
-        return State(
-            algorithm=ALGORITHM,
-            seed=(self.seed,),
-            **place._asdict(),
-            lanes=1,
-            limit=None,
-            tail="drop" if self.drop_last else "pad",
-            dataset=f"{drawn.size} drawn",
-            sampler=f"{self._kind}, drew {drawn.digest}",
-            num_shards=None,
-        )
+    def _identity(self, epoch: int) -> dict[str, Any]:
+        drawn = self._about(epoch)
+        said = {"dataset": f"{drawn.size} drawn", "sampler": f"{self._kind}, drew {drawn.digest}"}
+        return {"algorithm": ALGORITHM, "lanes": 1, **said}
 
     def _require_agreement(self, epoch: int) -> None:
         def identity() -> dict[str, Any]:

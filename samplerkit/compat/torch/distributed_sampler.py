@@ -19,7 +19,6 @@ from samplerkit.errors import (
     WorldError,
 )
 from samplerkit.loading.state.identity import describe_chain, describe_dataset
-from samplerkit.loading.state.state import Place, State
 from samplerkit.order import arguments
 from samplerkit.order.deal import World
 from samplerkit.order.keys import ALGORITHM
@@ -165,20 +164,11 @@ class DistributedSampler(EpochSampler[int]):
             self._described = (len(self.dataset), describe_dataset(self.dataset))
         return self._described[1]
 
-    def _state(self, place: Place) -> State:
+    def _identity(self, epoch: int) -> dict[str, Any]:
         # The description of our own recipe, so that a `Loader` or a `TorchSampler` takes over the state.
         recipe = Recipe(self.num_replicas, self.rank, shuffle=bool(self.shuffle))
-        return State(
-            algorithm=self.algorithm,
-            seed=(self.seed,),
-            **place._asdict(),
-            lanes=self.num_replicas,
-            limit=None,
-            tail="drop" if self.drop_last else "pad",
-            dataset=self._description(),
-            sampler=describe_chain(recipe),
-            num_shards=None,
-        )
+        said = {"dataset": self._description(), "sampler": describe_chain(recipe)}
+        return {"algorithm": self.algorithm, "lanes": self.num_replicas, **said}
 
 
 def _torchs_seed(place: str, number: int) -> int:

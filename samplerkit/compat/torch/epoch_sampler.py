@@ -135,11 +135,12 @@ class ResumableSampler(EpochByCursor, torch.utils.data.DistributedSampler[Item_c
     """A torch sampler with a state: how far all ranks together are in an epoch.
 
     It is a torch `DistributedSampler`, so that trainers which replace other samplers leave it alone.
-    Subclasses make the cursor, and say what an epoch holds: `_size`, `_end` and `_state`.
+    Subclasses make the cursor, and say what an epoch holds: `_size`, `_end` and `_identity`.
     """
 
     dataset: Any
     drop_last: bool
+    seed: int
 
     @property
     @abstractmethod
@@ -155,8 +156,13 @@ class ResumableSampler(EpochByCursor, torch.utils.data.DistributedSampler[Item_c
         """Returns at which position the ranks are done that began at `start`, repeats counted."""
 
     @abstractmethod
+    def _identity(self, epoch: int) -> dict[str, Any]:
+        """Returns what a state says of this sampler: its algorithm, lanes, dataset, and itself in words."""
+
     def _state(self, place: Place) -> State:
-        """Describes this sampler at a position of an epoch."""
+        tail = "drop" if self.drop_last else "pad"
+        run: dict[str, Any] = {"seed": (self.seed,), "limit": None, "tail": tail, "num_shards": None}
+        return State(**place._asdict(), **run, **self._identity(place.epoch))
 
     def _reached(self, epoch: int, start: int, items: int) -> tuple[int, bool]:
         position = start + items * self.world.num_shards
