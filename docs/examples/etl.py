@@ -30,8 +30,8 @@ from urllib.parse import urlsplit
 from PIL import Image, UnidentifiedImageError
 
 import samplerkit as sk
-from samplerkit.storage.tar.read.shard_source import archive_names
 from samplerkit.storage.tar.dataset import TarDataset
+from samplerkit.storage.tar.read.shard_source import archive_names
 from samplerkit.storage.tar.writer import TarWriter
 
 NOT_AN_IMAGE = (UnidentifiedImageError, OSError, SyntaxError, ValueError, Image.DecompressionBombError)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 import traceback
-from collections.abc import Callable
-from contextlib import redirect_stdout
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import asdict, replace
 from functools import wraps
 from pathlib import Path
@@ -84,30 +84,29 @@ def _in_the_config(finding: Finding, config: Config, job: World | None) -> Findi
 
 def _function(target: str) -> Callable[[], Any]:
     """Gives a function by its name; where it fails, that is no finding, and one line says so."""
-
-    def said(failed: str, error: Exception) -> typer.BadParameter:
-        at = error if isinstance(error, SyntaxError) else traceback.extract_tb(error.__traceback__)[-1]
-        reason = traceback.format_exception_only(error)[-1].strip()
-        place = f"{Path(at.filename or target).name}, line {at.lineno}"
-        return typer.BadParameter(f"{failed} ({reason}; {place})", param_hint=target)
-
-    try:
+    with _as_usage_error(target, "cannot be imported"):
         make = function_named(target)
-    except SamplerkitError:
-        raise
-    except Exception as error:  # whatever the user's module does when it is imported
-        raise said("cannot be imported", error) from error
 
     @wraps(make)
     def made() -> Any:
-        try:
+        with _as_usage_error(target, "fails"):
             return make()
-        except SamplerkitError:
-            raise
-        except Exception as error:  # and whatever the function does
-            raise said("fails", error) from error
 
     return made
+
+
+@contextmanager
+def _as_usage_error(target: str, failed: str) -> Iterator[None]:
+    """Says in one line what code of the user's raises, whatever that is."""
+    try:
+        yield
+    except SamplerkitError:
+        raise
+    except Exception as error:
+        at = error if isinstance(error, SyntaxError) else traceback.extract_tb(error.__traceback__)[-1]
+        reason = traceback.format_exception_only(error)[-1].strip()
+        place = f"{Path(at.filename or target).name}, line {at.lineno}"
+        raise typer.BadParameter(f"{failed} ({reason}; {place})", param_hint=target) from error
 
 
 def _seen_elsewhere(target: str, make: Callable[[], Any], found: list[Finding]) -> list[Finding]:

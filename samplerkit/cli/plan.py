@@ -87,21 +87,16 @@ def plan(
 def _facts(plan: Plan) -> list[tuple[str, str]]:
     mode = "none" if plan.mode is None else plan.mode.upper()
     files = f" in {counted(plan.num_files, 'file')}" if plan.num_files else ""
-    steps = f"{plan.steps:,} a rank"
-    if plan.fewest_steps != plan.steps:
-        steps += f", {plan.fewest_steps:,} on some"
+    lanes = f", {plan.lanes} lanes" if plan.lanes > 1 else ""
+    fewest = f", {plan.fewest_steps:,} on some" if plan.fewest_steps != plan.steps else ""
     facts = [
         ("order", plan.fingerprint),
         ("sampler", plan.chain),
         ("mode", f"{mode}: {plan.reason}"),
         ("dataset", counted(plan.num_samples, "sample") + files),
         ("epoch", counted(plan.epoch_samples, "sample") + _tail(plan)),
-        (
-            "ranks",
-            f"{plan.num_ranks}, {_dealt(plan)}, {plan.global_batch:,} samples a step"
-            + (f", {plan.lanes} lanes" if plan.lanes > 1 else ""),
-        ),
-        ("steps", steps),
+        ("ranks", f"{plan.num_ranks}, {_dealt(plan)}, {plan.global_batch:,} samples a step{lanes}"),
+        ("steps", f"{plan.steps:,} a rank{fewest}"),
         ("pads", _pads(plan)),
     ]
     if plan.files_of_a_rank is not None:
@@ -109,15 +104,9 @@ def _facts(plan: Plan) -> list[tuple[str, str]]:
         worker = "" if plan.files_of_a_worker is None else f", {plan.files_of_a_worker:,} a worker"
         batch = f", {plan.files_of_a_batch or 0:.1f} a batch"
         facts.append(("files", f"{least}{plan.files_of_a_rank:,} a rank{worker}{batch}"))
-    return [
-        *facts,
-        *_tokens(plan),
-        ("start", f"{seconds_of(plan.start_seconds)} to the first batch of ids"),
-        (
-            "memory",
-            f"{size_of(plan.order_bytes)}; a list of all ids would take {size_of(plan.list_bytes)} a rank",
-        ),
-    ]
+    memory = f"{size_of(plan.order_bytes)}; a list of all ids would take {size_of(plan.list_bytes)} a rank"
+    start = f"{seconds_of(plan.start_seconds)} to the first batch of ids"
+    return [*facts, *_tokens(plan), ("start", start), ("memory", memory)]
 
 
 def _tokens(plan: Plan) -> list[tuple[str, str]]:
@@ -259,7 +248,7 @@ def _moved(found: Downloads) -> list[tuple[str, str]]:
 
 def _print_what_is_known(loader: Loader, *, as_json: bool) -> None:
     """Says what can be planned, and what cannot, where the samples are not counted."""
-    problem = (
+    unknown = (
         "samples, steps, mixing, requests and bytes: to count the samples all files would have to be fetched"
     )
     hint = f"{HINT}; or guess: --samples-per-file 1000"
@@ -267,24 +256,12 @@ def _print_what_is_known(loader: Loader, *, as_json: bool) -> None:
     files = len(getattr(loader.dataset, "files", ())) or None
     if as_json:
         known = {"num_files": files, "num_ranks": view.num_ranks, "batch_size": view.batch_size}
-        print_json({**known, "unknown": problem, "hint": hint})
+        print_json({**known, "unknown": unknown, "hint": hint})
         return
-    print_facts(
-        [
-            (
-                "dataset",
-                ("remote files" if files is None else counted(files, "remote file")) + ", not counted",
-            ),
-            (
-                "ranks",
-                f"{view.num_ranks}, batches of {view.batch_size:,}"
-                if view.recipe is None
-                else f"{view.num_ranks}, a batch of a plan each",
-            ),
-            ("unknown", problem),
-            ("hint", hint),
-        ]
-    )
+    what = "remote files" if files is None else counted(files, "remote file")
+    dealt = f"batches of {view.batch_size:,}" if view.recipe is None else "a batch of a plan each"
+    facts = [("dataset", f"{what}, not counted"), ("ranks", f"{view.num_ranks}, {dealt}")]
+    print_facts([*facts, ("unknown", unknown), ("hint", hint)])
 
 
 def _tail(plan: Plan) -> str:

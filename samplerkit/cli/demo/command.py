@@ -44,12 +44,10 @@ LEAST_ACCURACY = 95.0
 
 _LINE = "{:<8}{:>9}{:>9}{:>10}{:>9}{:>14}{:>14}"
 
-HEADINGS = "\n".join(
-    _LINE.format(*words)
-    for words in (
-        ("", "test", "samples", "", "", "files opened", "files opened"),
-        ("shuffle", "accuracy", "seen", "repeated", "missing", "by rank 0", "by rank 1"),
-    )
+HEADINGS = (
+    _LINE.format("", "test", "samples", "", "", "files opened", "files opened")
+    + "\n"
+    + _LINE.format("shuffle", "accuracy", "seen", "repeated", "missing", "by rank 0", "by rank 1")
 )
 
 Row = dict[str, Any]

@@ -28,14 +28,7 @@ from samplerkit.storage.atomic import atomic
 from samplerkit.storage.files.dataset import FileDataset
 from samplerkit.storage.files.packages import extra
 
-MODES = (
-    Shuffle.FALSE,
-    Shuffle.INFILE,
-    Shuffle.FILES,
-    Shuffle.PARTIAL,
-    Shuffle.ADAPTIVE,
-    Shuffle.GLOBAL,
-)
+MODES = tuple(map(Shuffle, ("false", "infile", "files", "partial", "adaptive", "global")))
 """The modes of the demo, from storage order to the full shuffle."""
 
 EPOCHS = 10
