@@ -110,20 +110,11 @@ class CudaDataLoader(Closing):
         """How many batches are loaded ahead."""
         return self._loader.depth
 
-    @property
-    def sampler(self) -> Any:
-        """The loader's sampler."""
-        return self._loader.sampler
-
-    @property
-    def batch_sampler(self) -> Any:
-        """The loader's batch sampler."""
-        return self._loader.batch_sampler
-
-    @property
-    def dataset(self) -> Any:
-        """The loader's dataset."""
-        return self._loader.dataset
+    def __getattr__(self, name: str) -> Any:
+        # What it does not have itself, such as `sampler` and `dataset`, is the loader's.
+        if name.startswith("_"):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return getattr(self._loader, name)
 
     def load_instance(self, sample: Any) -> Any:
         """Returns a batch on the device; what a subclass makes of it here is what the loop gets.
