@@ -160,7 +160,7 @@ def catalogue(
     out: Annotated[Path, typer.Option(help="The catalogue that is written; it ends in .skcat.")],
     reader: Annotated[
         str | None,
-        typer.Option(help="What reads files that are neither tar nor Parquet: npz, npy, parquet or text."),
+        typer.Option(help="What reads files that are neither tar nor Parquet: npz, npy, csv, jsonl or text."),
     ] = None,
     jobs: Annotated[int, typer.Option(min=1, help="Files that are looked at at a time.")] = JOBS,
     as_json: AsJson = False,

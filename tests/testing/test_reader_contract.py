@@ -11,7 +11,14 @@ import numpy as np
 import pytest
 
 import samplerkit as sk
-from samplerkit.storage.files.readers import NpyReader, NpzReader, ParquetReader, TextReader
+from samplerkit.storage.files.readers import (
+    CsvReader,
+    JsonlReader,
+    NpyReader,
+    NpzReader,
+    ParquetReader,
+    TextReader,
+)
 from samplerkit.testing import ReaderContract
 
 
@@ -42,6 +49,24 @@ def write_text(path, num_samples):
     return lines
 
 
+def write_jsonl(path, num_samples):
+    rows = [{"id": number, "text": f"línea {number}"} for number in range(num_samples)]
+    Path(path).write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    return rows
+
+
+def write_csv(path, num_samples, mark=","):
+    rows = [{"id": number, "text": f'{mark} "{number}\n"'} for number in range(num_samples)]
+    quoted = [row["text"].replace('"', '""') for row in rows]
+    lines = [f'{row["id"]}{mark}"{text}"\n' for row, text in zip(rows, quoted, strict=True)]
+    Path(path).write_text(f"id{mark}text\n" + "".join(lines))
+    return rows
+
+
+def write_tsv(path, num_samples):
+    return write_csv(path, num_samples, "\t")
+
+
 def with_get_data(path, get_data=False):
     """A reader in the form of PartiallyShuffle."""
     reader = NpzReader()
@@ -53,6 +78,9 @@ OURS = {
     "npy": (NpyReader, write_npy, ".npy"),
     "text": (TextReader, write_text, ".txt"),
     "parquet": (ParquetReader, write_parquet, ".parquet"),
+    "jsonl": (JsonlReader, write_jsonl, ".jsonl"),
+    "csv": (CsvReader, write_csv, ".csv"),
+    "tsv": (lambda: "tsv", write_tsv, ".tsv"),
     "by its name": (lambda: "npz", write_npz, ".npz"),
     "with get_data": (lambda: with_get_data, write_npz, ".npz"),
 }
@@ -64,11 +92,11 @@ class TestOurs(ReaderContract):
 
     @pytest.fixture(autouse=True)
     def _of_this_name(self, name):
-        if name == "parquet" and find_spec("pyarrow") is None:
-            pytest.skip("pyarrow is not installed: no parquet here")
+        if name in {"parquet", "csv", "tsv"} and find_spec("pyarrow") is None:
+            pytest.skip("pyarrow is not installed: neither parquet nor csv here")
         self.make, self.write, self.suffix = OURS[name]
         # A text that was cut is a text.
-        self.shows_damage = name != "text"
+        self.shows_damage = name not in {"text", "jsonl", "csv", "tsv"}
 
 
 def write_json(path, num_samples):

@@ -46,8 +46,8 @@ class FileDataset(DatasetOfFiles):
             `{000..127}.npz`. Or the catalogue of all files, `train.skcat`.
         reader: a function from a path to a mapping of arrays of one length, or to a sequence. It may have a
             method `count(path)`. One with an argument `get_data` gives `(data, length)` with it, and the
-            length alone without. Or the name of one that comes along, `npz`, `npy`, `parquet` or `text`, or
-            of one of yours after `register_reader`.
+            length alone without. Or the name of one that comes along, `npz`, `npy`, `parquet`, `csv`, `tsv`,
+            `jsonl` or `text`, or of one of yours after `register_reader`.
         lengths: samples in each file: a dict by path or name, or a list, or the path or URL of a JSON file
             from `save_lengths`; then no file is opened before it is needed, and of URLs nothing is asked.
             None counts them at first need; URLs are fetched for it.

@@ -125,7 +125,7 @@ def lines_of(path: str, size: int, most: int | None = None) -> Lines:
         return Lines.joined([*chain.from_iterable(found)], size)
 
 
-def unpacked_lines(path: str, most: int | None = None) -> bytes:
+def unpacked_content(path: str, most: int | None = None) -> bytes:
     """Reads a file as a whole, unpacked.
 
     Raises:

@@ -44,10 +44,10 @@ def file_reader(reader: Any) -> FileReader:
     """Takes a reader in any form.
 
     Args:
-        reader: the name of one that comes along (`npz`, `npy`, `parquet`, `text`) or was registered; or a
-            callable from a path to a mapping of arrays or a sequence, which may have a method `count(path)`;
-            or a callable with an argument `get_data`, that gives `(data, length)` with it and else the length
-            alone.
+        reader: the name of one that comes along (`npz`, `npy`, `parquet`, `csv`, `tsv`, `jsonl`, `text`) or
+            was registered; or a callable from a path to a mapping of arrays or a sequence, which may have a
+            method `count(path)`; or a callable with an argument `get_data`, that gives `(data, length)` with
+            it and else the length alone.
 
     Raises:
         ArgumentTypeError: none of these.

@@ -1,19 +1,30 @@
-"""The readers that come along: npz and npy, parquet, and lines of text."""
+"""The readers that come along: npz and npy, parquet, csv, and lines of JSON and of text."""
 
 from __future__ import annotations
 
 import gzip
+import io
 import math
 import os
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import pairwise
 from typing import Any, BinaryIO, Final, final
 
 import numpy as np
 
 from samplerkit.errors import DatasetError
+from samplerkit.storage.files.content import MadeSamples
+from samplerkit.storage.files.json_lines import (
+    LineDecoder,
+    LineKind,
+    Lines,
+    LinesRead,
+    lines_of,
+    unpacked_content,
+)
 from samplerkit.storage.files.packages import extra
 from samplerkit.storage.inflate import most_unpacked
 from samplerkit.storage.missing_file import opened
@@ -209,10 +220,94 @@ class TextReader:
                     yield piece
 
 
+@final
+@dataclass(frozen=True)
+class JsonlReader:
+    """Reads files of JSON lines, plain or packed by gzip or zstd: a sample a line that is not empty.
+
+    A line is parsed when its sample is asked for, so that a broken one spoils no other.
+
+    Args:
+        columns: the fields of a JSON object to hand out, which each must have; None for what it has.
+        decode: what a sample is: `json`, the value; `text`, the line; `bytes`, its bytes; or a function of
+            the value.
+        max_unpacked_bytes: what a packed file may unpack to. None for 200 times its size, or 1 GiB if that is
+            more.
+    """
+
+    columns: tuple[str, ...] | None = None
+    decode: LineKind | Callable[[Any], Any] = "json"
+    max_unpacked_bytes: int | None = field(default=None, repr=False)
+
+    def __call__(self, path: str) -> MadeSamples:
+        """Reads a file."""
+        data = unpacked_content(path, self.max_unpacked_bytes)
+        lines = Lines.of([np.frombuffer(data, np.uint8)] if data else [])
+        ends = lines.starts.tolist()
+        parts = [data[start:end] for start, end in pairwise(ends)]
+        read = LinesRead.of(parts, lambda row: f"line {lines.number(row)}")
+        decoder = LineDecoder.of(self.decode, self.columns)
+        return MadeSamples(range(len(lines)), partial(decoder.at, read), len(data))
+
+    def count(self, path: str) -> int:
+        """Reports the number of lines, reading the file in pieces."""
+        return len(lines_of(path, os.path.getsize(path), self.max_unpacked_bytes))  # noqa: PTH202
+
+
+@final
+@dataclass(frozen=True)
+class CsvReader:
+    r"""Reads files of comma-separated values through pyarrow (extra `parquet`): a column an array.
+
+    The first row names the columns. Their types are what all values of a file are: numbers, times, texts.
+    The file may be packed by gzip or zstd.
+
+    Args:
+        delimiter: between two values; a tab in the reader `tsv`.
+        columns: the columns to read; None for all.
+        types: of columns, by name, as pyarrow calls them, such as `float32`: so that no file has others.
+        max_unpacked_bytes: what a packed file may unpack to. None for 200 times its size, or 1 GiB if that is
+            more.
+
+    Example:
+        >>> import os, tempfile
+        >>> path = os.path.join(tempfile.mkdtemp(), "a.csv")
+        >>> with open(path, "w") as file:
+        ...     _ = file.write('id,text\n1,one\n2,"two, too"\n')
+        >>> CsvReader(types={"id": "int32"})(path)
+        {'id': array([1, 2], dtype=int32), 'text': array(['one', 'two, too'], dtype=object)}
+    """
+
+    delimiter: str = ","
+    columns: tuple[str, ...] | None = None
+    types: Mapping[str, str] | None = None
+    max_unpacked_bytes: int | None = field(default=None, repr=False)
+
+    def __call__(self, path: str) -> dict[str, Array]:
+        """Reads the columns of a file."""
+        arrow, csv = extra("pyarrow", "parquet"), extra("pyarrow.csv", "parquet")
+        data = unpacked_content(path, self.max_unpacked_bytes)
+        types = {name: arrow.type_for_alias(kind) for name, kind in (self.types or {}).items()}
+        table = csv.read_csv(
+            io.BytesIO(data),
+            # One block: types are those of all rows; one thread: an error has the number of its row.
+            csv.ReadOptions(block_size=min(len(data) + 1, (1 << 31) - 1), use_threads=False),
+            csv.ParseOptions(delimiter=self.delimiter, newlines_in_values=True),
+            csv.ConvertOptions(column_types=types, include_columns=self.columns),
+        )
+        no_text = next((column.name for column in table.schema if arrow.types.is_binary(column.type)), None)
+        if no_text is not None:
+            raise DatasetError(path, f"column {no_text!r} is no text in UTF-8")
+        return {name: table.column(name).to_numpy() for name in table.column_names}
+
+
 READERS: Final[dict[str, Callable[..., Any]]] = {
     "npz": NpzReader(),
     "npy": NpyReader(),
     "parquet": ParquetReader(),
+    "csv": CsvReader(),
+    "tsv": CsvReader("\t"),
+    "jsonl": JsonlReader(),
     "text": TextReader(),
 }
 """The readers that can be named: these, and a user's after `register_reader`."""

@@ -226,7 +226,7 @@ BAD = [
     (lambda: FileDataset(str(Path(__file__).parent), reader), ValueError, "files/*.py"),
     (lambda: FileDataset(["a"], None), TypeError, "reader"),
     (lambda: FileDataset(["a"], Watching), TypeError, "reader"),
-    (lambda: FileDataset(["a"], "csv"), ValueError, "known: npz, npy, parquet, text"),
+    (lambda: FileDataset(["a"], "xml"), ValueError, "known: npz, npy, parquet, csv, tsv, jsonl, text"),
     (
         lambda: FileDataset(min(os.scandir(b"/"), key=lambda at: at.name), reader),
         TypeError,

@@ -36,7 +36,7 @@ def as_packed_npz(path, data):
     as_npz(path, data, zipfile.ZIP_DEFLATED)
 
 
-@pytest.mark.parametrize("reader", ["npz", "npy", "parquet", "text"])
+@pytest.mark.parametrize("reader", ["npz", "npy", "parquet", "csv", "jsonl", "text"])
 def test_a_pipe_is_no_file_and_is_not_waited_for(tmp_path, reader):
     path = tmp_path / "pipe"
     os.mkfifo(path)

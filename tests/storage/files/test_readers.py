@@ -14,7 +14,14 @@ import pytest
 import samplerkit as sk
 from samplerkit.errors import DatasetError
 from samplerkit.storage.files.dataset import FileDataset
-from samplerkit.storage.files.readers import NpyReader, NpzReader, ParquetReader, TextReader
+from samplerkit.storage.files.readers import (
+    CsvReader,
+    JsonlReader,
+    NpyReader,
+    NpzReader,
+    ParquetReader,
+    TextReader,
+)
 from samplerkit.storage.inflate import FLOOR
 
 
@@ -193,6 +200,53 @@ def test_without_pyarrow_the_error_names_the_extra(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
     with pytest.raises(sk.DatasetError, match=r"a\.parquet: .*samplerkit\[parquet\]"):
         all_of(FileDataset([tmp_path / "a.parquet"], "parquet"))
+
+
+# csv and lines of JSON
+
+
+def test_csv_has_the_types_of_all_values_of_a_file_or_those_that_are_said(tmp_path):
+    """What is a number in the first block is a text if a later value is one."""
+    pytest.importorskip("pyarrow", reason="pyarrow is not installed: no csv here")
+    rows = "".join(f"{number},{number}\n" for number in range(200_000)) + "7,none\r\n"
+    (tmp_path / "a.csv").write_bytes(gzip.compress(b"\xef\xbb\xbfid,code\r\n" + rows.encode()))
+    with FileDataset([tmp_path / "a.csv"], "csv", progress=False) as dataset:
+        assert [dataset[0], dataset[200_000]] == [{"id": 0, "code": "0"}, {"id": 7, "code": "none"}]
+    reader = CsvReader(columns=("id",), types={"id": "float32"})
+    with FileDataset([tmp_path / "a.csv"], reader, progress=False) as dataset:
+        assert dataset[1] == {"id": 1.0}
+        assert dataset[1]["id"].dtype == np.float32
+
+
+CSVS = {
+    "id\n1,2\n": (CsvReader(), "Expected 1 columns, got 2"),
+    "id\n\xff\n": (CsvReader(), "column 'id' is no text in UTF-8"),
+    "": (CsvReader(), "Empty CSV file"),
+    "other\n1\n": (CsvReader(columns=("id",)), "'id'"),
+    "id\n1\none\n": (CsvReader(types={"id": "int64"}), "Row #3: CSV conversion error to int64"),
+}
+
+
+@pytest.mark.parametrize("text", CSVS, ids=repr)
+def test_csv_that_is_none_is_an_error_that_names_the_file(tmp_path, text):
+    pytest.importorskip("pyarrow", reason="pyarrow is not installed: no csv here")
+    (tmp_path / "a.csv").write_bytes(text.encode("latin-1"))
+    reader, problem = CSVS[text]
+    with pytest.raises(sk.DatasetError, match=rf"a\.csv.*{problem}"):
+        all_of(FileDataset([tmp_path / "a.csv"], reader, progress=False))
+
+
+def test_a_broken_line_of_json_is_named_and_spoils_no_other(tmp_path):
+    (tmp_path / "a.jsonl").write_bytes(b'{"a": 1}\n\n{"a": \n[18446744073709551617]')
+    with FileDataset([tmp_path / "a.jsonl"], "jsonl", progress=False) as dataset:
+        assert (dataset[0], dataset[2]) == ({"a": 1}, [2**64 + 1])
+        with pytest.raises(sk.DatasetError, match=r"a\.jsonl, row 1: .*line 3: is no JSON"):
+            dataset[1]
+    with (
+        FileDataset([tmp_path / "a.jsonl"], JsonlReader(("b",)), progress=False) as dataset,
+        pytest.raises(sk.DatasetError, match=r"a\.jsonl, row 0: .*no field 'b'"),
+    ):
+        dataset[0]
 
 
 # lines of text
