@@ -316,3 +316,66 @@ def test_the_columns_of_a_row_group_at_a_url_are_requested_at_the_same_time(tmp_
             assert len(dataset) == 20_000
             server.always["GET", "/a.parquet"] = waits
             assert plain(dataset[77]) == {"a": 77, "c": 77, "e": 77}
+
+
+HIVE = [("2023", "en"), ("2024", "en"), ("2024", "a%20b"), ("7", "__HIVE_DEFAULT_PARTITION__")]
+
+
+def written_by_key(folder):
+    paths = []
+    for number, (year, lang) in enumerate(HIVE):
+        inside = Path(folder, f"year={year}", f"lang={lang}")
+        inside.mkdir(parents=True)
+        table = pa.table({"id": range(10 * number, 10 * number + 10)})
+        pq.write_table(table, inside / "0.parquet", row_group_size=4)
+        paths.append(str(inside / "0.parquet"))
+    return paths
+
+
+def test_keys_of_hive_folders_are_columns_as_pyarrow_reads_them(tmp_path):
+    dataset = pytest.importorskip("pyarrow.dataset")
+    paths = written_by_key(tmp_path)
+    wanted = dataset.dataset(paths, partitioning="hive").to_table().to_pylist()
+    with sk.ParquetDataset(paths, partitioning="hive", progress=False) as found:
+        assert found.__getitems__(range(40)) == wanted
+        assert found.column_names == ("id", "year", "lang")
+        assert found["year"].tolist() == [row["year"] for row in wanted]
+        moved = found.fingerprint
+    for filters in (
+        [("year", ">=", 2024)],
+        [("lang", "==", "en"), ("id", ">", 12)],
+        [("lang", "in", ["a b"])],
+    ):
+        expression = pq.filters_to_expression(filters)
+        wanted = dataset.dataset(paths, partitioning="hive").to_table(filter=expression).to_pylist()
+        with sk.ParquetDataset(paths, partitioning="hive", filters=filters, progress=False) as found:
+            assert found.__getitems__(range(len(found))) == wanted
+    with sk.ParquetDataset(
+        paths, ["lang", "id"], partitioning="hive", batches="arrow", progress=False
+    ) as found:
+        assert found.__getitems__([25, 26]).to_pylist() == [
+            {"lang": "a b", "id": 25},
+            {"lang": "a b", "id": 26},
+        ]
+    (tmp_path / "year=2023").rename(tmp_path / "year=2022")
+    paths[0] = paths[0].replace("2023", "2022")
+    assert sk.ParquetDataset(paths, partitioning="hive", progress=False).fingerprint != moved
+    with sk.ParquetDataset(paths, progress=False) as found:
+        assert found[0] == {"id": 0}
+
+
+def test_folders_without_keys_with_others_or_with_those_of_a_column_are_errors(tmp_path):
+    for places, problem in (
+        (["a/0.parquet"], "has no keys"),
+        (["x=1/0.parquet", "y=1/0.parquet"], "has other keys in the names of its folders"),
+        (["x=1/0.parquet", "x=1/x=2/0.parquet"], "has other keys in the names of its folders"),
+        (["id=1/0.parquet"], "holds 2 columns 'id'"),
+    ):
+        for place in places:
+            (tmp_path / place).parent.mkdir(parents=True, exist_ok=True)
+            pq.write_table(pa.table({"id": [1]}), tmp_path / place)
+        paths = [tmp_path / place for place in places]
+        with pytest.raises(sk.DatasetError, match=problem):
+            len(sk.ParquetDataset(paths, partitioning="hive", progress=False))
+    with pytest.raises(sk.ArgumentValueError, match="partitioning: must be"):
+        sk.ParquetDataset(paths, partitioning="spark")

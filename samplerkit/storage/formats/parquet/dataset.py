@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from threading import Lock
-from typing import Any, Final, final
+from typing import Any, Final, Literal, final
 
 import numpy as np
 
-from samplerkit.errors import DatasetError
+from samplerkit.errors import ArgumentValueError, DatasetError
 from samplerkit.order import arguments
+from samplerkit.order.caching import cached_property
 from samplerkit.order.typing import Ids
 from samplerkit.storage.catalogue.file_catalogue import DIGEST_BYTES, FileCatalogue
 from samplerkit.storage.files.chunked import ChunkLimits, Chunks
@@ -29,6 +31,7 @@ from samplerkit.storage.formats.base import (
     require_columns,
 )
 from samplerkit.storage.formats.parquet.file import Metadata, ParquetFile
+from samplerkit.storage.formats.parquet.folder_keys import Keys, folder_keys
 from samplerkit.storage.formats.parquet.row_filter import RowFilter
 from samplerkit.storage.per_process import PerProcess
 from samplerkit.storage.progress import Progress, all_in_threads
@@ -54,6 +57,8 @@ class ParquetDataset(FormatOfFiles):
         columns: the columns to read; None for all.
         filters: conditions on rows, as `[("year", ">=", 2020)]`; of a list of such lists one must be met.
             Row groups go by their statistics, rows by their values; the rest is the dataset.
+        partitioning: `hive` reads the keys that folders have in their names, `year=2024/0.parquet`, as
+            columns; None leaves them out.
         batches: what a batch is: `samples`, a list of dicts; `columns`, a dict of arrays; `tensors`, a dict
             of tensors; `arrow`, a record batch. With a `Loader` give all but samples a `collate_fn`, such as
             `torch.utils.data.default_convert`.
@@ -101,6 +106,7 @@ class ParquetDataset(FormatOfFiles):
         columns: Sequence[str] | None = None,
         *,
         filters: Sequence[Any] | None = None,
+        partitioning: Literal["hive"] | None = None,
         batches: ArrowBatches = "samples",
         lengths: str | None = None,
         max_chunks: int = 4,
@@ -116,6 +122,12 @@ class ParquetDataset(FormatOfFiles):
         limits = ChunkLimits.of(max_chunks, max_bytes, read_ahead, threads)
         gather = gather_of(batches, has_arrow=True)
         super().__init__(files, limits, gather, progress, RemoteOptions.of(remote))
+        if partitioning is not None:
+            arguments.choice("partitioning", partitioning, ["hive"])
+            if self._catalogue is not None:
+                problem = "is not kept in a catalogue"
+                raise ArgumentValueError("partitioning", problem, partitioning, hint="name the files")
+        self._has_keys: Final = partitioning is not None
         self._files: FilesOfChunks | None = None
         self._chosen: tuple[str, ...] = ()
         self._columns_read: dict[str, Any] = {}
@@ -184,8 +196,16 @@ class ParquetDataset(FormatOfFiles):
             file = KnownFiles(self._catalogue, self._storage)[number]
             footer = file.read_footer(self._storage)
         self._footers.add(file, footer)
+        if self._has_keys:
+            file = replace(file, keys=self._keys[number])
         chosen = file.chosen(footer, self._columns, self._filter, self._storage)
-        return ChunkFile(chosen, chosen.sizes, chosen.columns, chosen.digest)
+        keys = "".join(f"{name}={value.as_py()!r}/" for name, value in chosen.keys)
+        return ChunkFile(chosen, chosen.sizes, chosen.columns, chosen.digest + keys.encode())
+
+    @cached_property
+    def _keys(self) -> list[Keys]:
+        """Of the folders of each file."""
+        return folder_keys(self.files)
 
     def _find(self) -> Chunks:
         known = self._catalogue

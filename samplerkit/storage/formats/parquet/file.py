@@ -16,6 +16,7 @@ from samplerkit.order.typing import Ids
 from samplerkit.storage.files.packages import extra, guarded
 from samplerkit.storage.files.stored import REWRITE, ByteSpan, Stored
 from samplerkit.storage.formats.base import require_columns
+from samplerkit.storage.formats.parquet.folder_keys import Keys
 from samplerkit.storage.formats.parquet.row_filter import RowFilter, ranges_of
 from samplerkit.storage.remote.attempt import NEAR
 from samplerkit.storage.remote.storage import RemoteStorage
@@ -41,6 +42,7 @@ class ParquetFile:
         rows: of each row group.
         columns: names and types of those that are read; empty where a catalogue knows them.
         kept: of each row group the rows that are samples, None for all; empty where all are.
+        keys: of its folders, which are columns of one value each.
     """
 
     stored: Stored
@@ -49,6 +51,7 @@ class ParquetFile:
     rows: tuple[int, ...]
     columns: tuple[tuple[str, str], ...] = ()
     kept: tuple[Ids | None, ...] = ()
+    keys: Keys = ()
 
     @classmethod
     def of(cls, path: str, storage: RemoteStorage | None) -> tuple[ParquetFile, Metadata]:
@@ -94,7 +97,8 @@ class ParquetFile:
         Raises:
             DatasetError: it lacks a column, or cannot be read.
         """
-        columns = self.columns or _columns(self.stored.name, metadata)
+        keys = tuple((name, str(value.type)) for name, value in self.keys)
+        columns = (*(self.columns or _columns(self.stored.name, metadata)), *keys)
         there, types = [name for name, _ in columns], dict(columns)
         wanted = tuple(there) if names is None else names
         require_columns(self.stored.name, there, (*wanted, *(condition.names if condition else ())))
@@ -115,7 +119,8 @@ class ParquetFile:
         self, group: int, metadata: Metadata, condition: RowFilter, storage: RemoteStorage | None
     ) -> Ids | None:
         self._require_columns(group, condition.names, metadata)
-        if not condition.may_hold(ranges_of(metadata, group, condition.names)):
+        keys = {name: (value.as_py(), value.as_py()) for name, value in self.keys if value.is_valid}
+        if not condition.may_hold(ranges_of(metadata, group, condition.names) | keys):
             return _NO_ROWS
         table = self.read(group, condition.names, metadata, storage)
         place, hint = f"{self.stored.name}, row group {group}", "compare a column with values of its own type"
@@ -131,7 +136,7 @@ class ParquetFile:
             DatasetError: they are not.
         """
         reader = _Reader(self.stored.size, metadata)
-        for column in columns:  # one at a time: it fails where it asks for no bytes
+        for column in self._own(columns):  # one at a time: it fails where it asks for no bytes
             self._spans(reader, group, [column])
 
     def read_footer(self, storage: RemoteStorage | None) -> Metadata:
@@ -163,9 +168,9 @@ class ParquetFile:
         Raises:
             DatasetError: it cannot be read, or is not what the footer says.
         """
-        place = f"{self.stored.name}, row group {group}"
+        place, own = f"{self.stored.name}, row group {group}", self._own(columns)
         reader = _Reader(self.stored.size, metadata)
-        spans = self._spans(reader, group, columns)
+        spans = self._spans(reader, group, own)
         pieces = self.stored.read(spans, storage)
         starts = [start for start, _ in spans]
 
@@ -176,12 +181,21 @@ class ParquetFile:
                 return pieces[number][start : start + length]
             return self.stored.read([(offset, length)], storage)[0]
 
-        table = guarded(place, "read", lambda: reader.table(part, group, columns))
-        require_columns(self.stored.name, table.column_names, columns)
+        table = guarded(place, "read", lambda: reader.table(part, group, own))
+        require_columns(self.stored.name, table.column_names, own)
         if table.num_rows != self.rows[group]:
             problem = f"has {table.num_rows} rows, and its footer says {self.rows[group]}"
             raise DatasetError(place, problem, hint=REWRITE)
-        return table
+        if len(own) == len(columns):
+            return table
+        for name, value in self.keys:
+            table = table.append_column(name, extra("pyarrow", "parquet").repeat(value, table.num_rows))
+        return table.select(list(columns))
+
+    def _own(self, columns: Sequence[str]) -> list[str]:
+        """Returns the columns that are in the file itself."""
+        keys = {name for name, _ in self.keys}
+        return [name for name in columns if name not in keys]
 
     def _spans(self, reader: _Reader, group: int, columns: Sequence[str]) -> list[ByteSpan]:
         """Finds out which parts of the file a row group is read from, without reading them.
