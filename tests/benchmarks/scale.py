@@ -1,159 +1,278 @@
-"""A month of 4,096 ranks over 10^12 samples in 10^6 files, with a failure every hour, simulated.
+"""What a job of many ranks asks of its store, of the object store and of a rank's memory, counted.
 
-Run it with `python -m tests.benchmarks.scale` (a few minutes; `--quick` a tenth of the failures). It prints
-Markdown, as it stands in docs/performance.md: lost and repeated samples, the time spent on resuming, and the
-memory of a rank. The loaders, orders and states are the real ones; see scale_month.py.
+Run it with `python -m tests.benchmarks.scale` (a minute; `--quick` without a million files). It prints
+Markdown, as in docs/scale.md. The code of rank 0, of one in the middle and of the last is the real one; the
+store and the object store are stand-ins that count. Beside each figure stands the one by arithmetic.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import statistics
-import subprocess
+import logging
 import sys
+import tempfile
 import tracemalloc
-from functools import partial
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import samplerkit as sk
-from tests.benchmarks.peers.memory import PeakGrowth
-from tests.benchmarks.scale_month import Job, Month, loader_of, lost_and_repeated, simulate
+from samplerkit.storage.catalogue.catalogue_file import write_catalogue
+from samplerkit.storage.catalogue.file_catalogue import FileCatalogue, KnownFile
+from samplerkit.storage.remote.options import RemoteOptions
+from samplerkit.storage.remote.storage import RemoteStorage
+from tests.loading.simulated_ranks import ORDER, Outcome, simulate
+from tests.storage.remote.server import Handler, Resource, Server, served
 
-SAMPLES, FILES, RANKS, BATCH = 10**12, 10**6, 4096, 32
-STEPS_AN_HOUR = 14_400
-"""Four steps a second."""
-OTHER_RANKS = (4096, 4088, 4032, 3840, 3584, 2048)
-HOURS = 30 * 24
-MODES = ("global", "partial")
-WINDOWS = 12
-MIB = 1 << 20
+RANKS, FILES = (8, 1000, 10_000), (1000, 1_000_000)
+EACH, BATCH, STEPS = 64, 16, 12
+"""Samples of a file; samples a rank and step; steps that are read."""
 
+SECONDS = 10.0
+"""How long ranks wait for one another."""
 
-def layout_of(samples: int, files: int) -> sk.Layout:
-    """Makes files whose sizes differ by up to half of their mean."""
-    mean = samples // files
-    sizes = np.random.default_rng(0).integers(mean // 2, mean + mean // 2, files)
-    missing = samples - int(sizes.sum())
-    sizes += missing // files
-    sizes[: missing % files] += 1
-    return sk.Layout(sizes)
-
-
-def sampler_of(mode: str) -> sk.Sampler:
-    """Makes the recipe of a mode."""
-    return sk.DistributedSampler(shuffle=mode, seed=7)
+SITUATIONS = {
+    "the start, one rank 3 s late": (3.0, 0),
+    "an epoch's border": (0.05, 0),
+    "a rank is dead": (0.0, 1),
+}
+"""When the last rank comes, and how many never come."""
 
 
-def job_of(layout: sk.Layout, mode: str, failures: int) -> Job:
-    """Gives the job: a checkpoint each 600 steps, a failure after half an hour to an hour and a half."""
-    return Job(
-        layout=layout,
-        recipe=partial(sampler_of, mode),
-        batch=BATCH,
-        ranks=OTHER_RANKS,
-        failures=failures,
-        steps=(STEPS_AN_HOUR // 2, STEPS_AN_HOUR * 3 // 2),
-        checkpoint=600,
-    )
+def three(ranks: int) -> tuple[int, int, int]:
+    """The first rank, one in the middle, and the last."""
+    return 0, ranks // 2, ranks - 1
 
 
-def memory(mode: str, *, traced: bool) -> dict[str, float]:
-    """Measures what a rank holds, in MiB: its layout, and a loader that is resumed and reads some steps."""
-    layout_of(1000, 10)
-    if traced:
-        tracemalloc.start()
-    growth = PeakGrowth()
-    layout = layout_of(SAMPLES, FILES)
-    loader = loader_of(job_of(layout, mode, 1), RANKS, 17)
-    state = loader.state_dict(step=10**6)
-    del loader
-    before, _ = tracemalloc.get_traced_memory()
-    if traced:
-        tracemalloc.reset_peak()
-    resumed = loader_of(job_of(layout, mode, 1), 4088, 17)
-    resumed.load_state_dict(state)
-    for step in range(50):
-        resumed.ids(step)
-    held, peak = tracemalloc.get_traced_memory()
-    return {
-        "layout": before / MIB,
-        "held": (held - before) / MIB,
-        "peak": peak / MIB,
-        "process": growth.mib(),
-    }
+def store_requests(ranks: int, late: float, dead: int) -> dict[int, Outcome]:
+    """Counts what three ranks ask of the store of a job that begins an epoch."""
+    first, middle, last = three(ranks)
+    begins = {first: (0.0, ORDER), middle: (0.0, ORDER), last: (late, ORDER)}
+    return simulate(ranks, begins, ORDER, dead=dead)
 
 
-def in_own_process(mode: str, kind: str) -> dict[str, float]:
-    """Measures memory in a fresh process."""
-    command = [sys.executable, "-m", "tests.benchmarks.scale", "--memory", mode, kind]
-    run = subprocess.run(command, check=True, capture_output=True, text=True)
-    found: dict[str, float] = json.loads(run.stdout)
-    return found
+def expected_requests(ranks: int, seconds: float) -> tuple[int, int]:
+    """The requests of a rank that waits so long, if it does not list its group, and if it does.
+
+    Three to join, one look at the list, and a poll after each of the pauses, which grow. Who waits for more
+    than a second lists its group, by five requests more, of which two take it off again; the others look at
+    the list with each later poll. Who comes last makes three to let the others continue, and one poll.
+    """
+    pause, now, all_polls, late_polls = max(0.01, ranks / 50_000), 0.0, 1, 0
+    while now < seconds:
+        now, pause = now + min(pause, SECONDS - now), min(1.0, pause * 1.5)
+        is_over = now >= seconds
+        all_polls, late_polls = all_polls + 1, late_polls + (now >= 1.0 and (not is_over or now >= SECONDS))
+    plain = 4 + all_polls
+    # Where all give up, each lists the group that another one has just taken off, and takes it off again.
+    return plain + late_polls + 4 * (now >= SECONDS), plain + 5 * (late_polls > 0)
 
 
-def report_month(layout: sk.Layout, failures: int) -> None:
-    """Simulates the month in each mode, and prints what came of it."""
-    print(
-        f"{len(layout):,} samples in {layout.num_files:,} files of {int(layout.sizes.min()):,} to "
-        f"{int(layout.sizes.max()):,}; {failures} failures, each after {STEPS_AN_HOUR // 2:,} to "
-        f"{STEPS_AN_HOUR * 3 // 2:,} steps of {BATCH} samples a rank; after each the job continues with "
-        f"one of {', '.join(f'{ranks:,}' for ranks in OTHER_RANKS)} ranks, from a checkpoint of "
-        "every 600 steps.\n"
-    )
-    months: dict[str, Month] = {}
-    for mode in MODES:
-        months[mode] = simulate(job_of(layout, mode, failures), seed=1, windows=WINDOWS)
-    rows: list[tuple[str, Any]] = [
-        ("samples kept", lambda month: f"{sum(s.end - s.start for s in month.stretches):,}"),
-        ("of epochs", lambda month: f"{1 + max(s.epoch for s in month.stretches)}"),
-        ("lost", lambda month: f"{lost_and_repeated(month.stretches, len(layout))[0]:,}"),
-        ("repeated", lambda month: f"{lost_and_repeated(month.stretches, len(layout))[1]:,}"),
-        ("pads at the end of an epoch", lambda month: f"{sum(s.pads for s in month.stretches):,}"),
-        ("read after the last checkpoint, and so again", lambda month: f"{month.again:,}"),
-        ("steps read on all their ranks", lambda month: f"{month.windows}, {month.window_ids:,} ids"),
-        ("state", lambda month: f"{month.state_bytes} bytes"),
-        ("a resume, median", lambda month: f"{statistics.median(month.resumes) * 1e3:.0f} ms"),
-        ("the slowest", lambda month: f"{max(month.resumes) * 1e3:.0f} ms"),
-        ("all resumes together, a rank", lambda month: f"{sum(month.resumes):.0f} s"),
-        ("of the month", lambda month: f"{sum(month.resumes) / (failures * 3600):.1e}"),
-    ]
-    print(f"| | {' | '.join(mode.upper() for mode in months)} |\n|---|{'---|' * len(months)}")
-    for title, shown in rows:
-        print(f"| {title} | {' | '.join(shown(month) for month in months.values())} |", flush=True)
+class ManyFiles(dict[str, Resource]):
+    """The resources of a server on which every file has the same content."""
+
+    def __init__(self, data: bytes) -> None:
+        super().__init__()
+        self._one = Resource(data, '"one"')
+
+    def get(self, path: str, default: Any = None) -> Any:
+        """The catalogue, or the content of all files."""
+        return dict.get(self, path) or self._one
 
 
-def report_memory() -> None:
-    """Prints what a rank holds."""
-    print(f"\nMemory of a rank with {FILES:,} files, each line in processes of its own:\n")
-    print(
-        "| mode | layout | held by loader and order | peak of a resume and 50 steps | growth of the process |"
-    )
-    print("|---|---|---|---|---|")
-    for mode in MODES:
-        traced, process = in_own_process(mode, "traced"), in_own_process(mode, "process")["process"]
-        print(
-            f"| {mode.upper()} | {traced['layout']:.0f} MiB | {traced['held']:.0f} MiB | "
-            f"{traced['peak']:.0f} MiB | {process:.0f} MiB |",
-            flush=True,
+class CountingHandler(Handler):
+    """Counts the bytes of bodies too."""
+
+    def body(self, data: bytes) -> None:
+        if self.command != "HEAD":
+            self.state.sent += len(data)  # type: ignore[attr-defined]
+        super().body(data)
+
+
+@contextmanager
+def object_store(files: int) -> Iterator[Server]:
+    """An object store of files of one length, and their catalogue."""
+    with tempfile.TemporaryDirectory() as place, served(handler=CountingHandler) as server:
+        path = Path(place, "one.npy")
+        np.save(path, np.arange(EACH))
+        data = path.read_bytes()
+        server.resources = ManyFiles(data)
+        with closing(RemoteStorage(RemoteOptions(cache=place))) as storage:
+            tag = storage.version(f"{server.url}/train/any.npy").tag
+        rows = [
+            KnownFile(f"{server.url}/train/{number:07}.npy", len(data), tag, (EACH,))
+            for number in range(files)
+        ]
+        write_catalogue(FileCatalogue.of("files", rows), f"{place}/all.skcat")
+        server.put("/all.skcat", Path(place, "all.skcat").read_bytes())
+        server.sent = 0  # type: ignore[attr-defined]
+        yield server
+
+
+@dataclass
+class Asked:
+    """What one rank asked of the object store up to a moment: requests, and bytes that came.
+
+    Args:
+        requests: to open all, for the first batch, in the other steps, and at a resume on other ranks.
+        bytes: likewise.
+        on_disk: bytes in the cache of the machine before the resume.
+    """
+
+    requests: list[int]
+    bytes: list[int]
+    on_disk: int = 0
+
+
+def object_requests(server: Server, files: int, ranks: int, rank: int) -> Asked:
+    """Counts what a rank with an empty cache asks: it opens all, reads some steps, and a new job resumes."""
+    server.requests.clear()
+    server.sent = 0  # type: ignore[attr-defined]
+    asked = Asked([], [])
+
+    def note() -> None:
+        asked.requests.append(len(server.requests) - sum(asked.requests))
+        asked.bytes.append(server.sent - sum(asked.bytes))  # type: ignore[attr-defined]
+
+    with tempfile.TemporaryDirectory() as cache:
+        dataset = opened(server, cache)
+        loader = sk.Loader(dataset, sampler(), batch_size=BATCH, world=sk.World(ranks, rank))
+        assert len(dataset) == files * EACH
+        note()
+        batches = iter(loader)
+        next(batches)
+        note()
+        # At 10,000 ranks an epoch of 1,000 files has fewer steps.
+        for _ in zip(range(STEPS - 1), batches, strict=False):
+            pass
+        note()
+        state = loader.state_dict(step=min(2, loader.steps_left))
+        loader.close()
+        dataset.close()
+        asked.on_disk = sum(file.stat().st_size for file in Path(cache).rglob("*") if file.is_file())
+    with tempfile.TemporaryDirectory() as cache, opened(server, cache) as dataset:
+        others = max(1, ranks * 3 // 4)
+        resumed = sk.Loader(
+            dataset, sampler(), batch_size=BATCH, world=sk.World(others, min(rank, others - 1))
         )
+        resumed.load_state_dict(state)
+        next(iter(resumed), None)
+        resumed.close()
+        note()
+    return asked
+
+
+def opened(server: Server, cache: str) -> sk.FileDataset:
+    """The dataset of the catalogue; nothing is read ahead, so that what is counted is what is needed."""
+    remote = {"cache": cache, "max_cache_bytes": 1 << 30}
+    return sk.FileDataset(f"{server.url}/all.skcat", "npy", remote=remote, read_ahead=0)
+
+
+def sampler() -> sk.Sampler:
+    """The recipe: files in another order in each epoch, each rank its own."""
+    return sk.DistributedSampler(shuffle="files", seed=7)
+
+
+RECIPES: dict[str, Callable[[], sk.Sampler]] = {
+    "GLOBAL": lambda: sk.DistributedSampler(shuffle="global", seed=7),
+    "FILES": sampler,
+    "PARTIAL": lambda: sk.DistributedSampler(shuffle="partial", seed=7),
+    "three sources by weights": lambda: sk.MixtureSampler(
+        dict.fromkeys("abc"), weights={"a": 5, "b": 3, "c": 2}, seed=7
+    ),
+}
+
+
+def layout_of(files: int) -> sk.Layout:
+    """Three sources of files of 1,000 samples."""
+    parts = [files // 2, files // 4, files - files // 2 - files // 4]
+    return sk.Layout.tree(
+        {name: sk.Layout(np.full(part, 1000)) for name, part in zip("abc", parts, strict=True)}
+    )
+
+
+def memory(layout: sk.Layout, name: str, ranks: int, rank: int) -> tuple[float, float]:
+    """Measures MiB at the peak beyond the layout: of a start and three steps, and of a resume."""
+    peaks, state = [], None
+    for count in (ranks, max(1, ranks * 3 // 4)):
+        tracemalloc.start()
+        world = sk.World(count, min(rank, count - 1))
+        loader = sk.Loader(layout, RECIPES[name](), batch_size=BATCH, world=world)
+        if state is not None:
+            loader.load_state_dict(state)
+        for step in range(min(3, loader.steps_left)):
+            loader.ids(step)
+        peaks.append(tracemalloc.get_traced_memory()[1] / 2**20)
+        tracemalloc.stop()
+        state = loader.state_dict(step=min(2, loader.steps_left))
+    return peaks[0], peaks[1]
+
+
+def report_store() -> None:
+    """Prints what is asked of the store."""
+    print("| requests of one rank to the store | ranks | rank 0 | middle | last | by arithmetic | bytes |")
+    print("|---|---|---|---|---|---|---|")
+    for title, (late, dead) in SITUATIONS.items():
+        for ranks in RANKS:
+            outcomes = store_requests(ranks, late, dead)
+            found = [outcomes[rank] for rank in three(ranks)]
+            expected = {*expected_requests(ranks, SECONDS if dead else late)} | ({7} - {7 * bool(dead)})
+            cells = " | ".join(str(one.requests) for one in found)
+            told = ", ".join(map(str, sorted(expected)))
+            most = max(one.store.bytes for one in found)
+            print(f"| {title} | {ranks:,} | {cells} | {told} | {most:,} |")
+
+
+def report_objects(files: int) -> None:
+    """Prints what is asked of the object store."""
+    with object_store(files) as server:
+        size = len(server.resources["/all.skcat"].data)
+        print(f"\n{files:,} files of {EACH} samples, a catalogue of {size:,} bytes:\n")
+        print("| ranks | rank | opened | first batch | others | a resume | bytes | on disk | by arithmetic |")
+        print("|---|---|---|---|---|---|---|---|---|")
+        for ranks in RANKS:
+            for rank in three(ranks):
+                asked = object_requests(server, files, ranks, rank)
+                steps = min(STEPS, -(-files * EACH // (ranks * BATCH)))
+                most = -(-steps * BATCH // EACH) + 1
+                told = f"2; up to {most} files in {steps} steps; 2 and up to 2 files"
+                cells = " | ".join(map(str, asked.requests))
+                print(
+                    f"| {ranks:,} | {rank:,} | {cells} | {sum(asked.bytes):,} | {asked.on_disk:,} | {told} |",
+                    flush=True,
+                )
+
+
+def report_memory(files: int) -> None:
+    """Prints what a rank holds at the peak."""
+    layout = layout_of(files)
+    print(f"\nMiB of a rank at the peak, beyond the layout, {files:,} files: a start, a resume\n")
+    print(f"| | {' | '.join(f'{ranks:,} ranks' for ranks in RANKS)} |\n|---|{'---|' * len(RANKS)}")
+    for name in RECIPES:
+        memory(layout, name, 8, 0)
+        cells = []
+        for ranks in RANKS:
+            found = np.max([memory(layout, name, ranks, rank) for rank in three(ranks)], axis=0)
+            cells.append(", ".join(f"{one:.2f}" for one in found))
+        print(f"| {name} | {' | '.join(cells)} |", flush=True)
 
 
 def main() -> None:
-    """Runs the benchmark, or one measurement of memory in this process."""
+    """Prints all tables."""
+    logging.getLogger("samplerkit").setLevel(logging.ERROR)  # ranks that give up say so
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="a tenth of the failures")
-    parser.add_argument("--memory", nargs=2, metavar=("MODE", "KIND"), help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.memory:
-        mode, kind = options.memory
-        print(json.dumps(memory(mode, traced=kind == "traced")))
-        return
-    report_month(layout_of(SAMPLES, FILES), HOURS // 10 if options.quick else HOURS)
-    report_memory()
+    parser.add_argument("--quick", action="store_true", help="without a million files")
+    files = FILES[:1] if parser.parse_args().quick else FILES
+    report_store()
+    for count in files:
+        report_objects(count)
+    for count in files:
+        report_memory(count)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -24,12 +24,13 @@ ORDER = {"dataset": "10 samples", "sampler": "RandomSampler()", "seed": [0], "ep
 
 
 class CountingStore:
-    """A store that counts the requests to another one, and the keys that each reads or writes."""
+    """Counts the requests to a store, their bytes, and the keys that each reads or writes."""
 
     def __init__(self, store: Any) -> None:
         self.store = store
         self.requests: Counter[str] = Counter()
         self.most_keys = 0
+        self.bytes = 0
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         method = getattr(self.store, name)
@@ -38,9 +39,18 @@ class CountingStore:
             self.requests[name] += 1
             keys = arguments[0] if isinstance(arguments[0], list) else [arguments[0]]
             self.most_keys = max(self.most_keys, len(keys))
-            return method(*arguments)
+            answer = method(*arguments)
+            self.bytes += sum(map(_size, (*arguments, answer)))
+            return answer
 
         return counted
+
+
+def _size(value: Any) -> int:
+    """How many bytes of a request a value is; a number has eight."""
+    if isinstance(value, list):
+        return sum(map(_size, value))
+    return 0 if value is None else len(value) if isinstance(value, str | bytes) else 8
 
 
 class VirtualTime:
@@ -115,6 +125,7 @@ def simulate(
     begins: dict[int, tuple[float, dict[str, Any]]],
     others: dict[str, Any] | None = None,
     seconds: float = 10.0,
+    dead: int = 0,
 ) -> dict[int, Outcome]:
     """Lets ranks begin an order.
 
@@ -123,6 +134,7 @@ def simulate(
         begins: for each rank that runs the real code, when it begins, and what.
         others: what all other ranks have begun 0.001 s after the beginning.
         seconds: the time limit.
+        dead: how many of the other ranks never come.
     """
     store, time = torch.distributed.HashStore(), VirtualTime()
     outcomes = {rank: Outcome(store) for rank in begins}
@@ -136,7 +148,7 @@ def simulate(
         outcomes[rank].seconds = time.now
 
     def enter_others() -> None:
-        booked = [rank for rank in range(ranks) if rank not in begins]
+        booked = [rank for rank in range(ranks) if rank not in begins][dead:]
         group = Group(digest(json.dumps(others, sort_keys=True)), 0, 0)
         store.append(group.key("members"), "".join(f"{rank} {ranks} {rank}," for rank in booked))
         store.add(group.key(f"readers/{ranks}"), len(booked) * (1 + (1 << 32)))

@@ -9,7 +9,7 @@ import torch.distributed
 
 import samplerkit as sk
 from samplerkit.loading.job.agreement import Agreement
-from tests.loading.simulated_ranks import ORDER, simulate
+from tests.loading.simulated_ranks import ORDER, CountingStore, simulate
 from tests.loading.test_agreement import run_threads
 
 MOST_REQUESTS, MOST_SECONDS = 60, 1.5
@@ -27,6 +27,19 @@ def test_a_rank_makes_few_requests_for_one_that_is_late_at_any_number_of_ranks(r
         assert outcome.requests <= MOST_REQUESTS
         assert late <= outcome.seconds <= late + MOST_SECONDS
     assert outcomes[last].seconds == late
+
+
+def test_nobody_reads_who_is_in_a_group_whose_ranks_share_shards():
+    store = torch.distributed.HashStore()
+    stores = [CountingStore(store) for _ in range(6)]
+
+    def begin(rank):
+        for epoch in range(2):
+            world = sk.World(3, rank // 2)
+            Agreement(stores[rank], rank, 6).require({**ORDER, "epoch": epoch}, 60, world=world)
+
+    run_threads(begin, *((rank,) for rank in range(6)))
+    assert [one.requests["get"] for one in stores] == [0] * 6
 
 
 def test_a_hundred_ranks_that_all_run_make_few_requests_each():

@@ -18,7 +18,7 @@ MOST_AHEAD = 150
 BEYOND = 1 << 62
 """The row of turns that come at no row of 62 bits."""
 
-_TOGETHER = 1 << 16
+_TOGETHER = 1 << 13
 
 
 def outermost(
@@ -39,7 +39,7 @@ def outermost(
 
     Example:
         >>> from samplerkit.order.keys import Key
-        >>> draws = SourceDraws(Key(seed=7, epoch=0, depth=0, role="dice"))
+        >>> draws = SourceDraws(Key(seed=7, epoch=0, depth=0, role="sources"))
         >>> lanes, half = np.arange(1000), np.full(1000, 1 << 59)
         >>> turns, none = np.full(1000, 500), np.zeros(1000, dtype=np.int64)
         >>> rows = draws.position(lanes, turns, none, half)

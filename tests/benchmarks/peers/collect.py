@@ -123,7 +123,7 @@ TEXTS: dict[str, tuple[str, ...]] = {
     "core": ("tests.benchmarks.core", "--quick"),
     "resume": ("tests.benchmarks.resume",),
     "tar": ("tests.benchmarks.tar", "--quick"),
-    "scale": ("tests.benchmarks.scale",),
+    "scale": ("tests.benchmarks.month",),
 }
 """The benchmarks that print their own Markdown."""
 

@@ -6,6 +6,7 @@ import os
 import pickle
 import time
 import warnings
+from collections import Counter
 from itertools import islice
 
 import numpy as np
@@ -95,6 +96,24 @@ def test_remote_shards_have_the_keys_and_bytes_of_local_ones(tmp_path, suffix, f
             assert dataset.keys() == expected.keys()
             assert (dataset.fingerprint == expected.fingerprint) == (not told)
             assert "SECRET" not in repr(dataset)
+
+
+def test_workers_of_two_ranks_ask_once_a_machine_for_each_index_and_for_the_lengths(tmp_path):
+    here = sk.TarDataset(write_shards(tmp_path / "data"), cache=tmp_path / "here", progress=False)
+    here.save_lengths(tmp_path / "data/lengths.json")
+    with Server(tmp_path / "data", seconds=0.05) as server, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what GLOBAL costs
+        loaders = []
+        for rank in range(2):
+            dataset = remote(server, tmp_path / "cache", lengths=f"{server.url}/lengths.json", fetch="ranges")
+            options = {"num_workers": 3, "collate_fn": as_list, "world": sk.World(2, rank)}
+            loaders.append(sk.Loader(dataset, sk.RandomSampler(seed=7), batch_size=8, **options))
+        assert all(map(all, zip(*loaders, strict=True)))
+        asked = Counter(one.name for one in server.asked if one.method == "GET")
+    assert {name: count for name, count in asked.items() if not name.endswith(".tar")} == {
+        "lengths.json": 1,
+        **{f"train-{number:02}.tar.skidx": 1 for number in range(SHARDS)},
+    }
 
 
 @pytest.mark.parametrize("mode", MODES)

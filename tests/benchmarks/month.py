@@ -1,0 +1,159 @@
+"""A month of 4,096 ranks over 10^12 samples in 10^6 files, with a failure every hour, simulated.
+
+Run it with `python -m tests.benchmarks.month` (a few minutes; `--quick` a tenth of the failures). It prints
+Markdown, as it stands in docs/performance.md: lost and repeated samples, the time spent on resuming, and the
+memory of a rank. The loaders, orders and states are the real ones; see scale_month.py.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import tracemalloc
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+import samplerkit as sk
+from tests.benchmarks.peers.memory import PeakGrowth
+from tests.benchmarks.scale_month import Job, Month, loader_of, lost_and_repeated, simulate
+
+SAMPLES, FILES, RANKS, BATCH = 10**12, 10**6, 4096, 32
+STEPS_AN_HOUR = 14_400
+"""Four steps a second."""
+OTHER_RANKS = (4096, 4088, 4032, 3840, 3584, 2048)
+HOURS = 30 * 24
+MODES = ("global", "partial")
+WINDOWS = 12
+MIB = 1 << 20
+
+
+def layout_of(samples: int, files: int) -> sk.Layout:
+    """Makes files whose sizes differ by up to half of their mean."""
+    mean = samples // files
+    sizes = np.random.default_rng(0).integers(mean // 2, mean + mean // 2, files)
+    missing = samples - int(sizes.sum())
+    sizes += missing // files
+    sizes[: missing % files] += 1
+    return sk.Layout(sizes)
+
+
+def sampler_of(mode: str) -> sk.Sampler:
+    """Makes the recipe of a mode."""
+    return sk.DistributedSampler(shuffle=mode, seed=7)
+
+
+def job_of(layout: sk.Layout, mode: str, failures: int) -> Job:
+    """Gives the job: a checkpoint each 600 steps, a failure after half an hour to an hour and a half."""
+    return Job(
+        layout=layout,
+        recipe=partial(sampler_of, mode),
+        batch=BATCH,
+        ranks=OTHER_RANKS,
+        failures=failures,
+        steps=(STEPS_AN_HOUR // 2, STEPS_AN_HOUR * 3 // 2),
+        checkpoint=600,
+    )
+
+
+def memory(mode: str, *, traced: bool) -> dict[str, float]:
+    """Measures what a rank holds, in MiB: its layout, and a loader that is resumed and reads some steps."""
+    layout_of(1000, 10)
+    if traced:
+        tracemalloc.start()
+    growth = PeakGrowth()
+    layout = layout_of(SAMPLES, FILES)
+    loader = loader_of(job_of(layout, mode, 1), RANKS, 17)
+    state = loader.state_dict(step=10**6)
+    del loader
+    before, _ = tracemalloc.get_traced_memory()
+    if traced:
+        tracemalloc.reset_peak()
+    resumed = loader_of(job_of(layout, mode, 1), 4088, 17)
+    resumed.load_state_dict(state)
+    for step in range(50):
+        resumed.ids(step)
+    held, peak = tracemalloc.get_traced_memory()
+    return {
+        "layout": before / MIB,
+        "held": (held - before) / MIB,
+        "peak": peak / MIB,
+        "process": growth.mib(),
+    }
+
+
+def in_own_process(mode: str, kind: str) -> dict[str, float]:
+    """Measures memory in a fresh process."""
+    command = [sys.executable, "-m", "tests.benchmarks.month", "--memory", mode, kind]
+    run = subprocess.run(command, check=True, capture_output=True, text=True)
+    found: dict[str, float] = json.loads(run.stdout)
+    return found
+
+
+def report_month(layout: sk.Layout, failures: int) -> None:
+    """Simulates the month in each mode, and prints what came of it."""
+    print(
+        f"{len(layout):,} samples in {layout.num_files:,} files of {int(layout.sizes.min()):,} to "
+        f"{int(layout.sizes.max()):,}; {failures} failures, each after {STEPS_AN_HOUR // 2:,} to "
+        f"{STEPS_AN_HOUR * 3 // 2:,} steps of {BATCH} samples a rank; after each the job continues with "
+        f"one of {', '.join(f'{ranks:,}' for ranks in OTHER_RANKS)} ranks, from a checkpoint of "
+        "every 600 steps.\n"
+    )
+    months: dict[str, Month] = {}
+    for mode in MODES:
+        months[mode] = simulate(job_of(layout, mode, failures), seed=1, windows=WINDOWS)
+    rows: list[tuple[str, Any]] = [
+        ("samples kept", lambda month: f"{sum(s.end - s.start for s in month.stretches):,}"),
+        ("of epochs", lambda month: f"{1 + max(s.epoch for s in month.stretches)}"),
+        ("lost", lambda month: f"{lost_and_repeated(month.stretches, len(layout))[0]:,}"),
+        ("repeated", lambda month: f"{lost_and_repeated(month.stretches, len(layout))[1]:,}"),
+        ("pads at the end of an epoch", lambda month: f"{sum(s.pads for s in month.stretches):,}"),
+        ("read after the last checkpoint, and so again", lambda month: f"{month.again:,}"),
+        ("steps read on all their ranks", lambda month: f"{month.windows}, {month.window_ids:,} ids"),
+        ("state", lambda month: f"{month.state_bytes} bytes"),
+        ("a resume, median", lambda month: f"{statistics.median(month.resumes) * 1e3:.0f} ms"),
+        ("the slowest", lambda month: f"{max(month.resumes) * 1e3:.0f} ms"),
+        ("all resumes together, a rank", lambda month: f"{sum(month.resumes):.0f} s"),
+        ("of the month", lambda month: f"{sum(month.resumes) / (failures * 3600):.1e}"),
+    ]
+    print(f"| | {' | '.join(mode.upper() for mode in months)} |\n|---|{'---|' * len(months)}")
+    for title, shown in rows:
+        print(f"| {title} | {' | '.join(shown(month) for month in months.values())} |", flush=True)
+
+
+def report_memory() -> None:
+    """Prints what a rank holds."""
+    print(f"\nMemory of a rank with {FILES:,} files, each line in processes of its own:\n")
+    print(
+        "| mode | layout | held by loader and order | peak of a resume and 50 steps | growth of the process |"
+    )
+    print("|---|---|---|---|---|")
+    for mode in MODES:
+        traced, process = in_own_process(mode, "traced"), in_own_process(mode, "process")["process"]
+        print(
+            f"| {mode.upper()} | {traced['layout']:.0f} MiB | {traced['held']:.0f} MiB | "
+            f"{traced['peak']:.0f} MiB | {process:.0f} MiB |",
+            flush=True,
+        )
+
+
+def main() -> None:
+    """Runs the benchmark, or one measurement of memory in this process."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="a tenth of the failures")
+    parser.add_argument("--memory", nargs=2, metavar=("MODE", "KIND"), help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.memory:
+        mode, kind = options.memory
+        print(json.dumps(memory(mode, traced=kind == "traced")))
+        return
+    report_month(layout_of(SAMPLES, FILES), HOURS // 10 if options.quick else HOURS)
+    report_memory()
+
+
+if __name__ == "__main__":
+    main()
