@@ -9,6 +9,7 @@ import sqlite3
 import tarfile
 from collections.abc import Iterator, Mapping
 from functools import partial
+from itertools import chain
 from types import BuiltinMethodType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
@@ -161,17 +162,12 @@ def _num_shards(dataset: Any) -> int | None:
 def _knows(seen: Inspection, names: set[str]) -> bool:
     """Whether any code of the dataset, or of what it is made of, uses one of the names."""
     starter = getattr(seen.loader, "worker_init_fn", None)
-    return _uses(seen.dataset, names, _DEEPEST_STREAM) or (starter is not None and _uses(starter, names, 1))
-
-
-def _uses(thing: Any, names: set[str], depth: int) -> bool:
-    kind = type(thing)
-    if kind.__module__.startswith(_SPLIT_THEMSELVES):
-        return True
-    if any(names & _words(function.__code__) for function in _functions_of(thing, _OF_OTHERS)):
-        return True
-    held = getattr(thing, "__dict__", {}).values() if depth > 0 else ()
-    return any(_uses(part, names, depth - 1) for part in held if hasattr(part, "__iter__") or callable(part))
+    inside = chain(_inside("", seen.dataset, _DEEPEST_STREAM, set()), _inside("", starter, 1, set()))
+    return any(
+        type(thing).__module__.startswith(_SPLIT_THEMSELVES)
+        or any(names & _words(function.__code__) for function in _functions_of(thing, _OF_OTHERS))
+        for _, thing in inside
+    )
 
 
 def _words(code: CodeType) -> set[str]:
