@@ -80,8 +80,7 @@ def test_a_failing_rank_ends_the_command_with_its_traceback(tmp_path):
     """The config speaks of other files than there are, which only a rank finds out."""
     temporary, kept = tmp_path / "temporary", tmp_path / "kept"
     temporary.mkdir()
-    (kept / "configs").mkdir(parents=True)
-    write_configs(kept / "configs", [SAMPLES - FILES + 1, *[1] * (FILES - 1)])
+    write_configs(kept, [SAMPLES - FILES + 1, *[1] * (FILES - 1)])
     done = run((*DEMO, "--keep", str(kept)), temporary)
     assert done.returncode == 1
     assert "Traceback" in done.stderr

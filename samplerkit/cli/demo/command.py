@@ -170,9 +170,9 @@ def demo(
 
 def _write(folder: Path) -> int:
     sizes = write_digits(folder / "data")
-    write_configs(folder / "configs", sizes)
+    write_configs(folder, sizes)
     for mode in MODES:  # a mistake in an edited config is an error before anything is launched
-        load_config(config_path(folder / "configs", mode))
+        load_config(config_path(folder, mode))
     return sum(sizes)
 
 
@@ -189,7 +189,7 @@ def _compare(
             Console(width=80, highlight=False, markup=False).print(text)
 
     place = str(folder) if is_kept else "a temporary folder."
-    config = config_path(folder / "configs", Shuffle.ADAPTIVE).read_text(encoding="utf-8")
+    config = config_path(folder, Shuffle.ADAPTIVE).read_text(encoding="utf-8")
     text = (
         f"Handwritten digits: {num_samples:,} training samples, in files sorted by digit, in\n{place}\n"
         f"Two processes train a network by this config, with each `shuffle` in turn:\n\n{config}\n{HEADINGS}"

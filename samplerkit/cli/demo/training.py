@@ -93,15 +93,15 @@ def write_digits(folder: Path) -> list[int]:
 
 
 def config_path(folder: Path, mode: Shuffle) -> Path:
-    """Names the config of a mode."""
-    return folder / f"{mode.value}.yaml"
+    """Names the config of a mode, of the demo in a folder."""
+    return folder / "configs" / f"{mode.value}.yaml"
 
 
 def write_configs(folder: Path, sizes: list[int]) -> None:
     """Writes a config for each mode, except where there is one already: it may have been edited."""
-    folder.mkdir(parents=True, exist_ok=True)
     for mode in MODES:
         path = config_path(folder, mode)
+        path.parent.mkdir(parents=True, exist_ok=True)
         if not path.exists():
             listed = ", ".join(map(str, sizes))
             path.write_text(_CONFIG.format(sizes=listed, shuffle=mode.value), encoding="utf-8")
@@ -144,7 +144,7 @@ class Trainee:
         self._network = nn.Sequential(*layers).to(device)
         self._model = DistributedDataParallel(self._network)
         self._optimizer = torch.optim.Adam(self._model.parameters())
-        path = config_path(folder / "configs", mode)
+        path = config_path(folder, mode)
         written = load_config(path).to_dict()
         written["sampler"]["seed"] = seed
         written["loader"] |= arguments

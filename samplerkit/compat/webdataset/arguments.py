@@ -212,16 +212,12 @@ def _add_cache(options: dict[str, Any], cache_dir: Any, cache_size: Any) -> None
     if cache_dir is None:
         return
     remote = RemoteOptions.of(options.get("remote"))
-    told = {"cache_dir": ("cache", os.fspath(cache_dir)), "cache_size": ("max_cache_bytes", size)}
-    for place, (name, value) in told.items():
-        if place == "cache_size" and size <= 0:
-            continue
+    said: dict[str, Any] = {"cache": os.fspath(cache_dir)} | ({"max_cache_bytes": size} if size > 0 else {})
+    for place, name in zip(("cache_dir", "cache_size"), said, strict=False):
         if getattr(remote, name) is not None:
-            raise ArgumentTypeError(
-                place, f"is said twice: by {name} of remote, too", hint="say it in one of them"
-            )
-        remote = replace(remote, **{name: value})
-    options["remote"] = remote
+            problem, hint = f"is said twice: by {name} of remote, too", "say it in one of them"
+            raise ArgumentTypeError(place, problem, hint=hint)
+    options["remote"] = replace(remote, **said)
     # There whole shards are kept, as webdataset does.
     options.setdefault("fetch", "shards")
 

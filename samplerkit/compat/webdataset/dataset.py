@@ -20,8 +20,9 @@ from samplerkit.compat.webdataset.reading import FOREVER, AbsentShards, SamplePi
 from samplerkit.compat.webdataset.split import EqualSteps, Seat, Shuffling, Split
 from samplerkit.compat.webdataset.stream import Piped
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, StateError
-from samplerkit.loading.state.state import digest
+from samplerkit.loading.state.state import digest, require_fields, whole
 from samplerkit.order import arguments
+from samplerkit.order.arguments import INT64_MAX
 from samplerkit.order.deal import World
 from samplerkit.storage.tar.dataset import TarDataset
 
@@ -49,11 +50,9 @@ def _restored(saved: Any, pipeline: SamplePipeline, seat: Seat) -> WorkerPlace:
             problem = "differs from the saved state"
             hint = "a samplerkit.Loader over a TarDataset resumes on any number of ranks and workers"
             raise StateError(name, problem, saved.get(name), value, hint=hint)
-    numbers = {name: saved.get(name) for name in asdict(WorkerPlace(0))}
-    for name, number in numbers.items():
-        if isinstance(number, bool) or not isinstance(number, int) or number < 0:
-            raise StateError(name, "is no number of samples", number)
-    return WorkerPlace(**numbers)  # type: ignore[arg-type]  # they were looked at
+    numbers: dict[str, Any] = {name: saved.get(name) for name in asdict(WorkerPlace(0))}
+    require_fields("state", numbers, dict.fromkeys(numbers, whole(0, INT64_MAX)))
+    return WorkerPlace(**numbers)
 
 
 def _identity(pipeline: SamplePipeline, seat: Seat) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol, final
 
 from samplerkit.compat.webdataset import stages
 from samplerkit.compat.webdataset.handlers import EmptyDatasetError, Handler, goes_on, of_shard
-from samplerkit.compat.webdataset.split import Seat, Shuffling, Split
+from samplerkit.compat.webdataset.split import AT_ONCE, Seat, Shuffling, Split
 from samplerkit.errors import DatasetError
 from samplerkit.order.modes import Shuffle
 from samplerkit.order.typing import Ids
@@ -168,15 +168,15 @@ class SamplePipeline:
         order, start = self.shuffling.order(dataset, epoch, seat.world), cursor.rows
         never_none = self.passes == FOREVER
 
-        def ids() -> Iterator[Any]:
-            return self.split.ids(order, seat, start, never_none=never_none)
+        def ids(at_once: int = AT_ONCE) -> Iterator[Ids]:
+            return self.split.ids(order, seat, start, never_none=never_none, at_once=at_once)
 
         if dataset.expect is None:
             yield from dataset.in_order(chain.from_iterable(part.tolist() for part in ids()))
             return
-        dataset.expect(_batches(ids()))
+        dataset.expect(ids(AHEAD))
         try:
-            for batch in _batches(ids()):
+            for batch in ids(AHEAD):
                 yield from (
                     dataset.__getitems__(batch)
                     if dataset.read_present is None
@@ -223,8 +223,3 @@ def _present(found: Present, size: int, cursor: WorkerPlace) -> Iterator[Any]:
             cursor.rows += 1
         else:
             yield next(samples)
-
-
-def _batches(parts: Iterator[Ids]) -> Iterator[Ids]:
-    for part in parts:
-        yield from (part[start : start + AHEAD] for start in range(0, part.size, AHEAD))

@@ -114,20 +114,29 @@ class Split:
         rows = range(min(first, of_rank), min(end, of_rank))
         return rows if rows or not never_none else range(of_rank)
 
-    def ids(self, order: Order, seat: Seat, start: int = 0, *, never_none: bool = False) -> Iterator[Ids]:
-        """Yields the ids that a worker reads.
+    def ids(
+        self,
+        order: Order,
+        seat: Seat,
+        start: int = 0,
+        *,
+        never_none: bool = False,
+        at_once: int = AT_ONCE,
+    ) -> Iterator[Ids]:
+        """Yields the ids that a worker reads, some at a time.
 
         Args:
             order: the undealt order of the epoch.
             seat: who reads.
             start: how many of them to leave out at the beginning.
             never_none: as for `rows`.
+            at_once: how many.
         """
         world = seat.world
         mine = Shard(order, world.num_shards, world.shard_id, padded=self.equal_steps == "pad")
         rows = self.rows(len(order), seat, never_none=never_none)[start:]
-        for first in range(rows.start, rows.stop, AT_ONCE):
-            yield mine[first : min(first + AT_ONCE, rows.stop)]
+        for first in range(rows.start, rows.stop, at_once):
+            yield mine[first : min(first + at_once, rows.stop)]
 
 
 @final
