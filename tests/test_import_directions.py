@@ -242,7 +242,7 @@ def upwards(modules: Mapping[str, str]) -> set[tuple[str, str]]:
 def test_the_rooms_of_storage_import_one_way():
     assert upwards(sources()) == set()
     assert upwards({"storage.files.paths": "from samplerkit.storage.tar.read.reader import Reader"})
-    assert upwards({"storage.remote.http": "from samplerkit.storage.ahead.stats import FileStats"})
+    assert upwards({"storage.remote.http": "from samplerkit.storage.ahead.cache_entries import FileStats"})
 
 
 def test_no_modules_import_one_another_in_a_circle():

@@ -9,7 +9,7 @@ import pytest
 
 import samplerkit as sk
 from samplerkit.loading.stats import DeviceStats, LoaderStats
-from samplerkit.storage.ahead.stats import FileStats
+from samplerkit.storage.ahead.cache_entries import FileStats
 from samplerkit.storage.remote.retries import RemoteStats
 
 FILES, SAMPLES = 6, 10

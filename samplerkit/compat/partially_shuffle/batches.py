@@ -15,8 +15,7 @@ from samplerkit.errors import DatasetError
 from samplerkit.order.order import Order
 from samplerkit.order.permutation import CHUNK
 from samplerkit.order.typing import Ids
-from samplerkit.storage.ahead.cache_entries import CacheLimits
-from samplerkit.storage.ahead.stats import FileStats
+from samplerkit.storage.ahead.cache_entries import CacheLimits, FileStats
 from samplerkit.storage.files.content import FileCache, FileContent
 from samplerkit.storage.files.reader import FileReader, read_file
 from samplerkit.storage.urls import is_remote, shown

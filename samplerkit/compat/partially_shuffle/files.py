@@ -14,7 +14,7 @@ from samplerkit.loading.state.identity import describe_dataset
 from samplerkit.order import arguments
 from samplerkit.order.caching import cached_property
 from samplerkit.order.layout import Layout
-from samplerkit.storage.ahead.stats import FileStats
+from samplerkit.storage.ahead.cache_entries import FileStats
 from samplerkit.storage.files.paths import distinct_names
 from samplerkit.storage.files.reader import FileReader, LengthReader, RemoteReader, file_reader
 from samplerkit.storage.lengths import COUNTING_THREADS

@@ -22,7 +22,7 @@ from samplerkit.loading.state.state import Place, State
 from samplerkit.order import arguments
 from samplerkit.order.deal import Deal
 from samplerkit.order.keys import ALGORITHM
-from samplerkit.storage.ahead.stats import FileStats
+from samplerkit.storage.ahead.cache_entries import FileStats
 from samplerkit.storage.remote.options import RemoteOptions
 
 AGREEMENT_SECONDS: Final = 10.0

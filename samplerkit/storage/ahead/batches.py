@@ -11,8 +11,7 @@ import numpy as np
 
 from samplerkit.order.typing import Ids
 from samplerkit.storage.ahead.cache import ReadAheadCache
-from samplerkit.storage.ahead.cache_entries import CacheLimits
-from samplerkit.storage.ahead.stats import FileStats
+from samplerkit.storage.ahead.cache_entries import CacheLimits, FileStats
 from samplerkit.storage.ahead.uses import MOST_MISTAKES, MOST_OVERTAKEN
 from samplerkit.storage.threads import weakly
 

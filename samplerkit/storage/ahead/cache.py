@@ -17,9 +17,10 @@ from samplerkit.storage.ahead.cache_entries import (
     CacheLimits,
     Content,
     EvictionPolicy,
+    FileStats,
+    Rereading,
     WaitingLine,
 )
-from samplerkit.storage.ahead.stats import FileStats, Rereading
 from samplerkit.storage.ahead.uses import Uses
 from samplerkit.storage.threads import join
 

@@ -15,8 +15,7 @@ from samplerkit.order import arguments
 from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
 from samplerkit.storage.ahead.cache import ReadAheadCache
-from samplerkit.storage.ahead.cache_entries import CacheLimits
-from samplerkit.storage.ahead.stats import FileStats, tell_of_rereading
+from samplerkit.storage.ahead.cache_entries import CacheLimits, FileStats, tell_of_rereading
 from samplerkit.storage.catalogue.catalogue_file import opened_catalogue
 from samplerkit.storage.catalogue.file_catalogue import Kind
 from samplerkit.storage.files.content import Content, ContentPart, batch_ids, gathered_samples

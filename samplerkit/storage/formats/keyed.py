@@ -11,7 +11,7 @@ from samplerkit.errors import DatasetError
 from samplerkit.order.draws import in_draws
 from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
-from samplerkit.storage.ahead.stats import FileStats
+from samplerkit.storage.ahead.cache_entries import FileStats
 from samplerkit.storage.files.content import batch_ids
 from samplerkit.storage.files.stored import Stored
 from samplerkit.storage.formats.base import checked_decode

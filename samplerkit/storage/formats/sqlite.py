@@ -13,7 +13,7 @@ import numpy as np
 from samplerkit.errors import DatasetError
 from samplerkit.order import arguments
 from samplerkit.order.typing import Ids
-from samplerkit.storage.ahead.stats import FileStats
+from samplerkit.storage.ahead.cache_entries import FileStats
 from samplerkit.storage.files.packages import guarded
 from samplerkit.storage.files.stored import CHANGED, REWRITE, Stored
 from samplerkit.storage.formats.base import names_of

@@ -16,7 +16,7 @@ from samplerkit.order.dataset_protocol import fingerprint_of, gives_segments
 from samplerkit.order.intervals import interval_of
 from samplerkit.order.layout import Layout, named_parts, require_depth
 from samplerkit.order.typing import Ids
-from samplerkit.storage.ahead.stats import FileStats
+from samplerkit.storage.ahead.cache_entries import FileStats
 from samplerkit.storage.batch_readers import changed_parts, present_reader, wanted
 from samplerkit.storage.files.content import batch_ids
 from samplerkit.storage.ids import checked_ids, checked_index

@@ -6,9 +6,11 @@ libraries hold URLs with their queries, so they are never chained, and their tex
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar, final
+from typing import Any, TypeVar, final
 
 MODIFIED = "modified "
 """How a tag begins that is only the time of the last change."""
@@ -195,3 +197,76 @@ def _joined(before: Span, part: Span) -> Span | None:
     if part.url != before.url or not is_near or end - before.offset > LONGEST:
         return None
     return Span(part.url, before.offset, end - before.offset)
+
+
+_PERMANENT_NUMBERS = {
+    errno.EINVAL,
+    errno.EISDIR,
+    errno.ENAMETOOLONG,
+    errno.ENOSYS,
+    errno.ENOTDIR,
+    errno.ENOTSUP,
+    errno.EPERM,
+    getattr(errno, "EREMCHG", errno.ENOENT),  # s3fs: the bucket lies in another region
+}
+
+_MISTAKES = (ValueError, TypeError, LookupError, AttributeError, ImportError, NotImplementedError)
+
+
+def plain_fault(error: Exception) -> Transient | Refused:
+    """Reports what may pass from what will not.
+
+    Returns:
+        `Absent` for "not found" and "forbidden"; `Refused` for a mistake; `Transient` for all else.
+    """
+    if isinstance(error, Transient | Refused):
+        return error
+    if isinstance(error, FileNotFoundError):
+        return Absent("does not exist", "check the URL")
+    name = f"{type(error).__name__}{_detail(error)}"
+    if isinstance(error, PermissionError):
+        return Absent(f"may not be read ({name})", "check the credentials in storage_options")
+    if _is_permanent(error, name):
+        hint = "check the URL, the credentials and the other storage_options"
+        return Refused(f"cannot be read through its filesystem ({name})", hint)
+    return Transient(f"its filesystem failed ({name})")
+
+
+def _is_permanent(error: Exception, name: str) -> bool:
+    status = _status(error)
+    if status is not None:
+        return status < 500 and status not in {408, 429}
+    numbers = {each.errno for each in causes(error) if isinstance(each, OSError)}
+    # Some errors of connections are ValueErrors too; an OSError counts first.
+    is_mistake = isinstance(error, _MISTAKES) and not isinstance(error, OSError)
+    return is_mistake or "Credentials" in name or bool(numbers & _PERMANENT_NUMBERS)
+
+
+def _code(error: BaseException) -> str:
+    """Gives the code in the answer of an S3 store, as botocore hands it on."""
+    response: Any = getattr(error, "response", None)
+    found = response.get("Error", {}).get("Code", "") if isinstance(response, dict) else ""
+    return found if isinstance(found, str) and found.isalnum() else ""
+
+
+def _status(error: BaseException) -> int | None:
+    """Gives the HTTP status that stores of other kinds put into their exceptions."""
+    chain = causes(error)
+    # aiohttp gives the status 400 to an answer that broke off, or is not HTTP.
+    if any(type(each).__module__ == "aiohttp.http_exceptions" for each in chain):
+        return None
+    for each in chain:
+        told = (getattr(each, name, None) for name in ("status", "status_code", "code"))
+        number = next((number for number in told if isinstance(number, int)), 0)
+        if 400 <= number < 600:
+            return number
+    return None
+
+
+def _detail(error: BaseException) -> str:
+    """Gives what is known besides the class: a code of a store, or a number of the system."""
+    for each in causes(error):
+        if code := _code(each):
+            return f": {code}"
+    number = error.errno if isinstance(error, OSError) else None
+    return f": {os.strerror(number)}" if number else ""

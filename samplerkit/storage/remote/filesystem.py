@@ -19,15 +19,11 @@ from samplerkit.storage.remote.attempt import (
     Version,
     changed,
     in_other_words,
-)
-from samplerkit.storage.remote.filesystem_kinds import (
-    names_version,
     plain_fault,
-    s3_defaults,
 )
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.retries import Counts, retried
-from samplerkit.storage.remote.store_options import OF_HTTP, is_forked_from_user
+from samplerkit.storage.remote.store_options import OF_HTTP, is_forked_from_user, names_version, s3_defaults
 from samplerkit.storage.threads import Stop, Stopped, bounded
 from samplerkit.storage.urls import has_pattern, is_web, shown
 

@@ -246,3 +246,32 @@ def _of_azure(given: dict[str, Any], _: str) -> dict[str, Any] | None:
     if is_open:
         config["skip_signature"] = True
     return config
+
+
+_SCHEMES = {"s3", "s3a"}
+
+
+def names_version(url: str) -> bool:
+    """Returns whether a URL of S3 says which version of an object is meant."""
+    return _is_of_s3(url) and "?versionId=" in url
+
+
+def _is_of_s3(url: str) -> bool:
+    return url.partition("://")[0].lower() in _SCHEMES
+
+
+def s3_defaults(url: str, given: Mapping[str, Any], timeout: float) -> dict[str, Any]:
+    """Adds our time limits to the options of an S3 store, and leaves trying again to us.
+
+    Args:
+        url: of a file; if it names a version, that is read. The options of other stores stay as they are.
+        given: the user's options.
+        timeout: seconds to connect, and without a byte.
+    """
+    options = dict(given)
+    if _is_of_s3(url):
+        ours = {"connect_timeout": timeout, "read_timeout": timeout, "retries": {"total_max_attempts": 1}}
+        options["config_kwargs"] = {**ours, **options.get("config_kwargs", {})}
+        if names_version(url):  # which s3fs leaves aside unless it is told
+            options.setdefault("version_aware", True)
+    return options

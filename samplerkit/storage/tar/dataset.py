@@ -17,8 +17,7 @@ from samplerkit.order.keys import Key
 from samplerkit.order.layout import Layout
 from samplerkit.order.modes import Mode, Shuffle
 from samplerkit.order.typing import Ids
-from samplerkit.storage.ahead.cache_entries import CacheLimits
-from samplerkit.storage.ahead.stats import FileStats
+from samplerkit.storage.ahead.cache_entries import CacheLimits, FileStats
 from samplerkit.storage.ids import checked_ids
 from samplerkit.storage.lengths import save_lengths
 from samplerkit.storage.missing_file import AbsentError, Present, log_missing

@@ -13,8 +13,7 @@ from weakref import WeakValueDictionary
 from samplerkit.order.typing import Ids
 from samplerkit.storage.ahead.batches import BatchesAhead, SampleBatch
 from samplerkit.storage.ahead.cache import ReadAheadCache
-from samplerkit.storage.ahead.cache_entries import CacheLimits
-from samplerkit.storage.ahead.stats import FileStats
+from samplerkit.storage.ahead.cache_entries import CacheLimits, FileStats
 from samplerkit.storage.missing_file import AbsentError
 from samplerkit.storage.remote.attempt import Requests, Span
 from samplerkit.storage.remote.storage import RemoteStorage

@@ -14,8 +14,7 @@ from samplerkit.errors import DatasetError
 from samplerkit.order.caching import cached_property
 from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
-from samplerkit.storage.ahead.cache_entries import CacheLimits
-from samplerkit.storage.ahead.stats import FileStats
+from samplerkit.storage.ahead.cache_entries import CacheLimits, FileStats
 from samplerkit.storage.catalogue.catalogue_file import opened_catalogue, refuse_lengths
 from samplerkit.storage.files.paths import file_paths
 from samplerkit.storage.lengths import fetched_lengths, given_lengths

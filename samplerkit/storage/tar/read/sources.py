@@ -11,7 +11,7 @@ import numpy as np
 from samplerkit.order.caching import cached_property
 from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
-from samplerkit.storage.ahead.stats import FileStats
+from samplerkit.storage.ahead.cache_entries import FileStats
 from samplerkit.storage.progress import Progress, silence
 from samplerkit.storage.tar.format.flaws import Skipped
 from samplerkit.storage.tar.index.archive import Archive
