@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from samplerkit.storage.remote import spans
+from samplerkit.storage.remote import attempt
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage, Span
 from tests.benchmarks.remote import nginx
@@ -43,7 +43,7 @@ def measured(storage: RemoteStorage, base: str, gap: int) -> tuple[float, float]
     for _ in range(TURNS):
         wanted, seconds = pairs(base, gap), []
         for near in (gap, -1):
-            spans.NEAR = near
+            attempt.NEAR = near
             begun = used()
             storage.read(wanted)
             seconds.append([after - before for before, after in zip(begun, used(), strict=True)])

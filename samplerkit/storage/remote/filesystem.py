@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import threading
 from collections.abc import Callable
@@ -19,6 +20,7 @@ from samplerkit.storage.remote.attempt import (
     Version,
     changed,
     in_other_words,
+    is_code,
     plain_fault,
 )
 from samplerkit.storage.remote.options import RemoteOptions
@@ -87,6 +89,11 @@ class Filesystems:
         filesystem, path = self._opened(url)
 
         def ask() -> bytes:
+            if _is_s3(filesystem):
+                reading = asyncio.wait_for(
+                    _s3_part(filesystem, path, version.tag, offset, length), self._seconds(length)
+                )
+                return asyncio.run_coroutine_threadsafe(reading, filesystem.loop).result()
             return bytes(filesystem.cat_file(path, start=offset, end=offset + length))
 
         data = self._called(ask, length, stop)
@@ -110,8 +117,9 @@ class Filesystems:
         self._called(lambda: filesystem.pipe_file(path, data), len(data), stop)
 
     def confirm(self, url: str, version: Version, stop: Stop) -> None:
-        """Asks for the version again, for a part comes without it."""
-        if self.version(url, stop) != version:
+        """Asks for the version again; except on S3, where each part was asked for by its version."""
+        is_certain = _is_s3(self._opened(url)[0]) and version.tag.startswith("ETag ")
+        if not is_certain and self.version(url, stop) != version:
             raise changed()
 
     def matches(self, pattern: str, stop: Stop) -> tuple[str, ...]:
@@ -164,7 +172,7 @@ class Filesystems:
                 return error
             if isinstance(error, TimeoutError):
                 return Transient(f"no answer in time, which is {seconds:g} s at most")
-            return plain_fault(error)
+            return changed() if is_code(error, "PreconditionFailed", "412") else plain_fault(error)
 
         # Filesystems of all kinds raise errors of all kinds.
         return in_other_words(lambda: bounded(call, seconds, stop), Exception, said)
@@ -218,10 +226,31 @@ def opened_filesystem(url: str, options: RemoteOptions) -> tuple[Any, str]:
     else:
         if not any(filesystem is known for known in _opened):
             _opened.append(filesystem)
-        if hasattr(filesystem, "call_s3"):
+        if _is_s3(filesystem):
             filesystem.retries = 1  # trying again is our business, so that attempts are counted
         return filesystem, str(path)
     raise DatasetError(shown(url), failed[0], hint=failed[1])
+
+
+def _is_s3(filesystem: Any) -> bool:
+    """Returns whether a filesystem is that of s3fs, or one made from it."""
+    return hasattr(filesystem, "call_s3")
+
+
+async def _s3_part(filesystem: Any, path: str, tag: str, offset: int, length: int) -> bytes:
+    """Reads a part of an object on condition that it is of the version with a tag."""
+    bucket, key, version = filesystem.split_path(path)
+    wanted: dict[str, Any] = {"Bucket": bucket, "Key": key, "Range": f"bytes={offset}-{offset + length - 1}"}
+    if tag.startswith("ETag "):
+        wanted["IfMatch"] = tag.removeprefix("ETag ")
+    if version:
+        wanted["VersionId"] = version
+    answer = await filesystem._call_s3("get_object", **wanted)
+    try:
+        data: bytes = await answer["Body"].read()
+    finally:
+        answer["Body"].close()
+    return data
 
 
 def expand(pattern: str, options: RemoteOptions) -> tuple[str, ...]:
