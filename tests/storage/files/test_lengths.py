@@ -198,7 +198,11 @@ BAD = [
     (b"lengths.json", TypeError, "lengths"),
     (np.array(12), TypeError, "lengths: must be a dict, a list or the path"),
     (np.zeros((4, 2), dtype=int), TypeError, "lengths['000.npz']: must be an integer"),
+    ([4, 0, None, 1], TypeError, "lengths['002.npz']: must be an integer, got None"),
+    ([4, 0, float("nan"), 1], TypeError, "lengths['002.npz']: must be an integer, got nan"),
+    ([4, 0, 1 << 63, 1], RuntimeError, "holds more than 2^62 samples"),
     ("/nowhere/lengths.json", RuntimeError, "save_lengths"),
+    ("/dev/zero", RuntimeError, "lengths: is no plain file, got '/dev/zero'"),
 ]
 
 
@@ -210,7 +214,20 @@ def test_lengths_that_do_not_fit_are_typed_errors(paths, lengths, kind, message)
     assert message in str(caught.value)
 
 
-@pytest.mark.parametrize("text", ["", "{", "[1, 2]", "3", '{"lengths": [1]}'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "[1, 2]",
+        "3",
+        '{"lengths": [1]}',
+        '{"lengths": null}',
+        "[" * 100_000,
+        f'{{"a": {"9" * 5000}}}',
+    ],
+    ids=range(8),
+)
 def test_a_damaged_file_of_lengths_is_a_typed_error(paths, tmp_path, text):
     (tmp_path / "lengths.json").write_text(text, encoding="utf-8")
     with pytest.raises(sk.DatasetError, match=r"lengths\.json"):

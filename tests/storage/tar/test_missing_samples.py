@@ -239,25 +239,20 @@ def test_where_most_is_gone_the_job_ends(folder, tmp_path):
         next(iter(loader))
 
 
-def test_more_samples_than_were_told_are_an_error_still(folder, tmp_path):
-    dataset = sk.TarDataset(
-        f"{folder}/{PATTERN}", lengths=[EACH - 1] * SHARDS, on_error="skip", cache=tmp_path / "cache"
-    )
-    with pytest.raises(
-        sk.DatasetError, match=rf"has {EACH} samples, but {EACH - 1} were given; correct lengths"
-    ):
-        dataset[0]
-
-
-def test_fewer_samples_without_damage_are_said_to_be_the_fault_of_the_lengths(folder, tmp_path):
-    dataset = sk.TarDataset(
-        f"{folder}/{PATTERN}", lengths=[EACH + 1] * SHARDS, on_error="skip", cache=tmp_path / "cache"
-    )
-    with pytest.raises(
-        AbsentError,
-        match=rf"train-00\.tar: lacks 1 of the {EACH + 1} samples that were given \(it has no more\)",
-    ):
-        dataset[EACH]
+@pytest.mark.parametrize(
+    ("told", "id", "kind", "text"),
+    [
+        (EACH - 1, 0, sk.DatasetError, rf"has {EACH} samples, but {EACH - 1} were given; correct lengths"),
+        (EACH + 1, EACH, AbsentError, rf"lacks 1 of the {EACH + 1} samples .* \(it has no more\)"),
+    ],
+)
+def test_another_number_of_samples_without_damage_is_the_fault_of_the_lengths(
+    folder, tmp_path, told, id, kind, text
+):
+    options = {"on_error": "skip", "cache": tmp_path / "cache"}
+    dataset = sk.TarDataset(f"{folder}/{PATTERN}", lengths=[told] * SHARDS, **options)
+    with pytest.raises(kind, match=rf"train-00\.tar: {text}"):
+        dataset[id]
 
 
 @pytest.mark.parametrize("met", [[0, 3], [3, 0]])

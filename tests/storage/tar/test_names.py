@@ -112,6 +112,9 @@ def test_what_names_no_archives_is_an_error(urls, error, text):
         ({"checksums": "yes"}, sk.ArgumentTypeError),
         ({"cache": 3}, sk.ArgumentTypeError),
         ({"progress": True}, sk.ArgumentTypeError),
+        ({"fetch": "all"}, sk.ArgumentValueError),
+        ({"max_shards": 0}, sk.ArgumentRangeError),
+        ({"lengths": [1, 2]}, sk.ArgumentValueError),
     ],
 )
 def test_bad_arguments_are_refused_before_any_file_is_opened(arguments, error):

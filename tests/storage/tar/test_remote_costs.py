@@ -11,7 +11,6 @@ from samplerkit.storage.remote.storage import RemoteStorage
 from samplerkit.storage.tar.fetch_costs import (
     COSTLY,
     MOST_SAMPLES,
-    REQUEST_BYTES,
     EpochCosts,
     FetchCosts,
     epoch_costs,
@@ -138,14 +137,10 @@ def test_a_cache_with_room_for_all_fetches_each_shard_once_in_any_order():
     assert epoch_costs(layout, batches).ranges.requests <= 400
 
 
-@pytest.mark.parametrize(("requests", "is_told"), [(int(8 * COSTLY), False), (int(8 * COSTLY) + 1, True)])
-def test_advice_begins_above_the_stated_ratio(requests, is_told):
-    costs = EpochCosts(FetchCosts(8, 0), FetchCosts(requests, 0))
-    assert costs.ratio == requests / 8
-    assert ("PARTIAL" in costs.advice()) == is_told
-    assert (f"{requests} requests" in costs.advice()) == is_told
-
-
-def test_a_request_counts_as_a_mebibyte():
-    assert FetchCosts(3, 100).cost == 3 * REQUEST_BYTES + 100
-    assert REQUEST_BYTES == 1 << 20
+def test_advice_begins_above_the_stated_ratio_and_names_what_helps():
+    assert EpochCosts(FetchCosts(8, 0), FetchCosts(int(8 * COSTLY), 0)).advice() == ""
+    costs = EpochCosts(FetchCosts(8, 0), FetchCosts(8 * int(COSTLY) + 1, 0))
+    far, near = costs.advice(), costs.advice(is_local=True)
+    assert f"{8 * int(COSTLY) + 1} requests" in far
+    assert ("read PARTIAL" in far, "lanes" in far) == (True, False)
+    assert ("say lanes, as many as ranks" in near, "PARTIAL" in near) == (True, False)

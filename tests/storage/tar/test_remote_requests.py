@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pickle
 import threading
-import warnings
 from collections import Counter
 from contextlib import suppress
 from pathlib import Path
@@ -13,7 +12,6 @@ import numpy as np
 import pytest
 
 import samplerkit as sk
-from samplerkit.storage.tar.fetch_costs import COSTLY
 from tests.storage.tar.remote_shards import (
     EACH,
     NUMBERS,
@@ -284,22 +282,3 @@ def test_nothing_private_reaches_errors_and_warnings(tmp_path, server):
             assert "SECRET" not in repr(error)
             error = error.__cause__ or error.__context__
         assert "SECRET" not in repr(dataset)
-
-
-def test_wrong_arguments_are_refused_by_name(tmp_path, server):
-    with pytest.raises(sk.ArgumentValueError, match="fetch"):
-        remote(server, tmp_path, fetch="all")
-    with pytest.raises(sk.ArgumentRangeError, match="max_shards"):
-        remote(server, tmp_path, max_shards=0)
-    with pytest.raises(sk.ArgumentValueError, match="lengths"):
-        remote(server, tmp_path, lengths=[EACH])
-    with pytest.raises(sk.DatasetError, match="list"):
-        sk.TarDataset(f"{server.url}/*.tar")
-    assert server.asked == []
-
-
-def test_the_warning_stands_above_a_stated_ratio_only(tmp_path, server):
-    assert COSTLY == 2.0
-    with warnings.catch_warnings(), remote(server, tmp_path, lengths=LENGTHS, fetch="ranges") as dataset:
-        warnings.simplefilter("error")
-        keys_of(loader_of(dataset, GLOBAL))  # who asks for it knows

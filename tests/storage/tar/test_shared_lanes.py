@@ -11,7 +11,7 @@ import samplerkit as sk
 from samplerkit.inspect.download_costs import downloads_of_parts
 from samplerkit.inspect.plan import plan
 from samplerkit.inspect.view import RunView
-from samplerkit.storage.tar.fetch_costs import COSTLY, EpochCosts, FetchCosts, stretch_of
+from samplerkit.storage.tar.fetch_costs import stretch_of
 from tests.storage.tar.remote_shards import as_list
 from tests.storage.tar.server import Server
 
@@ -60,23 +60,6 @@ def test_ranks_of_which_each_wants_little_of_every_shard_read_large_samples_one_
         loader = resumed(sk.Layout([EACH] * SHARDS), 2, sk.World(16, rank), 3, batch_size=2)
         found = stretch(loader, EACH * megabytes * MIB)
         assert (found.is_whole, found.is_local, found.is_short) == (False, True, False), rank
-
-
-def test_in_a_stretch_of_global_no_shard_is_wanted_several_times():
-    layout = sk.Layout([EACH] * 1000)
-    order = sk.RandomSampler(seed=1).order(layout)
-    for shard_bytes in (None, 1, 1000, 10 * MIB):
-        batches = (layout.file_of(ids) for ids in order.chunks(32))
-        found = stretch_of(batches, layout.sizes, 1000, 1, shard_bytes)
-        assert (found.is_whole, found.is_local, found.is_short) == (False, False, False)
-
-
-def test_the_advice_names_what_helps():
-    costs = EpochCosts(FetchCosts(8, 0), FetchCosts(8 * int(COSTLY) + 1, 0))
-    assert "read PARTIAL" in costs.advice()
-    assert "lanes" not in costs.advice()
-    assert "say lanes, as many as ranks" in costs.advice(is_local=True)
-    assert "PARTIAL" not in costs.advice(is_local=True)
 
 
 def is_of_costs(warning):
