@@ -33,7 +33,7 @@ COMPARED = {
     "ledger.md": 4,
     "migration.md": 11,
     "megatron.md": 5,
-    "mixtures.md": 2,
+    "mixtures.md": 3,
     "quality.md": 3,
     "remote.md": 2,
     "resume.md": 6,

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from samplerkit.errors import ArgumentValueError, NotSupportedError
+from samplerkit.errors import ArgumentRangeError, ArgumentValueError, NotSupportedError
 from samplerkit.order.arguments import LARGEST
 from samplerkit.order.intervals import groups
 from samplerkit.order.mixing.exclusion import DrawnPositions, gone_from, pass_begin, positions_above, without
@@ -75,6 +75,18 @@ def edited(
         changes = [one for one in changes if one.at < end]
         made, rows = _changed(stream, changes)
     return WithoutRows(made, rows) if rows.takes_some else made, end
+
+
+def require_uncapped(position: int, end: int) -> None:
+    """Refuses an epoch that reads on where all sources are read as often as they may be.
+
+    Raises:
+        ArgumentRangeError: it ends behind that position.
+    """
+    if position > end:
+        problem = f"leaves nothing to read from position {end} of the run on, and the epoch ends at"
+        hint = "leave a source without a cap, or read fewer epochs"
+        raise ArgumentRangeError("max_passes", problem, position, hint=hint)
 
 
 class _Change(NamedTuple):

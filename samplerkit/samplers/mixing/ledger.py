@@ -20,8 +20,8 @@ from samplerkit.order.typing import Ids
 from samplerkit.samplers.base import Sampler
 from samplerkit.samplers.chain import Context, RunConstants
 from samplerkit.samplers.mixing.edit import Edit, chained, checked_edits, edit_of, edits_in
-from samplerkit.samplers.mixing.edited_stream import edited
-from samplerkit.samplers.mixing.mixture import Blend, MixtureSampler, require_uncapped
+from samplerkit.samplers.mixing.edited_stream import edited, require_uncapped
+from samplerkit.samplers.mixing.mixture import Blend, MixtureSampler
 from samplerkit.samplers.mixing.sources import EpochOrders, mixed_parts, require_shares, require_undealt
 from samplerkit.samplers.repeat import RepeatSampler
 from samplerkit.samplers.shuffled import RandomSampler
@@ -139,6 +139,7 @@ class Ledger(Sampler):
             blend = Blend(child, layout, begin, added=self.new_sources)
             if not blend.restarts:
                 stream, caps = blend.mix, blend.caps
+                weights = [blend.shares_of_draws(one) for one in weights]
         return *edited(stream, self.edits, weights, caps), length
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -33,7 +34,7 @@ from samplerkit.order.order import PASS_BITS, Order
 from samplerkit.order.typing import Ids
 from samplerkit.samplers.base import Sampler
 from samplerkit.samplers.chain import Context, RunConstants, checked_algorithm
-from samplerkit.samplers.mixing.edited_stream import PassCaps, edited
+from samplerkit.samplers.mixing.edited_stream import PassCaps, edited, require_uncapped
 from samplerkit.samplers.mixing.sources import (
     EpochOrders,
     checked_caps,
@@ -41,8 +42,10 @@ from samplerkit.samplers.mixing.sources import (
     checked_weights,
     mixed_parts,
     parts_of,
+    require_counted_passes,
     require_source,
 )
+from samplerkit.samplers.mixing.token_shares import PartLengths, is_whole, mean_length
 from samplerkit.samplers.shuffled import RandomSampler
 from samplerkit.samplers.subset import SequentialSampler
 
@@ -51,6 +54,9 @@ PassesOver = Literal["run_on", "restart"]
 
 Stop = Literal["first", "all", "once"]
 """When an epoch ends: before a source would begin again, or once each was read to its end, or all once."""
+
+By = Literal["samples", "tokens"]
+"""What weights are shares of."""
 
 _EPOCHS = 1 << PASS_BITS
 """Where passes restart, pass t of epoch e is the source's epoch e + t * 2^40, which no other pass is."""
@@ -70,6 +76,8 @@ class MixtureSampler(Sampler):
             that are not named are not read. Or a list, tuple or array of weights, one for each file.
         num_samples: how many samples an epoch has; None and 0 mean until `stop`.
         weights: the share of each source, by name; any real numbers. None means in proportion to the sizes.
+        by: what weights are shares of: `samples`, or `tokens`, by the `lengths` of the dataset: a source
+            is drawn by its weight over the mean length of its samples, in its first pass.
         shuffle: whether sources given as None are read in a random order.
         passes: `run_on`: sources continue where the epoch before left them; `restart`: each epoch begins
             them again, so that samples which a fixed order has last may never come.
@@ -86,16 +94,17 @@ class MixtureSampler(Sampler):
 
     Raises:
         ArgumentTypeError: an argument has the wrong type.
-        ArgumentValueError: `num_samples` or `seed` is negative; `passes`, `stop` or `algorithm` is not known;
-            weights are not those of the sources, or do not go with `stop`; or caps are of no source, or
-            do not go with `passes` and `stop`.
+        ArgumentValueError: `num_samples` or `seed` is negative; `by`, `passes`, `stop` or `algorithm` is not
+            known; weights are not those of the sources, or do not go with `stop`; or caps are of no source,
+            or do not go with `passes` and `stop`.
         ArgumentRangeError: `weights` is empty, all zero, or holds a negative, NaN or infinite one; a cap is
             below 1; or, when the order is asked for, the mixture is longer than 2^62, or an epoch reads on
             where all sources are read as often as their caps say.
         CompositionError: a source is distributed, a ledger, or of an algorithm that replays another package;
             or a cap is of a mixture.
         DatasetError: when the order is asked for: the dataset has no such parts, others than weights, an
-            empty one of positive weight, or a source whose passes differ in length.
+            empty one of positive weight, a source whose passes differ in length, or no lengths by which
+            to weigh tokens.
 
     Example:
         >>> corpus = Layout.tree({"web": Layout([5000, 7000]), "code": 3000})
@@ -114,6 +123,7 @@ class MixtureSampler(Sampler):
         num_samples: int | None = None,
         *,
         weights: Mapping[str, float] | Sequence[float] | np.ndarray[Any, Any] | None = None,
+        by: str = "samples",
         shuffle: bool = True,
         passes: str = "run_on",
         stop: str = "first",
@@ -128,6 +138,7 @@ class MixtureSampler(Sampler):
         if listed is not None and weights is not None:
             raise ArgumentValueError("weights", "are given twice", weights, hint="give them once")
         self.weights: Final = checked_weights(self.sources, weights if listed is None else listed)
+        self.by: Final = arguments.choice("by", by, get_args(By))
         self.shuffle: Final = arguments.boolean("shuffle", shuffle)
         self.passes: Final = arguments.choice("passes", passes, get_args(PassesOver))
         self.stop: Final = arguments.choice("stop", stop, get_args(Stop))
@@ -140,23 +151,10 @@ class MixtureSampler(Sampler):
             hint = "leave weights out: the sizes are the weights"
             problem = "reads each sample once, whatever weights say"
             raise ArgumentValueError("stop", problem, "once", hint=hint)
+        self._lengths: Final = PartLengths()
         self.max_passes: Final = checked_caps(max_passes, self.sources, self.weights)
         if self.max_passes:
-            self._require_passes()
-
-    def _require_passes(self) -> None:
-        """Refuses caps where a source has no passes of a run, or its epochs have no length yet."""
-        if self.passes == "restart":
-            hint = "say passes='run_on'"
-            raise ArgumentValueError("max_passes", "has no meaning where epochs restart", hint=hint)
-        if self.stop == "once" or (self.stop == "all" and not self.num_samples):
-            problem = "does not go with caps on passes"
-            raise ArgumentValueError("stop", problem, self.stop, hint="say num_samples, and stop='first'")
-        for name in self.max_passes or ():
-            branch = (self.sources or {}).get(name)
-            if branch is not None and any(isinstance(link, MixtureSampler) for link in branch._links()):
-                problem = "is of a mixture, whose sources have the passes"
-                raise CompositionError(f"max_passes.{name}", problem, hint="cap its sources")
+            require_counted_passes(self.passes, self.stop, self.num_samples)
 
     def branches(self) -> dict[str, Sampler]:
         """Gives the samplers of the sources, by name and sorted."""
@@ -170,14 +168,19 @@ class MixtureSampler(Sampler):
             del given["sources"]
         if self.max_passes is None:
             del given["max_passes"]
+        if self.by == "samples":
+            del given["by"]
         return given
 
     def lane_count(self, layout: Layout, run_lanes: int) -> int:
         return run_lanes if self.lanes is None else self.lanes
 
     def looks_at(self, dataset: Any) -> dict[str, Any]:
-        """Gives what samplers of sources look at in their parts."""
-        return {
+        """Gives what samplers of sources look at in their parts, and the tokens of these."""
+        looked: dict[str, Any] = {}
+        if self.by == "tokens":
+            looked = self._lengths.looked_at(dataset, mixed_parts(self.sources, Layout.of(dataset), dataset))
+        return looked | {
             f"{name}/{looked}": value
             for name, branch in self.branches().items()
             for link in branch._links()
@@ -187,18 +190,6 @@ class MixtureSampler(Sampler):
     def draw(self, layout: Layout, context: Context) -> Order:
         """Orders the samples of a layout."""
         return Blend(self, layout, context).order()
-
-
-def require_uncapped(position: int, end: int) -> None:
-    """Refuses an epoch that reads on where all sources are read as often as they may be.
-
-    Raises:
-        ArgumentRangeError: it ends behind that position.
-    """
-    if position > end:
-        problem = f"leaves nothing to read from position {end} of the run on, and the epoch ends at"
-        hint = "leave a source without a cap, or read fewer epochs"
-        raise ArgumentRangeError("max_passes", problem, position, hint=hint)
 
 
 @lru_cache(1024)
@@ -243,10 +234,14 @@ class Blend:
             raise ArgumentRangeError("epoch", problem, context.epoch)
         self._epoch = context.epoch if self.restarts else 0
         self._key = Key(mixture.seed, self._epoch, context.depth, "dice")
-        parts = mixed_parts(mixture.sources, layout, context.dataset)
+        if mixture.by == "tokens" and context.child is not None:
+            problem = "says tokens, and the mixture reads what another sampler yields"
+            raise CompositionError("by", problem, context.child, hint="give that sampler to its sources")
+        self._parts = parts = mixed_parts(mixture.sources, layout, context.dataset)
         given = mixture.sources
         samplers = {**(given or {}), **added}
         self.sources = [self._source(name, part, samplers.get(name)) for name, part in parts.items()]
+        self._is_whole = [is_whole(samplers.get(name)) for name in parts]
         self._is_read = [given is None or name in given for name in parts]
         self._names = list(parts)
         self._starts: Ids = np.cumsum([0, *(len(Layout.of(part)) for part in parts.values())], dtype=np.int64)
@@ -272,9 +267,28 @@ class Blend:
         orders = EpochOrders(sampler, part, constants, self._epoch, step)
         return Passes(orders, self.lanes, f"source {'.'.join(path)}", woven=orders.woven)
 
+    def shares_of_draws(self, weights: Sequence[float]) -> list[float]:
+        """Gives weights as shares of draws: shares of tokens are divided by the mean length of a draw."""
+        if self._mixture.by == "samples":
+            return list(weights)
+        return [share and share / self._mean_length(number) for number, share in enumerate(weights)]
+
+    def _mean_length(self, number: int) -> float:
+        source, name = self.sources[number], self._names[number]
+        if isinstance(source, Blend):
+            return source.mean_length
+        lengths = self._mixture._lengths.of(self._context.dataset, self._parts)[name]
+        return mean_length(name, lengths, None if self._is_whole[number] else source.order(0))
+
+    @cached_property
+    def mean_length(self) -> float:
+        """The mean number of tokens of a draw, by the weights at the beginning."""
+        lengths = [weight and self._mean_length(number) for number, weight in enumerate(self.weights)]
+        return float(sum(map(operator.mul, self.weights, lengths)) / sum(self.weights))
+
     @cached_property
     def weights(self) -> list[float]:
-        """The weight of each part, in the order of ids; 0 for one that is no source."""
+        """The share of the draws of each part, in the order of ids; 0 for one that is no source."""
         given = self._mixture.weights
         if isinstance(given, Mapping):
             weights = [given.get(name, 0) for name in self._names]
@@ -291,7 +305,8 @@ class Blend:
         for name, weight, source in zip(self._names, weights, self.sources, strict=True):
             if weight and not source.length:
                 raise DatasetError("weights", "give a share to an empty source", name)
-        return weights
+        # In proportion to the sizes, each source has its share of the tokens too.
+        return weights if given is None else self.shares_of_draws(weights)
 
     @cached_property
     def caps(self) -> PassCaps | None:

@@ -174,6 +174,7 @@ def checked_caps(given: Any, sources: Any, weights: Any) -> dict[str, int] | Non
         ArgumentTypeError: no mapping of names, or of numbers of files, to integers.
         ArgumentValueError: a name of no source.
         ArgumentRangeError: below 1.
+        CompositionError: a source is a mixture.
     """
     if given is None:
         return None
@@ -194,7 +195,25 @@ def checked_caps(given: Any, sources: Any, weights: Any) -> dict[str, int] | Non
             )
             raise ArgumentValueError("max_passes", "names no source of the mixture", name, hint=hint)
         caps[key] = arguments.positive(f"max_passes.{key}", passes)
+        branch = None if sources is None else sources[key]
+        if branch is not None and any(hasattr(link, "max_passes") for link in branch._links()):
+            problem = "is of a mixture, whose sources have the passes"
+            raise CompositionError(f"max_passes.{key}", problem, hint="cap its sources")
     return caps or None
+
+
+def require_counted_passes(passes: str, stop: str, num_samples: int | None) -> None:
+    """Refuses caps on passes where no run counts them, or an epoch's length would depend on them.
+
+    Raises:
+        ArgumentValueError: so it is.
+    """
+    if passes == "restart":
+        hint = "say passes='run_on'"
+        raise ArgumentValueError("max_passes", "has no meaning where epochs restart", hint=hint)
+    if stop == "once" or (stop == "all" and not num_samples):
+        problem = "does not go with caps on passes"
+        raise ArgumentValueError("stop", problem, stop, hint="say num_samples, and stop='first'")
 
 
 def read_alike(one: Any, dataset: Any, other: Any, others_dataset: Any) -> bool:

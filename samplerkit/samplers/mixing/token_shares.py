@@ -1,0 +1,102 @@
+"""Weights that are shares of tokens: how many tokens the samples of a source have."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, final
+
+import numpy as np
+
+from samplerkit.errors import DatasetError
+from samplerkit.order.arguments import LARGEST
+from samplerkit.order.caching import Latest
+from samplerkit.order.dataset_protocol import find_column
+from samplerkit.order.layout import Layout
+from samplerkit.order.order import Order
+from samplerkit.order.typing import Ids
+from samplerkit.samplers.base import Sampler
+from samplerkit.samplers.shuffled import RandomSampler
+
+_CHUNK = 1 << 20
+
+
+def lengths_of_parts(dataset: Any, parts: Mapping[str, Any]) -> dict[str, Ids | None]:
+    """Finds the lengths of the samples of each part, in tokens; None of a part that says none.
+
+    Args:
+        dataset: with `lengths` or `length`, an attribute or a column, where its parts have none.
+        parts: datasets or layouts by name, in the order of ids.
+
+    Raises:
+        DatasetError: they are not one whole number for each sample, or negative.
+    """
+    found: dict[str, Ids | None] = {}
+    begin, whole = 0, None
+    for name, part in parts.items():
+        end, own = begin + len(Layout.of(part)), find_column(part, "lengths", "length")
+        if own is None and whole is None and not isinstance(getattr(dataset, "parts", None), Mapping):
+            whole = find_column(dataset, "lengths", "length")
+        given = own[1] if own is not None else None if whole is None else whole[1][begin:end]
+        found[name] = None if given is None else _checked(name, given, end - begin)
+        begin = end
+    return found
+
+
+@final
+class PartLengths:
+    """The lengths of the samples of the parts of a dataset; those of the last dataset are kept."""
+
+    def __init__(self) -> None:
+        # The dataset is kept with them, so that its number is no other one's.
+        self._kept: Final = Latest[tuple[dict[str, Ids | None], Any]]()
+
+    def of(self, dataset: Any, parts: Mapping[str, Any]) -> dict[str, Ids | None]:
+        """Gives them, as `lengths_of_parts`."""
+        key = (id(dataset), *parts)
+        return self._kept.get(key, lambda: (lengths_of_parts(dataset, parts), dataset))[0]
+
+    def looked_at(self, dataset: Any, parts: Mapping[str, Any]) -> dict[str, Any]:
+        """Gives what states notice a change of: the tokens of each part, -1 where there are no lengths."""
+        found = self.of(dataset, parts).values()
+        return {"tokens": np.array([-1 if one is None else one.sum(dtype=np.int64) for one in found])}
+
+
+def is_whole(sampler: Sampler | None) -> bool:
+    """Returns whether a source is read whole in each pass, each sample once."""
+    if sampler is None:
+        return True
+    plain = isinstance(sampler, RandomSampler) and not sampler.replacement and sampler.get_child() is None
+    return plain and not sampler.num_samples
+
+
+def mean_length(name: str, lengths: Ids | None, order: Order | None) -> float:
+    """Gives the mean number of tokens of the samples of a source.
+
+    Args:
+        name: of the source.
+        lengths: of all samples of its part; None where it says none.
+        order: a pass over it; None where that has each sample once.
+
+    Raises:
+        DatasetError: the part has no lengths, or no tokens.
+    """
+    if lengths is None:
+        hint = "give the dataset an attribute lengths, or divide each weight by the mean tokens of a sample"
+        raise DatasetError("weights", "are shares of tokens, and a source has no lengths", name, hint=hint)
+    count = lengths.size if order is None else len(order)
+    chunks = [lengths] if order is None else (lengths[ids] for ids in order.chunks(_CHUNK))
+    total = sum(int(chunk.sum(dtype=np.int64)) for chunk in chunks)
+    if not total:
+        raise DatasetError("weights", "give a share of the tokens to a source without any", name)
+    return total / count
+
+
+def _checked(name: str, given: Any, size: int) -> Ids:
+    lengths = np.asarray(given)
+    if lengths.shape != (size,) or lengths.dtype.kind not in "iu":
+        problem = f"must be {size} whole numbers, one for each sample"
+        raise DatasetError(f"lengths of {name}", problem, (lengths.shape, str(lengths.dtype)))
+    if size and not 0 <= int(lengths.min()) <= int(lengths.max()) < LARGEST // size:
+        problem = f"must be in [0, {LARGEST // size})"
+        raise DatasetError(f"lengths of {name}", problem, (int(lengths.min()), int(lengths.max())))
+    return lengths

@@ -1,0 +1,152 @@
+"""Mixtures whose weights are shares of tokens: the shares that are read, edits, states, and refusals."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import samplerkit as sk
+
+WEIGHTS = {"web": 0.6, "code": 0.3, "books": 0.1}
+
+
+class Texts:
+    """Documents of given lengths."""
+
+    def __init__(self, lengths: Any) -> None:
+        self.lengths = np.asarray(lengths)
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def __getitem__(self, index: int) -> np.ndarray:
+        return np.full(int(self.lengths[index]), index)
+
+
+def corpus(seed: int = 0) -> sk.TreeDataset:
+    """Three sources whose documents are of very different lengths."""
+    rng = np.random.default_rng(seed)
+    means = {"web": (900, 5000), "code": (30, 4000), "books": (70_000, 300)}
+    return sk.TreeDataset({name: Texts(rng.poisson(mean, size) + 1) for name, (mean, size) in means.items()})
+
+
+def shares_of_tokens(data: Any, ids: np.ndarray) -> np.ndarray:
+    part = np.searchsorted(data.layout.part_starts, ids, side="right") - 1
+    tokens = np.bincount(part, weights=data.lengths[ids], minlength=len(data.layout.parts))
+    return tokens / tokens.sum()
+
+
+def mixture(**more: Any) -> sk.MixtureSampler:
+    return sk.MixtureSampler(
+        dict.fromkeys(WEIGHTS), **{"weights": WEIGHTS, "by": "tokens", "seed": 3, **more}
+    )
+
+
+def test_weights_of_tokens_are_the_shares_of_tokens_that_are_read():
+    data = corpus()
+    ids = mixture(num_samples=200_000, lanes=1).order(data)[:]
+    np.testing.assert_allclose(shares_of_tokens(data, ids), list(WEIGHTS.values()), atol=0.01)
+    by_documents = mixture(num_samples=200_000, lanes=1, by="samples").order(data)[:]
+    assert shares_of_tokens(data, by_documents)[2] > 0.9
+
+
+def test_random_mixtures_by_tokens_read_their_shares():
+    for seed in range(30):
+        rng = np.random.default_rng(seed)
+        names = [f"part {number}" for number in range(rng.integers(2, 5))]
+        lengths = {name: rng.integers(1, rng.integers(2, 2000), rng.integers(5, 60)) for name in names}
+        data = sk.TreeDataset({name: Texts(one) for name, one in lengths.items()})
+        weights = dict(zip(names, (rng.random(len(names)) + 0.05).tolist(), strict=True))
+        drawn = sk.MixtureSampler(
+            dict.fromkeys(names), 60_000, weights=weights, by="tokens", lanes=1, seed=seed
+        )
+        wanted = np.array(list(weights.values())) / sum(weights.values())
+        np.testing.assert_allclose(shares_of_tokens(data, drawn.order(data)[:]), wanted, atol=0.03)
+
+
+def test_it_is_the_mixture_of_weights_divided_by_the_mean_lengths():
+    data = corpus()
+    means = {name: part.lengths.sum() / len(part) for name, part in data.parts.items()}
+    divided = {name: float(share / means[name]) for name, share in WEIGHTS.items()}
+    by_samples = mixture(num_samples=5000, by="samples", weights=divided)
+    assert (mixture(num_samples=5000).order(data, 3)[:] == by_samples.order(data, 3)[:]).all()
+
+
+def test_a_source_that_reads_a_few_samples_has_their_mean_length():
+    data = sk.TreeDataset({"a": Texts([1000] * 90 + [10] * 10), "b": Texts([10] * 100)})
+    few = {"a": sk.SubsetRandomSampler(range(90, 100)), "b": None}
+    drawn = sk.MixtureSampler(few, 4096, weights={"a": 1, "b": 1}, by="tokens", lanes=1)
+    assert (drawn.order(data)[:] < 100).sum() == 2048
+
+
+def test_a_nested_mixture_has_the_mean_length_of_its_draws():
+    inner = sk.TreeDataset({"old": Texts([100] * 50), "new": Texts([300] * 50)})
+    data = sk.TreeDataset({"web": Texts([200] * 100), "books": inner})
+    books = sk.MixtureSampler({"old": None, "new": None}, weights={"old": 1, "new": 1})
+    drawn = sk.MixtureSampler(
+        {"web": None, "books": books}, 4096, weights={"web": 1, "books": 1}, by="tokens", lanes=1
+    )
+    assert (drawn.order(data)[:] < 100).sum() == 2048
+
+
+def test_documents_of_token_files_have_their_lengths(tmp_path):
+    for name, length in (("web", 100), ("code", 10)):
+        rows = [np.append(np.ones(length - 1, np.uint16), np.uint16(0)) for _ in range(100)]
+        np.concatenate(rows).tofile(tmp_path / f"{name}.bin")
+    files = {name: [str(tmp_path / f"{name}.bin")] for name in ("web", "code")}
+    documents = sk.TokenDataset(files, 16, dtype="uint16", documents=0).as_documents()
+    drawn = sk.MixtureSampler(dict.fromkeys(files), 4400, weights={"web": 1, "code": 1}, by="tokens", lanes=1)
+    assert abs((drawn.order(documents)[:] < 100).sum() - 400) < 10
+
+
+def test_files_of_a_list_of_weights_have_the_lengths_of_the_dataset():
+    class Joined(Texts):
+        layout = sk.Layout([50, 50])
+
+    data = Joined([30] * 50 + [10] * 50)
+    drawn = sk.MixtureSampler([1, 1], 4096, by="tokens", lanes=1).order(data)[:]
+    assert (drawn < 50).sum() == 1024
+
+
+def test_weights_of_an_edit_are_shares_of_tokens_too():
+    data = corpus()
+    later = {"web": 0.2, "code": 0.2, "books": 0.6}
+    ledger = sk.Ledger(mixture(num_samples=400_000, lanes=1), [sk.Edit(at=100_000, weights=later)])
+    ids = ledger.order(data)[:]
+    np.testing.assert_allclose(shares_of_tokens(data, ids[:100_000]), list(WEIGHTS.values()), atol=0.02)
+    np.testing.assert_allclose(shares_of_tokens(data, ids[100_000:]), list(later.values()), atol=0.02)
+
+
+def test_a_state_notices_other_lengths_and_any_position_is_random_access():
+    loader = sk.Loader(corpus(), mixture(num_samples=600), batch_size=8, collate_fn=len)
+    state = loader.state_dict(step=5)
+    sk.Loader(corpus(), mixture(num_samples=600), batch_size=8).load_state_dict(state)
+    with pytest.raises(sk.StateError, match="dataset"):
+        sk.Loader(corpus(seed=1), mixture(num_samples=600), batch_size=8).load_state_dict(state)
+    order = mixture(num_samples=600).order(corpus())
+    at = np.random.default_rng(0).integers(0, 600, 50)
+    assert (order[at] == order[:][at]).all()
+
+
+def test_lengths_that_are_missing_or_no_numbers_of_tokens_are_refused():
+    parts = {"web": range(5), "code": Texts([3, 4]), "books": Texts([1])}
+    with pytest.raises(sk.DatasetError, match=r"a source has no lengths.*web.*divide each weight"):
+        mixture(num_samples=9).order(sk.TreeDataset(parts))
+    with pytest.raises(sk.DatasetError, match="has no lengths"):
+        mixture(num_samples=9).order(sk.Layout.tree({"web": 5, "code": 2, "books": 1}))
+    for lengths, said in (([0] * 5, "without any"), ([-1] * 5, "must be in"), ([0.5] * 5, "whole numbers")):
+        with pytest.raises(sk.DatasetError, match=said):
+            mixture(num_samples=9).order(sk.TreeDataset({**parts, "web": Texts(lengths)}))
+    with pytest.raises(sk.ArgumentValueError, match="by"):
+        mixture(by="bytes")
+    above = mixture(num_samples=9)
+    above.add_child(sk.SequentialSampler())
+    with pytest.raises(sk.CompositionError, match="what another sampler yields"):
+        above.order(corpus())
+
+
+def test_mixtures_of_samples_say_what_they_said():
+    assert "by" not in mixture(by="samples").arguments()
+    assert mixture().arguments()["by"] == "tokens"
