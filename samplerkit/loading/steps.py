@@ -14,6 +14,7 @@ from samplerkit.loading.received import Received
 from samplerkit.loading.run.current_run import CurrentRun
 from samplerkit.loading.run.history import History
 from samplerkit.loading.run.reading import Reading
+from samplerkit.loading.state.state import Place
 from samplerkit.loading.stats import LoaderStats
 from samplerkit.loading.torch_names import ForTrainers
 from samplerkit.order import arguments
@@ -21,6 +22,7 @@ from samplerkit.order.deal import World
 from samplerkit.order.layout import Layout
 from samplerkit.order.order import Order
 from samplerkit.order.typing import Ids
+from samplerkit.samplers.mixing.source_reads import SourceRead, source_reads
 
 LATEST_STEPS = 64
 """Over how many steps shares and efficiency are taken."""
@@ -130,7 +132,8 @@ class CountsSteps(ABC):
         Ranks hold different numbers of samples and tokens. The mean of their means would weigh each token
         by the batch that it came in, so a loss is the sum over all ranks' tokens by this number: of DDP,
         which takes the mean over ranks, `loss.sum() * ranks / loader.tokens(step)`. Pads count, and samples
-        that were skipped. Where no lengths are known, it is the number of samples.
+        that were skipped. Where no lengths are known, it is the number of samples. Labels that are not
+        trained, such as those of prompts, count too: where there are some, count labels and add up ranks.
 
         Args:
             step: as for `ids`.
@@ -185,6 +188,8 @@ class MetricsMixin(CountsSteps):
         - `batches`, `seconds`, `first_wait`, `total_wait`, `longest_wait`, `waiting`, `skipped`: `stats`.
         - `ids_per_second`: samples handed out, pads included, since the iteration began.
         - `share/NAME`: the share of each part of a tree of datasets in the latest 64 steps.
+        - `passes/NAME`, `tokens/NAME`: of a mixture, how often the run has read each source since its
+          first epoch, on all ranks, and how many tokens of it, where the dataset has `lengths`.
         - `efficiency`: with `batches`, the part of the padded tokens of these steps that are tokens.
         - `dataset/NAME`: what the dataset reports, such as `files_read` and `bytes_read`.
 
@@ -207,6 +212,10 @@ class MetricsMixin(CountsSteps):
         epochs = place.epoch + (step / steps if steps else 0.0)
         figures: dict[str, float] = {**stats, "epoch": place.epoch, "position": place.position}
         figures |= {"epoch_step": step, "steps": steps, "epochs": epochs}
+        for name, read in self._sources_read(place).items():
+            figures[f"passes/{name}"] = read.passes
+            if read.tokens is not None:
+                figures[f"tokens/{name}"] = read.tokens
         latest = range(max(0, self.step - LATEST_STEPS), self.step)
         if not latest:
             return figures
@@ -229,6 +238,14 @@ class MetricsMixin(CountsSteps):
             [[0, 1, 2], [3, 4, 5]]
         """
         return with_bar(self)
+
+    def _sources_read(self, place: Place) -> dict[str, SourceRead]:
+        run, order = self._current.run, self._current.run.undealt(place.epoch)
+        position, units = place.position, self._current.reading(place.epoch, 0).delivery.size
+        if run.unit.recipe is not None:
+            # Which samples are in the batches so far would be counted batch by batch.
+            position = round(len(order) * position / max(1, units))
+        return source_reads(run.recipe, run.dataset, order, position)
 
     def _shares(self, ids: np.ndarray[Any, Any]) -> dict[str, float]:
         layout = Layout.of(self._current.run.dataset)

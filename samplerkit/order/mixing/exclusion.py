@@ -169,6 +169,11 @@ class PassesWithoutIds(Stream):
         part = max((one for one in self._parts if one.first <= number), key=lambda one: one.first)
         return min(part.begin + (number - part.first) * part.passes.length, LARGEST // 2)
 
+    def passes_in(self, count: int) -> float:
+        """Gives how many passes the first positions are, as the function of that name."""
+        part = max((one for one in self._parts if one.begin <= count), key=lambda one: one.begin)
+        return part.first + (count - part.begin) / part.passes.length
+
     def num_passes(self, end: int) -> int:
         part = self._parts[int(interval_of(self._bounds, np.array([max(0, end - 1)]))[0])]
         each = part.passes.order(0).num_passes
@@ -220,6 +225,13 @@ def pass_begin(stream: Stream, number: int) -> int:
     if not isinstance(stream, Passes):
         raise NotSupportedError("max_passes", "is said of what has no passes", stream)
     return min(number * stream.length, LARGEST // 2)
+
+
+def passes_in(stream: Stream, count: int) -> float:
+    """Gives how many passes over a source its first `count` samples are; of what has no passes, 0."""
+    if isinstance(stream, PassesWithoutIds):
+        return stream.passes_in(count)
+    return count / stream.length if isinstance(stream, Passes) else 0.0
 
 
 def positions_above(mix: Mix, source: int, inner: Ids) -> Ids:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, final
+from typing import Any, Final, final
 
 import numpy as np
 
@@ -101,27 +101,27 @@ class WithoutRows(Stream):
 
     def __init__(self, stream: Stream, holes: Callable[[int], RemovedRows]) -> None:
         self.lanes = stream.lanes
-        self._stream = stream
+        self.whole: Final = stream
         self._make_holes = holes
         self._holes: dict[int, RemovedRows] = {}
 
     @property
     def recipe(self) -> tuple[object, ...]:
-        return self._stream, self._make_holes
+        return self.whole, self._make_holes
 
     def pieces(self, positions: Ids) -> Iterator[Piece]:
-        return self._stream.pieces(self._below(positions))
+        return self.whole.pieces(self._below(positions))
 
     def num_passes(self, end: int) -> int:
         last = self._below(np.arange(max(0, end - self.lanes), end))
-        return self._stream.num_passes(int(last.max(initial=0)) + 1)
+        return self.whole.num_passes(int(last.max(initial=0)) + 1)
 
     def locate(self, ids: Ids, begin: int, end: int) -> Located:
         if end <= begin:
             return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
         # Rows only move up, and what stands last in each lane was last below too.
         last = self._below(np.arange(max(begin, end - self.lanes), end))
-        which, below = self._stream.locate(ids, begin, int(last.max()) + 1)
+        which, below = self.whole.locate(ids, begin, int(last.max()) + 1)
         rows, lane = np.divmod(below, self.lanes)
         positions, is_kept = np.empty_like(below), np.empty(below.size, dtype=np.bool_)
         for number, at in groups(lane):
@@ -137,6 +137,13 @@ class WithoutRows(Stream):
         for number, at in groups(lane):
             below[at] = self._of(number).rows(kept[at]) * self.lanes + number
         return below
+
+    def rows_drawn(self, kept: Ids) -> Ids:
+        """Gives how many rows of each lane were drawn, where so many of what is kept were read."""
+        drawn = np.zeros_like(kept)
+        for lane in np.flatnonzero(kept).tolist():
+            drawn[lane] = self._of(lane).rows(kept[lane : lane + 1] - 1)[0] + 1
+        return drawn
 
     def _of(self, lane: int) -> RemovedRows:
         if lane not in self._holes:

@@ -324,7 +324,7 @@ class Part(Order):
         self.stream: Final = stream
         self.begin: Final = begin
         self._length = length
-        self._runs_on = runs_on
+        self.runs_on: Final = runs_on
         self._kept: ReadAhead | None = None
 
     @property
@@ -369,7 +369,7 @@ class Part(Order):
         return self.stream.passes_at(positions + self.begin)
 
     def epochs_at(self, epoch: int, positions: Ids) -> Ids:
-        if not self._runs_on:
+        if not self.runs_on:
             return super().epochs_at(epoch, positions)
         return self.stream.epochs_at(positions + self.begin)
 

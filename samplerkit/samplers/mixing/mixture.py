@@ -151,7 +151,7 @@ class MixtureSampler(Sampler):
             hint = "leave weights out: the sizes are the weights"
             problem = "reads each sample once, whatever weights say"
             raise ArgumentValueError("stop", problem, "once", hint=hint)
-        self._lengths: Final = PartLengths()
+        self.part_lengths: Final = PartLengths()
         self.max_passes: Final = checked_caps(max_passes, self.sources, self.weights)
         if self.max_passes:
             require_counted_passes(self.passes, self.stop, self.num_samples)
@@ -179,7 +179,9 @@ class MixtureSampler(Sampler):
         """Gives what samplers of sources look at in their parts, and the tokens of these."""
         looked: dict[str, Any] = {}
         if self.by == "tokens":
-            looked = self._lengths.looked_at(dataset, mixed_parts(self.sources, Layout.of(dataset), dataset))
+            looked = self.part_lengths.looked_at(
+                dataset, mixed_parts(self.sources, Layout.of(dataset), dataset)
+            )
         return looked | {
             f"{name}/{looked}": value
             for name, branch in self.branches().items()
@@ -277,7 +279,7 @@ class Blend:
         source, name = self.sources[number], self._names[number]
         if isinstance(source, Blend):
             return source.mean_length
-        lengths = self._mixture._lengths.of(self._context.dataset, self._parts)[name]
+        lengths = self._mixture.part_lengths.of(self._context.dataset, self._parts)[name]
         return mean_length(name, lengths, None if self._is_whole[number] else source.order(0))
 
     @cached_property

@@ -48,17 +48,35 @@ class PartLengths:
 
     def __init__(self) -> None:
         # The dataset is kept with them, so that its number is no other one's.
-        self._kept: Final = Latest[tuple[dict[str, Ids | None], Any]]()
+        self._kept: Final = Latest[tuple[dict[str, Ids | None], dict[str, int], Any]]()
 
     def of(self, dataset: Any, parts: Mapping[str, Any]) -> dict[str, Ids | None]:
         """Gives them, as `lengths_of_parts`."""
-        key = (id(dataset), *parts)
-        return self._kept.get(key, lambda: (lengths_of_parts(dataset, parts), dataset))[0]
+        return self._found(dataset, parts)[0]
+
+    def means(self, dataset: Any, parts: Mapping[str, Any]) -> dict[str, float | None]:
+        """Gives the mean length of the samples of each part; None of a part without lengths or samples."""
+        lengths, totals, _ = self._found(dataset, parts)
+        return {
+            name: totals[name] / one.size if one is not None and one.size else None
+            for name, one in lengths.items()
+        }
 
     def looked_at(self, dataset: Any, parts: Mapping[str, Any]) -> dict[str, Any]:
         """Gives what states notice a change of: the tokens of each part, -1 where there are no lengths."""
-        found = self.of(dataset, parts).values()
-        return {"tokens": np.array([-1 if one is None else one.sum(dtype=np.int64) for one in found])}
+        return {"tokens": np.array(list(self._found(dataset, parts)[1].values()))}
+
+    def _found(
+        self, dataset: Any, parts: Mapping[str, Any]
+    ) -> tuple[dict[str, Ids | None], dict[str, int], Any]:
+        def found() -> tuple[dict[str, Ids | None], dict[str, int], Any]:
+            lengths = lengths_of_parts(dataset, parts)
+            totals = {
+                name: -1 if one is None else int(one.sum(dtype=np.int64)) for name, one in lengths.items()
+            }
+            return lengths, totals, dataset
+
+        return self._kept.get((id(dataset), *parts), found)
 
 
 def is_whole(sampler: Sampler | None) -> bool:

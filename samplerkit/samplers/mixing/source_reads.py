@@ -1,0 +1,73 @@
+"""What a run has read of each source of a mixture, by the counts of its draws."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+
+from samplerkit.order.layout import Layout
+from samplerkit.order.mixing.exclusion import passes_in
+from samplerkit.order.mixing.removed_positions import WithoutRows, rows_before
+from samplerkit.order.mixing.streams import Mix, Part
+from samplerkit.order.order import Order
+from samplerkit.order.typing import Ids
+from samplerkit.samplers.base import Sampler
+from samplerkit.samplers.mixing.mixture import MixtureSampler
+from samplerkit.samplers.mixing.sources import mixed_parts
+
+
+@final
+@dataclass(frozen=True)
+class SourceRead:
+    """What was read of a source since the run began.
+
+    Args:
+        samples: how many were drawn, those among them that an edit skipped.
+        passes: how often it was read; 2.5 is two passes and half of the third one.
+        tokens: samples times their mean length; None where the dataset has no lengths.
+    """
+
+    samples: int
+    passes: float
+    tokens: int | None = None
+
+
+def source_reads(sampler: Sampler, dataset: Any, order: Order, position: int) -> dict[str, SourceRead]:
+    """Counts what was drawn of each source of a mixture; nothing is read for it.
+
+    Args:
+        sampler: the outermost one of the chain.
+        dataset: what it reads.
+        order: that of an epoch.
+        position: in that epoch.
+
+    Returns:
+        By the names of sources, those of nested mixtures as `outer/inner`. Empty where the chain reads no
+        mixture whose sources continue from epoch to epoch.
+    """
+    mixture = sampler._links()[-1]
+    if not isinstance(mixture, MixtureSampler) or not isinstance(order, Part) or not order.runs_on:
+        return {}
+    stream, lanes = order.stream, np.arange(order.stream.lanes)
+    rows = rows_before(np.array(order.begin + position), lanes, stream.lanes)
+    if isinstance(stream, WithoutRows):
+        rows, stream = stream.rows_drawn(rows), stream.whole
+    return dict(_of_each(mixture, dataset, stream, rows)) if isinstance(stream, Mix) else {}
+
+
+def _of_each(mixture: MixtureSampler, dataset: Any, mix: Mix, rows: Ids) -> Iterator[tuple[str, SourceRead]]:
+    parts = mixed_parts(mixture.sources, Layout.of(dataset), dataset)
+    means = mixture.part_lengths.means(dataset, parts)
+    for number, (name, part) in enumerate(parts.items()):
+        stream, lanes = mix.streams[number], np.arange(mix.lanes)
+        drawn = mix.turns.drawn(number, lanes, rows)
+        inner = (mixture.sources or {}).get(name)
+        if isinstance(stream, Mix) and isinstance(inner, MixtureSampler):
+            yield from ((f"{name}/{path}", one) for path, one in _of_each(inner, part, stream, drawn))
+        elif samples := int(drawn.sum()):
+            mean = means[name]
+            tokens = None if mean is None else round(samples * mean)
+            yield name, SourceRead(samples, passes_in(stream, samples), tokens)
