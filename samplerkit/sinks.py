@@ -12,7 +12,8 @@ from typing import Any
 Sink = Callable[[Mapping[str, float], int], None]
 """Is called with figures, as `Loader.figures` gives them, and the step of the training."""
 
-_SHARE = "share/"
+_OF_SOURCES = ("share", "passes", "tokens")
+"""Figures of which there is one for each source."""
 
 
 def tensorboard(writer: Any, prefix: str = "data/") -> Sink:
@@ -60,7 +61,7 @@ def wandb(run: Any, prefix: str = "data/") -> Sink:
 
 
 def opentelemetry(meter: Any, prefix: str = "samplerkit.", **attributes: str | int) -> Sink:
-    """Sets gauges of OpenTelemetry, one a figure; the shares are one gauge with an attribute `source`.
+    """Sets gauges of OpenTelemetry, one a figure; those of sources have an attribute `source`.
 
     Args:
         meter: from a `MeterProvider`.
@@ -92,7 +93,7 @@ def opentelemetry(meter: Any, prefix: str = "samplerkit.", **attributes: str | i
 
 
 def prometheus(gauge: Callable[..., Any], prefix: str = "samplerkit_", **labels: str | int) -> Sink:
-    """Sets gauges of Prometheus, one a figure; the shares are one gauge with a label `source`.
+    """Sets gauges of Prometheus, one a figure; those of sources have a label `source`.
 
     Args:
         gauge: `prometheus_client.Gauge`; or `functools.partial(Gauge, registry=registry)` for another
@@ -128,4 +129,5 @@ def prometheus(gauge: Callable[..., Any], prefix: str = "samplerkit_", **labels:
 
 def _labelled(name: str) -> tuple[str, dict[str, str]]:
     """Takes the name of a source from that of a figure: there is one series a source, and not one name."""
-    return ("share", {"source": name.removeprefix(_SHARE)}) if name.startswith(_SHARE) else (name, {})
+    called, _, source = name.partition("/")
+    return (called, {"source": source}) if called in _OF_SOURCES else (name, {})

@@ -21,6 +21,7 @@ from samplerkit.inspect.plan import plan as planned
 from samplerkit.inspect.quality.figure import shown
 from samplerkit.inspect.quality.order_source import OrderSource, chooses
 from samplerkit.inspect.quality.recommend import Recommendation, recommend
+from samplerkit.inspect.sources import SourceFigures
 from samplerkit.inspect.view import HINT, RunView, is_counted
 from samplerkit.loading.loader import Loader
 from samplerkit.order.layout import Layout
@@ -106,7 +107,8 @@ def _facts(plan: Plan) -> list[tuple[str, str]]:
         facts.append(("files", f"{least}{plan.files_of_a_rank:,} a rank{worker}{batch}"))
     memory = f"{size_of(plan.order_bytes)}; a list of all ids would take {size_of(plan.list_bytes)} a rank"
     start = f"{seconds_of(plan.start_seconds)} to the first batch of ids"
-    return [*facts, *_tokens(plan), ("start", start), ("memory", memory)]
+    sources = [("source", f"{name}: {_source(found)}") for name, found in plan.sources.items()]
+    return [*facts, *_tokens(plan), *sources, ("start", start), ("memory", memory)]
 
 
 def _tokens(plan: Plan) -> list[tuple[str, str]]:
@@ -124,6 +126,17 @@ def _tokens(plan: Plan) -> list[tuple[str, str]]:
         when = "at the end of an epoch alone" if every is None else f"every {counted(every, 'step')}"
         facts.append(("seq_len", f"may change {when}"))
     return facts
+
+
+def _source(found: SourceFigures) -> str:
+    """Says what an epoch reads of a source, and the run by its end."""
+    of_tokens, read = "", ""
+    if found.share_of_tokens is not None:
+        of_tokens = f", {100 * found.share_of_tokens:.1f} % of the tokens"
+    if found.tokens is not None:
+        read = f", {counted(found.tokens, 'token')}"
+    passes = f"{found.passes:.2f} passes{read} by the end of the epoch"
+    return f"{100 * found.share:.1f} % of the samples{of_tokens}; {passes}"
 
 
 def _dealt(plan: Plan) -> str:

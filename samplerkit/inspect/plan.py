@@ -17,6 +17,7 @@ from samplerkit.inspect.costs import files_of_a_rank as most_files
 from samplerkit.inspect.download_costs import Downloads, downloads_of_parts
 from samplerkit.inspect.quality.figure import Figure
 from samplerkit.inspect.quality.mixing import effective_batch, mixing
+from samplerkit.inspect.sources import SourceFigures, source_figures
 from samplerkit.inspect.tokens import TokenFigures, token_figures, windows_of
 from samplerkit.inspect.view import RunView, require_counted
 from samplerkit.loading.run.delivery import Delivery
@@ -99,6 +100,11 @@ class RunFigures:
         return token_figures(self.view, self.epoch, self.samples)
 
     @cached_property
+    def sources(self) -> dict[str, SourceFigures]:
+        """What the epoch reads of each source of a mixture, by name; empty of other chains."""
+        return source_figures(self.view, self.epoch)
+
+    @cached_property
     def downloads(self) -> dict[str, Downloads]:
         """What the epoch asks of remote storage, by the names of the parts of a tree."""
         return downloads_of_parts(self.view, self.epoch, self.ranks_per_machine)
@@ -166,6 +172,8 @@ class Plan:
             None of other datasets, and of trees.
         transfers_of_parts: the same of the datasets in a tree, by the names of the parts that lead there.
         tokens: the figures of windows of tokens; None of other datasets.
+        sources: of a mixture, what the epoch reads of each source, by name, and how often the run has read it
+            by its end; empty of other chains.
         batches: the figures of batches of samples of different lengths, which have no `mixing`; None
             where batches are of one size.
     """
@@ -199,6 +207,7 @@ class Plan:
     transfers: Downloads | None
     transfers_of_parts: Mapping[str, Downloads] = field(default_factory=dict)
     tokens: TokenFigures | None = None
+    sources: Mapping[str, SourceFigures] = field(default_factory=dict)
     batches: BatchFigures | None = None
 
     def to_dict(self) -> dict[str, Any]:
@@ -206,7 +215,7 @@ class Plan:
         values = asdict(self)
         values["transfers"] = None if self.transfers is None else self.transfers.to_dict()
         values["transfers_of_parts"] = {name: one.to_dict() for name, one in self.transfers_of_parts.items()}
-        for name in ("batches", "tokens", "transfers_of_parts"):
+        for name in ("batches", "sources", "tokens", "transfers_of_parts"):
             if not values[name]:
                 del values[name]
         return values
@@ -275,6 +284,7 @@ def plan(
         transfers=downloads.pop("", None),
         transfers_of_parts=downloads,
         tokens=found.tokens,
+        sources=found.sources,
         batches=batches,
     )
 

@@ -98,7 +98,7 @@ BUGS = [
     Bug(
         "the phase is that of the epoch of the run, not of the source",
         "Part.epochs_at",
-        "not self._runs_on",
+        "not self.runs_on",
         "True",
         SOURCES,
     ),

@@ -28,10 +28,12 @@ from tests.inspect.setups import (
     FromNumpy,
     Shards,
     Stream,
+    Texts,
     bridged,
     by_class,
     deal_of_a_deal,
     in_batches,
+    mixed,
     of_eight,
     of_files,
     of_torch,
@@ -254,6 +256,18 @@ PLANTED = {
     "a part of a tree without samples": (
         "empty-part",
         lambda: ours(sk.RandomSampler(), sk.TreeDataset({"web": ROWS, "code": []})),
+    ),
+    "a small source of a large weight": (
+        "read-too-often",
+        lambda: ours(mixed(2, 1), sk.TreeDataset({"web": ROWS, "wiki": range(40)})),
+    ),
+    "documents whose weights are no shares of tokens": (
+        "weights-of-documents",
+        lambda: in_batches(
+            sk.PackBatches(4000, long="truncate"),
+            sk.TreeDataset({"web": Texts([10, 12] * 300), "wiki": Texts([100] * 400)}),
+            mixed(3, 1),
+        ),
     ),
     "one dataset twice in a tree": (
         "same-part",

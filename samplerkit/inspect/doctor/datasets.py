@@ -9,15 +9,31 @@ import numpy as np
 from torch.utils.data import ConcatDataset
 
 from samplerkit.inspect.costs import files_needed_at_once
-from samplerkit.inspect.doctor.findings import Fault, Faults, any_loader, order, rule, run
+from samplerkit.inspect.doctor.findings import (
+    Fault,
+    Faults,
+    PlannedRun,
+    any_loader,
+    batches,
+    order,
+    rule,
+    run,
+)
 from samplerkit.inspect.doctor.inspection import InspectedRun, Inspection
 from samplerkit.inspect.download_costs import Downloads
 from samplerkit.order.files import Lanes
 from samplerkit.order.layout import Layout
 from samplerkit.order.modes import FILE_AWARE, Shuffle
+from samplerkit.samplers.mixing.mixture import MixtureSampler
 
 MOST_LOST = 0.01
 """So many of the tokens may be in files of which nothing is read."""
+
+MOST_PASSES = 4
+"""So often a source may be read."""
+
+MOST_APART = 1 / 3
+"""So much of a share of documents may the share of tokens be more, or less."""
 
 _NOT_PASSED_ON = ("__getitems__", "expect", "set_epoch")
 """What a `ConcatDataset` does not pass on to its parts."""
@@ -65,6 +81,35 @@ def parts_not_told(seen: Inspection) -> Faults:
             "they are read one by one, and not ahead",
             "say sk.TreeDataset({'name': part, ...}), over which the same orders work",
         )
+
+
+@rule("warning", order)
+def read_too_often(seen: InspectedRun) -> Faults:
+    """A source of a mixture is read more than four times by the end of this epoch."""
+    for name, found in seen.figures.sources.items():
+        if found.passes > MOST_PASSES:
+            yield Fault(
+                f"source {name!r} is read {found.passes:.1f} times by the end of epoch {seen.view.epoch}: a "
+                f"model learns little from more than {MOST_PASSES} passes",
+                f"say max_passes={{{name!r}: {MOST_PASSES}}} in the MixtureSampler, or give it less weight",
+            )
+
+
+@rule("warning", batches)
+def weights_of_documents(seen: PlannedRun) -> Faults:
+    """A mixture is weighed by documents, and its shares of tokens differ by more than a third."""
+    mixture = seen.run.chain[-1] if seen.run.chain else None
+    if not isinstance(mixture, MixtureSampler) or mixture.by != "samples" or mixture.weights is None:
+        return
+    for name, found in seen.run.figures.sources.items():
+        share = found.share_of_tokens
+        if share is not None and abs(share - found.share) > MOST_APART * found.share:
+            yield Fault(
+                f"source {name!r} is {100 * found.share:.1f} % of the documents, by its weight, and "
+                f"{100 * share:.1f} % of the tokens",
+                "say MixtureSampler(..., by='tokens') if weights are meant to be shares of tokens",
+            )
+            return
 
 
 @rule("warning", order)

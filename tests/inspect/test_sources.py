@@ -1,0 +1,91 @@
+"""What is read of each source of a mixture: in a training log, in a plan, of nested and edited mixtures."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import samplerkit as sk
+from samplerkit.cli.main import app
+from samplerkit.inspect.plan import plan
+from tests.inspect.setups import Texts, mixed
+
+DATA = sk.TreeDataset({"web": Texts([30] * 500), "wiki": Texts([10] * 20)})
+
+
+def loader(sampler, dataset=DATA, **more):
+    return sk.Loader(dataset, sampler, **{"batch_size": 10, "collate_fn": list, **more})
+
+
+def test_the_log_has_the_passes_and_tokens_of_each_source_since_the_first_epoch():
+    read = loader(mixed(3, 1, seed=1), world=sk.World(2, 0))
+    for _ in range(2):
+        for _ in read:
+            figures = read.figures()
+            counts = read.history().by_source()
+            assert figures["passes/web"] == counts["web"] / 500
+            assert figures["passes/wiki"] == counts["wiki"] / 20
+            assert figures["tokens/web"] == counts["web"] * 30
+            assert figures["tokens/wiki"] == counts["wiki"] * 10
+
+
+def test_a_run_that_resumed_on_other_ranks_counts_from_its_first_epoch():
+    begun, resumed = (loader(mixed(3, 1), world=sk.World(ranks, 0)) for ranks in (4, 2))
+    begun.set_epoch(3)
+    resumed.load_state_dict(begun.state_dict(step=5))
+    figures = resumed.figures()
+    assert figures["passes/wiki"] == pytest.approx((3 * 400 + 200) / 4 / 20, abs=0.3)
+
+
+def test_edits_that_skip_and_leave_ids_out_count_what_was_drawn():
+    edits = [sk.Edit(at=100, skip=50, without=[500, 501]), sk.Edit(at=200, weights={"web": 1, "wiki": 1})]
+    read = loader(sk.Ledger(mixed(3, 1, lanes=1), edits))
+    found = plan(read).sources
+    assert found["wiki"].passes > 400 / 4 / 20
+    assert found["web"].passes == pytest.approx((250 * 0.75 + 200 / 2) / 500, abs=0.02)
+
+
+def test_nested_mixtures_have_their_sources_by_path_and_other_chains_none():
+    data = sk.TreeDataset({"web": Texts([9] * 50), "books": DATA})
+    inner = mixed(1, 1, None)
+    mix = sk.MixtureSampler({"web": None, "books": inner}, 400, weights={"web": 1, "books": 1}, lanes=1)
+    found = plan(loader(mix, data)).sources
+    assert {name: round(one.share, 2) for name, one in found.items()} == {
+        "web": 0.5,
+        "books/web": 0.25,
+        "books/wiki": 0.25,
+    }
+    assert plan(loader(sk.RandomSampler(), data)).sources == {}
+    restarting = mixed(3, 1, passes="restart")
+    assert "passes/web" not in loader(restarting).figures()
+
+
+def test_a_mixture_of_files_has_its_sources_by_number_and_no_tokens_without_lengths():
+    figures = loader(sk.MixtureSampler([1, 1], 100), sk.Layout([50, 50])).figures()
+    assert "tokens/0" not in figures
+    found = plan(loader(sk.MixtureSampler([1, 1], 100), sk.Layout([50, 50]))).sources
+    assert [(one.share, one.share_of_tokens, one.passes) for one in found.values()] == [(0.5, None, 1.0)] * 2
+
+
+@pytest.mark.parametrize("by", ["samples", "tokens"])
+def test_a_plan_has_the_shares_of_samples_and_of_tokens(by):
+    found = plan(loader(mixed(3, 1, 4000, by=by, lanes=1))).sources
+    shares = [(one.share, one.share_of_tokens) for one in found.values()]
+    wanted = [(0.75, 0.9), (0.25, 0.1)] if by == "samples" else [(0.5, 0.75), (0.5, 0.25)]
+    np.testing.assert_allclose(shares, wanted, atol=0.01)
+
+
+def test_the_command_plan_says_what_is_read_of_each_source(tmp_path):
+    config = tmp_path / "train.yaml"
+    config.write_text(
+        """
+dataset: {kind: files, reader: npz, files: [a.npz, b.npz], lengths: [500, 20]}
+sampler: {kind: mixture, weights: [3, 1], num_samples: 400}
+loader: {batch_size: 10}
+"""
+    )
+    said = CliRunner().invoke(app, ["plan", str(config)])
+    assert said.exit_code == 0, said.output
+    told = " ".join(said.output.split())
+    assert "source 1: 25.0 % of the samples; 5.00 passes by the end of the epoch" in told
