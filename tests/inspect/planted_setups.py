@@ -259,7 +259,7 @@ PLANTED = {
     ),
     "a small source of a large weight": (
         "read-too-often",
-        lambda: ours(mixed(2, 1), sk.TreeDataset({"web": ROWS, "wiki": range(40)})),
+        lambda: ours(mixed(2, 1, 600), sk.TreeDataset({"web": ROWS, "wiki": range(40)})),
     ),
     "documents whose weights are no shares of tokens": (
         "weights-of-documents",
