@@ -62,12 +62,6 @@ def test_told_lengths_open_no_file_at_the_start(paths, told):
         assert reader.read == ["003.npz"]
 
 
-def test_told_lengths_do_not_even_need_the_files():
-    with FileDataset([f"/nowhere/{name}" for name in NAMES], "npz", SIZES) as dataset:
-        assert len(dataset) == 12
-        assert list(sk.RandomSampler(shuffle="files", seed=1).order(dataset)) != list(range(12))
-
-
 def test_lengths_are_counted_at_first_need_and_once(paths):
     reader = Counting()
     with FileDataset(paths, reader) as dataset:
@@ -121,11 +115,6 @@ def test_progress_is_told_file_by_file(paths):
     assert all("files" in entry[0] for entry in told)
 
 
-def test_nothing_is_written_where_there_is_no_terminal(paths, capfd):
-    assert len(FileDataset(paths, "npz")) == 12
-    assert capfd.readouterr() == ("", "")
-
-
 def test_a_file_that_cannot_be_counted_is_an_error_that_names_it_and_can_be_tried_again(paths):
     reader = Watching()
     reader.failing["002.npz"] = error = OSError("the disk is gone")
@@ -158,20 +147,6 @@ def test_saved_lengths_are_loaded_by_another_dataset_also_when_the_folder_was_mo
     for where in (str(tmp_path / "lengths.json"), tmp_path / "lengths.json"):
         assert FileDataset(moved, reader, where).layout == sk.Layout(SIZES, NAMES)
     assert reader.counted == []
-
-
-def test_saving_replaces_what_was_there_or_leaves_it_whole(paths, tmp_path, monkeypatch):
-    target = tmp_path / "lengths.json"
-    FileDataset(paths[:2], "npz").save_lengths(target)
-    before = target.read_bytes()
-    monkeypatch.setattr("os.fsync", lambda handle: (_ for _ in ()).throw(OSError("disk full")))
-    with pytest.raises(OSError, match="disk full"):
-        FileDataset(paths, "npz").save_lengths(target)
-    assert target.read_bytes() == before
-    assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["lengths.json"]
-    monkeypatch.undo()
-    FileDataset(paths, "npz").save_lengths(target)
-    assert json.loads(target.read_text(encoding="utf-8"))["lengths"] == dict(zip(NAMES, SIZES, strict=True))
 
 
 def test_a_plain_dict_in_json_does_as_well(paths, tmp_path):

@@ -144,16 +144,6 @@ def test_bad_files_can_be_skipped_sample_by_sample(paths):
         assert sorted(skip.id for skip in loader.skipped) == list(range(40, 50))
 
 
-def test_a_file_that_became_shorter_is_an_error(tmp_path):
-    paths = write_npz(tmp_path, SIZES)
-    with FileDataset(paths, "npz") as dataset:
-        assert len(dataset) == 80
-        write_npz(tmp_path, [10, 9])
-        assert plain(dataset[5]) == SAMPLES[5]
-        with pytest.raises(sk.DatasetError, match=r"001\.npz: has 9 samples, but 10 were given or counted"):
-            dataset[15]
-
-
 @pytest.mark.parametrize("kind", ["npz", "npy"])
 def test_every_truncation_of_a_file_is_an_error_and_nothing_worse(tmp_path, kind):
     whole, cut = tmp_path / f"whole.{kind}", tmp_path / f"cut.{kind}"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import io
 import os
-import pickle
 import threading
 import zipfile
 from pathlib import Path
@@ -18,11 +17,11 @@ from fsspec.implementations.local import LocalFileSystem
 from samplerkit.errors import DatasetError
 from samplerkit.storage.remote.filesystem import expand
 from samplerkit.storage.remote.options import RemoteOptions
-from samplerkit.storage.remote.storage import RemoteStorage, Span
+from samplerkit.storage.remote.storage import Span
 from tests.own_seconds import OwnSeconds
 from tests.storage.remote.children import Child
 from tests.storage.remote.contents import content
-from tests.waiting import begun_since, wait_until
+from tests.waiting import wait_until
 
 DATA = bytes(range(256)) * 100
 
@@ -114,16 +113,6 @@ def test_a_forked_process_makes_a_filesystem_of_its_own(storage):
         assert Child(lambda: reader.read([Span(url, 5, 6)])[0]).result() == DATA[5:11]
         assert Child(lambda: content(reader.fetch(url))).result() == DATA
     assert reader.read([Span(url, 3, 4)]) == [DATA[3:7]]
-
-
-def test_a_copy_in_another_process_knows_the_versions(storage):
-    reader, url = storage(), put("a.tar")
-    reader.version(url)
-    put("a.tar", DATA + b"more")
-    with pickle.loads(pickle.dumps(reader)) as other:  # noqa: S301  # our own bytes
-        with pytest.raises(DatasetError, match="was changed while it was in use"):
-            other.read([Span(url, 0, 10)])
-        assert other.version(url).size == len(DATA)
 
 
 def test_a_file_that_changes_is_never_mixed(storage):
@@ -256,11 +245,3 @@ def test_a_chain_of_filesystems_is_read(storage):
     reader = storage()
     assert reader.read([Span(url, 300, 5)]) == [DATA[300:305]]
     assert content(reader.fetch(url)) == DATA
-
-
-def test_threads_of_a_storage_that_reads_through_fsspec_end():
-    url, before = put("a.tar"), set(threading.enumerate())
-    reader = RemoteStorage(RemoteOptions(threads=3))
-    reader.read([Span(url, number, 5) for number in range(30)])
-    reader.close()
-    wait_until(lambda: not begun_since(before))

@@ -67,15 +67,6 @@ def test_500_shards_are_read_with_64_file_descriptors(tmp_path, indexed):
     assert len(set(open_files)) == 1, "the number of open files grows"
 
 
-def test_handles_are_at_most_as_many_as_said(tmp_path):
-    dataset = TarDataset(many(tmp_path, 20), max_handles=3)
-    expected = {id: str(id).encode() for id in range(60)}
-    for id in np.random.default_rng(0).permutation(60).tolist() * 2:
-        assert dataset[id]["txt"] == expected[id]
-        assert len(dataset._view.source.reader._handles) <= 3
-    assert len(dataset._view.source.reader._handles) == 3
-
-
 @pytest.mark.parametrize("context", ["fork", "spawn"])
 @pytest.mark.parametrize("suffix", [".tar", ".tar.gz"])
 def test_workers_read_what_one_process_reads(tmp_path, context, suffix):

@@ -127,16 +127,6 @@ def test_a_cache_holds_as_many_shards_as_its_bytes_do_and_half_as_many_compresse
                 assert Shards((url,), (url,), storage, options).cache_capacity() == held
 
 
-def test_a_cache_with_room_for_all_fetches_each_shard_once_in_any_order():
-    layout = sk.Layout([50] * 8)
-    order = sk.RandomSampler(seed=1).order(layout, epoch=0)[:]
-    batches = np.split(order, 40)
-    assert epoch_costs(layout, batches).shards.requests == 8
-    assert epoch_costs(layout, batches, cached_shards=8).shards.requests == 8
-    assert epoch_costs(layout, batches, cached_shards=4).shards.requests > 40
-    assert epoch_costs(layout, batches).ranges.requests <= 400
-
-
 def test_advice_begins_above_the_stated_ratio_and_names_what_helps():
     assert EpochCosts(FetchCosts(8, 0), FetchCosts(int(8 * COSTLY), 0)).advice() == ""
     costs = EpochCosts(FetchCosts(8, 0), FetchCosts(8 * int(COSTLY) + 1, 0))

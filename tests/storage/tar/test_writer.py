@@ -133,17 +133,6 @@ def test_a_path_without_a_number_is_one_tar_of_any_size(tmp_path):
         TarWriter(tmp_path / "deep" / "one.tar").write({"__key__": "0", "cls": 0})
 
 
-def test_one_tar_takes_no_second_shard(tmp_path):
-    with TarWriter(tmp_path / "one.tar") as writer:
-        writer.write({"__key__": "0", "cls": 0})
-        writer.next_shard()
-        with pytest.raises(
-            sk.ArgumentRangeError, match=r"shards: names 1 shard, and more are needed, got '.*/one\.tar'"
-        ):
-            writer.write({"__key__": "1", "cls": 1})
-    assert TarDataset(writer.paths).keys() == ["0"]
-
-
 @pytest.mark.parametrize("limit", [{"samples_per_shard": 5}, {"bytes_per_shard": 1000}])
 def test_one_tar_takes_no_limit(limit):
     with pytest.raises(
