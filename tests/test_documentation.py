@@ -28,7 +28,7 @@ COMPARED = {
     "coming-from.md": 3,
     "device.md": 2,
     "files.md": 3,
-    "formats.md": 4,
+    "formats.md": 5,
     "history.md": 1,
     "index.md": 2,
     "ledger.md": 4,

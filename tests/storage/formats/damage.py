@@ -24,6 +24,13 @@ def damaged(whole, rng):
     return bytes(other)
 
 
+def spliced(whole, rng):
+    """A part of the file stands in place of another one as long, or between two bytes."""
+    start, at, size = rng.integers(len(whole), size=3).tolist()
+    part = whole[start : start + size]
+    return whole[:at] + part + whole[at + len(part) * int(rng.integers(2)) :]
+
+
 def outcome(make, samples):
     """What becomes of a damaged file: `error`, `same` or `other`."""
     dataset = None
@@ -50,12 +57,12 @@ def outcome_in_a_fork(make, samples):
     return "signal" if os.WIFSIGNALED(status) else OUTCOMES[os.WEXITSTATUS(status)]
 
 
-def outcomes(path, make, samples, times, seed, read=outcome):
+def outcomes(path, make, samples, times, seed, read=outcome, damage=damaged):
     """Counts what became of so much damage, and gives the places of that by which other data were read."""
     rng, whole = np.random.default_rng(seed), Path(path).read_bytes()
     found, others = Counter(), []
     for number in range(times):
-        other = damaged(whole, rng)
+        other = damage(whole, rng)
         Path(path).write_bytes(other)
         became = read(make, samples)
         found["signal of a cut" if became == "signal" and len(other) < len(whole) else became] += 1

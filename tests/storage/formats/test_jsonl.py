@@ -16,7 +16,7 @@ from samplerkit.storage.files import json_lines
 from samplerkit.storage.files.json_lines import Lines
 from samplerkit.testing import DatasetContract
 from samplerkit.testing.contract import same
-from tests.storage.formats.damage import outcomes
+from tests.storage.formats.damage import damaged, outcomes, spliced
 
 
 @pytest.fixture(autouse=True)
@@ -301,7 +301,8 @@ def test_damage_is_an_error_with_file_and_line_or_the_same_data(tmp_path, name):
         os.utime(path, ns=(about.st_atime_ns, about.st_mtime_ns))
         return knows
 
-    found, others = outcomes(path, make, samples, 500, seed=4)
-    print(f"{name}: {dict(found)}")
-    assert not others
-    assert found["error"] >= 350
+    for damage, errors in ((damaged, 480), (spliced, 480)):
+        found, others = outcomes(path, make, samples, 500, seed=4, damage=damage)
+        print(f"{name}, {damage.__name__}: {dict(found)}")
+        assert not others
+        assert found["error"] >= errors
