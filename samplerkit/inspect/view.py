@@ -73,7 +73,7 @@ class RunView:
         if isinstance(source, DeviceLoader):
             return cls.of(source.loader, world)
         if _is_config(source):
-            return cls.of(_made(source, world))
+            return cls.of(loader_of(source, None if world is None else World(world, 0)))
         view = _of_ours(source) if isinstance(source, Loader) else _of_torch(source)
         if world is not None and world != view.num_ranks:
             raise ArgumentValueError(
@@ -182,29 +182,22 @@ def loader_of(source: Any, world: World | None) -> Any:
     """
     if not _is_config(source):
         return source
-    return _made(source) if world is None else _made(source, world.num_shards, world.shard_id)
-
-
-def _is_config(source: Any) -> bool:
-    return callable(getattr(source, "make_loader", None)) and hasattr(source, "sampler")
-
-
-def _made(config: Any, ranks: int | None = None, rank: int = 0) -> Loader:
-    """Makes the loader of a config; one that speaks of a layout has nothing else to read."""
-    if getattr(config, "dataset", None) is None:
+    if getattr(source, "dataset", None) is None:
         raise ArgumentValueError(
             "dataset",
             "is not in the config",
             hint="add for instance dataset: {kind: size, size: 1000000}, or pass a Loader",
         )
-    world = None
-    if ranks is not None:
+    if world is not None:
         # The outermost distributed sampler decides.
-        said = next((link.deal.shard_id for link in config.sampler._links() if link.deal is not None), None)
-        world = World(ranks, rank if said is None else said)
-    dataset = config.dataset if isinstance(config.dataset, Layout) else None
-    made: Loader = config.make_loader(dataset, world)
-    return made
+        said = next((link.deal.shard_id for link in source.sampler._links() if link.deal is not None), None)
+        world = World(world.num_shards, world.shard_id if said is None else said)
+    # One that speaks of a layout has nothing else to read.
+    return source.make_loader(source.dataset if isinstance(source.dataset, Layout) else None, world)
+
+
+def _is_config(source: Any) -> bool:
+    return callable(getattr(source, "make_loader", None)) and hasattr(source, "sampler")
 
 
 def _of_ours(loader: Loader) -> RunView:
