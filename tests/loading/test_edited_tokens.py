@@ -83,6 +83,7 @@ def test_within_a_pool_a_ledger_is_neither_put_below_the_blocks_nor_taken_away(e
         return loader(4, files=TREE, sampler=of(ledger))
 
     pool, cases = 2 * BLOCK // 4, 0
+    whole = {ledger: tokens_of(make(ledger)) for ledger in (True, False)}
     for before, after in [(True, False), (False, True)]:
         for step in range(1, 3 * pool):
             state, other = make(before).state_dict(step=step), make(after)
@@ -92,13 +93,9 @@ def test_within_a_pool_a_ledger_is_neither_put_below_the_blocks_nor_taken_away(e
                 cases += 1
             else:
                 other.load_state_dict(state)
-                rest = Counter(tokens_of(other))
-                whole = Counter(tokens_of(make(after)))
-                begun = Counter(tokens_of(make(before), step))
-                assert begun + rest == whole
+                begun = tokens_of(make(before), step)
+                assert Counter(begun + tokens_of(other)) == Counter(whole[after])
             same = make(before)
             same.load_state_dict(state)
-            assert Counter(tokens_of(make(before), step)) + Counter(tokens_of(same)) == Counter(
-                tokens_of(make(before))
-            )
+            assert tokens_of(same) == whole[before][step * 4 :]
     assert cases == 2 * 3 * (pool - 1)
