@@ -89,7 +89,7 @@ LATE_IMPORTS = {
     ("compat.huggingface", "transformers.trainer_callback"): "an extra: who uses it has a Trainer already",
     ("inspect.pictures.panels", "matplotlib.figure"): "an extra: all else works without pictures",
     ("storage.tar.codecs", "PIL.Image"): "an extra: tar shards without images do not need Pillow",
-    ("storage.files.json_lines", "orjson"): "an extra: json reads the same, and takes longer",
+    ("storage.files.lines", "orjson"): "an extra: json reads the same, and takes longer",
     ("storage.files.packages", "a computed name"): "extras: each format needs its own package",
     (
         "storage.remote.resources",

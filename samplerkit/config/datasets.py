@@ -16,7 +16,7 @@ from samplerkit.errors import ArgumentValueError, ConfigError, DatasetError, Sam
 from samplerkit.order.layout import Layout
 from samplerkit.storage.batch_readers import present_reader
 from samplerkit.storage.files.dataset import FileDataset
-from samplerkit.storage.files.json_lines import LineKind
+from samplerkit.storage.files.lines import LineKind
 from samplerkit.storage.formats.arrays import Hdf5Dataset, ZarrDataset
 from samplerkit.storage.formats.arrow.dataset import ArrowDataset
 from samplerkit.storage.formats.jsonl import JsonlDataset

@@ -30,7 +30,7 @@ from typing import Any
 import torch
 
 import samplerkit as sk
-from samplerkit.storage.files.json_lines import lines_of
+from samplerkit.storage.files.lines import lines_of
 
 BATCH, SECONDS = 64, 5.0
 ROWS = {"texts": 150, "tiny rows": 8}

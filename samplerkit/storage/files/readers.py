@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import gzip
 import io
 import math
 import os
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
@@ -17,20 +16,18 @@ import numpy as np
 
 from samplerkit.errors import DatasetError
 from samplerkit.storage.files.content import MadeSamples
-from samplerkit.storage.files.json_lines import (
+from samplerkit.storage.files.lines import (
     LineDecoder,
     LineKind,
     Lines,
     LinesRead,
     lines_of,
-    unpacked_content,
+    unpacked,
 )
 from samplerkit.storage.files.packages import extra
 from samplerkit.storage.inflate import most_unpacked
 from samplerkit.storage.missing_file import opened
 
-_CHUNK_BYTES = 1 << 20
-_GZIP = b"\x1f\x8b"
 _MOST_DEFLATED = 1032
 """So many times its size a deflated member is at most: 258 bytes for 2 bits."""
 
@@ -162,7 +159,7 @@ class ParquetReader:
 class TextReader:
     r"""Reads text files: a sample a line, without its end, which is a newline with or without a return.
 
-    A file that gzip has compressed is read as its content; its first bytes tell, not its name.
+    A file that gzip or zstd has packed is read as its content; its first bytes tell, not its name.
 
     Args:
         encoding: of the files; one in which the byte of a newline means nothing else, as in UTF-8.
@@ -183,7 +180,7 @@ class TextReader:
 
     def __call__(self, path: str) -> list[str]:
         """Reads the lines of a file."""
-        data = b"".join(self._pieces(path))
+        data = b"".join(unpacked(path, self.max_unpacked_bytes))
         try:
             text = data.decode(self.encoding)
         except UnicodeDecodeError as error:
@@ -197,27 +194,10 @@ class TextReader:
     def count(self, path: str) -> int:
         """Reports the number of lines, reading the file in pieces."""
         lines, last = 0, b"\n"
-        for piece in self._pieces(path):
+        for piece in unpacked(path, self.max_unpacked_bytes):
             lines += piece.count(b"\n")
             last = piece[-1:]
         return lines + (last != b"\n")
-
-    def _pieces(self, path: str) -> Iterator[bytes]:
-        with opened(path) as file:
-            is_packed = file.read(2) == _GZIP
-            file.seek(0)
-            if not is_packed:
-                yield from iter(partial(file.read, _CHUNK_BYTES), b"")
-                return
-            most, found = most_unpacked(os.fstat(file.fileno()).st_size, self.max_unpacked_bytes), 0
-            with gzip.GzipFile(fileobj=file) as unpacked:
-                for piece in iter(partial(unpacked.read, _CHUNK_BYTES), b""):
-                    found += len(piece)
-                    if found > most:
-                        problem = f"unpacks to more than {most} bytes (max_unpacked_bytes)"
-                        hint = "if you trust it, say TextReader(max_unpacked_bytes=...)"
-                        raise DatasetError(path, problem, hint=hint)
-                    yield piece
 
 
 @final
@@ -241,7 +221,7 @@ class JsonlReader:
 
     def __call__(self, path: str) -> MadeSamples:
         """Reads a file."""
-        data = unpacked_content(path, self.max_unpacked_bytes)
+        data = b"".join(unpacked(path, self.max_unpacked_bytes))
         lines = Lines.of([np.frombuffer(data, np.uint8)] if data else [])
         ends = lines.starts.tolist()
         parts = [data[start:end] for start, end in pairwise(ends)]
@@ -286,7 +266,7 @@ class CsvReader:
     def __call__(self, path: str) -> dict[str, Array]:
         """Reads the columns of a file."""
         arrow, csv = extra("pyarrow", "parquet"), extra("pyarrow.csv", "parquet")
-        data = unpacked_content(path, self.max_unpacked_bytes)
+        data = b"".join(unpacked(path, self.max_unpacked_bytes))
         types = {name: arrow.type_for_alias(kind) for name, kind in (self.types or {}).items()}
         table = csv.read_csv(
             io.BytesIO(data),

@@ -19,7 +19,7 @@ from samplerkit.order.typing import Ids
 from samplerkit.storage.ahead.cache_entries import CacheLimits
 from samplerkit.storage.files.chunked import ChunkLimits, Chunks, DatasetOfFiles
 from samplerkit.storage.files.content import FileContent, MadeSamples, batch_ids, gathered_samples
-from samplerkit.storage.files.json_lines import (
+from samplerkit.storage.files.lines import (
     Array,
     LineDecoder,
     LineKind,
@@ -27,7 +27,7 @@ from samplerkit.storage.files.json_lines import (
     LinesRead,
     PackedBy,
     lines_of,
-    unpacked_content,
+    unpacked,
 )
 from samplerkit.storage.files.stored import REWRITE, Stored
 from samplerkit.storage.formats.base import digest_of, names_of
@@ -244,10 +244,10 @@ class IndexedFile:
         stored, starts = self.stored, self.lines.starts
         if is_remote(stored.path) and self._storage is not None:
             with self._storage.fetch(stored.path) as local:
-                data = unpacked_content(local.path, most)
+                data = b"".join(unpacked(local.path, most))
         else:
             stored.require_same()
-            data = unpacked_content(stored.path, most)
+            data = b"".join(unpacked(stored.path, most))
         if len(data) != starts[-1]:
             problem = f"does not unpack to the {starts[-1]} bytes that it did before"
             raise DatasetError(stored.name, problem, len(data), hint=REWRITE)

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import samplerkit as sk
-from samplerkit.storage.files import json_lines
-from samplerkit.storage.files.json_lines import Lines
+from samplerkit.storage.files import lines
+from samplerkit.storage.files.lines import Lines
 from samplerkit.testing import DatasetContract
 from samplerkit.testing.contract import same
 from tests.storage.formats.damage import damaged, outcomes, spliced
@@ -144,7 +144,7 @@ def test_values_are_what_python_reads_whatever_parses_them(tmp_path, monkeypatch
     if parser == "orjson":
         pytest.importorskip("orjson", reason="orjson is not installed: json reads all here")
     else:
-        monkeypatch.setattr(json_lines, "_orjson", lambda: None)
+        monkeypatch.setattr(lines, "_orjson", lambda: None)
     (tmp_path / "a.jsonl").write_text("".join(json.dumps(value) + "\n" for value in VALUES))
     with made(tmp_path / "a.jsonl") as dataset:
         assert [dataset[at] for at in range(len(VALUES))] == VALUES
@@ -216,8 +216,8 @@ def test_an_index_is_made_once_takes_nine_bytes_a_line_and_is_made_again_for_ano
 ):
     path = tmp_path / "a.jsonl"
     path.write_bytes(text_of(map(row, range(1000))))
-    looks, original = [], json_lines.Lines.joined
-    monkeypatch.setattr(json_lines.Lines, "joined", lambda *found: looks.append(1) or original(*found))
+    looks, original = [], lines.Lines.joined
+    monkeypatch.setattr(lines.Lines, "joined", lambda *found: looks.append(1) or original(*found))
     kinds = []
     for _ in range(2):
         with made(path) as dataset:

@@ -1,4 +1,4 @@
-"""Files of lines of JSON: where their lines are, whether one was changed, and what one becomes."""
+"""Files of lines: unpacked, where their lines are, whether one was changed, and what one of JSON becomes."""
 
 from __future__ import annotations
 
@@ -117,23 +117,32 @@ def lines_of(path: str, size: int, most: int | None = None) -> Lines:
     """
     with opened(path) as file:
         if packing := _packing(file):
-            pieces = (np.frombuffer(piece, np.uint8) for piece in _unpacked(file, path, packing, most))
-            return Lines.of(pieces, packing)
+            return Lines.of((np.frombuffer(piece, np.uint8) for piece in unpacked(path, most)), packing)
         number, cores = -(-size // _STRETCH), len(os.sched_getaffinity(0))
         look = partial(_stretch, file.fileno(), path, size)
         found = [look(0)] if number == 1 else all_in_threads(look, number, cores, "samplerkit-lines")
         return Lines.joined([*chain.from_iterable(found)], size)
 
 
-def unpacked_content(path: str, most: int | None = None) -> bytes:
-    """Reads a file as a whole, unpacked.
+def unpacked(path: str, most: int | None = None) -> Iterator[bytes]:
+    """Reads a file piece by piece, unpacked if gzip or zstd has packed it.
 
     Raises:
-        DatasetError: as for `lines_of`.
+        DatasetError: it is packed, and damaged, or unpacks to more than it may.
     """
     with opened(path) as file:
         packing = _packing(file)
-        return b"".join(_unpacked(file, path, packing, most)) if packing else file.read()
+        if not packing:
+            yield from iter(partial(file.read, _PIECE), b"")
+            return
+        how = zstd_packing(extra("zstandard", "jsonl")) if packing == "zstd" else GZIP
+        try:
+            yield from inflated(file.read, most, how)
+        except TooLargeError as error:
+            hint = "if you trust it, say max_unpacked_bytes"
+            raise DatasetError(path, f"{error} (max_unpacked_bytes)", hint=hint) from error
+        except GzipError as error:
+            raise DatasetError(path, f"cannot be unpacked ({error})", hint=REWRITE) from error
 
 
 @final
@@ -291,17 +300,6 @@ def _value_of(line: bytes, *, is_exact: bool) -> Any:
 def _packing(file: BinaryIO) -> PackedBy:
     start = os.pread(file.fileno(), 4, 0)
     return next((packing for packing, magic in _MAGIC.items() if start.startswith(magic)), "")
-
-
-def _unpacked(file: BinaryIO, path: str, packing: PackedBy, most: int | None) -> Iterator[bytes]:
-    how = zstd_packing(extra("zstandard", "jsonl")) if packing == "zstd" else GZIP
-    try:
-        yield from inflated(file.read, most, how)
-    except TooLargeError as error:
-        hint = "if you trust it, say max_unpacked_bytes"
-        raise DatasetError(path, f"{error} (max_unpacked_bytes)", hint=hint) from error
-    except GzipError as error:
-        raise DatasetError(path, f"cannot be unpacked ({error})", hint=REWRITE) from error
 
 
 def _stretch(descriptor: int, path: str, size: int, number: int) -> list[Found]:
