@@ -64,13 +64,14 @@ def test_the_chains_reach_every_sampler_every_mode_and_every_way_to_deal():
     reached = Counter()
 
     # Draws depend on the imported modules too, whose numbers Hypothesis tries: so there are some rounds.
-    for number in range(12):
+    # What was reached three times is asked no more, since some of it evaluates orders.
+    for number in range(36):
 
         @seed(number)
-        @settings(LAW, max_examples=300, derandomize=False, database=None)
+        @settings(LAW, max_examples=100, derandomize=False, database=None)
         @given(chains())
         def look(case):
-            reached.update(name for name, holds in REACHED.items() if holds(case))
+            reached.update(name for name, holds in REACHED.items() if reached[name] < 3 and holds(case))
 
         look()
         if all(reached[name] >= 3 for name in REACHED):
