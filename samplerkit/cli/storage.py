@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, final
 
@@ -20,6 +21,7 @@ from samplerkit.loading.compute_lengths import compute_lengths
 from samplerkit.order import arguments
 from samplerkit.storage.catalogue.making import THREADS as JOBS
 from samplerkit.storage.catalogue.making import make_catalogue
+from samplerkit.storage.formats.jsonl import JsonlDataset
 from samplerkit.storage.formats.tfrecord.dataset import TfRecordDataset
 from samplerkit.storage.tar.indexing import THREADS, index_shards
 from samplerkit.storage.tar.pack import pack_folder
@@ -52,6 +54,9 @@ def index(
     tfrecord: Annotated[
         bool, typer.Option("--tfrecord", help="The files are TFRecords: the index of each, and nothing else.")
     ] = False,
+    jsonl: Annotated[
+        bool, typer.Option("--jsonl", help="The files are JSON lines: the index of each, and nothing else.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Write the index of each tar shard, and the lengths of all, so that nobody has to make them later.
@@ -59,13 +64,15 @@ def index(
     Files that are there and right stay: who was stopped resumes where it was. Shards at URLs
     are fetched into the user's cache for it.
     """
-    if tfrecord:
+    if tfrecord or jsonl:
         said = {"--upload": upload, "--checksums": checksums, "--lengths": lengths}
         wrong = next((name for name, value in said.items() if value), None)
         if wrong is not None:
-            problem, hint = "is of tar shards, and not of TFRecords", "leave it out"
+            files = "JSON lines" if jsonl else "TFRecords"
+            problem, hint = f"is of tar shards, and not of {files}", "leave it out"
             raise ArgumentValueError(wrong, problem, said[wrong], hint=hint)
-        _index_records(urls, out, as_json=as_json)
+        make = JsonlDataset if jsonl else partial(TfRecordDataset, records="bytes")
+        _index_records(make, urls, out, what="sample" if jsonl else "record", as_json=as_json)
         return
     with progress() as told:
         found = index_shards(
@@ -93,16 +100,18 @@ def index(
         raise typer.Exit(1)
 
 
-def _index_records(urls: list[str], out: Path | None, *, as_json: bool) -> None:
+def _index_records(
+    make: Callable[..., Any], urls: list[str], out: Path | None, *, what: str, as_json: bool
+) -> None:
     with (
         progress() as told,
-        TfRecordDataset(urls[0] if len(urls) == 1 else urls, records="bytes", progress=told) as files,
+        make(urls[0] if len(urls) == 1 else urls, progress=told) as files,
     ):
         count = files.save_indexes(out)
     if as_json:
         typer.echo(json.dumps({"files": len(files.files), "samples": count}))
     else:
-        typer.echo(f"{counted(count, 'record')} in {counted(len(files.files), 'file')}")
+        typer.echo(f"{counted(count, what)} in {counted(len(files.files), 'file')}")
 
 
 def pack(

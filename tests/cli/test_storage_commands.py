@@ -180,6 +180,15 @@ def test_tfrecords_are_indexed_beside_them_or_into_a_folder(monkeypatch, capsys,
     assert {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()} == beside
 
 
+def test_json_lines_are_indexed_beside_them(monkeypatch, capsys, tmp_path):
+    (tmp_path / "a.jsonl").write_text("[1]\n\n[2]\n")
+    assert command(monkeypatch, "index", "--jsonl", tmp_path / "a.jsonl") == 0
+    assert capsys.readouterr().out == "2 samples in 1 file\n"
+    assert (tmp_path / "a.jsonl.skidx").exists()
+    assert command(monkeypatch, "index", "--jsonl", tmp_path / "a.jsonl", "--upload") != 0
+    assert "is of tar shards, and not of JSON lines" in capsys.readouterr().err
+
+
 def test_what_is_of_tar_shards_is_refused_for_tfrecords(monkeypatch, capsys, tmp_path):
     path = shutil.copy(RECORDS / "plain.tfrecord", tmp_path)
     assert command(monkeypatch, "index", "--tfrecord", path, "--checksums") != 0

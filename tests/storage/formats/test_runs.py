@@ -10,6 +10,7 @@ import shutil
 import signal
 import sys
 from contextlib import nullcontext
+from pathlib import Path
 
 import pytest
 
@@ -29,6 +30,20 @@ from tests.storage.formats import (
 )
 
 
+class OfCsv:
+    """Two files with a reader that comes along: pools of files are read as formats are."""
+
+    def write(self, folder):
+        files = [[{"id": id, "text": f"row, {id}"} for id in ids] for ids in (range(15), range(15, 26))]
+        for number, rows in enumerate(files):
+            lines = "".join(f'{row["id"]},"{row["text"]}"\n' for row in rows)
+            Path(folder, f"{number}.csv").write_text(f"id,text\n{lines}")
+        return files
+
+    def make(self, folder):
+        return sk.FileDataset(f"{folder}/*.csv", "csv", progress=False)
+
+
 class OfHuggingFace:
     """A folder of `save_to_disk`, in four shards; its own package maps it into memory."""
 
@@ -44,6 +59,7 @@ class OfHuggingFace:
 
 
 FORMATS = {
+    "csv": OfCsv,
     "arrow": test_arrow.TestArrow,
     "hdf5": test_arrays.TestHdf5,
     "parquet": test_parquet.TestParquet,
@@ -108,6 +124,7 @@ def test_a_config_names_each(tmp_path, kind):
 
 
 MISSING = {
+    "csv": ("pyarrow", "parquet"),
     "arrow": ("pyarrow", "parquet"),
     "hdf5": ("h5py", "hdf5"),
     "lmdb": ("lmdb", "lmdb"),
