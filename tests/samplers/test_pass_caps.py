@@ -115,7 +115,7 @@ def test_one_lane_reads_all_of_the_last_pass_and_then_the_others_have_its_share(
     np.testing.assert_allclose(behind, [2 / 3, 0, 1 / 3], atol=0.001)
 
 
-@pytest.mark.parametrize("lanes", [1, 4])
+@pytest.mark.parametrize("lanes", [1, 4, 300])
 def test_a_cap_is_the_edit_that_takes_the_weight_at_its_position(lanes):
     layout = sk.Layout.tree({"web": 500, "wiki": 30, "code": 200})
     given = {"web": 0.5, "wiki": 0.3, "code": 0.2}

@@ -148,6 +148,9 @@ _FEW = 4
 """Thresholds of their blocks, a row read, from which on each row is counted for itself."""
 _KEPT_LANES = 256
 _COUNTED_TOGETHER = 16
+"""Lanes that are kept, and counted at once, of weights that change a thousand times; of fewer, more."""
+_MOST_KEPT = 1 << 22
+_MOST_COUNTED = 1 << 16
 
 
 def _none(_lane: int) -> Ids:
@@ -354,8 +357,10 @@ class SourceCounts:
 
     def _keep(self, lanes: list[int]) -> None:
         """Counts for some lanes at once, as far as they fit."""
-        for begin in range(0, len(lanes), _COUNTED_TOGETHER):
-            some = lanes[begin : begin + _COUNTED_TOGETHER]
+        together = max(_COUNTED_TOGETHER, _MOST_COUNTED // self.ends.size)
+        most = max(_KEPT_LANES, _MOST_KEPT // self.ends.size)
+        for begin in range(0, len(lanes), together):
+            some = lanes[begin : begin + together]
             firsts = [self._firsts(lane) for lane in some]
             rows, of_row = np.concatenate(firsts), np.repeat(some, [len(one) for one in firsts])
             inner = self.ends[:, 1:-1]
@@ -365,7 +370,7 @@ class SourceCounts:
             shape = (len(some), len(self.ends) - 1, self.ends.shape[1] - 1)
             offsets = np.zeros((shape[0], shape[1] + 1, shape[2]), dtype=np.int64)
             np.cumsum((before - after).reshape(shape), axis=1, out=offsets[:, 1:])
-            if len(self._kept) + len(some) > _KEPT_LANES:
+            if len(self._kept) + len(some) > most:
                 self._kept.clear()
             self._kept.update(zip(some, zip(firsts, offsets, strict=True), strict=True))
 

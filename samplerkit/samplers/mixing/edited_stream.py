@@ -193,6 +193,8 @@ class _FirstRows:
     def __call__(self, lane: int) -> Ids:
         # Behind the last row read before the edit: what is skipped at its position is drawn by it already.
         before = rows_before(np.array(self.begins, dtype=np.int64), lane, self.rows.lanes)
+        if not self.rows.takes_some:
+            return before
         return np.where(before, self.rows(lane).rows(np.maximum(before - 1, 0)) + 1, 0)
 
 
