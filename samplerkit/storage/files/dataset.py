@@ -42,8 +42,8 @@ class FileDataset(DatasetOfFiles):
 
     Args:
         files: a path, a URL or a glob pattern, whose matches are sorted by bytes; or a list of these, in
-            the order given. Web servers list no files: of their addresses, braces are a pattern,
-            `{000..127}.npz`. Or the catalogue of all files, `train.skcat`.
+            the order given. Braces are a pattern too, `{000..127}.npz`, and of web servers the only one, for
+            they list no files. Or the catalogue of all files, `train.skcat`.
         reader: a function from a path to a mapping of arrays of one length, or to a sequence. It may have a
             method `count(path)`. One with an argument `get_data` gives `(data, length)` with it, and the
             length alone without. Or the name of one that comes along, `npz`, `npy`, `parquet`, `csv`, `tsv`,

@@ -6,7 +6,7 @@ import hashlib
 import logging
 import os
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -27,7 +27,7 @@ from samplerkit.storage.remote.attempt import (
 from samplerkit.storage.remote.cache_eviction import PartFile
 from samplerkit.storage.remote.disk_cache import DiskCache, LocalFile, Wanted
 from samplerkit.storage.remote.filesystem import Filesystems
-from samplerkit.storage.remote.options import RemoteOptions
+from samplerkit.storage.remote.options import RemoteOptions, digest_of
 from samplerkit.storage.remote.resources import Access, RemoteResources, Streamed
 from samplerkit.storage.remote.retries import RemoteStats, plainly, refusal
 from samplerkit.storage.threads import Stop
@@ -299,31 +299,6 @@ def _check(span: Span, size: int) -> None:
         last = span.offset + span.length
         problem = f"has {size} bytes, but those from {span.offset} to {last} were asked for"
         raise DatasetError(shown(span.url), problem, hint="it may have been cut: see whether it is whole")
-
-
-def digest_of(digests: Mapping[str, str] | None, url: str) -> str | None:
-    """Finds the digest of a URL: by the URL, else by the longest end of its path that is named.
-
-    Args:
-        digests: by URL, or by the last parts of a path, such as "a.tar" and "train/a.tar".
-        url: of the file.
-
-    Returns:
-        As it was given, such as "sha256:9f86d0..."; None if none was.
-
-    Example:
-        >>> digest_of({"a.tar": "md5:1", "train/a.tar": "md5:2"}, "https://host/train/a.tar?token=5")
-        'md5:2'
-    """
-    if not digests:
-        return None
-    address = shown(url)
-    for name in (url, address):
-        if name in digests:
-            return digests[name]
-    parts = address.split("/")
-    ends = ("/".join(parts[first:]) for first in range(3, len(parts)))
-    return next((digests[end] for end in ends if end in digests), None)
 
 
 _LOG = logging.getLogger(__name__)

@@ -162,6 +162,8 @@ def test_paths_may_be_path_objects_and_stay_in_the_order_given(folder):
 def test_patterns_in_a_list_stand_for_their_files_where_they_stand(tmp_path):
     for name in ("a1", "a2", "b1", "[b]1", "z"):
         np.savez(tmp_path / f"{name}.npz", x=np.zeros(1))
+    braces = FileDataset(f"{tmp_path}/{{z,a{{1..2}},b?}}.npz", "npz")
+    assert braces.layout.names == ("z.npz", "a1.npz", "a2.npz", "b1.npz")
     given = [tmp_path / "z.npz", f"{tmp_path}/a?.npz", tmp_path / "[b]1.npz"]
     assert FileDataset(given, "npz").layout.names == ("z.npz", "a1.npz", "a2.npz", "[b]1.npz")
     with pytest.raises(sk.DatasetError, match=r"files: no file matches, got '.*/c\*\.npz'"):

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from samplerkit.errors import DatasetError
 from samplerkit.storage.remote.filesystem import expand
-from samplerkit.storage.remote.options import RemoteOptions
-from samplerkit.storage.remote.storage import digest_of
+from samplerkit.storage.remote.options import RemoteOptions, digest_of
 from samplerkit.storage.urls import has_pattern, identity, is_remote, shown
 
 SHOWN = {
