@@ -125,3 +125,6 @@ def log_missing(missing: Iterable[tuple[int, str, str]], told: set[str]) -> None
         if shard not in told:
             told.add(shard)
             _LOGGER.warning("left out: %s", text)
+
+
+REWRITE = "fetch or write the file again"

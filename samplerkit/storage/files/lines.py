@@ -17,9 +17,8 @@ import numpy as np
 from samplerkit.errors import ArgumentValueError, DatasetError
 from samplerkit.order import arguments
 from samplerkit.storage.files.packages import extra
-from samplerkit.storage.files.stored import REWRITE
 from samplerkit.storage.inflate import GZIP, GzipError, TooLargeError, inflated, zstd_packing
-from samplerkit.storage.missing_file import opened
+from samplerkit.storage.missing_file import REWRITE, opened
 from samplerkit.storage.progress import all_in_threads
 
 LineKind = Literal["json", "text", "bytes"]

@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import Any, TypeVar
 
 from samplerkit.errors import DatasetError, SamplerkitError
-from samplerkit.storage.files.stored import REWRITE
+from samplerkit.storage.missing_file import REWRITE
 
 Result = TypeVar("Result")
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TypeVar, final
 
 from samplerkit.errors import DatasetError
-from samplerkit.storage.missing_file import opened
+from samplerkit.storage.missing_file import REWRITE, opened
 from samplerkit.storage.remote.attempt import UNKNOWN_SIZE
 from samplerkit.storage.remote.storage import RemoteStorage, Span
 from samplerkit.storage.urls import is_remote, shown
@@ -107,7 +107,6 @@ class Stored:
             raise DatasetError(self.path, problem, f"{now.size} bytes", hint=CHANGED)
 
 
-REWRITE = "fetch or write the file again"
 CHANGED = "make the dataset again if that was meant, and do not change its files while it is in use"
 
 

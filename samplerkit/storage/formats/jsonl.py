@@ -29,11 +29,12 @@ from samplerkit.storage.files.lines import (
     lines_of,
     unpacked,
 )
-from samplerkit.storage.files.stored import REWRITE, Stored
+from samplerkit.storage.files.stored import Stored
 from samplerkit.storage.formats.base import digest_of, names_of
 from samplerkit.storage.formats.kept_index import IndexKind
 from samplerkit.storage.ids import checked_index, require_within
 from samplerkit.storage.lengths import COUNTING_THREADS
+from samplerkit.storage.missing_file import REWRITE
 from samplerkit.storage.progress import Progress, all_in_threads
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage, Span

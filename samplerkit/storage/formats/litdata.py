@@ -17,7 +17,7 @@ from samplerkit.order.layout import Layout
 from samplerkit.storage.files.chunked import Chunks
 from samplerkit.storage.files.content import FileContent
 from samplerkit.storage.files.packages import extra, guarded
-from samplerkit.storage.files.stored import REWRITE, Stored
+from samplerkit.storage.files.stored import Stored
 from samplerkit.storage.formats.base import (
     INDEX,
     DecodeSample,
@@ -27,6 +27,7 @@ from samplerkit.storage.formats.base import (
     require_inside,
 )
 from samplerkit.storage.formats.litdata_values import Make, SampleTree, tree_of, value_decoder
+from samplerkit.storage.missing_file import REWRITE
 from samplerkit.storage.remote.storage import RemoteStorage
 
 _HEAD_OF_FRAMES: Final = struct.Struct("<8sHHIII")

@@ -20,7 +20,7 @@ from samplerkit.order.layout import Layout
 from samplerkit.storage.files.chunked import Chunks
 from samplerkit.storage.files.content import FileContent
 from samplerkit.storage.files.packages import extra, guarded
-from samplerkit.storage.files.stored import REWRITE, Stored
+from samplerkit.storage.files.stored import Stored
 from samplerkit.storage.formats.base import (
     INDEX,
     DecodeSample,
@@ -31,6 +31,7 @@ from samplerkit.storage.formats.base import (
     require_inside,
 )
 from samplerkit.storage.formats.mds_values import Decoder, UnsafeEncodingError, decoder
+from samplerkit.storage.missing_file import REWRITE
 from samplerkit.storage.remote.storage import RemoteStorage
 
 _CODECS: Final = {"zstd": "zstd", "br": "brotli", "snappy": "snappy"}

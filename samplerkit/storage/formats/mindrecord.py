@@ -17,7 +17,7 @@ from samplerkit.errors import DatasetError
 from samplerkit.storage.files.chunked import ChunkLimits
 from samplerkit.storage.files.content import Content, FileContent, gathered_samples
 from samplerkit.storage.files.packages import extra, guarded
-from samplerkit.storage.files.stored import REWRITE, ByteSpan, Stored
+from samplerkit.storage.files.stored import ByteSpan, Stored
 from samplerkit.storage.formats.base import (
     ChunkFile,
     DecodeSample,
@@ -27,6 +27,7 @@ from samplerkit.storage.formats.base import (
     names_of,
     require_columns,
 )
+from samplerkit.storage.missing_file import REWRITE
 from samplerkit.storage.progress import Progress
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage

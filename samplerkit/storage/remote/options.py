@@ -11,7 +11,6 @@ from typing import Any, final
 
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError
 from samplerkit.order import arguments
-from samplerkit.storage.urls import shown
 
 _DIGEST = re.compile(r"([a-z0-9_]+):([0-9a-f]+)")
 
@@ -140,28 +139,3 @@ def _digests(value: Any) -> dict[str, str]:
             hint = "write ALGORITHM:HEX, as in 'sha256:9f86d0...', with all its digits"
             raise ArgumentValueError("digests", "is no digest of a known algorithm", text, hint=hint)
     return {key: text.lower() for key, text in digests.items()}
-
-
-def digest_of(digests: Mapping[str, str] | None, url: str) -> str | None:
-    """Finds the digest of a URL: by the URL, else by the longest end of its path that is named.
-
-    Args:
-        digests: by URL, or by the last parts of a path, such as "a.tar" and "train/a.tar".
-        url: of the file.
-
-    Returns:
-        As it was given, such as "sha256:9f86d0..."; None if none was.
-
-    Example:
-        >>> digest_of({"a.tar": "md5:1", "train/a.tar": "md5:2"}, "https://host/train/a.tar?token=5")
-        'md5:2'
-    """
-    if not digests:
-        return None
-    address = shown(url)
-    for name in (url, address):
-        if name in digests:
-            return digests[name]
-    parts = address.split("/")
-    ends = ("/".join(parts[first:]) for first in range(3, len(parts)))
-    return next((digests[end] for end in ends if end in digests), None)

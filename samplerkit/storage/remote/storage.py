@@ -27,11 +27,11 @@ from samplerkit.storage.remote.attempt import (
 from samplerkit.storage.remote.cache_eviction import PartFile
 from samplerkit.storage.remote.disk_cache import DiskCache, LocalFile, Wanted
 from samplerkit.storage.remote.filesystem import Filesystems
-from samplerkit.storage.remote.options import RemoteOptions, digest_of
+from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.resources import Access, RemoteResources, Streamed
 from samplerkit.storage.remote.retries import RemoteStats, plainly, refusal
 from samplerkit.storage.threads import Stop
-from samplerkit.storage.urls import identity, shown
+from samplerkit.storage.urls import digest_of, identity, shown
 
 __all__ = ["LocalFile", "RemoteStorage", "Span", "Version"]
 

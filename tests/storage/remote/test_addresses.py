@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from samplerkit.errors import DatasetError
 from samplerkit.storage.remote.filesystem import expand
-from samplerkit.storage.remote.options import RemoteOptions, digest_of
-from samplerkit.storage.urls import has_pattern, identity, is_remote, shown
+from samplerkit.storage.remote.options import RemoteOptions
+from samplerkit.storage.urls import digest_of, has_pattern, identity, is_remote, shown
 
 SHOWN = {
     "https://host/a.tar": "https://host/a.tar",

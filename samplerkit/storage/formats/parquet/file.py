@@ -14,10 +14,11 @@ import numpy as np
 from samplerkit.errors import DatasetError
 from samplerkit.order.typing import Ids
 from samplerkit.storage.files.packages import extra, guarded
-from samplerkit.storage.files.stored import REWRITE, ByteSpan, Stored
+from samplerkit.storage.files.stored import ByteSpan, Stored
 from samplerkit.storage.formats.base import require_columns
 from samplerkit.storage.formats.parquet.folder_keys import Keys
 from samplerkit.storage.formats.parquet.row_filter import RowFilter, ranges_of
+from samplerkit.storage.missing_file import REWRITE
 from samplerkit.storage.remote.attempt import NEAR
 from samplerkit.storage.remote.storage import RemoteStorage
 

@@ -15,10 +15,10 @@ import numpy as np
 from samplerkit.errors import DatasetError
 from samplerkit.storage.arrays import narrow
 from samplerkit.storage.files.packages import extra, guarded
-from samplerkit.storage.files.stored import REWRITE, Stored
+from samplerkit.storage.files.stored import Stored
 from samplerkit.storage.formats.kept_index import IndexKind
 from samplerkit.storage.inflate import inflated
-from samplerkit.storage.missing_file import opened
+from samplerkit.storage.missing_file import REWRITE, opened
 from samplerkit.storage.remote.storage import RemoteStorage
 
 AROUND: Final = 16
