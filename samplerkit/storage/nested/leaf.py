@@ -79,17 +79,19 @@ class Leaf:
             size: the samples of the whole batch.
 
         Returns:
-            What the dataset gives: a list of samples, one with `missing`, or a mapping of columns. Rows of an
-            array are samples.
+            What the dataset gives: a list of samples, one with `missing`, an array of numbers whose rows are
+            samples, or a mapping of columns.
 
         Raises:
             DatasetError: it is none of these, or of another length. What the dataset raises has a note.
         """
         with self._noting_errors():
             samples = self._read(ids, about, places, size)
-        if isinstance(samples, np.ndarray):
-            samples = {BORDERS: samples} if self.has_borders else list(samples)
-        if not isinstance(samples, list | tuple | Mapping):
+        if isinstance(samples, np.ndarray) and self.has_borders:
+            samples = {BORDERS: samples}
+        elif isinstance(samples, np.ndarray) and (samples.ndim < 1 or samples.dtype.kind not in "biuf"):
+            samples = list(samples)
+        if not isinstance(samples, list | tuple | Mapping | np.ndarray):
             raise DatasetError(self.place, "gives neither a list of samples nor columns", samples)
         missing = len(getattr(samples, "missing", ()))
         if not isinstance(samples, Mapping) and not missing and len(samples) != ids.size:
@@ -227,7 +229,8 @@ class LeafSamples:
     Args:
         place: what errors call the dataset.
         start: its first id.
-        samples: a list of samples, one with `missing` and `stand_in`, or a mapping of columns.
+        samples: a list of samples, one with `missing` and `stand_in`, an array whose rows are samples, or a
+            mapping of columns.
         places: of the samples in the batch.
         has_borders: whether it returns `cu_seqlens`, which have no row a sample.
     """
@@ -256,7 +259,7 @@ def joined(shares: Sequence[LeafSamples], size: int) -> Present | Columns | Arra
     """
     of_columns = [share for share in shares if isinstance(share.samples, Mapping)]
     if not of_columns:
-        return _joined_samples(shares, size)
+        return _joined_rows(shares, size) if _are_rows(shares) else _joined_samples(shares, size)
     if len(of_columns) < len(shares):
         other = next(share for share in shares if share not in of_columns)
         hint = "say the same as_columns for all parts"
@@ -298,6 +301,24 @@ def _with_borders(shares: Sequence[LeafSamples], size: int) -> Columns | Array:
     ]
     columns = _joined_columns(others, size)
     return {name: merged if name == BORDERS else columns[name] for name in names}
+
+
+def _are_rows(shares: Sequence[LeafSamples]) -> bool:
+    """Whether all shares are arrays whose rows go into one."""
+    kinds = {
+        (share.samples.dtype, share.samples.shape[1:]) if isinstance(share.samples, np.ndarray) else None
+        for share in shares
+    }
+    return len(kinds) == 1 and None not in kinds
+
+
+def _joined_rows(shares: Sequence[LeafSamples], size: int) -> Array:
+    """One array is collated as it is; as a list of rows, each of them would become a tensor first."""
+    first = shares[0].samples
+    rows = np.empty((size, *first.shape[1:]), dtype=first.dtype)
+    for share in shares:
+        rows[share.places] = share.samples
+    return rows
 
 
 def _joined_samples(shares: Sequence[LeafSamples], size: int) -> Present:

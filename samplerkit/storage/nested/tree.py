@@ -199,8 +199,9 @@ class TreeDataset(OpenPerProcess[Any]):
                 was set.
 
         Returns:
-            A list of samples; a dict of arrays where the parts return columns; the `cu_seqlens` of windows of
-            tokens, of the flattened batch, where these are the only output.
+            A list of samples; an array with a row a sample where the parts return such arrays, all alike; a
+            dict of arrays where they return columns; the `cu_seqlens` of windows of tokens, of the flattened
+            batch, where these are the only output.
 
         Raises:
             OutOfDatasetError: there is no such sample.
@@ -225,6 +226,8 @@ class TreeDataset(OpenPerProcess[Any]):
 
     def _present(self, ids: Iterable[int], passes: Ids | None = None, epochs: Ids | None = None) -> Present:
         found = self._read(ids, passes, epochs)
+        if isinstance(found, np.ndarray):
+            return Present(found)
         if not isinstance(found, Present):
             problem = "gives columns, of which no sample can be left out"
             raise DatasetError("dataset", problem, list(found), hint="say as_columns=False")

@@ -328,3 +328,26 @@ def test_closing_reaches_each_part_even_if_one_fails():
         pass
     assert [parts[name].closed for name in "abc"] == [1, 1, 1]
     assert tree[0] == "x"
+
+
+class Rows:
+    """Samples that are rows of an array."""
+
+    def __init__(self, first, dtype="int64"):
+        self.rows = np.arange(first, first + 12).reshape(4, 3).astype(dtype)
+
+    def __len__(self):
+        return 4
+
+    def __getitems__(self, ids):
+        return self.rows[ids]
+
+
+def test_parts_that_give_rows_of_arrays_give_an_array_and_other_ones_a_list():
+    alike = sk.TreeDataset({"a": Rows(0), "b": Rows(100)}).__getitems__([5, 0, 7])
+    assert isinstance(alike, np.ndarray)
+    assert alike.tolist() == [[103, 104, 105], [0, 1, 2], [109, 110, 111]]
+    for other in (Rows(100, "float32"), list("wxyz")):
+        mixed = sk.TreeDataset({"a": Rows(0), "b": other}).__getitems__([1, 6])
+        assert isinstance(mixed, list)
+        assert mixed[0].tolist() == [3, 4, 5]

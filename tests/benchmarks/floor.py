@@ -1,0 +1,155 @@
+"""Every kind of reading beside its floor: the least code that does the same work without samplerkit.
+
+Run it with `python -m tests.benchmarks.floor [--rounds 5] [--only TEXT]` (five minutes). It prints Markdown,
+as in docs/performance.md, the worst ratio first. The contestants of a row take turns; told are medians over
+the rounds, and the median of the ratios of a round. Memory is what a process that was forked for it has more
+at its peak, after a quarter of a second of reading.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import statistics
+import sys
+import time
+import warnings
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import torch
+
+from tests.benchmarks.floor_files import rows
+from tests.benchmarks.floor_rows import Make, Row
+from tests.benchmarks.tokens_peers import Reader, peak
+
+TURN = 0.12
+"""Seconds of a contestant in a round."""
+
+
+@dataclass(frozen=True)
+class Taken:
+    """What reading took in a round, an item: seconds of the clock, and of the processor in this process."""
+
+    clock: float
+    processor: float
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A row with its figures: medians, by contestant.
+
+    Args:
+        row: what was read.
+        ours: microseconds an item of the clock and of the processor.
+        floor: likewise.
+        peer: likewise, where there is one.
+        ratio: to the floor: of the processor's time, or of the clock where other threads or processes read.
+        memory: MiB, ours and the floor's.
+        kind: of time that is compared.
+    """
+
+    row: Row
+    ours: Taken
+    floor: Taken
+    peer: Taken | None
+    ratio: float
+    memory: tuple[float, float]
+    kind: str
+
+
+def turn(read: Reader) -> Taken:
+    """Reads for a turn."""
+    begun, spent, items = time.perf_counter(), time.process_time(), 0
+    while (clock := time.perf_counter() - begun) < TURN:
+        items += read()
+    return Taken(1e6 * clock / items, 1e6 * (time.process_time() - spent) / items)
+
+
+def medians(found: Sequence[Taken]) -> Taken:
+    """The median of each figure."""
+    return Taken(*(statistics.median(getattr(one, name) for one in found) for name in ("clock", "processor")))
+
+
+def memory_of(make: Make) -> float:
+    """MiB at the peak of a process of its own that reads for some turns."""
+
+    def work() -> None:
+        read = make()
+        for _ in range(2):
+            turn(read)
+
+    return peak(work)[2]
+
+
+def measured(row: Row, rounds: int) -> Measured:
+    """Measures a row."""
+    makes = [row.ours, row.floor, *([] if row.peer is None else [row.peer])]
+    readers = [make() for make in makes]
+    for read in readers:
+        read()
+    found = [[turn(read) for read in readers] for _ in range(rounds)]
+    ours, floor, *peer = (medians(column) for column in zip(*found, strict=True))
+    # On a busy machine the clock says who else was running; but a worker's time is not this process's.
+    is_alone = not any(word in row.name for word in ("thread", "device", "worker"))
+    kind = "processor" if is_alone else "clock"
+    ratio = statistics.median(getattr(one[0], kind) / getattr(one[1], kind) for one in found)
+    del readers
+    # What has threads, workers or an environment of LMDB open is not forked.
+    is_forked = is_alone and "LMDB" not in row.name
+    memory = (memory_of(row.ours), memory_of(row.floor)) if is_forked else (float("nan"),) * 2
+    return Measured(row, ours, floor, peer[0] if peer else None, ratio, memory, kind)
+
+
+def shown(value: float) -> str:
+    """Three digits of a number of microseconds or MiB."""
+    return "-" if np.isnan(value) else f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def table(found: Iterable[Measured]) -> str:
+    """The table, the worst ratio first."""
+    lines = [
+        "| | us | processor | floor | times that | wanted | peer | times that | MiB, floor's | why |",
+        "|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for one in sorted(found, key=lambda each: -each.ratio):
+        row = one.row
+        peer = " | "
+        if one.peer is not None:
+            times = getattr(one.ours, one.kind) / getattr(one.peer, one.kind)
+            peer = f"{row.who}: {shown(getattr(one.peer, one.kind))} | {times:.2f}"
+        why = row.reason if one.ratio > row.target else ""
+        lines.append(
+            f"| {row.name}, a {row.unit} | {shown(one.ours.clock)} | {shown(one.ours.processor)} "
+            f"| {row.least}: {shown(getattr(one.floor, one.kind))} | {one.ratio:.2f} | {row.target} | {peer} "
+            f"| {shown(one.memory[0])}, {shown(one.memory[1])} | {why} |"
+        )
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Measures all rows, and prints the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--only", default="", help="rows whose name has this text")
+    given = parser.parse_args()
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(1)
+    found = []
+    with TemporaryDirectory() as folder:
+        for row in rows(folder):
+            if given.only in row.name:
+                found.append(measured(row, given.rounds))
+                print(f"{row.name}: {found[-1].ratio:.2f}", file=sys.stderr, flush=True)
+    load = ", ".join(f"{one:.1f}" for one in os.getloadavg())
+    print(
+        f"Python {platform.python_version()}, torch {torch.__version__}, numpy {np.__version__}, "
+        f"{os.cpu_count()} cores, load {load}; {given.rounds} rounds\n\n{table(found)}"
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,342 @@
+"""The rows of tests/benchmarks/floor.py that read files: shards, formats, tokens."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import struct
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache, partial
+from itertools import count, cycle, pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.data import DataLoader
+
+import samplerkit as sk
+from samplerkit.storage.tar.index.archive import Archive
+from samplerkit.storage.tar.index.cache import Cache
+from samplerkit.storage.tar.index.finding import make_index
+from tests.benchmarks.batches import text
+from tests.benchmarks.floor_rows import (
+    ALONE,
+    Make,
+    Row,
+    batches_of,
+    calls_of,
+    numbers,
+    of_memory,
+    of_orders,
+    of_starts,
+    permuted,
+)
+from tests.benchmarks.tokens_peers import Reader, barely
+from tests.storage.formats.mds_shards import shard
+
+
+@cache
+def opened(path: str) -> int:
+    """A descriptor of a file, the same one for all floors."""
+    return os.open(path, os.O_RDONLY)
+
+
+def preads(places: Sequence[tuple[str, int, int]], batch: int) -> Make:
+    """Reads parts of files in a random order: their path, first byte and length."""
+
+    def reader() -> Reader:
+        parts = [(opened(path), size, begin) for path, begin, size in places]
+        numbers = permuted(len(parts), batch, lists=True)()
+
+        def read() -> int:
+            for number in next(numbers):
+                os.pread(*parts[number])
+            return batch
+
+        return read
+
+    return reader
+
+
+def of_tar(folder: Path) -> Iterator[Row]:
+    """Shards: the index, and samples in each mode."""
+    each, shards = 500, 8
+    pattern = f"{folder}/train-{{0..{shards - 1}}}.tar"
+    rng = np.random.default_rng(0)
+    with sk.TarWriter(f"{folder}/train-%d.tar", samples_per_shard=each) as writer:
+        for number in range(shards * each):
+            writer.write({"__key__": f"{number:06}", "bin": rng.bytes(2000), "cls": number % 10})
+    data = sk.TarDataset(pattern, cache=folder / "cache", progress=False)
+    paths = [f"{folder}/train-{number}.tar" for number in range(shards)]
+    # A sample is a header, its bytes, and another header.
+    places = [(paths[at // each], at % each * 4096, 3072) for at in range(shards * each)]
+    for batch in (64, 256):
+        for mode in ("false", "files", "partial", "global"):
+            sampler = (
+                sk.SequentialSampler()
+                if mode == "false"
+                else sk.DistributedSampler(1, 0, shuffle=mode, seed=7)
+            )
+            make = partial(sk.Loader, data, sampler, batch_size=batch, world=ALONE, collate_fn=list)
+            yield Row(
+                f"tar, {mode.upper()}, batches of {batch}",
+                "sample",
+                batches_of(make, batch),
+                preads(places, batch),
+                "a pread a sample",
+                reason="fields are cut out, named, and cls is decoded",
+            )
+
+    def index(path: str) -> int:
+        return make_index(Archive.of(path), Cache.of(folder / "cache"), checksums=False).num_members
+
+    yield Row(
+        "tar, index of a shard",
+        "member",
+        calls_of(index, lambda: cycle(paths), 2 * each),
+        calls_of(lambda path: Path(path).read_bytes(), lambda: cycle(paths), 2 * each),
+        "the shard read",
+        reason="each header is checked, and keys are joined",
+    )
+
+
+EACH, BATCH = 2000, 64
+"""Samples of a file, and of a batch, of the formats."""
+
+
+def by_blocks(dataset: Any) -> Make:
+    """Reads a dataset in blocks of two files."""
+    sampler = sk.RandomSampler(shuffle="partial", partial_size=2 * EACH, seed=7)
+    make = partial(sk.Loader, dataset, sampler, batch_size=BATCH, world=ALONE, collate_fn=len)
+    return batches_of(make, BATCH)
+
+
+def of_formats(folder: Path) -> Iterator[Row]:
+    """Files with a reader, Parquet and JSONL."""
+    import pyarrow as pa  # noqa: PLC0415  # an extra
+    import pyarrow.parquet as pq  # noqa: PLC0415
+
+    each, files = EACH, 8
+    rows = np.random.default_rng(0).random((each, 32), np.float32)
+    for number in range(files):
+        np.savez(folder / f"{number}.npz", x=rows)
+        pq.write_table(
+            pa.table({"id": range(each), "text": [f"row {at}" for at in range(each)]}),
+            folder / f"{number}.parquet",
+            row_group_size=each // 2,
+        )
+        lines = (json.dumps({"id": at, "text": f"row {at}"}) for at in range(each))
+        (folder / f"{number}.jsonl").write_text("\n".join(lines) + "\n")
+
+    def whole(read: Callable[[str], list[Any]], suffix: str) -> Make:
+        """Reads whole files, and their samples in a random order."""
+        order = np.random.default_rng(1).permutation(each).tolist()
+
+        def work(number: int) -> Any:
+            samples = read(f"{folder}/{number % files}.{suffix}")
+            return [samples[at] for at in order]
+
+        return calls_of(work, count, each)
+
+    def npz(path: str) -> list[Any]:
+        with np.load(path) as found:
+            return [{"x": row} for row in found["x"]]
+
+    ahead = {"max_files": 4, "read_ahead": 1}
+    yield Row(
+        "npz, PARTIAL",
+        "sample",
+        by_blocks(sk.FileDataset(f"{folder}/*.npz", "npz", **ahead)),
+        whole(npz, "npz"),
+        "np.load, and its rows",
+        reason="rows are copied, and one thread reads ahead",
+    )
+    parquet = sk.ParquetDataset(f"{folder}/*.parquet", progress=False)
+    yield Row(
+        "Parquet, PARTIAL",
+        "sample",
+        by_blocks(parquet),
+        whole(lambda path: pq.read_table(path).to_pylist(), "parquet"),
+        "pyarrow, and its rows",
+        reason="not profiled yet",
+    )
+    lines = sk.JsonlDataset(f"{folder}/*.jsonl", progress=False)
+    yield Row(
+        "JSONL, PARTIAL",
+        "sample",
+        by_blocks(lines),
+        whole(lambda path: [json.loads(line) for line in Path(path).read_bytes().splitlines()], "jsonl"),
+        "json.loads of each line",
+        reason="not profiled yet",
+    )
+
+
+def of_mds(folder: Path) -> Iterator[Row]:
+    """A shard of MDS."""
+    each = EACH
+    (folder / "mds").mkdir()
+    raw, config = shard(range(each))
+    (folder / "mds/shard.00000.mds").write_bytes(raw)
+    told = {"basename": "shard.00000.mds", "bytes": len(raw), "hashes": {}}
+    one = {
+        **config,
+        "format": "mds",
+        "version": 2,
+        "compression": None,
+        "hashes": [],
+        "raw_data": told,
+        "samples": each,
+        "size_limit": None,
+        "zip_data": None,
+    }
+    (folder / "mds/index.json").write_text(json.dumps({"version": 2, "shards": [one]}))
+
+    def unpacked(_: int) -> Any:
+        data = (folder / "mds/shard.00000.mds").read_bytes()
+        ends = np.frombuffer(data, "<u4", each + 1, 4).tolist()
+        samples = []
+        for begin, end in pairwise(ends):
+            _, number = struct.unpack_from("<Iq", data, begin)
+            samples.append({"id": number, "text": data[begin + 12 : end].decode()})
+        return samples
+
+    yield Row(
+        "MDS, PARTIAL",
+        "sample",
+        by_blocks(sk.MdsDataset(f"{folder}/mds")),
+        calls_of(unpacked, count, each),
+        "struct of the whole shard",
+        reason="not profiled yet",
+    )
+
+
+def of_lmdb(folder: Path) -> Iterator[Row]:
+    """A store of LMDB."""
+    import lmdb  # noqa: PLC0415  # an extra
+
+    each, batch = EACH, BATCH
+    environment = lmdb.open(f"{folder}/all.lmdb", map_size=1 << 28, subdir=False)
+    with environment.begin(write=True) as writing:
+        for at in range(each * 4):
+            writing.put(b"%06d" % at, b"x" * 500)
+    environment.close()
+    shutil.copy(f"{folder}/all.lmdb", f"{folder}/floor.lmdb")  # a process opens a file once
+
+    def lmdb_reader() -> Reader:
+        reading = lmdb.open(f"{folder}/floor.lmdb", readonly=True, lock=False, subdir=False)
+        numbers = permuted(each * 4, batch, lists=True)()
+
+        def read() -> int:
+            with reading.begin() as transaction:
+                _ = [transaction.get(b"%06d" % at) for at in next(numbers)]
+            return batch
+
+        return read
+
+    store = sk.LmdbDataset(f"{folder}/all.lmdb")
+    yield Row(
+        "LMDB, GLOBAL",
+        "sample",
+        batches_of(
+            lambda: sk.Loader(store, sk.RandomSampler(seed=7), batch_size=batch, world=ALONE, collate_fn=len),
+            batch,
+        ),
+        lmdb_reader,
+        "get of each key",
+        reason="not profiled yet",
+    )
+
+
+class Memmap:
+    """Windows of a file of tokens, as torch users write it."""
+
+    def __init__(self, path: str, seq_len: int) -> None:
+        self.tokens = np.memmap(path, dtype=np.uint16, mode="r")
+        self.seq_len = seq_len
+
+    def __len__(self) -> int:
+        return (len(self.tokens) - 1) // self.seq_len
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        begin = index * self.seq_len
+        return torch.from_numpy(self.tokens[begin : begin + self.seq_len + 1].astype(np.int64))
+
+
+def of_tokens(folder: Path) -> Iterator[Row]:
+    """Windows of one corpus and of three; token batches and packs."""
+    rng, each = np.random.default_rng(0), 1 << 23
+    for name, size in (("one", 3 * each), ("a", each), ("b", each), ("c", each)):
+        with sk.TokenWriter(folder / name, "uint16") as writer:
+            writer.write(rng.integers(1, 50_000, size, dtype=np.uint16))
+    for seq_len, batch in ((1024, 32), (4096, 16)):
+        one = sk.TokenDataset(folder / "one", seq_len)
+        three = sk.TokenDataset({name: folder / name for name in "abc"}, seq_len)
+        tree = sk.TreeDataset({name: sk.TokenDataset(folder / name, seq_len) for name in "abc"})
+        mixture = sk.MixtureSampler(dict.fromkeys("abc"), weights={"a": 5, "b": 3, "c": 2})
+        plain = Memmap(f"{folder}/one.bin", seq_len)
+        peer = batches_of(partial(DataLoader, plain, batch, shuffle=True, drop_last=True), batch)
+        floor = calls_of_tokens(folder / "one", batch, seq_len)
+        for title, dataset, sampler in (
+            ("tokens of one corpus", one, sk.RandomSampler(seed=7)),
+            ("tokens of three corpora, mixed", three, mixture),
+            ("a tree of three corpora, mixed", tree, mixture),
+        ):
+            make = partial(sk.Loader, dataset, sampler, batch_size=batch, world=ALONE)
+            yield Row(
+                f"{title}, S = {seq_len:,}, {batch} a batch",
+                "window",
+                batches_of(make, batch),
+                floor,
+                "preads, and int64",
+                peer,
+                "DataLoader over a memmap",
+                reason="each part of a tree is read by itself, and its windows are collated one by one"
+                if dataset is tree
+                else "half of it is the loader: requests, state, figures, collate",
+            )
+    lengths = text(rng, 1_000_000)
+    for name, recipe in (
+        ("token batches, n = 10^6", sk.TokenBatches(32_768, lengths=lengths)),
+        ("packs of 8,192, n = 10^6", sk.PackBatches(8192, lengths=lengths)),
+    ):
+        plan = recipe.over(sk.RandomSampler(seed=7), lengths.size).plan(0)
+        mean = lengths.size // len(plan)
+
+        def some(begin: int, plan: Any = plan) -> Any:
+            return plan.samples(np.arange(begin, begin + 128))
+
+        yield Row(
+            name,
+            "sample",
+            calls_of(some, partial(numbers, len(plan), 128), 128 * mean),
+            calls_of(lambda ids: lengths[ids].cumsum(), permuted(lengths.size, 128 * mean), 128 * mean),
+            "a gather of lengths, and their sum",
+            target=1.5,
+            reason="samples are sorted into buckets, and ids are permuted by arithmetic",
+        )
+
+
+def calls_of_tokens(prefix: Path, batch: int, seq_len: int) -> Make:
+    """The floor of windows: as many by pread, and as int64."""
+
+    def reader() -> Reader:
+        read = barely(prefix, batch, seq_len)
+
+        def windows() -> int:
+            return read() // seq_len
+
+        return windows
+
+    return reader
+
+
+def rows(folder: str) -> Iterator[Row]:
+    """Makes all rows, group by group, over files in a folder."""
+    yield from of_orders()
+    yield from of_starts()
+    yield from of_memory()
+    for make in (of_tar, of_formats, of_mds, of_lmdb, of_tokens):
+        yield from make(Path(tempfile.mkdtemp(dir=folder)))
