@@ -10,7 +10,7 @@ from typing import final
 
 from samplerkit.errors import DatasetError
 from samplerkit.storage.atomic import atomic
-from samplerkit.storage.remote.filesystem import Uploads
+from samplerkit.storage.remote.filesystem import put
 from samplerkit.storage.remote.options import RemoteOptions
 
 MOST_BYTES = 1 << 30
@@ -33,7 +33,7 @@ class SmallFiles:
 
 def in_bucket(read_small: Callable[..., bytes | None], options: RemoteOptions) -> SmallFiles:
     """Returns the place of remote files, which a storage reads."""
-    return SmallFiles(partial(read_small, most_bytes=MOST_BYTES), Uploads(options).put)
+    return SmallFiles(partial(read_small, most_bytes=MOST_BYTES), partial(put, options))
 
 
 def _read_here(path: str) -> bytes | None:

@@ -278,40 +278,30 @@ def expand(pattern: str, options: RemoteOptions) -> tuple[str, ...]:
     return urls
 
 
-@final
-class Uploads:
-    """Writes small files through fsspec, each by one request; it may be used by several threads.
+def put(options: RemoteOptions, url: str, data: bytes) -> None:
+    """Writes a small file as a whole through fsspec, by one request.
 
     Args:
         options: how the store is reached, and how often that is tried.
+        url: of the file.
+        data: what it is to hold.
+
+    Raises:
+        DatasetError: it cannot be written, or lies on a web server.
 
     Example:
         >>> import fsspec
-        >>> Uploads(RemoteOptions()).put("memory://shards/lengths.json", b"{}")
+        >>> put(RemoteOptions(), "memory://shards/lengths.json", b"{}")
         >>> fsspec.filesystem("memory").cat("/shards/lengths.json")
         b'{}'
     """
-
-    def __init__(self, options: RemoteOptions) -> None:
-        self._options = options
-        self._counts, self._stop = Counts(), Stop()
-        self._filesystems = Filesystems(options, self._counts)
-
-    def put(self, url: str, data: bytes) -> None:
-        """Writes a file as a whole.
-
-        Raises:
-            DatasetError: it cannot be written, or lies on a web server.
-        """
-        if is_web(url):
-            hint = "say --out FOLDER, and upload what is in it"
-            raise DatasetError(shown(url), "cannot be written by HTTP", hint=hint)
-
-        def attempt() -> None:
-            self._filesystems.put(url, data, self._stop)
-
-        in_other_words(
-            lambda: retried(url, attempt, self._options, self._counts, self._stop),
-            DatasetError,
-            lambda error: DatasetError(shown(url), f"cannot be written: {error.problem}", hint=error.hint),
-        )
+    if is_web(url):
+        hint = "say --out FOLDER, and upload what is in it"
+        raise DatasetError(shown(url), "cannot be written by HTTP", hint=hint)
+    counts, stop = Counts(), Stop()
+    filesystems = Filesystems(options, counts)
+    in_other_words(
+        lambda: retried(url, lambda: filesystems.put(url, data, stop), options, counts, stop),
+        DatasetError,
+        lambda error: DatasetError(shown(url), f"cannot be written: {error.problem}", hint=error.hint),
+    )
