@@ -16,6 +16,7 @@ import torch.distributed
 
 import samplerkit as sk
 from samplerkit.compat.torch import distributed
+from samplerkit.loading.job import agreement
 
 SAMPLES = 16
 
@@ -61,6 +62,7 @@ def received(make: Callable[[], Iterable[Any]]) -> dict[str, Any]:
 def main() -> None:
     """Reads by each reader with each pair of numbers."""
     folder = Path(sys.argv[1])
+    agreement._LONGEST_PAUSE = 0.1  # a rank waits twice as long after each of some twenty disagreements
     torch.distributed.init_process_group("gloo")
     rank, ranks = torch.distributed.get_rank(), torch.distributed.get_world_size()
     outcomes = {
