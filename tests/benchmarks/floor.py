@@ -123,7 +123,7 @@ def table(found: Iterable[Measured]) -> str:
             peer = f"{row.who}: {shown(getattr(one.peer, one.kind))} | {times:.2f}"
         why = row.reason if one.ratio > row.target else ""
         lines.append(
-            f"| {row.name}, a {row.unit} | {shown(one.ours.clock)} | {shown(one.ours.processor)} "
+            f"| {row.name}, {row.unit} | {shown(one.ours.clock)} | {shown(one.ours.processor)} "
             f"| {row.least}: {shown(getattr(one.floor, one.kind))} | {one.ratio:.2f} | {row.target} | {peer} "
             f"| {shown(one.memory[0])}, {shown(one.memory[1])} | {why} |"
         )
