@@ -22,7 +22,7 @@ def test_lengths_may_lie_beside_the_files_and_go_by_name(folder, web, remote):
             assert dataset.layout == expected
     finally:
         (folder / "data" / "lengths.json").unlink()
-    assert web.asked == {("GET", "lengths.json"): 1}
+    assert web.asked == {("HEAD", "lengths.json"): 1, ("GET", "lengths.json"): 1}
     by_url = dict(zip(urls_of(web), SIZES, strict=True))
     assert FileDataset(urls_of(web, SECRET), "npz", by_url, remote=remote).layout == expected
     with pytest.raises(sk.DatasetError, match=r"lengths: .*lengths\.json") as caught:
