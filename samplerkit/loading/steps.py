@@ -162,9 +162,8 @@ class CountsSteps(ABC):
         Raises:
             StateError: the state is damaged, or of another run.
         """
-        if state is not None:
-            return self._current.history(state)
-        return History(self._current.run, self._cursor.past())
+        current = self._current
+        return History(*((current.run, self._cursor.past()) if state is None else current.read_until(state)))
 
     @property
     def _reading(self) -> Reading:

@@ -13,7 +13,6 @@ from samplerkit.errors import ArgumentRangeError, ArgumentTypeError, ArgumentVal
 from samplerkit.loading.cursor import Cursor, Iteration
 from samplerkit.loading.job.agreement import agree
 from samplerkit.loading.run.delivery import Tail
-from samplerkit.loading.run.history import History
 from samplerkit.loading.run.reading import Reading
 from samplerkit.loading.run.run import Run
 from samplerkit.loading.run.units import StepSamples
@@ -98,14 +97,14 @@ class CurrentRun:
         self._requested = max((self.run.position(one.epoch + one.epochs, 0) for one in later), default=0)
         cursor.load(state.place, past)
 
-    def history(self, saved: Any) -> History:
-        """Returns what was read up to a saved state, and leaves the run as it is.
+    def read_until(self, saved: Any) -> tuple[Run, Past]:
+        """Returns the run of a saved state and what was read up to it; this one stays as it is.
 
         Raises:
             StateError: the state is damaged or of another run.
         """
         run, state = self._restored(saved, None)
-        return History(run, Past.of(state))
+        return run, Past.of(state)
 
     def _restored(self, saved: Any, allow: Collection[str] | None) -> tuple[Run, State]:
         samples_a_step = self.run.world.num_shards * self._batch_size
