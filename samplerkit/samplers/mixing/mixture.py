@@ -45,7 +45,7 @@ from samplerkit.samplers.mixing.sources import (
     require_counted_passes,
     require_source,
 )
-from samplerkit.samplers.mixing.token_shares import PartLengths, is_whole, mean_length
+from samplerkit.samplers.mixing.token_shares import PartLengths, is_whole
 from samplerkit.samplers.shuffled import RandomSampler
 from samplerkit.samplers.subset import SequentialSampler
 
@@ -279,8 +279,8 @@ class Blend:
         source, name = self.sources[number], self._names[number]
         if isinstance(source, Blend):
             return source.mean_length
-        lengths = self._mixture.part_lengths.of(self._context.dataset, self._parts)[name]
-        return mean_length(name, lengths, None if self._is_whole[number] else source.order(0))
+        order = None if self._is_whole[number] else source.order(0)
+        return self._mixture.part_lengths.mean_of_draws(self._context.dataset, self._parts, name, order)
 
     @cached_property
     def mean_length(self) -> float:

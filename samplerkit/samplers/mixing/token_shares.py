@@ -50,9 +50,33 @@ class PartLengths:
         # The dataset is kept with them, so that its number is no other one's.
         self._kept: Final = Latest[tuple[dict[str, Ids | None], dict[str, int], Any]]()
 
-    def of(self, dataset: Any, parts: Mapping[str, Any]) -> dict[str, Ids | None]:
-        """Gives them, as `lengths_of_parts`."""
-        return self._found(dataset, parts)[0]
+    def mean_of_draws(self, dataset: Any, parts: Mapping[str, Any], name: str, order: Order | None) -> float:
+        """Gives the mean number of tokens of the samples of a source.
+
+        Args:
+            dataset: that is mixed.
+            parts: its parts.
+            name: of the source.
+            order: a pass over it; None where that has each sample of the part once.
+
+        Raises:
+            DatasetError: the part has no lengths, or no tokens.
+        """
+        found, totals, _ = self._found(dataset, parts)
+        lengths, total = found[name], totals[name]
+        if lengths is None:
+            hint = (
+                "give the dataset an attribute lengths, or divide each weight by the mean tokens of a sample"
+            )
+            problem = "are shares of tokens, and a source has no lengths"
+            raise DatasetError("weights", problem, name, hint=hint)
+        count = lengths.size
+        if order is not None:
+            count = len(order)
+            total = sum(int(lengths[ids].sum(dtype=np.int64)) for ids in order.chunks(_CHUNK))
+        if not total:
+            raise DatasetError("weights", "give a share of the tokens to a source without any", name)
+        return total / count
 
     def means(self, dataset: Any, parts: Mapping[str, Any]) -> dict[str, float | None]:
         """Gives the mean length of the samples of each part; None of a part without lengths or samples."""
@@ -85,28 +109,6 @@ def is_whole(sampler: Sampler | None) -> bool:
         return True
     plain = isinstance(sampler, RandomSampler) and not sampler.replacement and sampler.get_child() is None
     return plain and not sampler.num_samples
-
-
-def mean_length(name: str, lengths: Ids | None, order: Order | None) -> float:
-    """Gives the mean number of tokens of the samples of a source.
-
-    Args:
-        name: of the source.
-        lengths: of all samples of its part; None where it says none.
-        order: a pass over it; None where that has each sample once.
-
-    Raises:
-        DatasetError: the part has no lengths, or no tokens.
-    """
-    if lengths is None:
-        hint = "give the dataset an attribute lengths, or divide each weight by the mean tokens of a sample"
-        raise DatasetError("weights", "are shares of tokens, and a source has no lengths", name, hint=hint)
-    count = lengths.size if order is None else len(order)
-    chunks = [lengths] if order is None else (lengths[ids] for ids in order.chunks(_CHUNK))
-    total = sum(int(chunk.sum(dtype=np.int64)) for chunk in chunks)
-    if not total:
-        raise DatasetError("weights", "give a share of the tokens to a source without any", name)
-    return total / count
 
 
 def _checked(name: str, given: Any, size: int) -> Ids:
