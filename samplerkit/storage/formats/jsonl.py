@@ -17,7 +17,7 @@ from samplerkit.order.draws import in_draws
 from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
 from samplerkit.storage.ahead.cache_entries import CacheLimits
-from samplerkit.storage.files.chunked import ChunkLimits, Chunks, DatasetOfFiles
+from samplerkit.storage.files.chunked import ChunkLimits, Chunks
 from samplerkit.storage.files.content import FileContent, MadeSamples, batch_ids, gathered_samples
 from samplerkit.storage.files.lines import (
     Array,
@@ -31,7 +31,7 @@ from samplerkit.storage.files.lines import (
 )
 from samplerkit.storage.files.stored import Stored
 from samplerkit.storage.formats.base import digest_of, names_of
-from samplerkit.storage.formats.kept_index import IndexKind
+from samplerkit.storage.formats.kept_index import IndexedFiles, IndexKind
 from samplerkit.storage.ids import checked_index, require_within
 from samplerkit.storage.lengths import COUNTING_THREADS
 from samplerkit.storage.missing_file import REWRITE
@@ -42,7 +42,7 @@ from samplerkit.storage.urls import is_remote
 
 
 @final
-class JsonlDataset(DatasetOfFiles):
+class JsonlDataset(IndexedFiles):
     r"""Samples in files of JSON lines, each a line; files are the files of the layout.
 
     Any line is read by itself, wherever it is, so that GLOBAL costs what other orders do. Where lines begin
@@ -111,7 +111,8 @@ class JsonlDataset(DatasetOfFiles):
         self._most: Final = arguments.limit("max_unpacked_bytes", max_unpacked_bytes)
         limits = ChunkLimits.of(max_chunks, max_bytes, read_ahead, threads)
         super().__init__(files, limits, gathered_samples, progress, RemoteOptions.of(remote))
-        self._indexes: Final = IndexKind("jsonl", partial(lines_of, most=self._most), _packed, _understood)
+        look = partial(lines_of, most=self._most)
+        self._indexes = IndexKind("jsonl", look, _packed, _understood, len)
         self._indexed: Sequence[IndexedFile] = ()
         self._is_packed = np.zeros(0, np.bool_)
 
@@ -145,23 +146,6 @@ class JsonlDataset(DatasetOfFiles):
         layout = self.layout
         if self._is_packed.any():
             super().expect(ids[self._is_packed[layout.file_of(ids)]] for ids in upcoming)
-
-    def save_indexes(self, folder: str | os.PathLike[str] | None = None) -> int:
-        """Writes the index of each file, by which other machines and jobs find its lines.
-
-        Args:
-            folder: where to, under the name of the file and `.skidx`, to be put beside remote
-                files; None for beside the files.
-
-        Returns:
-            How many samples there are.
-
-        Raises:
-            ArgumentValueError: files are remote and no folder was given, or two indexes have one name.
-            DatasetError: a file cannot be read, or an index cannot be written.
-        """
-        saved = self._indexes.save(self.files, self._names, folder, self._storage, self._progress)
-        return sum(map(len, saved))
 
     @property
     def _limits(self) -> CacheLimits:

@@ -16,6 +16,7 @@ import numpy as np
 from samplerkit.errors import ArgumentValueError, DatasetError
 from samplerkit.storage.arrays import Column, UnreadableFileError, on_disk, read_arrays, write_arrays
 from samplerkit.storage.atomic import user_cache_folder
+from samplerkit.storage.files.chunked import DatasetOfFiles
 from samplerkit.storage.files.packages import guarded
 from samplerkit.storage.files.stored import Stored
 from samplerkit.storage.lengths import COUNTING_THREADS
@@ -42,12 +43,14 @@ class IndexKind(Generic[Indexed]):
         make: goes through a local file, of a path and so many bytes.
         packed: gives what an index keeps: JSON values, and arrays.
         understood: gives what was kept of a file of so many bytes; None if it is not sound.
+        count: gives how many samples a file has.
     """
 
     name: str
     make: Callable[[str, int], Indexed]
     packed: Callable[[Indexed], tuple[dict[str, Any], dict[str, Array]]]
     understood: Callable[[int, Mapping[str, Any], Mapping[str, Array]], Indexed | None]
+    count: Callable[[Indexed], int]
 
     def of(self, stored: Stored, storage: RemoteStorage | None) -> Indexed:
         """Finds the index of a file, or makes it and keeps it in the cache.
@@ -94,8 +97,8 @@ class IndexKind(Generic[Indexed]):
         folder: str | os.PathLike[str] | None,
         storage: RemoteStorage | None,
         progress: Progress,
-    ) -> list[Indexed]:
-        """Writes the index of each file beside it, or into a folder.
+    ) -> int:
+        """Writes the index of each file beside it, or into a folder; gives the number of all samples.
 
         Args:
             files: the paths and URLs.
@@ -117,7 +120,7 @@ class IndexKind(Generic[Indexed]):
             hint = "save those of each folder by themselves"
             raise ArgumentValueError("folder", "would hold two indexes of one name", folder, hint=hint)
 
-        def save(number: int) -> Indexed:
+        def save(number: int) -> int:
             stored = Stored.of(files[number], storage)
             indexed = self.of(stored, storage)
             target = Path(folder or "", ends[number] + INDEX_SUFFIX)
@@ -125,10 +128,10 @@ class IndexKind(Generic[Indexed]):
                 self.write(target, stored, indexed)
             except OSError as error:
                 raise DatasetError(str(target), f"cannot be written ({error.strerror})") from error
-            return indexed
+            return self.count(indexed)
 
         report = partial(progress, "files indexed:")
-        return all_in_threads(save, len(files), COUNTING_THREADS, "samplerkit-index", report)
+        return sum(all_in_threads(save, len(files), COUNTING_THREADS, "samplerkit-index", report))
 
     def _kept(self, stored: Stored) -> Path:
         name = identity(stored.path) if is_remote(stored.path) else os.path.realpath(stored.path)
@@ -178,6 +181,28 @@ class IndexKind(Generic[Indexed]):
         if version not in {None, meta.get("version")}:
             return None
         return self.understood(stored.size, meta, arrays)
+
+
+class IndexedFiles(DatasetOfFiles):
+    """A dataset over files with an index each, which can be written beside them."""
+
+    _indexes: IndexKind[Any]
+
+    def save_indexes(self, folder: str | os.PathLike[str] | None = None) -> int:
+        """Writes the index of each file, by which other machines and jobs find its samples.
+
+        Args:
+            folder: where to, under the name of the file and `.skidx`, to be put beside remote
+                files; None for beside the files.
+
+        Returns:
+            How many samples there are.
+
+        Raises:
+            ArgumentValueError: files are remote and no folder was given, or two indexes have one name.
+            DatasetError: a file cannot be read, or an index cannot be written.
+        """
+        return self._indexes.save(self.files, self._names, folder, self._storage, self._progress)
 
 
 def _version(stored: Stored, storage: RemoteStorage | None) -> str:

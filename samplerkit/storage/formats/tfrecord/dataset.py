@@ -21,6 +21,7 @@ from samplerkit.storage.formats.base import (
     content_of,
     names_of,
 )
+from samplerkit.storage.formats.kept_index import IndexedFiles
 from samplerkit.storage.formats.tfrecord.example import example_of, scalars_of
 from samplerkit.storage.formats.tfrecord.records import INDEXES, RecordFile
 from samplerkit.storage.progress import Progress
@@ -31,7 +32,7 @@ RecordKind = Literal["example", "bytes"]
 
 
 @final
-class TfRecordDataset(FormatOfFiles):
+class TfRecordDataset(IndexedFiles, FormatOfFiles):
     """Samples in TFRecord files, each a record: runs of records are the files of the layout.
 
     Where records begin is said by an index: beside the file, under its name and `.skidx`, or in the user's
@@ -72,6 +73,7 @@ class TfRecordDataset(FormatOfFiles):
     """
 
     _looking = "files indexed:"
+    _indexes = INDEXES
 
     def __init__(
         self,
@@ -96,7 +98,7 @@ class TfRecordDataset(FormatOfFiles):
 
     def _look(self, number: int) -> ChunkFile:
         stored = Stored.of(self.files[number], self._storage)
-        found, is_packed = INDEXES.of(stored, self._storage)
+        found, is_packed = self._indexes.of(stored, self._storage)
         file = RecordFile.of(stored, found, is_packed=is_packed, run_bytes=self._run_bytes)
         # Changes with the lengths and checksums of all records; their features need not be alike.
         digest = repr([(run.span, run.rows, run.check) for run in file.runs]).encode()
@@ -104,23 +106,6 @@ class TfRecordDataset(FormatOfFiles):
 
     def _reader(self, columns: tuple[Any, ...]) -> Callable[[RecordFile, int], Content]:
         return partial(_read, self._sample, self._storage)
-
-    def save_indexes(self, folder: str | os.PathLike[str] | None = None) -> int:
-        """Writes the index of each file, by which other machines and jobs find its records.
-
-        Args:
-            folder: where to, under the name of the file and `.skidx`, to be put beside remote
-                files; None for beside the files.
-
-        Returns:
-            How many records there are.
-
-        Raises:
-            ArgumentValueError: files are remote and no folder was given, or two indexes have one name.
-            DatasetError: a file cannot be read, or an index cannot be written.
-        """
-        saved = INDEXES.save(self.files, self._names, folder, self._storage, self._progress)
-        return sum(records.lengths.size for records, _ in saved)
 
 
 @final

@@ -239,5 +239,9 @@ def _understood(size: int, meta: Mapping[str, Any], arrays: Mapping[str, Array])
     return (records, is_packed) if is_sound else None
 
 
-INDEXES: Final = IndexKind("tfrecord", _looked_through, _packed, _understood)
+def _count(indexed: IndexedRecords) -> int:
+    return indexed[0].lengths.size
+
+
+INDEXES: Final = IndexKind("tfrecord", _looked_through, _packed, _understood, _count)
 """The indexes of TFRecord files. They are not trusted: records have checksums of their own."""
