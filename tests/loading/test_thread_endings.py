@@ -161,3 +161,20 @@ def test_an_iteration_may_be_given_up_by_another_thread_at_any_moment():
             batches.cancel()
 
         all_done(read, cancel)
+
+
+class NeverMade(AtOnce):
+    """Its threads are gone before they make anything."""
+
+    def submit(self, task):
+        pass
+
+
+def test_a_batch_that_is_asked_for_while_the_threads_end_is_not_waited_for():
+    def requests():
+        batches.cancel()  # as the loop does, behind a thread's look at whether it is over
+        yield 0
+
+    batches = ThreadBatches(NeverMade(), requests())
+    with pytest.raises(sk.StateError, match="ended by"):
+        next(batches)

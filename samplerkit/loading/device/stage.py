@@ -148,7 +148,7 @@ class DeviceStage(Iterator[Any]):
                 producer.end()
             return True
         # A finalizer, or a source that closes its stage, may run in the loading thread itself.
-        if thread is not threading.current_thread():
+        if thread is not threading.current_thread() and thread.is_alive():
             thread.join(seconds)
         # What waits holds device memory, and would hold it for as long as somebody keeps the stage.
         self._channel.drop_items()
@@ -170,7 +170,9 @@ class DeviceStage(Iterator[Any]):
             # At the first `next`, not before: what is made and never read starts no thread. The stage lets go
             # of the producer, and so of the source: garbage of the one must not wait for the other.
             producer, self._producer = self._producer, None
-            self._thread = producer.start()
+            # Before the start, which a signal handler may cut off: `close` waits for what has begun.
+            self._thread = producer.thread()
+            start_thread(self._thread)
 
     def _boundary_or_end(self, item: EpochBoundary | BaseException | None) -> Any:
         if isinstance(item, EpochBoundary):
@@ -268,11 +270,10 @@ class Producer:
         self._slot: BatchSlot | None = None
         self._is_epoch_empty = False
 
-    def start(self) -> threading.Thread:
-        """Starts the thread; the interpreter's exit ends it."""
+    def thread(self) -> threading.Thread:
+        """Makes the thread that runs it; the interpreter's exit ends it."""
         self._thread = threading.Thread(target=self.run, name="samplerkit-device", daemon=True)
         end_at_exit(self)
-        start_thread(self._thread)
         return self._thread
 
     def stop(self) -> None:
@@ -282,7 +283,8 @@ class Producer:
 
     def join(self, deadline: float) -> None:
         """Waits for the thread until a time of the monotonic clock."""
-        self._thread.join(max(0.0, deadline - time.monotonic()))
+        if self._thread.is_alive():
+            self._thread.join(max(0.0, deadline - time.monotonic()))
 
     def run(self) -> None:
         """Makes items until there are no more, or the channel is closed."""

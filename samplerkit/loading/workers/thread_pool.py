@@ -101,6 +101,7 @@ class ThreadPool(Workers):
         ]
         self._end_with_owner: Final = weakref.finalize(owner, self.stop)
         self._end_with_owner.atexit = False
+        del owner  # what a signal handler raises below holds this frame, for as long as somebody holds that
         end_at_exit(self)
         for thread in self._threads:
             start_thread(thread)
@@ -285,19 +286,19 @@ class ThreadBatches(Iterator[Any]):
         if self._received is not None and self._loop_helps:
             pool.schedule.stepped(time.perf_counter() - self._received)
         self._submit()
-        result: Any = _CANCELLED
+        # Behind what was submitted: `cancel` answers only what it finds there.
+        self._require_open()
         if self._tasks:
             try:
                 result = self._tasks[0].result.get(timeout=pool.timeout)
             except Empty:
                 raise timed_out("a thread", pool.timeout) from None
-        elif self._requests is not None and not self._is_over:
+        elif self._requests is not None:
             # All tasks of threads came before this one, and were received: no thread reads.
             result = pool.made_here(next(self._requests))
-        elif not self._is_over:
+        else:
             raise self._failure or StopIteration
-        if result is _CANCELLED or self._is_over:
-            raise StateError("iteration", "was ended by a newer one or by close()")
+        self._require_open()
         del self._tasks[:1]
         if isinstance(result, _Raised):
             try:
@@ -308,6 +309,10 @@ class ThreadBatches(Iterator[Any]):
         self._submit()
         self._received = time.perf_counter()
         return result
+
+    def _require_open(self) -> None:
+        if self._is_over:
+            raise StateError("iteration", "was ended by a newer one or by close()")
 
     def _submit(self) -> None:
         """Keeps as many batches under way as may be, unless the loop makes them."""
