@@ -39,6 +39,7 @@ if hasattr(providers, "_get_local_constants"):  # old versions have none
 
 # What torch itself leaves: torchrun the folder of its logs, and the compiler its cache.
 LEFT_BY_TORCH = ("torchelastic_", "torchinductor_")
+TESTS = Path(__file__).parent
 RUN_FOLDER = pytest.StashKey[Path]()
 LEFT_OVER = pytest.StashKey[list[str]]()
 SECONDS_TO_CLEAN_UP = 10
@@ -46,6 +47,19 @@ SECONDS_TO_CLEAN_UP = 10
 
 class Examples:
     """What holds for examples, those of docstrings included, which have no conftest.py above them."""
+
+    def pytest_ignore_collect(self, collection_path, config):
+        """Leaves out files without tests, and with `-m MARK` those without that mark: to import them takes long.
+
+        What a test runs in another process may import what is not installed here, too.
+        """
+        if collection_path.suffix != ".py":
+            return None
+        mark = config.getoption("markexpr")
+        if not collection_path.name.startswith("test_"):
+            return mark.isidentifier() or TESTS in collection_path.parents or None
+        has_it = mark in collection_path.parts or f"mark.{mark}" in collection_path.read_text()
+        return (mark.isidentifier() and not has_it) or None
 
     @pytest.fixture(autouse=True)
     def _temporary_files_of_an_example(self, request):

@@ -11,9 +11,6 @@ from importlib import metadata
 
 import pytest
 
-# They run in processes of their own, and import at once what may not be installed.
-collect_ignore = ["accelerate_job.py", "check_job.py", "left_job.py", "lightning_job.py"]
-
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_itemcollected(item):
