@@ -27,7 +27,7 @@ BUGS = [
     ),
     Bug(
         "a part goes to the worker whose turn it is",
-        "_AffineIterator._next_index",
+        "AffineIterator._next_index",
         "self._worker = share.worker",
         "self._worker = (self._worker + 1) % self._num_workers",
         f"{AFFINITY}::test_each_file_is_read_by_one_worker_and_the_draws_stay",

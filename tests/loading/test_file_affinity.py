@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import samplerkit as sk
 from samplerkit.loading.workers.batch_maker import BatchMaker, batch_of
-from samplerkit.loading.workers.file_affinity import FileAffinity, _AffineIterator, joined
+from samplerkit.loading.workers.file_affinity import AffineIterator, FileAffinity, joined
 from samplerkit.loading.workers.loader_workers import requests_of
 from samplerkit.loading.workers.reader import ReaderOptions, SampleReader
 from samplerkit.loading.workers.transfer import PickledBatch
@@ -369,7 +369,7 @@ def test_it_changes_nothing_where_each_file_is_read_once_anyway(workers):
 
 
 def test_where_torch_has_the_names_no_more_the_batches_stay(monkeypatch):
-    monkeypatch.delattr(_AffineIterator, "_worker_queue_idx_cycle")
+    monkeypatch.delattr(AffineIterator, "_worker_queue_idx_cycle")
     expected = read(sk.Loader(Lists(), by("partial"), batch_size=6))
     with sk.Loader(Lists(), by("partial"), batch_size=6, num_workers=2, file_affinity=True) as loader:
         assert read(loader) == expected

@@ -110,15 +110,15 @@ def test_the_worker_of_a_killed_rank_removes_the_folder_of_that_rank_and_not_its
 
 
 INTERRUPTED = """
-import signal, sys, samplerkit as sk
+import multiprocessing.queues, os, signal, sys, samplerkit as sk
 
 class InterruptedWhenTaken:
-    happened = False
+    happened, process = False, os.getpid()
     def __init__(self, lock):
         self.lock = lock
     def __enter__(self):
         self.lock.__enter__()
-        if not InterruptedWhenTaken.happened:
+        if not InterruptedWhenTaken.happened and os.getpid() == self.process:
             InterruptedWhenTaken.happened = True
             signal.raise_signal(signal.SIGTERM)
     def __exit__(self, *error):
@@ -129,7 +129,10 @@ class InterruptedWhenTaken:
 signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))
 options = {"num_workers": 2, "persistent_workers": True, "after_break": "continue"}
 loader = sk.Loader(range(200), sk.SequentialSampler(), batch_size=4, **options)
-received = []
+received, workers = [], []
+"""
+
+IN_A_STEP = """
 try:
     for batch in loader:
         received += batch.tolist()
@@ -139,15 +142,31 @@ try:
                 queue._notempty = InterruptedWhenTaken(queue._notempty)
 except SystemExit:
     print(received == list(range(12)), loader.state_dict()["position"], flush=True)
+"""
+
+AT_THE_START = """
+made = multiprocessing.queues.Queue._reset
+def make(self, after_fork=False):
+    made(self, after_fork)
+    self._notempty = InterruptedWhenTaken(self._notempty)
+multiprocessing.queues.Queue._reset = make
+try:
+    next(iter(loader))
+except SystemExit:
+    print(multiprocessing.active_children() == [], loader.state_dict()["position"], flush=True)
+"""
+
+GOES_ON = """
 for batch in loader:  # the next iteration has workers of its own
     received += batch.tolist()
 print(received == list(range(200)), set(workers).isdisjoint(loader.worker_pids))
 """
 
 
-def test_a_signal_handler_that_raises_while_torch_holds_its_lock_hangs_nothing():
-    code, printed, errors = ended("-c", INTERRUPTED, own_seconds=OWN_SECONDS)
-    assert (code, printed) == (0, "True 12\nTrue True\n"), errors
+@pytest.mark.parametrize(("when", "position"), [(IN_A_STEP, 12), (AT_THE_START, 0)], ids=["step", "start"])
+def test_a_signal_handler_that_raises_while_torch_holds_its_lock_hangs_nothing(when, position):
+    code, printed, errors = ended("-c", INTERRUPTED + when + GOES_ON, own_seconds=OWN_SECONDS)
+    assert (code, printed) == (0, f"True {position}\nTrue True\n"), errors
 
 
 TENSORS = """

@@ -102,25 +102,20 @@ class ShareRequest(Request):
 
 
 @final
-class AffineLoader(torch.utils.data.DataLoader[Any]):
-    """A DataLoader of worker processes that sends what is in a file to one; its sampler gives requests.
+class AffineIterator(_MultiProcessingDataLoaderIter):
+    """Takes requests, sends each worker its share of them, and gives whole batches.
+
+    Args:
+        loader: a DataLoader with workers, whose sampler gives requests.
 
     Raises:
-        DatasetError: when an iteration begins: the dataset has no files.
+        DatasetError: the dataset has no files.
     """
 
-    def _get_iterator(self) -> Any:
-        maker: Any = self.dataset
-        return _AffineIterator(self, maker, layout_of_files(maker.dataset))
-
-
-@final
-class _AffineIterator(_MultiProcessingDataLoaderIter):
-    """Takes requests, sends each worker its share of them, and gives whole batches."""
-
-    def __init__(self, loader: AffineLoader, maker: BatchMaker, layout: Layout) -> None:
-        self._maker = maker
-        self._layout = layout
+    def __init__(self, loader: torch.utils.data.DataLoader[Any]) -> None:
+        maker: Any = loader.dataset
+        self._maker: BatchMaker = maker
+        self._layout = layout_of_files(maker.dataset)
         super().__init__(loader)
 
     def _reset(self, loader: Any, first_iter: bool = False) -> None:
@@ -156,7 +151,7 @@ class _AffineIterator(_MultiProcessingDataLoaderIter):
         if not self._under_way:
             return super()._next_data()  # type: ignore[no-untyped-call]  # the end
         request, shares = self._under_way.popleft()
-        answers = [received(super(_AffineIterator, self)._next_data()) for _ in shares]  # type: ignore[no-untyped-call]
+        answers = [received(super(AffineIterator, self)._next_data()) for _ in shares]  # type: ignore[no-untyped-call]
         if shares[0].is_whole:
             return answers[0]
         batch = self._maker.collated(request, joined(shares, answers))

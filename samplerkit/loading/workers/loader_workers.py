@@ -18,7 +18,7 @@ from samplerkit.loading.interpreter_exit import leave_at_exit
 from samplerkit.loading.run.current_run import CurrentRun
 from samplerkit.loading.run.reading import Reading
 from samplerkit.loading.workers.batch_maker import BatchMaker, batch_of
-from samplerkit.loading.workers.file_affinity import AffineLoader
+from samplerkit.loading.workers.file_affinity import AffineIterator
 from samplerkit.loading.workers.protocol import (
     Answer,
     BadSamples,
@@ -236,9 +236,8 @@ class LoaderWorkers:
         options = self._options
         if self.has_processes:
             maker = self._maker(epoch, SendingMaker)
-            return WorkerProcesses(
-                maker, self._num_workers, options, AffineLoader if self._is_affine else None
-            )
+            affine = {"iterator_type": AffineIterator} if self._is_affine else {}
+            return WorkerProcesses(maker, self._num_workers, options, **affine)
         pins = bool(options.get("pin_memory")) and current_device().type != "cpu"
         maker = self._maker(epoch, partial(BatchMaker, pins=pins))
         if not self._num_workers:

@@ -21,6 +21,7 @@ from typing import Any, Final, final
 
 import torch.utils.data
 from torch.utils.data._utils import signal_handling
+from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
 
 from samplerkit.errors import WorkerError
 from samplerkit.loading.background_thread import start_thread
@@ -140,6 +141,34 @@ def _start_worker(then: Callable[[int], None] | None, worker: int) -> None:
 
 
 @final
+class _DataLoader(torch.utils.data.DataLoader[Any]):
+    """torch's DataLoader, which can end what it has begun when a signal handler raises in the middle of it.
+
+    torch would ask the workers to end by queues whose locks a handler may have left taken, and wait for ever.
+    """
+
+    iterator_type: type[Any]
+    begun: Any = None
+
+    def _get_iterator(self) -> Any:
+        self.check_worker_number_rationality()
+        self.begun = object.__new__(self.iterator_type)
+        self.begun.__init__(self)
+        return self.begun
+
+    def abandon(self) -> None:
+        """Ends the workers that the latest iterator has begun, and keeps torch from it."""
+        if self.begun is None:
+            return
+        self.begun._shutdown = True
+        for queue in getattr(self.begun, "_index_queues", ()):
+            queue.cancel_join_thread()
+        for worker in getattr(self.begun, "_workers", ()):
+            worker.kill()
+            worker.join()
+
+
+@final
 class WorkerProcesses(Workers):
     """The worker processes of a torch DataLoader; the death of one is a `WorkerError`.
 
@@ -151,7 +180,7 @@ class WorkerProcesses(Workers):
         maker: makes batches.
         number: of workers.
         options: of the DataLoader.
-        loader_type: of torch's DataLoader, if not that.
+        iterator_type: of torch's iterator, if not that.
     """
 
     def __init__(
@@ -159,7 +188,7 @@ class WorkerProcesses(Workers):
         maker: SendingMaker,
         number: int,
         options: Mapping[str, Any],
-        loader_type: Callable[..., torch.utils.data.DataLoader[Any]] | None = None,
+        iterator_type: type[Any] = _MultiProcessingDataLoaderIter,
     ) -> None:
         self._requests = _Requests()
         ours = {
@@ -171,7 +200,8 @@ class WorkerProcesses(Workers):
             # Without one, torch draws the workers' base seed from the process-wide generator.
             "generator": options.get("generator") or torch.Generator(),
         }
-        self._dataloader: Final = (loader_type or torch.utils.data.DataLoader)(maker, **{**options, **ours})
+        self._dataloader: Final = _DataLoader(maker, **{**options, **ours})
+        self._dataloader.iterator_type = iterator_type
         self._batches: Any = None  # torch's iterator
         self._workers: list[Any] = []
         # Who died first, in the words of the thread that watches: it ends the others.
@@ -188,7 +218,13 @@ class WorkerProcesses(Workers):
         self._requests.make = requests
         if self._batches is None:
             prepare_for_workers()
-        self._batches = iter(self._dataloader)
+        try:
+            self._batches = iter(self._dataloader)
+        except BaseException:
+            self.can_be_reused = False
+            self._is_over.put(None)
+            self._dataloader.abandon()
+            raise
         if not self._workers:
             self._workers = list(self._batches._workers)
             end_at_exit(self)
