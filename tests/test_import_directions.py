@@ -92,10 +92,6 @@ LATE_IMPORTS = {
     ("storage.files.lines", "orjson"): "an extra: json reads the same, and takes longer",
     ("storage.files.packages", "a computed name"): "extras: each format needs its own package",
     (
-        "storage.remote.resources",
-        "samplerkit.storage.remote.http",
-    ): "an extra: only HTTP URLs need urllib3",
-    (
         "storage.remote.filesystem",
         "fsspec.core",
     ): "an extra: only URLs other than those of HTTP need it",
@@ -109,7 +105,6 @@ LATE_IMPORTS = {
         "storage.remote.store_options",
         "botocore.session",
     ): "an extra: S3 has credentials without it too",
-    ("storage.remote.store_options", "urllib3"): "an extra, as in storage.remote.resources",
 }
 """Imports that are not at the top of a module, each with its reason."""
 

@@ -224,9 +224,9 @@ BUGS = [
     ),
     Bug(
         "a redirect is read to its end",
-        "Connections._followed",
-        "response.finish_short(_SHORT_BODY)",
-        "response.read(-1)",
+        "_is_finished",
+        "response.length is not None and response.length <= _SHORT_BODY",
+        "response.length != 0",
         "tests/storage/remote/test_connections.py::test_the_body_of_a_redirect_is_not_read",
     ),
     Bug(

@@ -1,7 +1,7 @@
 """One attempt to read a remote file: what may be asked, what is known of the file, and what can go wrong.
 
-None of the faults leaves the room: `retried` and `plainly` make a `DatasetError` of each. Exceptions of other
-libraries hold URLs with their queries, so they are never chained, and their texts never used.
+None of the faults leaves the room: `retried` makes a `DatasetError` of each. Exceptions of other libraries
+hold URLs with their queries, so they are never chained, and their texts never shown.
 """
 
 from __future__ import annotations
@@ -37,6 +37,28 @@ class Version:
     def may_resume(self) -> bool:
         """Whether a broken download may resume where it broke: the tag stands for each byte."""
         return self.tag != "" and not self.tag.startswith(("W/", MODIFIED))
+
+    def check(self, size: int, tag: str, name: str = "tag") -> None:
+        """Compares the version of an answer with this one.
+
+        Args:
+            size: of the whole file as the answer says, -1 if it does not.
+            tag: of the answer, "" if it has none.
+            name: of the tag, for the message.
+
+        Raises:
+            Refused: it is another version.
+            Transient: the answer has no tag, though one was given before.
+        """
+        if UNKNOWN_SIZE not in {size, self.size} and size != self.size:
+            raise changed()
+        if not self.tag:
+            return
+        if not tag:
+            raise Transient(f"an answer without the {name} that was given before")
+        # Weakness tells about equality of meaning; a weak tag that differs is another version all the same.
+        if tag.removeprefix("W/") != self.tag.removeprefix("W/"):
+            raise changed()
 
 
 @final
@@ -139,7 +161,7 @@ NEAR = 64 << 10
 """Bytes between two parts of a file that are read along: they cost less than a request of their own.
 
 Measured by `python -m tests.benchmarks.remote_gaps`: through obstore two requests and one cost the same at a
-gap of about 110 KiB, through urllib3 at more than 256 KiB, on loopback, where nothing has to be waited for.
+gap of about 110 KiB, by HTTP at more than 256 KiB, on loopback, where nothing has to be waited for.
 """
 
 LONGEST = 8 << 20
@@ -213,29 +235,40 @@ _PERMANENT_NUMBERS = {
 _MISTAKES = (ValueError, TypeError, LookupError, AttributeError, ImportError, NotImplementedError)
 
 
-def plain_fault(error: Exception) -> Transient | Refused:
-    """Reports what may pass from what will not.
+def may_pass(status: int) -> bool:
+    """Returns whether a refused request may be answered the next time, by its HTTP status."""
+    return status >= 500 or status in {408, 429}
+
+
+def library_fault(
+    error: Exception, library: str, status: int | None = None, *, is_mistake: bool = False
+) -> Transient | Refused:
+    """Distinguishes the errors of a library that may pass from those that will not.
+
+    Args:
+        error: that it raised.
+        library: what messages call it.
+        status: the HTTP status that the error means, where the caller knows it.
+        is_mistake: the caller knows that it will not pass.
 
     Returns:
         `Absent` for "not found" and "forbidden"; `Refused` for a mistake; `Transient` for all else.
     """
-    if isinstance(error, Transient | Refused):
-        return error
     if isinstance(error, FileNotFoundError):
         return Absent("does not exist", "check the URL")
-    name = f"{type(error).__name__}{_detail(error)}"
-    if isinstance(error, PermissionError):
+    detail = _detail(error) if status is None else f": status {status}"
+    name = f"{type(error).__name__}{detail}"
+    if isinstance(error, PermissionError) or status in {401, 403}:
         return Absent(f"may not be read ({name})", "check the credentials in storage_options")
-    if _is_permanent(error, name):
+    if is_mistake or _is_permanent(error, name, status or _status(error)):
         hint = "check the URL, the credentials and the other storage_options"
-        return Refused(f"cannot be read through its filesystem ({name})", hint)
-    return Transient(f"its filesystem failed ({name})")
+        return Refused(f"cannot be read through {library} ({name})", hint)
+    return Transient(f"{library} failed ({name})")
 
 
-def _is_permanent(error: Exception, name: str) -> bool:
-    status = _status(error)
+def _is_permanent(error: Exception, name: str, status: int | None) -> bool:
     if status is not None:
-        return status < 500 and status not in {408, 429}
+        return not may_pass(status)
     numbers = {each.errno for each in causes(error) if isinstance(each, OSError)}
     # Some errors of connections are ValueErrors too; an OSError counts first.
     is_mistake = isinstance(error, _MISTAKES) and not isinstance(error, OSError)

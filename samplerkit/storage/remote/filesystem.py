@@ -21,12 +21,12 @@ from samplerkit.storage.remote.attempt import (
     changed,
     in_other_words,
     is_code,
-    plain_fault,
+    library_fault,
 )
 from samplerkit.storage.remote.options import RemoteOptions
-from samplerkit.storage.remote.retries import Counts, retried
+from samplerkit.storage.remote.retries import Client, Counts, check_small, retried
 from samplerkit.storage.remote.store_options import OF_HTTP, is_forked_from_user, names_version, s3_defaults
-from samplerkit.storage.threads import Stop, Stopped, bounded
+from samplerkit.storage.threads import Stop, bounded
 from samplerkit.storage.urls import has_pattern, is_web, shown
 
 _MIB = 1 << 20
@@ -48,22 +48,15 @@ which shares its descriptors with the child, so that the parent would wait for a
 
 
 @final
-class Filesystems:
-    """The filesystems of one process, each method one attempt.
-
-    They are made in the process that uses them: connections and event loops do not survive a fork.
-
-    Args:
-        options: how they are made.
-        counts: of the requests and bytes.
-    """
+class Filesystems(Client):
+    """The filesystems of one process, made in it: connections and event loops do not survive a fork."""
 
     def __init__(self, options: RemoteOptions, counts: Counts) -> None:
-        self._options = options
-        self._counts = counts
+        super().__init__(options, counts)
         self._lock = threading.Lock()
         self._made: dict[str, Any] = {}
-        self.without_ranges: set[str] = set()
+
+    is_unsure = True
 
     def version(self, url: str, stop: Stop) -> Version:
         """Asks for the size and the tag by `info`, past the listings that fsspec keeps."""
@@ -97,7 +90,7 @@ class Filesystems:
             return bytes(filesystem.cat_file(path, start=offset, end=offset + length))
 
         data = self._called(ask, length, stop)
-        self._counts.add(bytes=len(data))
+        self.counts.add(bytes=len(data))
         if len(data) != length:
             raise Transient(f"{len(data)} bytes came in place of {length}")
         return data
@@ -105,11 +98,20 @@ class Filesystems:
     def small(self, url: str, most: int, stop: Stop) -> tuple[bytes, Version]:
         """Reads a whole small file, after asking for its version."""
         version = self.version(url, stop)
-        if version.size > most:
-            raise Refused(f"has {version.size} bytes, but {most} are the most that are read at once")
+        check_small(version.size, most)
         data = self.part(url, version, 0, version.size, stop) if version.size else b""
         self.confirm(url, version, stop)
         return data, version
+
+    def fault(self, error: Exception) -> Exception:
+        """Gives what an error of a filesystem means: those of all kinds raise errors of all kinds."""
+        if isinstance(error, TimeoutError):
+            return Transient(
+                f"no answer in time, which is {self.options.timeout:g} s and as much for each MiB"
+            )
+        if is_code(error, "PreconditionFailed", "412"):
+            return changed()
+        return library_fault(error, "its filesystem")
 
     def put(self, url: str, data: bytes, stop: Stop) -> None:
         """Writes a small file as a whole."""
@@ -154,28 +156,18 @@ class Filesystems:
         with self._lock:
             made = self._made.get(key)
             if made is None:
-                made = self._made[key] = opened_filesystem(url, self._options)
+                made = self._made[key] = opened_filesystem(url, self.options)
         filesystem, path = made
         return filesystem, path if "::" in url else str(filesystem._strip_protocol(url))
 
     def _seconds(self, length: int) -> float:
         """Gives the time that a call may take: as with HTTP, so long for each MiB, and once for its head."""
-        return self._options.timeout * (1 + math.ceil(length / _MIB))
+        return self.options.timeout * (1 + math.ceil(length / _MIB))
 
     def _called(self, call: Callable[[], Result], length: int, stop: Stop) -> Result:
-        """Calls a filesystem; its exceptions, which may hold what is private, become ours."""
-        seconds = self._seconds(length)
-        self._counts.add(requests=1)
-
-        def said(error: Exception) -> Exception:
-            if isinstance(error, Stopped):
-                return error
-            if isinstance(error, TimeoutError):
-                return Transient(f"no answer in time, which is {seconds:g} s at most")
-            return changed() if is_code(error, "PreconditionFailed", "412") else plain_fault(error)
-
-        # Filesystems of all kinds raise errors of all kinds.
-        return in_other_words(lambda: bounded(call, seconds, stop), Exception, said)
+        """Calls a filesystem, which has so long for it."""
+        self.counts.add(requests=1)
+        return bounded(call, self._seconds(length), stop)
 
 
 @cache
@@ -270,9 +262,10 @@ def expand(pattern: str, options: RemoteOptions) -> tuple[str, ...]:
         raise DatasetError(shown(pattern), "is a pattern, and HTTP has no listing", hint="name each URL")
     if "::" in pattern:
         raise DatasetError(shown(pattern), "is a pattern in a chain of URLs", hint="name each URL")
-    counts, stop = Counts(), Stop()
-    filesystems = Filesystems(options, counts)
-    urls = retried(pattern, lambda: filesystems.matches(pattern, stop), options, counts, stop)
+    stop = Stop()
+    urls = retried(
+        pattern, Filesystems(options, Counts()), lambda client: client.matches(pattern, stop), stop
+    )
     if not urls:
         raise DatasetError(shown(pattern), "no file matches", hint="check folder and pattern")
     return urls
@@ -298,10 +291,9 @@ def put(options: RemoteOptions, url: str, data: bytes) -> None:
     if is_web(url):
         hint = "say --out FOLDER, and upload what is in it"
         raise DatasetError(shown(url), "cannot be written by HTTP", hint=hint)
-    counts, stop = Counts(), Stop()
-    filesystems = Filesystems(options, counts)
+    client, stop = Filesystems(options, Counts()), Stop()
     in_other_words(
-        lambda: retried(url, lambda: filesystems.put(url, data, stop), options, counts, stop),
+        lambda: retried(url, client, lambda client: client.put(url, data, stop), stop),
         DatasetError,
         lambda error: DatasetError(shown(url), f"cannot be written: {error.problem}", hint=error.hint),
     )

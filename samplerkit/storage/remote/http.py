@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from email.message import Message
 from typing import final
 
 from samplerkit.storage.remote.attempt import (
@@ -17,12 +18,13 @@ from samplerkit.storage.remote.attempt import (
     Refused,
     Transient,
     Version,
-    changed,
+    may_pass,
 )
-from samplerkit.storage.remote.http_connections import Connections, StreamedResponse
+from samplerkit.storage.remote.http_connections import Connections, fault
+from samplerkit.storage.remote.minimum_rate import TimedResponse
 from samplerkit.storage.remote.options import RemoteOptions
-from samplerkit.storage.remote.retries import Counts
-from samplerkit.storage.threads import Stop
+from samplerkit.storage.remote.retries import Client, Counts, check_small
+from samplerkit.storage.threads import Pool, Stop
 
 PIECE = 1 << 20
 """Bytes of a body that are read at a time."""
@@ -32,97 +34,72 @@ _HEAD_IS_REFUSED = {400, 403, 405, 501}
 
 
 @final
-class Http:
-    """HTTP requests of one process, each method one attempt.
-
-    Args:
-        options: how servers are reached.
-        counts: of the requests and bytes.
-    """
+class Http(Client):
+    """HTTP requests of one process."""
 
     def __init__(self, options: RemoteOptions, counts: Counts) -> None:
-        self._counts = counts
+        super().__init__(options, counts)
         self._connections = Connections(options)
-        self.without_ranges: set[str] = set()
-        """URLs whose server answers a range with the whole file."""
 
     def version(self, url: str, stop: Stop) -> Version:
         """Asks for the size and the tag, by HEAD, or else by a GET of the first byte."""
-        with self._asked("HEAD", url, {}, stop) as answer:
+        with self._asked("HEAD", url, stop) as answer:
             if answer.status not in _HEAD_IS_REFUSED:
-                check_status(answer.status, answer.headers)
-                check_encoding(answer.headers)
+                check_answer(answer)
                 if answer.headers.get("Accept-Ranges", "").strip().lower() == "none":
                     self.without_ranges.add(url)
                 version = version_of(content_length(answer.headers), answer.headers)
                 if version.size != UNKNOWN_SIZE and version.tag:
                     return version
-        return self._version_by_get(url, stop)
+        with self._asked("GET", url, stop, "0-0") as answer:
+            headers = answer.headers
+            if answer.status == 416 and content_range(headers).size == 0:
+                return version_of(0, headers)
+            check_answer(answer)
+            if answer.status == 200:
+                self.without_ranges.add(url)
+                return version_of(content_length(headers), headers)
+            return version_of(content_range(headers).size, headers)
 
     def part(self, url: str, version: Version, offset: int, length: int, stop: Stop) -> bytes:
         """Reads a part of a file, of at least one byte."""
-        with self._asked("GET", url, {"Range": f"bytes={offset}-{offset + length - 1}"}, stop) as answer:
+        with self._asked("GET", url, stop, f"{offset}-{offset + length - 1}") as answer:
             if answer.status == 200:
                 self.without_ranges.add(url)
             return b"".join(self._body(answer, version, offset, length))
 
     def rest(
-        self, url: str, version: Version, offset: int, stop: Stop, *, is_verified: bool = False
+        self, url: str, version: Version, offset: int, pool: Pool, stop: Stop, *, is_verified: bool
     ) -> Iterator[bytes]:
-        """Reads a file from a byte on to its end.
-
-        Args:
-            url: of the file.
-            version: what it must be.
-            offset: of the first byte.
-            stop: ends it.
-            is_verified: it is checked against a digest later, so an end that cannot be told is let pass.
-        """
-        headers = {"Range": f"bytes={offset}-"} if offset else {}
-        with self._asked("GET", url, headers, stop) as answer:
-            is_cut_noticed = is_verified or version.size != UNKNOWN_SIZE or has_end(answer.headers)
-            if answer.status in {200, 206} and not is_cut_noticed:
-                hint = "let the server send Content-Length, or give a digest of the file"
-                raise Refused("is sent without its length, so its end cannot be told from a break", hint)
+        """Reads a file from a byte on to its end, by one request; its end is certain, or a digest is."""
+        with self._asked("GET", url, stop, f"{offset}-" if offset else "") as answer:
+            if answer.status in {200, 206} and version.size == UNKNOWN_SIZE and not is_verified:
+                check_end(answer.headers, "let the server send Content-Length, or give a digest of the file")
             yield from self._body(answer, version, offset, UNKNOWN_SIZE, is_part=bool(offset))
 
     def small(self, url: str, most: int, stop: Stop) -> tuple[bytes, Version]:
         """Reads a whole small file by one request; its version comes with the same answer."""
-        with self._asked("GET", url, {}, stop) as answer:
-            check_status(answer.status, answer.headers)
-            check_encoding(answer.headers)
+        with self._asked("GET", url, stop) as answer:
+            check_answer(answer)
             version = version_of(content_length(answer.headers), answer.headers)
-            if not has_end(answer.headers):
-                raise Refused("is sent without its length, so its end cannot be told from a break")
-            if version.size > most:
-                raise Refused(f"has {version.size} bytes, but {most} are the most that are read at once")
+            check_end(answer.headers)
+            check_small(version.size, most)
             data = bytearray()
             for piece in self._body(answer, version, 0, version.size, is_part=False):
                 data += piece
-                if len(data) > most:
-                    raise Refused(f"has more bytes than {most}, the most that are read at once")
+                check_small(len(data), most)
         return bytes(data), Version(len(data), version.tag)
+
+    def fault(self, error: Exception) -> Exception:
+        """Gives what an error of a request means."""
+        return fault(error, self.options.timeout)
 
     def close(self) -> None:
         """Closes the connections: those in use when they are not any more."""
         self._connections.close()
 
-    def _version_by_get(self, url: str, stop: Stop) -> Version:
-        with self._asked("GET", url, {"Range": "bytes=0-0"}, stop) as answer:
-            headers = answer.headers
-            if answer.status == 416 and content_range(headers).size == 0:
-                return version_of(0, headers)
-            check_status(answer.status, headers)
-            check_encoding(headers)
-            if answer.status == 200:
-                self.without_ranges.add(url)
-                return version_of(content_length(headers), headers)
-            told = content_range(headers)
-            answer.read(2)
-            return version_of(told.size, headers)
-
     def _body(
-        self, answer: StreamedResponse, version: Version, offset: int, length: int, *, is_part: bool = True
+        self, answer: TimedResponse, version: Version, offset: int, length: int, *, is_part: bool = True
     ) -> Iterator[bytes]:
         """Reads the wanted bytes of an answer, be it a part or the whole, once its head is right.
 
@@ -136,16 +113,17 @@ class Http:
         headers = answer.headers
         if answer.status in {412, 416}:
             size = content_range(headers).size if answer.status == 416 else UNKNOWN_SIZE
-            check_version(Version(version.size), size, headers)
+            Version(version.size).check(size, "")
             problem = f"was refused by its server (status {answer.status}), from byte {offset} on"
             raise Refused(problem, "it may have been changed: start again")
-        check_status(answer.status, headers)
-        check_encoding(headers)
+        check_answer(answer)
         told = content_length(headers)
         if answer.status == 206:
             held = content_range(headers)
             check_version(version, held.size, headers)
-            self._check_part(held, told, offset, length, is_part=is_part)
+            if not is_part:
+                raise Transient("a part, though the whole file was asked for")
+            held.check(offset, held.last if length == UNKNOWN_SIZE else offset + length - 1, told)
             yield from self._pieces(answer, 0, held.last - held.first + 1, is_told=told != UNKNOWN_SIZE)
             return
         # The whole file: of its version, and so long; then the wanted part of it may be taken.
@@ -159,17 +137,7 @@ class Http:
             if wanted:
                 yield wanted
 
-    def _check_part(self, held: ContentRange, told: int, offset: int, length: int, *, is_part: bool) -> None:
-        if not is_part:
-            raise Transient("a part, though the whole file was asked for")
-        last = held.last if length == UNKNOWN_SIZE else offset + length - 1
-        if (held.first, held.last) != (offset, last):
-            problem = f"bytes {held.first} to {held.last}, though {offset} to {last} were asked for"
-            raise Transient(problem)
-        if told not in {UNKNOWN_SIZE, held.last - held.first + 1}:
-            raise Transient(f"{told} bytes announced for a part of {held.last - held.first + 1}")
-
-    def _pieces(self, answer: StreamedResponse, first: int, end: int, *, is_told: bool) -> Iterator[bytes]:
+    def _pieces(self, answer: TimedResponse, first: int, end: int, *, is_told: bool) -> Iterator[bytes]:
         """Reads the bytes of a body from the first to the end, and checks that these are all that come.
 
         Args:
@@ -182,7 +150,7 @@ class Http:
         while not (is_told and at == end) and (piece := answer.read(PIECE)):
             if is_told:
                 piece = piece[: end - at]
-            self._counts.add(bytes=len(piece))
+            self.counts.add(bytes=len(piece))
             before = max(0, first - at)
             at += len(piece)
             if end != UNKNOWN_SIZE and at > end:
@@ -193,18 +161,14 @@ class Http:
             raise Transient(f"the answer broke off after {at} of {end} bytes")
 
     @contextmanager
-    def _asked(
-        self, method: str, url: str, headers: Mapping[str, str], stop: Stop
-    ) -> Iterator[StreamedResponse]:
-        self._counts.add(requests=1)
-        answer = self._connections.request(method, url, headers, stop)
-        try:
+    def _asked(self, method: str, url: str, stop: Stop, part: str = "") -> Iterator[TimedResponse]:
+        self.counts.add(requests=1)
+        headers = {"Range": f"bytes={part}"} if part else {}
+        with self._connections.response(method, url, headers, stop) as answer:
             yield answer
-        finally:
-            answer.close()
 
 
-Headers = Mapping[str, str]
+Headers = Mapping[str, str] | Message
 
 
 _CONTENT_RANGE = re.compile(r"bytes (?:(\d+)-(\d+)|\*)/(\d+|\*)", re.ASCII)
@@ -228,33 +192,38 @@ class ContentRange:
     last: int
     size: int
 
+    def check(self, first: int, last: int, told: int) -> None:
+        """Compares a part with the one that was asked for, and with the length that is given for the body.
 
-def check_status(status: int, headers: Headers) -> None:
-    """Lets an answer pass that has content, and raises the fault that another one means.
+        Raises:
+            Transient: it is another one.
+        """
+        if (self.first, self.last) != (first, last):
+            problem = f"bytes {self.first} to {self.last}, though {first} to {last} were asked for"
+            raise Transient(problem)
+        if told not in {UNKNOWN_SIZE, last - first + 1}:
+            raise Transient(f"{told} bytes announced for a part of {last - first + 1}")
+
+
+def check_answer(answer: TimedResponse) -> None:
+    """Lets an answer pass that has content as it is in the file, and raises the fault that another one means.
 
     Raises:
         Transient: 408, 429 and 5xx, with the time that `Retry-After` asks for.
         Absent: 401, 403, 404, 410.
-        Refused: any other.
+        Refused: any other; or content that is compressed on its way: its ranges and lengths are not those of
+            the file.
     """
-    if status in {200, 206}:
-        return
-    if status in {408, 429} or status >= 500:
+    status, headers = answer.status, answer.headers
+    if may_pass(status):
         raise Transient(f"status {status}", _retry_after(headers))
     if status in {404, 410}:
         raise Absent(f"does not exist (status {status})", "check the URL")
     if status in {401, 403}:
         hint = "check the credentials; a signed URL may have expired"
         raise Absent(f"may not be read (status {status})", hint)
-    raise Refused(f"was refused by its server (status {status})")
-
-
-def check_encoding(headers: Headers) -> None:
-    """Refuses content that is compressed on its way: its ranges and lengths are not those of the file.
-
-    Raises:
-        Refused: it is.
-    """
+    if status not in {200, 206}:
+        raise Refused(f"was refused by its server (status {status})")
     encoding = headers.get("Content-Encoding", "identity").strip().lower()
     if encoding not in {"", "identity"}:
         problem = f"is sent with the content encoding {encoding[:20]!r}, though none was asked for"
@@ -270,28 +239,16 @@ def version_of(size: int, headers: Headers) -> Version:
 
 
 def check_version(version: Version, size: int, headers: Headers) -> None:
-    """Holds an answer against the version that is known.
-
-    Args:
-        version: as it was first told.
-        size: of the whole file as this answer says, -1 if it does not.
-        headers: of this answer.
+    """Compares an answer with the version that is known, by the header that its tag comes from.
 
     Raises:
         Refused: it is of another version.
-        Transient: it does not tell its version, though that was sent before.
+        Transient: it does not tell its version, though that was given before.
     """
-    if UNKNOWN_SIZE not in {size, version.size} and size != version.size:
-        raise changed()
-    if not version.tag:
-        return
-    name = "Last-Modified" if version.tag.startswith(MODIFIED) else "ETag"
+    before = MODIFIED if version.tag.startswith(MODIFIED) else ""
+    name = "Last-Modified" if before else "ETag"
     told = headers.get(name, "").strip()
-    if not told:
-        raise Transient(f"an answer without the {name} that was sent before")
-    # Weakness tells about equality of meaning; a weak tag that differs is another version all the same.
-    if told.removeprefix("W/") != version.tag.removeprefix(MODIFIED).removeprefix("W/"):
-        raise changed()
+    version.check(size, told and before + told, name)
 
 
 def content_length(headers: Headers) -> int:
@@ -305,9 +262,10 @@ def content_length(headers: Headers) -> int:
     return _number(text) if text.isascii() and text.isdigit() and not is_chunked else UNKNOWN_SIZE
 
 
-def has_end(headers: Headers) -> bool:
-    """Returns whether the end of a body can be told from a connection that broke."""
-    return content_length(headers) >= 0 or "chunked" in headers.get("Transfer-Encoding", "").lower()
+def check_end(headers: Headers, hint: str = "") -> None:
+    """Refuses a body of which the end cannot be told from a connection that broke."""
+    if content_length(headers) < 0 and "chunked" not in headers.get("Transfer-Encoding", "").lower():
+        raise Refused("is sent without its length, so its end cannot be told from a break", hint)
 
 
 def content_range(headers: Headers) -> ContentRange:

@@ -1,36 +1,43 @@
-"""One HTTP request by a connection of urllib3, and its answer, with all exceptions made into ours.
-
-The exceptions of urllib3 hold whole URLs: none leaves this file.
-"""
+"""HTTP requests by connections that are kept; redirects are followed by rules of our own."""
 
 from __future__ import annotations
 
 import base64
+import http.client
 import netrc
 import os
+import re
+import select
+import socket
 import ssl
 import urllib.request
 from collections import defaultdict
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from email.message import Message
 from functools import partial
 from pathlib import Path
 from typing import Any, final
-from urllib.parse import unquote, urljoin, urlsplit
+from urllib.parse import SplitResult, quote, unquote, urljoin, urlsplit
 
-import urllib3
-import urllib3.connection
-import urllib3.exceptions
-from urllib3.util import Url, connection, parse_url
-
-from samplerkit.storage.remote.attempt import Refused, Transient, causes, in_other_words
-from samplerkit.storage.remote.minimum_rate import Deadline, TimedResponse
+from samplerkit.storage.remote.attempt import Refused, Transient
+from samplerkit.storage.remote.minimum_rate import TimedResponse
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.threads import Stop
 from samplerkit.storage.urls import is_web
 
+MOST_HOPS = 10
+
 _SHORT_BODY = 4096
+"""A body of which no more is left is read, since the connection can be used again then."""
+
+_STATUSES = {301, 302, 303, 307, 308}
+
+_PORTS = {"http": 80, "https": 443}
+
+_IN_PATHS = "!$%&'()*+,/:;=?@[]~"
+_LONE_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
 
 
 @final
@@ -45,15 +52,10 @@ class _Route:
         headers: for each request.
     """
 
-    server: Url
-    proxy: Url | None
+    server: tuple[str, str, int]
+    proxy: SplitResult | None
     path: str
     headers: Mapping[str, str]
-
-    @property
-    def key(self) -> tuple[Url, Url | None]:
-        """What connections are kept by: those to one server are for all its URLs."""
-        return self.server, self.proxy
 
 
 @final
@@ -61,34 +63,45 @@ class Connections:
     """Connections to HTTP servers, for the threads of one process.
 
     Proxies, certificates (`REQUESTS_CA_BUNDLE`, `SSL_CERT_FILE`) and `.netrc` come from the environment.
-    Connections are kept here: with the pool of urllib3 a request of 16 KiB takes 168 us of processor time,
-    and not 120.
 
     Args:
         options: of them the timeout, and `headers`, `auth`, `verify` and `cert` of the storage options.
     """
 
     def __init__(self, options: RemoteOptions) -> None:
-        self._options = options
+        self._given = options.storage_options
         self._timeout = options.timeout
-        self._idle: defaultdict[Any, list[urllib3.connection.HTTPConnection]] = defaultdict(list)
+        self._idle: defaultdict[Any, list[http.client.HTTPConnection]] = defaultdict(list)
         self._routes: dict[str, _Route] = {}
         self._tls: ssl.SSLContext | None = None
         self._is_closed = False
 
-    def request(self, method: str, url: str, headers: Mapping[str, str], stop: Stop) -> StreamedResponse:
-        """Makes a request, follows redirects, and waits for the head of the answer.
+    @contextmanager
+    def response(
+        self, method: str, url: str, headers: Mapping[str, str], stop: Stop
+    ) -> Iterator[TimedResponse]:
+        """Makes a request, follows redirects, and gives the response, of which the body is still to be read.
 
         Raises:
-            Transient: the server cannot be reached, or is too slow.
-            Refused: the URL or a redirect makes no sense, or a certificate is not to be trusted.
+            Transient: the server cannot be reached.
+            Refused: a redirect makes no sense.
             Stopped: it is not wanted any more.
+            Exception: what `fault` knows.
         """
-        return in_other_words(
-            lambda: self._followed(method, url, headers, stop),
-            (urllib3.exceptions.HTTPError, OSError, ValueError, urllib3.connection.HTTPException),
-            lambda error: _fault(error, self._timeout),
-        )
+        route = self._routes.get(url)
+        if route is None:
+            route = self._routes[url] = self._route(url, is_named=True)
+        is_named = True
+        for _ in range(MOST_HOPS + 1):
+            with self._sent(method, route, headers, stop) as response:
+                target = target_of(url, response.status, response.headers)
+                if target is None:
+                    yield response
+                    return
+            # What the user gives may be secret, and is for the host that the user names.
+            is_named = is_named and is_same_place(url, target)
+            url, route = target, self._route(target, is_named=is_named)
+        raise Refused(f"was redirected more than {MOST_HOPS} times", "check the server's redirects")
 
     def close(self) -> None:
         """Closes the connections: those in use when they are not any more."""
@@ -97,105 +110,82 @@ class Connections:
             while idle:
                 idle.pop().close()
 
-    def _followed(self, method: str, url: str, headers: Mapping[str, str], stop: Stop) -> StreamedResponse:
-        route = self._routes.get(url)
-        if route is None:
-            route = self._routes[url] = self._route(url, is_named=True)
-        is_named = True
-        for _ in range(MOST_HOPS + 1):
-            response = self._asked(method, route, headers, stop)
-            try:
-                target = target_of(url, response.status, response.headers)
-                if target is None:
-                    return response
-                # What the user gives may be secret, and is for the host that the user names.
-                is_named = is_named and is_same_place(url, target)
-                url, route = target, self._route(target, is_named=is_named)
-                response.finish_short(_SHORT_BODY)
-            except BaseException:
-                response.close()
-                raise
-            response.close()
-        raise Refused(f"was redirected more than {MOST_HOPS} times", "check the server's redirects")
-
-    def _asked(self, method: str, route: _Route, headers: Mapping[str, str], stop: Stop) -> StreamedResponse:
-        """Sends one request; a kept connection that the server has closed meanwhile is not used."""
+    @contextmanager
+    def _sent(
+        self, method: str, route: _Route, headers: Mapping[str, str], stop: Stop
+    ) -> Iterator[TimedResponse]:
+        """Sends one request; its connection is kept if the body was read to its end."""
         stop.check()
-        idle = self._idle[route.key]
-        made: urllib3.connection.HTTPConnection | None = None
-        with suppress(IndexError):
-            made = idle.pop()
-        if made is not None and connection.is_connection_dropped(made):
-            made.close()
-        deadline = Deadline(self._timeout, stop)
-        made = made or self._connection(route)
-        made.response_class = partial(TimedResponse, deadline)  # type: ignore[assignment]
+        idle = self._idle[route.server, route.proxy]
+        made = _usable(idle) or self._made(route)
+        made.response_class = partial(TimedResponse, self._timeout, stop)  # type: ignore[assignment]
+        response: Any = None
+        may_be_kept = False
         try:
-            made.timeout = self._timeout
-            made.request(
-                method,
-                route.path,
-                headers={**route.headers, **headers},
-                preload_content=False,
-                decode_content=False,
-            )
-            return StreamedResponse(made.getresponse(), made, deadline, self._kept(idle))
-        except BaseException:
-            made.close()
-            raise
-
-    def _kept(self, idle: list[urllib3.connection.HTTPConnection]) -> Any:
-        def keep(connection: urllib3.connection.HTTPConnection) -> None:
-            if self._is_closed:
-                connection.close()
+            if made.sock is None:
+                self._connect(made, route)
+            made.sock.settimeout(self._timeout)
+            made.request(method, route.path, headers={**route.headers, **headers})
+            response = made.getresponse()
+            yield response
+            may_be_kept = _is_finished(response) and not self._is_closed
+        finally:
+            if may_be_kept:
+                idle.append(made)
             else:
-                idle.append(connection)
-
-        return keep
+                if response is not None:
+                    response.close()
+                made.close()
 
     def _route(self, url: str, *, is_named: bool) -> _Route:
-        parts = parse_url(url)
-        host = parts.host or ""
-        server = Url(parts.scheme, None, host, parts.port)
-        proxies = {} if urllib.request.proxy_bypass(host) else urllib.request.getproxies()
-        proxy = proxies.get(str(parts.scheme))
-        headers = {"User-Agent": "samplerkit", "Accept": "*/*", "Accept-Encoding": "identity"}
-        auth = self._options.storage_options.get("auth") if is_named else None
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port or _PORTS[parts.scheme]
+        if not host:
+            raise ValueError
+        named = {} if urllib.request.proxy_bypass(host) else urllib.request.getproxies()
+        proxy = _proxy(named.get(parts.scheme))
+        headers = {"User-Agent": "samplerkit", "Accept": "*/*"}
+        auth = self._given.get("auth") if is_named else None
         if is_named:
-            headers |= dict(self._options.storage_options.get("headers") or {})
-        if auth is None and parts.auth is not None and is_named:
-            user, _, password = parts.auth.partition(":")
-            auth = unquote(user), unquote(password)
+            headers |= dict(self._given.get("headers") or {})
+        if is_named and auth is None and parts.username is not None:
+            auth = unquote(parts.username), unquote(parts.password or "")
         if (auth := auth or _of_netrc(host)) is not None:
             headers["Authorization"] = _basic(*auth)
-        path = parts.request_uri
+        path = _quoted(parts.path or "/") + (f"?{_quoted(parts.query)}" if parts.query else "")
         if proxy and parts.scheme == "http":
-            path = str(Url(parts.scheme, None, host, parts.port, parts.path or "/", parts.query))
-            if parse_url(proxy).auth:
-                headers["Proxy-Authorization"] = _basic(*unquote(str(parse_url(proxy).auth)).split(":", 1))
-        return _Route(server, parse_url(proxy) if proxy else None, path, headers)
+            path = f"http://{parts.netloc.rpartition('@')[2]}{path}"
+            headers |= _proxy_headers(proxy)
+        return _Route((parts.scheme, host, port), proxy, path, headers)
 
-    def _connection(self, route: _Route) -> urllib3.connection.HTTPConnection:
-        near = route.proxy or route.server
-        host = str(near.host).strip("[]")
-        if route.server.scheme == "http":
-            return urllib3.connection.HTTPConnection(host, near.port or 80, timeout=self._timeout)
-        made = urllib3.connection.HTTPSConnection(
-            host, near.port or 443, timeout=self._timeout, ssl_context=self._trusted(), proxy=route.proxy
-        )
+    def _made(self, route: _Route) -> http.client.HTTPConnection:
+        scheme, host, port = route.server
+        near, at = (str(route.proxy.hostname), route.proxy.port or 80) if route.proxy else (host, port)
+        if scheme == "http":
+            return http.client.HTTPConnection(near, at, timeout=self._timeout)
+        made = http.client.HTTPSConnection(near, at, timeout=self._timeout, context=self._trusted())
         if route.proxy is not None:
-            headers = {}
-            if route.proxy.auth:
-                headers["Proxy-Authorization"] = _basic(*unquote(route.proxy.auth).split(":", 1))
-            made.set_tunnel(str(route.server.host), route.server.port or 443, headers, scheme="http")
+            made.set_tunnel(host, port, _proxy_headers(route.proxy))
         return made
+
+    def _connect(self, connection: http.client.HTTPConnection, route: _Route) -> None:
+        try:
+            connection.connect()
+        except (ssl.SSLError, socket.gaierror):
+            raise
+        except TimeoutError:
+            problem = f"no connection within {self._timeout:g} s"
+        except OSError as error:
+            problem = f"{'the proxy' if route.proxy else 'its server'} cannot be reached{_reason(error)}"
+        else:
+            return
+        raise Transient(problem)
 
     def _trusted(self) -> ssl.SSLContext:
         """Gives the certificates that are trusted, read once, and the user's own."""
         if self._tls is not None:
             return self._tls
-        given = self._options.storage_options
-        verify, cert = given.get("verify"), given.get("cert")
+        verify, cert = self._given.get("verify"), self._given.get("cert")
         if verify is None or verify is True:
             verify = os.environ.get("REQUESTS_CA_BUNDLE") or os.environ.get("CURL_CA_BUNDLE")
         folder = verify if isinstance(verify, str) and Path(verify).is_dir() else None
@@ -208,66 +198,67 @@ class Connections:
         return tls
 
 
-@final
-class StreamedResponse:
-    """The response to a request, its body still to be read.
+def fault(error: Exception, timeout: float) -> Exception:
+    """Says in words of our own what an exception of a request means; other errors are given as they are."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        # Its reason names the certificate and no URL.
+        hint = "correct the certificate, or name its authority by REQUESTS_CA_BUNDLE or `verify`"
+        problem = f"its server has a certificate that is not to be trusted ({error.verify_message})"
+        return Refused(problem, hint)
+    if isinstance(error, ValueError | http.client.InvalidURL):
+        return Refused("cannot be asked, or was redirected to what cannot", "check the URL and the headers")
+    reasons: dict[type[Exception], str] = {
+        ssl.SSLError: "TLS failed",
+        TimeoutError: f"the answer stalled, for {timeout:g} s",
+        socket.gaierror: "the name of its host is not known",
+        http.client.IncompleteRead: "the answer broke off",
+        http.client.HTTPException: "the connection broke",
+        OSError: f"the connection broke{_reason(error)}",
+    }
+    reason = next((reason for kind, reason in reasons.items() if isinstance(error, kind)), "")
+    return Transient(reason) if reason else error
 
-    Attributes:
-        status: such as 206.
-        headers: by name, in any case.
-    """
 
-    def __init__(
-        self,
-        response: urllib3.HTTPResponse,
-        connection: urllib3.connection.HTTPConnection,
-        deadline: Deadline,
-        keep: Any,
-    ) -> None:
-        self._response = response
-        self._connection: urllib3.connection.HTTPConnection | None = connection
-        self._deadline = deadline
-        self._keep = keep
-        self._is_sound = True
-        self.status: int = response.status
-        self.headers: Mapping[str, str] = response.headers
+def _reason(error: Exception) -> str:
+    number = error.errno if isinstance(error, OSError) else None
+    return f" ({os.strerror(number)})" if number else ""
 
-    def read(self, most: int) -> bytes:
-        """Reads on in the body as it was sent, and gives nothing at its end.
 
-        Raises:
-            Transient: the connection broke, or the server is too slow.
-            Stopped: it is not wanted any more.
-        """
-        self._deadline.renew()
-        self._is_sound = False
-        data: bytes = in_other_words(
-            lambda: self._response.read(most, decode_content=False),
-            (urllib3.exceptions.HTTPError, OSError, urllib3.connection.HTTPException),
-            lambda error: _fault(error, self._deadline.seconds),
-        )
-        self._is_sound = True
-        return data
+def _usable(idle: list[http.client.HTTPConnection]) -> http.client.HTTPConnection | None:
+    """Takes a connection that was kept; one that the server has closed meanwhile is not used."""
+    with suppress(IndexError):
+        kept = idle.pop()
+        poll = select.poll()
+        poll.register(kept.sock, select.POLLIN)
+        if not poll.poll(0):
+            return kept
+        kept.close()
+    return None
 
-    def finish_short(self, most: int) -> None:
-        """Reads a body that is short, for then the connection can be used again."""
-        length = self._response.length_remaining
-        if length is not None and length <= most:
-            with suppress(Transient):
-                self.read(most)
 
-    def close(self) -> None:
-        """Ends it; if it was read to its end, the connection is used again."""
-        connection, self._connection = self._connection, None
-        if connection is None:
-            return
-        original: Any = self._response._original_response
-        # urllib3 closes an answer that has failed too.
-        if self._is_sound and original.isclosed() and not original.will_close:
-            self._keep(connection)
-        else:
-            self._response.close()
-            connection.close()
+def _is_finished(response: http.client.HTTPResponse) -> bool:
+    """Whether the connection of a response can be used again; a short rest of its body is read first."""
+    if response.length is not None and response.length <= _SHORT_BODY:
+        with suppress(OSError, http.client.HTTPException):
+            response.read()
+            return not response.will_close
+        return False
+    return response.isclosed() and not response.will_close
+
+
+def _quoted(text: str) -> str:
+    """Escapes what may not be in a request; what is escaped already stays."""
+    return quote(text, _IN_PATHS if _LONE_PERCENT.search(text) else f"{_IN_PATHS}%")
+
+
+def _proxy(named: str | None) -> SplitResult | None:
+    return urlsplit(named if "://" in named else f"http://{named}") if named else None
+
+
+def _proxy_headers(proxy: SplitResult) -> dict[str, str]:
+    if proxy.username is None:
+        return {}
+    return {"Proxy-Authorization": _basic(unquote(proxy.username), unquote(proxy.password or ""))}
 
 
 def _of_netrc(host: str) -> tuple[str, str] | None:
@@ -285,46 +276,7 @@ def _basic(user: str, password: str = "") -> str:
     return "Basic " + base64.b64encode(f"{user}:{password}".encode("latin-1", "replace")).decode()
 
 
-def _fault(error: BaseException, timeout: float) -> Transient | Refused:
-    """Says in words of our own what an exception of a request means."""
-    if isinstance(error, Transient | Refused):
-        return error
-    found = causes(error)
-    if any(isinstance(cause, ssl.SSLError | urllib3.exceptions.SSLError) for cause in found):
-        # ssl.SSLCertVerificationError has the reason, which names the certificate and no URL.
-        reason = next((str(r) for cause in found if (r := getattr(cause, "verify_message", ""))), "")
-        if reason:
-            hint = "correct the certificate, or name its authority by REQUESTS_CA_BUNDLE or `verify`"
-            return Refused(f"its server has a certificate that is not to be trusted ({reason})", hint)
-        return Transient("TLS failed")
-    if isinstance(error, ValueError | urllib3.exceptions.LocationValueError):
-        return Refused("cannot be asked, or was redirected to what cannot", "check the URL and the headers")
-    number = next((cause for cause in found if isinstance(cause, OSError) and cause.errno), None)
-    what = f" ({os.strerror(number.errno)})" if number is not None and number.errno else ""
-    # The first that fits: urllib3 counts a connection that was refused among the time-outs.
-    reasons: dict[Any, str] = {
-        urllib3.exceptions.ProxyError: f"the proxy cannot be reached{what}",
-        urllib3.exceptions.NameResolutionError: "the name of its host is not known",
-        urllib3.exceptions.NewConnectionError: f"its server cannot be reached{what}",
-        urllib3.exceptions.ConnectTimeoutError: f"no connection within {timeout:g} s",
-        urllib3.exceptions.TimeoutError: f"the answer stalled, for {timeout:g} s",
-        TimeoutError: f"the answer stalled, for {timeout:g} s",
-        urllib3.exceptions.IncompleteRead: "the answer broke off",
-    }
-    for kind, reason in reasons.items():
-        if any(isinstance(cause, kind) for cause in found):
-            return Transient(reason)
-    return Transient(f"the connection broke{what}")
-
-
-MOST_HOPS = 10
-
-_STATUSES = {301, 302, 303, 307, 308}
-
-_PORTS = {"http": 80, "https": 443}
-
-
-def target_of(url: str, status: int, headers: Mapping[str, str]) -> str | None:
+def target_of(url: str, status: int, headers: Mapping[str, str] | Message) -> str | None:
     """Gives the URL that an answer redirects to; None if it does not.
 
     Raises:
@@ -338,8 +290,8 @@ def target_of(url: str, status: int, headers: Mapping[str, str]) -> str | None:
     if status not in _STATUSES or "Location" not in headers:
         return None
     # The bytes of a header come as if they were Latin-1; most servers mean UTF-8.
-    place = headers["Location"].encode("latin-1").decode("utf-8")
-    target = urljoin(url, place.strip())
+    place = str(headers["Location"]).encode("latin-1").decode("utf-8")
+    target: str = urljoin(url, place.strip())
     if not is_web(target) or not urlsplit(target).hostname:
         raise Refused("was redirected to what is no URL of HTTP", "check the server's redirects")
     if url.lower().startswith("https:") and not target.lower().startswith("https:"):

@@ -6,59 +6,37 @@ import http.client
 import io
 import socket
 import time
-from collections.abc import Callable
 from typing import Any, final
 
 from samplerkit.storage.threads import TICK, Stop
 
 
 @final
-class Deadline:
-    """The time that one request has: for the head of each answer, then for each piece that is read of it.
+class TimedResponse(http.client.HTTPResponse):
+    """An answer that has so long for its head, then for each piece that is read of it.
 
-    What arrives does not prolong it, but what is of use does: a head without an end, or a body of which
-    nothing comes through, is one that stalls, however much is sent.
+    The timeout of a socket starts again with each byte; this one does not: a head without an end, or a body
+    of which nothing comes through, is one that stalls, however much is sent.
 
     Args:
         seconds: for each of these.
         stop: ends the waiting.
+        sock: to receive from.
+        arguments: of `HTTPResponse`, like `options`.
     """
 
-    def __init__(self, seconds: float, stop: Stop) -> None:
-        self.seconds = seconds
-        self._stop = stop
-        self.renew()
-
-    def renew(self) -> None:
-        """Begins a new stretch of time."""
-        self._end = time.monotonic() + self.seconds
-
-    def left(self) -> float:
-        """Gives the seconds until the next look at the clock is due.
-
-        Raises:
-            TimeoutError: the time is over.
-            Stopped: the answer is not wanted any more.
-        """
-        self._stop.check()
-        left = self._end - time.monotonic()
-        if left <= 0:
-            raise TimeoutError
-        return min(left, TICK)
-
-
-@final
-class TimedResponse(http.client.HTTPResponse):
-    """An answer, its head included, that has to arrive within the deadline of its request.
-
-    The timeout of a socket starts again with each byte; this one does not.
-    """
-
-    def __init__(self, deadline: Deadline, sock: socket.socket, *arguments: Any, **options: Any) -> None:
+    def __init__(
+        self, seconds: float, stop: Stop, sock: socket.socket, *arguments: Any, **options: Any
+    ) -> None:
         super().__init__(sock, *arguments, **options)
-        deadline.renew()
         buffered: Any = self.fp
-        self.fp = io.BufferedReader(_TimedReader(buffered.detach(), sock, deadline), 1 << 16)
+        self._receiver = _TimedReader(buffered.detach(), sock, seconds, stop)
+        self.fp = io.BufferedReader(self._receiver, 1 << 16)
+
+    def read(self, amt: int | None = None) -> bytes:
+        """Reads on in the body, and gives nothing at its end."""
+        self._receiver.renew()
+        return super().read(amt)
 
 
 @final
@@ -68,26 +46,41 @@ class _TimedReader(io.RawIOBase):
     Args:
         held: the socket's own reader: the socket stays open until this is closed.
         sock: to receive from.
-        deadline: of the request.
+        seconds: from one renewal to the next.
+        stop: ends the waiting.
     """
 
-    def __init__(self, held: io.RawIOBase, sock: socket.socket, deadline: Deadline) -> None:
+    def __init__(self, held: io.RawIOBase, sock: socket.socket, seconds: float, stop: Stop) -> None:
         super().__init__()
         self._held = held
-        self._receive: Callable[[Any], int] = sock.recv_into
         self._sock = sock
-        self._deadline = deadline
+        self._seconds = seconds
+        self._stop = stop
+        self.renew()
+
+    def renew(self) -> None:
+        """Begins a new stretch of time."""
+        self._end = time.monotonic() + self._seconds
 
     def readable(self) -> bool:
         """Returns True: it can be read from."""
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """Receives at least a byte; nothing at the end."""
+        """Receives at least a byte; nothing at the end.
+
+        Raises:
+            TimeoutError: the time is over.
+            Stopped: the answer is not wanted any more.
+        """
         while True:
-            self._sock.settimeout(self._deadline.left())
+            self._stop.check()
+            left = self._end - time.monotonic()
+            if left <= 0:
+                raise TimeoutError
+            self._sock.settimeout(min(left, TICK))
             try:
-                return self._receive(buffer)
+                return self._sock.recv_into(buffer)
             except TimeoutError:
                 continue
 

@@ -1,20 +1,17 @@
-"""What a remote storage holds in one process: connections, threads, figures."""
+"""What a remote storage holds in one process: clients, threads, figures."""
 
 from __future__ import annotations
 
 import os
-import threading
 import weakref
-from collections.abc import Callable, Iterator
-from importlib import import_module
-from typing import Any, Protocol, TypeVar, final, runtime_checkable
+from collections.abc import Callable
+from typing import Any, TypeVar, final
 
-from samplerkit.errors import DatasetError
-from samplerkit.storage.remote.attempt import Version
 from samplerkit.storage.remote.filesystem import Filesystems, has_filesystem
+from samplerkit.storage.remote.http import Http
 from samplerkit.storage.remote.object_stores import ObjectStores
 from samplerkit.storage.remote.options import RemoteOptions
-from samplerkit.storage.remote.retries import Counts, RemoteStats, retried
+from samplerkit.storage.remote.retries import Client, Counts, RemoteStats, retried
 from samplerkit.storage.threads import Pool, Stop, is_worker
 from samplerkit.storage.urls import is_web
 
@@ -32,26 +29,22 @@ class RemoteResources:
         stop: ends all that is on its way.
         counts: the figures.
         pool: the threads that read parts.
-        filesystems: the way to all other URLs, once there was one.
-        stores: the faster way to those of clouds.
         finalizer: ends it when the storage is garbage, and at the interpreter's end.
     """
 
     finalizer: weakref.finalize[Any, Any]
 
     def __init__(self, options: RemoteOptions, stats: RemoteStats) -> None:
-        self._options = options
         self.counts = Counts(stats)
         self._pid = os.getpid()
-        self._lock = threading.Lock()
-        self._web: Access | None = None
-        self.filesystems: Filesystems | None = None
-        self.stores = ObjectStores(options, self.counts)
+        self._web = Http(options, self.counts)
+        self._filesystems = Filesystems(options, self.counts)
+        self._stores = ObjectStores(options, self.counts)
         self._reads_much = False
         self.stop = Stop()
         self.pool = Pool(options.threads, "samplerkit-remote", self.stop)
 
-    def access(self, url: str, *, is_data: bool = False) -> Access:
+    def client(self, url: str, *, is_data: bool = False) -> Client:
         """Gives the way to a URL.
 
         Args:
@@ -59,31 +52,22 @@ class RemoteResources:
             is_data: it is read as training does, and not asked for its version.
 
         Raises:
-            DatasetError: the package for it is not there.
+            DatasetError: its store needs credentials, and has none.
         """
-        with self._lock:
-            if is_web(url):
-                self._web = self._web or _web_access(self._options, self.counts)
-                return self._web
-            self.filesystems = self.filesystems or Filesystems(self._options, self.counts)
+        if is_web(url):
+            return self._web
         is_fast = (is_data and self._reads_much) or not has_filesystem(url)
-        return self.stores if is_fast and self.stores.serves(url) else self.filesystems
-
-    def is_unsure(self, url: str) -> bool:
-        """Whether parts of a file are read without comparing its version, which is asked afterwards."""
-        return isinstance(self.access(url, is_data=True), Filesystems)
+        return self._stores if is_fast and self._stores.serves(url) else self._filesystems
 
     def tried(
-        self, url: str, attempt: Callable[[Access], Result], stop: Stop, *, is_data: bool = False
+        self, url: str, attempt: Callable[[Client], Result], stop: Stop, *, is_data: bool = False
     ) -> Result:
         """Makes a request by the way to its URL, until it goes well.
 
         Raises:
             DatasetError: it does not; `AbsentError` where there is no such file, or it may not be read.
         """
-        return retried(
-            url, lambda: attempt(self.access(url, is_data=is_data)), self._options, self.counts, stop
-        )
+        return retried(url, self.client(url, is_data=is_data), attempt, stop)
 
     def notice(self, files: int) -> None:
         """Finds out, before data are read, whether this process does so much that obstore is worth it.
@@ -105,55 +89,5 @@ class RemoteResources:
             return
         self.stop.set()
         self.pool.end()
-        with self._lock:
-            for access in (self._web, self.filesystems, self.stores):
-                if access is not None:
-                    access.close()
-
-
-def _web_access(options: RemoteOptions, counts: Counts) -> Access:
-    """Gives the way to HTTP URLs.
-
-    Raises:
-        DatasetError: `urllib3` is not there.
-    """
-    try:
-        # An extra: only HTTP URLs need urllib3.
-        http = import_module("samplerkit.storage.remote.http")
-    except ImportError as error:
-        hint = 'install it with: pip install "samplerkit[remote]"'
-        raise DatasetError("remote", "needs urllib3, which is not installed", hint=hint) from error
-    access: Access = http.Http(options, counts)
-    return access
-
-
-class Access(Protocol):
-    """A way to remote files, in one process; each method makes one attempt.
-
-    All may raise `Transient`, `Refused` and `Stopped`, and no exception of another library.
-    """
-
-    without_ranges: set[str]
-    """URLs of which only the whole file can be had."""
-
-    def version(self, url: str, stop: Stop) -> Version:
-        """Asks for the size and the tag of a file."""
-
-    def part(self, url: str, version: Version, offset: int, length: int, stop: Stop) -> bytes:
-        """Reads a part of a file, of at least one byte, and of the version that is given."""
-
-    def small(self, url: str, most: int, stop: Stop) -> tuple[bytes, Version]:
-        """Reads a whole small file."""
-
-    def close(self) -> None:
-        """Lets connections go."""
-
-
-@runtime_checkable
-class Streamed(Access, Protocol):
-    """A way to remote files whose answers can be read bit by bit, however long they are."""
-
-    def rest(
-        self, url: str, version: Version, offset: int, stop: Stop, *, is_verified: bool = False
-    ) -> Iterator[bytes]:
-        """Reads a file from a byte on to its end; `is_verified`: against a digest, later."""
+        for client in (self._web, self._filesystems, self._stores):
+            client.close()

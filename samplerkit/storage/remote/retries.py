@@ -1,4 +1,4 @@
-"""Trying again, within a budget, and the error when that does not help."""
+"""What a client does in one attempt; trying again, within a budget; and the error when that does not help."""
 
 from __future__ import annotations
 
@@ -6,109 +6,38 @@ import logging
 import secrets
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any, TypeVar, final
 
-from samplerkit.errors import DatasetError
+from samplerkit.errors import DatasetError, SamplerkitError
 from samplerkit.storage.missing_file import AbsentError
-from samplerkit.storage.remote.attempt import Absent, Refused, Transient, in_other_words
+from samplerkit.storage.remote.attempt import (
+    UNKNOWN_SIZE,
+    Absent,
+    Refused,
+    Transient,
+    Version,
+    in_other_words,
+)
 from samplerkit.storage.remote.options import RemoteOptions
-from samplerkit.storage.threads import Stop, Stopped
+from samplerkit.storage.threads import Pool, Stop, Stopped
 from samplerkit.storage.urls import shown
 
 _LOG = logging.getLogger(__name__)
 _FIRST_WAIT = 0.5
 _LONGEST_WAIT = 30.0
 
+_PIECE = 4 << 20
+"""Bytes of a whole file that one request asks for, where answers cannot be read bit by bit."""
+
+_AT_A_TIME = 4
+"""Such pieces that are on their way at a time: one connection of a store is slower than the network."""
+
 Result = TypeVar("Result")
-
-
-def retried(
-    url: str, attempt: Callable[[], Result], options: RemoteOptions, counts: Counts, stop: Stop
-) -> Result:
-    """Makes a request until it goes well, or until attempts or time are used up.
-
-    Before attempt k + 1 it waits for a time drawn from [0, d * 2^(k - 1)): "full jitter", so that the ranks
-    of a job do not come back at the same moment. A server that names a time is waited for as long as it says.
-
-    Source: Brooker, "Exponential Backoff And Jitter", AWS Architecture Blog, 2015.
-
-    Args:
-        url: what errors and logs name, without what is private in it.
-        attempt: raises `Transient` for what may pass, `Refused` for what will not.
-        options: how often and how long.
-        counts: of the retries.
-        stop: ends it.
-
-    Raises:
-        DatasetError: it did not go well; with the attempts, the seconds, and the last reason.
-        AbsentError: there is no such file, or it may not be read.
-    """
-    return plainly(url, lambda: _tried(url, attempt, options, counts, stop))
-
-
-def _tried(
-    url: str, attempt: Callable[[], Result], options: RemoteOptions, counts: Counts, stop: Stop
-) -> Result:
-    begun, waited = time.monotonic(), 0.0
-    # A small budget is shared out among the attempts, so that the first waits do not use it up.
-    first = min(_FIRST_WAIT, options.retry_seconds / 2 ** min(options.attempts + 1, 9))
-    number = 0
-    while True:
-        number += 1
-        try:
-            return attempt()
-        except Transient as fault:
-            reason, asked = fault.reason, fault.wait
-        left = options.retry_seconds - waited
-        is_spent = left <= 0.0 < options.retry_seconds
-        if number == options.attempts or is_spent or (asked or 0.0) > left:
-            if asked and asked > left:
-                reason += f", and asks to wait {asked:.0f} s, of {left:.0f} s that are left for that"
-            seconds = time.monotonic() - begun
-            times = "once" if number == 1 else f"{number} times"
-            problem = f"could not be read, tried {times} in {seconds:.1f} s: {reason}"
-            hint = "see whether the server works, or raise attempts, retry_seconds and timeout"
-            # Here no exception is being handled, so none is chained to it.
-            raise DatasetError(shown(url), problem, hint=hint)
-        longest = min(first * 2 ** min(number - 1, 32), _LONGEST_WAIT)
-        wait = min(_between(longest), left) if asked is None else asked
-        _LOG.warning(
-            "%s: attempt %d of %d failed: %s; the next one in %.2f s",
-            shown(url),
-            number,
-            options.attempts,
-            reason,
-            wait,
-        )
-        stop.sleep(wait)
-        waited += wait
-        counts.add(retries=1)
-
-
-def plainly(url: str, call: Callable[[], Result]) -> Result:
-    """Calls, and makes a `DatasetError` without a chain of what is refused.
-
-    Raises:
-        AbsentError: there is no such file, or it may not be read.
-        DatasetError: it was refused.
-    """
-    return in_other_words(call, (Refused, Stopped), lambda fault: refusal(url, fault))
-
-
-def refusal(url: str, fault: Exception) -> DatasetError:
-    """Gives the error for what was refused, or was on its way when the storage was closed."""
-    if not isinstance(fault, Refused):
-        return DatasetError(shown(url), "was given up, since it is not wanted any more")
-    kind = AbsentError if isinstance(fault, Absent) else DatasetError
-    return kind(shown(url), fault.problem, hint=fault.hint)
-
-
-def _between(most: float) -> float:
-    # The system's generator: a seeded one would let forked workers wait for equal times.
-    return secrets.randbelow(1 << 30) / (1 << 30) * most
 
 
 @final
@@ -161,3 +90,158 @@ class Counts:
             yield
         finally:
             self.add(wait_seconds=time.monotonic() - begun)
+
+
+class Client(ABC):
+    """A way to remote files, in one process; each method makes one attempt, and may raise what it meets.
+
+    Args:
+        options: how they are reached, and how often that is tried.
+        counts: of the requests, bytes and retries.
+
+    Attributes:
+        is_unsure: parts are read of whatever version there is, and `confirm` asks for it afterwards.
+        without_ranges: URLs of which only the whole file can be had.
+    """
+
+    is_unsure = False
+
+    def __init__(self, options: RemoteOptions, counts: Counts) -> None:
+        self.options = options
+        self.counts = counts
+        self.without_ranges: set[str] = set()
+
+    @abstractmethod
+    def version(self, url: str, stop: Stop) -> Version:
+        """Asks for the size and the tag of a file."""
+
+    @abstractmethod
+    def part(self, url: str, version: Version, offset: int, length: int, stop: Stop) -> bytes:
+        """Reads a part of a file, of at least one byte."""
+
+    @abstractmethod
+    def small(self, url: str, most: int, stop: Stop) -> tuple[bytes, Version]:
+        """Reads a whole small file, and its version."""
+
+    @abstractmethod
+    def fault(self, error: Exception) -> Exception:
+        """Gives what an error of its library means, in words of our own; other errors as they are."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Lets connections go."""
+
+    def rest(
+        self, url: str, version: Version, offset: int, pool: Pool, stop: Stop, *, is_verified: bool
+    ) -> Iterator[bytes]:
+        """Reads a file from a byte on to its end, by parts, several at a time.
+
+        Args:
+            url: of the file.
+            version: that it must be of.
+            offset: of the first byte.
+            pool: the threads that read parts.
+            stop: ends it.
+            is_verified: it is checked against a digest later.
+        """
+        if version.size == UNKNOWN_SIZE:
+            raise Refused("has no size by its filesystem, so a break could not be noticed")
+
+        def part(at: int, stop: Stop) -> bytes:
+            return self.part(url, version, at, min(_PIECE, version.size - at), stop)
+
+        places = range(offset, version.size, _PIECE)
+        for first in range(0, len(places), _AT_A_TIME):
+            yield from pool.map(part, places[first : first + _AT_A_TIME])
+        self.confirm(url, version, stop)
+
+    def confirm(self, url: str, version: Version, stop: Stop) -> None:
+        """Makes certain that parts that were read are of a version, where their reading did not."""
+        return
+
+
+def check_small(size: int, most: int) -> None:
+    """Refuses a file that is larger than what is read at once."""
+    if size > most:
+        raise Refused(f"has {size} bytes, but {most} are the most that are read at once")
+
+
+Way = TypeVar("Way", bound=Client)
+
+
+def retried(url: str, client: Way, attempt: Callable[[Way], Result], stop: Stop) -> Result:
+    """Makes a request until it goes well, or until attempts or time are used up.
+
+    Before attempt k + 1 it waits for a time drawn from [0, d * 2^(k - 1)): "full jitter", so that the ranks
+    of a job do not come back at the same moment. A server that names a time is waited for as long as it says.
+
+    Source: Brooker, "Exponential Backoff And Jitter", AWS Architecture Blog, 2015.
+
+    Args:
+        url: what errors and logs name, without what is private in it.
+        client: by which it is made, and which knows what its errors mean.
+        attempt: makes it.
+        stop: ends it.
+
+    Raises:
+        DatasetError: it did not go well; with the attempts, the seconds, and the last reason.
+        AbsentError: there is no such file, or it may not be read.
+    """
+
+    def said(error: Exception) -> Exception:
+        is_ours = isinstance(error, Transient | Refused | Stopped | SamplerkitError)
+        return final_error(url, error if is_ours else client.fault(error))
+
+    options, begun, waited, number = client.options, time.monotonic(), 0.0, 0
+    # A small budget is shared out among the attempts, so that the first waits do not use it up.
+    first = min(_FIRST_WAIT, options.retry_seconds / 2 ** min(options.attempts + 1, 9))
+    while True:
+        number += 1
+        try:
+            return in_other_words(lambda: attempt(client), Exception, said)
+        except Transient as fault:
+            reason, asked = fault.reason, fault.wait
+        left = options.retry_seconds - waited
+        is_spent = left <= 0.0 < options.retry_seconds
+        if number == options.attempts or is_spent or (asked or 0.0) > left:
+            if asked and asked > left:
+                reason += f", and asks to wait {asked:.0f} s, of {left:.0f} s that are left for that"
+            seconds = time.monotonic() - begun
+            times = "once" if number == 1 else f"{number} times"
+            problem = f"could not be read, tried {times} in {seconds:.1f} s: {reason}"
+            hint = "see whether the server works, or raise attempts, retry_seconds and timeout"
+            # Here no exception is being handled, so none is chained to it.
+            raise DatasetError(shown(url), problem, hint=hint)
+        longest = min(first * 2 ** min(number - 1, 32), _LONGEST_WAIT)
+        wait = min(_between(longest), left) if asked is None else asked
+        _LOG.warning(
+            "%s: attempt %d of %d failed: %s; the next one in %.2f s",
+            shown(url),
+            number,
+            options.attempts,
+            reason,
+            wait,
+        )
+        unless_stopped(url, partial(stop.sleep, wait))
+        waited += wait
+        client.counts.add(retries=1)
+
+
+def final_error(url: str, fault: Exception) -> Exception:
+    """Gives the error for what was refused, or given up; what may pass, and all else, as it is."""
+    if isinstance(fault, Stopped):
+        return DatasetError(shown(url), "was given up, since it is not wanted any more")
+    if isinstance(fault, Refused):
+        kind = AbsentError if isinstance(fault, Absent) else DatasetError
+        return kind(shown(url), fault.problem, hint=fault.hint)
+    return fault
+
+
+def unless_stopped(url: str, call: Callable[[], Result]) -> Result:
+    """Calls, and raises a `DatasetError` where the storage is closed meanwhile."""
+    return in_other_words(call, Stopped, lambda fault: final_error(url, fault))
+
+
+def _between(most: float) -> float:
+    # The system's generator: a seeded one would let forked workers wait for equal times.
+    return secrets.randbelow(1 << 30) / (1 << 30) * most

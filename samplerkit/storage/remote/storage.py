@@ -6,7 +6,7 @@ import hashlib
 import logging
 import os
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -15,21 +15,12 @@ from typing import Any, Final, TypeVar, final
 from samplerkit.closing import Closing
 from samplerkit.errors import ArgumentTypeError, DatasetError, OutOfDatasetError
 from samplerkit.storage.missing_file import AbsentError
-from samplerkit.storage.remote.attempt import (
-    UNKNOWN_SIZE,
-    Refused,
-    Requests,
-    Span,
-    Transient,
-    Version,
-    changed,
-)
+from samplerkit.storage.remote.attempt import UNKNOWN_SIZE, Requests, Span, Transient, Version, changed
 from samplerkit.storage.remote.cache_eviction import PartFile
 from samplerkit.storage.remote.disk_cache import DiskCache, LocalFile, Wanted
-from samplerkit.storage.remote.filesystem import Filesystems
 from samplerkit.storage.remote.options import RemoteOptions
-from samplerkit.storage.remote.resources import Access, RemoteResources, Streamed
-from samplerkit.storage.remote.retries import RemoteStats, plainly, refusal
+from samplerkit.storage.remote.resources import RemoteResources
+from samplerkit.storage.remote.retries import Client, RemoteStats, final_error, unless_stopped
 from samplerkit.storage.threads import Stop
 from samplerkit.storage.urls import digest_of, identity, shown
 
@@ -89,7 +80,7 @@ class RemoteStorage(Closing):
             DatasetError: another version was met before.
         """
         if self._versions.setdefault(url, version) != version:
-            raise refusal(url, changed())
+            raise final_error(url, changed())
 
     def exists(self, url: str) -> bool:
         """Returns whether there is a file that may be read: "not found" and "forbidden" are no.
@@ -128,7 +119,9 @@ class RemoteStorage(Closing):
             requests = Requests.of(parts)
             answers = self._together(resources, self._part, requests.spans)
             found = {span: requests.taken(span, answers) for span in parts}
-            unsure = [url for url in urls if url not in whole and resources.is_unsure(url)]
+            unsure = [
+                url for url in urls if url not in whole and resources.client(url, is_data=True).is_unsure
+            ]
             self._together(resources, self._confirm, unsure)
             for url in whole:
                 mine = [span for span in wanted if span.url == url]
@@ -148,7 +141,7 @@ class RemoteStorage(Closing):
         with resources.counts.waiting():
             try:
                 data, version = resources.tried(
-                    url, lambda access: access.small(url, most_bytes, resources.stop), resources.stop
+                    url, lambda client: client.small(url, most_bytes, resources.stop), resources.stop
                 )
             except AbsentError:
                 return None
@@ -236,20 +229,20 @@ class RemoteStorage(Closing):
         known = self._versions.get(url)
         if known is not None:
             return known
-        found = resources.tried(url, lambda access: access.version(url, stop), stop)
+        found = resources.tried(url, lambda client: client.version(url, stop), stop)
         return self._versions.setdefault(url, found)
 
     def _part(self, resources: RemoteResources, span: Span, stop: Stop) -> bytes:
         url, version = span.url, self._versions[span.url]
 
-        def attempt(access: Access) -> bytes:
-            return access.part(url, version, span.offset, span.length, stop)
+        def attempt(client: Client) -> bytes:
+            return client.part(url, version, span.offset, span.length, stop)
 
         return resources.tried(url, attempt, stop, is_data=True)
 
     def _confirm(self, resources: RemoteResources, url: str, stop: Stop) -> None:
         version = self._versions[url]
-        resources.tried(url, lambda access: _confirmed(access, url, version, stop), stop, is_data=True)
+        resources.tried(url, lambda client: client.confirm(url, version, stop), stop, is_data=True)
 
     def _together(
         self,
@@ -261,10 +254,10 @@ class RemoteStorage(Closing):
         if not items:
             return []
         place = items[0] if isinstance(items[0], str) else items[0].url
-        return plainly(place, lambda: resources.pool.map(partial(call, resources), items))
+        return unless_stopped(place, lambda: resources.pool.map(partial(call, resources), items))
 
     def _has_no_ranges(self, resources: RemoteResources, url: str) -> bool:
-        return self._versions[url].size == UNKNOWN_SIZE or url in resources.access(url).without_ranges
+        return self._versions[url].size == UNKNOWN_SIZE or url in resources.client(url).without_ranges
 
     def _parts_of_whole(self, resources: RemoteResources, url: str, spans: Sequence[Span]) -> list[bytes]:
         with self._fetched(resources, url) as local, Path(local.path).open("rb") as file:
@@ -275,7 +268,7 @@ class RemoteStorage(Closing):
     def _fetched(self, resources: RemoteResources, url: str) -> LocalFile:
         version = self._version(resources, url, resources.stop)
         resources.notice(len(self._versions))
-        local, is_made = plainly(
+        local, is_made = unless_stopped(
             url, lambda: self._cache(resources).get(self._wanted(resources, url, version))
         )
         resources.counts.add(**{"downloads" if is_made else "cache_hits": 1})
@@ -302,12 +295,6 @@ def _check(span: Span, size: int) -> None:
 
 
 _LOG = logging.getLogger(__name__)
-
-_PIECE = 4 << 20
-"""Bytes of a whole file that one request asks for, where answers cannot be read bit by bit."""
-
-_AT_A_TIME = 4
-"""Such pieces that are on their way at a time: one connection of a store is slower than the network."""
 
 
 def download(
@@ -346,13 +333,15 @@ def _arrived(
     algorithm = (digest or "sha256").partition(":")[0]
     hasher: Any = None
 
-    def attempt(access: Access) -> None:
+    def attempt(client: Client) -> None:
         nonlocal hasher
         if hasher is None or not version.may_resume:
             part.restart()
             hasher = hashlib.new(algorithm, usedforsecurity=False)
         if part.written < version.size or version.size in {0, UNKNOWN_SIZE}:
-            for piece in _rest(resources, access, url, version, part.written, is_verified=digest is not None):
+            for piece in client.rest(
+                url, version, part.written, resources.pool, resources.stop, is_verified=digest is not None
+            ):
                 part.write(piece)
                 if digest is not None:
                     hasher.update(piece)
@@ -361,28 +350,3 @@ def _arrived(
 
     resources.tried(url, attempt, resources.stop, is_data=True)
     return f"{algorithm}:{hasher.hexdigest()}"
-
-
-def _rest(
-    resources: RemoteResources, access: Access, url: str, version: Version, offset: int, *, is_verified: bool
-) -> Iterator[bytes]:
-    """Reads a file from a byte on to its end."""
-    if isinstance(access, Streamed):
-        yield from access.rest(url, version, offset, resources.stop, is_verified=is_verified)
-        return
-    if version.size == UNKNOWN_SIZE:
-        raise Refused("has no size by its filesystem, so a break could not be noticed")
-
-    def part(at: int, stop: Stop) -> bytes:
-        return access.part(url, version, at, min(_PIECE, version.size - at), stop)
-
-    places = range(offset, version.size, _PIECE)
-    for first in range(0, len(places), _AT_A_TIME):
-        yield from resources.pool.map(part, places[first : first + _AT_A_TIME])
-    _confirmed(access, url, version, resources.stop)
-
-
-def _confirmed(access: Access, url: str, version: Version, stop: Stop) -> None:
-    """Makes certain that parts that were read are of a version, where their reading did not."""
-    if isinstance(access, Filesystems):
-        access.confirm(url, version, stop)

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import http.client
 import os
 import re
 import sys
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from importlib import import_module
 from typing import Any, final
 
-from samplerkit.storage.remote.attempt import Refused
+from samplerkit.errors import DatasetError
 from samplerkit.storage.remote.options import RemoteOptions
+from samplerkit.storage.urls import shown
 
 OF_HTTP = {"headers", "auth", "verify", "cert"}
 """The storage options that are for HTTP alone."""
@@ -38,7 +41,8 @@ _NAMES: dict[str, dict[str, str]] = {
     },
     "GCSStore": {"endpoint_url": "base_url"},
     "AzureStore": {
-        "account_name": "account_name", "account_key": "account_key", "tenant_id": "tenant_id",
+        "anon": "skip_signature", "account_name": "account_name", "account_key": "account_key",
+        "tenant_id": "tenant_id",
         "client_id": "client_id", "client_secret": "client_secret",
     },
 }  # fmt: skip
@@ -127,7 +131,7 @@ def bucket_of(url: str, options: RemoteOptions) -> Bucket | None:
     """Gives the bucket of a URL; None if obstore does not know its scheme, or not all of the options.
 
     Raises:
-        Refused: nothing has credentials for it, and `anon` was not given.
+        DatasetError: nothing has credentials for it, and `anon` was not given.
     """
     scheme, _, rest = url.partition("://")
     name = f"{scheme}://{rest.partition('/')[0]}"
@@ -138,114 +142,86 @@ def bucket_of(url: str, options: RemoteOptions) -> Bucket | None:
     given = {key: value for key, value in options.storage_options.items() if key not in _OF_NO_USE}
     if account_mark:
         given.setdefault("account_name", account.partition(".")[0])
-    read = {"S3Store": _of_s3, "GCSStore": _of_google, "AzureStore": _of_azure}[kind]
-    config = read(given, container)
-    if config is None:
+    if kind == "S3Store":
+        given = {**(given.pop("client_kwargs", None) or {}), **given}
+    completed, own = {
+        "S3Store": (_of_s3, "profile"), "GCSStore": (_of_google, "token"), "AzureStore": (_of_azure, ""),
+    }[kind]  # fmt: skip
+    wanted, names = given.pop(own, None), _NAMES[kind]
+    if not set(given) <= set(names):
+        return None
+    config = {names[key]: value for key, value in given.items() if value is not None}
+    if not completed(config, wanted, url):
         return None
     return Bucket(name, kind, container, config, config.pop("credentials", None))
 
 
-def _translated(kind: str, given: Mapping[str, Any]) -> dict[str, Any] | None:
-    names = _NAMES[kind]
-    if not set(given) <= set(names):
-        return None
-    return {names[key]: value for key, value in given.items() if value is not None}
-
-
-def _of_s3(given: dict[str, Any], bucket: str) -> dict[str, Any] | None:
-    profile = given.pop("profile", None)
-    config = _translated("S3Store", {**(given.pop("client_kwargs", None) or {}), **given})
-    if config is None:
-        return None
+def _of_s3(config: dict[str, Any], profile: str | None, url: str) -> bool:
+    """Adds what the tools of AWS find; returns whether that is all that obstore needs."""
     session = _session(profile)
     if session is None and (profile or os.environ.get("AWS_PROFILE")):
-        return None
+        return False
     if session is not None and {"endpoint_url", "services"} & set(session.get_scoped_config()):
-        return None  # endpoints of a profile are found by botocore alone
+        return False  # endpoints of a profile are found by botocore alone
     if session is not None and not config.get("skip_signature") and "access_key_id" not in config:
-        config["credentials"] = _Credentials.of(session)
-    endpoints = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
-    endpoint = config.get("endpoint") or next(
-        (os.environ[each] for each in endpoints if each in os.environ), None
-    )
-    if endpoint:
+        if session.get_credentials() is None:
+            hint = (
+                "say key and secret, profile, or anon in storage_options, or set them up as for the AWS CLI"
+            )
+            raise DatasetError(shown(url), "has no credentials: none were found", hint=hint)
+        config["credentials"] = partial(_credentials, session)
+    endpoints = [os.environ.get(name) for name in ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")]
+    if endpoint := next(filter(None, [config.get("endpoint"), *endpoints]), None):
         config["endpoint"] = endpoint
     if session is not None and "region" not in config and (region := session.get_config_variable("region")):
         config["region"] = region
-    if not endpoint and (region := _region_of(bucket)):
+    if not endpoint and (region := _region_of(url.split("/")[2])):
         config["region"] = region
     config.setdefault("region", "us-east-1")
-    return config
+    return True
 
 
 def _session(profile: str | None) -> Any:
     """Gives botocore's session, which finds what the tools of AWS find; None where it is not installed."""
     try:
-        session: Any = import_module("botocore.session").Session(profile=profile)
+        return import_module("botocore.session").Session(profile=profile)
     except ImportError:
         return None
-    return session
 
 
 def _region_of(bucket: str) -> str | None:
     """Asks in which region a bucket is, as botocore does when it is another one than was said."""
-    urllib3: Any = import_module("urllib3")
-    with suppress(urllib3.exceptions.HTTPError):
-        url = f"{_AWS}/{bucket}"
-        answer = urllib3.request("HEAD", url, redirect=False, retries=1, timeout=5.0)
-        found: str | None = answer.headers.get("x-amz-bucket-region")
+    kinds = {"http": http.client.HTTPConnection, "https": http.client.HTTPSConnection}
+    scheme, _, host = _AWS.partition("://")
+    with suppress(OSError, http.client.HTTPException), closing(kinds[scheme](host, timeout=5.0)) as asked:
+        asked.request("HEAD", f"/{bucket}")
+        found: str | None = asked.getresponse().getheader("x-amz-bucket-region")
         return found
     return None
 
 
-@final
-@dataclass(frozen=True)
-class _Credentials:
+def _credentials(session: Any) -> dict[str, Any]:
     """Gives the credentials of a session of botocore, which renews them when that is due."""
-
-    session: Any = field(repr=False)
-
-    @classmethod
-    def of(cls, session: Any) -> _Credentials:
-        if session.get_credentials() is None:
-            hint = (
-                "say key and secret, profile, or anon in storage_options, or set them up as for the AWS CLI"
-            )
-            raise Refused("has no credentials: none were found", hint)
-        return cls(session)
-
-    def __call__(self) -> dict[str, Any]:
-        found = self.session.get_credentials().get_frozen_credentials()
-        return {
-            "access_key_id": found.access_key,
-            "secret_access_key": found.secret_key,
-            "token": found.token,
-            "expires_at": datetime.now(UTC) + timedelta(minutes=10),
-        }
+    found = session.get_credentials().get_frozen_credentials()
+    return {
+        "access_key_id": found.access_key,
+        "secret_access_key": found.secret_key,
+        "token": found.token,
+        "expires_at": datetime.now(UTC) + timedelta(minutes=10),
+    }
 
 
-def _of_google(given: dict[str, Any], _: str) -> dict[str, Any] | None:
-    token = given.pop("token", None)
-    config = _translated("GCSStore", given)
-    if config is None or not (token is None or isinstance(token, str)):
-        return None
+def _of_google(config: dict[str, Any], token: Any, _: str) -> bool:
     if token == "anon":  # noqa: S105  # what gcsfs calls it
         config["skip_signature"] = True
-    elif token not in {None, "google_default"}:
-        if not os.path.isfile(token):  # noqa: PTH113  # a word may be no path
-            return None
+    elif isinstance(token, str) and token != "google_default":  # noqa: S105  # as before
         config["application_credentials"] = token
-    return config
+        return os.path.isfile(token)  # noqa: PTH113  # a word may be no path
+    return token is None or isinstance(token, str)
 
 
-def _of_azure(given: dict[str, Any], _: str) -> dict[str, Any] | None:
-    is_open = given.pop("anon", None)
-    config = _translated("AzureStore", given)
-    if config is None or not (config.get("account_name") or os.environ.get("AZURE_STORAGE_ACCOUNT_NAME")):
-        return None
-    if is_open:
-        config["skip_signature"] = True
-    return config
+def _of_azure(config: dict[str, Any], *_: Any) -> bool:
+    return bool(config.get("account_name") or os.environ.get("AZURE_STORAGE_ACCOUNT_NAME"))
 
 
 _SCHEMES = {"s3", "s3a"}

@@ -1,17 +1,24 @@
-"""Loaders over tar shards of an S3 store, with workers of each kind, while the parent reads or not.
+"""Loaders over remote tar shards, with workers of each kind, while the parent reads or not.
 
-A program of its own, since it decides which libraries are imported, and used, before workers begin:
-`python -m tests.storage.remote.fork_matrix URL FOLDER METHOD PARENT LOADERS EPOCHS`.
-It prints whether those who read did so by obstore, and fails if a sample is wrong.
+`python -m tests.storage.remote.fork_matrix EPOCHS [SCHEME]` goes through all cells, each a process of its own, since a
+process decides which libraries are imported, and used, before workers begin:
+`python -m tests.storage.remote.fork_matrix URL FOLDER SCHEME METHOD PARENT LOADERS EPOCHS`.
+That prints whether those who read did so by obstore, and fails if a sample is wrong.
 """
 
 from __future__ import annotations
 
+import io
+import itertools
 import json
+import multiprocessing
 import sys
+import tarfile
+import tempfile
 import threading
+import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -20,8 +27,20 @@ import numpy as np
 import samplerkit as sk
 from samplerkit.storage.remote.object_stores import is_usable
 from samplerkit.storage.remote.storage import RemoteStorage, Span
+from tests.jobs import ended
+from tests.storage.remote.server import MODIFIED, Server, served
 
 SHARDS, SAMPLES = 4, 8
+
+SCHEMES = ("http", "s3")
+METHODS = ("fork", "forkserver", "spawn", "threads")
+PARENTS = ("idle", "read", "reading")
+
+PRELOADED = ["torch.utils.data", "samplerkit.loading.loader", "samplerkit.storage.tar.dataset"]
+"""What a fork server imports once: a worker that imports torch takes seconds. No client of a store is among it."""
+
+LIFE = 25
+"""Epochs that spawned workers live for: each starts an interpreter. All others begin again in each epoch."""
 
 
 def as_list(batch: Any) -> Any:
@@ -35,17 +54,36 @@ def content(number: int) -> bytes:
     return np.random.default_rng(number).bytes(1000)
 
 
-def loader(url: str, folder: str, method: str, seed: int, stack: ExitStack) -> sk.Loader:
-    """Gives a loader with two workers, or none."""
+def put_shards(server: Server) -> None:
+    """Puts the shards where both kinds of URLs have them."""
+    for shard in range(SHARDS):
+        stream = io.BytesIO()
+        with tarfile.open(fileobj=stream, mode="w") as archive:
+            for number in range(shard * SAMPLES, (shard + 1) * SAMPLES):
+                member = tarfile.TarInfo(f"{number:06}.bin")
+                member.size = 1000
+                archive.addfile(member, io.BytesIO(content(number)))
+        server.put(f"/shards/{shard}.tar", stream.getvalue())
+        server.resources[f"/shards/{shard}.tar"].modified = MODIFIED
+
+
+def shards(url: str, scheme: str) -> tuple[list[str], dict[str, Any]]:
+    """Gives their URLs, and what the storage has to know."""
+    base = "s3://shards" if scheme == "s3" else f"{url}/shards"
+    known = {"storage_options": {"anon": True, "endpoint_url": url}} if scheme == "s3" else {}
+    return [f"{base}/{number}.tar" for number in range(SHARDS)], known
+
+
+def loader(
+    url: str, folder: str, scheme: str, method: str, seed: int, life: int, stack: ExitStack
+) -> sk.Loader:
+    """Gives a loader with two workers, which live for so many epochs."""
+    urls, known = shards(url, scheme)
     remote = {"cache": f"{folder}/{seed}", "timeout": 20, "attempts": 3, "retry_seconds": 1, "threads": 4}
-    remote["storage_options"] = {"anon": True, "endpoint_url": url}
-    urls = [f"s3://shards/{number}.tar" for number in range(SHARDS)]
-    dataset = stack.enter_context(sk.TarDataset(urls, fetch="ranges", remote=remote))
-    options: dict[str, Any] = {"num_workers": 2}
+    dataset = stack.enter_context(sk.TarDataset(urls, fetch="ranges", remote={**remote, **known}))
+    options: dict[str, Any] = {"num_workers": 2, "persistent_workers": life > 1}
     if method == "threads":
         options["workers"] = "threads"
-    elif method == "none":
-        options = {}
     else:
         options |= {"multiprocessing_context": method, "timeout": 60}
     made = sk.Loader(dataset, sk.RandomSampler(seed=seed), batch_size=8, collate_fn=as_list, **options)
@@ -53,13 +91,11 @@ def loader(url: str, folder: str, method: str, seed: int, stack: ExitStack) -> s
 
 
 @contextmanager
-def parent(url: str, folder: str, how: str) -> Iterator[None]:
+def parent(url: str, folder: str, scheme: str, how: str) -> Iterator[None]:
     """Has not read, has read, or reads in six threads meanwhile."""
-    remote = {"cache": f"{folder}/parent", "storage_options": {"anon": True, "endpoint_url": url}}
-    storage, stop = RemoteStorage(sk.RemoteOptions(**remote)), threading.Event()
-    spans = [
-        Span(f"s3://shards/{number}.tar", 512 * first, 100) for number in range(SHARDS) for first in range(40)
-    ]
+    urls, known = shards(url, scheme)
+    storage, stop = RemoteStorage(sk.RemoteOptions(cache=f"{folder}/parent", **known)), threading.Event()
+    spans = [Span(each, 512 * first, 100) for each in urls for first in range(40)]
 
     def read() -> None:
         while not stop.is_set():
@@ -67,7 +103,8 @@ def parent(url: str, folder: str, how: str) -> Iterator[None]:
 
     threads = [threading.Thread(target=read, daemon=True) for _ in range(6 if how == "reading" else 0)]
     if how != "idle":
-        while "obstore" not in sys.modules:
+        storage.read(spans)
+        while scheme == "s3" and "obstore" not in sys.modules:
             storage.read(spans)
     for thread in threads:
         thread.start()
@@ -80,24 +117,55 @@ def parent(url: str, folder: str, how: str) -> Iterator[None]:
         storage.close()
 
 
-def main() -> None:
-    """Reads the epochs."""
-    url, folder, method, how, loaders, epochs = sys.argv[1:]
-    warnings.simplefilter("ignore")
+def read_epochs(loaders: list[sk.Loader], epochs: int) -> set[bool]:
+    """Reads epochs of loaders at the same time, and compares each sample."""
     used: set[bool] = set()
-    with parent(url, folder, how), ExitStack() as stack:
-        made = [loader(url, folder, method, seed, stack) for seed in range(int(loaders))]
-        for _ in range(int(epochs)):
-            found: list[list[int]] = [[] for _ in made]
-            for batches in zip(*made, strict=True):
-                for keys, batch in zip(found, batches, strict=True):
-                    for is_fast, key, data in batch:
-                        assert data == content(key), "wrong bytes"
-                        used.add(is_fast)
-                        keys.append(key)
-            assert all(sorted(keys) == list(range(SHARDS * SAMPLES)) for keys in found)
+    for _ in range(epochs):
+        found: list[list[int]] = [[] for _ in loaders]
+        for batches in zip(*loaders, strict=True):
+            for keys, batch in zip(found, batches, strict=True):
+                for is_fast, key, data in batch:
+                    assert data == content(key), "wrong bytes"
+                    used.add(is_fast)
+                    keys.append(key)
+        assert all(sorted(keys) == list(range(SHARDS * SAMPLES)) for keys in found)
+    return used
+
+
+def run_cell(url: str, folder: str, scheme: str, method: str, how: str, loaders: int, epochs: int) -> None:
+    """Reads the epochs of one cell."""
+    warnings.simplefilter("ignore")
+    multiprocessing.set_forkserver_preload(PRELOADED)
+    used: set[bool] = set()
+    life = min(LIFE, epochs) if method == "spawn" else 1
+    with parent(url, folder, scheme, how):
+        for first in range(0, epochs, life if life > 1 else epochs):
+            with ExitStack() as stack:
+                made = [loader(url, folder, scheme, method, seed, life, stack) for seed in range(loaders)]
+                used |= read_epochs(made, min(life, epochs - first) if life > 1 else epochs)
     print(json.dumps(sorted(used)))
 
 
+def run_all(epochs: int, schemes: Sequence[str]) -> None:
+    """Runs all cells, and prints what became of each."""
+    done = 0
+    cells = list(itertools.product(schemes, METHODS, PARENTS, (1, 2)))
+    for cell in cells:
+        with served() as server, tempfile.TemporaryDirectory() as folder:
+            put_shards(server)
+            begun = time.monotonic()
+            arguments = ("-m", "tests.storage.remote.fork_matrix", server.url, folder, *map(str, cell))
+            code, printed, errors = ended(
+                *arguments, str(epochs), seconds=240 + 20 * epochs, XDG_CACHE_HOME=folder
+            )
+            done += code == 0
+            told = printed.strip() if code == 0 else errors[-2000:]
+            print(*cell, code, told, f"{time.monotonic() - begun:.0f} s", flush=True)
+    print(f"{done} of {len(cells)} cells, {epochs} epochs each")
+
+
 if __name__ == "__main__":
-    main()
+    if len(sys.argv) < 4:
+        run_all(int(sys.argv[1]), sys.argv[2:] or SCHEMES)
+    else:
+        run_cell(*sys.argv[1:6], *map(int, sys.argv[6:]))  # type: ignore[arg-type]

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from samplerkit.errors import DatasetError
-from samplerkit.storage.remote.attempt import Refused
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import Span
 from samplerkit.storage.remote.store_options import bucket_of
@@ -242,7 +241,7 @@ def test_credentials_of_a_profile_are_found_as_by_the_tools_of_aws(tmp_path, mon
         "secret",
     )
     assert "secret" not in repr(bucket)
-    with pytest.raises(Refused, match="no credentials"):
+    with pytest.raises(DatasetError, match="s3://b/k: has no credentials"):
         bucket_of("s3://b/k", RemoteOptions(storage_options=S3_ENDPOINT))
 
 
