@@ -11,7 +11,7 @@ import pytest
 
 TESTS = Path(__file__).parent
 PAGE = (TESTS.parent / "docs" / "reliability.md").read_text(encoding="utf-8")
-CAMPAIGNS = sorted(TESTS.glob("campaigns/test_planted_*.py"))
+CAMPAIGNS = sorted(TESTS.glob("campaigns/planted/*.py"))
 
 ROW = re.compile(r"^\| (\d+) \| ([^|]+) \| ([^|]+) \| ([^|]*)\| ([^|]*)\|$", re.MULTILINE)
 NAMED_TEST = re.compile(r"`([\w/]+\.py)::(\w+)`")
@@ -76,7 +76,7 @@ def test_the_rows_that_are_said_to_run_over_threads_do_and_the_others_have_a_rea
 
 
 def test_every_planted_bug_of_a_row_is_named():
-    path = TESTS / "campaigns/test_planted_reliability_bugs.py"
+    path = TESTS / "campaigns/planted/reliability.py"
     calls = [node for node in ast.walk(tree_of(path)) if isinstance(node, ast.Call)]
     names = [
         ast.literal_eval(c.args[0]) for c in calls if isinstance(c.func, ast.Name) and c.func.id == "Bug"

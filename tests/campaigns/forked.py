@@ -42,7 +42,7 @@ IMPORTED = (
 
 
 class _Chosen:
-    """Runs the chosen tests, or all of a chosen file or folder, and keeps the first that fails."""
+    """Runs the chosen tests, then all of the chosen files and folders, and keeps the first that fails."""
 
     def __init__(self, tests: Sequence[str], among: str, told: Path) -> None:
         self._rank = {test: rank for rank, test in enumerate(tests)}
@@ -52,7 +52,7 @@ class _Chosen:
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         chosen = [item for item in items if item.nodeid.startswith(self._above) or item.nodeid in self._rank]
         chosen = [item for item in chosen if self._among in item.nodeid]
-        items[:] = sorted(chosen, key=lambda item: self._rank.get(item.nodeid, 0))
+        items[:] = sorted(chosen, key=lambda item: self._rank.get(item.nodeid, len(self._rank)))
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.failed:

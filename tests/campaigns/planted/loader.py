@@ -1,15 +1,8 @@
-"""Whether the tests would notice: bugs in the loader and its workers, planted one at a time.
-
-Run it with `pytest -m campaign tests/campaigns/test_planted_loader_bugs.py`.
-"""
+"""Bugs in the loader and its workers, and those of them that tests over threads alone must notice."""
 
 from __future__ import annotations
 
-import pytest
-
-from tests.campaigns.planting import Bug, notices
-
-pytestmark = pytest.mark.campaign
+from tests.campaigns.planting import Bug
 
 LOADER = "tests/loading/test_loader.py"
 LOADERS = f"{LOADER} tests/loading/test_loader_states.py tests/loading/test_loader_workers.py"
@@ -247,17 +240,3 @@ NOT_READ = {
 """What shows before anything is read, or in a test that reads in the loop: no worker has a part in it."""
 
 OVER_THREADS = [bug for bug in BUGS if bug.name not in PROCESSES_ONLY and bug.name not in NOT_READ]
-
-
-def test_the_tests_pass_without_a_planted_bug():
-    assert not notices(Bug("none", "Loader.close", "self._workers.close()", "self._workers.close()", LOADERS))
-
-
-@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
-def test_a_planted_bug_is_noticed(bug):
-    assert notices(bug)
-
-
-@pytest.mark.parametrize("bug", OVER_THREADS, ids=lambda bug: bug.name)
-def test_a_planted_bug_is_noticed_over_threads_alone(bug):
-    assert notices(bug, among="threads")

@@ -1,17 +1,9 @@
-"""Whether the tests of single failures would notice: bugs for rows of docs/reliability.md.
-
-Run it with `pytest -m campaign tests/campaigns/test_planted_reliability_bugs.py`. Other bugs that the
-page names are in the files beside this one.
-"""
+"""Bugs for rows of docs/reliability.md; other bugs that the page names are in the files beside this one."""
 
 from __future__ import annotations
 
-import pytest
-
-from tests.campaigns.planting import Bug, notices
-from tests.campaigns.test_planted_loader_bugs import LOADER
-
-pytestmark = pytest.mark.campaign
+from tests.campaigns.planted.loader import LOADER
+from tests.campaigns.planting import Bug
 
 CACHE = "tests/storage/remote/test_cache"
 THREADS = "tests/storage/files/test_threads.py"
@@ -293,8 +285,3 @@ BUGS = [
         f"{THREADS}::test_the_end_of_a_use_lets_who_waits_for_room_look_again",
     ),
 ]
-
-
-@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
-def test_the_tests_of_its_row_notice_a_planted_bug(bug):
-    assert notices(bug)

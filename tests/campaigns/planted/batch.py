@@ -1,17 +1,11 @@
-"""Whether the tests of plans would notice: bugs in cuts, groups, windows, lengths and recipes,
-and in what a loader deals of them.
+"""Bugs in cuts, groups, windows, lengths and recipes, and in what a loader deals of them.
 
-Run it with `pytest -m campaign tests/campaigns/test_planted_batch_bugs.py`. The golden plans would notice
-most of them too; here it is the laws and promises that must.
+The golden plans would notice most of them too; here it is the laws and promises that must.
 """
 
 from __future__ import annotations
 
-import pytest
-
-from tests.campaigns.planting import Bug, notices
-
-pytestmark = pytest.mark.campaign
+from tests.campaigns.planting import Bug
 
 LAWS = "tests/batches/test_laws.py"
 RECIPES = "tests/batches/test_recipes.py"
@@ -342,8 +336,3 @@ BUGS = [
         DEALT,
     ),
 ]
-
-
-@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
-def test_the_tests_of_plans_notice_a_planted_bug(bug):
-    assert notices(bug)

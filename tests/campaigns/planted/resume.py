@@ -1,15 +1,8 @@
-"""Whether the tests would notice: bugs in what is resumed, drawn and agreed upon, planted one at a time.
-
-Run it with `pytest -m campaign tests/campaigns/test_planted_resume_bugs.py`.
-"""
+"""Bugs in what is resumed, drawn and agreed upon."""
 
 from __future__ import annotations
 
-import pytest
-
-from tests.campaigns.planting import Bug, notices
-
-pytestmark = pytest.mark.campaign
+from tests.campaigns.planting import Bug
 
 STATES, BRIDGE = "tests/loading/test_exactly_once.py", "tests/loading/test_torch_sampler.py"
 REQUESTS = "tests/loading/test_agreement_requests.py"
@@ -280,8 +273,3 @@ BUGS = [
         BRIDGE,
     ),
 ]
-
-
-@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
-def test_a_planted_bug_is_noticed(bug):
-    assert notices(bug)

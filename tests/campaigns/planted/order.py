@@ -1,15 +1,8 @@
-"""Whether the tests would notice: bugs in orders and samplers, planted one at a time.
-
-Run it with `pytest -m campaign tests/campaigns/test_planted_order_bugs.py`.
-"""
+"""Bugs in orders and samplers."""
 
 from __future__ import annotations
 
-import pytest
-
-from tests.campaigns.planting import Bug, notices
-
-pytestmark = pytest.mark.campaign
+from tests.campaigns.planting import Bug
 
 LAWS, ZOO = "tests/samplers/test_laws.py", "tests/samplers/test_repeats_and_parts.py"
 EPOCHS = "tests/samplers/test_epochs_and_seeds.py"
@@ -187,8 +180,3 @@ BUGS = [
         "tests/order/test_passes.py",
     ),
 ]
-
-
-@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
-def test_a_planted_bug_is_noticed(bug):
-    assert notices(bug)

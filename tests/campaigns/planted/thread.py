@@ -1,15 +1,8 @@
-"""Whether the tests would notice: bugs in threads as workers, planted one at a time.
-
-Run it with `pytest -m campaign tests/campaigns/test_planted_thread_bugs.py`.
-"""
+"""Bugs in threads as workers."""
 
 from __future__ import annotations
 
-import pytest
-
-from tests.campaigns.planting import Bug, notices
-
-pytestmark = pytest.mark.campaign
+from tests.campaigns.planting import Bug
 
 THREADS = "tests/loading/test_worker_threads.py"
 COPIES = "tests/loading/test_thread_copies.py"
@@ -89,8 +82,3 @@ BUGS = [
         f"{TURNS}::test_the_loop_makes_small_batches_itself_while_it_has_nothing_else_to_do",
     ),
 ]
-
-
-@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
-def test_a_planted_bug_is_noticed(bug):
-    assert notices(bug)

@@ -1,15 +1,8 @@
-"""Whether the tests of trees would notice: bugs in layouts, shares of a batch, and what parts are told.
-
-Run it with `pytest -m campaign tests/campaigns/test_planted_tree_bugs.py`.
-"""
+"""Bugs in layouts, shares of a batch, and what parts are told."""
 
 from __future__ import annotations
 
-import pytest
-
-from tests.campaigns.planting import Bug, notices
-
-pytestmark = pytest.mark.campaign
+from tests.campaigns.planting import Bug
 
 LAYOUTS = "tests/order/test_tree_layouts.py"
 DATASETS = "tests/storage/tree/test_tree_dataset.py"
@@ -60,8 +53,3 @@ BUGS = [
         DATASETS,
     ),
 ]
-
-
-@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
-def test_the_tests_of_trees_notice_a_planted_bug(bug):
-    assert notices(bug)

@@ -1,0 +1,28 @@
+"""Whether the tests would notice: bugs planted one at a time in a copy of the package.
+
+`pytest -m campaign tests/campaigns/test_planted_bugs.py -k ledger` runs those of `planted/ledger.py`.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.campaigns.planted import EVERY
+from tests.campaigns.planted.loader import LOADERS, OVER_THREADS
+from tests.campaigns.planting import Bug, notices
+
+pytestmark = pytest.mark.campaign
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_a_planted_bug_is_noticed(name):
+    assert notices(EVERY[name])
+
+
+@pytest.mark.parametrize("bug", OVER_THREADS, ids=lambda bug: bug.name)
+def test_a_planted_bug_is_noticed_over_threads_alone(bug):
+    assert notices(bug, among="threads")
+
+
+def test_the_tests_pass_without_a_planted_bug():
+    assert not notices(Bug("none", "Loader.close", "self._workers.close()", "self._workers.close()", LOADERS))
