@@ -151,7 +151,7 @@ class IndexKind(Generic[Indexed]):
         try:
             if is_remote(stored.path):
                 address = beside(stored.path, INDEX_SUFFIX)
-                data = None if storage is None else storage.read_small(address, _MOST_BYTES)
+                data = None if storage is None else storage.read_shared(address, _MOST_BYTES)
                 if data is None:
                     return None
                 with on_disk(data) as path:

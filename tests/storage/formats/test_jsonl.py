@@ -17,6 +17,7 @@ from samplerkit.storage.files.lines import Lines
 from samplerkit.testing import DatasetContract
 from samplerkit.testing.contract import same
 from tests.storage.formats.damage import damaged, outcomes, spliced
+from tests.storage.remote.server import served
 
 
 @pytest.fixture(autouse=True)
@@ -268,7 +269,25 @@ def test_remote_lines_are_read_by_ranges_and_packed_files_as_a_whole(tmp_path, h
         with sk.Loader(dataset, sk.RandomSampler(seed=2), **options) as loader:
             read = [sample for batch in loader for sample in batch]
         assert same(sorted(read, key=lambda each: each["id"]), [*map(row, range(60))])
-        assert dataset.stats.downloads == (not has_index or name.endswith(".zst"))
+    # To the machine come the index, if there is one, and the file where it is packed or has to be indexed.
+    wanted = [url + ".skidx"] * has_index + [url] * (not has_index or name.endswith(".zst"))
+    kept = [path.read_bytes() for path in (tmp_path / "cache").glob("*.file")]
+    assert sorted(kept) == sorted(map(memory.cat, wanted))
+
+
+def test_an_index_beside_a_remote_file_comes_once_to_a_machine(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(packed(text_of(map(row, range(60))), path.name))
+    made(path).save_indexes()
+    with served() as server:
+        url = server.put("/a.jsonl", path.read_bytes())
+        server.put("/a.jsonl.skidx", Path(f"{path}.skidx").read_bytes())
+        for _ in range(3):  # each knows what a process knows
+            with sk.JsonlDataset([url], progress=False, remote={"cache": str(tmp_path / "cache")}) as dataset:
+                assert same([dataset[50]], [row(50)])
+        asked = [len(server.asked(method, "/a.jsonl.skidx")) for method in ("GET", "HEAD")]
+        assert asked == [1, 3]
+        assert all("Range" in each.headers for each in server.asked("GET", "/a.jsonl"))
 
 
 def test_a_function_makes_samples_in_their_draws(tmp_path):

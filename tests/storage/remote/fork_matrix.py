@@ -1,7 +1,7 @@
 """Loaders over remote tar shards, with workers of each kind, while the parent reads or not.
 
-`python -m tests.storage.remote.fork_matrix EPOCHS [SCHEME]` goes through all cells, each a process of its own, since a
-process decides which libraries are imported, and used, before workers begin:
+`python -m tests.storage.remote.fork_matrix EPOCHS [SCHEME]` goes through all cells, each a process of
+its own, since that decides which libraries are imported, and used, before workers begin:
 `python -m tests.storage.remote.fork_matrix URL FOLDER SCHEME METHOD PARENT LOADERS EPOCHS`.
 That prints whether those who read did so by obstore, and fails if a sample is wrong.
 """
@@ -37,7 +37,7 @@ METHODS = ("fork", "forkserver", "spawn", "threads")
 PARENTS = ("idle", "read", "reading")
 
 PRELOADED = ["torch.utils.data", "samplerkit.loading.loader", "samplerkit.storage.tar.dataset"]
-"""What a fork server imports once: a worker that imports torch takes seconds. No client of a store is among it."""
+"""What a fork server imports once: to import torch takes seconds. No client of a store is among it."""
 
 LIFE = 25
 """Epochs that spawned workers live for: each starts an interpreter. All others begin again in each epoch."""
