@@ -1,11 +1,8 @@
-"""Stores that lie, that are slow and that redirect, by both clients; and the options that both understand."""
+"""Stores that change, are slow or redirect, by both clients; and the options that both understand."""
 
 from __future__ import annotations
 
-import contextlib
-import random
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 
@@ -17,14 +14,12 @@ from tests.jobs import ended
 from tests.own_seconds import OwnSeconds
 from tests.storage.remote import faults
 from tests.storage.remote.contents import content
-from tests.storage.remote.faults import CASES
 from tests.storage.remote.server import MODIFIED, Resource, served
 
 pytest.importorskip("s3fs", reason="s3fs is not installed")
 pytest.importorskip("obstore", reason="obstore is not installed")
 
-SIZE, TIMES = 5000, 4
-LIES = [case for case in CASES if case.method == "GET"]
+SIZE = 5000
 
 
 def put(server, number, data):
@@ -32,55 +27,6 @@ def put(server, number, data):
     server.put(f"/shards/{number}.bin", data)
     server.resources[f"/shards/{number}.bin"].modified = MODIFIED
     return f"s3://shards/{number}.bin"
-
-
-def known_version(reader, url):
-    """Asks for a version, of which a busy machine may take longer to hear than what stalls may take."""
-    for _ in range(20):
-        with contextlib.suppress(DatasetError):
-            return reader.version(url)
-    return reader.version(url)
-
-
-@pytest.mark.parametrize("case", LIES, ids=[case.name for case in LIES])
-@pytest.mark.parametrize("lasts", [False, True], ids=["passes", "stays"])
-@pytest.mark.parametrize(
-    "way", ["obstore alone", pytest.param("fsspec", marks=pytest.mark.campaign)], indirect=True
-)
-@pytest.mark.usefixtures("way")
-def test_no_lie_of_a_store_gives_a_wrong_byte(case, lasts, server, storage):
-    draw = random.Random(case.name)
-    timeout = 0.4 if case.says == "stalled" else 30.0
-    options = {"key": "secret-key", "secret": "secret-secret", "endpoint_url": server.url}
-    reader = storage(timeout=timeout, threads=TIMES, attempts=3, storage_options=options)
-    urls = [put(server, number, draw.randbytes(SIZE)) for number in range(TIMES)]
-    for number, url in enumerate(urls):
-        known_version(reader, url)
-        if lasts:
-            server.always["GET", f"/shards/{number}.bin"] = case.fault
-        else:
-            server.faults["GET", f"/shards/{number}.bin"] = [case.fault]
-
-    def one(number):
-        data, url = server.resources[f"/shards/{number}.bin"].data, urls[number]
-        first = draw.randrange(SIZE - 200)
-        try:
-            if number % 2:
-                return reader.read([Span(url, first, 150)])[0] == data[first : first + 150]
-            with reader.fetch(url) as local:
-                return Path(local.path).read_bytes() == data
-        except DatasetError as error:
-            return str(error)
-
-    with OwnSeconds() as own, ThreadPoolExecutor(TIMES) as threads:
-        outcomes = list(threads.map(one, range(TIMES)))
-    assert own.seconds < 20
-    assert False not in outcomes
-    errors = [outcome for outcome in outcomes if outcome is not True]
-    assert not any("secret" in error for error in errors)
-    assert all(error.startswith("s3://shards/") for error in errors)
-    if not lasts and case.outcome == "retried":
-        assert errors == []
 
 
 @pytest.mark.parametrize("way", ["both", "obstore alone"], indirect=True)

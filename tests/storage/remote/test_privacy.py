@@ -13,8 +13,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 from samplerkit.errors import DatasetError
 from samplerkit.storage.remote.filesystem import expand
 from samplerkit.storage.remote.options import RemoteOptions
-from samplerkit.storage.remote.storage import RemoteStorage, Span
-from tests.storage.remote.faults import CASES
+from samplerkit.storage.remote.storage import RemoteStorage
 
 SECRETS = (
     "secret-user",
@@ -53,31 +52,6 @@ def everything_logged(caplog):
 
 def logged(caplog) -> list[str]:
     return [f"{record.getMessage()} {record.exc_text} {record.args}" for record in caplog.records]
-
-
-@pytest.mark.parametrize("case", CASES, ids=[f"{case.name}, {case.method}" for case in CASES])
-def test_no_failure_of_http_tells_a_secret(case, server, storage, everything_logged, tmp_path):
-    url = private(server.put("/a", bytes(5000)))
-    server.always[case.method, "/a"] = case.fault
-    # A server may send secrets of its own.
-    options = {"headers": {"X-Key": "secret-header"}, "key": "secret-option"}
-    reader = storage(timeout=0.2, attempts=2, retry_seconds=0.01, storage_options=options)
-    found = []
-    for call in (
-        lambda: reader.read([Span(url, 0, 10)]),
-        lambda: reader.fetch(url),
-        lambda: reader.read_small(url),
-    ):
-        try:
-            call()
-        except DatasetError as error:
-            found += texts(error)
-    found += [repr(reader), repr(reader.options), repr(reader.stats), str(reader.options)]
-    found += logged(everything_logged)
-    found += [path.read_text(errors="replace") for path in (tmp_path / "cache").glob("*.lock")]
-    assert leaks(found) == []
-    if case.outcome != "harmless" and case.method == "GET":
-        assert any(server.url in text for text in found)
 
 
 def test_a_server_that_cannot_be_reached_tells_no_secret(storage, everything_logged):

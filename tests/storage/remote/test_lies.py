@@ -1,0 +1,116 @@
+"""Each lie of a server, many times, over HTTP and from a store: no byte is wrong, and no secret is told."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import random
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from samplerkit.errors import DatasetError
+from samplerkit.storage.remote.storage import Span
+from tests.own_seconds import OwnSeconds
+from tests.storage.remote.faults import CASES
+from tests.storage.remote.server import MODIFIED
+from tests.storage.remote.test_privacy import leaks, logged, private, texts
+
+SIZE = 5000
+
+RUNS = [("http", case, (kind,)) for case in CASES for kind in case.ways]
+RUNS += [("obstore alone", case, ("fetch", "read")) for case in CASES if case.method == "GET"]
+# fsspec asks by a client that is not ours: its lies are met in the campaign.
+RUNS = [
+    *(pytest.param(*run, id=f"{run[1].name}, {' and '.join(run[2])}, {run[0]}") for run in RUNS),
+    *(
+        pytest.param("fsspec", *run[1:], id=f"{run[1].name}, fsspec", marks=pytest.mark.campaign)
+        for run in RUNS
+        if run[0] == "obstore alone"
+    ),
+]
+
+
+def known_version(reader, url):
+    """Asks for a version, of which a busy machine may take longer to hear than what stalls may take."""
+    for _ in range(20):
+        with contextlib.suppress(DatasetError):
+            return reader.version(url)
+    return reader.version(url)
+
+
+def outcome(reader, kind, url, data):
+    """Reads something, and says whether it is right, or gives the error."""
+    try:
+        if kind == "version":
+            return reader.version(url).size == len(data)
+        if kind == "fetch":
+            with reader.fetch(url) as local:
+                return Path(local.path).read_bytes() == data
+        if kind == "small":
+            return reader.read_small(url) == data
+        first = random.Random(url).randrange(SIZE - 200)
+        return reader.read([Span(url, first, 100 + first % 100)])[0] == data[first:][: 100 + first % 100]
+    except DatasetError as error:
+        return error
+
+
+@pytest.mark.parametrize("lasts", [False, True], ids=["passes", "stays"])
+@pytest.mark.parametrize(("way", "case", "kinds"), RUNS, indirect=["way"])
+def test_no_lie_gives_a_wrong_byte_or_tells_a_secret(
+    way, case, kinds, lasts, server, storage, caplog, tmp_path
+):
+    is_web = way == "http"
+    if not is_web:
+        pytest.importorskip("s3fs", reason="s3fs is not installed")
+        pytest.importorskip("obstore", reason="obstore is not installed")
+    times = (6 if lasts else 20 // len(case.ways)) if is_web else 4
+    known = {"headers": {"X-Key": "secret-header"}, "key": "secret-option"}
+    if not is_web:
+        known = {"key": "secret-option", "secret": "secret-header", "endpoint_url": server.url}
+    # A short time limit only where one is to be met: the machine may be busy.
+    reader = storage(
+        timeout=0.4 if case.says == "stalled" else 30.0,
+        threads=times,
+        attempts=(2 if lasts else 5) if is_web else 3,
+        storage_options=known,
+    )
+    draw, files = random.Random(case.name), {}
+    for number in range(times):
+        path, data = f"/shards/{number}.bin", draw.randbytes(SIZE)
+        web = server.put(path, data)
+        url = private(web) if is_web else f"s3:/{path}"
+        files[url] = data
+        if not is_web:
+            server.resources[path].modified = MODIFIED  # S3 always says it
+            known_version(reader, url)
+        if lasts or "redirect" in case.name:
+            server.always[case.method, path] = case.fault
+        else:
+            server.faults[case.method, path] = [case.fault]
+    asked = [(reader, kinds[number % len(kinds)], *each) for number, each in enumerate(files.items())]
+    with caplog.at_level(logging.DEBUG), OwnSeconds() as own, ThreadPoolExecutor(times) as threads:
+        outcomes = list(threads.map(outcome, *zip(*asked, strict=True)))
+        retries = reader.stats.retries
+        small = [outcome(reader, "small", *each) for each in [*files.items()][:1] if lasts and is_web]
+    assert own.seconds < 20
+    assert False not in outcomes
+    errors = [each for each in outcomes if each is not True]
+    told = [text for each in errors + small if isinstance(each, DatasetError) for text in texts(each)]
+    told += [repr(reader), repr(reader.stats), *logged(caplog)]
+    told += [path.read_text(errors="replace") for path in (tmp_path / "cache").glob("*.lock")]
+    assert leaks(told) == []
+    assert all(str(each).startswith(server.url if is_web else "s3://shards/") for each in errors)
+    if not is_web:
+        assert errors == [] or lasts or case.outcome != "retried"
+        return
+    is_retried = case.outcome == "retried"
+    fails = case.outcome == "refused" or (is_retried and lasts)
+    assert len(errors) == times * fails
+    assert all(case.says in str(each) for each in errors)
+    assert all(("tried 2 times" in str(each)) is is_retried for each in errors)
+    assert retries >= times if is_retried else retries == 0
+    if is_retried and not lasts:
+        assert retries == times or case.says == "stalled"
+        assert len(server.asked("GET")) == times + retries or case.method != "GET"
