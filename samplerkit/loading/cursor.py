@@ -12,10 +12,9 @@ What differs in the arithmetic is one function, `Reached`.
 
 from __future__ import annotations
 
-import copy
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, final
 
 from samplerkit.errors import StateError
@@ -166,7 +165,7 @@ class Cursor:
         if beyond is not None:
             return beyond
         if not at.taken:
-            return copy.copy(at)
+            return replace(at)
         return Iteration(at.epoch, self.place().position if self._resumes else 0)
 
     def begin(self, made_for: Iteration | None = None) -> Iteration:

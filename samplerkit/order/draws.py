@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence, Sized
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar, final
+from typing import Any, Final, Self, TypeVar, final
 
 import numpy as np
 
@@ -52,7 +51,7 @@ class Draw:
 
 @final
 class Draws:
-    """The draws of a batch while it is read, in one thread.
+    """The draws of a batch while it is read, in one thread: within `with`, `draw_rng` speaks of these.
 
     Args:
         seed: of the order.
@@ -81,14 +80,12 @@ class Draws:
         self._done: tuple[Sized, ...] = ()
         self._rngs: dict[int, np.random.Generator] = {}
 
-    @contextmanager
-    def being_read(self) -> Iterator[None]:
-        """Makes these the draws of which `draw_rng` speaks."""
-        before = _being_read.set(self)
-        try:
-            yield
-        finally:
-            _being_read.reset(before)
+    def __enter__(self) -> Self:
+        self._before = _being_read.set(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _being_read.reset(self._before)
 
     def draw(self, place: int) -> Draw:
         """Gives the draw of a sample."""

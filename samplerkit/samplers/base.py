@@ -49,6 +49,7 @@ class Sampler(Link):
     """
 
     _child: Sampler | None = None
+    _kept: Chain | None = None
     is_fixed: ClassVar[bool] = False
     """Whether it reads the same samples of its layout in each epoch, and in the same order."""
     yields_files: bool = False
@@ -261,4 +262,8 @@ class Sampler(Link):
         return {link.algorithm for link in self._tree() if hasattr(link, "algorithm")}
 
     def _chain(self) -> Chain:
-        return chain_type(self.chain_algorithm)(self._links()[::-1])
+        """The chain that ends here; kept, since all that is asked of a sampler begins with it."""
+        links = self._links()[::-1]
+        if self._kept is None or self._kept.links != links:
+            self._kept = chain_type(self.chain_algorithm)(links)
+        return self._kept

@@ -94,7 +94,10 @@ class Delivery:
 
     def stage_of(self, step: int) -> SameSteps:
         """Returns the steps of one size among which a step is."""
-        return next(stage for stage in reversed(self.stages) if stage.step <= max(0, step))
+        for stage in reversed(self.stages):
+            if stage.step <= step:
+                return stage
+        return self.stages[0]
 
     @property
     def size(self) -> int:

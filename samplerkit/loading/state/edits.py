@@ -35,6 +35,8 @@ _CHECKS = {
     "all": _DIGEST,
 }
 
+_NO_EDITS = Ledger()
+
 
 @final
 @dataclass(frozen=True, eq=False)
@@ -55,7 +57,7 @@ class EditHistory:
     def of(cls, recipe: Sampler, dataset: Any) -> EditHistory:
         """Finds the edits of a chain."""
         below = ledger_below(recipe)
-        ledger = below or (recipe if isinstance(recipe, Ledger) else Ledger())
+        ledger = below or (recipe if isinstance(recipe, Ledger) else _NO_EDITS)
         return cls(ledger, dataset, below is not None)
 
     @cached_property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,9 +26,10 @@ class BatchMaker(torch.utils.data.Dataset[Any]):
         pins: whether batches are pinned where they are made.
     """
 
-    def __init__(self, reader: SampleReader, collate: Callable[[Any], Any], *, pins: bool = False) -> None:
+    def __init__(self, reader: SampleReader, collate: Any, *, pins: bool = False) -> None:
         self.reader = reader
         self._collate = collate
+        self._takes_ids = isinstance(collate, SampleCollate)
         self._pins = pins
 
     @property
@@ -67,7 +68,7 @@ class BatchMaker(torch.utils.data.Dataset[Any]):
         try:
             if samples.stand_in is not None and segments is not None:
                 batch = cut(batch, segments)
-            if isinstance(self._collate, SampleCollate):
+            if self._takes_ids:
                 batch = self._collate.collated(batch, _ids(request, samples), segments)
             else:
                 batch = self._collate(batch)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import nullcontext
 from functools import partial
 from typing import Any, final
 
@@ -86,7 +85,7 @@ class WorkerIteration:
         self._stage = None if make_stage is None else make_stage(batch for batch in batches)
         self._batches: Iterator[Any] = batches if self._stage is None else iter(self._stage)
         self._keeps_workers = keeps_workers
-        self._keeps_generators = keeps_generators
+        self._next: Any = kept_generators()(next) if keeps_generators else next
         self.is_open = True
         leave_at_exit(self)
 
@@ -97,8 +96,7 @@ class WorkerIteration:
 
     def next(self) -> Any:
         """Returns the next batch; raises what was raised while it was made."""
-        with kept_generators() if self._keeps_generators else nullcontext():
-            return next(self._batches)
+        return self._next(self._batches)
 
     def end(self) -> bool:
         """Ends the iteration; returns whether its workers live on, and can be used for another one."""

@@ -144,7 +144,7 @@ class SampleReader:
     def _read_together(self, request: Request) -> Answer | None:
         """Returns None where something is bad and is to be left out: only one by one shows what it is."""
         try:
-            with self.draws(request).being_read():
+            with self.draws(request):
                 return self._together(request)
         except Exception as error:
             if self.options.skips:
@@ -160,7 +160,7 @@ class SampleReader:
         read = partial(getitem, self.dataset)
         if self._single is not None or draws.seeds:
             read = partial(self._read_next, request, draws, count())
-        with draws.being_read():
+        with draws:
             for index in request.ids.tolist():
                 try:
                     samples.append(read(index))

@@ -124,27 +124,25 @@ class Passes(Stream):
     """One order after another, all of one length: pass t over a source is `order(t)`.
 
     Args:
-        order: gives the order of a pass.
+        order: gives the order of a pass; where each is woven into another number of lanes than the stream, it
+            has `woven`.
         lanes: into how many lanes the stream is woven.
         name: of the source, for errors.
-        woven: into how many lanes each order is woven; None for as many.
 
     Raises:
         DatasetError: when it is asked for: a pass has another length than the first.
     """
 
-    def __init__(
-        self,
-        order: Callable[[int], Order],
-        lanes: int = 1,
-        name: str = "source",
-        woven: int | None = None,
-    ) -> None:
+    def __init__(self, order: Callable[[int], Order], lanes: int = 1, name: str = "source") -> None:
         self.lanes = lanes
         self.name: Final = name
-        self.woven: Final = lanes if woven is None else woven
         self._order = order
-        self._latest = Latest[Order](_KEPT_PASSES)
+        self._latest: Latest[Order] = Latest(_KEPT_PASSES)
+
+    @property
+    def woven(self) -> int:
+        """Into how many lanes each order is woven."""
+        return getattr(self._order, "woven", self.lanes)
 
     @cached_property
     def length(self) -> int:

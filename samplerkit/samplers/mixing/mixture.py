@@ -5,7 +5,6 @@ from __future__ import annotations
 import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Final, Literal, final, get_args
 
@@ -37,6 +36,7 @@ from samplerkit.samplers.chain import Context, RunConstants, checked_algorithm
 from samplerkit.samplers.mixing.edited_stream import PassCaps, edited, require_uncapped
 from samplerkit.samplers.mixing.sources import (
     EpochOrders,
+    ShuffledPart,
     checked_caps,
     checked_sources,
     checked_weights,
@@ -46,7 +46,6 @@ from samplerkit.samplers.mixing.sources import (
     require_source,
 )
 from samplerkit.samplers.mixing.token_shares import PartLengths, is_whole
-from samplerkit.samplers.shuffled import RandomSampler
 from samplerkit.samplers.subset import SequentialSampler
 
 PassesOver = Literal["run_on", "restart"]
@@ -194,12 +193,6 @@ class MixtureSampler(Sampler):
         return Blend(self, layout, context).order()
 
 
-@lru_cache(1024)
-def _shuffled_by(seed: int) -> RandomSampler:
-    """Returns the sampler of a source that has none; it is checked once, and not in each epoch."""
-    return RandomSampler(seed=seed)
-
-
 @final
 class Blend:
     """A mixture at its place in a tree, in one epoch.
@@ -250,24 +243,24 @@ class Blend:
 
     def _source(self, name: str, part: Any, sampler: Sampler | None) -> Passes | Blend:
         """Gives a source: a mixture that continues from pass to pass as a stream of its own, or passes."""
-        path = (*self._context.path, name)
-        if sampler is None:
+        path, step = (*self._context.path, name), _EPOCHS if self.restarts else 1
+        place = f"source {'.'.join(path)}"
+        if sampler is None and self._mixture.shuffle:
             # By a seed of its own, that of its place.
             seed = int(Key(self._mixture.seed, 0, 0, "source").words(1, path_number(path))[0])
-            sampler = _shuffled_by(seed) if self._mixture.shuffle else SequentialSampler()
-        else:
-            require_source(f"source {'.'.join(path)}", sampler)
+            return Passes(ShuffledPart(len(Layout.of(part)), seed, self._epoch, step), self.lanes, place)
+        sampler = SequentialSampler() if sampler is None else sampler
+        require_source(place, sampler)
         if isinstance(sampler, MixtureSampler) and sampler.get_child() is None:
             continues = self.restarts or sampler.passes != "restart"
             if self.restarts and sampler.max_passes:
                 problem = "caps passes, and a mixture above it begins it again in each epoch"
-                raise CompositionError(f"source {'.'.join(path)}", problem, sampler.max_passes)
+                raise CompositionError(place, problem, sampler.max_passes)
             if continues and "once" not in (sampler.stop, self._mixture.stop):
                 context = Context(self._epoch, 0, self.lanes, part, path=path)
                 return Blend(sampler, Layout.of(part), context, restarts=self.restarts)
-        constants, step = RunConstants(self.lanes, path=path), _EPOCHS if self.restarts else 1
-        orders = EpochOrders(sampler, part, constants, self._epoch, step)
-        return Passes(orders, self.lanes, f"source {'.'.join(path)}", woven=orders.woven)
+        orders = EpochOrders(sampler, part, RunConstants(self.lanes, path=path), self._epoch, step)
+        return Passes(orders, self.lanes, place)
 
     def shares_of_draws(self, weights: Sequence[float]) -> list[float]:
         """Gives weights as shares of draws: shares of tokens are divided by the mean length of a draw."""

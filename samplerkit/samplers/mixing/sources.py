@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any, ClassVar, final
 
 import numpy as np
 
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, CompositionError, DatasetError
 from samplerkit.order import arguments
-from samplerkit.order.caching import cached_property
-from samplerkit.order.keys import ALGORITHM
+from samplerkit.order.keys import ALGORITHM, Key
 from samplerkit.order.layout import Layout
+from samplerkit.order.modes import Shuffle
 from samplerkit.order.order import Order
+from samplerkit.order.sequences import Permuted
 from samplerkit.samplers.base import Sampler
-from samplerkit.samplers.chain import Chain, Link, RunConstants
+from samplerkit.samplers.chain import Link, RunConstants
 
 
 def parts_of(dataset: Any) -> dict[str, Any]:
@@ -67,17 +68,12 @@ class EpochOrders:
 
     def __call__(self, number: int) -> Order:
         epoch = arguments.epoch(self.first + number * self.step)
-        return self._chain.undealt(self.dataset, epoch, self.constants)
+        return self.sampler._chain().undealt(self.dataset, epoch, self.constants)
 
     @property
     def woven(self) -> int:
         """Into how many lanes each order is woven."""
-        return self._chain.woven_lanes(self.dataset, self.constants)
-
-    @cached_property
-    def _chain(self) -> Chain:
-        # Of many short passes, finding it again would be a good part of the time.
-        return self.sampler._chain()
+        return self.sampler.woven_lanes(self.dataset, self.constants)
 
     @property
     def _said(self) -> tuple[object, ...]:
@@ -90,6 +86,29 @@ class EpochOrders:
 
     def __hash__(self) -> int:
         return hash(self._said)
+
+
+@final
+@dataclass(frozen=True)
+class ShuffledPart:
+    """The orders of a source without a sampler: all samples of the part, shuffled again in each pass.
+
+    Args:
+        size: of the part.
+        seed: of the orders.
+        first: the epoch of pass 0.
+        step: how many epochs later each further pass is.
+    """
+
+    size: int
+    seed: int
+    first: int
+    step: int
+    woven: ClassVar[int] = 1
+
+    def __call__(self, number: int) -> Order:
+        epoch = arguments.epoch(self.first + number * self.step)
+        return Permuted(self.size, Key(self.seed, epoch, 0, Shuffle.GLOBAL.value))
 
 
 def require_undealt(place: str, sampler: Sampler, reader: str) -> None:

@@ -154,7 +154,7 @@ class Leaf:
             return in_draws(one, zip(*given, strict=True), places.tolist(), size)
         if draws is None:
             return read(*given)
-        with draws.of(places, enters_alone=enters_alone).being_read():
+        with draws.of(places, enters_alone=enters_alone):
             return read(*given)
 
     def _one(self, given: tuple[np.int64, ...]) -> Any:

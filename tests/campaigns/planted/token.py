@@ -84,8 +84,8 @@ BUGS = [
     Bug(
         "a tree that blocks are read of has no ledger",
         "EditHistory.of",
-        "below or (recipe if isinstance(recipe, Ledger) else Ledger())",
-        "recipe if isinstance(recipe, Ledger) else Ledger()",
+        "below or (recipe if isinstance(recipe, Ledger) else _NO_EDITS)",
+        "recipe if isinstance(recipe, Ledger) else _NO_EDITS",
         "tests/storage/tokens/test_parts_of_trees.py",
     ),
     Bug(
