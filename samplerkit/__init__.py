@@ -59,24 +59,24 @@ if _typing.TYPE_CHECKING:
     from samplerkit.samplers.weighted import WeightedRandomSampler
     from samplerkit.samplers.window import WindowSampler
     from samplerkit.storage.files.dataset import FileDataset
-    from samplerkit.storage.files.reader import register_reader
+    from samplerkit.storage.files.readers import register_reader
     from samplerkit.storage.formats.arrays import Hdf5Dataset, ZarrDataset
-    from samplerkit.storage.formats.arrow.dataset import ArrowDataset
+    from samplerkit.storage.formats.arrow import ArrowDataset
     from samplerkit.storage.formats.huggingface import HuggingFaceDataset
     from samplerkit.storage.formats.jsonl import JsonlDataset
     from samplerkit.storage.formats.litdata import LitDataset
     from samplerkit.storage.formats.lmdb import LmdbDataset
     from samplerkit.storage.formats.mds import MdsDataset
     from samplerkit.storage.formats.mindrecord import MindRecordDataset
-    from samplerkit.storage.formats.parquet.dataset import ParquetDataset
+    from samplerkit.storage.formats.parquet import ParquetDataset
     from samplerkit.storage.formats.sqlite import SqliteDataset
-    from samplerkit.storage.formats.tfrecord.dataset import TfRecordDataset
-    from samplerkit.storage.nested.tree import TreeDataset
+    from samplerkit.storage.formats.tfrecord import TfRecordDataset
     from samplerkit.storage.remote.options import RemoteOptions
     from samplerkit.storage.tar.dataset import TarDataset
     from samplerkit.storage.tar.writer import TarWriter
     from samplerkit.storage.tokens.dataset import TokenDataset
     from samplerkit.storage.tokens.writer import TokenWriter
+    from samplerkit.storage.tree import TreeDataset
 
 __version__ = "0.1.0"
 

@@ -312,7 +312,6 @@ def test_a_class_name_that_stands_twice_is_found():
 
 
 STANDS_FOR_A_TYPE_TOO = {
-    "Span": "what `TokenDataset.spans` gives is written so in its signature",
     "Stop": "what a user says of a mixture; in `storage/` it ends threads",
 }
 """Names of classes that are also another name for a type, and why."""

@@ -31,7 +31,7 @@ from PIL import Image, UnidentifiedImageError
 
 import samplerkit as sk
 from samplerkit.storage.tar.dataset import TarDataset
-from samplerkit.storage.tar.read.shard_source import archive_names
+from samplerkit.storage.tar.read.shards import archive_names
 from samplerkit.storage.tar.writer import TarWriter
 
 NOT_AN_IMAGE = (UnidentifiedImageError, OSError, SyntaxError, ValueError, Image.DecompressionBombError)

@@ -18,8 +18,8 @@ from samplerkit.inspect.view import is_counted, loader_of, require_counted
 from samplerkit.loading.loader import Loader
 from samplerkit.order.deal import World
 from samplerkit.order.layout import Layout
-from samplerkit.storage.nested.tree import TreeDataset
-from samplerkit.storage.tar.read.shard_source import archive_names
+from samplerkit.storage.tar.read.shards import archive_names
+from samplerkit.storage.tree import TreeDataset
 
 ConfigPath = Annotated[str, typer.Argument(metavar="CONFIG", help="The config, a YAML file or its URL.")]
 NumRanks = Annotated[

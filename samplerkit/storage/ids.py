@@ -28,29 +28,21 @@ def checked_index(index: Any, dataset: Sized, of: str = "samples") -> int:
 
 
 def checked_ids(ids: Any, total: int) -> Ids:
-    """Takes the ids of samples.
+    """Takes the ids of a batch, as a list or an array.
 
     Raises:
         ArgumentTypeError: no flat list of integers.
         OutOfDatasetError: one lies outside of a dataset of `total` samples.
     """
     numbers = np.asarray(ids)
-    if numbers.ndim != 1 or (numbers.size and numbers.dtype.kind not in "iu"):
-        raise ArgumentTypeError("ids", "must be integers", ids)
-    return require_within("id", numbers.astype(np.int64, copy=False), total)
-
-
-def require_within(place: str, ids: Ids, total: int) -> Ids:
-    """Gives ids, all of which lie in [0, total).
-
-    Raises:
-        OutOfDatasetError: one does not; the error is about the place.
-    """
-    if not ids.size:
-        return ids
+    if not numbers.size:
+        return np.zeros(0, dtype=np.int64)
+    if numbers.ndim != 1 or numbers.dtype.kind not in "iu":
+        raise ArgumentTypeError("ids", "must be a flat list of integers", ids)
+    found: Ids = numbers.astype(np.int64, copy=False)
     # Few are sooner looked at in a list; seen without a sign, a negative one is the largest.
-    few = ids.tolist() if ids.size <= _FEW else None
-    if (min(few) < 0 or max(few) >= total) if few else int(ids.view(np.uint64).max()) >= total:
-        outside = int(ids[(ids < 0) | (ids >= total)][0])
-        raise OutOfDatasetError(place, f"outside of a dataset of {total} samples", outside)
-    return ids
+    few = found.tolist() if found.size <= _FEW else None
+    if (min(few) < 0 or max(few) >= total) if few else int(found.view(np.uint64).max()) >= total:
+        outside = int(found[(found < 0) | (found >= total)][0])
+        raise OutOfDatasetError("ids", f"outside of a dataset of {total} samples", outside)
+    return found

@@ -19,8 +19,7 @@ from torch.utils.data import DataLoader
 
 import samplerkit as sk
 from samplerkit.storage.tar.index.archive import Archive
-from samplerkit.storage.tar.index.cache import Cache
-from samplerkit.storage.tar.index.finding import make_index
+from samplerkit.storage.tar.index.finding import Cache, make_index
 from tests.benchmarks.batches import text
 from tests.benchmarks.floor_rows import (
     ALONE,

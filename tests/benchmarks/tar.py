@@ -27,8 +27,7 @@ from torch.utils.data import DataLoader
 import samplerkit as sk
 from samplerkit.storage.tar.dataset import TarDataset
 from samplerkit.storage.tar.index.archive import Archive
-from samplerkit.storage.tar.index.cache import Cache
-from samplerkit.storage.tar.index.finding import make_index
+from samplerkit.storage.tar.index.finding import Cache, make_index
 from samplerkit.storage.tar.writer import TarWriter
 
 SHARDS, BATCH, REPEATS = 8, 256, 5

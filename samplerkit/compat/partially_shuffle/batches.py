@@ -15,9 +15,10 @@ from samplerkit.errors import DatasetError
 from samplerkit.order.order import Order
 from samplerkit.order.permutation import CHUNK
 from samplerkit.order.typing import Ids
+from samplerkit.storage.ahead.cache import ReadAheadCache
 from samplerkit.storage.ahead.cache_entries import CacheLimits, FileStats
-from samplerkit.storage.files.content import FileCache, FileContent
-from samplerkit.storage.files.reader import FileReader, read_file
+from samplerkit.storage.files.content import FileContent
+from samplerkit.storage.files.readers import FileReader, read_file
 from samplerkit.storage.urls import is_remote, shown
 
 _log = logging.getLogger("samplerkit")
@@ -43,7 +44,9 @@ class BatchReader:
         self._is_closed = False
         limits = CacheLimits(max_files=file_buffer + 1, max_bytes=None, read_ahead=1, threads=1)
         read = partial(_read, reader, files, is_logged)
-        self._cache = FileCache(read, files.layout.num_files, limits, FileStats())
+        self._cache: ReadAheadCache[FileContent] = ReadAheadCache(
+            read, files.layout.num_files, limits, FileStats()
+        )
 
     @property
     def stats(self) -> FileStats:

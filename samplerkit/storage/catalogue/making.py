@@ -12,16 +12,14 @@ from typing import Any, Final
 from samplerkit.errors import ArgumentValueError, DatasetError
 from samplerkit.storage.catalogue.catalogue_file import SUFFIX, read_catalogue, write_catalogue
 from samplerkit.storage.catalogue.file_catalogue import FileCatalogue, Kind, KnownFile, encoded, joined
-from samplerkit.storage.files.reader import FileReader, RemoteReader, file_reader
+from samplerkit.storage.files.readers import FileReader, RemoteReader, file_reader
 from samplerkit.storage.files.stored import Stored
-from samplerkit.storage.formats.parquet.file import ParquetFile
-from samplerkit.storage.progress import Progress, all_in_threads, silence
+from samplerkit.storage.formats.parquet_file import ParquetFile
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage
-from samplerkit.storage.tar.index.cache import Cache
-from samplerkit.storage.tar.read.reader import TarOptions
-from samplerkit.storage.tar.read.shard_source import archive_names
-from samplerkit.storage.tar.read.shards import Shards
+from samplerkit.storage.tar.index.finding import Cache
+from samplerkit.storage.tar.read.shards import Shards, TarOptions, archive_names
+from samplerkit.storage.threads import Progress, all_in_threads, silence
 from samplerkit.storage.urls import is_remote, shown
 
 _TAR = (".tar", ".tar.gz", ".tgz")
@@ -92,17 +90,16 @@ def _shard(path: str, storage: RemoteStorage) -> KnownFile:
     shards = Shards((path,), (shown(path),), storage, options)
     index = shards.known_index(0)
     if index is None:
-        shard = shards.open_shard(0, refuses_stale=False)
-        index = shard.index
-        if shard.copy is not None:
-            shard.copy.close()
-    return KnownFile(path, stored.size, _version(stored, storage), (index.num_samples,))
+        index, copy = shards.open_shard(0, refuses_stale=False)
+        if copy is not None:
+            copy.close()
+    return KnownFile(path, stored.size, stored.version(storage), (index.num_samples,))
 
 
 def _parquet(path: str, storage: RemoteStorage) -> KnownFile:
     file, footer = ParquetFile.of(path, storage)
     columns = file.chosen(footer, None, None, storage).columns
-    version = _version(file.stored, storage)
+    version = file.stored.version(storage)
     return KnownFile(path, file.stored.size, version, file.rows, columns, file.footer[1], file.digest)
 
 
@@ -111,11 +108,7 @@ def _counted(path: str, reader: FileReader, storage: RemoteStorage) -> KnownFile
     number = reader.count(path)
     if not is_remote(path):
         stored.require_same()
-    return KnownFile(path, stored.size, _version(stored, storage), (number,))
-
-
-def _version(stored: Stored, storage: RemoteStorage) -> str:
-    return storage.version(stored.path).tag if is_remote(stored.path) else str(stored.changed_ns)
+    return KnownFile(path, stored.size, stored.version(storage), (number,))
 
 
 PART_FILES: Final = 1024

@@ -18,14 +18,13 @@ from samplerkit.storage.ahead.cache import ReadAheadCache
 from samplerkit.storage.ahead.cache_entries import CacheLimits, FileStats, tell_of_rereading
 from samplerkit.storage.catalogue.catalogue_file import opened_catalogue
 from samplerkit.storage.catalogue.file_catalogue import Kind
-from samplerkit.storage.files.content import Content, ContentPart, batch_ids, gathered_samples
+from samplerkit.storage.files.content import Content, ContentPart, gathered_samples
 from samplerkit.storage.files.paths import distinct_names, file_paths
-from samplerkit.storage.ids import checked_index
+from samplerkit.storage.ids import checked_ids, checked_index
 from samplerkit.storage.per_process import OpenPerProcess, storage_for, with_requests
-from samplerkit.storage.progress import Progress, progress_of, silence
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage
-from samplerkit.storage.threads import this_worker
+from samplerkit.storage.threads import Progress, progress_of, silence, this_worker
 from samplerkit.storage.urls import is_remote
 
 ChunkCache = ReadAheadCache[Content]
@@ -142,7 +141,7 @@ class ChunkedDataset(OpenPerProcess[ChunkCache]):
             OutOfDatasetError: there is no such sample.
             DatasetError: a chunk cannot be read; also if that was found out ahead.
         """
-        wanted = batch_ids(ids)
+        wanted = checked_ids(ids, len(self))
         cache = self._cache()
         cache.begin(wanted)
         with closing(self._parts(wanted)) as parts:

@@ -10,10 +10,9 @@ from typing import Any, Protocol, final
 
 import numpy as np
 
-from samplerkit.errors import ArgumentTypeError, DatasetError
+from samplerkit.errors import DatasetError
 from samplerkit.order.draws import in_draws
 from samplerkit.order.typing import Ids
-from samplerkit.storage.ahead.cache import ReadAheadCache
 
 
 class Content(Protocol):
@@ -186,28 +185,22 @@ class MadeSamples:
         return self.make(self.raw[number])
 
 
-FileCache = ReadAheadCache[FileContent]
-"""The files in memory of one process."""
+def require_columns(place: str, columns: Sequence[str], wanted: Sequence[str]) -> None:
+    """Requires columns that a file holds, each once.
+
+    Raises:
+        DatasetError: one is missing, or there are several of its name.
+    """
+    for name in wanted:
+        if columns.count(name) != 1:
+            found = f"{columns.count(name)} columns" if name in columns else "no column"
+            raise DatasetError(place, f"holds {found} {name!r}, but only", list(columns))
 
 
 ContentPart = tuple[Content, Ids, Ids]
 """A file or chunk, rows of it, and the places in the batch to which they belong."""
 
 Array = np.ndarray[Any, Any]
-
-
-def batch_ids(ids: Any) -> Ids:
-    """Takes the ids of a batch.
-
-    Raises:
-        ArgumentTypeError: no flat list of integers.
-    """
-    wanted = np.asarray(ids)
-    if wanted.size == 0:
-        return np.zeros(0, dtype=np.int64)
-    if wanted.ndim != 1 or wanted.dtype.kind not in "iu":
-        raise ArgumentTypeError("ids", "must be a flat list of integers", ids)
-    return wanted.astype(np.int64, copy=False)
 
 
 def gathered_samples(parts: Iterable[ContentPart], size: int) -> list[Any]:

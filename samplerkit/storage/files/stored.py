@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TypeVar, final
 
 from samplerkit.errors import DatasetError
-from samplerkit.storage.missing_file import REWRITE, opened
+from samplerkit.storage.missing_file import REWRITE, opened, unopened
 from samplerkit.storage.remote.attempt import UNKNOWN_SIZE
 from samplerkit.storage.remote.storage import RemoteStorage, Span
 from samplerkit.storage.urls import is_remote, shown
@@ -55,6 +55,12 @@ class Stored:
     def name(self) -> str:
         """What errors call it."""
         return shown(self.path) if is_remote(self.path) else self.path
+
+    def version(self, storage: RemoteStorage | None) -> str:
+        """What changes with the content: the time of a local file, the tag of a remote one; "" if unknown."""
+        if not is_remote(self.path):
+            return str(self.changed_ns)
+        return "" if storage is None else storage.version(self.path).tag
 
     def read(self, spans: Sequence[ByteSpan], storage: RemoteStorage | None) -> list[bytes]:
         """Reads parts of the file.
@@ -125,6 +131,4 @@ def _guarded(path: str, call: Callable[[], Result]) -> Result:
     try:
         return call()
     except OSError as error:
-        is_gone = isinstance(error, FileNotFoundError)
-        hint = "put it there again, or leave it out of the dataset" if is_gone else ""
-        raise DatasetError(path, f"cannot be read ({error.strerror})", hint=hint) from error
+        raise unopened(path, "cannot be read", error) from error

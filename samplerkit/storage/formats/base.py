@@ -1,14 +1,11 @@
-"""What the formats share that are read by chunk: their files, their columns, and samples made of rows.
-
-A format finds its chunks (of a file: looks at one), reads one, and makes a sample of a row of it.
-"""
+"""What the formats share: files by chunk and stores by key, columns, and samples made of rows."""
 
 from __future__ import annotations
 
 import hashlib
 import os
-from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -19,15 +16,18 @@ import numpy as np
 
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, DatasetError
 from samplerkit.order import arguments
+from samplerkit.order.draws import in_draws
 from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
+from samplerkit.storage.ahead.cache_entries import FileStats
 from samplerkit.storage.files.chunked import ChunkedDataset, ChunkLimits, Chunks, DatasetOfFiles
 from samplerkit.storage.files.content import Content, FileContent, MadeSamples, gathered_samples
 from samplerkit.storage.files.stored import Stored
+from samplerkit.storage.ids import checked_ids, checked_index
 from samplerkit.storage.lengths import COUNTING_THREADS
-from samplerkit.storage.per_process import storage_for
-from samplerkit.storage.progress import all_in_threads
+from samplerkit.storage.per_process import OpenPerProcess, storage_for
 from samplerkit.storage.remote.options import RemoteOptions
+from samplerkit.storage.threads import all_in_threads
 from samplerkit.storage.urls import beside, is_remote, local_path, shown
 
 INDEX: Final = "index.json"
@@ -60,29 +60,28 @@ class FilesOfChunks:
 
     Args:
         files: what the chunks of each file are read from, by its number.
-        starts: the number of the first chunk of each file, among all, and how many there are.
-        numbers: of the chunks that have samples, among all.
+        file: of each chunk, the number of its file.
+        chunk: of each chunk, its number in the file.
     """
 
     files: Any
-    starts: Ids
-    numbers: Ids
+    file: Ids
+    chunk: Ids
 
-    def __getitem__(self, number: int) -> tuple[int, int]:
-        among_all = int(self.numbers[number])
-        file = int(np.searchsorted(self.starts, among_all, side="right")) - 1
-        return file, among_all - int(self.starts[file])
+    @classmethod
+    def of(cls, files: Any, starts: Ids, numbers: Ids) -> FilesOfChunks:
+        """Takes files, the first chunk of each among all and how many there are, and the chunks to read."""
+        file = np.searchsorted(starts, numbers, side="right") - 1
+        return cls(files, file, numbers - starts[file])
 
     def names(self, files: Sequence[str]) -> list[str]:
         """Gives a name to each chunk, made of that of its file."""
-        file = np.searchsorted(self.starts, self.numbers, side="right") - 1
-        pairs = zip(file.tolist(), (self.numbers - self.starts[file]).tolist(), strict=True)
+        pairs = zip(self.file.tolist(), self.chunk.tolist(), strict=True)
         return [f"{files[at]}:{chunk}" for at, chunk in pairs]
 
     def read(self, read: Callable[[Any, int], Content], number: int) -> Content:
         """Reads a chunk, by a function of its file and of its number there."""
-        file, chunk = self[number]
-        return read(self.files[file], chunk)
+        return read(self.files[int(self.file[number])], int(self.chunk[number]))
 
 
 class FormatOfFiles(DatasetOfFiles):
@@ -109,8 +108,9 @@ class FormatOfFiles(DatasetOfFiles):
                 raise DatasetError(shown(place), problem, list(file.columns), hint=hint)
         starts = np.cumsum([0, *(len(file.sizes) for file in files)])
         sizes = np.fromiter(chain.from_iterable(file.sizes for file in files), np.int64, int(starts[-1]))
-        found = FilesOfChunks([file.file for file in files], starts, np.flatnonzero(sizes))
-        return self._chunks_of(found, sizes[found.numbers], columns, b"".join(file.digest for file in files))
+        numbers = np.flatnonzero(sizes)
+        found = FilesOfChunks.of([file.file for file in files], starts, numbers)
+        return self._chunks_of(found, sizes[numbers], columns, b"".join(file.digest for file in files))
 
     def _chunks_of(
         self, found: FilesOfChunks, sizes: Ids, columns: tuple[Any, ...], digests: bytes
@@ -223,18 +223,6 @@ def checked_decode(decode: Any, of: str = "a sample") -> DecodeSample | None:
     return checked
 
 
-def require_columns(place: str, columns: Sequence[str], wanted: Sequence[str]) -> None:
-    """Requires columns that a file holds, each once.
-
-    Raises:
-        DatasetError: one is missing, or there are several of its name.
-    """
-    for name in wanted:
-        if columns.count(name) != 1:
-            found = f"{columns.count(name)} columns" if name in columns else "no column"
-            raise DatasetError(place, f"holds {found} {name!r}, but only", list(columns))
-
-
 def content_of(
     place: str, rows: Sequence[Any], size: int, make: Callable[[Any], Any], decode: DecodeSample | None
 ) -> FileContent:
@@ -254,3 +242,120 @@ def content_of(
 def digest_of(data: bytes) -> str:
     """Gives a digest of what was looked at, for a fingerprint."""
     return hashlib.blake2b(data, digest_size=16).hexdigest()
+
+
+class OpenStore(ABC):
+    """A store that is open in one process, as `Open` describes what is."""
+
+    def __init__(self, stats: FileStats) -> None:
+        self.stats = stats
+
+    @abstractmethod
+    def close(self) -> None:
+        """Closes it."""
+
+    def stop(self) -> None:
+        """Closes it: it has no threads."""
+        self.close()
+
+    @abstractmethod
+    def read(self, ids: Ids) -> list[Any]:
+        """Reads values, in the order of the ids; called with the lock of the dataset held."""
+
+
+class KeyedDataset(OpenPerProcess[OpenStore]):
+    """A map-style dataset over a keyed store: GLOBAL is its order.
+
+    A format says how keys are found, once, and how values are read.
+
+    Args:
+        path: of the store.
+        decode: makes a sample of a value; None for the value itself.
+    """
+
+    enters_draws = True
+    """A Loader that seeds draws need not read this one by one: each value is decoded in its draw."""
+
+    def __init__(self, path: str, decode: Callable[[Any], Any] | None) -> None:
+        super().__init__()
+        self.path: Final = path
+        self._decode: Final = checked_decode(decode, "a value")
+        self._stored: Stored | None = None
+        self._keys: Any = None
+
+    @abstractmethod
+    def _file(self) -> str:
+        """Gives the file that holds the data."""
+
+    @abstractmethod
+    def _found(self) -> Any:
+        """Finds the keys of all samples, in their order: what has a length, and travels to workers."""
+
+    @abstractmethod
+    def _opened(self, keys: Any, stats: FileStats) -> OpenStore:
+        """Opens the store in this process."""
+
+    @property
+    def keys(self) -> Any:
+        """The keys of all samples, in the order of their ids; found now if they are not known."""
+        if self._keys is None:
+            with self._processes.here().lock:
+                if self._keys is None:
+                    self._stored = Stored.of(self._file(), None)
+                    self._keys = self._found()
+        return self._keys
+
+    @property
+    def _looked_at(self) -> Stored:
+        """The file as it was when its keys were found."""
+        assert self._stored is not None  # noqa: S101  # for mypy: it was looked at for its keys
+        return self._stored
+
+    @property
+    def layout(self) -> Layout:
+        """How many samples there are; they are in no files."""
+        return Layout(len(self.keys))
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def __getitem__(self, index: int) -> Any:
+        """Gives a sample."""
+        return self.__getitems__([checked_index(index, self)])[0]
+
+    def __getitems__(self, ids: Iterable[int]) -> list[Any]:
+        """Returns a batch, in the order of the ids.
+
+        Raises:
+            OutOfDatasetError: there is no such sample.
+            DatasetError: the store cannot be read, is not what it was, or a value cannot be decoded.
+        """
+        wanted = checked_ids(ids, len(self))
+        process = self._processes.here()
+        if process.held is None:
+            self._looked_at.require_same()
+        store = process.opened(self, partial(self._opened, self.keys))
+        with process.lock:
+            values = store.read(wanted)
+        decode = self._decode
+        if decode is None:
+            return values
+        numbers = list(range(len(values)))
+        return in_draws(
+            lambda at: self._decoded(decode, values[at], int(wanted[at])), numbers, numbers, len(values)
+        )
+
+    def _decoded(self, decode: Callable[[Any], Any], value: Any, id: int) -> Any:
+        try:
+            return decode(value)
+        except Exception as error:
+            what = f"cannot be decoded ({type(error).__name__}: {error})"
+            raise DatasetError(f"{self.path}, sample {id}", what) from error
+
+    def close(self) -> None:
+        """Closes the store in this process. The dataset can be used again."""
+        self._processes.here().close()
+
+    def __repr__(self) -> str:
+        samples = "not looked at" if self._keys is None else f"{len(self._keys)} samples"
+        return f"{type(self).__name__}({self.path!r}, {samples})"

@@ -12,8 +12,7 @@ from samplerkit.order import arguments
 from samplerkit.order.caching import cached_property
 from samplerkit.order.dataset_protocol import find_fingerprint
 from samplerkit.order.layout import Layout
-from samplerkit.storage.files.content import batch_ids
-from samplerkit.storage.ids import checked_index, require_within
+from samplerkit.storage.ids import checked_ids, checked_index
 
 _MOST_RUNS = 4
 """Rows that were selected in so many runs a chunk are still in files; more are scattered."""
@@ -90,7 +89,7 @@ class HuggingFaceDataset:
             OutOfDatasetError: there is no such sample.
             DatasetError: a transform makes more or fewer samples than ids.
         """
-        wanted = require_within("ids", batch_ids(ids), len(self))
+        wanted = checked_ids(ids, len(self))
         if self._gives_columns:
             return self.dataset[wanted.tolist()]
         samples = self.dataset.__getitems__(wanted.tolist()) if wanted.size else []

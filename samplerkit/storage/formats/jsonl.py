@@ -18,7 +18,7 @@ from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
 from samplerkit.storage.ahead.cache_entries import CacheLimits
 from samplerkit.storage.files.chunked import ChunkLimits, Chunks
-from samplerkit.storage.files.content import FileContent, MadeSamples, batch_ids, gathered_samples
+from samplerkit.storage.files.content import FileContent, MadeSamples, gathered_samples
 from samplerkit.storage.files.lines import (
     Array,
     LineDecoder,
@@ -32,12 +32,12 @@ from samplerkit.storage.files.lines import (
 from samplerkit.storage.files.stored import Stored
 from samplerkit.storage.formats.base import digest_of, names_of
 from samplerkit.storage.formats.kept_index import IndexedFiles, IndexKind
-from samplerkit.storage.ids import checked_index, require_within
+from samplerkit.storage.ids import checked_ids, checked_index
 from samplerkit.storage.lengths import COUNTING_THREADS
 from samplerkit.storage.missing_file import REWRITE
-from samplerkit.storage.progress import Progress, all_in_threads
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage, Span
+from samplerkit.storage.threads import Progress, all_in_threads
 from samplerkit.storage.urls import is_remote
 
 
@@ -127,7 +127,7 @@ class JsonlDataset(IndexedFiles):
             OutOfDatasetError: there is no such sample.
             DatasetError: a line cannot be read, is not what it was, or cannot be decoded.
         """
-        wanted = require_within("ids", batch_ids(ids), len(self))
+        wanted = checked_ids(ids, len(self))
         files = self.layout.file_of(wanted)
         rows = wanted - self.layout.starts[files]
         lines, sums = self._read(wanted, files, rows)

@@ -20,8 +20,8 @@ from samplerkit.storage.files.chunked import DatasetOfFiles
 from samplerkit.storage.files.packages import guarded
 from samplerkit.storage.files.stored import Stored
 from samplerkit.storage.lengths import COUNTING_THREADS
-from samplerkit.storage.progress import Progress, all_in_threads
 from samplerkit.storage.remote.storage import RemoteStorage
+from samplerkit.storage.threads import Progress, all_in_threads
 from samplerkit.storage.urls import beside, identity, is_remote
 
 INDEX_SUFFIX: Final = ".skidx"
@@ -61,7 +61,7 @@ class IndexKind(Generic[Indexed]):
         found = self._beside(stored, storage)
         if found is not None:
             return found
-        version = _version(stored, storage)
+        version = stored.version(storage)
         kept = self._kept(stored)
         if version:
             with suppress(OSError, UnreadableFileError, DatasetError):
@@ -203,9 +203,3 @@ class IndexedFiles(DatasetOfFiles):
             DatasetError: a file cannot be read, or an index cannot be written.
         """
         return self._indexes.save(self.files, self._names, folder, self._storage, self._progress)
-
-
-def _version(stored: Stored, storage: RemoteStorage | None) -> str:
-    if not is_remote(stored.path):
-        return str(stored.changed_ns)
-    return "" if storage is None else storage.version(stored.path).tag

@@ -18,7 +18,7 @@ import numpy as np
 from samplerkit.errors import DatasetError
 from samplerkit.order.layout import Layout
 from samplerkit.storage.files.chunked import Chunks
-from samplerkit.storage.files.content import FileContent
+from samplerkit.storage.files.content import FileContent, require_columns
 from samplerkit.storage.files.packages import extra, guarded
 from samplerkit.storage.files.stored import Stored
 from samplerkit.storage.formats.base import (
@@ -27,7 +27,6 @@ from samplerkit.storage.formats.base import (
     FolderDataset,
     content_of,
     digest_of,
-    require_columns,
     require_inside,
 )
 from samplerkit.storage.formats.mds_values import Decoder, UnsafeEncodingError, decoder

@@ -15,7 +15,7 @@ import numpy as np
 
 from samplerkit.errors import DatasetError
 from samplerkit.storage.files.chunked import ChunkLimits
-from samplerkit.storage.files.content import Content, FileContent, gathered_samples
+from samplerkit.storage.files.content import Content, FileContent, gathered_samples, require_columns
 from samplerkit.storage.files.packages import extra, guarded
 from samplerkit.storage.files.stored import ByteSpan, Stored
 from samplerkit.storage.formats.base import (
@@ -25,12 +25,11 @@ from samplerkit.storage.formats.base import (
     checked_decode,
     content_of,
     names_of,
-    require_columns,
 )
 from samplerkit.storage.missing_file import REWRITE
-from samplerkit.storage.progress import Progress
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage
+from samplerkit.storage.threads import Progress
 
 _MOST_HEADER: Final = 1 << 28
 _NUMBERS: Final = {"int32": "<i4", "int64": "<i8", "float32": "<f4", "float64": "<f8"}

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice, pairwise
-from typing import Any, final
+from typing import Any, Protocol, final
 
 import numpy as np
 
@@ -23,13 +23,85 @@ from samplerkit.order.caching import cached_property
 from samplerkit.order.draws import in_draws
 from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
+from samplerkit.storage.ahead.cache_entries import FileStats
 from samplerkit.storage.ids import checked_ids
 from samplerkit.storage.missing_file import AbsentError, Present, log_missing
-from samplerkit.storage.tar.read.sources import ArchiveSource
-from samplerkit.storage.threads import this_worker
+from samplerkit.storage.tar.format.flaws import Skipped
+from samplerkit.storage.tar.read.shards import TarOptions
+from samplerkit.storage.threads import Progress, this_worker
 
 AT_ONCE = 256
 """Samples that are read in one go, unless they are large, and that a selection looks at."""
+
+
+class ArchiveSource(Protocol):
+    """Samples in archives, at any id."""
+
+    names: tuple[str, ...]
+    options: TarOptions
+    progress: Progress
+    logged: set[str]
+    """The shards of which it was logged that something of them is missing."""
+
+    is_indexed: bool = False
+    """Whether all archives are on disk under one index: nothing is fetched, nothing is missing."""
+
+    @property
+    def layout(self) -> Layout:
+        """How many samples lie in which archive."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Changes with the samples."""
+
+    @property
+    def skipped(self) -> Skipped:
+        """What was skipped: nothing, unless flaws are skipped."""
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether some archives are remote."""
+        return False
+
+    @property
+    def is_layout_known(self) -> bool:
+        """Whether the layout is known without requests for remote shards."""
+        return True
+
+    @property
+    def stats(self) -> FileStats | None:
+        """What was fetched and waited for, where that is counted."""
+        return None
+
+    def count_workers(self, told: Callable[[], FileStats | None]) -> None:
+        """Receives what reports the figures of the workers of a loader."""
+        return
+
+    def expect(self, upcoming: Iterable[Ids], epoch_samples: int) -> None:
+        """Receives what is read next, batch by batch, and how many samples an epoch has."""
+        return
+
+    def read(self, ids: Ids) -> list[dict[str, Any]]:
+        """Reads samples; where flaws are skipped, an `AbsentError` is in place of one that is missing."""
+
+    def read_one(self, id: int) -> dict[str, Any]:
+        """Reads one sample: what `read` gives for it."""
+
+    def keys(self, ids: Ids) -> list[str]:
+        """Returns the keys of samples; "" for one that is missing."""
+
+    def is_large(self, ids: Ids) -> bool:
+        """Whether samples are so large that they are better read one at a time."""
+        return False
+
+    def shard_bytes(self) -> Ids:
+        """Returns the size of each archive."""
+
+    def local_path(self, name: str) -> str | None:
+        """Where an archive lies on a disk of this machine; None if it does not."""
+
+    def close(self) -> None:
+        """Lets go of what is open."""
 
 
 @final

@@ -6,7 +6,6 @@ import io
 import os
 import struct
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, final
 
@@ -14,10 +13,10 @@ import numpy as np
 
 from samplerkit.errors import ArgumentValueError, DatasetError
 from samplerkit.storage.missing_file import AbsentError
-from samplerkit.storage.progress import all_in_threads
 from samplerkit.storage.remote.attempt import Span
 from samplerkit.storage.remote.storage import RemoteStorage
 from samplerkit.storage.tar.index.archive import Archive, Handle, Handles, open_for_reading
+from samplerkit.storage.threads import all_in_threads
 from samplerkit.storage.tokens.arguments import (
     HEADER,
     KINDS,
@@ -100,13 +99,6 @@ class ByteFiles:
         Raises:
             DatasetError: the file ends before, or was written to.
         """
-        if self._whole or not self.archives[number].is_remote:
-            handle = self._handles.get(number)
-            with suppress(OSError):  # what is wrong is said below
-                found = os.pread(handle.descriptor, length, begin)
-                if len(found) == length:
-                    self._check(number, handle, begin)
-                    return found
         data = bytearray(length)
         self.fill([(number, begin, memoryview(data))])
         return bytes(data)

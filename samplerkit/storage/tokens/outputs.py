@@ -1,4 +1,4 @@
-"""What is handed out of windows of tokens: inputs, labels, masks, and where documents begin."""
+"""What is handed out of windows of tokens: inputs, labels and masks."""
 
 from __future__ import annotations
 
@@ -10,102 +10,12 @@ from typing import Any, Final, final
 
 import numpy as np
 
-from samplerkit.errors import ArgumentTypeError, ArgumentValueError, DatasetError, OutOfDatasetError
+from samplerkit.errors import ArgumentTypeError, ArgumentValueError
 from samplerkit.order import arguments
 from samplerkit.order.typing import Ids
 from samplerkit.storage.tokens.arguments import Dtype, token_dtype
-from samplerkit.storage.tokens.pointers import Pointers
-from samplerkit.storage.tokens.source import Rows, TokenSource
 
 Array = np.ndarray[Any, Any]
-
-Span = tuple[int, int | None, int, int]
-"""The number of a file and of a document, the first token in it, and how many follow on it."""
-
-
-def borders_in(source: TokenSource, rows: Array, files: Ids, begins: Ids) -> Array:
-    """Returns whether a document begins at a token of a window, shape (n, S + 1).
-
-    One begins with each row, and where a window continues at the first token of its file.
-    """
-    found = np.zeros(rows.shape, dtype=bool)
-    if isinstance(source.documents, int):
-        np.equal(rows[:, :-1], source.documents, out=found[:, 1:])
-    found[:, 0] = True
-    ends = source.rings.tokens[files] - begins
-    seams = np.flatnonzero(ends < rows.shape[1])
-    found[seams, ends[seams]] = True
-    if source.documents == "idx":
-        found.reshape(-1)[_starts_in(source, files, begins, rows.shape[1])] = True
-    return found
-
-
-def spans_of(source: TokenSource, id: int, epoch: int) -> list[Span]:
-    """Returns which parts of which documents a window is made of; its last label is in it."""
-    files, begins = source.rings.at(np.array([id]), np.array([epoch]))
-    file = int(files[0])
-    found: list[Span] = []
-    pointers = source.pointers(file)
-    for _, first, count in _pieces(source, file, int(begins[0])):
-        if pointers is None:
-            found.append((file, None, first, count))
-            continue
-        at, document = first, pointers.sequence_at(first)
-        while at < first + count:
-            start, stop = pointers.bounds(document)
-            taken = min(stop, first + count) - at
-            if taken > 0:
-                found.append((file, document, at - start, taken))
-                at += taken
-            document += 1
-    return found
-
-
-def windows_with(source: TokenSource, file: int, document: int) -> Ids:
-    """Returns the windows that hold some of a document of an index, in some epoch."""
-    if not 0 <= file < len(source.opened.files):
-        raise OutOfDatasetError("file", f"must be in [0, {len(source.opened.files)})", file)
-    pointers = source.pointers(file)
-    if pointers is None:
-        hint = "give the prefix of a .bin and an .idx"
-        raise DatasetError(source.opened.files[file].name, "has no index of documents", hint=hint)
-    begin, behind = source.sequences[file]
-    if not begin <= document < behind:
-        problem = f"must be in [{begin}, {behind}), the documents of {source.opened.files[file].name}"
-        raise OutOfDatasetError("document", problem, document)
-    first, end = (token - int(source.firsts[file]) for token in pointers.bounds(document))
-    nothing = np.zeros(0, dtype=np.int64)
-    return nothing if first == end else source.rings.windows_over(file, first, end)
-
-
-def _starts_in(source: TokenSource, files: Ids, begins: Ids, width: int) -> Ids:
-    """Where sequences of the index begin in windows, in the batch laid flat."""
-    known: dict[int, Pointers | None] = {}
-    found: list[Ids] = []
-    moved: list[int] = []
-    for row, (file, begin) in enumerate(zip(files.tolist(), begins.tolist(), strict=True)):
-        if file not in known:
-            known[file] = source.pointers(file)
-        pointers = known[file]
-        if pointers is None:
-            continue
-        for at, first, count in _pieces(source, file, begin):
-            found.append(pointers.between(first, first + count))
-            moved.append(row * width + at - first)
-    if not found:
-        return np.zeros(0, dtype=np.int64)
-    starts: Ids = np.concatenate(found) + np.repeat(moved, [each.size for each in found])
-    return starts
-
-
-def _pieces(source: TokenSource, file: int, begin: int) -> list[tuple[int, int, int]]:
-    """Of a window, where each piece is in it, its first token in the file, and its tokens."""
-    (first, tokens), width = source.extents[file], source.rings.seq_len + 1
-    rest = tokens - begin
-    if rest >= width:
-        return [(0, first + begin, width)]
-    return [(0, first + begin, rest), (rest, first, width - rest)]
-
 
 OUTPUTS: Final = ("tokens", "labels", "loss_mask", "position_ids", "cu_seqlens", "documents")
 """What can be handed out."""
@@ -164,37 +74,40 @@ class WantedOutputs:
             None if vocab_size is None else arguments.positive("vocab_size", vocab_size),
         )
 
-    def require_room(self, source: TokenSource) -> None:
+    @property
+    def need_borders(self) -> bool:
+        """Whether an output depends on where documents begin."""
+        return not OF_BORDERS.isdisjoint(self.names)
+
+    def require_room(self, stored: Dtype, name: str) -> None:
         """Refuses files with tokens that the type cannot hold.
+
+        Args:
+            stored: the type of the tokens in the files.
+            name: of the first file.
 
         Raises:
             ArgumentValueError: it cannot.
         """
-        if not np.can_cast(source.dtype, self.dtype, "safe"):
-            problem = f"cannot hold all tokens of {source.opened.files[0].name}, which are {source.dtype}"
+        if not np.can_cast(stored, self.dtype, "safe"):
+            problem = f"cannot hold all tokens of {name}, which are {stored}"
             raise ArgumentValueError("as_dtype", problem, self.dtype.name, hint="say int64")
 
-    def made(self, source: TokenSource, found: Rows, *, is_alone: bool) -> Any:
+    def made(self, rows: Array, borders: Array | None, *, is_alone: bool) -> Any:
         """Makes what is handed out of windows that were read.
 
         Args:
-            source: the files.
-            found: the windows.
+            rows: the tokens as they are stored, shape (batch, S + 1).
+            borders: as for `made_outputs`.
             is_alone: whether one window is handed out, and no batch.
 
         Returns:
             One array, or several by name.
-
-        Raises:
-            DatasetError: a token is not below `vocab_size`, or an index is damaged.
         """
-        if self.vocab_size is not None:
-            source.require_below(self.vocab_size, *found)
         if self.names == ("tokens",):
-            tokens = found[0].astype(self.dtype, copy=False)
+            tokens = rows.astype(self.dtype, copy=False)
             return tokens[0] if is_alone else tokens
-        borders = None if OF_BORDERS.isdisjoint(self.names) else borders_in(source, *found)
-        made = made_outputs(self.names, found[0], self.dtype, borders)
+        made = made_outputs(self.names, rows, self.dtype, borders)
         if is_alone:
             made = {name: values if name == "cu_seqlens" else values[0] for name, values in made.items()}
         return made if len(made) > 1 else made[self.names[0]]

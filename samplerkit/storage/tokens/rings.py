@@ -8,7 +8,7 @@ from typing import Final, NamedTuple, final
 
 import numpy as np
 
-from samplerkit.order.caching import cached_property
+from samplerkit.order.caching import Latest, cached_property
 from samplerkit.order.keys import Key, keyed_hash, path_number, scaled
 from samplerkit.order.typing import Ids
 
@@ -23,14 +23,6 @@ _MOST_FILES = 1 << 16
 
 _MOST_KEPT = 1 << 20
 """Phases that are kept."""
-
-
-@final
-class _Kept(dict[tuple[int, int], Ids]):
-    """The phases of all files of a corpus, by its epoch and its number; another process has its own."""
-
-    def __reduce__(self) -> tuple[type[_Kept], tuple[()]]:
-        return _Kept, ()
 
 
 class _Phases(NamedTuple):
@@ -159,8 +151,9 @@ class Rings:
         return windows
 
     @cached_property
-    def _kept(self) -> _Kept:
-        return _Kept()
+    def _kept(self) -> Latest[Ids]:
+        """The phases of all files of a corpus, by its epoch and its number."""
+        return Latest(max(1, _MOST_KEPT // int(self._sizes.max())))
 
     @cached_property
     def _last_read(self) -> _LastRead:
@@ -186,12 +179,8 @@ class Rings:
         size = int(self._sizes[corpus])
         if size > _MOST_FILES:
             return self._computed(epoch, corpus, places)
-        found = self._kept.get((epoch, corpus))
-        if found is None:
-            if len(self._kept) * int(self._sizes.max()) >= _MOST_KEPT:
-                self._kept.clear()
-            found = self._kept[epoch, corpus] = self._computed(epoch, corpus, np.arange(size))
-        return found[places]
+        of_all = self._kept.get((epoch, corpus), lambda: self._computed(epoch, corpus, np.arange(size)))
+        return of_all[places]
 
     def _computed(self, epoch: int, corpus: int, places: Ids) -> Ids:
         number, epoch = divmod(epoch, PASS)

@@ -9,7 +9,7 @@ from typing import Any, Final, final
 
 import numpy as np
 
-from samplerkit.errors import ArgumentValueError, DatasetError
+from samplerkit.errors import ArgumentValueError, DatasetError, OutOfDatasetError
 from samplerkit.order.caching import cached_property
 from samplerkit.order.dataset_protocol import fingerprint_of
 from samplerkit.order.layout import Layout
@@ -33,6 +33,9 @@ Array = np.ndarray[Any, Any]
 
 Rows = tuple[Array, Ids, Ids]
 """The tokens of windows, shape (n, S + 1), and the file and the first token of each."""
+
+DocumentSpan = tuple[int, int | None, int, int]
+"""The number of a file and of a document, the first token in it, and how many follow on it."""
 
 MOST_LOST: Final = 0.5
 """The share of tokens in files that are shorter than a block, above which a dataset is refused;"""
@@ -182,9 +185,88 @@ class TokenSource:
             hint=f"say the dtype and the vocab_size that it was written with; it is read as {self.dtype}",
         )
 
+    def borders(self, rows: Array, files: Ids, begins: Ids) -> Array:
+        """Returns whether a document begins at a token of a window, shape (n, S + 1).
+
+        One begins with each row, and where a window continues at the first token of its file.
+        """
+        found = np.zeros(rows.shape, dtype=bool)
+        if isinstance(self.documents, int):
+            np.equal(rows[:, :-1], self.documents, out=found[:, 1:])
+        found[:, 0] = True
+        ends = self.rings.tokens[files] - begins
+        seams = np.flatnonzero(ends < rows.shape[1])
+        found[seams, ends[seams]] = True
+        if self.documents == "idx":
+            found.reshape(-1)[self._starts_in(files, begins, rows.shape[1])] = True
+        return found
+
+    def spans(self, id: int, epoch: int) -> list[DocumentSpan]:
+        """Returns which parts of which documents a window is made of; its last label is in it."""
+        files, begins = self.rings.at(np.array([id]), np.array([epoch]))
+        file = int(files[0])
+        found: list[DocumentSpan] = []
+        pointers = self.pointers(file)
+        for _, first, count in self._pieces(file, int(begins[0])):
+            if pointers is None:
+                found.append((file, None, first, count))
+                continue
+            at, document = first, pointers.sequence_at(first)
+            while at < first + count:
+                start, stop = pointers.bounds(document)
+                taken = min(stop, first + count) - at
+                if taken > 0:
+                    found.append((file, document, at - start, taken))
+                    at += taken
+                document += 1
+        return found
+
+    def windows_with(self, file: int, document: int) -> Ids:
+        """Returns the windows that hold some of a document of an index, in some epoch."""
+        if not 0 <= file < len(self.opened.files):
+            raise OutOfDatasetError("file", f"must be in [0, {len(self.opened.files)})", file)
+        pointers = self.pointers(file)
+        if pointers is None:
+            hint = "give the prefix of a .bin and an .idx"
+            raise DatasetError(self.opened.files[file].name, "has no index of documents", hint=hint)
+        begin, behind = self.sequences[file]
+        if not begin <= document < behind:
+            problem = f"must be in [{begin}, {behind}), the documents of {self.opened.files[file].name}"
+            raise OutOfDatasetError("document", problem, document)
+        first, end = (token - int(self.firsts[file]) for token in pointers.bounds(document))
+        nothing = np.zeros(0, dtype=np.int64)
+        return nothing if first == end else self.rings.windows_over(file, first, end)
+
     def close(self) -> None:
         """Lets go of what is open."""
         self.opened.close()
+
+    def _starts_in(self, files: Ids, begins: Ids, width: int) -> Ids:
+        """Where sequences of the index begin in windows, in the batch laid flat."""
+        known: dict[int, Pointers | None] = {}
+        found: list[Ids] = []
+        moved: list[int] = []
+        for row, (file, begin) in enumerate(zip(files.tolist(), begins.tolist(), strict=True)):
+            if file not in known:
+                known[file] = self.pointers(file)
+            pointers = known[file]
+            if pointers is None:
+                continue
+            for at, first, count in self._pieces(file, begin):
+                found.append(pointers.between(first, first + count))
+                moved.append(row * width + at - first)
+        if not found:
+            return np.zeros(0, dtype=np.int64)
+        starts: Ids = np.concatenate(found) + np.repeat(moved, [each.size for each in found])
+        return starts
+
+    def _pieces(self, file: int, begin: int) -> list[tuple[int, int, int]]:
+        """Of a window, where each piece is in it, its first token in the file, and its tokens."""
+        (first, tokens), width = self.extents[file], self.rings.seq_len + 1
+        rest = tokens - begin
+        if rest >= width:
+            return [(0, first + begin, width)]
+        return [(0, first + begin, rest), (rest, first, width - rest)]
 
     @cached_property
     def _byte_extents(self) -> list[tuple[int, int]]:

@@ -15,7 +15,7 @@ from samplerkit.closing import Writing
 from samplerkit.errors import ArgumentRangeError, ArgumentTypeError, ArgumentValueError, DatasetError
 from samplerkit.order import arguments
 from samplerkit.storage.atomic import atomic
-from samplerkit.storage.progress import Progress, progress_of
+from samplerkit.storage.threads import Progress, progress_of
 from samplerkit.storage.tokens.arguments import HEADER, MAGIC, MEGATRON, token_dtype
 
 _LONGEST = (1 << 31) - 1

@@ -21,7 +21,7 @@ def read_words(path):
 
 @pytest.fixture(autouse=True)
 def names_as_before(monkeypatch):
-    monkeypatch.setattr("samplerkit.storage.files.reader.READERS", dict(READERS))
+    monkeypatch.setattr("samplerkit.storage.files.readers.READERS", dict(READERS))
 
 
 @pytest.fixture

@@ -15,6 +15,11 @@ from samplerkit.testing.contract import same
 OUTCOMES = ("same", "error", "other")
 
 
+def plain(sample):
+    """What numpy gives, as pyarrow itself does."""
+    return {name: value.tolist() if hasattr(value, "tolist") else value for name, value in sample.items()}
+
+
 def damaged(whole, rng):
     """One truncation or one flipped bit."""
     if rng.random() < 0.3:

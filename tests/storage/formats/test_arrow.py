@@ -9,6 +9,7 @@ import pytest
 
 import samplerkit as sk
 from samplerkit.testing import DatasetContract
+from tests.storage.formats.damage import plain
 
 pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed: no Arrow here")
 
@@ -32,10 +33,6 @@ def write(folder, kind="stream", compression=None):
             writer.write_table(table, max_chunksize=per_batch)
         paths.append(path)
     return paths
-
-
-def plain(sample):
-    return {name: value.tolist() if hasattr(value, "tolist") else value for name, value in sample.items()}
 
 
 class TestArrow(DatasetContract):

@@ -15,7 +15,7 @@ import pytest
 
 import samplerkit as sk
 from samplerkit.testing.contract import same
-from tests.storage.formats import mds_shards, test_arrays, test_arrow, test_keyed, test_litdata
+from tests.storage.formats import mds_shards, test_arrays, test_arrow, test_keyed, test_litdata, tf_records
 from tests.storage.formats.damage import outcomes
 from tests.storage.formats.litdata_chunks import FOLDERS
 from tests.storage.formats.mds_shards import sample_of
@@ -59,7 +59,7 @@ def parquet(folder):
 
 
 def arrow(folder):
-    from samplerkit.storage.formats.arrow.dataset import ArrowFile  # noqa: PLC0415
+    from samplerkit.storage.formats.arrow import ArrowFile  # noqa: PLC0415
 
     path = Path(test_arrow.write(folder)[1])
     file = ArrowFile.of(str(path))
@@ -146,6 +146,26 @@ def mindrecord(folder):
     return Case(path, make, rows, values=Outside(range(1400)))
 
 
+def tfrecord(name, *, is_seen):
+    """Each byte of a record is under a checksum; what was seen whole is held against its index too."""
+
+    def case(folder):
+        path, is_packed = folder / name, name.endswith(".gz")
+        records = [tf_records.example(tf_records.features_of(row)) for row in range(12)]
+        tf_records.write(path, records)
+        borders = np.cumsum([len(tf_records.framed(record)) for record in records])[:-1].tolist()
+
+        def make():
+            if not is_seen and not is_packed and path.stat().st_size in borders:
+                raise sk.DatasetError("cut", "between two records, which leaves a whole file")
+            return sk.TfRecordDataset([path], scalars=["id"], run_bytes=300, progress=False)
+
+        samples = list(map(tf_records.sample_of, range(12)))
+        return Case(path, make, samples, 0.9 if is_packed else 1, is_seen=is_seen)
+
+    return case
+
+
 CASES = {
     "parquet": parquet,
     "arrow": arrow,
@@ -159,12 +179,17 @@ CASES = {
     "litdata, batches": litdata("batch"),
     "litdata, rows": litdata("rows"),
     "mindrecord": mindrecord,
+    "tfrecord": tfrecord("a.tfrecord", is_seen=False),
+    "tfrecord, gzip": tfrecord("a.tfrecord.gz", is_seen=False),
+    "tfrecord, seen whole": tfrecord("a.tfrecord", is_seen=True),
+    "tfrecord, gzip, seen whole": tfrecord("a.tfrecord.gz", is_seen=True),
 }
 
 
 @pytest.mark.parametrize("times", [60, pytest.param(2000, marks=pytest.mark.campaign)])
 @pytest.mark.parametrize("name", CASES)
-def test_damage_is_an_error_or_the_same_data(tmp_path, times, name):
+def test_damage_is_an_error_or_the_same_data(tmp_path, monkeypatch, times, name):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
     case = CASES[name](tmp_path)
     make = case.make
     if case.is_seen:

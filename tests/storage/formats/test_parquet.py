@@ -12,7 +12,7 @@ import pytest
 import samplerkit as sk
 from samplerkit.storage.files.stored import Stored
 from samplerkit.testing import DatasetContract
-from tests.storage.formats.damage import outcomes
+from tests.storage.formats.damage import outcomes, plain
 from tests.storage.remote.server import right, served
 
 pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed: no Parquet here")
@@ -54,11 +54,6 @@ def write(folder, sizes=((5, 4), (7, 7), (0, 3)), **options):
         pq.write_table(table, f"{folder}/{number}.parquet", row_group_size=per_group, **options)
         start += rows
     return [f"{folder}/{number}.parquet" for number in range(len(sizes))]
-
-
-def plain(sample):
-    """What numpy gives, as pyarrow itself does."""
-    return {name: value.tolist() if hasattr(value, "tolist") else value for name, value in sample.items()}
 
 
 class TestParquet(DatasetContract):
@@ -258,22 +253,6 @@ def test_files_without_samples_are_datasets_of_none(tmp_path, empty):
         )
         with pytest.raises(sk.OutOfDatasetError):
             dataset[0]
-
-
-BAD = {
-    "columns: must not be empty": {"columns": []},
-    "columns: must be a list of names, got 'id'": {"columns": "id"},
-    "filters: must be a list of conditions, got 3": {"filters": 3},
-    "filters: holds a comparison that is not known, got '~'": {"filters": [("id", "~", 1)]},
-    "batches: must be one of": {"batches": "pandas"},
-}
-
-
-@pytest.mark.parametrize("message", BAD)
-def test_arguments_that_cannot_be_meant_are_refused(tmp_path, message):
-    with pytest.raises(sk.SamplerkitError) as caught:
-        sk.ParquetDataset(tmp_path / "a.parquet", **BAD[message])
-    assert str(caught.value).startswith(message)
 
 
 @pytest.mark.campaign

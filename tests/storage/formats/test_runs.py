@@ -189,25 +189,6 @@ def test_remote_files_are_read_by_chunk_and_a_chunk_that_is_gone_is_named(tmp_pa
             dataset[0]
 
 
-def test_a_run_that_stopped_goes_on_on_other_ranks(data):
-    """In a tree with another part, two ranks until they stop in the middle, then three: each sample once."""
-    dataset, samples = data
-    tree = sk.TreeDataset({"data": dataset, "rest": [{"id": 1000 + number} for number in range(7)]})
-    sampler = sk.DistributedSampler(shuffle="partial", partial_size=4, seed=5, offset=0)
-    options = {"batch_size": 2, "collate_fn": list, "tail": "ragged"}
-    read, state = [], None
-    for rank in range(2):
-        with sk.Loader(tree, sampler, world=sk.World(2, rank), **options) as loader:
-            batches = iter(loader)
-            read += [named(sample) for _ in range(2) for sample in next(batches)]
-            state = json.loads(json.dumps(loader.state_dict()))
-    for rank in range(3):
-        with sk.Loader(tree, sampler, world=sk.World(3, rank), **options) as loader:
-            loader.load_state_dict(state)
-            read += [named(sample) for batch in loader for sample in batch]
-    assert sorted(read) == sorted([*map(named, samples), *range(1000, 1007)])
-
-
 def recipe_of(dataset, samples):
     """A mixture of a tree with another part, in batches by tokens: what a run takes of all this."""
     tree = sk.TreeDataset({"data": dataset, "rest": [{"id": 1000 + number} for number in range(7)]})
@@ -270,6 +251,35 @@ def test_a_mixture_in_batches_by_tokens_outlives_a_kill_on_other_ranks(data):
 def test_an_error_of_the_limits_names_the_argument_that_was_given(make):
     with pytest.raises(sk.ArgumentRangeError, match=r"^max_chunks: "):
         make("no.file", max_chunks=0)
+
+
+REFUSED = [
+    (sk.ParquetDataset, {"columns": []}, "columns: must not be empty"),
+    (sk.ParquetDataset, {"columns": "id"}, "columns: must be a list of names, got 'id'"),
+    (sk.ParquetDataset, {"filters": 3}, "filters: must be a list of conditions, got 3"),
+    (
+        sk.ParquetDataset,
+        {"filters": [("id", "~", 1)]},
+        "filters: holds a comparison that is not known, got '~'",
+    ),
+    (sk.ParquetDataset, {"batches": "pandas"}, "batches: must be one of"),
+    (sk.TfRecordDataset, {"records": "json"}, "records: must be one of"),
+    (sk.TfRecordDataset, {"records": "bytes", "columns": ["a"]}, "columns: and scalars are of examples"),
+    (
+        sk.TfRecordDataset,
+        {"columns": ["a"], "scalars": ["b"]},
+        "scalars: names what is not among the columns",
+    ),
+    (sk.TfRecordDataset, {"decode": "json"}, "decode: must be a function"),
+    (sk.TfRecordDataset, {"run_bytes": 0}, "run_bytes: must be positive"),
+]
+
+
+@pytest.mark.parametrize(("make", "given", "message"), REFUSED)
+def test_arguments_that_cannot_be_meant_are_refused(make, given, message):
+    with pytest.raises(sk.SamplerkitError) as caught:
+        make("no.file", **given)
+    assert str(caught.value).startswith(message)
 
 
 def test_too_few_chunks_in_memory_are_told_by_the_name_of_their_argument(tmp_path, caplog):

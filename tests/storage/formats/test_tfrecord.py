@@ -10,12 +10,11 @@ import pytest
 
 import samplerkit as sk
 from samplerkit.storage.files.stored import Stored
-from samplerkit.storage.formats.tfrecord import records as tfrecord_file
-from samplerkit.storage.formats.tfrecord.example import example_of
+from samplerkit.storage.formats import tfrecord as tfrecord_file
+from samplerkit.storage.formats.tfrecord import example_of
 from samplerkit.testing import DatasetContract
 from samplerkit.testing.contract import same
 from tests.storage.formats import tf_records
-from tests.storage.formats.damage import outcomes
 from tests.storage.formats.tf_records import example, field, framed, sample_of
 
 FOLDER = Path(__file__).parents[2] / "data" / "formats" / "tfrecord"
@@ -237,59 +236,3 @@ def test_a_function_makes_samples_in_their_draws(tmp_path):
 
 def _drawn(sample):
     return int(sample["id"]), int(sk.draw_rng().integers(1 << 30))
-
-
-BAD = {
-    "records: must be one of": {"records": "json"},
-    "columns: and scalars are of examples": {"records": "bytes", "columns": ["a"]},
-    "scalars: names what is not among the columns": {"columns": ["a"], "scalars": ["b"]},
-    "decode: must be a function": {"decode": "json"},
-    "run_bytes: must be positive": {"run_bytes": 0},
-}
-
-
-@pytest.mark.parametrize("message", BAD)
-def test_arguments_that_cannot_be_meant_are_refused(message):
-    with pytest.raises(sk.SamplerkitError) as caught:
-        sk.TfRecordDataset("a.tfrecord", **BAD[message])
-    assert str(caught.value).startswith(message)
-
-
-@pytest.mark.parametrize("was_seen", [True, False])
-@pytest.mark.parametrize("name", ["a.tfrecord", "a.tfrecord.gz"])
-@pytest.mark.parametrize("times", [60, pytest.param(2000, marks=pytest.mark.campaign)])
-def test_damage_is_an_error_or_the_same_data(tmp_path, times, name, was_seen):
-    """Every byte of a record is under a checksum; what was seen whole is held against its index too.
-
-    A file that nobody saw, cut between two records, is a whole file.
-    """
-    path, samples = tmp_path / name, [sample_of(row) for row in range(12)]
-    tf_records.write(path, [example(tf_records.features_of(row)) for row in range(12)])
-    knows, about = made(path), path.stat()
-    assert same(list(knows.__getitems__(range(12))), samples)
-    knows.close()
-
-    borders = np.cumsum([len(framed(example(tf_records.features_of(row)))) for row in range(12)])[
-        :-1
-    ].tolist()
-    between = []
-
-    def make():
-        if not was_seen:
-            if path.stat().st_size in borders and not name.endswith(".gz"):
-                between.append(len(made(path)))
-                raise sk.DatasetError("cut", "between two records")
-            return made(path)
-        os.utime(path, ns=(about.st_atime_ns, about.st_mtime_ns))
-        return knows
-
-    found, others = outcomes(path, make, samples, times, seed=4)
-    print(
-        f"{name}, {'seen whole' if was_seen else 'never seen'}: {dict(found)}, {len(between)} between records"
-    )
-    assert not others
-    assert found["error"] >= times * (0.9 if name.endswith(".gz") else 1)
-
-
-def made(path):
-    return sk.TfRecordDataset([path], scalars=["id"], run_bytes=300, progress=False)

@@ -18,7 +18,7 @@ from samplerkit.storage.remote.cache_entries import FOLDER_LOCK, held, kept_in
 from samplerkit.storage.remote.cache_eviction import evicted
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage
-from samplerkit.storage.tar.index.cache import Cache
+from samplerkit.storage.tar.index.finding import Cache
 from samplerkit.storage.threads import Stop
 from tests.storage.remote import faults
 from tests.storage.remote.children import Child

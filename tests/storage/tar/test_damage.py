@@ -15,8 +15,7 @@ import samplerkit as sk
 from samplerkit.storage.tar.dataset import TarDataset
 from samplerkit.storage.tar.format.headers import BLOCK
 from samplerkit.storage.tar.index.archive import Archive
-from samplerkit.storage.tar.index.cache import Cache
-from samplerkit.storage.tar.index.finding import make_index
+from samplerkit.storage.tar.index.finding import Cache, make_index
 from samplerkit.storage.tar.index.index import Index
 from tests.storage.tar.shards import Files, jpeg_tiles, long_names, python_sources, read_by_webdataset, write
 

@@ -17,7 +17,7 @@ from samplerkit.storage.arrays import Column, read_arrays, write_arrays
 from samplerkit.storage.missing_file import AbsentError
 from samplerkit.storage.tar.dataset import TarDataset
 from samplerkit.storage.tar.index.archive import Archive
-from samplerkit.storage.tar.index.cache import Cache, unpack
+from samplerkit.storage.tar.index.finding import Cache, unpack
 from tests.storage.tar.shards import write
 
 GONE = "No such file or directory); put it there again, or leave it out of the dataset"

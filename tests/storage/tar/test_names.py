@@ -9,7 +9,7 @@ import samplerkit as sk
 from samplerkit.storage import names
 from samplerkit.storage.names import expand_braces
 from samplerkit.storage.tar.dataset import TarDataset
-from samplerkit.storage.tar.read.shard_source import archive_names
+from samplerkit.storage.tar.read.shards import archive_names
 
 
 @pytest.mark.parametrize(

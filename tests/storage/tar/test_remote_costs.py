@@ -16,9 +16,8 @@ from samplerkit.storage.tar.fetch_costs import (
     epoch_costs,
     stretch_of,
 )
-from samplerkit.storage.tar.index.cache import Cache
-from samplerkit.storage.tar.read.reader import TarOptions
-from samplerkit.storage.tar.read.shards import Shards
+from samplerkit.storage.tar.index.finding import Cache
+from samplerkit.storage.tar.read.shards import Shards, TarOptions
 from tests.storage.tar.server import Server
 
 LAYOUTS = {"4 of 25": (4, 25), "16 of 50": (16, 50), "64 of 1000": (64, 1000), "one": (1, 300)}

@@ -141,16 +141,16 @@ def test_phases_are_the_same_whether_they_were_kept_or_computed_anew(monkeypatch
         return ring, [ring.phases(files, epoch + number * PASS).tolist() for files, (epoch, number) in passes]
 
     kept, found = phases()
-    assert len(kept._kept) == 12
-    assert len(pickle.dumps(kept)) < len(pickle.dumps({**vars(kept), "_kept": dict(kept._kept)}))
+    assert len(kept._kept.items()) == 12
+    assert len(pickle.dumps(kept)) < len(pickle.dumps({**vars(kept), "_kept": dict(kept._kept.items())}))
     monkeypatch.setattr("samplerkit.storage.tokens.rings._MOST_KEPT", 20)
     few, again = phases()
     assert again == found
-    assert len(few._kept) <= 4  # of five files each, at the most
+    assert len(few._kept.items()) <= 4  # of five files each, at the most
     monkeypatch.setattr("samplerkit.storage.tokens.rings._MOST_FILES", 2)
     none, again = phases()
     assert again == found
-    assert {corpus for _, corpus in none._kept} == {1}
+    assert {corpus for (_, corpus), _ in none._kept.items()} == {1}
 
 
 def test_phases_are_even_and_differ_from_epoch_to_epoch_and_pass_to_pass():

@@ -81,12 +81,6 @@ fetch or make the archive again, or say on_error='skip' to count and skip what i
         return f"{self.reason}{place}: {self.detail}"
 
 
-def damaged_data(archive: str, offset: int, field: str, key: str) -> DatasetError:
-    """Returns the error for a file whose data have another checksum than its index says."""
-    problem = f"damaged data at byte {offset}: {field!r} of {key!r} has another checksum"
-    return DatasetError(archive, problem, hint="fetch or make the archive again")
-
-
 @dataclass(frozen=True)
 class Skipped:
     """What was skipped of a dataset's archives, and where.

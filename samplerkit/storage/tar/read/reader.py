@@ -9,18 +9,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from typing import Any, Literal, final
+from typing import Any, final
 
 import numpy as np
 
 from samplerkit.errors import DatasetError
 from samplerkit.order.intervals import interval_of, numbers_in
 from samplerkit.order.typing import Ids
-from samplerkit.storage.ahead.cache_entries import CacheLimits
-from samplerkit.storage.remote.disk_cache import LocalFile
-from samplerkit.storage.tar.format.flaws import damaged_data
 from samplerkit.storage.tar.index.archive import Handle, Handles
-from samplerkit.storage.tar.index.cache import Cache, open_plain
+from samplerkit.storage.tar.index.finding import Cache, open_plain
 from samplerkit.storage.tar.index.index import Index
 
 TOGETHER = 64 << 10
@@ -31,38 +28,6 @@ NEAR = 4 << 10
 
 IN_ONE_READ = 64
 """Neighbours that one call reads at most."""
-
-
-OnError = Literal["raise", "skip"]
-
-Fetch = Literal["auto", "shards", "ranges"]
-"""How remote samples are read: from whole shards, one by one, or as the order suggests."""
-
-
-@dataclass(frozen=True)
-class TarOptions:
-    """How shards are read: what the arguments of a `TarDataset` of these names say."""
-
-    on_error: OnError
-    max_handles: int | None
-    checksums: bool
-    cache: Cache
-    fetch: Fetch
-    max_shards: int
-    read_ahead: int
-
-    @property
-    def skips(self) -> bool:
-        """Whether flaws are counted and skipped, and are no errors."""
-        return self.on_error == "skip"
-
-    @property
-    def limits(self) -> CacheLimits:
-        """What is at hand; a shard that is not needed soon is let go, and stays in the cache on disk."""
-        threads = max(1, min(self.read_ahead, 4))
-        return CacheLimits(
-            self.max_shards, None, self.read_ahead, threads, keeps_unneeded=False, called="max_shards"
-        )
 
 
 @final
@@ -191,21 +156,9 @@ def verify(index: Index, members: Iterable[int], fields: Iterable[str], sample: 
     """Compares the checksums of a sample's files."""
     for name, number in zip(fields, members, strict=True):
         if zlib.crc32(sample[name]) != index.arrays["crc"][number]:
-            raise damaged_data(
-                sample["__url__"], int(index.arrays["offset"][number]), name, sample["__key__"]
-            )
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class OpenShard:
-    """A shard on a disk of this machine, ready to be read; a copy is not evicted while anybody holds this."""
-
-    path: str
-    num_bytes: int
-    index: Index
-    reader: Reader
-    copy: LocalFile | None
+            offset, key = int(index.arrays["offset"][number]), sample["__key__"]
+            problem = f"damaged data at byte {offset}: {name!r} of {key!r} has another checksum"
+            raise DatasetError(sample["__url__"], problem, hint="fetch or make the archive again")
 
 
 @dataclass(frozen=True)

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import warnings
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import final
+from typing import Any, Literal, final
 
 from samplerkit.errors import DatasetError
+from samplerkit.storage.ahead.cache_entries import CacheLimits
 from samplerkit.storage.arrays import UnreadableFileError, on_disk
 from samplerkit.storage.atomic import user_cache_folder
 from samplerkit.storage.catalogue.file_catalogue import FileCatalogue
+from samplerkit.storage.files.paths import file_paths
 from samplerkit.storage.missing_file import AbsentError
 from samplerkit.storage.names import short_names
-from samplerkit.storage.progress import all_in_threads
 from samplerkit.storage.remote.attempt import UNKNOWN_SIZE
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import LocalFile, RemoteStorage
@@ -23,6 +25,7 @@ from samplerkit.storage.small_files import MOST_BYTES
 from samplerkit.storage.tar.format.flaws import Flaw
 from samplerkit.storage.tar.index.archive import INDEX_SUFFIX, Archive
 from samplerkit.storage.tar.index.finding import (
+    Cache,
     empty_index,
     find_index,
     found_or_made,
@@ -30,7 +33,7 @@ from samplerkit.storage.tar.index.finding import (
     make_index,
 )
 from samplerkit.storage.tar.index.index import Index, read_index
-from samplerkit.storage.tar.read.reader import OpenShard, Reader, TarOptions
+from samplerkit.storage.threads import all_in_threads
 from samplerkit.storage.urls import beside, is_remote
 
 ASKED_AT_A_TIME = 16
@@ -38,6 +41,38 @@ ASKED_AT_A_TIME = 16
 
 FETCHED_AT_A_TIME = 2
 """and shards that are fetched, since a small cache has no room for many."""
+
+
+OnError = Literal["raise", "skip"]
+
+Fetch = Literal["auto", "shards", "ranges"]
+"""How remote samples are read: from whole shards, one by one, or as the order suggests."""
+
+
+@dataclass(frozen=True)
+class TarOptions:
+    """How shards are read: what the arguments of a `TarDataset` of these names say."""
+
+    on_error: OnError
+    max_handles: int | None
+    checksums: bool
+    cache: Cache
+    fetch: Fetch
+    max_shards: int
+    read_ahead: int
+
+    @property
+    def skips(self) -> bool:
+        """Whether flaws are counted and skipped, and are no errors."""
+        return self.on_error == "skip"
+
+    @property
+    def limits(self) -> CacheLimits:
+        """What is at hand; a shard that is not needed soon is let go, and stays in the cache on disk."""
+        threads = max(1, min(self.read_ahead, 4))
+        return CacheLimits(
+            self.max_shards, None, self.read_ahead, threads, keeps_unneeded=False, called="max_shards"
+        )
 
 
 @final
@@ -140,11 +175,11 @@ class Shards:
                 return None
             index = self._without_shard(number, archive)
         except AbsentError as error:
-            return self.lost(number, error).index
+            return self.lost(number, error)
         return None if index is None else self._accepted(index)
 
-    def lost(self, number: int, error: AbsentError) -> OpenShard:
-        """Returns what stands for a shard that is not there: one without samples and with a flaw.
+    def lost(self, number: int, error: AbsentError) -> Index:
+        """Returns the index of a shard that is not there: one without samples and with a flaw.
 
         Raises:
             AbsentError: flaws are errors.
@@ -156,9 +191,11 @@ class Shards:
                 del error  # it holds this frame
         name = self.names[number]
         flaw = Flaw(name, 0, "unreadable", error.problem)
-        return self._ready(number, empty_index(Archive(name, 0, 0, None, ""), flaw))
+        return empty_index(Archive(name, 0, 0, None, ""), flaw)
 
-    def open_shard(self, number: int, known: Index | None = None, *, refuses_stale: bool) -> OpenShard:
+    def open_shard(
+        self, number: int, known: Index | None = None, *, refuses_stale: bool
+    ) -> tuple[Index, LocalFile | None]:
         """Brings a whole shard to a disk of this machine, and finds or makes its index.
 
         Args:
@@ -167,17 +204,22 @@ class Shards:
             refuses_stale: whether an index beside the shard that is of another state of it is an error, for
                 something relies on it already; else it is left aside with a warning.
 
+        Returns:
+            The index, and the copy of a remote shard, which is not evicted while anybody holds it.
+
         Raises:
             DatasetError: the shard cannot be read, or has a flaw, and flaws are errors.
         """
         if known is not None and known.is_lost:
-            return self._ready(number, known)
+            return known, None
         try:
             return self._opened(number, known, refuses_stale=refuses_stale)
         except AbsentError as error:
-            return self.lost(number, error)
+            return self.lost(number, error), None
 
-    def _opened(self, number: int, known: Index | None, *, refuses_stale: bool) -> OpenShard:
+    def _opened(
+        self, number: int, known: Index | None, *, refuses_stale: bool
+    ) -> tuple[Index, LocalFile | None]:
         url, storage, options = self.urls[number], self.storage, self.options
         copy: LocalFile | None = None
         self.require(number)
@@ -190,11 +232,7 @@ class Shards:
             copy = storage.fetch(url)
             archive = Archive.of(self.names[number], copy.path, storage.version(url).tag)
             index = _again(known, archive) or self._of_copy(number, archive, refuses_stale=refuses_stale)
-        return self._ready(number, self._accepted(index), copy)
-
-    def _ready(self, number: int, index: Index, copy: LocalFile | None = None) -> OpenShard:
-        reader = Reader(index, self.options.cache, 1)
-        return OpenShard(self.names[number], index.archive.size, index, reader, copy)
+        return self._accepted(index), copy
 
     def _without_shard(self, number: int, archive: Archive) -> Index | None:
         storage, cache, checksums = self.storage, self.options.cache, self.options.checksums
@@ -278,3 +316,46 @@ def index_beside(url: str, archive: Archive, storage: RemoteStorage, *, checksum
             stacklevel=2,
         )
     return index if index is not None and index.serves(checksums) else None
+
+
+def archive_names(
+    urls: Any, options: RemoteOptions | None = None, *, keeps_absent: bool = False
+) -> tuple[str, ...]:
+    """Returns the names of the archives that a user means. Of remote ones nothing is asked, but for a glob.
+
+    Args:
+        urls: a path or a URL, or a list of these. In each, `{000..127}`, `{000..127..2}` and `{a,b}` are
+            expanded as a shell does, then `*`, `?` and `[...]`, sorted by bytes. A path that exists is taken
+            as it is. Web servers list no files.
+        options: how remote archives are reached; None for the defaults.
+        keeps_absent: whether a path that is named and not there stays, if another one is there.
+
+    Returns:
+        One path or URL an archive, in the order given.
+
+    Raises:
+        ArgumentTypeError: no path and no list of paths.
+        ArgumentValueError: an empty list, or braces that do not match.
+        DatasetError: there is no such file, one is a folder, a pipe or a device, or nothing matches.
+    """
+    names = file_paths(urls, options or RemoteOptions(), "urls", INDEX_SUFFIX)
+    for name in names:
+        if not is_remote(name):
+            _require_file(name, keeps_absent)
+    if keeps_absent and not any(is_remote(name) or os.path.isfile(name) for name in names):  # noqa: PTH113
+        raise DatasetError("urls", "there is no such file", names[0], hint="check the path")
+    return names
+
+
+def _require_file(name: str, keeps_absent: bool) -> None:
+    if os.path.isfile(name):  # noqa: PTH113  # likewise
+        return
+    if os.path.isdir(name):  # noqa: PTH112  # likewise
+        raise DatasetError("urls", "is a folder", name, hint="give its archives, as in 'folder/*.tar'")
+    if os.path.exists(name):  # noqa: PTH110  # likewise
+        problem = "is a pipe or a device, and no plain file"
+        raise DatasetError("urls", problem, name, hint="give the files themselves")
+    if not keeps_absent:
+        is_link = os.path.islink(name)  # noqa: PTH114  # likewise
+        problem = "is a link whose target is missing" if is_link else "there is no such file"
+        raise DatasetError("urls", problem, name, hint="check the path")

@@ -1,37 +1,139 @@
-"""Shards one by one, remote ones above all: each is opened and indexed when it is needed."""
+"""What a view reads from: archives on disk under one index, or shards that are opened one by one."""
 
 from __future__ import annotations
 
-import os
+import logging
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
-from typing import Any, final
+from typing import Any, cast, final
 
 import numpy as np
 
-from samplerkit.errors import DatasetError
 from samplerkit.order.caching import cached_property
 from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
 from samplerkit.storage.ahead.cache_entries import CacheLimits, FileStats
 from samplerkit.storage.catalogue.catalogue_file import opened_catalogue, refuse_lengths
-from samplerkit.storage.files.paths import file_paths
 from samplerkit.storage.lengths import fetched_lengths, given_lengths
 from samplerkit.storage.names import short_names
 from samplerkit.storage.per_process import OpenPerProcess, storage_for, with_requests
-from samplerkit.storage.progress import Progress, silence
-from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.tar.format.flaws import Skipped
-from samplerkit.storage.tar.index.archive import INDEX_SUFFIX
-from samplerkit.storage.tar.index.joining import Joint, Summary
-from samplerkit.storage.tar.read.contents import Contents, told_contents
-from samplerkit.storage.tar.read.reader import TarOptions
-from samplerkit.storage.tar.read.shard_reading import ShardReading
-from samplerkit.storage.tar.read.shards import ASKED_AT_A_TIME, FETCHED_AT_A_TIME, Shards
-from samplerkit.storage.tar.read.sources import ArchiveSource, IndexedSource, sizes_of, warn_of_skipped
-from samplerkit.storage.threads import in_threads, this_worker
+from samplerkit.storage.tar.index.archive import Archive
+from samplerkit.storage.tar.index.index import Index
+from samplerkit.storage.tar.index.joining import Joint, Summary, joint_index
+from samplerkit.storage.tar.pipeline import ArchiveSource
+from samplerkit.storage.tar.read.reader import Reader
+from samplerkit.storage.tar.read.shard_reading import Contents, ShardReading, told_contents
+from samplerkit.storage.tar.read.shards import (
+    ASKED_AT_A_TIME,
+    FETCHED_AT_A_TIME,
+    Shards,
+    TarOptions,
+    archive_names,
+)
+from samplerkit.storage.threads import Progress, in_threads, silence, this_worker
 from samplerkit.storage.urls import is_remote, shown
+
+_LOGGER = logging.getLogger(__name__)
+
+BYTES_AT_ONCE = 4 << 20
+"""Bytes up to which several samples on disk are read together."""
+
+
+def warn_of_skipped(skipped: Skipped, name: str) -> None:
+    """Logs what was skipped."""
+    if len(skipped):
+        counts = ", ".join(f"{count} {reason}" for reason, count in skipped.counts.items())
+        _LOGGER.warning("skipped in %s and the other archives: %s", name, counts)
+
+
+def sizes_of(archives: Iterable[Archive]) -> Ids:
+    """Returns the size of each archive."""
+    return np.array([archive.size for archive in archives], dtype=np.int64)
+
+
+@final
+class IndexedSource(ArchiveSource):
+    """Archives on disk, indexed at first use."""
+
+    is_indexed = True
+
+    def __init__(self, names: tuple[str, ...], options: TarOptions, progress: Progress) -> None:
+        self.names = names
+        self.options = options
+        self.progress = progress
+        self.logged = set()
+        self._made: tuple[Any, ...] | None = None
+
+    @cached_property
+    def index(self) -> Index:
+        """Where all samples lie; made at first use.
+
+        Raises:
+            DatasetError: an archive cannot be read, or has a flaw and flaws are errors; or another process
+                made it, and it is not in the cache any more.
+        """
+        if self._made is not None:
+            make, arguments = self._made
+            return cast(Index, make(*arguments))
+        archives, options = tuple(map(Archive.of, self.names)), self.options
+        found = joint_index(archives, options.cache, checksums=options.checksums, progress=self.progress)
+        if not options.skips and len(found.skipped):
+            raise found.skipped.places[0].error()
+        warn_of_skipped(found.skipped, self.names[0])
+        return found
+
+    @cached_property
+    def reader(self) -> Reader:
+        """Reads samples."""
+        return Reader(self.index, self.options.cache, self.options.max_handles)
+
+    @property
+    def layout(self) -> Layout:
+        return self.index.layout
+
+    @property
+    def fingerprint(self) -> str:
+        return self.index.fingerprint
+
+    @property
+    def skipped(self) -> Skipped:
+        return self.index.skipped
+
+    def read(self, ids: Ids) -> list[dict[str, Any]]:
+        return self.reader.read(ids)
+
+    def read_one(self, id: int) -> dict[str, Any]:
+        return self.reader.read_one(id)
+
+    def keys(self, ids: Ids) -> list[str]:
+        return self.index.keys(ids)
+
+    def is_large(self, ids: Ids) -> bool:
+        # Large ones gain nothing from company, and one at a time they stay in the processor's cache.
+        begins, ends = self.index.extents(ids)
+        return bool((ends - begins).sum() > BYTES_AT_ONCE)
+
+    def shard_bytes(self) -> Ids:
+        return sizes_of(self.index.archives)
+
+    def local_path(self, name: str) -> str | None:
+        return name
+
+    def close(self) -> None:
+        # Without reading what would have to be indexed for it first.
+        reader = self.__dict__.get("reader")
+        if reader is not None:
+            reader.close()
+
+    def __getstate__(self) -> dict[str, Any]:
+        # What shows the progress belongs to this process. The index is mapped at its first use: an error
+        # of unpickling ends a spawned worker before it can say anything.
+        state = {**self.__dict__, "progress": silence}
+        state.pop("reader", None)
+        made = state.pop("index", None)
+        return state if made is None else {**state, "_made": made.__reduce__()}
 
 
 @final
@@ -198,7 +300,7 @@ def indexed_contents(shards: Shards, progress: Progress) -> Contents:
         return None if index is None else Summary.of(index, checksums=checksums)
 
     def fetch(shard: int) -> Summary:
-        return Summary.of(shards.open_shard(shard, refuses_stale=False).index, checksums=checksums)
+        return Summary.of(shards.open_shard(shard, refuses_stale=False)[0], checksums=checksums)
 
     progress("indexing archive", 0, number)
     for look, threads in ((find, ASKED_AT_A_TIME), (fetch, FETCHED_AT_A_TIME)):
@@ -215,46 +317,3 @@ def indexed_contents(shards: Shards, progress: Progress) -> Contents:
     counts = np.array([part.num_samples for part in parts], dtype=np.int64)
     layout = Layout(stops - firsts, short_names(shards.urls))
     return Contents(layout, counts, firsts, joint.fingerprint, joint.skipped, is_told=False)
-
-
-def archive_names(
-    urls: Any, options: RemoteOptions | None = None, *, keeps_absent: bool = False
-) -> tuple[str, ...]:
-    """Returns the names of the archives that a user means. Of remote ones nothing is asked, but for a glob.
-
-    Args:
-        urls: a path or a URL, or a list of these. In each, `{000..127}`, `{000..127..2}` and `{a,b}` are
-            expanded as a shell does, then `*`, `?` and `[...]`, sorted by bytes. A path that exists is taken
-            as it is. Web servers list no files.
-        options: how remote archives are reached; None for the defaults.
-        keeps_absent: whether a path that is named and not there stays, if another one is there.
-
-    Returns:
-        One path or URL an archive, in the order given.
-
-    Raises:
-        ArgumentTypeError: no path and no list of paths.
-        ArgumentValueError: an empty list, or braces that do not match.
-        DatasetError: there is no such file, one is a folder, a pipe or a device, or nothing matches.
-    """
-    names = file_paths(urls, options or RemoteOptions(), "urls", INDEX_SUFFIX)
-    for name in names:
-        if not is_remote(name):
-            _require_file(name, keeps_absent)
-    if keeps_absent and not any(is_remote(name) or os.path.isfile(name) for name in names):  # noqa: PTH113
-        raise DatasetError("urls", "there is no such file", names[0], hint="check the path")
-    return names
-
-
-def _require_file(name: str, keeps_absent: bool) -> None:
-    if os.path.isfile(name):  # noqa: PTH113  # likewise
-        return
-    if os.path.isdir(name):  # noqa: PTH112  # likewise
-        raise DatasetError("urls", "is a folder", name, hint="give its archives, as in 'folder/*.tar'")
-    if os.path.exists(name):  # noqa: PTH110  # likewise
-        problem = "is a pipe or a device, and no plain file"
-        raise DatasetError("urls", problem, name, hint="give the files themselves")
-    if not keeps_absent:
-        is_link = os.path.islink(name)  # noqa: PTH114  # likewise
-        problem = "is a link whose target is missing" if is_link else "there is no such file"
-        raise DatasetError("urls", problem, name, hint="check the path")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -14,29 +13,19 @@ import numpy as np
 
 from samplerkit.errors import ArgumentValueError, DatasetError
 from samplerkit.order import arguments
-from samplerkit.order.caching import cached_property
+from samplerkit.order.caching import Latest, cached_property
 from samplerkit.order.typing import Ids
 from samplerkit.storage.catalogue.file_catalogue import DIGEST_BYTES, FileCatalogue
 from samplerkit.storage.files.chunked import ChunkLimits, Chunks
-from samplerkit.storage.files.content import Content
+from samplerkit.storage.files.content import Content, require_columns
 from samplerkit.storage.files.packages import guarded
 from samplerkit.storage.files.stored import Stored
-from samplerkit.storage.formats.arrow.rows import ArrowBatches, ArrowContent, gather_of, in_one_piece
-from samplerkit.storage.formats.base import (
-    ChunkFile,
-    FilesOfChunks,
-    FormatOfFiles,
-    digest_of,
-    names_of,
-    require_columns,
-)
-from samplerkit.storage.formats.parquet.file import Metadata, ParquetFile
-from samplerkit.storage.formats.parquet.folder_keys import Keys, folder_keys
-from samplerkit.storage.formats.parquet.row_filter import RowFilter
-from samplerkit.storage.per_process import PerProcess
-from samplerkit.storage.progress import Progress, all_in_threads
+from samplerkit.storage.formats.arrow_rows import ArrowBatches, ArrowContent, gather_of, in_one_piece
+from samplerkit.storage.formats.base import ChunkFile, FilesOfChunks, FormatOfFiles, digest_of, names_of
+from samplerkit.storage.formats.parquet_file import Keys, Metadata, ParquetFile, RowFilter, folder_keys
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage
+from samplerkit.storage.threads import Progress, all_in_threads
 from samplerkit.storage.urls import is_remote, shown
 
 _FOOTERS: Final = 64
@@ -214,7 +203,7 @@ class ParquetDataset(FormatOfFiles):
         names = tuple(name for name, _ in known.columns)
         require_columns(shown(known.path(0)), names, self._columns or ())
         numbers = np.flatnonzero(known.samples)
-        found = FilesOfChunks(KnownFiles(known, self._storage), known.starts, numbers)
+        found = FilesOfChunks.of(KnownFiles(known, self._storage), known.starts, numbers)
         columns = tuple(column for column in known.columns if column[0] in (self._columns or names))
         return self._chunks_of(found, known.samples[numbers], columns, known.digests)
 
@@ -231,8 +220,7 @@ class Footers:
     """The footers of the files that were read last, for all threads of a process; none travels to another."""
 
     def __init__(self) -> None:
-        self._processes: PerProcess[Any] = PerProcess()
-        self._known: OrderedDict[str, Metadata] = OrderedDict()
+        self._known: Latest[Metadata] = Latest(_FOOTERS)
         self._reading: dict[tuple[int, str], Lock] = {}
 
     def __reduce__(self) -> Any:
@@ -240,34 +228,21 @@ class Footers:
 
     def clear(self) -> None:
         """Forgets all."""
-        self._known.clear()
+        self._known = Latest(_FOOTERS)
 
     def add(self, file: ParquetFile, footer: Metadata) -> None:
         """Keeps a footer that was read."""
-        with self._processes.here().lock:
-            self._known[file.stored.path] = footer
-            while len(self._known) > _FOOTERS:
-                self._known.popitem(last=False)
+        self._known.get(file.stored.path, lambda: footer)
 
     def of(self, file: ParquetFile, storage: RemoteStorage | None) -> Metadata:
         """Gives the footer of a file, read now if it is not known."""
-        path = file.stored.path
-        with self._processes.here().lock:
-            if path in self._known:
-                return self._kept(path)
-            # A lock that another thread held at a fork is for ever locked in the child.
-            reading = self._reading.setdefault((os.getpid(), path), Lock())
-        # Threads that read row groups of a new file ahead all want its footer: one of them reads it.
-        with reading:
-            if path not in self._known:
-                self.add(file, file.read_footer(storage))
-            with self._processes.here().lock:
-                self._reading.pop((os.getpid(), path), None)
-                return self._kept(path)
-
-    def _kept(self, path: str) -> Metadata:
-        self._known.move_to_end(path)
-        return self._known[path]
+        # Threads that read row groups of a new file ahead all want its footer: one of them reads it. A lock
+        # that another thread held at a fork is for ever locked in the child.
+        place = (os.getpid(), file.stored.path)
+        with self._reading.setdefault(place, Lock()):
+            footer = self._known.get(file.stored.path, lambda: file.read_footer(storage))
+            self._reading.pop(place, None)
+            return footer
 
 
 def _read_group(

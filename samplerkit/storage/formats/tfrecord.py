@@ -1,0 +1,527 @@
+"""Samples in TFRecord files, without TensorFlow: runs of records, their index, and `tf.train.Example`."""
+
+from __future__ import annotations
+
+import io
+import os
+import struct
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
+from typing import Any, Final, Literal, final, get_args
+
+import numpy as np
+
+from samplerkit.errors import ArgumentValueError, DatasetError
+from samplerkit.order import arguments
+from samplerkit.storage.arrays import narrow
+from samplerkit.storage.files.chunked import ChunkLimits
+from samplerkit.storage.files.content import Content, FileContent, gathered_samples
+from samplerkit.storage.files.packages import extra, guarded
+from samplerkit.storage.files.stored import Stored
+from samplerkit.storage.formats.base import (
+    ChunkFile,
+    DecodeSample,
+    FormatOfFiles,
+    checked_decode,
+    content_of,
+    names_of,
+)
+from samplerkit.storage.formats.kept_index import IndexedFiles, IndexKind
+from samplerkit.storage.inflate import inflated
+from samplerkit.storage.missing_file import REWRITE, opened
+from samplerkit.storage.remote.options import RemoteOptions
+from samplerkit.storage.remote.storage import RemoteStorage
+from samplerkit.storage.threads import Progress
+
+RecordKind = Literal["example", "bytes"]
+
+
+@final
+class TfRecordDataset(IndexedFiles, FormatOfFiles):
+    """Samples in TFRecord files, each a record: runs of records are the files of the layout.
+
+    Where records begin is said by an index: beside the file, under its name and `.skidx`, or in the user's
+    cache, where it is made at the first look. All checksums are compared whenever a run is read. A file that
+    gzip has packed is one run. TensorFlow is not needed.
+
+    Args:
+        files: a path, a URL or a glob pattern, whose matches are sorted by bytes; or a list of these, in
+            the order given.
+        columns: the features to hand out, which each record must have; None for what it has.
+        scalars: the features that are one value, and handed out as such: a number, or bytes.
+        records: what a record is: `example`, a `tf.train.Example`; or `bytes`.
+        decode: makes a sample of the dict of an Example, or of the bytes; None for these themselves.
+        run_bytes: the bytes of records that are read at once.
+        max_chunks: runs in memory at most, those that are read ahead included.
+        max_bytes: bytes in memory at most; None for no limit.
+        read_ahead: how many runs are read before they are needed; 0 for none. None for 1, and
+            of remote ones for 4 a rank, as far as there is room.
+        threads: how many of them at a time; None as for `read_ahead`.
+        progress: is called while files are looked at; None for a line on the terminal, False for nothing.
+        remote: how URLs are read: `RemoteOptions`, or a mapping of these. A file without an index beside it
+            is fetched as a whole, once a machine.
+
+    Attributes:
+        files: the paths and URLs.
+        is_remote: whether some of them are remote.
+
+    Raises:
+        ArgumentTypeError: an argument has the wrong type.
+        ArgumentValueError: no file, one that is named twice, or a word that is not known.
+        ArgumentRangeError: a number is too small.
+        DatasetError: nothing matches the pattern; later, a file cannot be read, is not the one that it was,
+            is empty, or holds something else.
+
+    Example:
+        >>> TfRecordDataset(["train-0.tfrecord", "train-1.tfrecord"], scalars=["label"])
+        TfRecordDataset(2 files, not looked at)
+    """
+
+    _looking = "files indexed:"
+
+    def __init__(
+        self,
+        files: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+        columns: Sequence[str] | None = None,
+        *,
+        scalars: Sequence[str] = (),
+        records: RecordKind = "example",
+        decode: Callable[[Any], Any] | None = None,
+        run_bytes: int = 1 << 24,
+        max_chunks: int = 4,
+        max_bytes: int | None = None,
+        read_ahead: int | None = None,
+        threads: int | None = None,
+        progress: Progress | bool | None = None,
+        remote: RemoteOptions | Mapping[str, Any] | None = None,
+    ) -> None:
+        self._sample: Final = _Sample.of(columns, scalars, records, decode)
+        self._run_bytes: Final = arguments.at_least("run_bytes", run_bytes, 1)
+        limits = ChunkLimits.of(max_chunks, max_bytes, read_ahead, threads)
+        super().__init__(files, limits, gathered_samples, progress, RemoteOptions.of(remote))
+        self._indexes = INDEXES
+
+    def _look(self, number: int) -> ChunkFile:
+        stored = Stored.of(self.files[number], self._storage)
+        found, is_packed = self._indexes.of(stored, self._storage)
+        file = RecordFile.of(stored, found, is_packed=is_packed, run_bytes=self._run_bytes)
+        # Changes with the lengths and checksums of all records; their features need not be alike.
+        digest = repr([(run.span, run.rows, run.check) for run in file.runs]).encode()
+        return ChunkFile(file, [run.rows for run in file.runs], digest=digest)
+
+    def _reader(self, columns: tuple[Any, ...]) -> Callable[[RecordFile, int], Content]:
+        return partial(_read, self._sample, self._storage)
+
+
+@final
+@dataclass(frozen=True)
+class _Sample:
+    """What becomes of a record."""
+
+    columns: tuple[str, ...] | None
+    scalars: frozenset[str]
+    is_example: bool
+    decode: DecodeSample | None
+
+    @classmethod
+    def of(cls, columns: Any, scalars: Any, records: Any, decode: Any) -> _Sample:
+        """Takes what the user gives."""
+        arguments.choice("records", records, get_args(RecordKind))
+        named = names_of(columns)
+        # None at all is what most records have; an empty value of another type is still refused.
+        is_none = isinstance(scalars, list | tuple) and not scalars
+        single = frozenset(() if is_none else names_of(scalars) or ())
+        if records == "bytes" and (named is not None or single):
+            problem = "and scalars are of examples, and not of bytes"
+            raise ArgumentValueError("columns", problem, columns or scalars)
+        missing = single - set(named) if named is not None else ()
+        if missing:
+            raise ArgumentValueError("scalars", "names what is not among the columns", sorted(missing))
+        return cls(named, single, records == "example", checked_decode(decode))
+
+    def made(self, record: bytes) -> Any:
+        """Makes a sample of a record.
+
+        Raises:
+            ValueError: it is no Example, or lacks a feature.
+        """
+        if not self.is_example:
+            return record
+        found = example_of(record)
+        for name in self.columns or ():
+            if name not in found:
+                raise ValueError(f"no feature {name!r}, but {sorted(found)}")
+        chosen = found if self.columns is None else {name: found[name] for name in self.columns}
+        return scalars_of(chosen, self.scalars)
+
+
+def _read(sample: _Sample, storage: RemoteStorage | None, file: RecordFile, number: int) -> FileContent:
+    records, first = file.read(number, storage), file.runs[number].first
+    place, size = f"{file.stored.name}, records from {first}", sum(map(len, records))
+    return content_of(place, records, size, sample.made, sample.decode)
+
+
+AROUND: Final = 16
+"""Bytes of a record beside its data: length, CRC of that, and CRC of the data."""
+
+_HEAD: Final = struct.Struct("<Q4s")
+_TAIL: Final = AROUND - _HEAD.size
+_MASK: Final = 0xA282EAD8
+_GZIP: Final = b"\x1f\x8b"
+_ZLIB: Final = {b"\x78\x01", b"\x78\x5e", b"\x78\x9c", b"\x78\xda"}
+
+Array = np.ndarray[Any, Any]
+Read = Callable[[int, int], bytes]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Records:
+    """The records of a file, or of a part of it.
+
+    Args:
+        lengths: of the data of each, shape (records,), int64.
+        crcs: the masked CRC-32C of each, as the file has it, shape (records,), uint32.
+    """
+
+    lengths: Array
+    crcs: Array
+
+    @classmethod
+    def walked(cls, read: Read, size: int) -> Records:
+        """Goes from record to record, past the data.
+
+        Args:
+            read: gives so many bytes from a place on, fewer at the end.
+            size: of what it reads from.
+
+        Raises:
+            ValueError: there are no records, or the last one is not whole.
+        """
+        lengths: list[int] = []
+        heads: list[bytes] = []
+        crcs: list[bytes] = []
+        at, problem = 0, ""
+        head = read(0, _HEAD.size)
+        while at < size:
+            if len(head) < _HEAD.size:
+                problem = f"record {len(lengths)} at {at} is not whole"
+                break
+            heads.append(head)
+            length, _ = _HEAD.unpack(head)
+            at += AROUND + length
+            if at > size:
+                problem = f"record {len(lengths)} ends at {at}, and there are {size} bytes"
+                break
+            found = read(at - 4, 4 + _HEAD.size)
+            lengths.append(length)
+            crcs.append(found[:4])
+            head = found[4:]
+        said = np.frombuffer(b"".join(head[8:] for head in heads), "<u4")
+        wrong = np.flatnonzero(masked_crc32c([head[:8] for head in heads]) != said)
+        if wrong.size:
+            raise ValueError(f"the length of record {wrong[0]} does not fit its checksum")
+        if problem:
+            raise ValueError(problem)
+        return cls(np.array(lengths, np.int64), np.frombuffer(b"".join(crcs), "<u4").astype(np.uint32))
+
+    @property
+    def ends(self) -> Array:
+        """Where each record ends."""
+        return np.cumsum(self.lengths + AROUND)
+
+    def check(self, first: int, last: int) -> int:
+        """Gives what changes with the lengths and the checksums of some records."""
+        part = slice(first, last)
+        return zlib.crc32(self.crcs[part].astype("<u4").tobytes(), zlib.crc32(self.lengths[part].tobytes()))
+
+
+IndexedRecords = tuple[Records, bool]
+"""The records of a file, and whether it is compressed."""
+
+
+@final
+@dataclass(frozen=True)
+class RecordRun:
+    """Records of a file that are read at once.
+
+    Args:
+        span: their bytes, offset and length, as they are when unpacked.
+        first: the number of the first one.
+        rows: how many.
+        check: what `Records.check` gave.
+    """
+
+    span: tuple[int, int]
+    first: int
+    rows: int
+    check: int
+
+
+@final
+@dataclass(frozen=True)
+class RecordFile:
+    """A file as it was when it was looked at.
+
+    Args:
+        stored: the file.
+        is_packed: whether it is compressed by gzip: then it is one run.
+        runs: its records.
+    """
+
+    stored: Stored
+    is_packed: bool
+    runs: tuple[RecordRun, ...]
+
+    @classmethod
+    def of(cls, stored: Stored, records: Records, *, is_packed: bool, run_bytes: int) -> RecordFile:
+        """Cuts the records of a file into runs of at most so many bytes, and at least one record."""
+        ends, first, start = records.ends, 0, 0
+        runs: list[RecordRun] = []
+        while first < ends.size:
+            fit = ends.size if is_packed else int(np.searchsorted(ends, start + run_bytes, side="right"))
+            last = max(fit, first + 1)
+            end = int(ends[last - 1])
+            runs.append(RecordRun((start, end - start), first, last - first, records.check(first, last)))
+            first, start = last, end
+        return cls(stored, is_packed, tuple(runs))
+
+    def read(self, number: int, storage: RemoteStorage | None) -> list[bytes]:
+        """Reads a run; the data of all its records are compared with their checksums.
+
+        Raises:
+            DatasetError: it cannot be read, or is not what it was.
+        """
+        run = self.runs[number]
+        whole = (0, self.stored.size) if self.is_packed else run.span
+        (data,) = self.stored.read([whole], storage)
+        place = f"{self.stored.name}, records {run.first} to {run.first + run.rows}"
+
+        def parsed() -> list[bytes]:
+            plain = unpacked(data) if self.is_packed else data
+            records = Records.walked(lambda at, size: plain[at : at + size], len(plain))
+            if records.lengths.size != run.rows or records.check(0, run.rows) != run.check:
+                raise DatasetError(place, "are not those that were there before", hint=REWRITE)
+            ends = [0, *records.ends.tolist()]
+            found = [plain[start + _HEAD.size : end - _TAIL] for start, end in pairwise(ends)]
+            wrong = np.flatnonzero(masked_crc32c(found) != records.crcs)
+            if wrong.size:
+                damaged = run.first + int(wrong[0])
+                raise DatasetError(
+                    self.stored.name, f"record {damaged} does not fit its checksum", hint=REWRITE
+                )
+            return found
+
+        return guarded(place, "read", parsed)
+
+
+def masked_crc32c(pieces: Sequence[bytes]) -> Array:
+    """Gives the CRC-32C of each piece, masked as TFRecord stores it, shape (pieces,), uint32.
+
+    Example:
+        >>> [hex(crc) for crc in masked_crc32c([b"123456789", b""]).tolist()]
+        ['0xc78ab0e5', '0xa282ead8']
+    """
+    value = extra("google_crc32c", "tfrecord").value
+    crc = np.fromiter(map(value, pieces), np.uint32, len(pieces))
+    return ((crc >> np.uint32(15)) | (crc << np.uint32(17))) + np.uint32(_MASK)
+
+
+def unpacked(data: bytes) -> bytes:
+    """Unpacks what gzip has packed."""
+    return b"".join(inflated(io.BytesIO(data).read))
+
+
+def _looked_through(path: str, size: int) -> IndexedRecords:
+    with opened(path) as file:
+
+        def read(at: int, count: int) -> bytes:
+            file.seek(at)  # within what is buffered this reads nothing
+            return file.read(count)
+
+        start = read(0, _HEAD.size)
+        if _is_head(start) or start[:2] not in {_GZIP, *_ZLIB}:
+            found, is_packed = Records.walked(read, size), False
+        elif start.startswith(_GZIP):
+            data = unpacked(read(0, size))
+            found, is_packed = Records.walked(lambda at, count: data[at : at + count], len(data)), True
+        else:
+            raise ValueError("it is compressed by zlib: pack it with gzip, or not at all")
+    if not found.lengths.size:
+        raise ValueError("it is empty: leave it out")
+    return found, is_packed
+
+
+def _is_head(start: bytes) -> bool:
+    """Whether a record begins so: a length may begin with the bytes of gzip."""
+    return len(start) == _HEAD.size and masked_crc32c([start[:8]]).tobytes() == start[8:]
+
+
+def _packed(indexed: IndexedRecords) -> tuple[dict[str, Any], dict[str, Array]]:
+    records, is_packed = indexed
+    lengths = records.lengths.astype(narrow(int(records.lengths.max(initial=0))))
+    return {"is_packed": is_packed}, {"length": lengths, "crc": records.crcs.astype("<u4")}
+
+
+def _understood(size: int, meta: Mapping[str, Any], arrays: Mapping[str, Array]) -> IndexedRecords | None:
+    if not {"length", "crc"} <= arrays.keys():
+        return None
+    records = Records(arrays["length"].astype(np.int64), arrays["crc"].astype(np.uint32))
+    is_packed = bool(meta.get("is_packed"))
+    fits = is_packed or int((records.lengths + AROUND).sum()) == size
+    is_sound = fits and records.lengths.size == records.crcs.size > 0 and records.lengths.min() >= 0
+    return (records, is_packed) if is_sound else None
+
+
+def _count(indexed: IndexedRecords) -> int:
+    return indexed[0].lengths.size
+
+
+INDEXES: Final = IndexKind("tfrecord", _looked_through, _packed, _understood, _count)
+"""The indexes of TFRecord files. They are not trusted: records have checksums of their own."""
+
+
+_VARINT, _EIGHT, _BYTES, _FOUR = 0, 1, 2, 5
+_KINDS: Final = {1: "bytes", 2: "float", 3: "int64"}
+
+Fields = Iterator[tuple[int, int, Any]]
+
+
+def example_of(record: bytes | memoryview) -> dict[str, Any]:
+    """Reads an Example.
+
+    Returns:
+        By name, sorted, as maps have no order: an array of int64 or float32, or a list of bytes; None where a
+        feature holds no list.
+
+    Raises:
+        ValueError: it is none.
+
+    Example:
+        >>> example_of(bytes([10, 13, 10, 11, 10, 1, 120, 18, 6, 26, 4, 10, 2, 7, 9]))
+        {'x': array([7, 9])}
+    """
+    found: dict[str, Any] = {}
+    for number, kind, value in _fields(memoryview(record)):
+        if number != 1 or kind != _BYTES:
+            # A SequenceExample begins alike, and would lose its lists.
+            raise ValueError(f"field {number} of an Example, which has but one")
+        for entry, kind_of_entry, pair in _fields(value):
+            if entry == 1 and kind_of_entry == _BYTES:
+                name, feature = _pair(pair)
+                found[name] = _feature(feature)
+    return {name: found[name] for name in sorted(found)}
+
+
+def scalars_of(sample: Mapping[str, Any], names: frozenset[str]) -> dict[str, Any]:
+    """Gives the same features, some of them as the one value that they hold.
+
+    Raises:
+        ValueError: one of them holds none, or several.
+    """
+    chosen = dict(sample)
+    for name in names & chosen.keys():
+        values = chosen[name]
+        if values is None or len(values) != 1:
+            count = 0 if values is None else len(values)
+            raise ValueError(f"feature {name!r} has {count} values, and one was to be")
+        chosen[name] = values[0]
+    return chosen
+
+
+def _pair(data: memoryview) -> tuple[str, memoryview]:
+    name, feature = "", memoryview(b"")
+    for number, kind, value in _fields(data):
+        if number == 1 and kind == _BYTES:
+            name = str(value, "utf-8")
+        elif number == 2 and kind == _BYTES:
+            feature = value
+    return name, feature
+
+
+def _feature(data: memoryview) -> Any:
+    """Reads a feature: of several kinds the last one counts, and lists of one kind are joined."""
+    known = ""
+    parts: list[memoryview] = []
+    for number, kind, value in _fields(data):
+        if number in _KINDS and kind == _BYTES:
+            if known != _KINDS[number]:
+                known, parts = _KINDS[number], []
+            parts.append(value)
+    values = [entry for part in parts for entry in _fields(part) if entry[0] == 1]
+    if known == "bytes":
+        return [bytes(value) for _, kind, value in values if kind == _BYTES]
+    if known == "float":
+        return _joined([_floats(kind, value) for _, kind, value in values], np.float32)
+    return _joined([_integers(kind, value) for _, kind, value in values], np.int64) if known else None
+
+
+def _joined(parts: list[Any], dtype: Any) -> Any:
+    return np.concatenate(parts) if parts else np.zeros(0, dtype)
+
+
+def _floats(kind: int, value: Any) -> Any:
+    if kind not in {_FOUR, _BYTES}:
+        raise ValueError("a list of floats that holds something else")
+    return np.frombuffer(value, "<f4").astype(np.float32)
+
+
+def _integers(kind: int, value: Any) -> Any:
+    if kind == _VARINT:
+        return np.array([value], np.uint64).view(np.int64)
+    if kind != _BYTES:
+        raise ValueError("a list of integers that holds something else")
+    data = np.frombuffer(value, np.uint8)
+    ends = np.flatnonzero(data < 128)
+    if data.size and (not ends.size or ends[-1] != data.size - 1):
+        raise ValueError("an integer that does not end")
+    starts = np.concatenate([[0], ends[:-1] + 1]) if ends.size else ends
+    if ends.size == data.size:  # each below 128
+        return data.astype(np.int64)
+    if (ends - starts).max() > 9:
+        raise ValueError("an integer that is too large")
+    places = np.arange(data.size) - np.repeat(starts, ends - starts + 1)
+    bits = (data & 127).astype(np.uint64) << (7 * places).astype(np.uint64)
+    return np.bitwise_or.reduceat(bits, starts).view(np.int64)
+
+
+def _fields(data: memoryview) -> Fields:
+    """Goes through the fields of a message: number, kind and value of each.
+
+    Raises:
+        ValueError: it ends early, or has a kind that no message of ours has.
+    """
+    at, end = 0, len(data)
+    while at < end:
+        key, at = _varint(data, at)
+        number, kind = key >> 3, key & 7
+        if kind == _VARINT:
+            value, at = _varint(data, at)
+            yield number, kind, value
+            continue
+        if kind == _BYTES:
+            size, at = _varint(data, at)
+        elif kind in {_EIGHT, _FOUR}:
+            size = 8 if kind == _EIGHT else 4
+        else:
+            raise ValueError(f"a field of kind {kind}")
+        if not number or size > end - at:
+            raise ValueError("a field that is longer than its message")
+        yield number, kind, data[at : at + size]
+        at += size
+
+
+def _varint(data: memoryview, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        if at >= len(data) or shift > 63:
+            raise ValueError("a number that does not end")
+        byte = data[at]
+        at += 1
+        value |= (byte & 127) << shift
+        if byte < 128:
+            return value & 0xFFFFFFFFFFFFFFFF, at
+        shift += 7
