@@ -49,7 +49,7 @@ class Examples:
     """What holds for examples, those of docstrings included, which have no conftest.py above them."""
 
     def pytest_ignore_collect(self, collection_path, config):
-        """Leaves out files without tests, and with `-m MARK` those without that mark: to import them takes long.
+        """Leaves out files without tests, and with `-m MARK` those without it: to import them takes long.
 
         What a test runs in another process may import what is not installed here, too.
         """

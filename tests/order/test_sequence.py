@@ -3,30 +3,11 @@
 from __future__ import annotations
 
 import copy
-import pickle
-from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
 
 import samplerkit as sk
-from samplerkit.testing import strategies
-
-
-@given(strategies.chains())
-def test_an_order_is_equal_to_the_order_of_the_same_recipe(case):
-    one, other = case.order(), case.order()
-    assert one == other
-    assert hash(one) == hash(other)
-    assert pickle.loads(pickle.dumps(one)) == one  # noqa: S301  # pickled in the same line
-
-
-@given(strategies.chains())
-def test_the_orders_of_two_epochs_are_equal_only_if_they_hold_the_same_ids(case):
-    one, other = case.order(), replace(case, epoch=case.epoch + 1).order()
-    # The other way round does not hold: two permutations of few ids may be the same by chance.
-    assert one != other or one[:].tolist() == other[:].tolist()
 
 
 @pytest.mark.parametrize(
