@@ -55,10 +55,6 @@ IMAGE_EXTENSIONS = frozenset(
 """Extensions of the files that are decoded as images."""
 
 
-def _text(data: bytes) -> str:
-    return data.decode("utf-8")
-
-
 def _npy(data: bytes) -> Any:
     return np.lib.format.read_array(io.BytesIO(data), allow_pickle=False)
 
@@ -77,9 +73,9 @@ def _unpacked(data: bytes) -> bytes:
 
 DECODERS: Mapping[str, Callable[[bytes], Any]] = MappingProxyType(
     {
-        **dict.fromkeys(("txt", "text", "transcript"), _text),
-        **dict.fromkeys(("cls", "cls2", "index", "inx", "id"), int),
-        **dict.fromkeys(("json", "jsn"), json.loads),
+        **dict.fromkeys(("txt", "text", "transcript"), bytes.decode),
+        **dict.fromkeys(NUMBERS, int),
+        **dict.fromkeys(JSON, json.loads),
         "npy": _npy,
         "npz": _npz,
     }
