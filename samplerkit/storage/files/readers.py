@@ -19,7 +19,7 @@ import numpy as np
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, DatasetError, SamplerkitError, note_once
 from samplerkit.order import arguments
 from samplerkit.order.typing import Ids
-from samplerkit.storage.files.content import FileContent, MadeSamples
+from samplerkit.storage.files.content import FileContent, MadeSamples, require_columns
 from samplerkit.storage.files.lines import LineDecoder, LineKind, Lines, LinesRead, lines_of, unpacked
 from samplerkit.storage.files.packages import extra
 from samplerkit.storage.inflate import most_unpacked
@@ -448,9 +448,7 @@ class ParquetReader:
         with opened(path) as file:
             parquet = extra("pyarrow.parquet", "parquet").ParquetFile(file, page_checksum_verification=True)
             there = parquet.schema_arrow.names
-            missing = sorted(set(self.columns or ()) - set(there))
-            if missing:
-                raise DatasetError(path, f"holds no column {missing[0]!r}, but only", there)
+            require_columns(path, there, self.columns or ())
             table = parquet.read(columns=there if self.columns is None else list(self.columns))
         return {name: table.column(name).to_numpy() for name in table.column_names}
 
