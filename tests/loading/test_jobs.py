@@ -1,6 +1,6 @@
 """Jobs that read by samples and by batches are killed and go on with other numbers of ranks.
 
-One of them runs under torchrun, which is a start of torch for each rank; those of campaigns are forked.
+One of a campaign runs under torchrun, which is a start of torch for each rank; the others are forked.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ def require_batches_once(folder, runs, epochs):
 @pytest.mark.parametrize(
     ("start", "ranks", "kill", "new_ranks"),
     [
-        (torchrun, 4, "rank:17", 3),
-        pytest.param(forked, 2, "job:31", 3, marks=pytest.mark.campaign),
+        (forked, 4, "rank:17", 3),
+        pytest.param(torchrun, 2, "job:31", 3, marks=pytest.mark.campaign),
         pytest.param(forked, 3, "worker:8", 1, marks=pytest.mark.campaign),
     ],
 )

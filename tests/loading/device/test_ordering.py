@@ -9,7 +9,7 @@ import pytest
 from samplerkit.loading.device.stage import DeviceStage
 from tests.loading.device.stream_simulator import Device, OnHost, Schedule, SimulatedStreams
 
-SCHEDULES = 600  # each known bad design shows within 150
+SCHEDULES = 300  # each known bad design shows within 150
 DEPTHS = (1, 2, 4)
 
 KNOWN_BAD = {
@@ -34,7 +34,7 @@ def test_no_schedule_reads_what_is_not_there_and_memory_is_bounded_by_the_window
     found = outcomes(SCHEDULES)
     assert {outcome.batches for _, outcome in found} == {12}
     assert sum(outcome.wrong for _, outcome in found) == 0
-    assert sum(outcome.reads for _, outcome in found) > 24_000
+    assert sum(outcome.reads for _, outcome in found) > 12_000
     for depth, outcome in found:
         assert outcome.reserved <= (depth + 2) * Schedule.TENSORS
     # The bound is met: the test would see one batch more.
@@ -45,7 +45,7 @@ def test_no_schedule_reads_what_is_not_there_and_memory_is_bounded_by_the_window
 @pytest.mark.parametrize("holds", [False, True])
 @pytest.mark.parametrize("loop_streams", [(1,), (1, 2), (1, 1, 1, 2)])
 def test_a_loop_may_keep_batches_for_longer_and_change_its_stream(holds, loop_streams):
-    found = outcomes(300, holds=holds, loop_streams=loop_streams)
+    found = outcomes(150, holds=holds, loop_streams=loop_streams)
     assert sum(outcome.wrong for _, outcome in found) == 0
 
 
