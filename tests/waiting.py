@@ -22,6 +22,12 @@ def begun_since(before: set[threading.Thread]) -> list[threading.Thread]:
     return [thread for thread in now if thread.name.startswith("samplerkit")]
 
 
+def threads_of_loaders() -> list[threading.Thread]:
+    """Those that are alive: one whose start an interrupt has cut off is listed for ever, and never runs."""
+    mine = [thread for thread in threading.enumerate() if thread.name.startswith("samplerkit-worker")]
+    return [thread for thread in mine if thread.is_alive()]
+
+
 def alive(pids: Iterable[int]) -> list[int]:
     """Gives those that still run; one that has ended may wait long for somebody to ask for its exit code."""
     return [pid for pid in pids if _state_of(pid) not in "ZX"]

@@ -21,23 +21,11 @@ from torchdata.stateful_dataloader import StatefulDataLoader
 from torchdata.stateful_dataloader.sampler import StatefulDistributedSampler
 
 import samplerkit as sk
+from tests.benchmarks.peers.torch_rows import Sized
 
 SHARDS, SHARD, BATCH = 8, 3, 256
 REPEATS = 25
 TARGET_MS = 10
-
-
-class Sized:
-    """A dataset of which only the length is asked, and ids come back as they are."""
-
-    def __init__(self, size: int) -> None:
-        self.size = size
-
-    def __len__(self) -> int:
-        return self.size
-
-    def __getitem__(self, index: int) -> int:
-        return index
 
 
 def chain() -> sk.Sampler:

@@ -9,8 +9,7 @@ import pytest
 
 from samplerkit.loading.workers import loader_workers
 from tests.loading import numbers
-from tests.loading.thread_ways import RandomSchedule
-from tests.loading.worker_kinds import beside
+from tests.loading.worker_kinds import RandomSchedule, beside
 
 
 @pytest.fixture

@@ -17,9 +17,8 @@ import samplerkit as sk
 from samplerkit.loading.workers import loader_workers
 from tests.loading.numbers import Numbers, ids_of, numbers_loader
 from tests.loading.test_worker_threads import Telling
-from tests.loading.thread_ways import GivenSeconds, LoopSchedule, RandomSchedule
-from tests.loading.threads import threads_of_loaders
-from tests.loading.worker_kinds import THREADS, beside
+from tests.loading.worker_kinds import THREADS, GivenSeconds, LoopSchedule, RandomSchedule, beside
+from tests.waiting import threads_of_loaders
 
 
 class Whose(Numbers):

@@ -16,11 +16,10 @@ import torch.distributed.checkpoint
 
 import samplerkit as sk
 from tests.loading.numbers import Numbers, as_lists, ids_of, numbers_loader
-from tests.loading.threads import threads_of_loaders
 from tests.loading.worker_kinds import THREADS, beside
 from tests.own_seconds import OwnSeconds
 from tests.programs import Program
-from tests.waiting import alive, wait_until
+from tests.waiting import alive, threads_of_loaders, wait_until
 
 
 class Drawn(Numbers):
@@ -56,18 +55,6 @@ def test_workers_draw_differently_and_alike_after_a_restart():
     assert once == again
     values = [value for epochs in (once, other) for epoch in epochs for batch in epoch for value in batch]
     assert len({v for value in values for v in value}) == 3 * len(values)
-
-
-@pytest.mark.parametrize("workers", [2, "2 threads"])
-def test_the_process_wide_random_state_is_left_alone(workers):
-    torch.manual_seed(0)
-    before = torch.get_rng_state(), random.getstate(), np.random.get_state()[1].tolist()  # noqa: NPY002
-    with numbers_loader(**beside(workers)) as loader:
-        ids_of(loader)
-    ids_of(numbers_loader())
-    assert torch.equal(torch.get_rng_state(), before[0])
-    assert random.getstate() == before[1]
-    assert np.random.get_state()[1].tolist() == before[2]  # noqa: NPY002
 
 
 @pytest.mark.parametrize("workers", [0, 2, "2 threads"])

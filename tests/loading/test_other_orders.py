@@ -11,6 +11,7 @@ import pytest
 
 import samplerkit as sk
 from samplerkit.loading.state.resume_cost import MOST_COUNTED
+from tests.numbers import Numbers
 
 WHOLE = sk.World(1, 0)
 
@@ -54,19 +55,6 @@ def test_the_error_and_the_log_count_what_an_epoch_skips_and_repeats(change, ste
     assert step * 5 == len(read)
 
 
-class Files:
-    """Samples in two files that tell nothing else."""
-
-    def __init__(self, sizes):
-        self.layout = sk.Layout(sizes, [f"{number}" for number in range(len(sizes))])
-
-    def __len__(self):
-        return len(self.layout)
-
-    def __getitem__(self, index):
-        return index
-
-
 def counted(first, rest, field="dataset", **options):
     with pytest.raises(sk.StateError, match=f"state: {field}: ") as caught:
         rest.load_state_dict(first.state_dict(step=2), **options)
@@ -74,7 +62,8 @@ def counted(first, rest, field="dataset", **options):
 
 
 def of_files(sizes, shuffle):
-    return sk.Loader(Files(sizes), sk.RandomSampler(shuffle=shuffle), batch_size=5, world=WHOLE)
+    data = Numbers(sk.Layout(sizes, ["0", "1"]))  # files that tell nothing else
+    return sk.Loader(data, sk.RandomSampler(shuffle=shuffle), batch_size=5, world=WHOLE)
 
 
 def test_files_that_the_order_does_not_see_are_counted_by_their_samples():

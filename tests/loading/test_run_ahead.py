@@ -2,34 +2,16 @@
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 import pytest
 
 import samplerkit as sk
+from tests.loading.numbers import Numbers, numbers_loader
 from tests.loading.worker_kinds import beside
 
 
-class Numbers:
-    """Sample i is (i, the epoch that the process which reads was told)."""
-
-    epoch = None
-
-    def __len__(self):
-        return 12
-
-    def set_epoch(self, epoch):
-        self.epoch = epoch
-
-    def __getitem__(self, index):
-        return index, self.epoch
-
-
 def loader(**options):
-    return sk.Loader(
-        Numbers(), sk.RandomSampler(seed=5), batch_size=3, run_ahead=True, collate_fn=list, **options
-    )
+    return numbers_loader(12, sampler=sk.RandomSampler(seed=5), run_ahead=True, **options)
 
 
 def read(of):
@@ -76,7 +58,7 @@ def test_the_next_epoch_is_begun_while_the_loop_is_at_the_end_of_this_one():
         def close(self, seconds):
             return True
 
-    running = sk.Loader(Told(), sk.RandomSampler(seed=5), batch_size=3, collate_fn=list)
+    running = sk.Loader(Told(12), sk.RandomSampler(seed=5), batch_size=3, collate_fn=list)
     for epoch in range(3):
         received = [index for batch in running.iterate_on(AsStage, run_ahead=True) for index, _ in batch]
         assert received == [index for index, _ in expected(epoch)]
@@ -156,12 +138,3 @@ def test_a_resumed_epoch_is_followed_by_whole_ones():
         running.load_state_dict(running.state_dict(step=3))
         assert read(running) == expected(0)[9:]
         assert read(running) == expected(1)
-
-
-def test_an_epoch_begins_without_a_wait_for_new_workers():
-    with loader(num_workers=2) as running:
-        read(running)
-        pids = running.worker_pids
-        time.sleep(0.2)
-        read(running)
-        assert running.worker_pids == pids

@@ -15,11 +15,10 @@ from samplerkit.loading.workers.thread_scheduling import ThreadSchedule
 from tests.jobs import ended
 from tests.loading.numbers import Numbers, ids_of, numbers_loader
 from tests.loading.test_loader_workers import stuck_loader
-from tests.loading.threads import threads_of_loaders
 from tests.loading.worker_kinds import THREADS
 from tests.own_seconds import OwnSeconds
 from tests.storage.crowd import all_done
-from tests.waiting import wait_until
+from tests.waiting import threads_of_loaders, wait_until
 
 
 class OddError(Exception):

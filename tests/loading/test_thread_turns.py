@@ -19,8 +19,7 @@ from samplerkit.loading.workers.thread_scheduling import (
     ThreadSchedule,
 )
 from tests.loading.test_worker_threads import Meeting
-from tests.loading.thread_ways import GivenSeconds
-from tests.loading.worker_kinds import beside
+from tests.loading.worker_kinds import GivenSeconds, beside
 
 
 def warming_up(threads):

@@ -11,10 +11,7 @@ import torch
 from torch.utils.data import DataLoader
 
 import samplerkit as sk
-
-
-def as_lists(batch):
-    return [int(index) for index in batch]
+from tests.loading.saved_states import as_list
 
 
 class InBatches:
@@ -30,7 +27,7 @@ class InBatches:
 
 def test_a_plain_dataloader_reads_the_order_of_the_sampler():
     sampler = sk.TorchSampler(sk.RandomSampler(seed=3), 10)
-    loader = DataLoader(range(10), 4, sampler=sampler, collate_fn=as_lists)
+    loader = DataLoader(range(10), 4, sampler=sampler, collate_fn=as_list)
     for epoch in range(3):
         assert sum(loader, []) == list(sk.RandomSampler(seed=3).order(10, epoch))
     assert len(loader) == 3
@@ -77,7 +74,7 @@ def test_after_the_same_step_the_state_is_the_same_on_every_rank(offset):
 @pytest.mark.parametrize(("drop_last", "sizes"), [(False, [4, 4, 2]), (True, [4, 4])])
 def test_whole_batches_reach_a_dataset_that_takes_them(drop_last, sizes):
     batches = sk.TorchBatchSampler(sk.TorchSampler(sk.SequentialSampler(), InBatches()), 4, drop_last)
-    loader = DataLoader(InBatches(), batch_sampler=batches, collate_fn=as_lists)
+    loader = DataLoader(InBatches(), batch_sampler=batches, collate_fn=as_list)
     assert [len(batch) for batch in loader] == sizes
     assert len(loader) == len(sizes)
     assert isinstance(next(iter(sk.TorchBatchSampler(sk.TorchSampler(sk.SequentialSampler(), 5), 2))), list)

@@ -14,10 +14,9 @@ import torch
 import samplerkit as sk
 from samplerkit.loading.run.run import Run
 from tests.loading.numbers import Numbers, ids_of, numbers_loader
-from tests.loading.threads import threads_of_loaders
 from tests.loading.worker_kinds import THREADS, beside
 from tests.storage.crowd import all_done
-from tests.waiting import wait_until
+from tests.waiting import threads_of_loaders, wait_until
 
 
 class Meeting(Numbers):

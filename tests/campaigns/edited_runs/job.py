@@ -20,6 +20,7 @@ from pathlib import Path
 from torch import distributed
 
 import samplerkit as sk
+from tests.numbers import Numbers
 
 PARTS = {"web": 4000, "code": 2500, "books": 1500}
 GLOBAL_BATCH, LENGTH, LANES = 24, 2400, 4
@@ -35,25 +36,13 @@ EDITS = [
 ]
 
 
-class Ids:
-    """A tree of parts, of which each sample is its id."""
-
-    layout = sk.Layout.tree(PARTS)
-
-    def __len__(self):
-        return len(self.layout)
-
-    def __getitem__(self, index):
-        return index
-
-
 def made(edits_file, **options):
     mix = sk.MixtureSampler(
         dict.fromkeys(PARTS, sk.SequentialSampler()), LENGTH, weights=BEFORE, lanes=LANES, seed=5
     )
     batch = GLOBAL_BATCH // distributed.get_world_size()
     ledger = sk.Ledger(mix, edits_file=edits_file)
-    return sk.Loader(Ids(), ledger, batch_size=batch, num_workers=1, **options)
+    return sk.Loader(Numbers(sk.Layout.tree(PARTS)), ledger, batch_size=batch, num_workers=1, **options)
 
 
 def run(folder, name, kill):

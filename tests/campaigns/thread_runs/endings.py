@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import samplerkit as sk
-from tests.loading.thread_ways import RandomSchedule
+from tests.loading.worker_kinds import RandomSchedule
 from tests.waiting import wait_until
 
 ENDS = ("break", "error of the loop", "error of the dataset", "signal", "close", "the end")
