@@ -20,8 +20,7 @@ from samplerkit.storage.remote.attempt import (
     Version,
     may_pass,
 )
-from samplerkit.storage.remote.http_connections import Connections, fault
-from samplerkit.storage.remote.minimum_rate import TimedResponse
+from samplerkit.storage.remote.http_connections import Connections, TimedResponse, fault
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.retries import Client, Counts, check_small
 from samplerkit.storage.threads import Pool, Stop

@@ -1,15 +1,17 @@
-"""HTTP requests by connections that are kept; redirects are followed by rules of our own."""
+"""HTTP requests by connections that are kept, whose answers may not stall; redirects by rules of our own."""
 
 from __future__ import annotations
 
 import base64
 import http.client
+import io
 import netrc
 import os
 import re
 import select
 import socket
 import ssl
+import time
 import urllib.request
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
@@ -22,9 +24,8 @@ from typing import Any, final
 from urllib.parse import SplitResult, quote, unquote, urljoin, urlsplit
 
 from samplerkit.storage.remote.attempt import Refused, Transient
-from samplerkit.storage.remote.minimum_rate import TimedResponse
 from samplerkit.storage.remote.options import RemoteOptions
-from samplerkit.storage.threads import Stop
+from samplerkit.storage.threads import TICK, Stop
 from samplerkit.storage.urls import is_web
 
 MOST_HOPS = 10
@@ -317,3 +318,82 @@ def is_same_place(url: str, target: str) -> bool:
 def _place(url: str) -> tuple[str | None, str, int | None]:
     parts = urlsplit(url)
     return parts.hostname, parts.scheme, parts.port or _PORTS.get(parts.scheme)
+
+
+@final
+class TimedResponse(http.client.HTTPResponse):
+    """An answer that has so long for its head, then for each piece that is read of it.
+
+    The timeout of a socket starts again with each byte; this one does not: a head without an end, or a body
+    of which nothing comes through, is one that stalls, however much is sent.
+
+    Args:
+        seconds: for each of these.
+        stop: ends the waiting.
+        sock: to receive from.
+        arguments: of `HTTPResponse`, like `options`.
+    """
+
+    def __init__(
+        self, seconds: float, stop: Stop, sock: socket.socket, *arguments: Any, **options: Any
+    ) -> None:
+        super().__init__(sock, *arguments, **options)
+        buffered: Any = self.fp
+        self._receiver = _TimedReader(buffered.detach(), sock, seconds, stop)
+        self.fp = io.BufferedReader(self._receiver, 1 << 16)
+
+    def read(self, amt: int | None = None) -> bytes:
+        """Reads on in the body, and gives nothing at its end."""
+        self._receiver.renew()
+        return super().read(amt)
+
+
+@final
+class _TimedReader(io.RawIOBase):
+    """Receives from a socket, looking at the clock in between.
+
+    Args:
+        held: the socket's own reader: the socket stays open until this is closed.
+        sock: to receive from.
+        seconds: from one renewal to the next.
+        stop: ends the waiting.
+    """
+
+    def __init__(self, held: io.RawIOBase, sock: socket.socket, seconds: float, stop: Stop) -> None:
+        super().__init__()
+        self._held = held
+        self._sock = sock
+        self._seconds = seconds
+        self._stop = stop
+        self.renew()
+
+    def renew(self) -> None:
+        """Begins a new stretch of time."""
+        self._end = time.monotonic() + self._seconds
+
+    def readable(self) -> bool:
+        """Returns True: it can be read from."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Receives at least a byte; nothing at the end.
+
+        Raises:
+            TimeoutError: the time is over.
+            Stopped: the answer is not wanted any more.
+        """
+        while True:
+            self._stop.check()
+            left = self._end - time.monotonic()
+            if left <= 0:
+                raise TimeoutError
+            self._sock.settimeout(min(left, TICK))
+            try:
+                return self._sock.recv_into(buffer)
+            except TimeoutError:
+                continue
+
+    def close(self) -> None:
+        """Lets go of the socket."""
+        self._held.close()
+        super().close()
