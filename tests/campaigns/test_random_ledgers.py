@@ -35,8 +35,8 @@ def run_cases(first, end):
 
 @pytest.mark.campaign
 def test_random_jobs_lose_and_repeat_nothing_and_their_ranks_have_one_state():
-    """800 cases; SAMPLERKIT_LEDGERS says how many."""
-    cases = int(os.environ.get("SAMPLERKIT_LEDGERS", "800"))
+    """400 cases; SAMPLERKIT_LEDGERS says how many."""
+    cases = int(os.environ.get("SAMPLERKIT_LEDGERS", "400"))
     borders = [cases * part // PROCESSES for part in range(PROCESSES + 1)]
     with ThreadPoolExecutor(PROCESSES) as pool:
         done = list(pool.map(run_cases, borders, borders[1:]))
