@@ -12,7 +12,7 @@ import typer
 import yaml
 
 from samplerkit.cli.opening import AsJson, NumRanks, opened, state_in
-from samplerkit.cli.printing import counted, print_facts, print_json
+from samplerkit.cli.printing import counted, show
 from samplerkit.config.config import load_config
 from samplerkit.inspect.view import loader_of
 from samplerkit.order.deal import World
@@ -75,7 +75,7 @@ def edit(
     except OSError as error:
         raise typer.BadParameter(f"cannot be written ({error.strerror})", param_hint="--output") from error
     epoch, place = divmod(said.at, size)
-    facts: dict[str, Any] = {
+    told = {
         "written": str(output),
         "edits": len(written["sampler"]["edits"]),
         "at": said.at,
@@ -86,22 +86,18 @@ def edit(
         "without": 0 if ids is None else len(ids),
         "order": edited.fingerprint,
     }
-    if as_json:
-        print_json(facts)
-        return
     changes = [f"{counted(said.skip, 'position')} skipped"] if said.skip else []
     changes += [f"weights {weights}"] if weights else []
     changes += [f"{counted(global_batch, 'sample')} a step"] if global_batch else []
     changes += [f"without {counted(len(ids), 'id')}"] if ids is not None else []
-    print_facts(
-        [
-            ("written", f"{output}, {counted(facts['edits'], 'edit')}"),
-            ("at", f"{said.at:,}: position {place:,} of epoch {epoch}"),
-            ("before", f"{counted(said.at - position, 'position')} behind the checkpoint stay as they were"),
-            ("from there", ", ".join(changes)),
-            ("order", edited.fingerprint),
-        ]
-    )
+    facts = [
+        ("written", f"{output}, {counted(told['edits'], 'edit')}"),
+        ("at", f"{said.at:,}: position {place:,} of epoch {epoch}"),
+        ("before", f"{counted(said.at - position, 'position')} behind the checkpoint stay as they were"),
+        ("from there", ", ".join(changes)),
+        ("order", edited.fingerprint),
+    ]
+    show(told, facts, as_json=as_json)
 
 
 def _ids(path: Path) -> Any:

@@ -12,15 +12,14 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from samplerkit import __version__
-from samplerkit.cli.check import check
+from samplerkit.cli.check import check, schema, validate
 from samplerkit.cli.demo.command import demo
-from samplerkit.cli.demo.job import LaunchError
+from samplerkit.cli.demo.training import LaunchError
 from samplerkit.cli.edit import edit
 from samplerkit.cli.plan import plan
 from samplerkit.cli.plot import plot
 from samplerkit.cli.seen import seen, state
 from samplerkit.cli.storage import catalogue, index, lengths, pack
-from samplerkit.cli.validate import schema, validate
 from samplerkit.cli.when import at, when
 from samplerkit.errors import SamplerkitError
 

@@ -11,17 +11,16 @@ import typer
 import yaml
 
 from samplerkit.cli.opening import AsJson, ConfigPath, NumRanks, opened
-from samplerkit.cli.printing import counted, print_facts, print_json, seconds_of, size_of
+from samplerkit.cli.printing import counted, seconds_of, show, size_of
 from samplerkit.config.config import Config, load_config
 from samplerkit.errors import SamplerkitError
 from samplerkit.inspect.batches import BatchFigures
 from samplerkit.inspect.download_costs import FILES_IN_A_BLOCK, Downloads
-from samplerkit.inspect.plan import Plan
+from samplerkit.inspect.plan import Plan, SourceFigures
 from samplerkit.inspect.plan import plan as planned
 from samplerkit.inspect.quality.figure import shown
 from samplerkit.inspect.quality.order_source import OrderSource, chooses
 from samplerkit.inspect.quality.recommend import Recommendation, recommend
-from samplerkit.inspect.sources import SourceFigures
 from samplerkit.inspect.view import HINT, RunView, is_counted
 from samplerkit.loading.loader import Loader
 from samplerkit.order.layout import Layout
@@ -53,36 +52,35 @@ def plan(
     if not is_counted(loader.dataset):
         _print_what_is_known(loader, as_json=as_json)
         return
-    found, mode = planned(loader, ranks_per_machine=ranks_per_machine), RunView.of(loader).mode
+    found = planned(loader, ranks_per_machine=ranks_per_machine)
+    facts, recommendation = _facts(found), None
     if found.batches is not None:
-        # A shuffle mode to advise there is none: batches over a whole set are mixed by themselves.
-        facts = [*_facts(found), *_batches(found.batches, found.num_samples), *_transfers(found)]
-        print_json({**found.to_dict(), "recommendation": None}) if as_json else print_facts(facts)
-        return
-    moved = (found.transfers, *found.transfers_of_parts.values())
-    is_remote = samples_per_file is not None or any(one is not None and one.is_remote for one in moved)
-    advice = recommend(
-        loader.dataset,
-        found.global_batch,
-        mixing=mixing,
-        cache_files=cache_files,
-        cache_samples=cache_samples,
-        lanes=(mode and mode.lanes) or max(found.lanes, found.num_ranks),
-        # What is fetched whole is to be mixed with others while it is there.
-        block_files=FILES_IN_A_BLOCK if is_remote else 0,
-    )
-    section = None
-    if advice.chosen is not None:
-        section = advised(read, RunView.of(loader).layout, advice.chosen.arguments)
-        if section is None:
-            advice = replace(advice, chosen=None, reason=why_none(read, loader.dataset))
-    if as_json:
-        print_json({**found.to_dict(), "recommendation": {**advice.to_dict(), "sampler": section}})
-        return
-    told = _in_words(advice)
-    if section is not None and (read.sampler.get_child() is not None or mode is None):
-        told += f"; write sampler: {in_yaml(section)}"
-    print_facts([*_facts(found), *_quality(found), ("advice", told), *_transfers(found)])
+        # There is no shuffle mode to advise: batches over a whole set are mixed by themselves.
+        facts += _batches(found.batches, found.num_samples)
+    else:
+        moved = (found.transfers, *found.transfers_of_parts.values())
+        is_remote = samples_per_file is not None or any(one is not None and one.is_remote for one in moved)
+        mode, section = RunView.of(loader).mode, None
+        advice = recommend(
+            loader.dataset,
+            found.global_batch,
+            mixing=mixing,
+            cache_files=cache_files,
+            cache_samples=cache_samples,
+            lanes=(mode and mode.lanes) or max(found.lanes, found.num_ranks),
+            # What is fetched whole is to be mixed with others while it is there.
+            block_files=FILES_IN_A_BLOCK if is_remote else 0,
+        )
+        if advice.chosen is not None:
+            section = advised(read, RunView.of(loader).layout, advice.chosen.arguments)
+            if section is None:
+                advice = replace(advice, chosen=None, reason=why_none(read, loader.dataset))
+        told = _in_words(advice)
+        if section is not None and (read.sampler.get_child() is not None or mode is None):
+            told += f"; write sampler: {in_yaml(section)}"
+        facts += [*_quality(found), ("advice", told)]
+        recommendation = {**advice.to_dict(), "sampler": section}
+    show({**found.to_dict(), "recommendation": recommendation}, [*facts, *_transfers(found)], as_json=as_json)
 
 
 def _facts(plan: Plan) -> list[tuple[str, str]]:
@@ -267,14 +265,12 @@ def _print_what_is_known(loader: Loader, *, as_json: bool) -> None:
     hint = f"{HINT}; or guess: --samples-per-file 1000"
     view = RunView.of(loader)
     files = len(getattr(loader.dataset, "files", ())) or None
-    if as_json:
-        known = {"num_files": files, "num_ranks": view.num_ranks, "batch_size": view.batch_size}
-        print_json({**known, "unknown": unknown, "hint": hint})
-        return
+    known = {"num_files": files, "num_ranks": view.num_ranks, "batch_size": view.batch_size}
     what = "remote files" if files is None else counted(files, "remote file")
     dealt = f"batches of {view.batch_size:,}" if view.recipe is None else "a batch of a plan each"
     facts = [("dataset", f"{what}, not counted"), ("ranks", f"{view.num_ranks}, {dealt}")]
-    print_facts([*facts, ("unknown", unknown), ("hint", hint)])
+    rest = {"unknown": unknown, "hint": hint}
+    show({**known, **rest}, [*facts, *rest.items()], as_json=as_json)
 
 
 def _tail(plan: Plan) -> str:

@@ -21,6 +21,11 @@ def print_json(value: Any) -> None:
     typer.echo(json.dumps(value, indent=2, ensure_ascii=False))
 
 
+def show(value: Any, facts: Iterable[tuple[str, str]], *, as_json: bool) -> None:
+    """Prints what a command has found: as one JSON object, or as facts."""
+    print_json(value) if as_json else print_facts(facts)
+
+
 def print_facts(facts: Iterable[tuple[str, str]]) -> None:
     """Prints names and values in two columns; a long value continues in the second."""
     grid = Table.grid(padding=(0, 2))
@@ -31,21 +36,26 @@ def print_facts(facts: Iterable[tuple[str, str]]) -> None:
     _print(grid)
 
 
-def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, left: int = 0) -> None:
+def print_table(
+    columns: Sequence[str], rows: Sequence[Sequence[object]], *, left: int = 0, most: int | None = None
+) -> None:
     """Prints a table of numbers.
 
     Args:
         columns: their names.
         rows: of as many entries.
         left: how many of the last columns hold words, which are set to the left.
+        most: rows that are printed; the others are counted below. None for all.
     """
     table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="bold")
     for number, name in enumerate(columns):
         is_words = number >= len(columns) - left
         table.add_column(escape(name), justify="left" if is_words else "right", overflow="fold")
-    for row in rows:
+    for row in rows[:most]:
         table.add_row(*(escape(str(entry)) for entry in row))
     _print(table)
+    if most is not None and len(rows) > most:
+        typer.echo(f"and {len(rows) - most:,} more; --json lists all")
 
 
 @contextmanager

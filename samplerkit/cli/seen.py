@@ -14,8 +14,7 @@ import typer
 from samplerkit.cli.opening import AsJson, ConfigPath, NumRanks, opened, state_in, states_in
 from samplerkit.cli.printing import counted, print_facts, print_json, print_table, progress
 from samplerkit.errors import ArgumentValueError, SamplerkitError
-from samplerkit.inspect.documents import when_document
-from samplerkit.inspect.time_machine import when
+from samplerkit.inspect.time_machine import when, when_document
 from samplerkit.loading.loader import Loader
 from samplerkit.loading.run.history import History
 from samplerkit.loading.state.state import State
@@ -139,23 +138,15 @@ def _print(told: dict[str, Any], loader: Loader, history: History) -> None:
     if times is not None:
         columns = tuple(name for name in (*_COLUMNS, "first", "tokens") if not times or name in times[0])
         rows: list[tuple[object, ...]] = [tuple(time[name] for name in columns) for time in times]
-        _print_rows(columns, rows, "never")
+        nothing = "never"
     else:
         rows = [
             (one.epoch, one.epochs, one.begin, "the end" if one.end < 0 else one.end)
             for one in history.past.stretches
         ]
-        _print_rows(("epoch", "epochs", "from", "to"), rows, "nothing")
-
-
-def _print_rows(columns: tuple[str, ...], rows: list[tuple[object, ...]], nothing: str) -> None:
+        columns, nothing = ("epoch", "epochs", "from", "to"), "nothing"
     typer.echo()
-    if not rows:
-        typer.echo(nothing)
-        return
-    print_table(columns, rows[:_MOST_ROWS])
-    if len(rows) > _MOST_ROWS:
-        typer.echo(f"and {len(rows) - _MOST_ROWS:,} more; --json lists all")
+    print_table(columns, rows, most=_MOST_ROWS) if rows else typer.echo(nothing)
 
 
 def state(

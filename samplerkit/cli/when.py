@@ -11,8 +11,7 @@ import typer
 
 from samplerkit.cli.opening import AsJson, ConfigPath, NumRanks, StatePath, opened, parsed_epochs
 from samplerkit.cli.printing import counted, print_facts, print_json, print_table
-from samplerkit.inspect.documents import when_document
-from samplerkit.inspect.time_machine import BatchRead, StepRead
+from samplerkit.inspect.time_machine import BatchRead, StepRead, when_document
 from samplerkit.inspect.time_machine import at as read_at
 from samplerkit.inspect.time_machine import when as read_when
 from samplerkit.inspect.view import RunView
@@ -74,12 +73,10 @@ def _print_spans(read: StepRead) -> None:
     spans = [(id, *span) for id, of in zip(read.ids.tolist(), read.spans or (), strict=True) for span in of]
     rows: list[tuple[object, ...]] = [
         (id, file, "" if document is None else document, first, count)
-        for id, file, document, first, count in spans[:_MOST_SPANS]
+        for id, file, document, first, count in spans
     ]
     typer.echo()
-    print_table(("window", "file", "document", "first", "tokens"), rows, left=0)
-    if len(spans) > _MOST_SPANS:
-        typer.echo(f"and {len(spans) - _MOST_SPANS:,} more; --json lists all")
+    print_table(("window", "file", "document", "first", "tokens"), rows, most=_MOST_SPANS)
 
 
 def _of_batch(batch: BatchRead, among: str) -> list[tuple[str, str]]:

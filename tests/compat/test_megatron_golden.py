@@ -8,7 +8,7 @@ import pytest
 import samplerkit as sk
 from samplerkit.compat import megatron
 from samplerkit.compat.megatron import blend
-from samplerkit.compat.megatron.deals import MicroBatches, RankBuckets
+from samplerkit.compat.megatron.samplers import MicroBatches, RankBuckets
 from samplerkit.compat.megatron.samples import Cut, ShuffledCorpus
 from tests.compat.megatron_cases import PARTS, built, digest, recorded, spans
 

@@ -7,7 +7,7 @@ import pytest
 
 import samplerkit as sk
 from samplerkit.inspect.quality import file_mixing, mixing, spread
-from samplerkit.inspect.quality.observation import window_sizes
+from samplerkit.inspect.quality.mixing import window_sizes
 from samplerkit.inspect.quality.pairs import cross_weight, pair_distance, pair_weight
 from tests.inspect import brute_force
 

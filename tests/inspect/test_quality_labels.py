@@ -7,7 +7,7 @@ import pytest
 
 import samplerkit as sk
 from samplerkit.inspect.quality import effective_batch, label_mixing, storage_mixing
-from samplerkit.inspect.quality.observation import window_sizes
+from samplerkit.inspect.quality.mixing import window_sizes
 from tests.inspect import brute_force
 
 SORTED = np.repeat(np.arange(10), 200)

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 import samplerkit as sk
-from samplerkit.inspect.quality.blocks import Blocks
-from samplerkit.inspect.quality.closed import closed_figures
+from samplerkit.inspect.quality.closed import Blocks, closed_figures
 from samplerkit.inspect.quality.order_source import Plain
 from samplerkit.inspect.quality.recommend import held, recommend
 from samplerkit.order.modes import Mode, Shuffle

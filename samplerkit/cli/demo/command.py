@@ -20,7 +20,6 @@ import torch
 import typer
 from rich.console import Console
 
-from samplerkit.cli.demo.job import LaunchError, run_job
 from samplerkit.cli.demo.training import (
     CHECKPOINT,
     EPOCHS,
@@ -28,8 +27,10 @@ from samplerkit.cli.demo.training import (
     MODES,
     RESUMED_EPOCHS,
     SAVED_EVERY,
+    LaunchError,
     config_path,
     ledger_lines,
+    run_job,
     train_and_save,
     train_modes,
     write_configs,

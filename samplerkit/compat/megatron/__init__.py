@@ -9,11 +9,11 @@ Example:
 
 from samplerkit.compat.megatron.caches import compare_cache
 from samplerkit.compat.megatron.dataset import MegatronDataset
-from samplerkit.compat.megatron.deals import micro_batches
 from samplerkit.compat.megatron.samplers import (
     MegatronPretrainingRandomSampler,
     MegatronPretrainingSampler,
     loader,
+    micro_batches,
 )
 
 __all__ = [

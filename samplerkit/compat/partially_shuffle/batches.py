@@ -10,7 +10,6 @@ from typing import Any, final
 import numpy as np
 
 from samplerkit.compat.partially_shuffle.files import FileTable
-from samplerkit.compat.partially_shuffle.order import LocalShuffle, room_for
 from samplerkit.errors import DatasetError
 from samplerkit.order.order import Order
 from samplerkit.order.permutation import CHUNK
@@ -40,7 +39,6 @@ class BatchReader:
 
     def __init__(self, files: FileTable, reader: FileReader, file_buffer: int, *, is_logged: bool) -> None:
         self._files = files
-        self._file_buffer = file_buffer
         self._is_closed = False
         limits = CacheLimits(max_files=file_buffer + 1, max_bytes=None, read_ahead=1, threads=1)
         read = partial(_read, reader, files, is_logged)
@@ -92,27 +90,10 @@ class BatchReader:
             [self._files.given[number] for number in in_turn],
         ]
 
-    def tell_of_rereading(self, shuffled: LocalShuffle) -> bool:
-        """Logs that files are read again and again, once that is certain.
-
-        Args:
-            shuffled: by what the batches came.
-
-        Returns:
-            Whether there was something to log.
-        """
-        if not self._cache.is_too_small:
-            return False
-        room = room_for(self._files.layout, shuffled.block_size, shuffled.pools)
-        _log.warning(
-            "files are read again and again, so far %d times: %s goes back and forth between more of them "
-            "than file_buffer=%d holds; file_buffer=%d is about enough",
-            self._cache.rereading.times,
-            shuffled,
-            self._file_buffer,
-            room - 1,
-        )
-        return True
+    @property
+    def times_reread(self) -> int:
+        """How often files were read again, once it is certain that too few are in memory; else 0."""
+        return self._cache.rereading.times if self._cache.is_too_small else 0
 
     def stop(self) -> None:
         """Lets the files go, without waiting for the thread."""

@@ -1,6 +1,5 @@
 """Drop-ins for webdataset: the same interface, and every sample once an epoch."""
 
-from samplerkit.compat.webdataset.collate import default_collation_fn
 from samplerkit.compat.webdataset.dataset import WebDataset
 from samplerkit.compat.webdataset.fluent import WebLoader
 from samplerkit.compat.webdataset.handlers import (
@@ -19,6 +18,7 @@ from samplerkit.compat.webdataset.handlers import (
     warn_and_continue,
     warn_and_stop,
 )
+from samplerkit.compat.webdataset.stages import default_collation_fn
 from samplerkit.compat.webdataset.tensors import handle_extension
 from samplerkit.compat.webdataset.writing import ShardWriter, TarWriter
 

@@ -17,7 +17,6 @@ from samplerkit.order.layout import Layout
 from samplerkit.order.modes import Mode, Shuffle
 from samplerkit.order.order import Order
 from samplerkit.order.permutation import Permutation
-from samplerkit.order.sequences import Range
 from samplerkit.order.typing import Ids
 from samplerkit.samplers.base import Sampler
 from samplerkit.samplers.chain import RunConstants
@@ -149,15 +148,6 @@ class OrderSource:
         is_shuffled = reader is not None and _is_shuffled(reader, layout)
         return cls(layout, length, undealt, plain, is_shuffled)
 
-    @classmethod
-    def of_storage(cls, dataset: Any) -> OrderSource:
-        """Takes the samples as they lie."""
-        layout = Layout.of(dataset)
-        return cls(layout, len(layout), lambda _: Range(0, len(layout)), Plain(_FALSE, layout, 1, 0))
-
-
-_FALSE = Mode(Shuffle.FALSE)
-
 
 def _reader(sampler: Sampler) -> Sampler | None:
     """Finds the sampler that decides the order: a distributed one above it may only deal what it yields.
@@ -194,7 +184,7 @@ def _plain(reader: Sampler, layout: Layout, constants: RunConstants) -> Plain | 
         return None
     if isinstance(reader, SequentialSampler):
         is_whole = not reader.start_index and (not reader.num_samples or reader.num_samples >= size)
-        return Plain(_FALSE, layout, 1, 0) if is_whole else None
+        return Plain(Mode(Shuffle.FALSE), layout, 1, 0) if is_whole else None
     if isinstance(reader, RandomSampler):
         if reader.replacement or (reader.num_samples and reader.num_samples < size):
             return None

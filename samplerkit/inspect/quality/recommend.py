@@ -10,9 +10,9 @@ from typing import Any, final
 import numpy as np
 
 from samplerkit.errors import ArgumentRangeError
-from samplerkit.inspect.quality.blocks import Blocks
+from samplerkit.inspect.quality.closed import Blocks
 from samplerkit.inspect.quality.figure import shown
-from samplerkit.inspect.quality.observation import Observation
+from samplerkit.inspect.quality.mixing import Observation
 from samplerkit.inspect.quality.order_source import OrderSource, Plain
 from samplerkit.order import arguments
 from samplerkit.order.layout import Layout
