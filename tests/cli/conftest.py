@@ -23,3 +23,15 @@ def command(monkeypatch, capsys):
         return end.value.code or 0, output, errors
 
     return called
+
+
+@pytest.fixture
+def said(command):
+    """Runs a command that succeeds; gives what it prints."""
+
+    def called(*arguments):
+        code, output, _ = command(*arguments)
+        assert code == 0
+        return output
+
+    return called

@@ -9,9 +9,6 @@ import pytest
 
 import samplerkit as sk
 from samplerkit.config.config import load_config
-from tests.cli.test_storage_commands import cache_home, command
-
-__all__ = ["cache_home"]
 
 RECIPES = {
     "tokens": "{kind: tokens, max_tokens: 90, lengths: lengths.npy}",
@@ -36,11 +33,7 @@ def config(request, tmp_path, monkeypatch):
     return path
 
 
-def test_each_command_speaks_of_batches(config, tmp_path, monkeypatch, capsys):
-    def said(*arguments, code=0):
-        assert command(monkeypatch, *arguments) == code
-        return capsys.readouterr().out
-
+def test_each_command_speaks_of_batches(config, tmp_path, said):
     ranks = ("--world", 3)
     read = load_config(config)
     loaders = [read.make_loader(range(300), sk.World(3, rank)) for rank in range(3)]
@@ -75,16 +68,12 @@ def test_each_command_speaks_of_batches(config, tmp_path, monkeypatch, capsys):
 
 
 @pytest.mark.parametrize("window", ["", ", window: 64"])
-def test_each_command_speaks_of_packs(window, tmp_path, monkeypatch, capsys):
+def test_each_command_speaks_of_packs(window, tmp_path, monkeypatch, said):
     monkeypatch.chdir(tmp_path)
     np.save("lengths.npy", 1 + np.arange(300) * 7 % 30)
     recipe = f"{{kind: packs, seq_len: 20, packs: 2, lengths: lengths.npy{window}}}"
     path = tmp_path / "run.yaml"
     path.write_text(f"dataset: {{kind: size, size: 300}}\nsampler: {{kind: random}}\nbatches: {recipe}\n")
-
-    def said(*arguments):
-        assert command(monkeypatch, *arguments) == 0
-        return capsys.readouterr().out
 
     plan = load_config(path).make_loader(range(300), sk.World(3, 0)).plan
     assert said("validate", path) == f"{path}: valid\n"
@@ -103,7 +92,7 @@ def test_each_command_speaks_of_packs(window, tmp_path, monkeypatch, capsys):
     assert "Traceback" not in said("check", path, "--world", 1)
 
 
-def test_a_state_of_other_batches_does_not_fit(tmp_path, monkeypatch, capsys):
+def test_a_state_of_other_batches_does_not_fit(command, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     text = (
         "dataset: {kind: size, size: 60}\nsampler: {kind: random}\n"
@@ -113,5 +102,5 @@ def test_a_state_of_other_batches_does_not_fit(tmp_path, monkeypatch, capsys):
     (tmp_path / "other.yaml").write_text(text % (60, [5] * 60))
     saved = load_config("run.yaml").make_loader(range(60), sk.World(1, 0)).state_dict(step=1)
     (tmp_path / "state.json").write_text(json.dumps(saved))
-    assert command(monkeypatch, "state", "state.json", "--config", "other.yaml", "--world", 1) == 1
-    assert "state: recipe: differs from the saved state" in capsys.readouterr().err
+    code, _, error = command("state", "state.json", "--config", "other.yaml", "--world", 1)
+    assert (code, "state: recipe: differs from the saved state" in error) == (1, True)

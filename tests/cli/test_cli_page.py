@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 
 import pytest
 
 import samplerkit as sk
-from samplerkit.cli.main import main
 from samplerkit.inspect.doctor.findings import KINDS
 from tests.cli.processes import ROOT
 
@@ -25,19 +23,15 @@ def lasting(text):
 
 
 @pytest.mark.parametrize(("line", "output"), SHOWN, ids=[line for line, _ in SHOWN])
-def test_a_command_prints_what_the_page_says(line, output, tmp_path, monkeypatch, capsys):
+def test_a_command_prints_what_the_page_says(line, output, tmp_path, monkeypatch, command):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "80")
     for name, text in CONFIGS.items():
         (tmp_path / name).write_text(text, encoding="utf-8")
     train = sk.load_config("train.yaml")
     state = train.make_loader(train.dataset, sk.World(4, 0)).state_dict(step=40)
     (tmp_path / "state.json").write_text(json.dumps(state))
-    monkeypatch.setattr(sys, "argv", line.split())
-    with pytest.raises(SystemExit):
-        main()
-    printed = capsys.readouterr()
-    assert lasting(printed.out + printed.err) == lasting(output)
+    _, printed, errors = command(*line.split()[1:])
+    assert lasting(printed + errors) == lasting(output)
 
 
 def test_the_page_shows_each_command_and_both_configs():

@@ -13,48 +13,37 @@ import pytest
 import samplerkit
 import samplerkit as sk
 from samplerkit.cli.demo.command import verdict
-from samplerkit.cli.main import main
 
 
-def ended(monkeypatch, *arguments):
-    """Runs the command in this process; gives its exit code."""
-    monkeypatch.setattr(sys, "argv", ["samplerkit", *arguments])
-    with pytest.raises(SystemExit) as end:
-        main()
-    return end.value.code
+def test_version(said):
+    assert said("--version") == f"samplerkit {samplerkit.__version__}\n"
 
 
-def test_version(monkeypatch, capsys):
-    assert ended(monkeypatch, "--version") == 0
-    assert capsys.readouterr().out == f"samplerkit {samplerkit.__version__}\n"
-
-
-def test_a_missing_scikit_learn_is_one_line_with_the_hint(monkeypatch, capsys):
+def test_a_missing_scikit_learn_is_one_line_with_the_hint(command, monkeypatch):
     monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
-    assert ended(monkeypatch, "demo") == 2
     hint = 'install it with: pip install "samplerkit[demo]"'
     line = f"samplerkit: demo: needs sklearn, which is not installed; {hint}\n"
-    assert capsys.readouterr() == ("", line)
+    assert command("demo") == (2, "", line)
 
 
-def test_a_mistake_in_a_kept_config_is_one_line_before_any_launch(monkeypatch, capsys, tmp_path):
+def test_a_mistake_in_a_kept_config_is_one_line_before_any_launch(command, tmp_path):
     pytest.importorskip("sklearn")
     path = tmp_path / "configs" / "files.yaml"
     path.parent.mkdir()
     path.write_text("sampler: {kind: distributed, shuffle: filez}\n")
-    assert ended(monkeypatch, "demo", "--keep", str(tmp_path)) == 2
-    error = capsys.readouterr().err
+    code, _, error = command("demo", "--keep", tmp_path)
+    assert code == 2
     assert error.startswith("samplerkit: sampler.shuffle: ")
     assert error.endswith(f"in the config file {path}\n")
 
 
-def test_a_folder_that_cannot_be_written_is_a_usage_error(monkeypatch, capsys, tmp_path):
+def test_a_folder_that_cannot_be_written_is_a_usage_error(command, tmp_path):
     (tmp_path / "file").write_text("")
-    assert ended(monkeypatch, "demo", "--keep", str(tmp_path / "file" / "below")) == 2
-    assert "--keep" in capsys.readouterr().err
+    code, _, error = command("demo", "--keep", tmp_path / "file" / "below")
+    assert (code, "--keep" in error) == (2, True)
 
 
-def test_a_name_of_a_file_that_is_no_text_is_read_described_and_printed(monkeypatch, tmp_path):
+def test_a_name_of_a_file_that_is_no_text_is_read_described_and_printed(command, monkeypatch, tmp_path):
     path = tmp_path / os.fsdecode(b"\xff.txt")
     path.write_text("a\nb\n")
     dataset = sk.FileDataset([path], "text")
@@ -63,7 +52,7 @@ def test_a_name_of_a_file_that_is_no_text_is_read_described_and_printed(monkeypa
     config.write_text("dataset: {kind: files, files: '*.txt', reader: text}\nsampler: {kind: random}")
     printed = io.BytesIO()
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(printed, encoding="utf-8"))
-    assert ended(monkeypatch, "at", str(config), "--epoch", "0", "--step", "0", "--json") == 0
+    assert command("at", config, "--epoch", 0, "--step", 0, "--json")[0] == 0
     assert set(json.loads(printed.getvalue())["files"]) == {"\udcff.txt"}
 
 

@@ -1,4 +1,4 @@
-"""`samplerkit index` and `samplerkit pack`, as a user runs them."""
+"""The commands `pack`, `index` and `lengths`, as a user runs them."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ import sys
 from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import samplerkit as sk
-from samplerkit.cli.main import main
 from samplerkit.storage.tar.dataset import TarDataset
+from tests.cli.configs import in_json
 from tests.cli.processes import run
 from tests.own_seconds import OwnSeconds
 
@@ -30,24 +31,15 @@ def folder(tmp_path_factory):
     return shutil.copytree(Path(json.__file__).parents[1] / "email", copied, ignore=ignored)
 
 
-def command(monkeypatch, *arguments):
-    """Runs the command in this process; gives its exit code."""
-    monkeypatch.setattr(sys, "argv", ["samplerkit", *map(str, arguments)])
-    with pytest.raises(SystemExit) as end:
-        main()
-    return end.value.code
-
-
 def sources(folder):
     return {path.relative_to(folder).as_posix(): path for path in folder.rglob("*.py")}
 
 
-def test_a_folder_is_packed_and_every_file_comes_back(monkeypatch, capsys, tmp_path, folder):
+def test_a_folder_is_packed_and_every_file_comes_back(command, tmp_path, folder):
     shards = tmp_path / "shards" / "out-%03d.tar"
-    assert command(monkeypatch, "pack", folder, "--shards", shards, "--samples-per-shard", 7) == 0
+    code, out, _ = command("pack", folder, "--shards", shards, "--samples-per-shard", 7)
     files = sources(folder)
-    out = capsys.readouterr().out
-    assert out == f"{len(files)} samples of {len(files)} files in {-(-len(files) // 7)} shards\n"
+    assert (code, out) == (0, f"{len(files)} samples of {len(files)} files in {-(-len(files) // 7)} shards\n")
     paths = sorted(shards.parent.glob("*.tar"))
     dataset = TarDataset(paths)
     assert Counter(dataset.layout.sizes.tolist()).most_common(1)[0][0] == 7
@@ -57,39 +49,34 @@ def test_a_folder_is_packed_and_every_file_comes_back(monkeypatch, capsys, tmp_p
     assert sorted(shards.parent.glob("*.skidx")) == [Path(f"{path}.skidx") for path in paths]
 
 
-def test_a_number_of_shards_is_filled_evenly_and_the_answer_is_json_on_request(
-    monkeypatch, capsys, tmp_path, folder
-):
+def test_a_number_of_shards_is_filled_evenly_and_the_answer_is_json_on_request(command, tmp_path, folder):
     pattern = f"{tmp_path}/out-{{00..03}}.tar"
-    assert command(monkeypatch, "pack", folder, "--shards", pattern, "--json", "--checksums") == 0
-    answer = json.loads(capsys.readouterr().out)
+    answer = in_json(command, "pack", folder, "--shards", pattern, "--checksums")[1]
     sizes = TarDataset(pattern, checksums=True).layout.sizes.tolist()
     assert answer["shards"] == [f"{tmp_path}/out-{number:02}.tar" for number in range(4)]
     assert sum(sizes) == answer["samples"] == answer["files"] == len(sources(folder))
     assert max(sizes) - min(sizes) <= 1
 
 
-def test_packing_twice_gives_the_same_bytes_and_needs_a_word(monkeypatch, capsys, tmp_path, folder):
+def test_packing_twice_gives_the_same_bytes_and_needs_a_word(command, tmp_path, folder):
     arguments = ("pack", folder, "--shards", f"{tmp_path}/out-%d.tar")
-    assert command(monkeypatch, *arguments) == 0
+    assert command(*arguments)[0] == 0
     first = (tmp_path / "out-0.tar").read_bytes()
-    assert command(monkeypatch, *arguments) == 2
     line = f"samplerkit: shards: is there already, got '{tmp_path}/out-0.tar'; "
     line += "give another path, or replace it by overwrite=True\n"
-    assert capsys.readouterr().err == line
-    assert command(monkeypatch, *arguments, "--overwrite") == 0
+    assert command(*arguments) == (2, "", line)
+    assert command(*arguments, "--overwrite")[0] == 0
     assert (tmp_path / "out-0.tar").read_bytes() == first
 
 
-def test_files_that_are_left_out_are_named(monkeypatch, capsys, tmp_path):
+def test_files_that_are_left_out_are_named(command, tmp_path):
     folder = tmp_path / "data"
     (folder / "sub").mkdir(parents=True)
     for name in ("a.txt", "a.cls", "sub/b.txt", "README", ".hidden.txt"):
         (folder / name).write_text(name)
-    assert command(monkeypatch, "pack", folder, "--shards", f"{tmp_path}/out-%d.tar") == 0
-    captured = capsys.readouterr()
-    assert captured.out == "2 samples of 3 files in 1 shard\n"
-    assert captured.err == "left out, for they are hidden or have no extension: .hidden.txt, README\n"
+    left_out = "left out, for they are hidden or have no extension: .hidden.txt, README\n"
+    told = command("pack", folder, "--shards", f"{tmp_path}/out-%d.tar")
+    assert told == (0, "2 samples of 3 files in 1 shard\n", left_out)
     assert TarDataset(f"{tmp_path}/out-0.tar").keys() == ["a", "sub/b"]
 
 
@@ -108,25 +95,23 @@ def test_files_that_are_left_out_are_named(monkeypatch, capsys, tmp_path):
         (("empty", "--shards", "out-%d.tar"), "source: has no file with an extension, got 'empty'"),
     ],
 )
-def test_a_mistake_in_packing_is_one_line(monkeypatch, capsys, tmp_path, arguments, line):
+def test_a_mistake_in_packing_is_one_line(command, monkeypatch, tmp_path, arguments, line):
     (tmp_path / "empty").mkdir()
     (tmp_path / "a.txt").write_text("a")
     monkeypatch.chdir(tmp_path)
-    assert command(monkeypatch, "pack", *arguments) == 2
-    error = capsys.readouterr().err
+    code, _, error = command("pack", *arguments)
+    assert code == 2
     assert error.startswith(f"samplerkit: {line}")
     assert error.count("\n") == 1
     assert not list(tmp_path.glob("out*"))
 
 
-def test_indexes_are_written_beside_the_shards_and_used(monkeypatch, capsys, tmp_path, folder):
+def test_indexes_are_written_beside_the_shards_and_used(command, tmp_path, folder):
     pattern = f"{tmp_path}/out-{{0..2}}.tar"
-    assert command(monkeypatch, "pack", folder, "--shards", pattern) == 0
+    assert command("pack", folder, "--shards", pattern)[0] == 0
     for path in tmp_path.glob("*.skidx"):
         path.unlink()
-    capsys.readouterr()
-    assert command(monkeypatch, "index", pattern, "--json", "--checksums") == 0
-    answer = json.loads(capsys.readouterr().out)
+    answer = in_json(command, "index", pattern, "--checksums")[1]
     count = len(sources(folder))
     made = {"shards": 3, "samples": count, "files": count, "flaw_count": 0, "flaws": []}
     assert answer == {**made, "made": 3, "lengths": f"{tmp_path}/lengths.json"}
@@ -138,15 +123,14 @@ def test_indexes_are_written_beside_the_shards_and_used(monkeypatch, capsys, tmp
     assert [path.suffix for path in kept] == [".catalogue"]
 
 
-def test_an_index_of_a_damaged_shard_names_the_damage(monkeypatch, capsys, tmp_path, folder):
-    assert command(monkeypatch, "pack", folder, "--shards", f"{tmp_path}/out-%d.tar") == 0
+def test_an_index_of_a_damaged_shard_names_the_damage(command, tmp_path, folder):
+    assert command("pack", folder, "--shards", f"{tmp_path}/out-%d.tar")[0] == 0
     path = tmp_path / "out-0.tar"
     path.write_bytes(path.read_bytes()[:70_000])
-    capsys.readouterr()
-    assert command(monkeypatch, "index", path) == 1
-    assert f"{path}: truncated at byte " in capsys.readouterr().err
-    assert command(monkeypatch, "index", tmp_path / "nothing-*.tar") == 2
-    assert capsys.readouterr().err.startswith("samplerkit: urls: no file matches")
+    code, _, error = command("index", path)
+    assert (code, f"{path}: truncated at byte " in error) == (1, True)
+    code, _, error = command("index", tmp_path / "nothing-*.tar")
+    assert (code, error.startswith("samplerkit: urls: no file matches")) == (2, True)
 
 
 def test_the_commands_run_in_a_process_of_their_own(tmp_path, folder):
@@ -164,32 +148,78 @@ def test_the_commands_run_in_a_process_of_their_own(tmp_path, folder):
 RECORDS = Path(__file__).parents[1] / "data" / "formats" / "tfrecord"
 
 
-def test_tfrecords_are_indexed_beside_them_or_into_a_folder(monkeypatch, capsys, tmp_path):
+def test_tfrecords_are_indexed_beside_them_or_into_a_folder(command, tmp_path):
     """As a dataset finds them: the index beside a file serves it, and again the same bytes are written."""
     for name in ("plain.tfrecord", "packed.tfrecord.gz"):
         shutil.copy(RECORDS / name, tmp_path)
     pattern = str(tmp_path / "*.tfrecord*")
-    assert command(monkeypatch, "index", "--tfrecord", pattern) == 0
-    assert capsys.readouterr().out == "80 records in 2 files\n"
+    assert command("index", "--tfrecord", pattern) == (0, "80 records in 2 files\n", "")
     beside = {path.name: path.read_bytes() for path in tmp_path.glob("*.skidx")}
     assert beside.keys() == {"plain.tfrecord.skidx", "packed.tfrecord.gz.skidx"}
     (tmp_path / "out").mkdir()
     files = [str(tmp_path / name.removesuffix(".skidx")) for name in beside]
-    assert command(monkeypatch, "index", "--tfrecord", *files, "--out", tmp_path / "out", "--json") == 0
-    assert json.loads(capsys.readouterr().out) == {"files": 2, "samples": 80}
+    told = in_json(command, "index", "--tfrecord", *files, "--out", tmp_path / "out")
+    assert told == (0, {"files": 2, "samples": 80})
     assert {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()} == beside
 
 
-def test_json_lines_are_indexed_beside_them(monkeypatch, capsys, tmp_path):
+def test_json_lines_are_indexed_beside_them(command, tmp_path):
     (tmp_path / "a.jsonl").write_text("[1]\n\n[2]\n")
-    assert command(monkeypatch, "index", "--jsonl", tmp_path / "a.jsonl") == 0
-    assert capsys.readouterr().out == "2 samples in 1 file\n"
+    assert command("index", "--jsonl", tmp_path / "a.jsonl") == (0, "2 samples in 1 file\n", "")
     assert (tmp_path / "a.jsonl.skidx").exists()
-    assert command(monkeypatch, "index", "--jsonl", tmp_path / "a.jsonl", "--upload") != 0
-    assert "is of tar shards, and not of JSON lines" in capsys.readouterr().err
+    for option, what in (("--jsonl", "JSON lines"), ("--tfrecord", "TFRecords")):
+        code, _, error = command("index", option, tmp_path / "a.jsonl", "--checksums")
+        assert (code, f"is of tar shards, and not of {what}" in error) == (2, True)
 
 
-def test_what_is_of_tar_shards_is_refused_for_tfrecords(monkeypatch, capsys, tmp_path):
-    path = shutil.copy(RECORDS / "plain.tfrecord", tmp_path)
-    assert command(monkeypatch, "index", "--tfrecord", path, "--checksums") != 0
-    assert "is of tar shards, and not of TFRecords" in capsys.readouterr().err
+@pytest.fixture
+def config(tmp_path):
+    with sk.TarWriter(f"{tmp_path}/train-%03d.tar", samples_per_shard=4) as writer:
+        for number in range(10):
+            writer.write({"__key__": f"{number}", "txt": "ä" * number, "cls": number % 2})
+    path = tmp_path / "train.yaml"
+    path.write_text("dataset: {kind: tar, urls: 'train-*.tar'}\nsampler: {kind: random}\n")
+    return path
+
+
+def test_the_bytes_of_a_field_of_tar_samples_are_their_lengths(command, tmp_path, config):
+    out = tmp_path / "lengths.npy"
+    told = command("lengths", config, "--out", out, "--field", "txt")
+    assert told == (0, f"{out}: 10 samples, 0 to 18 long, 9.0 on average\n", "")
+    assert np.load(out).tolist() == [2 * number for number in range(10)]
+    other = tmp_path / "other.npy"
+    options = ("--out", other, "--field", "txt", "--workers", 1)
+    assert in_json(command, "lengths", config, *options)[1]["longest"] == 18
+    assert other.read_bytes() == out.read_bytes()
+
+
+def test_a_function_of_the_users_measures_samples(command, monkeypatch, tmp_path, config):
+    (tmp_path / "measures_of_mine.py").write_text(
+        "def letters(sample):\n    return len(sample['txt'].decode())\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    function = ("--function", "measures_of_mine:letters")
+    assert command("lengths", config, "--out", "l.npy", *function)[0] == 0
+    assert np.load("l.npy").tolist() == list(range(10))
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--field", "jpg"], "field: is none of the sample, got 'jpg'; there are __key__, __url__, cls, txt"),
+        ([], "field: has no length"),
+        (["--field", "txt", "--function", "a:b"], "stands beside --field"),
+        (["--function", "json:nothing"], "cannot be imported"),
+        (["--function", "json:loads"], "cannot be measured"),
+    ],
+)
+def test_what_cannot_be_measured_is_one_line(command, tmp_path, config, options, says):
+    code, _, error = command("lengths", config, "--out", tmp_path / "l.npy", *options)
+    assert (code, error.count("\n")) == (2, 1)
+    assert says in error
+
+
+def test_a_layout_has_no_samples_to_measure(command, tmp_path):
+    path = tmp_path / "layout.yaml"
+    path.write_text("dataset: {kind: size, size: 10}\nsampler: {kind: random}\n")
+    assert "dataset: says only a layout" in command("lengths", path, "--out", tmp_path / "l.npy")[2]

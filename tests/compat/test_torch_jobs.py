@@ -1,4 +1,4 @@
-"""The drop-ins in real jobs: of two ranks, in torch's own test of padding, and in memory."""
+"""The drop-ins in real jobs: of two ranks, and in memory."""
 
 from __future__ import annotations
 
@@ -88,20 +88,6 @@ def test_ranks_that_draw_differently_are_told_so(job):
 
 def test_a_rank_that_reads_alone_does_not_wait_for_ever(job):
     assert job[0]["alone"] == [0, 2, 4, 6, 8]
-
-
-def test_torchs_own_test_of_padding_passes_with_ours_in_its_place():
-    """In real processes; two planted samplers show that the test runs and can fail."""
-    told = json.loads(finished("-m", "tests.compat.official_padding").splitlines()[-1])
-    passed = {
-        "torch": True,
-        "ours": True,
-        "ours, samplerkit-1": True,
-        "one too many": False,
-        "one too few": False,
-    }
-    for name, expected in passed.items():
-        assert told[name] == {str(ranks): [expected] * ranks for ranks in (1, 2, 3, 7)}, name
 
 
 PEAKS = """

@@ -1,9 +1,11 @@
-"""The drop-in for webdataset: its interface, and what it refuses."""
+"""The drop-in for webdataset: its interface, what it refuses, what is in a sample, and its loader."""
 
 from __future__ import annotations
 
+import gzip
 import pickle
-import warnings
+import struct
+import tarfile
 from collections import Counter
 
 import numpy as np
@@ -11,16 +13,19 @@ import pytest
 import torch
 from PIL import Image
 from torch.utils.data import DataLoader
-from webdataset import filters
+from webdataset import autodecode, filters, tenbin
 
 import samplerkit as sk
 from samplerkit.compat import webdataset as wds
+from samplerkit.compat.webdataset.tensors import tensors
 from tests.compat.webdataset_shards import (
+    as_list,
     is_even,
     number_of,
     numbers,
     once_each,
     preproc,
+    serving,
     write,
     write_images,
 )
@@ -112,13 +117,14 @@ def test_a_handler_of_the_dataset_is_asked_about_flaws_of_archives(tmp_path):
     (tmp_path / "many-001.tar.skidx").unlink()
     with pytest.raises(sk.DatasetError, match=r"many-001\.tar: truncated"):
         list(numbers(urls, tmp_path))
-    with pytest.raises(sk.DatasetError, match=r"many-001\.tar"):
+    with pytest.raises(tarfile.ReadError, match=r"many-001\.tar"):
         list(numbers(urls, tmp_path, handler=wds.ignore_and_stop))
     asked = []
-    kept = list(numbers(urls, tmp_path, handler=lambda error: asked.append(str(error)) or True))
+    kept = list(numbers(urls, tmp_path, handler=lambda error: asked.append(error) or True))
     assert kept[:4] == [0, 1, 2, 3]
     assert len(kept) < 8
-    assert any("truncated" in text for text in asked)
+    assert {type(error) for error in asked} == {wds.DamagedShardError}
+    assert any("truncated" in str(error) for error in asked)
 
 
 REFUSED = {
@@ -195,7 +201,166 @@ def test_images_are_pil_images_and_pickles_are_refused(tmp_path):
     assert isinstance(image, Image.Image)
 
 
-def test_nothing_warns_where_webdataset_does(tmp_path):
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        list(numbers(write(tmp_path, 1, 4), tmp_path, shardshuffle=True).shuffle(2))
+def loaded(folder, workers=0, samples=20, **options):
+    path = folder / f"shards-{samples}"
+    urls = f"{path}/many-{{000..001}}.tar" if path.exists() else write(path, 2, samples)
+    return wds.WebLoader(
+        numbers(urls, folder, **options),
+        batch_size=4,
+        num_workers=workers,
+        collate_fn=as_list,
+    )
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_loader_mixes_what_workers_give_and_reads_another_epoch_each_time(tmp_path, workers):
+    loader = loaded(tmp_path, workers).unlisted().shuffle(8).listed(5)
+    epochs = [list(loader) for _ in range(2)]
+    for epoch in epochs:
+        assert [len(batch) for batch in epoch] == [5] * 4
+        assert Counter(sum(epoch, [])) == once_each(20)
+    assert sum(epochs[0], []) not in (list(loaded(tmp_path, workers).unlisted()), sum(epochs[1], []))
+
+
+def test_the_place_of_a_loaders_shuffle_matters(tmp_path):
+    batches = list(loaded(tmp_path).shuffle(100))
+    assert all(batch == list(range(batch[0], batch[0] + 4)) for batch in batches), "batches stay whole"
+    assert [batch[0] for batch in batches] != [0, 4, 8, 12, 16]
+    again = list(loaded(tmp_path).shuffle(100))
+    assert again == batches, "by seed and epoch"
+    assert list(loaded(tmp_path).shuffle(100, seed=1)) != batches
+
+
+def test_a_loader_repeats_and_ends_as_webdatasets_does(tmp_path):
+    loader = loaded(tmp_path, samples=10)
+    assert [len(batch) for batch in loader.repeat(nepochs=2)] == [4, 4, 2, 4, 4, 2]
+    assert len(list(loader.with_epoch(7))) == 7
+    with pytest.raises(TypeError, match="with_length"):
+        len(loader.unlisted())
+    assert len(loader.unlisted().with_length(3)) == 3
+    assert len(wds.WebLoader(range(10), batch_size=4)) == 3
+    assert repr(loader.unlisted()) == "WebLoader().unlisted()"
+    with pytest.raises(sk.ArgumentValueError, match="no index"):
+        loader.select(bool, by="key")
+
+
+def test_a_loaders_function_that_fails_raises_its_own_class(tmp_path):
+    with pytest.raises(ZeroDivisionError):
+        list(loaded(tmp_path).map(lambda batch: 1 // batch[0]))
+    with pytest.raises(ZeroDivisionError, match="sample '00000'"):
+        dataset = wds.WebDataset(write(tmp_path, 1, 2))
+        list(wds.WebLoader(dataset.map(lambda _: 1 // 0), num_workers=1))
+
+
+def test_a_draw_of_samples_is_another_one_in_each_epoch_and_the_same_for_a_seed(tmp_path):
+    urls = write(tmp_path, 2, 200)
+    dataset = numbers(urls, tmp_path).rsample(0.5)
+    epochs = [list(dataset) for _ in range(20)]
+    assert 0.4 < np.mean([len(epoch) for epoch in epochs]) / 200 < 0.6
+    assert epochs[0] != epochs[1]
+    assert all(epoch == sorted(set(epoch)) for epoch in epochs)
+    assert list(numbers(urls, tmp_path).rsample(0.5)) == epochs[0]
+    assert list(numbers(urls, tmp_path, seed=1).rsample(0.5)) != epochs[0]
+    assert list(dataset.rsample(0)) == []
+    assert len(list(numbers(urls, tmp_path).rsample(1))) == 200
+    by_workers = list(DataLoader(numbers(urls, tmp_path).rsample(), batch_size=None, num_workers=2))
+    assert len(set(by_workers)) == len(by_workers)
+    for wrong in (True, "half", None):
+        with pytest.raises(sk.ArgumentTypeError, match="probability"):
+            dataset.rsample(wrong)
+    with pytest.raises(sk.ArgumentValueError, match="between 0 and 1"):
+        dataset.rsample(1.5)
+    with pytest.raises(sk.CompositionError, match="rsample"):
+        numbers(urls, tmp_path, equal_steps="pad").rsample()
+
+
+ARRAYS = [
+    np.arange(12, dtype=kind).reshape(3, 4)
+    for kind in ("f2", "f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u8")
+]
+
+
+@pytest.mark.parametrize("extension", ["ten", "tb", "left.ten", "ten.gz"])
+def test_tensors_are_what_webdataset_decodes(tmp_path, extension):
+    data = bytes(tenbin.encode_buffer([*ARRAYS, np.zeros((0, 3))]))
+    with wds.TarWriter(f"{tmp_path}/one.tar") as writer:
+        writer.write({"__key__": "a", extension: gzip.compress(data) if extension.endswith("gz") else data})
+    sample = next(iter(wds.WebDataset(f"{tmp_path}/one.tar").decode()))[extension]
+    for ours, theirs in zip(sample, tenbin.decode_buffer(data), strict=True):
+        assert (ours.dtype, ours.shape, ours.tolist()) == (theirs.dtype, theirs.shape, theirs.tolist())
+        assert ours.flags.writeable
+
+
+def test_tensors_of_broken_bytes_are_errors_and_never_more_than_was_there():
+    whole = bytes(tenbin.encode_buffer([np.arange(5.0), np.arange(3)]))
+    for stop in range(1, len(whole)):
+        read_or_refused(whole[:stop])
+    for place in range(len(whole)):
+        for value in (0, 255):
+            read_or_refused(whole[:place] + bytes([value]) + whole[place + 1 :])
+
+
+def chunk(data):
+    return b"~TenBin~" + struct.pack("<q", len(data)) + data + bytes(-len(data) % 64)
+
+
+def header(*shape, kind=b"f8"):
+    return chunk(struct.pack(f"<8s8s{1 + len(shape)}q", kind, b"", len(shape), *shape))
+
+
+BROKEN = {
+    "no array": (header(1), "a header has no array"),
+    "a length that is cut": (header(1) + b"~TenBin~", "in the middle of a length"),
+    "another mark": (b"x" * 80, "wrong mark or length at byte 0"),
+    "a length beyond the end": (b"~TenBin~" + struct.pack("<q", 2**62), "wrong mark or length"),
+    "a negative length": (b"~TenBin~" + struct.pack("<q", -8), "wrong mark or length"),
+    "a header that is cut": (chunk(b"f8") + chunk(b""), "too short"),
+    "a size beyond the bytes": (header(10**12) + chunk(bytes(8)), "have 8 bytes for shape"),
+    "a negative size": (header(-1, -1) + chunk(bytes(8)), "and shape"),
+    "objects": (header(1, kind=b"O") + chunk(bytes(8)), "type 'O'"),
+    "another number of sizes": (chunk(struct.pack("<8s8sq", b"f8", b"", 2)) + chunk(b""), "and shape"),
+}
+
+
+@pytest.mark.parametrize(("data", "text"), BROKEN.values(), ids=BROKEN.keys())
+def test_each_kind_of_broken_tensors_says_what_is_wrong(data, text):
+    with pytest.raises(sk.DatasetError, match=text):
+        tensors(".ten", data)
+
+
+def read_or_refused(data):
+    """No other error, and no more numbers than there are bytes."""
+    try:
+        arrays = tensors(".ten", data)
+    except sk.DatasetError:
+        return
+    assert sum(array.nbytes for array in arrays) <= len(data)
+
+
+def test_functions_by_extension_are_called_as_webdatasets_are():
+    ours, theirs = (module.handle_extension("JPG seg.png", len) for module in (wds, autodecode))
+    names = (".jpg", ".left.JPG", ".seg.png", ".png", ".a.seg.png", ".jpg.x", ".", ".xseg.png")
+    assert [ours(name, b"123") for name in names] == [theirs(name, b"123") for name in names]
+    assert pickle.loads(pickle.dumps(ours)) == ours  # noqa: S301  # our own
+    for extensions, text in (("", "must not be empty"), (3, "must be a text")):
+        with pytest.raises(sk.SamplerkitError, match=text):
+            wds.handle_extension(extensions, len)
+    with pytest.raises(sk.ArgumentTypeError, match="must be a function"):
+        wds.handle_extension("jpg", 3)
+
+
+def test_a_sample_tells_where_its_shard_lies_as_a_whole(tmp_path):
+    urls = write(tmp_path, 2, 8)
+    lie = {sample["__local_path__"] for sample in wds.WebDataset(urls)}
+    assert lie == {f"{tmp_path}/many-000.tar", f"{tmp_path}/many-001.tar"}
+    cache = tmp_path / "cache"
+    with serving(tmp_path) as (url, _):
+        remote = f"{url}/many-{{000..001}}.tar"
+        samples = list(wds.WebDataset(remote, cache_dir=cache))
+        in_parts = list(wds.WebDataset(remote, remote={"cache": tmp_path / "other"}, fetch="ranges"))
+    assert len({sample["__local_path__"] for sample in samples}) == 2
+    for sample in samples:
+        with sk.TarDataset(sample["__local_path__"], cache=tmp_path / "third") as copy:
+            assert sample["__key__"] in list(copy.keys())
+    assert all(sample["__local_path__"].startswith(str(cache)) for sample in samples)
+    assert all("__local_path__" not in sample for sample in in_parts)

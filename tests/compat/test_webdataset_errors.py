@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader
 
 import samplerkit as sk
 from samplerkit.compat import webdataset as wds
-from tests.compat.webdataset_shards import as_list, numbers, serving, write
+from tests.compat.webdataset_shards import as_list, serving, write
 
 
 class CodedError(Exception):
@@ -200,13 +200,3 @@ def test_a_missing_shard_is_told_by_a_worker_and_by_all_that_has_to_know_the_sha
     for ask in (len, wds.WebDataset.state_dict, lambda dataset: dataset.select(bool, by="key")):
         with pytest.raises(FileNotFoundError, match=r"no\.tar"):
             ask(dataset)
-
-
-def test_a_handler_of_the_dataset_gets_what_webdatasets_gets(tmp_path):
-    write(tmp_path, 2, 8)
-    of_damaged(tmp_path, "")
-    urls, asked = f"{tmp_path}/many-{{000..001}}.tar", []
-    assert list(numbers(urls, tmp_path, handler=lambda error: asked.append(type(error)) or True))
-    assert set(asked) == {wds.DamagedShardError}
-    with pytest.raises(tarfile.ReadError, match="truncated"):
-        list(numbers(urls, tmp_path, handler=lambda _: False))

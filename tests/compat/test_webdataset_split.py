@@ -1,7 +1,8 @@
-"""Which samples the drop-in for webdataset reads: over ranks, workers, windows and passes."""
+"""Which samples the drop-in for webdataset reads: over ranks, workers, windows, passes, and from a server."""
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from itertools import pairwise
 
@@ -11,30 +12,21 @@ from torch.utils.data import DataLoader
 
 import samplerkit as sk
 from samplerkit.compat import webdataset as wds
+from samplerkit.compat.webdataset import WebDataset
 from samplerkit.compat.webdataset.split import Seat, Split
 from samplerkit.order.sequences import Range
 from tests.compat.webdataset_shards import (
+    as_list,
     is_even,
     loader,
+    number_of,
     numbers,
     once_each,
     received,
+    serving,
     write,
 )
-
-
-@pytest.mark.parametrize(("shards", "workers"), [(1, 4), (2, 5), (7, 3)])
-@pytest.mark.parametrize("ranks", [1, 3])
-def test_shards_need_not_be_as_many_as_workers(tmp_path, shards, workers, ranks):
-    urls = write(tmp_path, shards, 47)
-    seen, counts = Counter(), []
-    for rank in range(ranks):
-        dataset = numbers(urls, tmp_path, world=sk.World(ranks, rank)).shuffle(10)
-        mine = received(loader(dataset, num_workers=workers if rank == 0 else 0))
-        seen.update(mine)
-        counts.append(len(mine))
-    assert seen == once_each(47)
-    assert max(counts) - min(counts) <= 1
+from tests.waiting import wait_until
 
 
 def test_a_worker_opens_few_shards(tmp_path):
@@ -135,25 +127,6 @@ def test_the_batch_size_of_a_loader_makes_its_length_right(tmp_path):
     assert len(numbers(urls, tmp_path, batch_size=8).repeat(3)) == 150
 
 
-@pytest.mark.parametrize("equal_steps", ["pad", "drop"])
-@pytest.mark.parametrize("workers", [0, 2])
-def test_equal_steps_are_the_same_on_every_rank(tmp_path, equal_steps, workers):
-    urls = write(tmp_path, 3, 50)
-    steps, counts = [], Counter()
-    for rank in range(3):
-        dataset = numbers(urls, tmp_path, world=sk.World(3, rank), equal_steps=equal_steps).shuffle(10)
-        batches = list(loader(dataset, 4, num_workers=workers))
-        steps.append([len(batch) for batch in batches])
-        counts.update(received(batches))
-    assert steps[0] == steps[1] == steps[2]
-    if equal_steps == "pad":
-        assert set(counts) == set(range(50))
-        assert sum(counts.values()) == 51
-    else:
-        assert set(counts.values()) == {1}
-        assert sum(counts.values()) == 48
-
-
 def test_equal_steps_refuse_what_changes_the_number_of_samples(tmp_path):
     dataset = numbers(write(tmp_path, 1, 10), tmp_path, equal_steps="pad")
     with pytest.raises(sk.CompositionError, match="with_epoch"):
@@ -237,3 +210,66 @@ def test_every_rank_reads_everything_where_webdataset_says_so(tmp_path):
         split = list(numbers(urls, tmp_path, nodesplitter=wds.split_by_node))
         assert len(split) == 5
         assert sorted(split + list(numbers(urls, tmp_path, world=sk.World(2, 0)))) == list(range(10))
+
+
+@pytest.fixture
+def shards(tmp_path):
+    """The URL of four shards of 40 samples, without their indexes, and what is asked of the server."""
+    folder = tmp_path / "served"
+    folder.mkdir()
+    write(folder, 4, 40)
+    for path in folder.glob("*.skidx"):
+        path.unlink()
+    with serving(folder) as (address, asked):
+        yield f"{address}/many-{{000..003}}.tar?token=5f3a", asked
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_shards_on_a_web_server_are_fetched_once_and_read_by_all_ranks_and_workers(tmp_path, shards, workers):
+    urls, asked = shards
+    epochs = []
+    for epoch in range(2):
+        read = []
+        for rank in range(2):
+            dataset = WebDataset(urls, cache_dir=tmp_path / "cache", fetch="shards", world=sk.World(2, rank))
+            dataset = dataset.shuffle(10).decode().map(number_of)
+            dataset.set_epoch(epoch)
+            batches = DataLoader(dataset, batch_size=4, num_workers=workers, collate_fn=as_list)
+            read += [number for batch in batches for number in batch]
+        assert Counter(read) == once_each(40)
+        epochs.append(read)
+    assert epochs[0] != epochs[1]
+    fetched = {path: count for path, count in asked.items() if ".tar?" in path}
+    assert set(fetched.values()) == {1}, "each shard was fetched once"
+
+
+def test_nothing_reads_ahead_for_a_loop_that_was_left(tmp_path, shards):
+    urls, _ = shards
+    before = set(threading.enumerate())
+    for _sample in WebDataset(urls, cache_dir=tmp_path / "cache", fetch="shards"):
+        assert any("samplerkit" in thread.name for thread in set(threading.enumerate()) - before)
+        break
+    # The server has threads of its own.
+    wait_until(lambda: all("samplerkit" not in thread.name for thread in set(threading.enumerate()) - before))
+
+
+@pytest.mark.parametrize("remote", [{"cache": "/scratch"}, sk.RemoteOptions(max_cache_bytes=10**9)])
+def test_the_cache_for_remote_shards_is_said_once(tmp_path, remote):
+    with pytest.raises(
+        sk.ArgumentTypeError, match=r"cache_(dir|size): is said twice.*; say it in one of them"
+    ):
+        WebDataset("https://host/a.tar", cache_dir=tmp_path, cache_size=10**9, remote=remote)
+
+
+def test_a_cache_folder_goes_with_options_of_remote_that_name_none(tmp_path, shards):
+    urls, asked = shards
+    dataset = WebDataset(urls, cache_dir=tmp_path / "cache", remote={"attempts": 2}, fetch="shards")
+    assert len(list(dataset)) == 40
+    assert len(list((tmp_path / "cache").glob("*.file"))) == len([path for path in asked if ".tar?" in path])
+
+
+def test_a_shard_that_is_not_there_is_an_error_without_its_query(tmp_path, shards):
+    urls, _ = shards
+    with pytest.raises(sk.DatasetError, match=r"many-004\.tar") as caught:
+        list(WebDataset(urls.replace("003", "004"), cache_dir=tmp_path / "cache", fetch="shards"))
+    assert "5f3a" not in str(caught.value)

@@ -181,11 +181,3 @@ def test_what_is_no_min_quality_is_refused_at_its_place(min_quality, place):
     with pytest.raises(sk.ConfigError) as caught:
         sk.load_config(written(min_quality))
     assert caught.value.place == place
-
-
-def test_the_schema_knows_the_section():
-    schema = sk.Config.json_schema()
-    kinds = schema["properties"]["min_quality"]["anyOf"]
-    assert {"type": "number"} in kinds
-    model = schema["$defs"]["min_quality"]["properties"]
-    assert set(model) == {"mixing", "label_mixing", "batch_size", "labels"}

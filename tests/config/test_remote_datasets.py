@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import json
-import sys
 import traceback
 
 import numpy as np
@@ -12,7 +11,6 @@ import pytest
 import yaml
 
 import samplerkit as sk
-from samplerkit.cli.main import main
 from samplerkit.compat.megatron import MegatronDataset
 from samplerkit.config.datasets import DATASETS
 from samplerkit.config.derive import default_of
@@ -144,22 +142,19 @@ def test_a_mistake_in_the_section_names_its_key(remote, message):
         sk.load_config(config)
 
 
-def test_storage_options_stay_with_their_owner(tmp_path, monkeypatch, capsys):
+def test_storage_options_stay_with_their_owner(tmp_path, command):
     options = {"headers": {"Authorization": SECRET}}
     path = written(tmp_path, files(storage_options=options, attempts=1))
     config = sk.load_config(path)
     assert SECRET not in repr(config) + repr(config.dataset)
     assert config.to_dict()["dataset"]["remote"]["storage_options"] == options  # it is the user's own
-    for command in ("plan", "validate", "check", "at", "when", "schema"):
-        more = {"at": ["--epoch", "0", "--step", "0"], "when": ["--sample", "3"]}.get(command, [])
-        arguments = [] if command == "schema" else [str(path)]
+    for name in ("plan", "validate", "check", "at", "when", "schema"):
+        more = {"at": ["--epoch", "0", "--step", "0"], "when": ["--sample", "3"]}.get(name, [])
+        arguments = [] if name == "schema" else [path]
         for json_too in ([], ["--json"]):
-            monkeypatch.setattr(sys, "argv", ["samplerkit", command, *arguments, *more, *json_too])
-            with pytest.raises(SystemExit):
-                main()
-            printed = capsys.readouterr()
-            assert printed.out + printed.err
-            assert SECRET not in printed.out + printed.err
+            _, output, errors = command(name, *arguments, *more, *json_too)
+            assert output + errors
+            assert SECRET not in output + errors
 
 
 def test_the_schema_knows_the_section():
@@ -205,16 +200,12 @@ def test_a_config_may_lie_at_a_url_and_its_paths_start_from_there(remote_run):
     assert again == config
 
 
-def test_commands_take_the_url_of_a_config(remote_run, monkeypatch, capsys):
+def test_commands_take_the_url_of_a_config(remote_run, said):
     url = f"{remote_run.url}/config.yaml"
-    for command, code in (("validate", 0), ("plan", 0), ("check", 0)):
-        monkeypatch.setattr(sys, "argv", ["samplerkit", command, f"{url}?{SECRET}"])
-        with pytest.raises(SystemExit) as end:
-            main()
-        printed = capsys.readouterr()
-        assert (end.value.code or 0, printed.err) == (code, "")
-        assert SECRET not in printed.out
-        assert command == "plan" or printed.out.startswith(f"{url}: ")
+    for name in ("validate", "plan", "check"):
+        printed = said(name, f"{url}?{SECRET}")
+        assert SECRET not in printed
+        assert name == "plan" or printed.startswith(f"{url}: ")
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What a config says is said again: as plain data, as YAML and as JSON."""
+"""What a config says is said again: as data, as YAML and as JSON, in each spelling, as the schema has it."""
 
 from __future__ import annotations
 
@@ -11,6 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import samplerkit as sk
+from samplerkit.config.datasets import DATASETS
+from samplerkit.config.loader import LOADER
+from samplerkit.config.quality import MIN_QUALITY
+from samplerkit.config.registry import BATCHES, SAMPLERS
 from tests.config.json_schema import valid
 from tests.config.links import LINKS, SIZE, orders
 
@@ -125,3 +129,72 @@ def test_an_alias_stands_for_what_it_names():
     config = sk.Config.from_yaml(text.replace("*i", "[0, 1, 2, 5, 6]"))
     assert list(config.sampler.order(SIZE)) == [5, 6]
     assert sk.Config.from_yaml(text).to_dict()["sampler"]["child"]["indices"] == [3, 4]
+
+
+def test_the_spellings_mix_along_a_chain():
+    config = sk.load_config(
+        {
+            "sampler": {
+                "_target_": "samplerkit.RandomSampler",
+                "child": {
+                    "class_path": "samplerkit.SubsetSampler",
+                    "init_args": {"indices": [5, 6], "child": {"kind": "sequential", "start_index": 2}},
+                },
+            }
+        }
+    )
+    assert sorted(config.sampler.order(SIZE)) == [7, 8]
+    assert sk.load_config({"sampler": {"class_path": "samplerkit.RandomSampler"}}).sampler is not None
+
+
+def test_the_schema_is_plain_json_and_follows_the_constructors():
+    schema = sk.Config.json_schema()
+    assert json.loads(json.dumps(schema)) == schema
+    for kinds in (SAMPLERS, DATASETS, BATCHES):
+        for kind in kinds:
+            # Of a name that two sections have, each is told by its section.
+            described = schema["$defs"].get(kind) or schema["$defs"][f"{kinds.section}__{kind}"]
+            assert described["properties"].keys() - {"child"} == {"kind", *kinds[kind].names}
+            assert described["description"] == (kinds[kind].make.__doc__ or "").partition("\n")[0]
+    for section in (LOADER, MIN_QUALITY):
+        assert list(schema["$defs"][section.name]["properties"]) == section.names
+    assert {"type": "number"} in schema["properties"]["min_quality"]["anyOf"]
+    assert schema["$defs"]["random"]["properties"]["partial_size"]["default"] == 1_000_000
+
+
+@pytest.mark.parametrize(("section", "built"), LINKS)
+def test_the_schema_takes_what_load_config_takes(section, built):  # noqa: ARG001
+    schema = sk.Config.json_schema()
+    given = {name: value for name, value in section.items() if name != "kind"}
+    target = f"samplerkit.{SAMPLERS[section['kind']].make.__name__}"
+    spellings = [section, {"_target_": target, **given}, {"class_path": target, "init_args": given}]
+    for spelled in (*spellings, {"kind": "random", "child": section}):
+        assert valid({"sampler": spelled}, schema, schema)
+    plain, hydra, lightning = (sk.load_config({"sampler": spelled}) for spelled in spellings)
+    assert plain == hydra == lightning
+    assert hydra.to_dict()["sampler"]["kind"] == section["kind"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{}",
+        "sampler: {}",
+        "sampler: {kind: randon}",
+        "sampler: {kind: random, sed: 3}",
+        "sampler: {kind: random, seed: '3'}",
+        "sampler: {kind: random, seed: true}",
+        "sampler: {kind: random, shuffle: globl}",
+        "sampler: {kind: random, child: {kind: subset}}",
+        "sampler: {kind: subset, indices: keep.txt}",
+        "sampler: {kind: distributed, num_shards: all}",
+        "sampler: {_target_: os.system}",
+        "sampler: {class_path: samplerkit.RandomSampler, seed: 3}",
+        "sampler: {kind: random}\nloader: {batchsize: 3}",
+        "sampler: {kind: random}\ndataset: {kind: size}",
+        "sampler: {kind: random}\nmore: 3",
+    ],
+)
+def test_the_schema_refuses_wrong_names_and_types(text):
+    schema = sk.Config.json_schema()
+    assert not valid(yaml.safe_load(text), schema, schema)

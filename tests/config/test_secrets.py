@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import copy
 import json
-import sys
 import traceback
 from itertools import cycle
 
@@ -12,7 +12,6 @@ import pytest
 import yaml
 
 import samplerkit as sk
-from samplerkit.cli.main import main
 from samplerkit.config import redaction
 from samplerkit.config.datasets import DATASETS
 from samplerkit.config.loader import LOADER
@@ -86,95 +85,51 @@ UNKNOWN = ("storage_option", "storage_options", "url", "headers", "seeds", TOKEN
 
 
 def sections():
-    """Every section that a config may have, with the valid rest: a function of a key and what is planted."""
+    """Every section that a config may have: its name and keys, a valid config with it, and the path to it."""
+    random = {"kind": "random"}
+
+    def of(kind, valid=VALID):
+        return {"kind": kind, **valid.get(kind, {})}
+
     for kind in DATASETS:
-        valid = {"kind": kind, **DATASET[kind]}
-        yield (
-            f"dataset {kind}",
-            DATASETS[kind].names,
-            lambda key, value, valid=valid: {
-                "dataset": {**valid, key: value},
-                "sampler": {"kind": "random"},
-            },
-        )
+        config = {"dataset": of(kind, DATASET), "sampler": random}
+        yield f"dataset {kind}", DATASETS[kind].names, config, ["dataset"]
     for kind in ("files", "tar", "tokens"):
-        valid = {"kind": kind, **DATASET[kind]}
-        yield (
-            f"remote of {kind}",
-            DATASETS[kind].sections["remote"].names,
-            lambda key, value, valid=valid: {
-                "dataset": {**valid, "remote": {key: value}},
-                "sampler": {"kind": "random"},
-            },
-        )
-    part = {"kind": "tar", **VALID["tar"]}
-    yield (
-        "part of a tree",
-        DATASETS["tar"].names,
-        lambda key, value: {
-            "dataset": {"kind": "tree", "parts": {"a": {**part, key: value}}},
-            "sampler": {"kind": "random"},
-        },
-    )
-    yield (
-        "source of a mixture",
-        SAMPLERS["random"].names,
-        lambda key, value: {"sampler": {"kind": "mixture", "sources": {"a": {"kind": "random", key: value}}}},
-    )
-    yield (
-        "edit of a ledger",
-        ["at", "weights", "skip", "without", "source", "global_batch"],
-        lambda key, value: {
-            "sampler": {
-                "kind": "ledger",
-                "edits": [{"at": 4, "skip": 2, key: value}],
-                "child": {"kind": "random"},
-            }
-        },
-    )
+        config = {"dataset": {**of(kind, DATASET), "remote": {}}, "sampler": random}
+        yield f"remote of {kind}", DATASETS[kind].sections["remote"].names, config, ["dataset", "remote"]
+    config = {"dataset": {"kind": "tree", "parts": {"a": of("tar")}}, "sampler": random}
+    yield "part of a tree", DATASETS["tar"].names, config, ["dataset", "parts", "a"]
+    config = {"sampler": {"kind": "mixture", "sources": {"a": random}}}
+    yield "source of a mixture", SAMPLERS["random"].names, config, ["sampler", "sources", "a"]
+    names = ["at", "weights", "skip", "without", "source", "global_batch"]
+    yield "edit of a ledger", names, {"sampler": of("ledger")}, ["sampler", "edits", 0]
     for kind in ("sequential", *VALID, "mixture", "distributed", "random"):
         if kind in SAMPLERS:
-            valid = {"kind": kind, **VALID.get(kind, {})}
-            yield (
-                f"sampler {kind}",
-                SAMPLERS[kind].names,
-                lambda key, value, valid=valid: {
-                    "sampler": {"kind": "sequential", "child": {**valid, key: value}}
-                },
-            )
+            config = {"sampler": {"kind": "sequential", "child": of(kind)}}
+            yield f"sampler {kind}", SAMPLERS[kind].names, config, ["sampler", "child"]
     for kind in ("tokens", "bucket", "classes"):
-        valid = {"kind": kind, **VALID[kind]}
-        yield (
-            f"batches {kind}",
-            BATCHES[kind].names,
-            lambda key, value, valid=valid: {"sampler": {"kind": "random"}, "batches": {**valid, key: value}},
-        )
+        config = {"sampler": random, "batches": of(kind)}
+        yield f"batches {kind}", BATCHES[kind].names, config, ["batches"]
     for spelling in ("_target_", "class_path"):
-        yield (
-            spelling,
-            [spelling, "init_args", "seed"],
-            lambda key, value, spelling=spelling: {
-                "sampler": {spelling: "samplerkit.RandomSampler", key: value}
-            },
-        )
-    yield "loader", LOADER.names, lambda key, value: {"sampler": {"kind": "random"}, "loader": {key: value}}
-    yield (
-        "min_quality",
-        MIN_QUALITY.names,
-        lambda key, value: {
-            "dataset": {"kind": "size", "size": 8},
-            "sampler": {"kind": "random"},
-            "min_quality": {"mixing": 0.1, key: value},
-        },
-    )
-    yield (
-        "the document",
-        ["dataset", "sampler", "batches", "loader", "min_quality"],
-        lambda key, value: {
-            "sampler": {"kind": "random"},
-            key: value,
-        },
-    )
+        config = {"sampler": {spelling: "samplerkit.RandomSampler"}}
+        yield spelling, [spelling, "init_args", "seed"], config, ["sampler"]
+    yield "loader", LOADER.names, {"sampler": random, "loader": {}}, ["loader"]
+    config = {"dataset": of("size"), "sampler": random, "min_quality": {"mixing": 0.1}}
+    yield "min_quality", MIN_QUALITY.names, config, ["min_quality"]
+    names = ["dataset", "sampler", "batches", "loader", "min_quality"]
+    yield "the document", names, {"sampler": random}, []
+
+
+SECTIONS = [*sections()]
+
+
+def plant(config, path, key, value):
+    """Gives a config with a value at a key of the section at a path."""
+    planted = section = copy.deepcopy(config)
+    for step in path:
+        section = section[step]
+    section[key] = value
+    return planted
 
 
 def error_of(config):
@@ -192,19 +147,21 @@ def is_silent(text):
     return not any(canary in text for canary in CANARIES)
 
 
-def planted(keys, make):
+def planted(keys, config, path):
     """Each key, the known ones and others, with each wrong shape; a word is no wrong shape of a path."""
     for key in ("kind", "child", *keys, *UNKNOWN):
         for name, value in SHAPES.items():
             if not (key in PATHS and isinstance(value, str | list | bytes) and TOKEN in str(value)):
-                yield f"{key}, {name}", make(key, value)
+                yield f"{key}, {name}", plant(config, path, key, value)
 
 
-@pytest.mark.parametrize(("keys", "make"), [case[1:] for case in sections()], ids=[s[0] for s in sections()])
-def test_a_canary_at_any_key_in_any_wrong_shape_is_in_no_message(keys, make, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("keys", "valid", "path"), [case[1:] for case in SECTIONS], ids=[case[0] for case in SECTIONS]
+)
+def test_a_canary_at_any_key_in_any_wrong_shape_is_in_no_message(keys, valid, path, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     refused = 0
-    for name, config in planted(keys, make):
+    for name, config in planted(keys, valid, path):
         error = error_of(config)
         refused += error is not None
         assert error is None or is_silent(error), (name, error)
@@ -215,20 +172,17 @@ WRITTEN = {name: value for name, value in SHAPES.items() if not isinstance(value
 
 
 @pytest.mark.parametrize("as_json", [False, True], ids=["text", "json"])
-def test_validate_repeats_no_canary_either(as_json, tmp_path, monkeypatch, capsys):
+def test_validate_repeats_no_canary_either(as_json, tmp_path, monkeypatch, command):
     monkeypatch.chdir(tmp_path)
     path = tmp_path / "run.yaml"
-    monkeypatch.setattr(sys, "argv", ["samplerkit", "validate", str(path), *["--json"] * as_json])
     shapes = cycle(WRITTEN.values())
-    for number, (_, keys, make) in enumerate(sections()):
+    for number, (_, keys, valid, section) in enumerate(SECTIONS):
         for key in (keys[number % len(keys)], "storage_options", "sed"):
-            config = make(key, next(shapes))
+            config = plant(valid, section, key, next(shapes))
             path.write_text(yaml.dump(config, Dumper=yaml.SafeDumper), encoding="utf-8")
-            with pytest.raises(SystemExit):
-                main()
-            printed = capsys.readouterr()
-            assert key in PATHS or is_silent(printed.out + printed.err), config
-            assert not as_json or json.loads(printed.out)["config"] == str(path)
+            _, output, errors = command("validate", path, *["--json"] * as_json)
+            assert key in PATHS or is_silent(output + errors), config
+            assert not as_json or json.loads(output)["config"] == str(path)
 
 
 @pytest.mark.parametrize(

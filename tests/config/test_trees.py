@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import sys
 
 import numpy as np
 import pytest
 from torch.utils.data import ConcatDataset
 
 import samplerkit as sk
-from samplerkit.cli.main import main
 from tests.config.json_schema import valid
 from tests.storage.files.folders import write_npz
 from tests.storage.tar.remote_shards import EACH, NUMBERS, as_list, write_shards
@@ -142,35 +140,20 @@ def test_the_schema_takes_trees(section, takes):
     assert valid(of(section), schema, schema) is takes
 
 
-@pytest.fixture(name="output")
-def fixture_output(monkeypatch, capsys):
-    """Runs the command in this process; gives what it prints."""
-    monkeypatch.setenv("COLUMNS", "80")
-
-    def called(*arguments):
-        monkeypatch.setattr(sys, "argv", ["samplerkit", *map(str, arguments)])
-        with pytest.raises(SystemExit) as end:
-            main()
-        assert not end.value.code
-        return capsys.readouterr().out
-
-    return called
+def test_the_commands_work_on_trees(written, said):
+    assert "valid" in said("validate", written)
+    assert "103 samples in 10 files" in said("plan", written, "--world", 2)
+    assert "web/train-0" in said("at", written, "--epoch", 0, "--step", 0, "--rank", 0, "--world", 2)
+    assert "more/books/001.npz" in said("when", written, "--sample", len(NUMBERS) + 5, "--world", 2)
+    assert "nothing found" in said("check", written, "--world", 2)
 
 
-def test_the_commands_work_on_trees(written, output):
-    assert "valid" in output("validate", written)
-    assert "103 samples in 10 files" in output("plan", written, "--world", 2)
-    assert "web/train-0" in output("at", written, "--epoch", 0, "--step", 0, "--rank", 0, "--world", 2)
-    assert "more/books/001.npz" in output("when", written, "--sample", len(NUMBERS) + 5, "--world", 2)
-    assert "nothing found" in output("check", written, "--world", 2)
-
-
-def test_lengths_of_a_tree_are_computed(folder, output):
+def test_lengths_of_a_tree_are_computed(folder, said):
     shards = [
         {"kind": "tar", "urls": f"tar/train-{{{ends}}}.tar", "cache": "."} for ends in ("00..02", "03,04")
     ]
     (folder / "run.yaml").write_text(json.dumps(of(tree(web=shards[0], more=tree(code=shards[1])))))
-    told = output("lengths", "run.yaml", "--out", "lengths.npy", "--field", "txt")
+    told = said("lengths", "run.yaml", "--out", "lengths.npy", "--field", "txt")
     assert f"lengths.npy: {5 * EACH} samples" in told
     lengths = np.load("lengths.npy")
     assert lengths.tolist() == [
@@ -178,7 +161,7 @@ def test_lengths_of_a_tree_are_computed(folder, output):
     ]
 
 
-def test_a_tree_with_a_part_that_nobody_counted_is_planned_by_a_guess(folder, output):
+def test_a_tree_with_a_part_that_nobody_counted_is_planned_by_a_guess(folder, said):
     remote = {
         "kind": "files",
         "files": [f"http://127.0.0.1:9/{name}.npz" for name in "ab"],
@@ -186,8 +169,8 @@ def test_a_tree_with_a_part_that_nobody_counted_is_planned_by_a_guess(folder, ou
     }
     local = {"kind": "files", "files": "npz/*.npz", "reader": "npz"}
     (folder / "run.yaml").write_text(json.dumps(of(tree(far=remote, near=local))))
-    assert "not counted" in output("plan", "run.yaml", "--world", 2)
-    assert "27 samples in 4 files" in output("plan", "run.yaml", "--world", 2, "--samples-per-file", 10)
+    assert "not counted" in said("plan", "run.yaml", "--world", 2)
+    assert "27 samples in 4 files" in said("plan", "run.yaml", "--world", 2, "--samples-per-file", 10)
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, NotSupportedError
+from samplerkit.order import arguments
 from samplerkit.storage.tar import writer
 
 Encoder = Callable[[Mapping[str, Any]], Mapping[str, Any]]
@@ -104,10 +105,9 @@ def ShardWriter(  # noqa: N802  # a class in webdataset
         ...     writer.num_samples
         3
     """
-    if isinstance(maxsize, bool) or not isinstance(maxsize, int | float):
-        raise ArgumentTypeError("maxsize", "must be a number of bytes", maxsize)
     ours = _ours({**options, "opener": opener})
-    limits = {"samples_per_shard": maxcount, "bytes_per_shard": int(maxsize), "start_shard": start_shard}
+    size = int(arguments.number("maxsize", maxsize, "bytes"))
+    limits = {"samples_per_shard": maxcount, "bytes_per_shard": size, "start_shard": start_shard}
     return EncodedWriter(pattern, encoder, post, **limits, **ours)
 
 
