@@ -34,7 +34,7 @@ def steps_of(run):
 
 @cache
 def read(setting, ranks, batch, saved=None):
-    """What all ranks read in each step, and the state before each step and at the end."""
+    """What all ranks read in each step, and together; and the state before each step and at the end."""
     delivered, pads = [], 0
     runs = [loader(*setting, ranks, batch, rank) for rank in range(ranks)]
     for run in runs:
@@ -46,7 +46,7 @@ def read(setting, ranks, batch, saved=None):
             pads += repeats
     steps = range(len(delivered) + 1)
     (same_on_every_rank,) = {tuple(json.dumps(run.state_dict(step=step)) for step in steps) for run in runs}
-    return delivered, pads, same_on_every_rank
+    return delivered, total(delivered), pads, same_on_every_rank
 
 
 def expected(setting, ranks):
@@ -74,14 +74,14 @@ def test_nothing_is_lost_or_repeated_by_any_cut_and_any_resize(mode, tail, sizes
     for size, num_samples, offset in product(sizes, (None, 2), (-1, 1)):
         setting = (size, mode, num_samples, offset, tail)
         for ranks, batch in RANKS_AND_BATCHES:
-            delivered, pads, states = read(setting, ranks, batch)
+            delivered, _, pads, states = read(setting, ranks, batch)
             wanted = expected(setting, ranks)
             pads_seen += pads
             for cut, state in enumerate(states[:-1]):
                 before = total(delivered[:cut])
                 for new_ranks, new_batch in RANKS_AND_BATCHES:
-                    after, more_pads, _ = read(setting, new_ranks, new_batch, state)
-                    both = before + total(after)
+                    after, rest, more_pads, _ = read(setting, new_ranks, new_batch, state)
+                    both = before + rest
                     cases += 1
                     pads_seen += more_pads
                     if tail == "drop":
@@ -100,7 +100,7 @@ def test_nothing_is_lost_or_repeated_by_any_cut_and_any_resize(mode, tail, sizes
 @pytest.mark.parametrize("mode", MODES)
 def test_the_state_at_the_end_of_an_epoch_says_which_epoch_ended_and_which_begins(mode):
     for size, (ranks, batch) in product(range(1, 13), RANKS_AND_BATCHES):
-        states = read((size, mode, None, -1, "pad"), ranks, batch)[2]
+        states = read((size, mode, None, -1, "pad"), ranks, batch)[3]
         last = json.loads(states[-1])
         assert (last["epoch"], last["position"], last["ended"]) == (1, 0, 0)
         assert [json.loads(state)["position"] for state in states[:-1]] == [
