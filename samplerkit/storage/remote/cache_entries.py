@@ -100,9 +100,17 @@ class Kept:
 
 
 def kept_in(folder: Path) -> Iterator[Kept]:
-    """Goes through the entries of a folder; all other files, and links, are passed over."""
+    """Goes through the entries of a folder; all other files, and links, are passed over.
+
+    Raises:
+        DatasetError: the folder is gone, or cannot be read.
+    """
     found: dict[str, dict[str, os.stat_result]] = {}
-    with os.scandir(folder) as listing:
+    try:
+        entries = os.scandir(folder)
+    except OSError as error:
+        raise unwritable(folder, error) from error
+    with entries as listing:
         for item in listing:
             match = _NAME.fullmatch(item.name)
             if match is None:

@@ -24,7 +24,7 @@ from samplerkit.storage.remote.attempt import (
     library_fault,
 )
 from samplerkit.storage.remote.options import RemoteOptions
-from samplerkit.storage.remote.retries import Client, Counts, check_small, retried
+from samplerkit.storage.remote.retries import Client, Counts, retried
 from samplerkit.storage.remote.store_options import OF_HTTP, is_forked_from_user, names_version, s3_defaults
 from samplerkit.storage.threads import Stop, bounded
 from samplerkit.storage.urls import has_pattern, is_web, shown
@@ -51,12 +51,12 @@ which shares its descriptors with the child, so that the parent would wait for a
 class Filesystems(Client):
     """The filesystems of one process, made in it: connections and event loops do not survive a fork."""
 
+    is_unsure = True
+
     def __init__(self, options: RemoteOptions, counts: Counts) -> None:
         super().__init__(options, counts)
         self._lock = threading.Lock()
         self._made: dict[str, Any] = {}
-
-    is_unsure = True
 
     def version(self, url: str, stop: Stop) -> Version:
         """Asks for the size and the tag by `info`, past the listings that fsspec keeps."""
@@ -95,14 +95,6 @@ class Filesystems(Client):
             raise Transient(f"{len(data)} bytes came in place of {length}")
         return data
 
-    def small(self, url: str, most: int, stop: Stop) -> tuple[bytes, Version]:
-        """Reads a whole small file, after asking for its version."""
-        version = self.version(url, stop)
-        check_small(version.size, most)
-        data = self.part(url, version, 0, version.size, stop) if version.size else b""
-        self.confirm(url, version, stop)
-        return data, version
-
     def fault(self, error: Exception) -> Exception:
         """Gives what an error of a filesystem means: those of all kinds raise errors of all kinds."""
         if isinstance(error, TimeoutError):
@@ -121,8 +113,9 @@ class Filesystems(Client):
     def confirm(self, url: str, version: Version, stop: Stop) -> None:
         """Asks for the version again; except on S3, where each part was asked for by its version."""
         is_certain = _is_s3(self._opened(url)[0]) and version.tag.startswith("ETag ")
-        if not is_certain and self.version(url, stop) != version:
-            raise changed()
+        if not is_certain:
+            found = self.version(url, stop)
+            version.check(found.size, found.tag)
 
     def matches(self, pattern: str, stop: Stop) -> tuple[str, ...]:
         """Lists the files that a pattern means, as URLs sorted by bytes."""

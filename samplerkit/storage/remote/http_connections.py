@@ -37,7 +37,7 @@ _STATUSES = {301, 302, 303, 307, 308}
 
 _PORTS = {"http": 80, "https": 443}
 
-_IN_PATHS = "!$%&'()*+,/:;=?@[]~"
+_IN_PATHS = "!$&'()*+,/:;=?@[]~"
 _LONE_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
 
 

@@ -12,7 +12,7 @@ from typing import Any, final
 
 from samplerkit.storage.remote.attempt import Transient, Version, changed, library_fault
 from samplerkit.storage.remote.options import RemoteOptions
-from samplerkit.storage.remote.retries import Client, Counts, check_small
+from samplerkit.storage.remote.retries import Client, Counts
 from samplerkit.storage.remote.store_options import Bucket, bucket_of, is_forked_from_user, names_version
 from samplerkit.storage.threads import Stop
 
@@ -62,13 +62,17 @@ class ObjectStores(Client):
         # obstore has compared the part that it was sent with the one that was asked for.
         answer, found = self._got(url, length, **options)
         version.check(found.size, found.tag)
-        return self._body(answer, length)
-
-    def small(self, url: str, most: int, stop: Stop) -> tuple[bytes, Version]:
-        """Reads a whole small file by one request; its version is in the same answer."""
-        answer, version = self._got(url, most)
-        check_small(version.size, most)
-        return self._body(answer, version.size), version
+        pieces: list[bytes] = []
+        size = 0
+        for piece in answer.stream(min_chunk_size=length):
+            pieces.append(bytes(piece))
+            size += len(piece)
+            if size > length:
+                break
+        if size != length:
+            raise Transient(f"{'more' if size > length else size} bytes came in place of {length}")
+        self.counts.add(bytes=size)
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def fault(self, error: Exception) -> Exception:
         """Gives what an exception of obstore means."""
@@ -125,17 +129,3 @@ class ObjectStores(Client):
                 store = bucket.store(client_options=client, retry_config=once)
                 self._stores[bucket.name, is_large] = store
         return store
-
-    def _body(self, answer: Any, length: int) -> bytes:
-        """Reads a body, and no more of it than it may have."""
-        pieces: list[bytes] = []
-        size = 0
-        for piece in answer.stream(min_chunk_size=max(1, length)):
-            pieces.append(bytes(piece))
-            size += len(piece)
-            if size > length:
-                break
-        if size != length:
-            raise Transient(f"{'more' if size > length else size} bytes came in place of {length}")
-        self.counts.add(bytes=size)
-        return pieces[0] if len(pieces) == 1 else b"".join(pieces)

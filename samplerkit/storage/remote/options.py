@@ -64,18 +64,14 @@ retry_seconds=120.0, threads=16, max_unpacked_bytes=None)
     def __post_init__(self) -> None:
         checked: dict[str, Any] = {
             "cache": _folder(self.cache),
-            "max_cache_bytes": None
-            if self.max_cache_bytes is None
-            else arguments.at_least("max_cache_bytes", self.max_cache_bytes, 1),
+            "max_cache_bytes": _bound("max_cache_bytes", self.max_cache_bytes),
             "timeout": arguments.seconds("timeout", self.timeout, may_be_zero=False),
             "attempts": arguments.at_least("attempts", self.attempts, 1),
             "retry_seconds": arguments.seconds("retry_seconds", self.retry_seconds, may_be_zero=True),
             "threads": arguments.at_least("threads", self.threads, 1),
             "digests": None if self.digests is None else _digests(self.digests),
             "storage_options": _named("storage_options", self.storage_options),
-            "max_unpacked_bytes": None
-            if self.max_unpacked_bytes is None
-            else arguments.at_least("max_unpacked_bytes", self.max_unpacked_bytes, 1),
+            "max_unpacked_bytes": _bound("max_unpacked_bytes", self.max_unpacked_bytes),
         }
         for name, value in checked.items():
             object.__setattr__(self, name, value)
@@ -118,6 +114,10 @@ def _folder(value: Any) -> str | None:
     if not folder or "://" in folder:
         raise ArgumentValueError("cache", "must be a folder of this machine", folder)
     return folder
+
+
+def _bound(place: str, value: Any) -> int | None:
+    return None if value is None else arguments.at_least(place, value, 1)
 
 
 def _named(place: str, value: Any) -> dict[str, Any]:

@@ -120,16 +120,20 @@ class Client(ABC):
         """Reads a part of a file, of at least one byte."""
 
     @abstractmethod
-    def small(self, url: str, most: int, stop: Stop) -> tuple[bytes, Version]:
-        """Reads a whole small file, and its version."""
-
-    @abstractmethod
     def fault(self, error: Exception) -> Exception:
         """Gives what an error of its library means, in words of our own; other errors as they are."""
 
     @abstractmethod
     def close(self) -> None:
         """Lets connections go."""
+
+    def small(self, url: str, most: int, stop: Stop) -> tuple[bytes, Version]:
+        """Reads a whole small file, after asking for its version."""
+        version = self.version(url, stop)
+        check_small(version.size, most)
+        data = self.part(url, version, 0, version.size, stop) if version.size else b""
+        self.confirm(url, version, stop)
+        return data, version
 
     def rest(
         self, url: str, version: Version, offset: int, pool: Pool, stop: Stop, *, is_verified: bool

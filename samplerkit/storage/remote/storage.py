@@ -315,13 +315,12 @@ def download(
         Stopped: it is not wanted any more.
     """
     found = _arrived(resources, url, version, digest, part)
-    if digest is None or found == digest:
-        return
-    _LOG.warning("%s: has another digest than was given; it is downloaded again", shown(url))
-    resources.counts.add(retries=1)
-    part.restart()
-    found = _arrived(resources, url, version, digest, part)
-    if found != digest:
+    if digest not in {None, found}:
+        _LOG.warning("%s: has another digest than was given; it is downloaded again", shown(url))
+        resources.counts.add(retries=1)
+        part.restart()
+        found = _arrived(resources, url, version, digest, part)
+    if digest not in {None, found}:
         problem = f"has the digest {found}, though {digest} was given, also at a second download"
         raise DatasetError(shown(url), problem, hint="correct digests, or the file")
 

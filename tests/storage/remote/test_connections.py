@@ -5,6 +5,8 @@ from __future__ import annotations
 import datetime as dt
 import ipaddress
 import random
+import select
+import socket
 import time
 
 import pytest
@@ -17,7 +19,7 @@ from samplerkit.storage.remote.storage import Span
 from tests.own_seconds import OwnSeconds
 from tests.storage.remote import faults
 from tests.storage.remote.contents import content
-from tests.storage.remote.server import Resource, right, served
+from tests.storage.remote.server import Handler, Request, Resource, right, served
 from tests.waiting import wait_until
 
 DATA = random.Random(7).randbytes(3_000_000)
@@ -177,6 +179,50 @@ def test_a_proxy_of_the_environment_is_used(server, storage, monkeypatch):
     server.resources["http://store.invalid/a"] = Resource.of(DATA[:100])
     assert storage().read([Span("http://store.invalid/a", 3, 5)]) == [DATA[3:8]]
     assert [request.path for request in server.requests] == ["http://store.invalid/a"] * 2
+
+
+class Tunnels(Handler):
+    """A proxy that connects clients with the servers that they name."""
+
+    def do_CONNECT(self) -> None:  # noqa: N802  # as http.server calls it
+        self.state.requests.append(Request("CONNECT", self.path, dict(self.headers.items())))
+        host, _, port = self.path.partition(":")
+        with socket.create_connection((host, int(port))) as there:
+            self.head(200)
+            ends = {self.connection: there, there: self.connection}
+            while all(self._passed(end, ends[end]) for end in select.select([*ends], [], [], 20)[0]):
+                pass
+        self.close_connection = True
+
+    def _passed(self, end: socket.socket, other: socket.socket) -> bytes:
+        data = end.recv(1 << 16)
+        other.sendall(data)
+        return data
+
+
+def test_https_goes_through_a_tunnel_of_the_proxy(certificate, storage, monkeypatch):
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    with served(certificate=certificate) as safe, served(handler=Tunnels) as proxy:
+        url = safe.put("/a", DATA[:1000])
+        monkeypatch.setenv("https_proxy", proxy.url.replace("://", "://me:p%40ss@"))
+        with storage(storage_options={"verify": str(certificate), "headers": {"X-Key": "k"}}) as reader:
+            assert reader.read([Span(url, 5, 700)]) == [DATA[5:705]]
+            assert content(reader.fetch(url)) == DATA[:1000]
+        assert {each.path for each in proxy.asked("CONNECT")} == {url.removeprefix("https://")[:-2]}
+        told = proxy.asked("CONNECT")[0].headers
+        assert told["Proxy-Authorization"] == "Basic bWU6cEBzcw=="
+        assert "X-Key" not in told
+        assert all("Proxy-Authorization" not in each.headers for each in safe.requests)
+        monkeypatch.setenv("https_proxy", "127.0.0.1:9")
+        with pytest.raises(DatasetError, match="the proxy cannot be reached"):
+            storage(storage_options={"verify": str(certificate)}).version(url)
+
+
+def test_what_may_not_be_in_a_request_is_escaped_and_what_is_escaped_stays(server, storage):
+    for name, asked in {"/ä b": "/%C3%A4%20b", "/a%20b": "/a%20b", "/100%.tar": "/100%25.tar"}.items():
+        server.put(asked, DATA[:10])
+        assert storage().read_small(f"{server.url}{name}") == DATA[:10]
 
 
 def test_the_time_that_a_server_asks_for_is_waited(server, storage):
