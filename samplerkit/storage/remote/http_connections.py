@@ -33,6 +33,9 @@ MOST_HOPS = 10
 _SHORT_BODY = 4096
 """A body of which no more is left is read, since the connection can be used again then."""
 
+_ROUTES = 1024
+"""Of so many URLs it is kept how they are reached: a dataset may have millions."""
+
 _STATUSES = {301, 302, 303, 307, 308}
 
 _PORTS = {"http": 80, "https": 443}
@@ -91,6 +94,8 @@ class Connections:
         """
         route = self._routes.get(url)
         if route is None:
+            if len(self._routes) >= _ROUTES:
+                self._routes.clear()
             route = self._routes[url] = self._route(url, is_named=True)
         is_named = True
         for _ in range(MOST_HOPS + 1):
