@@ -76,9 +76,7 @@ class KeptBlocks:
 
     def permuted(self, block: Block, rows: Ids, *, inverse: bool = False) -> Ids:
         """Permutes rows within one block."""
-        is_table = block.size <= TABLE_LIMIT
-        # A network is evaluated both ways, a table is inverted once.
-        name = (block.run, block.number, inverse and is_table)
+        name = (block.run, block.number, inverse)
         made = self._kept.get(name)
         if made is None:
             made = self._made(block, inverse=inverse)

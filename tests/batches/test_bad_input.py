@@ -154,7 +154,7 @@ CASES: dict[str, tuple[type[sk.SamplerkitError], str, Any]] = {
         "length_multiple: must divide seq_len, which is 8.*seq_len of 9",
         lambda _: packs(length_multiple=3),
     ),
-    "pairs in packs": (VALUE, "are pairs", lambda _: packs([[1, 2]] * 4)),
+    "pairs in packs": (VALUE, r"are pairs.*got \(4, 2\)", lambda _: packs([[1, 2]] * 4)),
     "packs without lengths": (DATASET, "no attribute or column lengths", lambda _: packs(None)),
     "boundaries that end too soon": (RANGE, "end before the longest", lambda _: buckets((4, 8))),
     "boundaries that fall": (RANGE, "boundaries: must ascend", lambda _: buckets((9, 4))),

@@ -326,6 +326,20 @@ def test_a_batch_is_halved_from_the_largest_and_keeps_every_sample():
     assert halved(batches, 2) == batches
 
 
+@pytest.mark.parametrize(("multiple", "sizes"), [(None, [3, 3, 3, 3, 6]), (2, [4, 2, 4, 2, 6])])
+def test_batches_of_ones_own_recipe_are_halved_in_the_middle_unless_it_says_a_multiple(multiple, sizes):
+    class Whole(sk.BatchRecipe):
+        window, abreast = 6, 2
+
+        def cut(self, ids, lengths, context):
+            return [np.arange(ids.size)]
+
+    recipe = Whole()
+    if multiple:
+        recipe.count_multiple = multiple
+    assert [len(batch) for batch in recipe.plan(sk.RandomSampler(), 18)] == sizes
+
+
 def test_a_recipe_in_words_tells_one_run_from_another_and_is_short():
     recipe = sk.TokenBatches(400, lengths=LENGTHS, pool=4)
     assert recipe.words == "batches-1: TokenBatches(max_tokens=400, pool=4)"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import ctypes
+import gc
 import importlib
 import json
 import os
@@ -95,6 +96,8 @@ def prepare() -> None:
     # The profile of the tests is made over this one. Nobody looks for the smallest example of a planted bug.
     settings.register_profile("first", phases=(Phase.explicit, Phase.generate))
     settings.load_profile("first")
+    # A fork need not look through what was imported each time it collects garbage: a quarter of its time.
+    gc.freeze()
 
 
 def failing(folder: Path, tests: Sequence[str], seconds: float, among: str = "") -> str | None:

@@ -5,9 +5,9 @@
     python -m tests.campaigns.mutants report FOLDER --seed 1
 
 A mutant is a copy of the package with one mutation, drawn by the seed from all of `order`, `samplers`,
-`loading`, `storage` and `config`. First the tests that run the mutated line are tried, the quickest first,
-then, unless it is to be `--quick`, all tests of its room, until one fails that passes without the mutation.
-One that lives is looked at by hand: it changes nothing that anyone can see, and stands in
+`batches`, `loading`, `storage` and `config`. First the tests that run the mutated line are tried, the
+quickest first, then, unless it is to be `--quick`, all tests of its room, until one fails that passes without
+the mutation. One that lives is looked at by hand: it changes nothing that anyone can see, and stands in
 `equivalent_mutants.json` with the reason, or a test is missing.
 """
 
@@ -36,7 +36,7 @@ from tests.campaigns.mutations import Mutation, mutations
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "samplerkit"
-ROOMS = ("order", "samplers", "loading", "storage", "config")
+ROOMS = ("order", "samplers", "batches", "loading", "storage", "config")
 TESTS = [*(f"tests/{room}" for room in ROOMS), "tests/test_bad_arguments.py", "tests/testing"]
 EQUIVALENT = Path(__file__).with_name("equivalent_mutants.json")
 LIMITS = (1.0, 8.0)

@@ -56,6 +56,21 @@ def test_a_loader_that_could_not_start_can_still_load_a_state():
     assert loader.ids(0).tolist() == [2, 3]
 
 
+def test_a_chain_described_in_more_than_1200_characters_is_cut_and_has_a_digest():
+    def described(letters):
+        sampler = sk.PKSampler(1, class_column="x" * letters, labels=[0, 1])
+        return sk.Loader(Numbers(2), sampler, batch_size=2).state_dict()["sampler"]
+
+    rest = len(described(1)) - 1
+    longest = described(1200 - rest)
+    assert len(longest) == 1200
+    assert "x" * (1200 - rest) in longest
+    assert len(described(1201 - rest)) < 1200
+    cut, another = described(9000), described(9001)
+    assert cut[:1160] == another[:1160]
+    assert cut != another
+
+
 OTHERS = {
     "dataset": lambda: numbers_loader(11),
     "seed": lambda: numbers_loader(sampler=sk.RandomSampler(seed=4)),

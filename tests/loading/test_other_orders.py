@@ -115,6 +115,8 @@ def test_at_the_beginning_of_an_epoch_nothing_is_skipped_or_repeated():
 def test_a_position_behind_the_end_is_not_advised_to_be_allowed():
     said = counted(loader(40, sk.RandomSampler()), loader(8, sk.RandomSampler()))
     assert "which has only 8 samples: it cannot be loaded" in said
+    said = counted(loader(40, sk.RandomSampler()), loader(10, sk.RandomSampler()))
+    assert "of its 10 samples and repeats 0," in said
 
 
 def test_another_tail_changes_no_order():

@@ -301,7 +301,7 @@ def test_rows_near_one_another_are_read_as_each_is_alone():
             lambda lane, firsts=firsts: firsts + lane,
         )
         stride = int(rng.integers(1, 40)) * lanes if number % 3 else int(rng.integers(1, 40))
-        positions = start * lanes + np.arange(rng.integers(9), rng.integers(30, 3000), stride)
+        positions = start * lanes + np.arange(rng.integers(9), rng.integers(30, 12_000), stride)
         positions = rng.permutation(positions) if number % 5 == 0 else positions
         rows, lane = np.divmod(positions, lanes)
         source, turn = turns.read(lane, rows)

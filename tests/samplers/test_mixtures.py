@@ -143,6 +143,8 @@ def test_once_is_a_bijection_in_proportion_to_the_sizes(lanes, sizes):
         assert order[order.positions_of(np.arange(sum(sizes)))[1]].tolist() == list(range(sum(sizes)))
         assert not order.passes_at(np.arange(len(order))).any()
     assert sum(sizes) < 10 or len({tuple(order[:].tolist()) for order in orders}) == 3
+    some = of(tuple(layout.parts), stop="once", lanes=lanes, seed=5, num_samples=7).order(layout, 0)
+    assert some[:].tolist() == orders[0][:7].tolist()
 
 
 def test_once_keeps_lanes_but_for_a_few_samples():

@@ -193,6 +193,14 @@ def test_batches_that_were_handed_out_are_not_kept_and_others_are_dropped_by_clo
     assert [reference() for reference in alive] == [None] * 5
 
 
+def test_the_mean_queue_depth_is_that_of_the_batches_so_far():
+    counts = StageCounts()
+    assert counts.stats.mean_queue_depth == 0
+    for queued, mean in [(3, 3), (1, 2), (2, 2)]:
+        counts.add(0, queued, 0, 0, 0)
+        assert counts.stats.mean_queue_depth == mean
+
+
 def test_figures_hold_waits_loads_and_copies():
     def source():
         for _ in range(4):
