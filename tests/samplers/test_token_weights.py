@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import samplerkit as sk
+from samplerkit.samplers.mixing import token_shares
 
 WEIGHTS = {"web": 0.6, "code": 0.3, "books": 0.1}
 
@@ -150,3 +151,17 @@ def test_lengths_that_are_missing_or_no_numbers_of_tokens_are_refused():
 def test_mixtures_of_samples_say_what_they_said():
     assert "by" not in mixture(by="samples").arguments()
     assert mixture().arguments()["by"] == "tokens"
+
+
+def test_the_first_pass_over_a_part_of_a_source_is_added_up_once_for_all_epochs(monkeypatch):
+    added_up = []
+    total = token_shares._total
+    monkeypatch.setattr(token_shares, "_total", lambda *given: added_up.append(given) or total(*given))
+    mix = sk.MixtureSampler(
+        {"web": sk.SubsetSampler(range(10)), "code": None}, 40, weights={"web": 0.5, "code": 0.5}, by="tokens"
+    )
+    data = sk.TreeDataset({"web": Texts(range(1, 21)), "code": Texts(range(1, 31))})
+    first = [mix.order(data, epoch)[:].tolist() for epoch in range(3)]
+    assert len(added_up) == 1
+    again = sk.MixtureSampler(mix.sources, 40, weights=mix.weights, by="tokens")
+    assert [again.order(data, epoch)[:].tolist() for epoch in range(3)] == first

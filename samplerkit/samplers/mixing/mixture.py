@@ -272,8 +272,8 @@ class Blend:
         source, name = self.sources[number], self._names[number]
         if isinstance(source, Blend):
             return source.mean_length
-        order = None if self._is_whole[number] else source.order(0)
-        return self._mixture.part_lengths.mean_of_draws(self._context.dataset, self._parts, name, order)
+        passes = None if self._is_whole[number] else source
+        return self._mixture.part_lengths.mean_of_draws(self._context.dataset, self._parts, name, passes)
 
     @cached_property
     def mean_length(self) -> float:

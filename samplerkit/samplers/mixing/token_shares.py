@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, final
+from functools import partial
+from typing import Any, Final, NamedTuple, final
 
 import numpy as np
 
@@ -12,12 +13,13 @@ from samplerkit.order.arguments import LARGEST
 from samplerkit.order.caching import Latest
 from samplerkit.order.dataset_protocol import find_column
 from samplerkit.order.layout import Layout
-from samplerkit.order.order import Order
+from samplerkit.order.mixing.streams import Passes
 from samplerkit.order.typing import Ids
 from samplerkit.samplers.base import Sampler
 from samplerkit.samplers.shuffled import RandomSampler
 
 _CHUNK = 1 << 20
+_MOST_SOURCES = 1024
 
 
 def lengths_of_parts(dataset: Any, parts: Mapping[str, Any]) -> dict[str, Ids | None]:
@@ -48,22 +50,24 @@ class PartLengths:
 
     def __init__(self) -> None:
         # The dataset is kept with them, so that its number is no other one's.
-        self._kept: Final = Latest[tuple[dict[str, Ids | None], dict[str, int], Any]]()
+        self._kept: Final = Latest[_Found]()
 
-    def mean_of_draws(self, dataset: Any, parts: Mapping[str, Any], name: str, order: Order | None) -> float:
+    def mean_of_draws(
+        self, dataset: Any, parts: Mapping[str, Any], name: str, passes: Passes | None
+    ) -> float:
         """Gives the mean number of tokens of the samples of a source.
 
         Args:
             dataset: that is mixed.
             parts: its parts.
             name: of the source.
-            order: a pass over it; None where that has each sample of the part once.
+            passes: over it, of which the first one counts; None where that has each sample of the part once.
 
         Raises:
             DatasetError: the part has no lengths, or no tokens.
         """
-        found, totals, _ = self._found(dataset, parts)
-        lengths, total = found[name], totals[name]
+        found = self._found(dataset, parts)
+        lengths, total = found.lengths[name], found.totals[name]
         if lengths is None:
             hint = (
                 "give the dataset an attribute lengths, or divide each weight by the mean tokens of a sample"
@@ -71,36 +75,47 @@ class PartLengths:
             problem = "are shares of tokens, and a source has no lengths"
             raise DatasetError("weights", problem, name, hint=hint)
         count = lengths.size
-        if order is not None:
-            count = len(order)
-            total = sum(int(lengths[ids].sum(dtype=np.int64)) for ids in order.chunks(_CHUNK))
+        if passes is not None:
+            count = passes.length
+            total = found.drawn.get((name, passes.recipe), partial(_total, lengths, passes))
         if not total:
             raise DatasetError("weights", "give a share of the tokens to a source without any", name)
         return total / count
 
     def means(self, dataset: Any, parts: Mapping[str, Any]) -> dict[str, float | None]:
         """Gives the mean length of the samples of each part; None of a part without lengths or samples."""
-        lengths, totals, _ = self._found(dataset, parts)
+        found = self._found(dataset, parts)
         return {
-            name: totals[name] / one.size if one is not None and one.size else None
-            for name, one in lengths.items()
+            name: found.totals[name] / one.size if one is not None and one.size else None
+            for name, one in found.lengths.items()
         }
 
     def looked_at(self, dataset: Any, parts: Mapping[str, Any]) -> dict[str, Any]:
         """Gives what states notice a change of: the tokens of each part, -1 where there are no lengths."""
-        return {"tokens": np.array(list(self._found(dataset, parts)[1].values()))}
+        return {"tokens": np.array(list(self._found(dataset, parts).totals.values()))}
 
-    def _found(
-        self, dataset: Any, parts: Mapping[str, Any]
-    ) -> tuple[dict[str, Ids | None], dict[str, int], Any]:
-        def found() -> tuple[dict[str, Ids | None], dict[str, int], Any]:
+    def _found(self, dataset: Any, parts: Mapping[str, Any]) -> _Found:
+        def found() -> _Found:
             lengths = lengths_of_parts(dataset, parts)
             totals = {
                 name: -1 if one is None else int(one.sum(dtype=np.int64)) for name, one in lengths.items()
             }
-            return lengths, totals, dataset
+            return _Found(lengths, totals, Latest(_MOST_SOURCES), dataset)
 
         return self._kept.get((id(dataset), *parts), found)
+
+
+class _Found(NamedTuple):
+    """The lengths of each part, their sums, those of the first passes over sources, and the dataset."""
+
+    lengths: dict[str, Ids | None]
+    totals: dict[str, int]
+    drawn: Latest[int]
+    dataset: Any
+
+
+def _total(lengths: Ids, passes: Passes) -> int:
+    return sum(int(lengths[ids].sum(dtype=np.int64)) for ids in passes.order(0).chunks(_CHUNK))
 
 
 def is_whole(sampler: Sampler | None) -> bool:
