@@ -21,7 +21,7 @@ BLOCKS = {page.name: BLOCK.findall(page.read_text(encoding="utf-8")) for page in
 # A comment that begins like a value says what its expression gives.
 COMPARED = {
     "log.md": 2,
-    "teams.md": 8,
+    "teams.md": 9,
     "README.md": 4,
     "batches.md": 11,
     "cluster.md": 2,

@@ -244,6 +244,39 @@ class TokenDataset(OpenPerProcess[Any]):
         number = arguments.integer("document", document)
         return self._source.windows_with(file_number(self.layout, file), number)
 
+    def windows_of_documents(
+        self, documents: Mapping[int | str, Iterable[int]]
+    ) -> tuple[Ids, dict[int | str, Ids]]:
+        """Returns the windows in which documents may lie, for `Edit(without=)`, and what leaves with them.
+
+        Args:
+            documents: their numbers, as for `windows_of`, by their files.
+
+        Returns:
+            The ids of the windows; and, by file, the other documents of which these windows hold some
+            tokens in an epoch, whatever the phase. A run without the windows lacks those tokens, too.
+
+        Raises:
+            ArgumentValueError: no file has that name.
+            DatasetError: the file has no index.
+            OutOfDatasetError: there is no such file or document, or it is of another part of the split.
+
+        Example:
+            >>> import os, tempfile, samplerkit as sk
+            >>> prefix = os.path.join(tempfile.mkdtemp(), "corpus")
+            >>> with sk.TokenWriter(prefix, "uint16") as writer:
+            ...     for length in (6, 3, 8):
+            ...         writer.write(np.arange(length))
+            >>> TokenDataset(prefix, 4, phase=False).windows_of_documents({0: [1]})
+            (array([1, 2]), {0: array([0, 2])})
+        """
+        ids, others = [np.zeros(0, np.int64)], {}
+        for file, wanted in documents.items():
+            numbers = [arguments.integer("document", document) for document in wanted]
+            found, others[file] = self._source.windows_shared(file_number(self.layout, file), numbers)
+            ids.append(found)
+        return np.unique(np.concatenate(ids)), others
+
     def as_documents(self) -> TokenDocuments:
         """Returns the documents as a dataset of their own, with `lengths`, for packs.
 

@@ -237,6 +237,25 @@ class TokenSource:
         nothing = np.zeros(0, dtype=np.int64)
         return nothing if first == end else self.rings.windows_over(file, first, end)
 
+    def windows_shared(self, file: int, documents: Sequence[int]) -> tuple[Ids, Ids]:
+        """Returns the windows that may hold some of documents, and the others that they may hold some of."""
+        windows = [self.windows_with(file, document) for document in documents]
+        ids = np.unique(np.concatenate([np.zeros(0, np.int64), *windows]))
+        rings, pointers, others = self.rings, self.pointers(file), np.zeros(0, np.int64)
+        if not ids.size or pointers is None:
+            return ids, others
+        places, first, tokens = ids - rings.starts[file], int(self.firsts[file]), int(rings.tokens[file])
+        # With the label of its last token, and wherever the phase puts it.
+        width = rings.seq_len + 1 + (rings.block_len - 1) * rings.phase
+        for run in np.split(places, np.flatnonzero(np.diff(places) > 1) + 1):
+            begin, end = int(run[0]) * rings.seq_len, int(run[-1]) * rings.seq_len + width
+            for low, high in ((begin, min(end, tokens)), (0, min(end - tokens, tokens))):
+                if low < high:
+                    at, behind = (pointers.sequence_at(first + token) for token in (low, high - 1))
+                    is_there = pointers.lengths(at, behind + 1) > 0
+                    others = np.union1d(others, at + np.flatnonzero(is_there))
+        return ids, np.setdiff1d(others, documents)
+
     def close(self) -> None:
         """Lets go of what is open."""
         self.opened.close()

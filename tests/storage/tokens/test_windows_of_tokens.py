@@ -174,3 +174,32 @@ def test_the_corpora_of_a_tree_keep_their_phases_when_another_one_comes(tmp_path
     few = sk.TokenDataset({name: tmp_path / f"{name}.npy" for name in ("web", "code")}, 8, seed=5)
     more = sk.TokenDataset({name: tmp_path / f"{name}.npy" for name in ("books", "web", "code")}, 8, seed=5)
     assert np.array_equal(few.__getitems__(range(len(few))), more.__getitems__(range(62, len(more))))
+
+
+@pytest.mark.parametrize("case", ["phases", "blocks", "no phases", "split"])
+def test_documents_are_taken_out_with_all_their_windows_and_what_else_leaves_is_named(tmp_path, case):
+    lengths = [6, 0, 3, 0, 0, 8, 1, 1, 12, 2, 0, 7]
+    with sk.TokenWriter(tmp_path / "corpus", dtype="u2") as writer:
+        for length in lengths:
+            writer.write(range(length))
+    given = {"phases": {}, "blocks": {"block_len": 8}, "no phases": {"phase": False}}.get(case)
+    data = sk.TokenDataset(
+        {"code": tmp_path / "corpus"}, 4, **({"split": "1,1,0", "part": "valid"} if given is None else given)
+    )
+    epochs = range(1 if case == "no phases" else 200)  # many enough for each phase
+    spans = {(id, epoch): data.spans(id, epoch=epoch) for id in range(len(data)) for epoch in epochs}
+    for wanted in ([5], [8, 9], [6, 7, 11], [10]):
+        if case == "split":
+            wanted = [document for document in wanted if document >= 6]
+        ids, others = data.windows_of_documents({"code/corpus": wanted})
+        holding = {id for (id, _), parts in spans.items() if {one[1] for one in parts} & {*wanted}}
+        assert ids.tolist() == sorted(holding)
+        lost = {one[1] for (id, _), parts in spans.items() if id in holding for one in parts}
+        assert others["code/corpus"].tolist() == sorted(lost - {*wanted})
+    ids, others = data.windows_of_documents({0: [8]})
+    run = sk.Ledger(sk.RandomSampler(seed=1), [sk.Edit(at=0, without=ids)]).order(data)
+    left = {one[1] for id in {*run[:].tolist()} for epoch in epochs for one in data.spans(id, epoch=epoch)}
+    assert 8 not in left
+    assert others[0].tolist()
+    with pytest.raises(sk.OutOfDatasetError, match=r"^document: must be in \["):
+        data.windows_of_documents({0: [len(lengths)]})
