@@ -11,7 +11,7 @@ import numpy as np
 from samplerkit.order.caching import cached_property
 from samplerkit.order.typing import Ids
 
-_FEW = 64
+_FEW = 256
 _WORTH_BUCKETS = 4096
 _MOST_COMPARED = 6
 _MOST_STEPS = 4
@@ -35,7 +35,7 @@ def interval_of(starts: Ids, values: Ids) -> Ids:
         >>> interval_of(np.array([0, 3, 3, 5]), np.array([0, 2, 3, 4]))
         array([0, 0, 2, 2])
     """
-    if values.size < _FEW:
+    if values.size <= _FEW:
         # To look for a way round the search would take longer than the search.
         return starts.searchsorted(values, side="right") - 1
     # Values that are read together mostly lie close together: search between the first and the last.

@@ -106,8 +106,8 @@ def write_arrays(path: Path, meta: Mapping[str, Any], columns: Mapping[str, Colu
         for column in columns.values():
             written = 0
             for part in column.parts():
-                data = np.ascontiguousarray(part, dtype=column.dtype).tobytes()
-                written += len(data)
+                data = np.ascontiguousarray(part, dtype=column.dtype).data
+                written += data.nbytes
                 digest.update(data)
                 file.write(data)
             padding = bytes(-written % _ALIGNMENT)

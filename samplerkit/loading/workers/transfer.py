@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import chain
 from multiprocessing.reduction import ForkingPickler
 from typing import Any, Final, final
 
@@ -30,22 +31,34 @@ over through a socket, and mapped: half as much at this size, the same at about 
 
 
 _PLAIN = frozenset({int, float, complex, bool, str, bytes, type(None)})
-_MOST_VALUES, _DEEPEST = 4096, 8
+_MOST_VALUES, _DEEPEST = 1 << 16, 8
 
 
-def is_plain(value: Any, depth: int = 0) -> bool:
+def is_plain(value: Any) -> bool:
     """Returns whether pickling cannot fail: of some numbers, texts, arrays and tensors in lists and dicts."""
-    kind = type(value)
-    if kind is dict:
-        return is_plain([*value, *value.values()], depth)
-    if kind in {list, tuple}:
-        within = len(value) <= _MOST_VALUES and depth < _DEEPEST
-        if within and _PLAIN.issuperset(map(type, value)):  # as most are, and without a call for each
+    level: list[Any] = [value]
+    for _ in range(_DEEPEST + 1):
+        kinds = {
+            *map(type, level)
+        }  # all values of a level at once: a call for each takes as long as its pickling
+        below: list[Any] = []
+        for kind in kinds - _PLAIN:
+            some: list[Any] = level if len(kinds) == 1 else [one for one in level if type(one) is kind]
+            if kind in {dict, list, tuple}:
+                if sum(map(len, some)) > _MOST_VALUES:
+                    return False
+                below += chain.from_iterable(some)
+                if kind is dict:
+                    below += chain.from_iterable(map(dict.values, some))
+            elif kind is torch.Tensor:
+                if any(one.layout is not torch.strided or one.requires_grad for one in some):
+                    return False
+            elif kind is not np.ndarray or any(one.dtype.hasobject for one in some):
+                return False
+        if not below:
             return True
-        return within and all(is_plain(one, depth + 1) for one in value)
-    if kind is torch.Tensor:
-        return value.layout is torch.strided and not value.requires_grad
-    return kind in _PLAIN or (kind is np.ndarray and not value.dtype.hasobject)
+        level = below
+    return False
 
 
 class _Pickler(ForkingPickler):

@@ -16,6 +16,7 @@ import numpy as np
 
 from samplerkit.errors import ArgumentValueError, DatasetError
 from samplerkit.order import arguments
+from samplerkit.order.draws import in_draws
 from samplerkit.storage.files.packages import extra
 from samplerkit.storage.inflate import GZIP, GzipError, TooLargeError, inflated, zstd_packing
 from samplerkit.storage.missing_file import REWRITE, opened
@@ -74,22 +75,27 @@ class Lines:
     @classmethod
     def joined(cls, found: Sequence[Found], size: int, packing: PackedBy = "") -> Lines:
         """Joins what was found in the pieces of a file, whose bytes are so many."""
-        ends = np.concatenate([np.zeros(0, np.int64), *(ends for ends, _ in found)])
-        parts = np.concatenate([np.zeros(1, np.uint8), *(sums for _, sums in found)])
-        # The line that begins behind the last end of a piece goes on in the next piece.
-        goes_on = np.cumsum([1, *(sums.size for _, sums in found)])[:-1]
-        sums = np.add.reduceat(parts, np.delete(np.arange(parts.size), goes_on), dtype=np.uint8)
-        if size > (ends[-1] if ends.size else 0):
-            ends = np.append(ends, size)
-        sums, begins = sums[: ends.size], np.concatenate([np.zeros(min(1, ends.size), np.int64), ends[:-1]])
-        length = ends - begins
+        ends, parts, rest = [np.zeros(1, np.int64)], [np.zeros(0, np.uint8)], np.zeros(1, np.uint8)
+        for piece_ends, sums in found:
+            # The line that begins behind the last end of a piece goes on in the next piece.
+            sums[:1] += rest
+            rest = sums[-1:]
+            ends.append(piece_ends)
+            parts.append(sums[:-1])
+        if size > next(piece[-1] for piece in reversed(ends) if piece.size):
+            ends.append(np.array([size]))
+            parts.append(rest)
+        starts, sums = np.concatenate(ends), np.concatenate(parts)
         # "\n", "\r\n", and a "\r" at the end of the file: no other lines of JSON are so short and add up so.
-        is_empty = (length == 1) & ((sums == 10) | (sums == 13)) | (length == 2) & (sums == 23)
-        kept, empty = np.flatnonzero(~is_empty), np.flatnonzero(is_empty)
-        starts = np.append(begins[kept], size)
-        if kept.size:
-            sums = np.add.reduceat(sums, kept, dtype=np.uint8)
-        return cls(starts, sums[: kept.size], empty - np.arange(empty.size), packing)
+        short = np.flatnonzero(np.diff(starts) <= 2)
+        length, adds_up = starts[short + 1] - starts[short], sums[short]
+        is_empty = (length == 1) & ((adds_up == 10) | (adds_up == 13)) | (length == 2) & (adds_up == 23)
+        empty = short[is_empty]
+        if empty.size:
+            kept = np.delete(np.arange(sums.size), empty)
+            starts = np.append(starts[kept], size)
+            sums = np.add.reduceat(sums, kept, dtype=np.uint8) if kept.size else sums[:0]
+        return cls(starts, sums, empty - np.arange(empty.size), packing)
 
     def __len__(self) -> int:
         return self.sums.size
@@ -100,7 +106,7 @@ class Lines:
 
     def check(self) -> bytes:
         """Returns what changes with where lines are and what they add up to."""
-        return zlib.crc32(self.sums.tobytes(), zlib.crc32(self.starts.tobytes())).to_bytes(4)
+        return zlib.crc32(self.sums.data, zlib.crc32(self.starts.data)).to_bytes(4)
 
 
 def lines_of(path: str, size: int, most: int | None = None) -> Lines:
@@ -213,6 +219,23 @@ class LineDecoder:
         if columns is not None and kind != "json":
             raise ArgumentValueError("columns", f"are of JSON, and not of decode={kind!r}", list(columns))
         return cls(kind, columns, decode if is_function else None)
+
+    def samples(self, read: LinesRead) -> list[Any]:
+        """Makes a sample of each line, in its draw.
+
+        Raises:
+            DatasetError: as of `at`.
+        """
+        places, fast = range(len(read.lines)), _orjson()
+        if fast is not None and self.kind == "json" and self.decode is None:
+            try:  # without a draw, since nothing of the user's runs
+                values = [*map(fast.loads, read.lines)]
+                for number in read.exact:
+                    values[number] = _value_of(read.lines[number], is_exact=True)
+                return values if self.columns is None else [*map(self._chosen, values)]
+            except ValueError:
+                pass  # one by one it shows which line it is, and whether Python's own parser reads it
+        return in_draws(partial(self.at, read), places, places, len(places))
 
     def at(self, read: LinesRead, number: int) -> Any:
         """Makes a sample of a line.

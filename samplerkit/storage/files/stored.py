@@ -72,8 +72,10 @@ class Stored:
         Raises:
             DatasetError: it is another file by now, is gone, or has no such part.
         """
-        for span in spans:
-            self.require_part(*span)
+        size = self.size
+        for offset, length in spans:
+            if not 0 <= offset <= offset + length <= size:
+                self.require_part(offset, length)
         if is_remote(self.path):
             if storage is None:
                 raise DatasetError(self.name, "is remote, and nothing fetches it")

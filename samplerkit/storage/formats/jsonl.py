@@ -13,7 +13,6 @@ import numpy as np
 from samplerkit.errors import DatasetError
 from samplerkit.order import arguments
 from samplerkit.order.caching import cached_property
-from samplerkit.order.draws import in_draws
 from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
 from samplerkit.storage.ahead.cache_entries import CacheLimits
@@ -135,8 +134,7 @@ class JsonlDataset(IndexedFiles):
         def place(at: int) -> str:
             return self._indexed[int(files[at])].place(int(rows[at]))
 
-        read, places = LinesRead.of(lines, place, sums), range(len(lines))
-        return in_draws(partial(self._decoder.at, read), places, places, len(lines))
+        return self._decoder.samples(LinesRead.of(lines, place, sums))
 
     def expect(self, upcoming: Iterable[Ids]) -> None:
         """Receives what this process will read, so that packed files are unpacked ahead.
@@ -170,7 +168,7 @@ class JsonlDataset(IndexedFiles):
         """Reads lines, and gives what the bytes of each must add up to."""
         lines, sums = [b""] * ids.size, np.empty(ids.size, np.uint8)
         remote: list[tuple[int, Span]] = []
-        for file in np.unique(files).tolist():
+        for file in sorted({*files.tolist()}):
             indexed, places = self._indexed[file], np.flatnonzero(files == file)
             known, mine = indexed.lines, rows[places]
             sums[places] = known.sums[mine]
