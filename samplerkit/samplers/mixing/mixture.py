@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Final, Literal, final, get_args
 
@@ -193,6 +194,31 @@ class MixtureSampler(Sampler):
         return Blend(self, layout, context).order()
 
 
+@lru_cache(64)
+def _first_length(
+    draws: tuple[Key, int], lanes: int, sizes: tuple[int, ...], ends: tuple[int, ...], *, is_first: bool
+) -> int:
+    """Returns how many positions the first epoch has; kept, since each epoch of a run asks for it.
+
+    Args:
+        draws: the key and the index of `SourceDraws`.
+        lanes: of the mixture.
+        sizes: of the sources.
+        ends: from `thresholds`.
+        is_first: whether it ends before a source would begin again, else once each was read to its end.
+    """
+    size, end = np.array(sizes), np.array(ends)
+    read, lane = (part.reshape(-1) for part in np.indices((size.size, lanes)))
+    is_read = (np.diff(end) > 0)[read] & (is_first | (lane < size[read]))
+    read, lane = read[is_read], lane[is_read]
+    # The turn of each lane that begins a source again, or the last one of its first pass.
+    last = size[read] - lane + (lanes - 1 if is_first else -1)
+    turns = np.maximum(0, last // lanes)
+    row, ends_in = outermost(SourceDraws(*draws), lane, turns, end[read], end[read + 1], last=not is_first)
+    # Python's integers: a large source of a small weight ends beyond 64 bits.
+    return row * lanes + ends_in + (not is_first)
+
+
 @final
 class Blend:
     """A mixture at its place in a tree, in one epoch.
@@ -345,18 +371,10 @@ class Blend:
         if self.restarts and self._context.epoch:
             context = replace(self._context, epoch=0)
             return Blend(self._mixture, self._layout, context, restarts=self._given_restarts).length
-        sizes = np.array([source.length for source in self.sources])
-        read, lane = (part.reshape(-1) for part in np.indices((sizes.size, self.lanes)))
+        sizes = tuple(source.length for source in self.sources)
+        ends = tuple(self.mix.turns.ends[0].tolist())
         is_first = self._mixture.stop == "first"
-        is_read = (np.array(self.weights) > 0)[read] & (is_first | (lane < sizes[read]))
-        read, lane = read[is_read], lane[is_read]
-        # The turn of each lane that begins a source again, or the last one of its first pass.
-        last = sizes[read] - lane + (self.lanes - 1 if is_first else -1)
-        ends = self.mix.turns.ends[0]
-        turns = np.maximum(0, last // self.lanes)
-        row, ends_in = outermost(self._draws, lane, turns, ends[read], ends[read + 1], last=not is_first)
-        # Python's integers: a large source of a small weight ends beyond 64 bits.
-        return row * self.lanes + ends_in + (not is_first)
+        return _first_length(self._draws.recipe, self.lanes, sizes, ends, is_first=is_first)
 
     def order(self) -> Order:
         """Gives the order of the epoch."""
