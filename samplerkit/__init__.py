@@ -68,7 +68,7 @@ if _typing.TYPE_CHECKING:
     from samplerkit.storage.formats.lmdb import LmdbDataset
     from samplerkit.storage.formats.mds import MdsDataset
     from samplerkit.storage.formats.mindrecord import MindRecordDataset
-    from samplerkit.storage.formats.parquet import ParquetDataset
+    from samplerkit.storage.formats.parquet.dataset import ParquetDataset
     from samplerkit.storage.formats.sqlite import SqliteDataset
     from samplerkit.storage.formats.tfrecord import TfRecordDataset
     from samplerkit.storage.remote.options import RemoteOptions

@@ -46,7 +46,7 @@ PUBLIC = {
     "PackBatches": "batches.packs.pack_batches",
     "PackCollate": "loading.collate.pack_collate",
     "PadCollate": "loading.collate.pad_collate",
-    "ParquetDataset": "storage.formats.parquet",
+    "ParquetDataset": "storage.formats.parquet.dataset",
     "RandomSampler": "samplers.shuffled",
     "RemoteOptions": "storage.remote.options",
     "RepeatFactorSampler": "samplers.repeat",

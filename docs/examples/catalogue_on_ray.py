@@ -21,7 +21,7 @@ from typing import Any
 import ray
 
 from samplerkit.storage.catalogue.making import PART_FILES, join_parts, make_part, parts_of
-from samplerkit.storage.tar.writer import pack_shard, samples_in
+from samplerkit.storage.tar.pack import pack_shard, samples_in
 
 
 def tasks(items: list[dict[str, Any]]) -> Any:

@@ -13,7 +13,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from samplerkit.storage.threads import Progress as Told
+from samplerkit.storage.progress import Progress as Told
 
 
 def print_json(value: Any) -> None:

@@ -14,7 +14,8 @@ import typer
 from samplerkit.cli.opening import AsJson, ConfigPath, NumRanks, opened, state_in, states_in
 from samplerkit.cli.printing import counted, print_facts, print_json, print_table, progress
 from samplerkit.errors import ArgumentValueError, SamplerkitError
-from samplerkit.inspect.time_machine import when, when_document
+from samplerkit.inspect.documents import when_document
+from samplerkit.inspect.time_machine import when
 from samplerkit.loading.loader import Loader
 from samplerkit.loading.run.history import History
 from samplerkit.loading.state.state import State

@@ -24,7 +24,7 @@ from samplerkit.storage.catalogue.making import make_catalogue
 from samplerkit.storage.formats.jsonl import JsonlDataset
 from samplerkit.storage.formats.tfrecord import TfRecordDataset
 from samplerkit.storage.tar.indexing import THREADS, index_shards
-from samplerkit.storage.tar.writer import pack_folder
+from samplerkit.storage.tar.pack import pack_folder
 from samplerkit.storage.urls import is_remote, shown
 
 SHOWN = 10

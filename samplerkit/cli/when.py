@@ -11,7 +11,8 @@ import typer
 
 from samplerkit.cli.opening import AsJson, ConfigPath, NumRanks, StatePath, opened, parsed_epochs
 from samplerkit.cli.printing import counted, print_facts, print_json, print_table
-from samplerkit.inspect.time_machine import BatchRead, StepRead, when_document
+from samplerkit.inspect.documents import when_document
+from samplerkit.inspect.time_machine import BatchRead, StepRead
 from samplerkit.inspect.time_machine import at as read_at
 from samplerkit.inspect.time_machine import when as read_when
 from samplerkit.inspect.view import RunView

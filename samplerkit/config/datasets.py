@@ -24,7 +24,7 @@ from samplerkit.storage.formats.litdata import LitDataset
 from samplerkit.storage.formats.lmdb import LmdbDataset
 from samplerkit.storage.formats.mds import MdsDataset
 from samplerkit.storage.formats.mindrecord import MindRecordDataset
-from samplerkit.storage.formats.parquet import ParquetDataset
+from samplerkit.storage.formats.parquet.dataset import ParquetDataset
 from samplerkit.storage.formats.sqlite import SqliteDataset
 from samplerkit.storage.formats.tfrecord import TfRecordDataset
 from samplerkit.storage.remote.options import RemoteOptions

@@ -8,12 +8,7 @@ from typing import Any, final
 import torch.utils.data
 
 from samplerkit.batches.recipe import BatchRecipe
-from samplerkit.errors import (
-    ArgumentRangeError,
-    ArgumentTypeError,
-    ArgumentValueError,
-    DatasetError,
-)
+from samplerkit.errors import ArgumentRangeError, ArgumentTypeError, ArgumentValueError, DatasetError
 from samplerkit.loading.device.loader import DeviceLoader
 from samplerkit.loading.loader import Loader
 from samplerkit.loading.run.delivery import Tail

@@ -8,12 +8,7 @@ from typing import Any, Final, final
 
 import numpy as np
 
-from samplerkit.errors import (
-    ArgumentRangeError,
-    ArgumentTypeError,
-    DatasetError,
-    NotSupportedError,
-)
+from samplerkit.errors import ArgumentRangeError, ArgumentTypeError, DatasetError, NotSupportedError
 from samplerkit.order import arguments
 from samplerkit.order.dataset_protocol import find_column
 from samplerkit.order.keys import ALGORITHM

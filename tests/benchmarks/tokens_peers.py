@@ -33,7 +33,7 @@ import torch
 from torch.utils.data import default_collate
 
 import samplerkit as sk
-from samplerkit.storage.tokens.arguments import HEADER, MAGIC
+from samplerkit.storage.tokens.token_files import HEADER, MAGIC
 
 DOCUMENTS, EACH = 10_000_000, 1000
 FOUR = ("tokens", "labels", "loss_mask", "position_ids")

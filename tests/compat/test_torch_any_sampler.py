@@ -9,11 +9,7 @@ import random
 import numpy as np
 import pytest
 import torch
-from torch.utils.data import (
-    BatchSampler,
-    DataLoader,
-    WeightedRandomSampler,
-)
+from torch.utils.data import BatchSampler, DataLoader, WeightedRandomSampler
 from torch.utils.data import DistributedSampler as Torchs
 
 import samplerkit as sk

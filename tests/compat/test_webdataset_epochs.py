@@ -22,15 +22,7 @@ import torch
 import samplerkit as sk
 from tests import ranks
 from tests.compat.webdataset_job import SAMPLES
-from tests.compat.webdataset_shards import (
-    is_even,
-    loader,
-    numbers,
-    once_each,
-    received,
-    write,
-    write_images,
-)
+from tests.compat.webdataset_shards import is_even, loader, numbers, once_each, received, write, write_images
 
 WORKERS = {
     "no workers": {},

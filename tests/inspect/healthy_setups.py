@@ -4,12 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 
-from torch.utils.data import (
-    ConcatDataset,
-    DataLoader,
-    RandomSampler,
-    Subset,
-)
+from torch.utils.data import ConcatDataset, DataLoader, RandomSampler, Subset
 from torchdata.stateful_dataloader import StatefulDataLoader
 
 import samplerkit as sk

@@ -5,13 +5,7 @@ from __future__ import annotations
 import time
 
 import numpy as np
-from torch.utils.data import (
-    BatchSampler,
-    ConcatDataset,
-    DataLoader,
-    Subset,
-    WeightedRandomSampler,
-)
+from torch.utils.data import BatchSampler, ConcatDataset, DataLoader, Subset, WeightedRandomSampler
 
 import samplerkit as sk
 from samplerkit.storage.files.dataset import FileDataset

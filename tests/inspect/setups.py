@@ -11,12 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from torch.utils.data import (
-    DataLoader,
-    DistributedSampler,
-    IterableDataset,
-    get_worker_info,
-)
+from torch.utils.data import DataLoader, DistributedSampler, IterableDataset, get_worker_info
 
 import samplerkit as sk
 from samplerkit.storage.files.dataset import FileDataset

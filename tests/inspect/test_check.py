@@ -8,9 +8,7 @@ import time
 import numpy as np
 import pytest
 import torch
-from torch.utils.data import (
-    DataLoader,
-)
+from torch.utils.data import DataLoader
 
 import samplerkit as sk
 from samplerkit.inspect import check

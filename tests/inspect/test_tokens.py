@@ -13,11 +13,12 @@ from typer.testing import CliRunner
 import samplerkit as sk
 from samplerkit.cli.main import app
 from samplerkit.compat.megatron import MegatronDataset
+from samplerkit.inspect.documents import when_document
 from samplerkit.inspect.pictures.panels import LIGHT, draw_documents, new_figure
 from samplerkit.inspect.pictures.picture import draw
 from samplerkit.inspect.pictures.plot_data import MOST_POINTS, PlotData
 from samplerkit.inspect.plan import plan
-from samplerkit.inspect.time_machine import at, when_document
+from samplerkit.inspect.time_machine import at
 from samplerkit.inspect.view import RunView
 from tests.loading.rings import Rings
 

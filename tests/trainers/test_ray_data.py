@@ -8,7 +8,7 @@ import pytest
 
 import samplerkit as sk
 from samplerkit.storage.catalogue.making import make_catalogue, parts_of
-from samplerkit.storage.tar.writer import pack_shard
+from samplerkit.storage.tar.pack import pack_shard
 from tests.storage.catalogue.kinds import PARQUET
 from tests.trainers.jobs import ROOT, Job, run
 from tests.waiting import wait_until

@@ -18,8 +18,9 @@ from samplerkit.order.typing import Ids
 from samplerkit.storage.ids import checked_ids, checked_index
 from samplerkit.storage.per_process import storage_for
 from samplerkit.storage.remote.options import RemoteOptions
-from samplerkit.storage.tokens.arguments import HEADER, PARTS, TokenPaths
+from samplerkit.storage.tokens.arguments import PARTS
 from samplerkit.storage.tokens.byte_files import Opened, WantedBytes
+from samplerkit.storage.tokens.token_files import HEADER, TokenPaths
 from samplerkit.storage.urls import is_remote
 
 Array = npt.NDArray[Any]

@@ -16,12 +16,7 @@ from samplerkit.compat.mindspore.algorithm import MINDSPORE, MINDSPORE_QUIRKS
 from samplerkit.compat.mindspore.config import get_seed
 from samplerkit.errors import ArgumentValueError
 from samplerkit.order import arguments
-from samplerkit.order.modes import (
-    DEFAULT_ADAPTIVE_THRESHOLD,
-    DEFAULT_PARTIAL_SIZE,
-    FILE_AWARE,
-    Shuffle,
-)
+from samplerkit.order.modes import DEFAULT_ADAPTIVE_THRESHOLD, DEFAULT_PARTIAL_SIZE, FILE_AWARE, Shuffle
 from samplerkit.order.typing import Ids
 from samplerkit.samplers import pk, shuffled, subset, weighted
 from samplerkit.samplers.base import Sampler

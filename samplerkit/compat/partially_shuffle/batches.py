@@ -17,7 +17,7 @@ from samplerkit.order.typing import Ids
 from samplerkit.storage.ahead.cache import ReadAheadCache
 from samplerkit.storage.ahead.cache_entries import CacheLimits, FileStats
 from samplerkit.storage.files.content import FileContent
-from samplerkit.storage.files.readers import FileReader, read_file
+from samplerkit.storage.files.reader import FileReader, read_file
 from samplerkit.storage.urls import is_remote, shown
 
 _log = logging.getLogger("samplerkit")

@@ -16,12 +16,13 @@ from samplerkit.order.caching import cached_property
 from samplerkit.order.layout import Layout
 from samplerkit.storage.ahead.cache_entries import FileStats
 from samplerkit.storage.files.paths import distinct_names
-from samplerkit.storage.files.readers import FileReader, LengthReader, RemoteReader, file_reader
+from samplerkit.storage.files.reader import FileReader, LengthReader, RemoteReader
+from samplerkit.storage.files.readers import file_reader
 from samplerkit.storage.lengths import COUNTING_THREADS
 from samplerkit.storage.per_process import with_requests
+from samplerkit.storage.progress import TerminalLine, all_in_threads
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage
-from samplerkit.storage.threads import TerminalLine, all_in_threads
 
 _log = logging.getLogger("samplerkit")
 

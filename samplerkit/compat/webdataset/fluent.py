@@ -21,7 +21,7 @@ from samplerkit.compat.webdataset.tensors import tensors
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, CompositionError
 from samplerkit.order import arguments
 from samplerkit.storage.tar.codecs import Decode
-from samplerkit.storage.tar.pipeline import MapDict, Rename, Step, ToTuple, alternatives, checked_function
+from samplerkit.storage.tar.steps import MapDict, Rename, Step, ToTuple, alternatives, checked_function
 
 
 class Fluent(ABC):

@@ -13,7 +13,7 @@ import torch
 
 from samplerkit.compat.webdataset.handlers import Handler, goes_on, told
 from samplerkit.errors import DatasetError
-from samplerkit.storage.tar.pipeline import first_of
+from samplerkit.storage.tar.steps import first_of
 
 _log = logging.getLogger("samplerkit")
 

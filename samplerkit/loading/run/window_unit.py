@@ -18,13 +18,7 @@ from samplerkit.loading.state.state import Section, State, mismatch, optional, r
 from samplerkit.order.arguments import LARGEST
 from samplerkit.order.layout import Layout
 from samplerkit.samplers.base import Sampler
-from samplerkit.samplers.block import (
-    block_layout,
-    blocks_of,
-    ledger_below,
-    required_pieces,
-    shared_value,
-)
+from samplerkit.samplers.block import block_layout, blocks_of, ledger_below, required_pieces, shared_value
 from samplerkit.samplers.chain import RunConstants
 
 _CHECKS = {

@@ -18,14 +18,7 @@ from samplerkit.loading.run.current_run import CurrentRun
 from samplerkit.loading.run.reading import Reading
 from samplerkit.loading.workers.batch_maker import BatchMaker, batch_of
 from samplerkit.loading.workers.file_affinity import AffineIterator
-from samplerkit.loading.workers.protocol import (
-    Answer,
-    BadSamples,
-    Batches,
-    MakeRequests,
-    Request,
-    Workers,
-)
+from samplerkit.loading.workers.protocol import Answer, BadSamples, Batches, MakeRequests, Request, Workers
 from samplerkit.loading.workers.reader import ReaderOptions, SampleReader, reports_stats
 from samplerkit.loading.workers.thread_pool import ThreadPool
 from samplerkit.loading.workers.thread_scheduling import ThreadSchedule

@@ -27,12 +27,7 @@ from samplerkit.errors import WorkerError
 from samplerkit.loading.background_thread import start_thread
 from samplerkit.loading.interpreter_exit import end_at_exit, end_together
 from samplerkit.loading.workers.protocol import Answer, MakeRequests, Request, Workers, timed_out
-from samplerkit.loading.workers.transfer import (
-    SendingMaker,
-    received,
-    send_small_tensors,
-    sendable_errors,
-)
+from samplerkit.loading.workers.transfer import SendingMaker, received, send_small_tensors, sendable_errors
 
 _FOLDER_OF = "samplerkit_tempdir_of"
 

@@ -7,8 +7,11 @@ beyond it.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 
+from samplerkit.order.keys import Key
 from samplerkit.order.mixing.source_draws import SourceDraws
 from samplerkit.order.typing import Ids
 
@@ -72,3 +75,28 @@ def outermost(
 
 def _row(draws: SourceDraws, lanes: Ids, turns: Ids, low: Ids, high: Ids, one: int) -> int:
     return int(draws.position(lanes[one], turns[one], low[one], high[one]))
+
+
+@lru_cache(64)
+def first_length(
+    draws: tuple[Key, int], lanes: int, sizes: tuple[int, ...], ends: tuple[int, ...], *, is_first: bool
+) -> int:
+    """Returns how many positions the first epoch has; kept, since each epoch of a run asks for it.
+
+    Args:
+        draws: the key and the index of `SourceDraws`.
+        lanes: of the mixture.
+        sizes: of the sources.
+        ends: from `thresholds`.
+        is_first: whether it ends before a source would begin again, else once each was read to its end.
+    """
+    size, end = np.array(sizes), np.array(ends)
+    read, lane = (part.reshape(-1) for part in np.indices((size.size, lanes)))
+    is_read = (np.diff(end) > 0)[read] & (is_first | (lane < size[read]))
+    read, lane = read[is_read], lane[is_read]
+    # The turn of each lane that begins a source again, or the last one of its first pass.
+    last = size[read] - lane + (lanes - 1 if is_first else -1)
+    turns = np.maximum(0, last // lanes)
+    row, ends_in = outermost(SourceDraws(*draws), lane, turns, end[read], end[read + 1], last=not is_first)
+    # Python's integers: a large source of a small weight ends beyond 64 bits.
+    return row * lanes + ends_in + (not is_first)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Final, Literal, final, get_args
 
@@ -27,7 +26,7 @@ from samplerkit.order.layout import Layout
 from samplerkit.order.mixing.once_each import OnceEach
 from samplerkit.order.mixing.source_counts import SourceCounts
 from samplerkit.order.mixing.source_draws import SourceDraws
-from samplerkit.order.mixing.source_ends import outermost
+from samplerkit.order.mixing.source_ends import first_length
 from samplerkit.order.mixing.streams import Mix, Part, Passes, Stream
 from samplerkit.order.mixing.weights import thresholds
 from samplerkit.order.order import PASS_BITS, Order
@@ -194,31 +193,6 @@ class MixtureSampler(Sampler):
         return Blend(self, layout, context).order()
 
 
-@lru_cache(64)
-def _first_length(
-    draws: tuple[Key, int], lanes: int, sizes: tuple[int, ...], ends: tuple[int, ...], *, is_first: bool
-) -> int:
-    """Returns how many positions the first epoch has; kept, since each epoch of a run asks for it.
-
-    Args:
-        draws: the key and the index of `SourceDraws`.
-        lanes: of the mixture.
-        sizes: of the sources.
-        ends: from `thresholds`.
-        is_first: whether it ends before a source would begin again, else once each was read to its end.
-    """
-    size, end = np.array(sizes), np.array(ends)
-    read, lane = (part.reshape(-1) for part in np.indices((size.size, lanes)))
-    is_read = (np.diff(end) > 0)[read] & (is_first | (lane < size[read]))
-    read, lane = read[is_read], lane[is_read]
-    # The turn of each lane that begins a source again, or the last one of its first pass.
-    last = size[read] - lane + (lanes - 1 if is_first else -1)
-    turns = np.maximum(0, last // lanes)
-    row, ends_in = outermost(SourceDraws(*draws), lane, turns, end[read], end[read + 1], last=not is_first)
-    # Python's integers: a large source of a small weight ends beyond 64 bits.
-    return row * lanes + ends_in + (not is_first)
-
-
 @final
 class Blend:
     """A mixture at its place in a tree, in one epoch.
@@ -374,7 +348,7 @@ class Blend:
         sizes = tuple(source.length for source in self.sources)
         ends = tuple(self.mix.turns.ends[0].tolist())
         is_first = self._mixture.stop == "first"
-        return _first_length(self._draws.recipe, self.lanes, sizes, ends, is_first=is_first)
+        return first_length(self._draws.recipe, self.lanes, sizes, ends, is_first=is_first)
 
     def order(self) -> Order:
         """Gives the order of the epoch."""

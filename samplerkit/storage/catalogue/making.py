@@ -12,14 +12,15 @@ from typing import Any, Final
 from samplerkit.errors import ArgumentValueError, DatasetError
 from samplerkit.storage.catalogue.catalogue_file import SUFFIX, read_catalogue, write_catalogue
 from samplerkit.storage.catalogue.file_catalogue import FileCatalogue, Kind, KnownFile, encoded, joined
-from samplerkit.storage.files.readers import FileReader, RemoteReader, file_reader
+from samplerkit.storage.files.reader import FileReader, RemoteReader
+from samplerkit.storage.files.readers import file_reader
 from samplerkit.storage.files.stored import Stored
-from samplerkit.storage.formats.parquet_file import ParquetFile
+from samplerkit.storage.formats.parquet.file import ParquetFile
+from samplerkit.storage.progress import Progress, all_in_threads, silence
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage
 from samplerkit.storage.tar.index.finding import Cache
 from samplerkit.storage.tar.read.shards import Shards, TarOptions, archive_names
-from samplerkit.storage.threads import Progress, all_in_threads, silence
 from samplerkit.storage.urls import is_remote, shown
 
 _TAR = (".tar", ".tar.gz", ".tgz")

@@ -14,15 +14,11 @@ from samplerkit.order.typing import Ids
 from samplerkit.storage.catalogue.catalogue_file import read_known, refuse_lengths
 from samplerkit.storage.files.chunked import ChunkLimits, Chunks, DatasetOfFiles
 from samplerkit.storage.files.content import gathered_columns, gathered_samples
-from samplerkit.storage.files.readers import FileReader, RemoteReader, file_reader, read_file, sizes_of
-from samplerkit.storage.lengths import (
-    COUNTING_THREADS,
-    fetched_lengths,
-    given_lengths,
-    save_lengths,
-)
+from samplerkit.storage.files.reader import FileReader, RemoteReader, read_file, sizes_of
+from samplerkit.storage.files.readers import file_reader
+from samplerkit.storage.lengths import COUNTING_THREADS, fetched_lengths, given_lengths, save_lengths
+from samplerkit.storage.progress import Progress, all_in_threads
 from samplerkit.storage.remote.options import RemoteOptions
-from samplerkit.storage.threads import Progress, all_in_threads
 
 
 @final

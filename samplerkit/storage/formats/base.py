@@ -26,8 +26,8 @@ from samplerkit.storage.files.stored import Stored
 from samplerkit.storage.ids import checked_ids, checked_index
 from samplerkit.storage.lengths import COUNTING_THREADS
 from samplerkit.storage.per_process import OpenPerProcess, storage_for
+from samplerkit.storage.progress import all_in_threads
 from samplerkit.storage.remote.options import RemoteOptions
-from samplerkit.storage.threads import all_in_threads
 from samplerkit.storage.urls import beside, is_remote, local_path, shown
 
 INDEX: Final = "index.json"

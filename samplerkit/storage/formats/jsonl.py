@@ -34,9 +34,9 @@ from samplerkit.storage.formats.kept_index import IndexedFiles, IndexKind
 from samplerkit.storage.ids import checked_ids, checked_index
 from samplerkit.storage.lengths import COUNTING_THREADS
 from samplerkit.storage.missing_file import REWRITE
+from samplerkit.storage.progress import Progress, all_in_threads
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage, Span
-from samplerkit.storage.threads import Progress, all_in_threads
 from samplerkit.storage.urls import is_remote
 
 

@@ -20,8 +20,8 @@ from samplerkit.storage.files.chunked import DatasetOfFiles
 from samplerkit.storage.files.packages import guarded
 from samplerkit.storage.files.stored import Stored
 from samplerkit.storage.lengths import COUNTING_THREADS
+from samplerkit.storage.progress import Progress, all_in_threads
 from samplerkit.storage.remote.storage import RemoteStorage
-from samplerkit.storage.threads import Progress, all_in_threads
 from samplerkit.storage.urls import beside, identity, is_remote
 
 INDEX_SUFFIX: Final = ".skidx"

@@ -6,7 +6,7 @@ import io
 import os
 import struct
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -30,11 +30,12 @@ from samplerkit.storage.formats.base import (
     names_of,
 )
 from samplerkit.storage.formats.kept_index import IndexedFiles, IndexKind
+from samplerkit.storage.formats.tfrecord_example import example_of, scalars_of
 from samplerkit.storage.inflate import inflated
 from samplerkit.storage.missing_file import REWRITE, opened
+from samplerkit.storage.progress import Progress
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage
-from samplerkit.storage.threads import Progress
 
 RecordKind = Literal["example", "bytes"]
 
@@ -382,146 +383,3 @@ def _count(indexed: IndexedRecords) -> int:
 
 INDEXES: Final = IndexKind("tfrecord", _looked_through, _packed, _understood, _count)
 """The indexes of TFRecord files. They are not trusted: records have checksums of their own."""
-
-
-_VARINT, _EIGHT, _BYTES, _FOUR = 0, 1, 2, 5
-_KINDS: Final = {1: "bytes", 2: "float", 3: "int64"}
-
-Fields = Iterator[tuple[int, int, Any]]
-
-
-def example_of(record: bytes | memoryview) -> dict[str, Any]:
-    """Reads an Example.
-
-    Returns:
-        By name, sorted, as maps have no order: an array of int64 or float32, or a list of bytes; None where a
-        feature holds no list.
-
-    Raises:
-        ValueError: it is none.
-
-    Example:
-        >>> example_of(bytes([10, 13, 10, 11, 10, 1, 120, 18, 6, 26, 4, 10, 2, 7, 9]))
-        {'x': array([7, 9])}
-    """
-    found: dict[str, Any] = {}
-    for number, kind, value in _fields(memoryview(record)):
-        if number != 1 or kind != _BYTES:
-            # A SequenceExample begins alike, and would lose its lists.
-            raise ValueError(f"field {number} of an Example, which has but one")
-        for entry, kind_of_entry, pair in _fields(value):
-            if entry == 1 and kind_of_entry == _BYTES:
-                name, feature = _pair(pair)
-                found[name] = _feature(feature)
-    return {name: found[name] for name in sorted(found)}
-
-
-def scalars_of(sample: Mapping[str, Any], names: frozenset[str]) -> dict[str, Any]:
-    """Gives the same features, some of them as the one value that they hold.
-
-    Raises:
-        ValueError: one of them holds none, or several.
-    """
-    chosen = dict(sample)
-    for name in names & chosen.keys():
-        values = chosen[name]
-        if values is None or len(values) != 1:
-            count = 0 if values is None else len(values)
-            raise ValueError(f"feature {name!r} has {count} values, and one was to be")
-        chosen[name] = values[0]
-    return chosen
-
-
-def _pair(data: memoryview) -> tuple[str, memoryview]:
-    name, feature = "", memoryview(b"")
-    for number, kind, value in _fields(data):
-        if number == 1 and kind == _BYTES:
-            name = str(value, "utf-8")
-        elif number == 2 and kind == _BYTES:
-            feature = value
-    return name, feature
-
-
-def _feature(data: memoryview) -> Any:
-    """Reads a feature: of several kinds the last one counts, and lists of one kind are joined."""
-    known = ""
-    parts: list[memoryview] = []
-    for number, kind, value in _fields(data):
-        if number in _KINDS and kind == _BYTES:
-            if known != _KINDS[number]:
-                known, parts = _KINDS[number], []
-            parts.append(value)
-    values = [entry for part in parts for entry in _fields(part) if entry[0] == 1]
-    if known == "bytes":
-        return [bytes(value) for _, kind, value in values if kind == _BYTES]
-    if known == "float":
-        return _joined([_floats(kind, value) for _, kind, value in values], np.float32)
-    return _joined([_integers(kind, value) for _, kind, value in values], np.int64) if known else None
-
-
-def _joined(parts: list[Any], dtype: Any) -> Any:
-    return np.concatenate(parts) if parts else np.zeros(0, dtype)
-
-
-def _floats(kind: int, value: Any) -> Any:
-    if kind not in {_FOUR, _BYTES}:
-        raise ValueError("a list of floats that holds something else")
-    return np.frombuffer(value, "<f4").astype(np.float32)
-
-
-def _integers(kind: int, value: Any) -> Any:
-    if kind == _VARINT:
-        return np.array([value], np.uint64).view(np.int64)
-    if kind != _BYTES:
-        raise ValueError("a list of integers that holds something else")
-    data = np.frombuffer(value, np.uint8)
-    ends = np.flatnonzero(data < 128)
-    if data.size and (not ends.size or ends[-1] != data.size - 1):
-        raise ValueError("an integer that does not end")
-    starts = np.concatenate([[0], ends[:-1] + 1]) if ends.size else ends
-    if ends.size == data.size:  # each below 128
-        return data.astype(np.int64)
-    if (ends - starts).max() > 9:
-        raise ValueError("an integer that is too large")
-    places = np.arange(data.size) - np.repeat(starts, ends - starts + 1)
-    bits = (data & 127).astype(np.uint64) << (7 * places).astype(np.uint64)
-    return np.bitwise_or.reduceat(bits, starts).view(np.int64)
-
-
-def _fields(data: memoryview) -> Fields:
-    """Goes through the fields of a message: number, kind and value of each.
-
-    Raises:
-        ValueError: it ends early, or has a kind that no message of ours has.
-    """
-    at, end = 0, len(data)
-    while at < end:
-        key, at = _varint(data, at)
-        number, kind = key >> 3, key & 7
-        if kind == _VARINT:
-            value, at = _varint(data, at)
-            yield number, kind, value
-            continue
-        if kind == _BYTES:
-            size, at = _varint(data, at)
-        elif kind in {_EIGHT, _FOUR}:
-            size = 8 if kind == _EIGHT else 4
-        else:
-            raise ValueError(f"a field of kind {kind}")
-        if not number or size > end - at:
-            raise ValueError("a field that is longer than its message")
-        yield number, kind, data[at : at + size]
-        at += size
-
-
-def _varint(data: memoryview, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        if at >= len(data) or shift > 63:
-            raise ValueError("a number that does not end")
-        byte = data[at]
-        at += 1
-        value |= (byte & 127) << shift
-        if byte < 128:
-            return value & 0xFFFFFFFFFFFFFFFF, at
-        shift += 7

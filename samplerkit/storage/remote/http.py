@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import email.utils
+import http.client
 import re
+import socket
+import ssl
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -20,7 +23,7 @@ from samplerkit.storage.remote.attempt import (
     Version,
     may_pass,
 )
-from samplerkit.storage.remote.http_connections import Connections, TimedResponse, fault
+from samplerkit.storage.remote.http_connections import Connections, TimedResponse, number_in_words
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.retries import Client, Counts, check_small
 from samplerkit.storage.threads import Pool, Stop
@@ -202,6 +205,27 @@ class ContentRange:
             raise Transient(problem)
         if told not in {UNKNOWN_SIZE, last - first + 1}:
             raise Transient(f"{told} bytes announced for a part of {last - first + 1}")
+
+
+def fault(error: Exception, timeout: float) -> Exception:
+    """Says in words of our own what an exception of a request means; other errors are given as they are."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        # Its reason names the certificate and no URL.
+        hint = "correct the certificate, or name its authority by REQUESTS_CA_BUNDLE or `verify`"
+        problem = f"its server has a certificate that is not to be trusted ({error.verify_message})"
+        return Refused(problem, hint)
+    if isinstance(error, ValueError | http.client.InvalidURL):
+        return Refused("cannot be asked, or was redirected to what cannot", "check the URL and the headers")
+    reasons: dict[type[Exception], str] = {
+        ssl.SSLError: "TLS failed",
+        TimeoutError: f"the answer stalled, for {timeout:g} s",
+        socket.gaierror: "the name of its host is not known",
+        http.client.IncompleteRead: "the answer broke off",
+        http.client.HTTPException: "the connection broke",
+        OSError: f"the connection broke{number_in_words(error)}",
+    }
+    reason = next((reason for kind, reason in reasons.items() if isinstance(error, kind)), "")
+    return Transient(reason) if reason else error
 
 
 def check_answer(answer: TimedResponse) -> None:

@@ -37,9 +37,7 @@ _ROUTES = 1024
 """Of so many URLs it is kept how they are reached: a dataset may have millions."""
 
 _STATUSES = {301, 302, 303, 307, 308}
-
 _PORTS = {"http": 80, "https": 443}
-
 _IN_PATHS = "!$&'()*+,/:;=?@[]~"
 _LONE_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
 
@@ -182,7 +180,9 @@ class Connections:
         except TimeoutError:
             problem = f"no connection within {self._timeout:g} s"
         except OSError as error:
-            problem = f"{'the proxy' if route.proxy else 'its server'} cannot be reached{_reason(error)}"
+            problem = (
+                f"{'the proxy' if route.proxy else 'its server'} cannot be reached{number_in_words(error)}"
+            )
         else:
             return
         raise Transient(problem)
@@ -204,28 +204,8 @@ class Connections:
         return tls
 
 
-def fault(error: Exception, timeout: float) -> Exception:
-    """Says in words of our own what an exception of a request means; other errors are given as they are."""
-    if isinstance(error, ssl.SSLCertVerificationError):
-        # Its reason names the certificate and no URL.
-        hint = "correct the certificate, or name its authority by REQUESTS_CA_BUNDLE or `verify`"
-        problem = f"its server has a certificate that is not to be trusted ({error.verify_message})"
-        return Refused(problem, hint)
-    if isinstance(error, ValueError | http.client.InvalidURL):
-        return Refused("cannot be asked, or was redirected to what cannot", "check the URL and the headers")
-    reasons: dict[type[Exception], str] = {
-        ssl.SSLError: "TLS failed",
-        TimeoutError: f"the answer stalled, for {timeout:g} s",
-        socket.gaierror: "the name of its host is not known",
-        http.client.IncompleteRead: "the answer broke off",
-        http.client.HTTPException: "the connection broke",
-        OSError: f"the connection broke{_reason(error)}",
-    }
-    reason = next((reason for kind, reason in reasons.items() if isinstance(error, kind)), "")
-    return Transient(reason) if reason else error
-
-
-def _reason(error: Exception) -> str:
+def number_in_words(error: Exception) -> str:
+    """Gives what the system's number of an error means, in brackets; nothing if it has none."""
     number = error.errno if isinstance(error, OSError) else None
     return f" ({os.strerror(number)})" if number else ""
 

@@ -21,24 +21,15 @@ from samplerkit.storage.ahead.cache_entries import CacheLimits, FileStats
 from samplerkit.storage.ids import checked_ids
 from samplerkit.storage.lengths import save_lengths
 from samplerkit.storage.missing_file import AbsentError, Present, log_missing
+from samplerkit.storage.progress import progress_of
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.tar.codecs import Decode
 from samplerkit.storage.tar.format.flaws import Skipped
 from samplerkit.storage.tar.index.finding import Cache
-from samplerkit.storage.tar.pipeline import (
-    Map,
-    MapDict,
-    OrderWatch,
-    Rename,
-    Selection,
-    Step,
-    ToTuple,
-    View,
-    checked_function,
-)
+from samplerkit.storage.tar.pipeline import OrderWatch, Selection, View
 from samplerkit.storage.tar.read.shards import Fetch, OnError, TarOptions
 from samplerkit.storage.tar.sources import source_of
-from samplerkit.storage.threads import progress_of
+from samplerkit.storage.tar.steps import Map, MapDict, Rename, Step, ToTuple, checked_function
 
 
 @final

@@ -16,6 +16,7 @@ from samplerkit.errors import ArgumentValueError, DatasetError
 from samplerkit.storage.arrays import on_disk
 from samplerkit.storage.lengths import lengths_in, lengths_text
 from samplerkit.storage.names import short_names
+from samplerkit.storage.progress import Progress, all_in_threads, silence
 from samplerkit.storage.remote.attempt import UNKNOWN_SIZE
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage
@@ -25,7 +26,6 @@ from samplerkit.storage.tar.index.archive import INDEX_SUFFIX, Archive
 from samplerkit.storage.tar.index.finding import Cache, find_index, kept, make_index
 from samplerkit.storage.tar.index.index import Index, read_index
 from samplerkit.storage.tar.read.shards import archive_names
-from samplerkit.storage.threads import Progress, all_in_threads, silence
 from samplerkit.storage.urls import beside, is_remote, shown
 
 LENGTHS = "lengths.json"

@@ -6,19 +6,14 @@ import hashlib
 import re
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import islice, pairwise
 from typing import Any, Protocol, final
 
 import numpy as np
 
-from samplerkit.errors import (
-    ArgumentTypeError,
-    ArgumentValueError,
-    DatasetError,
-    SamplerkitError,
-)
+from samplerkit.errors import ArgumentValueError, DatasetError, SamplerkitError
 from samplerkit.order.caching import cached_property
 from samplerkit.order.draws import in_draws
 from samplerkit.order.layout import Layout
@@ -26,9 +21,11 @@ from samplerkit.order.typing import Ids
 from samplerkit.storage.ahead.cache_entries import FileStats
 from samplerkit.storage.ids import checked_ids
 from samplerkit.storage.missing_file import AbsentError, Present, log_missing
+from samplerkit.storage.progress import Progress
 from samplerkit.storage.tar.format.flaws import Skipped
 from samplerkit.storage.tar.read.shards import TarOptions
-from samplerkit.storage.threads import Progress, this_worker
+from samplerkit.storage.tar.steps import Map, Step, checked_function
+from samplerkit.storage.threads import this_worker
 
 AT_ONCE = 256
 """Samples that are read in one go, unless they are large, and that a selection looks at."""
@@ -328,130 +325,3 @@ class OrderWatch:
                 "know of the window; use samplerkit.Loader, or sampler=samplerkit.TorchSampler(...)",
                 stacklevel=4,
             )
-
-
-Step = Callable[[Any], Any]
-"""One step: takes a sample, gives another one, and changes none."""
-
-
-@dataclass(frozen=True)
-class Rename:
-    """Gives fields other names; the other fields stay.
-
-    Args:
-        fields: for each new name the old ones, of which the first that is there is taken.
-    """
-
-    fields: tuple[tuple[str, tuple[str, ...]], ...]
-
-    @classmethod
-    def of(cls, fields: Mapping[str, Any]) -> Rename:
-        """Takes the old names by new name: one, several as `"jpg;png"`, or a list."""
-        _require("rename", fields)
-        return cls(tuple((new, alternatives(new, old)) for new, old in fields.items()))
-
-    def __call__(self, sample: Any, /) -> Any:
-        """Applies the step."""
-        renamed = {old for _, olds in self.fields for old in olds}
-        result = {name: value for name, value in sample.items() if name not in renamed}
-        for new, olds in self.fields:
-            result[new] = first_of(sample, olds)
-        return result
-
-
-@dataclass(frozen=True)
-class MapDict:
-    """Applies a function to each of some fields."""
-
-    functions: tuple[tuple[str, Callable[[Any], Any]], ...]
-
-    @classmethod
-    def of(cls, functions: Mapping[str, Any]) -> MapDict:
-        """Takes functions by field."""
-        _require("map_dict", functions)
-        return cls(tuple((name, checked_function(name, each)) for name, each in functions.items()))
-
-    def __call__(self, sample: Any, /) -> Any:
-        """Applies the step."""
-        result = dict(sample)
-        for name, function in self.functions:
-            result[name] = function(first_of(sample, (name,)))
-        return result
-
-
-@dataclass(frozen=True)
-class Map:
-    """Applies a function to the sample."""
-
-    function: Callable[[Any], Any]
-
-    def __call__(self, sample: Any, /) -> Any:
-        """Applies the step."""
-        return self.function(sample)
-
-
-@dataclass(frozen=True)
-class ToTuple:
-    """Makes a tuple of some fields."""
-
-    fields: tuple[tuple[str, ...], ...]
-
-    @classmethod
-    def of(cls, fields: tuple[Any, ...]) -> ToTuple:
-        """Takes names of fields, or one text of several names with spaces between them."""
-        names = fields[0].split() if len(fields) == 1 and isinstance(fields[0], str) else fields
-        _require("to_tuple", names)
-        return cls(tuple(alternatives("to_tuple", name) for name in names))
-
-    def __call__(self, sample: Any, /) -> Any:
-        """Applies the step."""
-        return tuple(first_of(sample, names) for names in self.fields)
-
-
-def first_of(sample: Mapping[str, Any], names: tuple[str, ...]) -> Any:
-    """Returns the first of some fields that a sample has.
-
-    Raises:
-        DatasetError: it has none of them.
-    """
-    for name in names:
-        if name in sample:
-            return sample[name]
-    has = ", ".join(name for name in sample if not name.startswith("__")) or "none"
-    raise DatasetError("sample", f"has no field {' or '.join(names)}", hint=f"its fields are: {has}")
-
-
-def alternatives(place: str, names: Any) -> tuple[str, ...]:
-    """Takes names of fields of which one is meant: `"jpg;png"`, or a list.
-
-    Raises:
-        ArgumentTypeError: neither a string nor a list of strings.
-        ArgumentValueError: a name is empty.
-
-    Example:
-        >>> alternatives("image", "jpg;png")
-        ('jpg', 'png')
-    """
-    listed = names.split(";") if isinstance(names, str) else names
-    if not isinstance(listed, list | tuple) or not all(isinstance(name, str) for name in listed):
-        raise ArgumentTypeError(place, "must be names of fields, as in 'jpg;png'", names)
-    if not listed or not all(listed):
-        raise ArgumentValueError(place, "must not be empty", names)
-    return tuple(listed)
-
-
-def checked_function(place: str, function: Any) -> Callable[..., Any]:
-    """Takes a function.
-
-    Raises:
-        ArgumentTypeError: it cannot be called.
-    """
-    if not callable(function):
-        raise ArgumentTypeError(place, "must be a function", function)
-    called: Callable[..., Any] = function
-    return called
-
-
-def _require(method: str, given: Any) -> None:
-    if not given:
-        raise ArgumentValueError(method, "needs at least one field")

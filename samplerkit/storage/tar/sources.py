@@ -18,13 +18,15 @@ from samplerkit.storage.catalogue.catalogue_file import opened_catalogue, refuse
 from samplerkit.storage.lengths import fetched_lengths, given_lengths
 from samplerkit.storage.names import short_names
 from samplerkit.storage.per_process import OpenPerProcess, storage_for, with_requests
+from samplerkit.storage.progress import Progress, silence
 from samplerkit.storage.tar.format.flaws import Skipped
 from samplerkit.storage.tar.index.archive import Archive
 from samplerkit.storage.tar.index.index import Index
 from samplerkit.storage.tar.index.joining import Joint, Summary, joint_index
 from samplerkit.storage.tar.pipeline import ArchiveSource
+from samplerkit.storage.tar.read.contents import Contents, told_contents
 from samplerkit.storage.tar.read.reader import Reader
-from samplerkit.storage.tar.read.shard_reading import Contents, ShardReading, told_contents
+from samplerkit.storage.tar.read.shard_reading import ShardReading
 from samplerkit.storage.tar.read.shards import (
     ASKED_AT_A_TIME,
     FETCHED_AT_A_TIME,
@@ -32,7 +34,7 @@ from samplerkit.storage.tar.read.shards import (
     TarOptions,
     archive_names,
 )
-from samplerkit.storage.threads import Progress, in_threads, silence, this_worker
+from samplerkit.storage.threads import in_threads, this_worker
 from samplerkit.storage.urls import is_remote, shown
 
 _LOGGER = logging.getLogger(__name__)

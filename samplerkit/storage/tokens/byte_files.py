@@ -13,11 +13,11 @@ import numpy as np
 
 from samplerkit.errors import ArgumentValueError, DatasetError
 from samplerkit.storage.missing_file import AbsentError
+from samplerkit.storage.progress import all_in_threads
 from samplerkit.storage.remote.attempt import Span
 from samplerkit.storage.remote.storage import RemoteStorage
 from samplerkit.storage.tar.index.archive import Archive, Handle, Handles, open_for_reading
-from samplerkit.storage.threads import all_in_threads
-from samplerkit.storage.tokens.arguments import (
+from samplerkit.storage.tokens.token_files import (
     HEADER,
     KINDS,
     KNOWN,

@@ -5,15 +5,14 @@ from __future__ import annotations
 from bisect import bisect_right, insort
 from dataclasses import dataclass
 from threading import Lock
-from typing import Final, final
+from typing import Final, Protocol, final
 
 import numpy as np
 
 from samplerkit.errors import DatasetError
 from samplerkit.order.arguments import LARGEST
 from samplerkit.order.typing import Ids
-from samplerkit.storage.tokens.arguments import HEADER, TokenFile
-from samplerkit.storage.tokens.byte_files import ByteFiles, Opened
+from samplerkit.storage.tokens.token_files import HEADER, TokenFile
 
 PAGE: Final = 4096
 """Sequences of a page: 48 KiB of an index."""
@@ -22,6 +21,19 @@ MOST_PAGES: Final = 1536
 """Pages in memory, 48 MiB; then all are dropped."""
 
 _HINT = "the index does not belong to its .bin, or is damaged: make it again"
+
+
+class IndexFiles(Protocol):
+    """The indexes of a dataset, by number."""
+
+    def name(self, number: int) -> str:
+        """Returns what errors call one."""
+
+    def peek(self, number: int, begin: int, length: int) -> bytes:
+        """Returns a few bytes of one."""
+
+    def read(self, number: int, begin: int, length: int) -> bytes:
+        """Returns a part of one."""
 
 
 @final
@@ -53,7 +65,7 @@ class Pointers:
         pages: what is known of all of them.
     """
 
-    indexes: ByteFiles
+    indexes: IndexFiles
     place: int
     file: TokenFile
     pages: Pages
@@ -170,15 +182,3 @@ class Pointers:
         problem = f"says at byte {at} that sequence {sequence} begins at byte {pointer} of {self.file.name}"
         where = f"{problem}, which is not where the ones beside it end or begin"
         return DatasetError(self.indexes.name(self.place), where, hint=_HINT)
-
-
-def pointers_of(opened: Opened, number: int, pages: Pages) -> Pointers | None:
-    """Returns the pointers of a file; None where it has no index.
-
-    Args:
-        opened: the files of a dataset.
-        number: of the file.
-        pages: what is known of all of them.
-    """
-    place = opened.index_of.get(number)
-    return None if place is None else Pointers(opened.indexes, place, opened.files[number], pages)

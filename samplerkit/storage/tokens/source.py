@@ -19,15 +19,15 @@ from samplerkit.storage.tokens.arguments import (
     PARTS,
     Corpus,
     Documents,
-    Dtype,
     WantedWindows,
     layout_of,
     range_of,
     shares_of,
 )
 from samplerkit.storage.tokens.byte_files import Opened, WantedBytes
-from samplerkit.storage.tokens.pointers import Pages, Pointers, pointers_of
+from samplerkit.storage.tokens.pointers import Pages, Pointers
 from samplerkit.storage.tokens.rings import RULE, Rings
+from samplerkit.storage.tokens.token_files import Dtype
 
 Array = np.ndarray[Any, Any]
 
@@ -335,6 +335,18 @@ class TokenSource:
             raise DatasetError(place, problem, hint="join files when tokenising, or say a shorter block_len")
         if lost > MUCH_LOST * total:
             _LOG.warning("%s: %d of %d tokens are in files shorter than a block", place, lost, total)
+
+
+def pointers_of(opened: Opened, number: int, pages: Pages) -> Pointers | None:
+    """Returns the pointers of a file; None where it has no index.
+
+    Args:
+        opened: the files of a dataset.
+        number: of the file.
+        pages: what is known of all of them.
+    """
+    place = opened.index_of.get(number)
+    return None if place is None else Pointers(opened.indexes, place, opened.files[number], pages)
 
 
 def _part(

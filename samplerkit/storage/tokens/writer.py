@@ -15,8 +15,8 @@ from samplerkit.closing import Writing
 from samplerkit.errors import ArgumentRangeError, ArgumentTypeError, ArgumentValueError, DatasetError
 from samplerkit.order import arguments
 from samplerkit.storage.atomic import atomic
-from samplerkit.storage.threads import Progress, progress_of
-from samplerkit.storage.tokens.arguments import HEADER, MAGIC, MEGATRON, token_dtype
+from samplerkit.storage.progress import Progress, progress_of
+from samplerkit.storage.tokens.token_files import HEADER, MAGIC, MEGATRON, token_dtype
 
 _LONGEST = (1 << 31) - 1
 

@@ -16,7 +16,7 @@ from samplerkit.cli.main import main
 from samplerkit.errors import ArgumentValueError, DatasetError
 from samplerkit.storage.catalogue.making import join_parts, make_catalogue, make_part, parts_of
 from samplerkit.storage.tar.indexing import index_shard
-from samplerkit.storage.tar.writer import pack_shard
+from samplerkit.storage.tar.pack import pack_shard
 from tests.storage.catalogue.kinds import FILES, PARQUET, TAR
 from tests.storage.remote.children import Child
 

@@ -12,6 +12,7 @@ import pytest
 
 import samplerkit as sk
 from samplerkit.storage.arrays import UnreadableFileError, read_arrays
+from samplerkit.storage.progress import silence
 from samplerkit.storage.tar.dataset import TarDataset
 from samplerkit.storage.tar.format.samples import group
 from samplerkit.storage.tar.format.scan import Members
@@ -20,7 +21,6 @@ from samplerkit.storage.tar.index.archive import INDEX_SUFFIX, Archive
 from samplerkit.storage.tar.index.finding import Cache, make_index
 from samplerkit.storage.tar.index.index import read_index
 from samplerkit.storage.tar.index.joining import joint_index
-from samplerkit.storage.threads import silence
 from tests.storage.tar.shards import jpeg_tiles, python_sources, write
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from samplerkit.storage.tar.dataset import TarDataset
-from samplerkit.storage.tar.writer import pack_folder
+from samplerkit.storage.tar.pack import pack_folder
 
 
 def test_what_readers_would_leave_out_is_left_out_and_nothing_else(tmp_path):

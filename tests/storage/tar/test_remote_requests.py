@@ -12,15 +12,7 @@ import numpy as np
 import pytest
 
 import samplerkit as sk
-from tests.storage.tar.remote_shards import (
-    EACH,
-    NUMBERS,
-    PATTERN,
-    SHARDS,
-    as_list,
-    keys_of,
-    write_shards,
-)
+from tests.storage.tar.remote_shards import EACH, NUMBERS, PATTERN, SHARDS, as_list, keys_of, write_shards
 from tests.storage.tar.server import Server
 from tests.waiting import wait_until
 

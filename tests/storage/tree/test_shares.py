@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from samplerkit.order.layout import Layout
 from samplerkit.storage.ahead.uses import NEVER, Uses
-from samplerkit.storage.tree import MOST_GLANCED, Share, copies
+from samplerkit.storage.tree_leaves import MOST_GLANCED, Share, copies
 
 batches = st.lists(st.lists(st.integers(0, 9), max_size=4).map(np.array), max_size=8)
 

@@ -15,11 +15,11 @@ from typing import final
 import numpy as np
 
 from samplerkit.storage.arrays import Array, Column, narrow, write_arrays
+from samplerkit.storage.progress import Progress
 from samplerkit.storage.tar.format.flaws import Skipped
 from samplerkit.storage.tar.index.archive import Archive
 from samplerkit.storage.tar.index.finding import Cache, found_or_made
 from samplerkit.storage.tar.index.index import Index, read_index, reopened, split_between
-from samplerkit.storage.threads import Progress
 
 _LOGGER = logging.getLogger(__name__)
 

@@ -18,6 +18,7 @@ from samplerkit.storage.catalogue.file_catalogue import FileCatalogue
 from samplerkit.storage.files.paths import file_paths
 from samplerkit.storage.missing_file import AbsentError
 from samplerkit.storage.names import short_names
+from samplerkit.storage.progress import all_in_threads
 from samplerkit.storage.remote.attempt import UNKNOWN_SIZE
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import LocalFile, RemoteStorage
@@ -33,7 +34,6 @@ from samplerkit.storage.tar.index.finding import (
     make_index,
 )
 from samplerkit.storage.tar.index.index import Index, read_index
-from samplerkit.storage.threads import all_in_threads
 from samplerkit.storage.urls import beside, is_remote
 
 ASKED_AT_A_TIME = 16

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import hashlib
 from bisect import bisect_right
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final, final
 
 import numpy as np
 
-from samplerkit.errors import ArgumentTypeError, ArgumentValueError, DatasetError
+from samplerkit.errors import DatasetError
 from samplerkit.order.typing import Ids
 from samplerkit.storage.files.content import require_columns
 from samplerkit.storage.files.packages import extra, guarded
 from samplerkit.storage.files.stored import ByteSpan, Stored
+from samplerkit.storage.formats.parquet.filter import Keys, RowFilter, ranges_of
 from samplerkit.storage.missing_file import REWRITE
 from samplerkit.storage.remote.attempt import NEAR
 from samplerkit.storage.remote.storage import RemoteStorage
-from samplerkit.storage.urls import shown
 
 Metadata = Any
 """A footer as pyarrow has it: `pyarrow.parquet.FileMetaData`."""
@@ -328,177 +327,3 @@ def _columns(name: str, metadata: Metadata) -> tuple[tuple[str, str], ...]:
 
 def _digest(footer: bytes) -> bytes:
     return hashlib.blake2b(footer, digest_size=16).digest()
-
-
-Condition = tuple[str, str, Any]
-Bounds = tuple[Any, Any]
-
-_COMPARISONS: Final = ("==", "=", "!=", "<", "<=", ">", ">=", "in", "not in")
-_NUMBER: Final = "\0number of the row"
-"""A column that is added to a table while it is filtered."""
-
-_MAY: dict[str, Callable[[Bounds, Any], bool]] = {
-    "==": lambda there, value: there[0] <= value <= there[1],
-    "=": lambda there, value: there[0] <= value <= there[1],
-    "<": lambda there, value: there[0] < value,
-    "<=": lambda there, value: there[0] <= value,
-    ">": lambda there, value: there[1] > value,
-    ">=": lambda there, value: there[1] >= value,
-    "in": lambda there, values: any(there[0] <= value <= there[1] for value in values),
-}
-"""Whether a value between the least and the most can meet a condition; of other words nothing is known.
-
-pyarrow.dataset would say so too, but damaged statistics end the process there.
-"""
-
-
-@final
-@dataclass(frozen=True)
-class RowFilter:
-    """Conditions on the values of a row, as in pyarrow: a null meets `not in`, and no other.
-
-    Args:
-        ways: lists of conditions; a row is wanted that meets all of one list.
-
-    Example:
-        >>> RowFilter.of([("year", ">=", 2020), ("lang", "in", ["en", "de"])]).names
-        ('year', 'lang')
-    """
-
-    ways: tuple[tuple[Condition, ...], ...]
-
-    @classmethod
-    def of(cls, filters: Any) -> RowFilter:
-        """Takes what a user gives: a list of conditions, or a list of such lists.
-
-        Raises:
-            ArgumentTypeError: it is something else.
-            ArgumentValueError: a comparison is not known.
-        """
-        if not isinstance(filters, list | tuple) or not filters:
-            hint = "as in [('year', '>=', 2020), ('lang', 'in', ['en', 'de'])]"
-            raise ArgumentTypeError("filters", "must be a list of conditions", filters, hint=hint)
-        is_one = all(_is_condition(entry) for entry in filters)
-        return cls(tuple(tuple(map(_checked, way)) for way in ([filters] if is_one else filters)))
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The columns that are looked at."""
-        return tuple(dict.fromkeys(name for way in self.ways for name, _, _ in way))
-
-    def may_hold(self, ranges: Mapping[str, Bounds]) -> bool:
-        """Returns whether a row group can hold a wanted row.
-
-        Args:
-            ranges: the least and the most of the columns whose statistics say so.
-        """
-        return any(all(_may(condition, ranges) for condition in way) for way in self.ways)
-
-    def rows(self, table: Any) -> Ids:
-        """Gives the wanted rows of a table, by its values.
-
-        Raises:
-            Exception: as pyarrow raises where a value cannot be compared.
-        """
-        numbers = extra("pyarrow", "parquet").array(np.arange(table.num_rows))
-        wanted = table.append_column(_NUMBER, numbers).filter(self._expression())
-        found: Ids = wanted.column(_NUMBER).to_numpy()
-        return found
-
-    def _expression(self) -> Any:
-        return extra("pyarrow.parquet", "parquet").filters_to_expression([list(way) for way in self.ways])
-
-
-def ranges_of(metadata: Any, group: int, names: Sequence[str]) -> dict[str, Bounds]:
-    """Gives the least and the most of columns of a row group, where its statistics know.
-
-    Args:
-        metadata: the footer, as pyarrow has it.
-        group: the number of the row group.
-        names: of the columns, which are known to be sound.
-    """
-    found = {}
-    for number in range(metadata.num_columns):
-        described = metadata.schema.column(number)
-        if described.path not in names:
-            continue
-        column = metadata.row_group(group).column(number)
-        # Statistics of another type than the column's would end the process.
-        if column.physical_type == described.physical_type and column.is_stats_set:
-            with suppress(Exception):  # of what Python cannot hold, such as a date behind its last year
-                if column.statistics.has_min_max:
-                    found[described.path] = (column.statistics.min, column.statistics.max)
-    return found
-
-
-def _is_condition(entry: Any) -> bool:
-    return isinstance(entry, list | tuple) and len(entry) == 3 and isinstance(entry[1], str)
-
-
-def _checked(entry: Any) -> Condition:
-    if not _is_condition(entry) or not isinstance(entry[0], str):
-        raise ArgumentTypeError("filters", "holds what is no condition (column, comparison, value)", entry)
-    name, word, value = entry
-    if word not in _COMPARISONS:
-        hint = f"known: {', '.join(_COMPARISONS)}"
-        raise ArgumentValueError("filters", "holds a comparison that is not known", word, hint=hint)
-    if word in {"in", "not in"}:
-        if isinstance(value, str | bytes) or not hasattr(value, "__iter__"):
-            raise ArgumentTypeError("filters", f"must have a list of values after {word!r}", value)
-        value = tuple(value)
-    return name, word, value
-
-
-def _may(condition: Condition, ranges: Mapping[str, Bounds]) -> bool:
-    name, word, value = condition
-    if name not in ranges or word not in _MAY:
-        return True
-    try:
-        return _MAY[word](ranges[name], value)
-    except TypeError:  # values say what is wrong with it
-        return True
-
-
-Keys = tuple[tuple[str, Any], ...]
-"""Names and values, as scalars of Arrow's."""
-
-
-def folder_keys(paths: Sequence[str]) -> list[Keys]:
-    """Reads the keys of each file by pyarrow; those of one name have one type: int32, or else string.
-
-    Args:
-        paths: of the files, or their URLs.
-
-    Raises:
-        DatasetError: pyarrow is not installed, a file has no keys, or others than the first one.
-
-    Example:
-        >>> keys = folder_keys(["/data/year=2024/lang=en/0.parquet", "/data/year=7/lang=a%20b/0.parquet"])
-        >>> [[(name, value.as_py()) for name, value in each] for each in keys]
-        [[('year', 2024), ('lang', 'en')], [('year', 7), ('lang', 'a b')]]
-    """
-    arrow, dataset = extra("pyarrow", "parquet"), extra("pyarrow.dataset", "parquet")
-    places = [shown(path) for path in paths]
-    folders = places[0].split("/")[:-1]
-    names = list(dict.fromkeys(folder.partition("=")[0] for folder in folders if "=" in folder))
-    schema = arrow.schema([(name, arrow.string()) for name in names])
-    partitioning = dataset.HivePartitioning(schema)
-    found = []
-    for place in places:
-        keys = dataset.get_partition_keys(partitioning.parse(place))
-        if not names or keys.keys() != set(names) or place.count("=") != places[0].count("="):
-            others = "has other keys in the names of its folders than the first file"
-            problem = others if names else "has no keys in the names of its folders"
-            hint = "name files whose folders are called key=value alike, or leave partitioning out"
-            raise DatasetError(place, problem, names, hint=hint)
-        found.append(keys)
-    columns = {name: _typed(arrow, [keys[name] for keys in found]) for name in names}
-    return [tuple((name, columns[name][at]) for name in names) for at in range(len(found))]
-
-
-def _typed(arrow: Any, texts: list[str | None]) -> Any:
-    column = arrow.array(texts, arrow.string())
-    try:
-        return column.cast(arrow.int32())
-    except arrow.ArrowInvalid:
-        return column

@@ -22,10 +22,11 @@ from samplerkit.storage.files.packages import guarded
 from samplerkit.storage.files.stored import Stored
 from samplerkit.storage.formats.arrow_rows import ArrowBatches, ArrowContent, gather_of, in_one_piece
 from samplerkit.storage.formats.base import ChunkFile, FilesOfChunks, FormatOfFiles, digest_of, names_of
-from samplerkit.storage.formats.parquet_file import Keys, Metadata, ParquetFile, RowFilter, folder_keys
+from samplerkit.storage.formats.parquet.file import Metadata, ParquetFile
+from samplerkit.storage.formats.parquet.filter import Keys, RowFilter, folder_keys
+from samplerkit.storage.progress import Progress, all_in_threads
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage
-from samplerkit.storage.threads import Progress, all_in_threads
 from samplerkit.storage.urls import is_remote, shown
 
 _FOOTERS: Final = 64

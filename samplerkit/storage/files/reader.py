@@ -1,0 +1,265 @@
+"""What a reader is: a function of the user's, in one of the forms that are understood."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Protocol, TypeVar, final
+
+import numpy as np
+
+from samplerkit.errors import ArgumentTypeError, DatasetError, SamplerkitError, note_once
+from samplerkit.order import arguments
+from samplerkit.order.typing import Ids
+from samplerkit.storage.files.content import FileContent
+from samplerkit.storage.progress import all_in_threads
+from samplerkit.storage.remote.attempt import UNKNOWN_SIZE, in_other_words
+from samplerkit.storage.remote.storage import RemoteStorage
+from samplerkit.storage.urls import is_remote, shown
+
+Result = TypeVar("Result")
+_PARSER_RACE = "AST constructor recursion depth mismatch"
+_MOST_RACES = 3
+
+
+class FileReader(Protocol):
+    """Reads one file, and says how many samples it has."""
+
+    @property
+    def counts_cheaply(self) -> bool:
+        """Whether `count` does not read all of a file."""
+
+    def read(self, path: str) -> FileContent:
+        """Reads a file."""
+
+    def count(self, path: str) -> int:
+        """Reports how many samples a file has."""
+
+
+@final
+@dataclass(frozen=True)
+class PlainReader:
+    """A reader from a path to data; it may have a method `count`.
+
+    Args:
+        function: the reader.
+    """
+
+    function: Callable[[str], Any]
+
+    @property
+    def counts_cheaply(self) -> bool:
+        """Whether the reader has a method `count`."""
+        return callable(getattr(self.function, "count", None))
+
+    def read(self, path: str) -> FileContent:
+        """Reads a file."""
+        return _guarded(path, "read", lambda: FileContent.of(self.function(path), path))
+
+    def count(self, path: str) -> int:
+        """Reports how many samples a file has: by the reader's `count`, or by reading it."""
+        if not self.counts_cheaply:
+            return self.read(path).length
+        counting: Any = self.function
+        return _length(_guarded(path, "counted", lambda: counting.count(path)), path)
+
+
+@final
+@dataclass(frozen=True)
+class LengthReader:
+    """A reader with an argument `get_data`, as in Microsoft's PartiallyShuffleDistributedSampler.
+
+    Args:
+        function: gives `(data, length)` with `get_data=True`; with False the length, or `(None, length)`.
+
+    Source: https://github.com/microsoft/PartiallyShuffleDistributedSampler
+    """
+
+    function: Callable[..., Any]
+    counts_cheaply: bool = True
+
+    def read(self, path: str) -> FileContent:
+        """Reads a file; the length that the reader reports must be that of its data."""
+        given = _guarded(path, "read", lambda: self.function(path, get_data=True))
+        if not isinstance(given, tuple) or len(given) != 2:
+            raise DatasetError(path, "the reader must give (data, length) with get_data=True", given)
+        content = _guarded(path, "read", lambda: FileContent.of(given[0], path))
+        if content.length != _length(given[1], path):
+            problem = f"has {content.length} samples, but its reader reports another length"
+            raise DatasetError(path, problem, given[1])
+        return content
+
+    def count(self, path: str) -> int:
+        """Reports how many samples a file has."""
+        given = _guarded(path, "counted", lambda: self.function(path, get_data=False))
+        return _length(given[1] if isinstance(given, tuple) and len(given) == 2 else given, path)
+
+
+def read_file(
+    reader: FileReader,
+    paths: Sequence[str],
+    sizes: Ids,
+    file: int,
+    hint: str = "correct lengths, or leave them out to have them counted",
+) -> FileContent:
+    """Reads a file and checks its length.
+
+    Args:
+        reader: reads it.
+        paths: of all files.
+        sizes: samples in each, as was given or counted.
+        file: its number.
+        hint: what to do about sizes that are wrong.
+
+    Raises:
+        DatasetError: it cannot be read, or has another length.
+    """
+    content, told = reader.read(paths[file]), int(sizes[file])
+    if content.length != told:
+        raise DatasetError(
+            content.path,
+            f"has {content.length} samples, but {told} were given or counted",
+            hint=hint,
+        )
+    return content
+
+
+def _has_get_data(reader: Any) -> bool:
+    try:
+        parameters = inspect.signature(reader).parameters
+    except (TypeError, ValueError):  # builtins may have no signature
+        return False
+    return "get_data" in parameters
+
+
+def _length(value: Any, path: str) -> int:
+    try:
+        number = arguments.integer("length", value)
+    except ArgumentTypeError:
+        number = -1
+    if number < 0:
+        raise DatasetError(path, "the reader must tell a number of samples", value)
+    return number
+
+
+def _guarded(path: str, what: str, call: Callable[[], Result]) -> Result:
+    """Calls a reader; whatever it raises becomes an error that names the file."""
+    try:
+        return _parsed(call)
+    except MemoryError as error:
+        note_once(error, f"while {path} was {what}")
+        raise
+    except Exception as error:
+        if isinstance(error, SamplerkitError) and path in error.place:
+            raise
+        is_gone = isinstance(error, FileNotFoundError)
+        hint = "put it there again, or leave it out of the dataset" if is_gone else ""
+        raise DatasetError(path, f"cannot be {what} ({type(error).__name__}: {error})", hint=hint) from error
+
+
+def _parsed(call: Callable[[], Result]) -> Result:
+    """Calls again what failed by a race in Python's parser, which numpy uses for the headers of arrays.
+
+    Before 3.11.8, parsing in two threads may fail, seldom: https://github.com/python/cpython/issues/106905
+    """
+    for _ in range(_MOST_RACES):
+        try:
+            return call()
+        except SystemError as error:
+            if _PARSER_RACE not in str(error):
+                raise
+    return call()
+
+
+ASKED_AT_A_TIME = 16
+"""Sizes that are asked for at the same time."""
+
+
+@final
+@dataclass(frozen=True)
+class RemoteReader:
+    """Reads URLs by a reader that knows only local files; local files it reads as ever.
+
+    Each file is fetched into the cache of this machine, and stays there for certain only while it is read:
+    what a reader gives must not need the file any more. Errors name the URL, without its query and without
+    credentials, and never the copy.
+
+    Args:
+        reader: reads a local file.
+        storage: fetches; None gives the URL itself to the reader.
+    """
+
+    reader: FileReader
+    storage: RemoteStorage | None
+
+    @property
+    def counts_cheaply(self) -> bool:
+        """Whether the reader counts without reading all of a file; it is fetched as a whole all the same."""
+        return self.reader.counts_cheaply
+
+    def read(self, path: str) -> FileContent:
+        """Reads a file."""
+        content = self._locally(path, self.reader.read)
+        return replace(content, path=shown(path)) if is_remote(path) else content
+
+    def count(self, path: str) -> int:
+        """Reports how many samples a file has."""
+        return self._locally(path, self.reader.count)
+
+    def _locally(self, path: str, call: Callable[[str], Result]) -> Result:
+        if not is_remote(path):
+            return call(path)
+        if self.storage is None:
+            return _renamed(path, shown(path), call)
+        with self.storage.fetch(path) as local:
+            return _renamed(local.path, shown(path), call)
+
+
+def sizes_of(paths: Sequence[str], storage: RemoteStorage | None) -> Ids:
+    """Asks how many bytes each file has.
+
+    Args:
+        paths: of the files, and URLs.
+        storage: asks for those that are remote.
+
+    Raises:
+        DatasetError: a size cannot be told.
+    """
+
+    def size(number: int) -> int:
+        path = paths[number]
+        try:
+            if not is_remote(path):
+                return Path(path).stat().st_size
+        except OSError as error:
+            raise DatasetError(path, f"cannot be read ({error.strerror})") from error
+        found = UNKNOWN_SIZE if storage is None else storage.version(path).size
+        if found == UNKNOWN_SIZE:
+            raise DatasetError(shown(path), "does not tell its size")
+        return found
+
+    return np.array(all_in_threads(size, len(paths), ASKED_AT_A_TIME, "samplerkit-sizes"), dtype=np.int64)
+
+
+def _renamed(path: str, name: str, call: Callable[[str], Result]) -> Result:
+    """Calls with a path; an error has the name in its place."""
+
+    def said(error: Exception) -> Exception:
+        if not isinstance(error, SamplerkitError):
+            error.__notes__ = [note.replace(path, name) for note in getattr(error, "__notes__", ())]
+        if not isinstance(error, SamplerkitError) or path == name:
+            return error
+        value = error.value.replace(path, name) if isinstance(error.value, str) else error.value
+        failed = type(error)(
+            error.place.replace(path, name),
+            error.problem.replace(path, name),
+            *(() if value is None else (value,)),
+            hint=error.hint,
+        )
+        # The reader's own error may hold the query of a URL, if it has seen one.
+        failed.__cause__ = None if is_remote(path) else error.__cause__
+        return failed
+
+    return in_other_words(lambda: call(path), (MemoryError, SamplerkitError), said)

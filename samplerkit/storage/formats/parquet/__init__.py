@@ -1,0 +1,1 @@
+"""Samples in Parquet files."""

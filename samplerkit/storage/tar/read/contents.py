@@ -1,0 +1,179 @@
+"""How many samples lie in which shard: as it was given or indexed, and as the indexes that are met say."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+
+from samplerkit.errors import DatasetError
+from samplerkit.order.dataset_protocol import fingerprint_of
+from samplerkit.order.layout import Layout
+from samplerkit.order.typing import Ids
+from samplerkit.storage.missing_file import AbsentError
+from samplerkit.storage.tar.format.flaws import HINTS, Flaw, Skipped
+from samplerkit.storage.tar.index.index import Index, split_between
+
+MOST_INDEXES = 4096
+"""Indexes that a process has at hand; they are mapped, so they take memory as far as they are used."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Contents:
+    """What lies in the shards of a dataset.
+
+    Args:
+        layout: how many samples of each shard there are.
+        counts: how many samples the index of each shard must have, shape (shards,).
+        firsts: the number that the first sample of each has in its index: 1 after a split sample that is
+            skipped.
+        fingerprint: changes with the samples.
+        skipped: what is skipped, as far as it is known.
+        is_told: whether the user told the lengths, and no index was looked at.
+    """
+
+    layout: Layout
+    counts: Ids
+    firsts: Ids
+    fingerprint: str
+    skipped: Skipped
+    is_told: bool
+
+    def split(self, ids: Ids) -> dict[int, tuple[Ids, Ids]]:
+        """Returns for each shard the numbers of its samples in it, and their places among the ids."""
+        layout = self.layout
+        file = layout.file_of(ids)
+        by_file = np.argsort(file, kind="stable")
+        numbers, heads = np.unique(file[by_file], return_index=True)
+        return {
+            number: (ids[places] - layout.starts[number] + self.firsts[number], places)
+            for number, places in zip(numbers.tolist(), np.split(by_file, heads[1:]), strict=False)
+        }
+
+
+def told_contents(names: tuple[str, ...], lengths: list[int]) -> Contents:
+    """Takes lengths from the user; the fingerprint is of them and of the names of the shards."""
+    fingerprint = fingerprint_of("lengths", names, lengths)
+    layout = Layout(lengths, names)
+    return Contents(
+        layout, layout.sizes, np.zeros_like(layout.sizes), fingerprint, Skipped.of(()), is_told=True
+    )
+
+
+@final
+class MetIndexes:
+    """The indexes of shards, by number; the least recently used ones are let go.
+
+    Several threads can use it. Where flaws are skipped, a shard may have fewer samples than were given:
+    those that are there are the first ones, and the others are missing.
+    """
+
+    def __init__(self, names: tuple[str, ...], contents: Contents, *, skips: bool) -> None:
+        self._names = names
+        self._contents = contents
+        self._skips = skips
+        self._lock = threading.Lock()
+        self._indexes: OrderedDict[int, Index] = OrderedDict()
+        self._versions: dict[int, tuple[int, int | str]] = {}
+        # Of each shard, by the first row that is missing, the one behind the last, and why.
+        self._missing: dict[int, dict[int, tuple[int, AbsentError]]] = {}
+        self._split_flaws: dict[int, Flaw] = {}
+
+    @property
+    def skipped(self) -> Skipped:
+        """What is left out in the shards whose indexes are here."""
+        with self._lock:
+            met = [index.skipped for index in self._indexes.values()]
+            return Skipped.joined([*met, Skipped.of(self._split_flaws.values())])
+
+    def get(self, number: int) -> Index | None:
+        """Returns the index of a shard, if it is here."""
+        with self._lock:
+            found = self._indexes.get(number)
+            if found is not None:
+                self._indexes.move_to_end(number)
+            return found
+
+    def add(self, number: int, index: Index) -> Index:
+        """Takes an index, and gives it back.
+
+        Raises:
+            DatasetError: the shard has another version than before, or another number of samples than it
+                must, or one of its samples continues in the next shard, and flaws are not skipped.
+        """
+        told = int(self._contents.counts[number])
+        if not index.is_lost:
+            self._check(number, index, told)
+        with self._lock:
+            self._indexes[number] = index
+            self._indexes.move_to_end(number)
+            if index.num_samples < told:
+                lacking = _lacking(self._names[number], index, told)
+                self._missing.setdefault(number, {})[index.num_samples] = told, lacking
+            if len(self._indexes) > MOST_INDEXES:
+                self._indexes.popitem(last=False)
+        if self._contents.is_told:
+            self._check_neighbours(number)
+        return index
+
+    def present(self, number: int, rows: Ids, places: Ids, samples: Any) -> tuple[Ids, Ids]:
+        """Puts an error into the place of each sample that is missing, and gives the rows and places left.
+
+        Args:
+            number: of a shard whose index was added.
+            rows: the numbers of samples in the shard.
+            places: where each stands among the samples.
+            samples: takes the errors by place.
+        """
+        with self._lock:
+            missing = dict(self._missing.get(number, {}))
+        is_here = np.ones(rows.size, dtype=bool)
+        for begin, (stop, error) in missing.items():
+            for at in np.flatnonzero((rows >= begin) & (rows < stop)).tolist():
+                samples[int(places[at])], is_here[at] = error, False
+        return rows[is_here], places[is_here]
+
+    def _check(self, number: int, index: Index, told: int) -> None:
+        version = (index.archive.size, index.archive.version)
+        if self._versions.setdefault(number, version) != version:
+            raise index.archive.changed()
+        if index.num_samples != told and not self._contents.is_told:
+            raise index.archive.changed()
+        if index.num_samples > told or (index.num_samples < told and not self._skips):
+            hint = "correct lengths, or leave them out to have the shards indexed"
+            problem = f"has {index.num_samples} samples, but {told} were given"
+            raise DatasetError(self._names[number], problem, hint=hint)
+
+    def _check_neighbours(self, number: int) -> None:
+        """Looks for a sample that is split over a shard and one beside it, if their indexes are here."""
+        for at in (number - 1, number):
+            with self._lock:
+                one, other = self._indexes.get(at), self._indexes.get(at + 1)
+            if one is not None and other is not None:
+                last = one.num_samples - 1
+                flaw = split_between(one, other)
+                if flaw is not None:
+                    if not self._skips:
+                        raise flaw.error()
+                    with self._lock:
+                        self._split_flaws[at] = flaw
+                        for shard, row in ((at, last), (at + 1, 0)):
+                            error = AbsentError(self._names[shard], flaw.problem, hint=HINTS[flaw.reason])
+                            self._missing.setdefault(shard, {}).setdefault(row, (row + 1, error))
+
+
+def _lacking(name: str, index: Index, told: int) -> AbsentError:
+    """Says what is missing of a shard and why."""
+    number = told - index.num_samples
+    some = f"all {told}" if number == told else f"{number} of the {told}"
+    # Without flaws, the lengths may be those of other shards.
+    why = "it has no more"
+    hint = "correct lengths, or leave them out to have the shards indexed"
+    if index.skipped.places:
+        flaw = index.skipped.places[0]
+        why, hint = flaw.problem, HINTS.get(flaw.reason, "fetch or make the archive again")
+    return AbsentError(name, f"lacks {some} samples that were given ({why})", hint=hint)

@@ -1,0 +1,343 @@
+"""The datasets at the leaves of a tree: how each reads its share of a batch, and which ids it will read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import tee
+from typing import Any, Final, final
+
+import numpy as np
+
+from samplerkit.errors import DatasetError, note_once
+from samplerkit.order.dataset_protocol import find_column, find_fingerprint
+from samplerkit.order.draws import entered_draws, in_draws
+from samplerkit.order.typing import Ids
+from samplerkit.storage.batch_readers import batch_reader, only_sample, present_reader, wanted
+from samplerkit.storage.files.content import FileContent, gathered_columns
+from samplerkit.storage.missing_file import Present
+
+MOST_GLANCED = 1 << 14
+"""Ids of all parts that are searched for one of them before a thread that reads ahead may pause."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Leaf:
+    """A dataset in a tree.
+
+    Args:
+        name: the names that lead there, with slashes between.
+        dataset: a map-style dataset.
+    """
+
+    name: str
+    dataset: Any
+
+    @property
+    def place(self) -> str:
+        """What errors call it."""
+        return f"part {self.name!r}"
+
+    @property
+    def fingerprint(self) -> str | None:
+        """A text that changes with the content of the dataset, if it has one."""
+        return find_fingerprint(self.dataset)
+
+    @property
+    def has_borders(self) -> bool:
+        """Whether its batches have `cu_seqlens`: positions in the flattened batch, not one row a sample."""
+        return BORDERS in (getattr(batch_reader(self.dataset), "outputs", None) or ())
+
+    @property
+    def lengths(self) -> Any:
+        """The length of each sample, if the dataset has an attribute or a column of that name."""
+        found = find_column(self.dataset, "lengths", "length")
+        return found and found[1]
+
+    def read_one(self, id: int) -> Any:
+        """Reads one sample; what the dataset raises has a note."""
+        with self._noting_errors():
+            return self.dataset[id]
+
+    @contextmanager
+    def _noting_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:
+            note_once(error, f"samplerkit: in {self.place} of a tree of datasets")
+            raise
+
+    def read(self, ids: Ids, about: Mapping[str, Ids], places: Ids, size: int) -> Any:
+        """Reads its share of a batch in one go, each sample in its draw.
+
+        Args:
+            ids: in the dataset.
+            about: of each, by name: in which pass over its source it is, and in which epoch of that.
+            places: of the samples in the batch.
+            size: the samples of the whole batch.
+
+        Returns:
+            What the dataset gives: a list of samples, one with `missing`, an array of numbers whose rows are
+            samples, or a mapping of columns.
+
+        Raises:
+            DatasetError: it is none of these, or of another length. What the dataset raises has a note.
+        """
+        with self._noting_errors():
+            samples = self._read(ids, about, places, size)
+        if isinstance(samples, np.ndarray) and self.has_borders:
+            samples = {BORDERS: samples}
+        elif isinstance(samples, np.ndarray) and (samples.ndim < 1 or samples.dtype.kind not in "biuf"):
+            samples = list(samples)
+        if not isinstance(samples, list | tuple | Mapping | np.ndarray):
+            raise DatasetError(self.place, "gives neither a list of samples nor columns", samples)
+        missing = len(getattr(samples, "missing", ()))
+        if not isinstance(samples, Mapping) and not missing and len(samples) != ids.size:
+            raise DatasetError(
+                self.place, f"gives other than {ids.size} samples for as many ids", len(samples)
+            )
+        return samples
+
+    def read_segments(self, segments: Ids, about: Mapping[str, Ids], places: Ids, size: int) -> list[Any]:
+        """Reads parts of samples, of a dataset that gives them, in one go, each in its draw.
+
+        Args:
+            segments: for each the id in the dataset, the first token in it, and how many; shape (m, 3).
+            about: as for `read`.
+            places: of the parts in the batch.
+            size: the parts of the whole batch.
+
+        Raises:
+            DatasetError: it gives more or fewer. What the dataset raises has a note.
+        """
+        with self._noting_errors():
+            parts = self._read_segments(segments, about, places, size)
+        if not hasattr(parts, "__len__") or len(parts) != len(segments):
+            number = len(parts) if hasattr(parts, "__len__") else parts
+            problem = f"gives other than {len(segments)} parts for as many segments"
+            raise DatasetError(self.place, problem, number)
+        return list(parts)
+
+    def _read_segments(self, segments: Ids, about: Mapping[str, Ids], places: Ids, size: int) -> Any:
+        read = self.dataset.__getsegments__
+
+        def one(given: tuple[Any, ...]) -> Any:
+            return read(*(values[None] for values in given))[0]
+
+        return self._called(read, one, self._given(segments, about), places, size)
+
+    def _read(self, ids: Ids, about: Mapping[str, Ids], places: Ids, size: int) -> Any:
+        dataset = self.dataset
+        in_batches = batch_reader(dataset) is not None
+        read = (present_reader(dataset) or dataset.__getitems__) if in_batches else None
+        return self._called(read, self._one, self._given(ids, about), places, size)
+
+    def _given(self, what: Ids, about: Mapping[str, Ids]) -> tuple[Ids, ...]:
+        """The arguments of the dataset; it knows the epoch from `set_epoch` already."""
+        first = {"passes": np.zeros(len(what), dtype=np.int64), **about}
+        return (what, *(first[name] for name in wanted(self.dataset) if name in first))
+
+    def _called(
+        self,
+        read: Callable[..., Any] | None,
+        one: Callable[[Any], Any],
+        given: tuple[Ids, ...],
+        places: Ids,
+        size: int,
+    ) -> Any:
+        """Reads all in one go; one by one where it cannot, or does not enter draws that are seeded."""
+        draws = entered_draws(size)
+        enters_alone = bool(getattr(batch_reader(self.dataset), "enters_draws", False))
+        if read is None or (draws is not None and draws.seeds and not enters_alone):
+            return in_draws(one, zip(*given, strict=True), places.tolist(), size)
+        if draws is None:
+            return read(*given)
+        with draws.of(places, enters_alone=enters_alone):
+            return read(*given)
+
+    def _one(self, given: tuple[np.int64, ...]) -> Any:
+        if len(given) == 1:
+            return self.dataset[int(given[0])]
+        return only_sample(self.dataset.__getitems__(*(np.array([number]) for number in given)))
+
+
+@final
+class Share(Iterator[Ids]):
+    """The ids of one part in each upcoming batch that has some of it; no empty arrays.
+
+    Args:
+        upcoming: the ids of each batch.
+        begin: the first id of the part.
+        end: the id after its last one.
+
+    Example:
+        >>> share = Share(iter([np.array([7, 2]), np.array([1]), np.array([6, 5])]), 5, 8)
+        >>> [ids.tolist() for ids in share]
+        [[2], [1, 0]]
+    """
+
+    def __init__(self, upcoming: Iterator[Any], begin: int, end: int) -> None:
+        self._upcoming = upcoming
+        self._begin, self._end = begin, end
+        self._glanced = 0
+
+    def glance(self) -> Ids | None:
+        """Gives what `next` does; or None now and then, where other parts have nearly all samples.
+
+        Raises:
+            StopIteration: the end is reached.
+        """
+        while self._glanced < MOST_GLANCED:
+            ids = np.asarray(next(self._upcoming), dtype=np.int64)
+            self._glanced += max(1, ids.size)
+            mine = ids[(ids >= self._begin) & (ids < self._end)]
+            if mine.size:
+                return mine - self._begin
+        self._glanced = 0
+        return None
+
+    def __next__(self) -> Ids:
+        while (ids := self.glance()) is None:
+            pass
+        return ids
+
+
+def copies(upcoming: Iterable[Any], number: int) -> Iterable[Iterator[Any]]:
+    """Gives iterators over the same batches, each of which may be far ahead of the others."""
+    again = getattr(upcoming, "again", None)
+    if callable(again):
+        return [again() for _ in range(number)]
+    # What is no iterator starts again by itself; else the batches between two copies are in memory.
+    return tee(upcoming, number) if iter(upcoming) is upcoming else [iter(upcoming) for _ in range(number)]
+
+
+Array = np.ndarray[Any, Any]
+Columns = dict[Any, Array]
+
+BORDERS: Final = "cu_seqlens"
+"""The output of windows of tokens that says where documents begin."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class LeafSamples:
+    """What one dataset returned of a batch.
+
+    Args:
+        place: what errors call the dataset.
+        start: its first id.
+        samples: a list of samples, one with `missing` and `stand_in`, an array whose rows are samples, or a
+            mapping of columns.
+        places: of the samples in the batch.
+        has_borders: whether it returns `cu_seqlens`, which have no row a sample.
+    """
+
+    place: str
+    start: int
+    samples: Any
+    places: Ids
+    has_borders: bool = False
+
+
+def joined(shares: Sequence[LeafSamples], size: int) -> Present | Columns | Array:
+    """Puts the shares of a batch together.
+
+    Args:
+        shares: of all datasets that have some of it.
+        size: the samples of the whole batch.
+
+    Raises:
+        DatasetError: one returns columns and another one samples, or other columns than the one before.
+
+    Example:
+        >>> shares = [LeafSamples("a", 0, ["x"], np.array([1])), LeafSamples("b", 9, ["y"], np.array([0]))]
+        >>> joined(shares, 2)
+        ['y', 'x']
+    """
+    of_columns = [share for share in shares if isinstance(share.samples, Mapping)]
+    if not of_columns:
+        return _joined_rows(shares, size) if _are_rows(shares) else _joined_samples(shares, size)
+    if len(of_columns) < len(shares):
+        other = next(share for share in shares if share not in of_columns)
+        hint = "say the same as_columns for all parts"
+        raise DatasetError(
+            of_columns[0].place, f"gives columns, and {other.place} a list of samples", hint=hint
+        )
+    of_borders = [share for share in shares if share.has_borders]
+    if not of_borders:
+        return _joined_columns(shares, size)
+    if len(of_borders) < len(shares):
+        other = next(share for share in shares if share not in of_borders)
+        hint = "say the same outputs for all parts"
+        raise DatasetError(of_borders[0].place, f"gives {BORDERS}, and {other.place} does not", hint=hint)
+    return _with_borders(shares, size)
+
+
+def _joined_columns(shares: Sequence[LeafSamples], size: int) -> Columns:
+    contents = ((FileContent.of(share.samples, share.place), share.places) for share in shares)
+    return gathered_columns(((content, np.arange(places.size), places) for content, places in contents), size)
+
+
+def _with_borders(shares: Sequence[LeafSamples], size: int) -> Columns | Array:
+    """Puts shares of windows of tokens together; documents begin at positions of the flattened batch."""
+    names = list(shares[0].samples)
+    found, width = [], int(shares[0].samples[BORDERS][-1]) // shares[0].places.size
+    for share in shares:
+        borders = share.samples[BORDERS]
+        if int(borders[-1]) != width * share.places.size:
+            here = int(borders[-1]) // share.places.size
+            raise DatasetError(share.place, f"gives windows of another length than {width} tokens", here)
+        row, at = np.divmod(borders[:-1], width)
+        found.append(share.places[row] * width + at)
+    merged = np.append(np.sort(np.concatenate(found)), size * width).astype(shares[0].samples[BORDERS].dtype)
+    if names == [BORDERS]:
+        return merged
+    others = [
+        replace(share, samples={name: share.samples[name] for name in share.samples if name != BORDERS})
+        for share in shares
+    ]
+    columns = _joined_columns(others, size)
+    return {name: merged if name == BORDERS else columns[name] for name in names}
+
+
+def _are_rows(shares: Sequence[LeafSamples]) -> bool:
+    """Whether all shares are arrays whose rows go into one."""
+    kinds = {
+        (share.samples.dtype, share.samples.shape[1:]) if isinstance(share.samples, np.ndarray) else None
+        for share in shares
+    }
+    return len(kinds) == 1 and None not in kinds
+
+
+def _joined_rows(shares: Sequence[LeafSamples], size: int) -> Array:
+    """One array is collated as it is; as a list of rows, each of them would become a tensor first."""
+    first = shares[0].samples
+    rows = np.empty((size, *first.shape[1:]), dtype=first.dtype)
+    for share in shares:
+        rows[share.places] = share.samples
+    return rows
+
+
+def _joined_samples(shares: Sequence[LeafSamples], size: int) -> Present:
+    samples: list[Any] = [None] * size
+    missing: list[tuple[int, str, str]] = []
+    stand_ins: list[tuple[int, Any]] = []
+    for share in shares:
+        lost = getattr(share.samples, "missing", ())
+        missing += [(int(share.places[at]), file, f"{text} ({share.place})") for at, file, text in lost]
+        stand_in = getattr(share.samples, "stand_in", None)
+        if stand_in is not None:
+            stand_ins.append((share.start + stand_in, share.samples[0]))
+            continue
+        here = np.delete(share.places, [at for at, _, _ in lost])
+        for place, sample in zip(here.tolist(), share.samples, strict=True):
+            samples[place] = sample
+    gone = {place for place, _, _ in missing}
+    found = Present(sample for place, sample in enumerate(samples) if place not in gone)
+    found.missing = sorted(missing)
+    if not found and stand_ins:  # where other parts gave some, the step has its batch
+        found.stand_in, sample = stand_ins[0]
+        found.append(sample)
+    return found
