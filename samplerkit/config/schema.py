@@ -57,20 +57,26 @@ def json_schema() -> dict[str, Any]:
     )
     definitions = generated["$defs"]
 
-    def discriminated(kinds: Kinds, more: dict[str, Any]) -> list[dict[str, Any]]:
-        found = []
+    def by_kind(kinds: Kinds, more: dict[str, Any], *others: dict[str, Any]) -> dict[str, Any]:
+        """What is there is compared with what its kind says, and with no other: so nesting costs no more."""
+        named, chosen = {"kind": {"enum": list(kinds)}}, []
         for constructor in _all(kinds):
             reference = references[constructor.model, "validation"]
             model = definitions[reference["$ref"].rpartition("/")[2]]
-            model["properties"] = {"kind": {"const": constructor.name}, **model["properties"], **more}
-            model["properties"] = _with_named(model["properties"])
+            kind = {"kind": {"const": constructor.name}}
+            model["properties"] = _with_named({**kind, **model["properties"], **more})
             model["required"] = ["kind", *model.get("required", [])]
             model["description"] = (constructor.make.__doc__ or "").partition("\n")[0]
-            found.append(reference)
-        return found
+            chosen.append({"if": {"properties": kind, "required": ["kind"]}, "then": reference})
+        for other in others:
+            (name,) = other["required"]
+            named[name] = other["properties"][name]
+            chosen.append({"if": {"required": [name]}, "then": other})
+        says_which = [{"required": [name]} for name in named]
+        return {"type": "object", "properties": named, "anyOf": says_which, "allOf": chosen}
 
-    definitions["$sampler"] = {"oneOf": [*discriminated(SAMPLERS, {"child": _CHILD}), *_other_spellings()]}
-    definitions["$dataset"] = {"oneOf": discriminated(DATASETS, {})}
+    definitions["$sampler"] = by_kind(SAMPLERS, {"child": _CHILD}, *_other_spellings())
+    definitions["$dataset"] = by_kind(DATASETS, {})
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "samplerkit config",
@@ -78,7 +84,7 @@ def json_schema() -> dict[str, Any]:
         "properties": {
             "dataset": {"anyOf": [{"$ref": "#/$defs/$dataset"}, {"type": "null"}]},
             "sampler": _SAMPLER,
-            "batches": {"oneOf": [*discriminated(BATCHES, {}), {"type": "null"}]},
+            "batches": {"anyOf": [by_kind(BATCHES, {}), {"type": "null"}]},
             "loader": {"anyOf": [references[LOADER.model, "validation"], {"type": "null"}]},
             SECTION: {
                 "anyOf": [references[MIN_QUALITY.model, "validation"], {"type": "number"}, {"type": "null"}]

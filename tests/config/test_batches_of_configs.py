@@ -46,7 +46,7 @@ def test_a_config_makes_the_batches_that_a_recipe_makes_and_says_them_again(sect
     config = sk.load_config({"dataset": SIXTY, "sampler": RANDOM, "batches": section})
     assert sk.load_config(config.to_dict()) == config
     assert sk.Config.from_yaml(yaml.safe_dump(config.to_dict())) == config
-    assert valid(config.to_dict(), sk.Config.json_schema(), sk.Config.json_schema())
+    assert valid(config.to_dict(), sk.Config.json_schema())
     config.check_order()
     world = sk.World(2, 1)
     made = config.make_loader(range(60), world)
@@ -64,7 +64,7 @@ def test_a_config_makes_the_packs_that_a_recipe_makes_and_a_plain_dataloader_of_
     section = {"kind": "packs", "seq_len": 20, "lengths": LENGTHS, "packs": 2, "length_multiple": 2}
     config = sk.load_config({"dataset": SIXTY, "sampler": RANDOM, "batches": section})
     assert sk.load_config(config.to_dict()) == config
-    assert valid(config.to_dict(), sk.Config.json_schema(), sk.Config.json_schema())
+    assert valid(config.to_dict(), sk.Config.json_schema())
     config.check_order()
     recipe = sk.PackBatches(20, lengths=LENGTHS, packs=2, length_multiple=2)
     made = config.make_loader(documents, sk.World(2, 1))
@@ -129,11 +129,11 @@ def test_a_recipe_of_ones_own_is_a_kind_with_places_for_its_mistakes():
     assert {batch.size for batch in config.make_loader(range(60), sk.World(1, 0)).plan} == {4}
     with pytest.raises(sk.ConfigError, match=r"batches.by: must be positive, got 0"):
         sk.load_config({"sampler": RANDOM, "batches": {"kind": "threes", "by": 0}})
-    assert "threes" in {entry["$ref"].rpartition("/")[2] for entry in schema_of_batches()}
+    assert "threes" in schema_of_batches()["properties"]["kind"]["enum"]
 
 
 def schema_of_batches():
-    return [one for one in sk.Config.json_schema()["properties"]["batches"]["oneOf"] if "$ref" in one]
+    return sk.Config.json_schema()["properties"]["batches"]["anyOf"][0]
 
 
 def tokens(**more):

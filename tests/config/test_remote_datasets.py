@@ -170,10 +170,10 @@ def test_the_schema_knows_the_section():
             "sampler": SAMPLER,
         },
     ]
-    assert [valid(config, schema, schema) for config in good] == [True] * len(good)
+    assert [valid(config, schema) for config in good] == [True] * len(good)
     bad = [files(cach="/a"), files(timeout="long"), files(attempts=1.5), files(storage_options=3)]
     bad.append({**files(), "dataset": {**files()["dataset"], "remote": True}})
-    assert [valid(config, schema, schema) for config in bad] == [False] * len(bad)
+    assert [valid(config, schema) for config in bad] == [False] * len(bad)
 
 
 @pytest.fixture(name="remote_run")

@@ -137,7 +137,7 @@ def test_a_dataset_of_yours_gets_the_parts_that_the_config_says():
 )
 def test_the_schema_takes_trees(section, takes):
     schema = sk.Config.json_schema()
-    assert valid(of(section), schema, schema) is takes
+    assert valid(of(section), schema) is takes
 
 
 def test_the_commands_work_on_trees(written, said):
