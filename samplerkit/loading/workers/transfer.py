@@ -38,9 +38,8 @@ def is_plain(value: Any) -> bool:
     """Returns whether pickling cannot fail: of some numbers, texts, arrays and tensors in lists and dicts."""
     level: list[Any] = [value]
     for _ in range(_DEEPEST + 1):
-        kinds = {
-            *map(type, level)
-        }  # all values of a level at once: a call for each takes as long as its pickling
+        # All values of a level at once: a call for each takes as long as its pickling.
+        kinds = set(map(type, level))
         below: list[Any] = []
         for kind in kinds - _PLAIN:
             some: list[Any] = level if len(kinds) == 1 else [one for one in level if type(one) is kind]
