@@ -89,6 +89,7 @@ def test_no_lie_gives_a_wrong_byte_or_tells_a_secret(
             server.always[case.method, path] = case.fault
         else:
             server.faults[case.method, path] = [case.fault]
+    caplog.set_level(logging.INFO, "botocore")  # which writes whole requests for who debugs it
     asked = [(reader, kinds[number % len(kinds)], *each) for number, each in enumerate(files.items())]
     with caplog.at_level(logging.DEBUG), OwnSeconds() as own, ThreadPoolExecutor(times) as threads:
         outcomes = list(threads.map(outcome, *zip(*asked, strict=True)))
