@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import itertools
 
-from samplerkit.storage import threads
+from samplerkit.storage import progress
 
 
 class Terminal(io.StringIO):
@@ -18,8 +18,8 @@ class Terminal(io.StringIO):
 def test_a_line_is_rewritten_a_few_times_a_second_and_not_at_each_step(monkeypatch):
     terminal, clock = Terminal(), itertools.count()
     monkeypatch.setattr("sys.stderr", terminal)
-    monkeypatch.setattr(threads.time, "monotonic", lambda: next(clock) * threads.PATIENCE_SECONDS / 16)
-    line = threads.TerminalLine()
+    monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock) * progress.PATIENCE_SECONDS / 16)
+    line = progress.TerminalLine()
     for done in range(101):
         line("counting", done, 1000)
     assert terminal.getvalue() == "".join(f"\rcounting {done} of 1,000" for done in range(5, 101, 5))
