@@ -58,7 +58,7 @@ def json_schema() -> dict[str, Any]:
     definitions = generated["$defs"]
 
     def by_kind(kinds: Kinds, more: dict[str, Any], *others: dict[str, Any]) -> dict[str, Any]:
-        """What is there is compared with what its kind says, and with no other: so nesting costs no more."""
+        """A section is compared with the model of its kind alone, so each nested one is looked at once."""
         named, chosen = {"kind": {"enum": list(kinds)}}, []
         for constructor in _all(kinds):
             reference = references[constructor.model, "validation"]
