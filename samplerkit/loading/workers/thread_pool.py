@@ -25,7 +25,6 @@ BATCHES_AHEAD: Final = 2
 """Batches that each thread has ahead of the loop, as torch's processes have."""
 
 _WHERE: Final = "a dataset or its collate function"  # who raised a StopIteration, in errors
-_CANCELLED: Final = object()
 _numbers = count(-1, -1)
 
 
@@ -335,4 +334,4 @@ class ThreadBatches(Iterator[Any]):
         self._is_over = True
         for task in self._tasks.copy():
             task.is_cancelled = True
-            task.result.put(_CANCELLED)
+            task.result.put(None)  # who waits for it looks whether this is over

@@ -126,7 +126,8 @@ def read_file(
     return content
 
 
-def _has_get_data(reader: Any) -> bool:
+def has_get_data(reader: Any) -> bool:
+    """Whether a function is the original's reader, which has `get_data` among its arguments."""
     try:
         parameters = inspect.signature(reader).parameters
     except (TypeError, ValueError):  # builtins may have no signature

@@ -1,4 +1,4 @@
-"""Readers of files: what one is, in any form that a user may write, and those that come along."""
+"""The readers that come along, and by which name each is found: npz and npy, parquet, csv, and lines."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from samplerkit.order import arguments
 from samplerkit.storage.files.content import MadeSamples, require_columns
 from samplerkit.storage.files.lines import LineDecoder, LineKind, Lines, LinesRead, lines_of, unpacked
 from samplerkit.storage.files.packages import extra
-from samplerkit.storage.files.reader import FileReader, LengthReader, PlainReader, _has_get_data
+from samplerkit.storage.files.reader import FileReader, LengthReader, PlainReader, has_get_data
 from samplerkit.storage.inflate import most_unpacked
 from samplerkit.storage.missing_file import opened
 
@@ -47,7 +47,7 @@ def file_reader(reader: Any) -> FileReader:
         raise ArgumentTypeError(
             "reader", "must be a function of a path or a reader's name", reader, hint=hint
         )
-    return LengthReader(reader) if _has_get_data(reader) else PlainReader(reader)
+    return LengthReader(reader) if has_get_data(reader) else PlainReader(reader)
 
 
 def register_reader(name: str, reader: Callable[..., Any]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar, final
 
@@ -72,25 +72,24 @@ class Stored:
         Raises:
             DatasetError: it is another file by now, is gone, or has no such part.
         """
-        size = self.size
-        for offset, length in spans:
-            if not 0 <= offset <= offset + length <= size:
-                self.require_part(offset, length)
+        self.require_parts(spans)
         if is_remote(self.path):
             if storage is None:
                 raise DatasetError(self.name, "is remote, and nothing fetches it")
             return storage.read([Span(self.path, *span) for span in spans])
         return _guarded(self.path, lambda: self._read_here(spans))
 
-    def require_part(self, offset: int, length: int) -> None:
-        """Requires that the file has such a part.
+    def require_parts(self, spans: Iterable[ByteSpan]) -> None:
+        """Requires that the file has such parts.
 
         Raises:
             DatasetError: it has not.
         """
-        if offset < 0 or length < 0 or offset + length > self.size:
-            problem = f"has {self.size} bytes, and says that a part of it is at {offset}"
-            raise DatasetError(self.name, problem, f"{length} bytes", hint=REWRITE)
+        size = self.size
+        for offset, length in spans:
+            if not 0 <= offset <= offset + length <= size:
+                problem = f"has {size} bytes, and says that a part of it is at {offset}"
+                raise DatasetError(self.name, problem, f"{length} bytes", hint=REWRITE)
 
     def require_same(self) -> None:
         """Requires that a local file is the one that was looked at, before another package reads it.

@@ -180,9 +180,8 @@ class Connections:
         except TimeoutError:
             problem = f"no connection within {self._timeout:g} s"
         except OSError as error:
-            problem = (
-                f"{'the proxy' if route.proxy else 'its server'} cannot be reached{number_in_words(error)}"
-            )
+            server = "the proxy" if route.proxy else "its server"
+            problem = f"{server} cannot be reached{number_in_words(error)}"
         else:
             return
         raise Transient(problem)

@@ -210,7 +210,7 @@ class ParquetFile:
         asked: list[ByteSpan] = []
 
         def noted(offset: int, length: int) -> bytes:
-            self.stored.require_part(offset, length)
+            self.stored.require_parts([(offset, length)])
             asked.append((offset, offset + length))
             return bytes(length)
 
