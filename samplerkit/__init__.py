@@ -61,7 +61,7 @@ if _typing.TYPE_CHECKING:
     from samplerkit.storage.files.dataset import FileDataset
     from samplerkit.storage.files.readers import register_reader
     from samplerkit.storage.formats.arrays import Hdf5Dataset, ZarrDataset
-    from samplerkit.storage.formats.arrow import ArrowDataset
+    from samplerkit.storage.formats.arrow.dataset import ArrowDataset
     from samplerkit.storage.formats.huggingface import HuggingFaceDataset
     from samplerkit.storage.formats.jsonl import JsonlDataset
     from samplerkit.storage.formats.litdata import LitDataset

@@ -9,7 +9,7 @@ PUBLIC = {
     "ArgumentRangeError": "errors",
     "ArgumentTypeError": "errors",
     "ArgumentValueError": "errors",
-    "ArrowDataset": "storage.formats.arrow",
+    "ArrowDataset": "storage.formats.arrow.dataset",
     "BatchRecipe": "batches.recipe",
     "BlockSampler": "samplers.block",
     "BucketBatches": "batches.bucket_batches",

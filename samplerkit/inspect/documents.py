@@ -1,4 +1,4 @@
-"""When, where and by whom a document of tokens is read."""
+"""When a document of tokens is read: by which windows, wherever the phase of an epoch puts them."""
 
 from __future__ import annotations
 

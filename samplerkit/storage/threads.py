@@ -1,4 +1,4 @@
-"""Threads that never keep the interpreter from its end; a pass over all files in them, and its progress."""
+"""Threads that never keep the interpreter from its end; and which worker of a loader this process is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`TreeDataset`: several datasets as one, by name; and how each of them reads its share of a batch."""
+"""`TreeDataset`: several datasets as one, by name."""
 
 from __future__ import annotations
 

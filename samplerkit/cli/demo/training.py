@@ -16,6 +16,10 @@ from typing import Any
 import numpy as np
 import torch
 import torch.distributed
+
+# Before the process group exists: DDP imports this module, and ten default arguments in it take hold of the
+# group if there is one. Then destroying it does not end gloo's threads, and one that lets go of a tensor
+# while Python ends aborts the process (one run in ten or so).
 import torch.distributed.nn.functional
 from torch import nn
 from torch.multiprocessing.spawn import ProcessException, start_processes

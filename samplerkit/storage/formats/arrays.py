@@ -18,7 +18,7 @@ from samplerkit.storage.files.content import Content, FileContent
 from samplerkit.storage.files.packages import extra, guarded
 from samplerkit.storage.files.paths import local_paths
 from samplerkit.storage.files.stored import Stored
-from samplerkit.storage.formats.arrow_rows import Batches, gather_of
+from samplerkit.storage.formats.arrow.rows import Batches, gather_of
 from samplerkit.storage.formats.base import ChunkFile, FormatOfFiles, names_of
 from samplerkit.storage.urls import is_remote, shown
 

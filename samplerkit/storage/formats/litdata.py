@@ -1,4 +1,4 @@
-"""Samples in litData's optimized folders, without its package: chunks, packed or not, and trees of values."""
+"""Samples in litData's optimized folders: chunks, packed or not, local or remote, without its package."""
 
 from __future__ import annotations
 

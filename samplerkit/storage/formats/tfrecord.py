@@ -1,4 +1,4 @@
-"""Samples in TFRecord files, without TensorFlow: runs of records, their index, and `tf.train.Example`."""
+"""Samples in TFRecord files, without TensorFlow: where records are, kept in an index, and runs of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writes samples into tar shards, and packs the files of a folder into them."""
+"""Writes samples into tar shards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Windows of tokens in files, by arithmetic and without an index of windows; and whole documents."""
+"""Windows of tokens in files, without an index of windows: where one lies is arithmetic."""
 
 from __future__ import annotations
 

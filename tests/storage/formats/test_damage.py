@@ -59,7 +59,7 @@ def parquet(folder):
 
 
 def arrow(folder):
-    from samplerkit.storage.formats.arrow import ArrowFile  # noqa: PLC0415
+    from samplerkit.storage.formats.arrow.dataset import ArrowFile  # noqa: PLC0415
 
     path = Path(test_arrow.write(folder)[1])
     file = ArrowFile.of(str(path))

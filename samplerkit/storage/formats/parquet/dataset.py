@@ -20,7 +20,7 @@ from samplerkit.storage.files.chunked import ChunkLimits, Chunks
 from samplerkit.storage.files.content import Content, require_columns
 from samplerkit.storage.files.packages import guarded
 from samplerkit.storage.files.stored import Stored
-from samplerkit.storage.formats.arrow_rows import ArrowBatches, ArrowContent, gather_of, in_one_piece
+from samplerkit.storage.formats.arrow.rows import ArrowBatches, ArrowContent, gather_of, in_one_piece
 from samplerkit.storage.formats.base import ChunkFile, FilesOfChunks, FormatOfFiles, digest_of, names_of
 from samplerkit.storage.formats.parquet.file import Metadata, ParquetFile
 from samplerkit.storage.formats.parquet.filter import Keys, RowFilter, folder_keys

@@ -1,0 +1,1 @@
+"""Samples in files of Arrow's IPC."""
