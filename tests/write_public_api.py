@@ -84,8 +84,20 @@ def _argument(argument: griffe.Parameter) -> str:
     kind = griffe.ParameterKind
     stars = {kind.var_positional: "*", kind.var_keyword: "**"}.get(argument.kind, "")
     told = stars + argument.name + ("" if argument.annotation is None else f": {argument.annotation}")
-    told += "" if stars or argument.default is None else f" = {argument.default}"
+    told += "" if stars or argument.default is None else f" = {_default(argument.default)}"
     return told + (" (by name)" if argument.kind is kind.keyword_only else "")
+
+
+def _default(written: str | griffe.Expr) -> str | griffe.Expr:
+    """What is written as a default; in place of a constant of the package, its value."""
+    if not isinstance(written, griffe.ExprName | griffe.ExprAttribute):
+        return written
+    name = written.first if isinstance(written, griffe.ExprAttribute) else written
+    assert isinstance(name, griffe.ExprName)
+    assert isinstance(name.parent, griffe.Object)
+    found = name.parent.modules_collection[written.canonical_path]
+    is_constant = isinstance(found, griffe.Attribute) and isinstance(found.parent, griffe.Module)
+    return found.value if is_constant and found.value else written
 
 
 def main() -> None:

@@ -18,7 +18,6 @@ import samplerkit as sk
 from samplerkit import names, samplers
 from samplerkit.config.registry import SAMPLERS
 from samplerkit.testing import links
-from tests import test_public_surface
 from tests.benchmarks import pictures_of_orders
 from tests.testing import test_contract
 
@@ -51,7 +50,6 @@ def matches(page: str, pattern: str) -> set[str]:
 PLACES = {
     "samplerkit/names.py": {*names.PUBLIC},
     "samplerkit/__init__.py": {*sk.__all__},
-    "tests/test_public_surface.py": test_public_surface.PUBLIC,
     "samplerkit/config/registry.py": {SAMPLERS[kind].make.__name__ for kind in SAMPLERS},
     "samplerkit/testing/links.py": drawn(),
     "tests/order/golden_vectors.py, alone in a chain": {*test_contract.RECORDED},
