@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 import samplerkit as sk
 from samplerkit.batches.token_batches import TokenBatches
-from samplerkit.testing.strategies import Case, SamplerCall, chains
 from tests.batches import laws
+from tests.testing.strategies import Case, SamplerCall, chains
 
 BUDGET = 12
 

@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import samplerkit as sk
-from samplerkit.testing.strategies import Case, chains
 from tests.batches import laws
 from tests.batches.test_laws import cuts, whole_sets
+from tests.testing.strategies import Case, chains
 
 RNG = np.random.default_rng(7)
 LENGTHS = np.clip(RNG.lognormal(3, 1, 300), 0, 200).astype(np.int64).tolist()

@@ -13,8 +13,8 @@ import samplerkit as sk
 from samplerkit.errors import ArgumentRangeError
 from samplerkit.inspect.quality import effective_batch, file_mixing, label_mixing, mixing, spread
 from samplerkit.inspect.quality.mixing import window_sizes
-from samplerkit.testing.strategies import chains
 from tests.inspect import brute_force
+from tests.testing.strategies import chains
 
 LAYOUT = sk.Layout([100] * 20)
 FIGURES = {"file_mixing": file_mixing, "spread": spread}

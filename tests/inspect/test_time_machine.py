@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import samplerkit as sk
 from samplerkit.inspect.time_machine import at, occurrences_of, when
 from samplerkit.loading.run.delivery import Delivery
-from samplerkit.testing.strategies import chains
+from tests.testing.strategies import chains
 
 LAYOUT = sk.Layout([9, 0, 17, 4, 11, 6])
 EPOCHS = 3

@@ -14,7 +14,7 @@ import samplerkit as sk
 from samplerkit.compat.torch.epoch_sampler import Cycled
 from samplerkit.order.algebra import Shard, Weave, compose, limited
 from samplerkit.order.sequences import DrawsWithReplacement, Range, Table
-from samplerkit.testing.strategies import chains
+from tests.testing.strategies import chains
 
 LAW = settings(max_examples=60, deadline=None, derandomize=True)
 

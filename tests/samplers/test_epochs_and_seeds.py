@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import samplerkit as sk
-from samplerkit.testing.links import Rotated, Turning
+from tests.testing.links import Rotated, Turning
 
 N = 60
 

@@ -17,9 +17,8 @@ import pytest
 import samplerkit as sk
 from samplerkit import names, samplers
 from samplerkit.config.registry import SAMPLERS
-from samplerkit.testing import links
 from tests.benchmarks import pictures_of_orders
-from tests.testing import test_contract
+from tests.testing import links, test_contract
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -51,7 +50,7 @@ PLACES = {
     "samplerkit/names.py": {*names.PUBLIC},
     "samplerkit/__init__.py": {*sk.__all__},
     "samplerkit/config/registry.py": {SAMPLERS[kind].make.__name__ for kind in SAMPLERS},
-    "samplerkit/testing/links.py": drawn(),
+    "tests/testing/links.py": drawn(),
     "tests/order/golden_vectors.py, alone in a chain": {*test_contract.RECORDED},
     "docs/samplers.md, a row": matches("samplers.md", r"^\| `(\w+)`"),
     "docs/samplers.md, a section": matches("samplers.md", r"^### (\w+)$"),

@@ -16,9 +16,9 @@ from hypothesis import given, seed, settings
 import samplerkit as sk
 from samplerkit.order.modes import FILE_AWARE
 from samplerkit.order.sequences import Table
-from samplerkit.testing.links import Backwards, EvenOdd, Rotated
-from samplerkit.testing.strategies import MOST_SHARDS, Case, SamplerCall, chains
 from tests.samplers.dealing import dealt, woven
+from tests.testing.links import Backwards, EvenOdd, Rotated
+from tests.testing.strategies import MOST_SHARDS, Case, SamplerCall, chains
 
 
 @cache

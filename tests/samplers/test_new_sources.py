@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import samplerkit as sk
-from samplerkit.testing.links import EvenOdd, Turning
+from tests.testing.links import EvenOdd, Turning
 
 CORPUS = sk.Layout.tree(
     {"web": sk.Layout([60, 40]), "code": 50, "new": sk.Layout.tree({"a": sk.Layout([9, 8, 7]), "b": 6})}

@@ -14,9 +14,9 @@ import samplerkit as sk
 from samplerkit.config.registry import SAMPLERS
 from samplerkit.order.modes import FILE_AWARE
 from samplerkit.samplers.chain import RunConstants
-from samplerkit.testing.strategies import every_link, trees
 from tests.numbers import Numbers
 from tests.samplers import test_laws
+from tests.testing.strategies import every_link, trees
 
 LAW = settings(max_examples=15, deadline=None, derandomize=True, phases=[Phase.explicit, Phase.generate])
 

@@ -14,7 +14,7 @@ import samplerkit as sk
 from samplerkit.loading.device import order as device_order
 from samplerkit.order.keys import Key
 from samplerkit.order.permutation import NARROW_LIMIT, TABLE_LIMIT, Permutation
-from samplerkit.testing.strategies import chains
+from tests.testing.strategies import chains
 
 BORDERS = [TABLE_LIMIT, 2**16, 2**29, 2**30, NARROW_LIMIT, 2**32, 2**40]
 SIZES = st.one_of(

@@ -1,7 +1,6 @@
 """Hypothesis strategies: layouts, and every legal chain of samplers over them.
 
-This module needs Hypothesis, which comes with the extra `test`. `chains()` draws a `Case`, which builds its
-sampler for each shard.
+`chains()` draws a `Case`, which builds its sampler for each shard.
 """
 
 from __future__ import annotations
@@ -21,8 +20,8 @@ from samplerkit.samplers.chain import RunConstants
 from samplerkit.samplers.mixing.edit import Edit
 from samplerkit.samplers.mixing.ledger import Ledger
 from samplerkit.samplers.mixing.mixture import MixtureSampler
-from samplerkit.testing import links
-from samplerkit.testing.links import MOST_SAMPLES, MOST_SHARDS, Links, SamplerCall, legal_modes, seeds
+from tests.testing import links
+from tests.testing.links import MOST_SAMPLES, MOST_SHARDS, Links, SamplerCall, legal_modes, seeds
 
 DEEPEST = 4
 
