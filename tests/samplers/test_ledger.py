@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import pickle
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,44 +13,8 @@ import samplerkit as sk
 from samplerkit.order.mixing.removed_positions import RemovedRows
 from samplerkit.samplers.mixing.edit import chained
 
-# fmt: off
-GOLDEN = {
-    "a mixture of new weights, a new source and skips": (
-        [
-            [
-                129, 27, 53, 75, 2, 26, 127, 76, 1, 28, 51, 77, 6, 32, 54, 122, 106, 31, 57, 81,
-                115, 30, 110, 147, 5, 108, 56, 140, 111, 149, 143, 138, 144, 120, 55, 82, 114, 107,
-                116, 130, 145, 117, 136, 126, 146, 36, 142, 79
-            ],
-            [
-                7, 141, 133, 118, 4, 159, 61, 80, 170, 33, 58, 109, 121, 179, 124, 104, 158, 35,
-                168, 125, 150, 137, 112, 128, 8, 152, 60, 83, 155, 39, 169, 135, 9, 156, 59, 172,
-                123, 103, 134, 85, 153, 40, 154, 84, 10, 165, 65, 162
-            ],
-        ],
-        ["55a61a681de76168", "4f06ef5747d9d038", "1991ae9329677f96", "09db35083c6de2ae"],
-    ),
-    "a mixture that ids leave in passes under way and to come": (
-        [
-            [
-                129, 27, 53, 75, 2, 26, 127, 76, 1, 28, 54, 77, 6, 32, 57, 122, 106, 30, 56, 81,
-                5, 149, 61, 147, 144, 36, 143, 140, 145, 141, 136, 138, 146, 137, 142, 82, 139, 34,
-                133, 130, 4, 33, 58, 80, 148, 131, 134, 135
-            ],
-            [
-                8, 135, 132, 132, 142, 145, 60, 131, 138, 130, 147, 85, 149, 40, 143, 136, 148, 140,
-                133, 137, 9, 134, 146, 84, 141, 139, 65, 131, 142, 135, 144, 86, 144, 37, 138, 137,
-                132, 146, 145, 89, 10, 38, 136, 148, 141, 147, 140, 139
-            ],
-        ],
-        ["55a61a681de76168", "d88af9f0f80fac70", "284e87e46b1f095b"],
-    ),
-    "a chain with a skip": (
-        [[1, 5, 8, 4, 10, 6, 2, 9, 7, 4, 2, 8], [7, 6, 0, 5, 10, 3, 1, 9, 11, 9, 6, 4]],
-        ["55a61a681de76168", "da363b32a1cb55a2"],
-    ),
-}
-# fmt: on
+GOLDEN = json.loads((Path(__file__).parents[1] / "data" / "golden_edits.json").read_text())
+"""What edited runs read, and the digests of their edits, as they were when the algorithm was released."""
 
 
 @pytest.mark.parametrize("name", GOLDEN)
@@ -70,7 +36,7 @@ def test_golden_vectors_pin_what_edited_runs_read_and_the_digests_of_edits(name)
     if name == "a chain with a skip":
         layout, ledger = 12, sk.Ledger(sk.RandomSampler(seed=4), [sk.Edit(at=5, skip=3)])
     read = [ledger.order(layout, epoch)[:].tolist() for epoch in range(2)]
-    assert (read, ledger.digests) == GOLDEN[name]
+    assert {"ids": read, "digests": ledger.digests} == GOLDEN[name]
 
 
 CORPUS = sk.Layout.tree({"web": 100, "code": 50, "new": 30})
@@ -194,3 +160,12 @@ def test_holes_in_any_order_are_those_of_a_set():
         counts, is_kept = holes.kept(np.arange(80))
         assert is_kept.tolist() == [row not in gone for row in range(80)]
         assert counts.tolist() == [int((left < row).sum()) for row in range(80)]
+
+
+@pytest.mark.parametrize("line", ['{"at": 3, ', "[]", '{"at": -1, "skip": 2}', '{"until": 5}'])
+def test_a_broken_line_of_a_file_of_edits_has_its_number_and_a_hint(tmp_path, line):
+    path = tmp_path / "edits.jsonl"
+    path.write_text(f'{{"at": 3, "skip": 2}}\n{line}\n', encoding="utf-8")
+    with pytest.raises(sk.ArgumentValueError, match="holds no edit in line 2") as caught:
+        sk.Ledger(sk.SequentialSampler(), edits_file=path)
+    assert "take the line out" in caught.value.hint

@@ -16,12 +16,14 @@ LAYOUT = sk.Layout([5, 0, 9, 3])
 
 
 def in_a_config(lanes):
-    return sk.load_config(
-        {
-            "dataset": {"kind": "layout", "sizes": [5, 9]},
-            "sampler": {"kind": "random", "shuffle": "partial", "lanes": lanes},
-        }
-    )
+    sampler = {"kind": "random", "shuffle": "partial", "lanes": lanes}
+    return sk.load_config({"dataset": {"kind": "layout", "sizes": [5, 9]}, "sampler": sampler})
+
+
+def in_webdataset(lanes):
+    with sk.TarWriter("%d.tar", overwrite=True) as writer:
+        writer.write({"__key__": "a", "cls": 1})
+    return WebDataset("0.tar", lanes=lanes, shardshuffle=False, cache_dir="cache")
 
 
 PLACES = {
@@ -29,35 +31,19 @@ PLACES = {
     "distributed": lambda lanes: sk.DistributedSampler(2, 0, "files", lanes=lanes),
     "recommend": lambda lanes: recommend(LAYOUT, 4, lanes=lanes),
     "config": in_a_config,
+    "webdataset": in_webdataset,
 }
 
 
-@pytest.mark.parametrize("place", PLACES)
-@pytest.mark.parametrize("lanes", [1, 2, MOST_LANES])
-def test_lanes_up_to_the_limit_are_taken(place, lanes):
-    PLACES[place](lanes)
-
-
-@pytest.mark.parametrize("place", PLACES)
-@pytest.mark.parametrize(
-    ("lanes", "problem"),
-    [(0, "must be positive, got 0"), (-1, "must be positive, got -1")]
-    + [(MOST_LANES + more, f"at most 16777216, got {MOST_LANES + more}") for more in (1, 1 << 40)],
-)
-def test_lanes_beyond_the_limit_are_refused_with_the_limit_and_their_number(place, lanes, problem):
-    with pytest.raises(sk.SamplerkitError, match=problem) as caught:
-        PLACES[place](lanes)
-    assert "lanes" in caught.value.place
-
-
-def test_the_webdataset_drop_in_has_the_same_limit(tmp_path):
-    with sk.TarWriter(f"{tmp_path}/%d.tar") as writer:
-        writer.write({"__key__": "a", "cls": 1})
-    options = {"shardshuffle": False, "cache_dir": str(tmp_path / "cache")}
-    for lanes in (1, MOST_LANES):
-        WebDataset(f"{tmp_path}/0.tar", lanes=lanes, **options)
-    with pytest.raises(sk.ArgumentRangeError, match=f"lanes: must be at most 16777216, got {MOST_LANES + 1}"):
-        WebDataset(f"{tmp_path}/0.tar", lanes=MOST_LANES + 1, **options)
+@pytest.mark.parametrize("say", PLACES.values(), ids=PLACES)
+def test_lanes_up_to_the_limit_are_taken_and_others_refused_with_it(say, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for lanes in (1, 2, MOST_LANES):
+        say(lanes)
+    for lanes, problem in ((0, "be positive"), (-1, "be positive"), (MOST_LANES + 1, "be at most 16777216")):
+        with pytest.raises(sk.SamplerkitError, match=f"must {problem}, got {lanes}") as caught:
+            say(lanes)
+        assert "lanes" in caught.value.place
 
 
 @pytest.mark.parametrize("mode", ["files", "infile", "partial"])
@@ -74,10 +60,6 @@ def test_more_lanes_than_samples_are_as_many_as_samples(mode, size):
             peaks.append(tracemalloc.get_traced_memory()[1])
             tracemalloc.stop()
         assert min(peaks) < 1 << 20
-
-
-def test_an_order_of_no_samples_has_a_lane_all_the_same():
-    assert list(sk.RandomSampler(shuffle="partial", lanes=5).order(sk.Layout([0, 0]))) == []
 
 
 def test_where_nobody_says_lanes_there_are_as_many_as_ranks_and_one_where_files_do_not_count():

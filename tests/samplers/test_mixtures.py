@@ -1,4 +1,7 @@
-"""Mixtures over trees and files: checked against a walk, their inverse, once, passes, seeds, and refusals."""
+"""Mixtures over trees and files: their inverse, once, passes, seeds, and refusals.
+
+`test_removed_ids.py` and the golden vectors have what they read, draw by draw.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +17,6 @@ from torch.utils.data import ConcatDataset
 
 import samplerkit as sk
 from samplerkit.loading.state.identity import describe_chain, seeds_of
-from samplerkit.order.keys import Key, path_number
-from samplerkit.order.mixing.source_draws import SourceDraws
-from samplerkit.order.mixing.weights import thresholds
 
 CORPUS = sk.Layout.tree(
     {
@@ -31,46 +31,6 @@ NAMES = ("web", "code", "books")
 def of(names: tuple[str, ...], samplers: Any = None, **arguments: Any) -> sk.MixtureSampler:
     """A mixture of the parts with these names; those without a sampler are read whole."""
     return sk.MixtureSampler({**dict.fromkeys(names), **(samplers or {})}, **arguments)
-
-
-def walked(mixture: sk.MixtureSampler, layout: sk.Layout, end: int, lanes: int) -> list[int]:
-    """The first ids of a run over a mixture, position after position, as MIXTURES says them."""
-    made: dict[tuple[str, ...], Any] = {}
-
-    def read(sampler: sk.MixtureSampler, tree: sk.Layout, path: tuple[str, ...], position: int) -> int:
-        """The id at one position of a mixture's stream, by counting from row 0 of its lane."""
-        width = lanes if sampler.lanes is None else sampler.lanes
-        if path not in made:
-            names = list(tree.parts)
-            weights = [sampler.weights.get(name, 0) for name in names]
-            made[path] = (
-                SourceDraws(Key(sampler.seed, 0, 0, "dice"), path_number(path)),
-                thresholds(weights),
-                {},
-            )
-        draws, ends, counts = made[path]
-        row, lane = divmod(position, width)
-        for before in range(counts.get((lane, "rows"), 0), row + 1):
-            value = draws.values(np.array([lane]), np.array([before]))
-            source = int(np.searchsorted(ends, value, side="right")[0]) - 1
-            turn = counts.get((lane, source), 0)
-            counts[lane, source], counts[lane, "rows"] = turn + 1, before + 1
-            counts[lane, "at", before] = source, turn
-        source, turn = counts[lane, "at", row]
-        name = list(tree.parts)[source]
-        part, inner = tree.parts[name], turn * width + lane
-        shift = int(tree.part_starts[source])
-        child = sampler.sources[name]
-        if isinstance(child, sk.MixtureSampler):
-            return shift + read(child, part, (*path, name), inner)
-        if child is None:
-            number = Key(sampler.seed, 0, 0, "source").words(1, path_number((*path, name)))[0]
-            child = sk.RandomSampler(seed=int(number))
-        constants = sk.RunConstants(width)
-        size = len(child.undealt_order(part, constants=constants))
-        return shift + child.undealt_order(part, inner // size, constants=constants)[inner % size]
-
-    return [read(mixture, layout, (), position) for position in range(end)]
 
 
 samplers_of_web = st.sampled_from(
@@ -104,15 +64,6 @@ def trees(draw: st.DrawFn, **fixed: Any) -> sk.MixtureSampler:
         seed=draw(st.integers(0, 2**64 - 1)),
         **fixed,
     )
-
-
-@given(trees(), st.integers(1, 5), st.integers(1, 60), st.integers(0, 3))
-@settings(max_examples=8, deadline=None, derandomize=True)
-def test_a_mixture_over_a_tree_is_what_a_walk_reads(mixture, lanes, length, epoch):
-    given = {**mixture.arguments(), "num_samples": length, "lanes": lanes}
-    mixture = sk.MixtureSampler(**given)
-    expected = walked(mixture, CORPUS, (epoch + 1) * length, lanes)[epoch * length :]
-    assert mixture.order(CORPUS, epoch)[:].tolist() == expected
 
 
 @given(trees(num_samples=500), st.integers(1, 9), st.integers(0, 5), st.sampled_from(["run_on", "restart"]))
@@ -183,6 +134,15 @@ def test_sources_run_on_over_epochs_or_begin_anew():
     plain = of(("a", "b"), in_order, passes="restart", **given)
     assert max((plain.order(layout, epoch)[:] % 1000).max() for epoch in range(5)) < 400
     assert plain.order(layout, 4)[:].tolist() != plain.order(layout, 5)[:].tolist()
+
+
+def test_a_source_that_comes_once_an_epoch_is_read_again_where_passes_restart():
+    once, weights = of(("old", "new"), stop="once"), dict.fromkeys(NAMES, 1)
+    mixture = of(NAMES, {"books": once}, weights=weights, passes="restart", num_samples=400)
+    ids = mixture.order(CORPUS, 3)[:]
+    passes = ids[ids >= 190][:80].reshape(2, 40)
+    assert np.sort(passes, axis=1).tolist() == [[*range(190, 230)]] * 2
+    assert passes[0].tolist() != passes[1].tolist()
 
 
 def test_a_source_without_a_sampler_has_a_seed_by_its_name_and_place():
@@ -297,10 +257,19 @@ def test_a_state_of_a_hundred_sources_stays_small():
     assert len(str(seeds_of(mixture))) + len(describe_chain(mixture)) < 2200
 
 
+HARDLY = {"web": 1e-300, "code": 1, "books": 1}
+
+
 def distributed_later() -> sk.MixtureSampler:
     web = sk.RandomSampler()
     mixture = of(NAMES, {"web": web}, num_samples=10)
     web.add_child(sk.DistributedSampler(2, 0))
+    return mixture
+
+
+def in_itself() -> sk.MixtureSampler:
+    mixture = of(NAMES)
+    mixture.sources["web"] = mixture
     return mixture
 
 
@@ -344,6 +313,9 @@ REFUSED: list[tuple[Any, type[Exception], str]] = [
     (lambda: of(NAMES, num_samples=2**40).order(CORPUS, 2**40), sk.ArgumentRangeError, "epoch"),
     (lambda: of(NAMES, {"web": sk.Ledger(sk.RandomSampler())}), sk.CompositionError, "is a ledger"),
     (lambda: of(("web",), {"web": of(("x",), {"x": sk.Ledger()})}), sk.CompositionError, "is a ledger"),
+    (lambda: in_itself().order(CORPUS), sk.CompositionError, "MixtureSampler: is a source of itself"),
+    (lambda: in_itself().is_distributed, sk.CompositionError, "MixtureSampler: is a source of itself"),
+    (lambda: of(NAMES, weights=HARDLY, stop="all").order(CORPUS), sk.ArgumentRangeError, "; say num_samples"),
 ]
 
 

@@ -53,20 +53,6 @@ def test_weights_of_tokens_are_the_shares_of_tokens_that_are_read():
     assert shares_of_tokens(data, by_documents)[2] > 0.9
 
 
-def test_random_mixtures_by_tokens_read_their_shares():
-    for seed in range(30):
-        rng = np.random.default_rng(seed)
-        names = [f"part {number}" for number in range(rng.integers(2, 5))]
-        lengths = {name: rng.integers(1, rng.integers(2, 2000), rng.integers(5, 60)) for name in names}
-        data = sk.TreeDataset({name: Texts(one) for name, one in lengths.items()})
-        weights = dict(zip(names, (rng.random(len(names)) + 0.05).tolist(), strict=True))
-        drawn = sk.MixtureSampler(
-            dict.fromkeys(names), 60_000, weights=weights, by="tokens", lanes=1, seed=seed
-        )
-        wanted = np.array(list(weights.values())) / sum(weights.values())
-        np.testing.assert_allclose(shares_of_tokens(data, drawn.order(data)[:]), wanted, atol=0.03)
-
-
 def test_it_is_the_mixture_of_weights_divided_by_the_mean_lengths():
     data = corpus()
     means = {name: part.lengths.sum() / len(part) for name, part in data.parts.items()}
