@@ -71,38 +71,6 @@ def test_a_tensor_without_dimensions_is_an_integer():
     assert FIVE.positions_of(torch.tensor(3)).tolist() == [3]
 
 
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda: FIVE[[[1], [2, 3]]],
-        lambda: FIVE[torch.tensor([True, False])],
-        lambda: FIVE[torch.tensor([1.0])],
-        lambda: FIVE[torch.tensor(True)],
-        lambda: FIVE.positions_of([[1], [2, 3]]),
-        lambda: FIVE[1.5:2],
-        lambda: list(FIVE.chunks("a")),
-        lambda: list(FIVE.chunks(2.5)),
-        lambda: list(FIVE.chunks(True)),
-        lambda: list(FIVE.chunks(2, "a")),
-        lambda: sk.Layout([1, 2]).file_of(1.5),
-        lambda: sk.Layout([1, 2]).file_of("a"),
-        lambda: sk.Layout([1, 2]).file_of([True, False]),
-        lambda: sk.Layout({5, 6}),
-        lambda: sk.Layout({5: 6}),
-        lambda: sk.World(np.True_),
-        lambda: sk.World(torch.tensor([1, 2])),
-    ],
-)
-def test_what_is_no_integer_is_a_typed_error(call):
-    with pytest.raises(sk.ArgumentTypeError):
-        call()
-
-
-def test_a_slice_without_a_step_is_a_typed_error():
-    with pytest.raises(sk.ArgumentValueError, match="step"):
-        FIVE[::0]
-
-
 def test_an_id_beyond_all_integers_stands_nowhere():
     assert FIVE.positions_of(2**70).tolist() == []
     assert FIVE.positions_of(-(2**70)).tolist() == []

@@ -136,11 +136,6 @@ def test_a_dataset_or_its_parts_say_how_many_windows_make_a_block():
         sk.BlockSampler().order(12)
 
 
-def test_windows_that_make_no_whole_blocks_are_refused():
-    with pytest.raises(sk.DatasetError, match="do not make whole blocks of 4"):
-        blocks(4).order(sk.Layout([8, 9]))
-
-
 def test_it_costs_nothing_at_any_size_and_beyond_the_limit_is_refused():
     order = blocks(2**10, 64).order(2**60)
     place = order.index(123456789)
@@ -157,11 +152,6 @@ def test_a_deal_stands_above_it_and_never_below():
     assert blocks_of(dealt) is dealt.get_child()
     assert blocks_of(over(blocks(4), sk.DistributedSampler(2, 1))) is None
     assert blocks_of(over(blocks(4), sk.RandomSampler())) is None
-
-
-def test_what_stands_above_draws_from_its_windows():
-    sampler = over(blocks(4), sk.SequentialSampler(start_index=3, num_samples=5))
-    assert list(sampler.order(24)) == blocks(4).order(24)[3:8].tolist()
 
 
 def test_a_config_names_it_with_its_child():

@@ -13,17 +13,6 @@ import samplerkit as sk
 from samplerkit.samplers import iteration
 
 
-class Given(sk.Sampler):
-    """Draws what it was given."""
-
-    def __init__(self, ids):
-        super().__init__()
-        self.ids = ids
-
-    def draw(self, layout, context):
-        return self.ids
-
-
 class Yielding(sk.Sampler):
     """Yields one id, in MindSpore's way."""
 
@@ -56,11 +45,6 @@ def test_an_iterable_without_an_end_is_refused_with_its_limit(monkeypatch):
     with pytest.raises(sk.DatasetError, match="more than 262,144 ids, and has no length; say num_samples"):
         sk.IterSampler(Endless()).order(5)
     assert list(sk.IterSampler(Endless(), num_samples=3).order(5)) == [0, 0, 0]
-
-
-def test_a_draw_of_lists_of_different_lengths_is_refused():
-    with pytest.raises(sk.ArgumentTypeError, match="Given: must be an integer or integers"):
-        Given([[1], [2, 3]]).order(5)
 
 
 @pytest.mark.parametrize(
@@ -102,11 +86,6 @@ def test_the_longest_order_is_dealt_to_its_last_position(make):
     assert shard[-2] == whole[2**62 - 2]
 
 
-def test_a_world_that_is_none_is_refused():
-    with pytest.raises(sk.ArgumentTypeError, match="world"):
-        sk.RandomSampler().order(5, world=(2, 0))
-
-
 @pytest.mark.parametrize("value", [np.True_, np.False_])
 def test_a_numpy_bool_is_a_shuffle_as_pythons_is(value):
     assert sk.DistributedSampler(1, 0, value).shuffle is sk.Shuffle.parse(bool(value))
@@ -134,16 +113,6 @@ def test_a_cut_pk_sampler_takes_no_more_than_it_reads(algorithm, shuffle, num_sa
 )
 def test_indices_of_every_kind_are_read_as_they_stand(indices):
     assert list(sk.SubsetSampler(indices).order(7)) == [int(i) for i in indices]
-
-
-@pytest.mark.parametrize(
-    "weights",
-    [frozenset({1.0, 2.0}), torch.ones(3, dtype=torch.bfloat16), torch.ones(3, requires_grad=True)],
-    ids=["set", "bfloat16", "grad"],
-)
-def test_weights_that_numpy_cannot_read_are_a_typed_error(weights):
-    with pytest.raises(sk.ArgumentTypeError, match="weights"):
-        sk.WeightedRandomSampler(weights)
 
 
 def test_a_list_of_a_million_entries_is_refused_without_being_written_out():

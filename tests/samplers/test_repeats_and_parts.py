@@ -314,11 +314,6 @@ def test_folds_over_what_moves_or_repeats_are_refused(child):
         over(child, sk.FoldSampler(2, 0)).order(3)
 
 
-def test_windows_over_samples_that_do_not_follow_one_another_are_refused():
-    with pytest.raises(sk.CompositionError, match="yields no whole files"):
-        over(sk.SubsetSampler([0, 2, 4]), sk.WindowSampler(2)).order(5)
-
-
 def test_a_mode_that_needs_files_is_refused_above_what_yields_none():
     with pytest.raises(sk.CompositionError, match="GLOBAL or FALSE"):
         over(sk.FoldSampler(2, 0), sk.RandomSampler(shuffle="files"))
