@@ -8,7 +8,6 @@ from functools import partial
 import numpy as np
 import pytest
 
-import samplerkit as sk
 from samplerkit.loading.run.delivery import Delivery
 from samplerkit.loading.state.state import State
 from tests.benchmarks.month import layout_of, sampler_of
@@ -84,10 +83,3 @@ def test_a_deal_that_is_wrong_for_one_rank_is_noticed_in_a_window(monkeypatch):
     )
     with pytest.raises(AssertionError, match="positions"):
         read_window(reading, 11)
-
-
-def test_the_layout_of_the_benchmark_adds_up():
-    layout = layout_of(SAMPLES, 1000)
-    assert len(layout) == SAMPLES
-    assert layout.num_files == 1000
-    assert sk.Layout.of(layout).sizes.min() > 0

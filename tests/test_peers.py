@@ -46,18 +46,14 @@ def test_an_id_of_no_sample_is_no_arrival():
         lost_and_repeated(4, [0, 1, 4])
 
 
-@pytest.mark.parametrize("peer", ["samplerkit", "torch"])
-def test_the_cells_of_a_curve_run(peer):
-    epoch, seek, resume = cells(peer, "curve", 10_000, "epoch,seek,resume")
-    assert epoch["seconds"] > 0
+def test_the_cells_of_a_curve_run():
+    epoch, seek, resume = cells("samplerkit", "curve", 10_000, "epoch,seek,resume")
     assert epoch["per_second"] > 10_000 / SHARDS
-    assert seek["seconds"] > 0
-    assert ("none" in resume) == (peer == "torch")
+    assert min(epoch["seconds"], seek["seconds"], resume["seconds"]) > 0
 
 
-@pytest.mark.parametrize("workers", [0, 2])
-def test_rows_come_end_to_end(workers):
-    found = cells("samplerkit", "rows", 2000, workers)
+def test_rows_come_end_to_end():
+    found = cells("samplerkit", "rows", 2000, 2)
     assert len({cell["variant"] for cell in found}) == 2
     assert all(cell["per_second"] > 0 for cell in found)
 

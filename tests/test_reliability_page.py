@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.campaigns.planted import EVERY, reliability
+
 TESTS = Path(__file__).parent
 PAGE = (TESTS.parent / "docs" / "reliability.md").read_text(encoding="utf-8")
-CAMPAIGNS = sorted(TESTS.glob("campaigns/planted/*.py"))
 
 ROW = re.compile(r"^\| (\d+) \| ([^|]+) \| ([^|]+) \| ([^|]*)\| ([^|]*)\|$", re.MULTILINE)
 NAMED_TEST = re.compile(r"`([\w/]+\.py)::(\w+)`")
@@ -19,26 +20,21 @@ NAMED_BUG = re.compile(r'planted bug "([^"]+)"')
 
 
 @cache
-def tree_of(path):
-    return ast.parse((TESTS / path).read_text(encoding="utf-8"))
+def functions_of(path):
+    """The functions of a file of tests, by name."""
+    nodes = ast.walk(ast.parse((TESTS / path).read_text(encoding="utf-8")))
+    return {node.name: node for node in nodes if isinstance(node, ast.FunctionDef)}
 
 
 def has_test(path, name):
-    if not (TESTS / path).is_file():
-        return False
-    return any(isinstance(node, ast.FunctionDef) and node.name == name for node in ast.walk(tree_of(path)))
-
-
-def planted_bugs():
-    calls = [node for path in CAMPAIGNS for node in ast.walk(tree_of(path)) if isinstance(node, ast.Call)]
-    made = [call for call in calls if isinstance(call.func, ast.Name) and call.func.id == "Bug"]
-    return {ast.literal_eval(call.args[0]) for call in made}
+    return (TESTS / path).is_file() and name in functions_of(path)
 
 
 def missing(text):
     """What a page names that does not exist."""
     tests = [f"{path}::{name}" for path, name in NAMED_TEST.findall(text) if not has_test(path, name)]
-    return tests + [name for name in NAMED_BUG.findall(text) if name not in planted_bugs()]
+    bugs = {bug.name for bug in EVERY.values()}
+    return tests + [name for name in NAMED_BUG.findall(text) if name not in bugs]
 
 
 def test_all_tests_and_planted_bugs_that_the_page_names_exist():
@@ -56,12 +52,7 @@ def test_the_page_has_all_its_rows_each_with_a_test_and_a_control():
 
 def is_over_threads(path, name):
     """Whether a test says that it runs over threads, in its decorators or in itself."""
-    source = (TESTS / path).read_text(encoding="utf-8").splitlines()
-    found = [
-        node for node in ast.walk(tree_of(path)) if isinstance(node, ast.FunctionDef) and node.name == name
-    ]
-    first = min(line.lineno for line in (*found[0].decorator_list, found[0]))
-    return "threads" in "\n".join(source[first - 1 : found[0].end_lineno]).lower()
+    return "threads" in ast.unparse(functions_of(path)[name]).lower()
 
 
 def test_the_rows_that_are_said_to_run_over_threads_do_and_the_others_have_a_reason():
@@ -76,13 +67,7 @@ def test_the_rows_that_are_said_to_run_over_threads_do_and_the_others_have_a_rea
 
 
 def test_every_planted_bug_of_a_row_is_named():
-    path = TESTS / "campaigns/planted/reliability.py"
-    calls = [node for node in ast.walk(tree_of(path)) if isinstance(node, ast.Call)]
-    names = [
-        ast.literal_eval(c.args[0]) for c in calls if isinstance(c.func, ast.Name) and c.func.id == "Bug"
-    ]
-    assert names
-    assert set(names) <= set(NAMED_BUG.findall(PAGE))
+    assert {bug.name for bug in reliability.BUGS} <= set(NAMED_BUG.findall(PAGE))
 
 
 @pytest.mark.parametrize(
