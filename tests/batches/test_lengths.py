@@ -183,3 +183,30 @@ def test_a_plan_of_nothing_is_empty(window):
     assert list(plan) == []
     assert plan.efficiency() == 1
     assert plan.batch_of(0).tolist() == []
+
+
+PAIRS = [[9, 9], [1, 1], [2, 1], [2, 2], [1, 2], [1, 1]]
+
+
+@pytest.mark.parametrize("lengths", [PAIRS, [3, 3, 2, 2, 2, 9]], ids=["pairs", "lengths"])
+@pytest.mark.parametrize("abreast", [1, 2])
+def test_a_last_batch_of_a_window_that_is_not_full_is_left_out_where_the_recipe_says_so(lengths, abreast):
+    def batches(short):
+        recipe = sk.TokenBatches(8, lengths=lengths, short=short, long="drop", window=6, abreast=abreast)
+        plan = recipe.plan(sk.SequentialSampler(), 6)
+        return [batch.tolist() for batch in plan], plan.dropped, recipe.budget
+
+    (whole, dropped, budget), (full, more, _) = batches("keep"), batches("drop")
+    longest = np.array(lengths)[whole[-1]].max(axis=0, keepdims=True)
+    assert budget.sizes(longest)[0] > len(whole[-1])
+    assert full == whole[:-1]
+    assert more == dropped + len(whole[-1])
+
+
+@pytest.mark.parametrize("lengths", [PAIRS, [9, 1, 2, 2, 1, 1]], ids=["pairs", "lengths"])
+def test_a_long_sample_that_a_fixed_set_leaves_out_is_no_error(lengths):
+    recipe = sk.TokenBatches(8, lengths=lengths)
+    plan = recipe.plan(sk.SubsetRandomSampler([5, 3, 1], seed=1), 6)
+    assert sorted(id for batch in plan for id in batch.tolist()) == [1, 3, 5]
+    with pytest.raises(sk.ArgumentRangeError, match="9"):
+        recipe.plan(sk.SubsetRandomSampler([0, 3, 1], seed=1), 6)

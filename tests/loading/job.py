@@ -3,7 +3,8 @@
 Run as `torchrun --nproc-per-node RANKS -m tests.loading.job FOLDER RUN [--kill WHO:STEP]`, or by
 `tests.ranks`. It reads by two loaders in turn, one of batches of one size and one of batches within a
 budget of tokens. The folder holds the ledgers `RUN.RANK.jsonl` and `RUN-tokens.RANK.jsonl`, a line for each
-batch, and the checkpoints `state.json` and `state-tokens.json`, saved every third step.
+batch, and the checkpoints, saved every third step: `state.json`, and what `state-tokens.json` names, a folder
+of `torch.distributed.checkpoint`.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from pathlib import Path
 
 import torch
 import torch.distributed
+import torch.distributed.checkpoint as dcp
 
 import samplerkit as sk
 
@@ -42,17 +44,23 @@ class Stream:
         folder: where they are.
         run: the name of the run.
         name: of the stream.
+        by_torch: whether its checkpoints are torch's.
         options: of the loader.
     """
 
-    def __init__(self, folder: Path, run: str, name: str, **options):
+    def __init__(self, folder: Path, run: str, name: str, *, by_torch: bool, **options):
         sampler = sk.DistributedSampler(shuffle="partial", partial_size=70, seed=11)
         self.loader = sk.Loader(
             Squares(), sampler, persistent_workers=True, collate_fn=list, **{"num_workers": 1, **options}
         )
         self.checkpoint = folder / f"state{name}.json"
+        self.by_torch = by_torch
         if self.checkpoint.exists():
-            self.loader.load_state_dict(json.loads(self.checkpoint.read_text()))
+            saved = json.loads(self.checkpoint.read_text())
+            if by_torch:
+                dcp.load({"loader": self.loader}, checkpoint_id=saved)
+            else:
+                self.loader.load_state_dict(saved)
         self.saved = folder / f"{run}{name}.saved"
         self.ledger = (folder / f"{run}{name}.{torch.distributed.get_rank()}.jsonl").open("w")
         self.step = 0
@@ -74,9 +82,13 @@ class Stream:
 
     def save(self):
         """Replaces the checkpoint at once: a crash leaves the old one or the new one."""
+        saved = {**self.loader.state_dict()}
+        if self.by_torch:
+            saved = str(self.saved.with_suffix(f".{self.step}"))
+            dcp.save({"loader": self.loader}, checkpoint_id=saved)
         if torch.distributed.get_rank() == 0:
             temporary = self.checkpoint.with_suffix(".new")
-            temporary.write_text(json.dumps({**self.loader.state_dict()}))
+            temporary.write_text(json.dumps(saved))
             temporary.replace(self.checkpoint)
             self.saved.write_text(str(self.step))
         torch.distributed.barrier()
@@ -111,10 +123,12 @@ def main() -> None:
     torch.distributed.init_process_group("gloo")
     rank, ranks = torch.distributed.get_rank(), torch.distributed.get_world_size()
     workers = {"num_workers": 2, "file_affinity": True}
-    samples = Stream(options.folder, options.run, "", batch_size=24 // ranks, tail="pad", **workers)
+    samples = Stream(
+        options.folder, options.run, "", by_torch=False, batch_size=24 // ranks, tail="pad", **workers
+    )
     lengths = [5 + 7 * number % 16 for number in range(SAMPLES)]
     tokens = sk.TokenBatches(80, lengths=lengths, window=150)
-    batches = Stream(options.folder, options.run, "-tokens", batches=tokens, tail="split")
+    batches = Stream(options.folder, options.run, "-tokens", by_torch=True, batches=tokens, tail="split")
     streams = [samples.steps(options.epochs), batches.steps(options.epochs)]
     for _ in zip_longest(*streams):
         strike(options.kill, rank, samples.step, samples.loader)

@@ -60,13 +60,12 @@ def test_ranks_that_agree_continue_at_once_epoch_after_epoch(caplog):
 
 
 @pytest.mark.parametrize(
-    ("name", "value"),
-    [("seed", [1]), ("dataset", "9 samples"), ("epoch", 3), ("position", 64), ("sampler", "Other()")],
+    "differs", [{"seed": [1], "epoch": 3, "position": 64}, {"dataset": "9 samples"}, {"sampler": "Other()"}]
 )
-def test_a_rank_that_begins_something_else_is_named_with_what_differs(name, value):
-    outcomes, _ = run_ranks([ORDER], [ORDER], [{**ORDER, name: value}], seconds=30)
+def test_a_rank_that_begins_something_else_is_named_with_what_differs(differs):
+    outcomes, _ = run_ranks([ORDER], [ORDER], [{**ORDER, **differs}], seconds=30)
     assert all(outcome is not None for outcome in outcomes)
-    assert name in str(outcomes[0])
+    assert all(name in str(outcomes[0]) for name in differs)
     assert "rank 2 by" in str(outcomes[0])
     # It names those that had begun by then: one of the two, or both.
     assert re.search(r"(rank [01]|ranks 0, 1) by", str(outcomes[2]))

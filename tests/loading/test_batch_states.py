@@ -140,9 +140,8 @@ def test_a_state_of_batches_without_its_section_is_refused():
 
 
 def test_a_state_goes_on_in_the_next_epoch_from_its_beginning():
-    run = loader("partial", 2, 1)
+    run, whole = loader("partial", 2, 1), loader("partial", 2, 1)
     run.load_state_dict(run.state_dict(step=run.steps_left - 2))
-    whole = loader("partial", 2, 1)
     whole.set_epoch(1)
     assert len(read(run)) == 2
     assert read(run) == read(whole)
@@ -154,3 +153,23 @@ def test_a_loader_whose_lengths_do_not_fit_can_still_load_a_state():
         with pytest.raises(sk.DatasetError):
             next(iter(run))
         assert not run._cursor.at.is_open
+
+
+def test_a_first_window_without_a_batch_is_saved_and_loaded():
+    lengths = [0, 0, 0, 0, 4, 0, 0, 4]
+
+    def run():
+        recipe = sk.PackBatches(4, lengths=lengths, window=2)
+        documents = [[id] * length for id, length in enumerate(lengths)]
+        return sk.Loader(documents, sk.SequentialSampler(), batches=recipe, collate_fn=list)
+
+    whole = run()
+    states, batches = [whole.state_dict()], []
+    for batch in whole:
+        batches.append(batch)
+        states.append(whole.state_dict())
+    assert [state["sections"]["batches"]["window"] for state in states[:2]] == [[0, 0], [3, 1]]
+    for done, state in enumerate(states[:2]):
+        resumed = run()
+        resumed.load_state_dict(state)
+        assert list(resumed) == batches[done:]

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import itertools
-import signal
 import threading
 import time
 from functools import partial
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,7 +16,6 @@ from samplerkit.loading.workers import loader_workers
 from tests.loading.numbers import Numbers, ids_of, numbers_loader
 from tests.loading.test_worker_threads import Telling
 from tests.loading.worker_kinds import THREADS, GivenSeconds, LoopSchedule, RandomSchedule, beside
-from tests.waiting import threads_of_loaders
 
 
 class Whose(Numbers):
@@ -84,83 +81,6 @@ class Connected(Whose):
 def test_what_serves_one_thread_alone_or_has_a_limit_is_left_to_threads(dataset, options):
     with sk.Loader(dataset, batch_size=2, collate_fn=list, **{**THREADS, **options}) as loader:
         assert not any(read_by_loop(loader))
-
-
-class OneThread(Numbers):
-    """Serves the thread that read it first, as a connection of sqlite3 does."""
-
-    owner = None
-
-    def __getitem__(self, index):
-        self.owner = self.owner or threading.get_ident()
-        assert threading.get_ident() == self.owner
-        return index
-
-
-@pytest.mark.usefixtures("always")
-def test_one_thread_may_hold_what_no_other_thread_may_use():
-    with sk.Loader(
-        OneThread(60), sk.SequentialSampler(), batch_size=2, **{**THREADS, "num_workers": 1}
-    ) as loader:
-        assert np.concatenate([*loader]).tolist() == [*range(60)]
-
-
-@pytest.mark.usefixtures("always")
-@pytest.mark.parametrize(
-    "error", [StopIteration(), SystemExit(3), KeyboardInterrupt(), KeyError("x")], ids=repr
-)
-def test_what_is_raised_in_the_loop_is_raised_itself_at_its_place_and_the_rest_follows(error):
-    class Broken(Numbers):
-        is_broken = True
-
-        def __getitem__(self, index):
-            if index == 17 and self.is_broken:
-                assert threading.current_thread() is threading.main_thread()
-                raise error
-            return index
-
-    dataset, received = Broken(30), []
-    loader = sk.Loader(dataset, sk.SequentialSampler(), batch_size=2, **THREADS)
-    with pytest.raises(RuntimeError if isinstance(error, StopIteration) else type(error)) as caught:
-        for batch in loader:
-            received += batch.tolist()
-    assert received == [*range(16)]
-    assert error in (caught.value, caught.value.__cause__)
-    state, dataset.is_broken = loader.state_dict(), False
-    assert state["position"] == 16
-    loader.load_state_dict(state)
-    assert np.concatenate([*loader]).tolist() == [*range(16, 30)]
-    loader.close()
-    assert threads_of_loaders() == []
-
-
-@pytest.mark.usefixtures("always")
-def test_a_signal_that_comes_while_the_loop_makes_a_batch_leaves_a_state_that_goes_on():
-    class LateError(Exception):
-        pass
-
-    def handler(*_):
-        raise LateError
-
-    class Slow(Numbers):
-        def __getitem__(self, index):
-            if index == 20:
-                signal.setitimer(signal.ITIMER_REAL, 0.01)
-                time.sleep(5)
-            return index
-
-    received, before = [], signal.signal(signal.SIGALRM, handler)
-    loader = sk.Loader(Slow(30), sk.SequentialSampler(), batch_size=2, **THREADS)
-    try:
-        with pytest.raises(LateError):
-            for batch in loader:
-                received += batch.tolist()
-    finally:
-        signal.signal(signal.SIGALRM, before)
-    assert received == [*range(20)]
-    assert loader.state_dict()["position"] == 20
-    loader.close()
-    assert threads_of_loaders() == []
 
 
 SEEDS = itertools.count()

@@ -147,18 +147,3 @@ def test_what_the_dataset_shares_stays_shared() -> None:
         last = list(loader)[-1]
     assert last.is_shared()
     assert counter.item() == 8
-
-
-class Uneven(Rows):
-    """Rows of different lengths, which do not stack."""
-
-    def __getitem__(self, index: int) -> dict[str, torch.Tensor]:
-        return {"row": torch.zeros(1 + (index == 5))}
-
-
-def test_rows_that_do_not_stack_are_an_error_at_their_place() -> None:
-    with sk.Loader(Uneven(1), batch_size=2, num_workers=2) as loader:
-        batches = iter(loader)
-        assert [next(batches)["row"].shape for _ in range(2)] == [(2, 1), (2, 1)]
-        with pytest.raises(RuntimeError, match="equal size"):
-            next(batches)

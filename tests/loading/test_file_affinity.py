@@ -131,10 +131,9 @@ def read(loader: sk.Loader) -> tuple[list[Any], list[Any], list[Any]]:
     return batches, ids, [(skip.id, skip.place) for skip in loader.skipped]
 
 
-@pytest.mark.parametrize("workers", [2, 3])
 @pytest.mark.parametrize("mode", MODES)
-def test_each_file_is_read_by_one_worker_and_the_draws_stay(mode, workers):
-    options = {"batch_size": 5, "collate_fn": list}
+def test_each_file_is_read_by_one_worker_and_the_draws_stay(mode):
+    workers, options = 3, {"batch_size": 5, "collate_fn": list}
     alone = sk.Loader(Files(), by(mode), **options)
     with sk.Loader(Files(), by(mode), num_workers=workers, file_affinity=True, **options) as loader:
         readers = defaultdict(set)
@@ -256,16 +255,6 @@ def test_the_place_of_a_bad_sample_is_that_in_its_batch():
         pytest.raises(OSError, match="sample 8, at place 8 of the batch in step 0"),
     ):
         next(iter(loader))
-
-
-@pytest.mark.parametrize("options", [{"run_ahead": True}, {"device": "cpu"}, {"persistent_workers": True}])
-def test_epochs_follow_one_another(options):
-    expected = sk.Loader(Lists(), by("global"), batch_size=4)
-    with sk.Loader(
-        Lists(), by("global"), batch_size=4, num_workers=2, file_affinity=True, **options
-    ) as loader:
-        for _ in range(3):
-            assert [plain(batch) for batch in loader] == [plain(batch) for batch in expected]
 
 
 class Jitters(Files):

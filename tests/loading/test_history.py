@@ -60,6 +60,11 @@ KINDS = {
         sk.Ledger(mixture(seed)),
         {"batches": sk.TokenBatches(22, lengths=LENGTHS, window=4)},
     ),
+    "edited packs": lambda seed: (
+        TREE,
+        sk.Ledger(mixture(seed)),
+        {"batches": sk.PackBatches(8, lengths=LENGTHS, window=4)},
+    ),
     "packs": lambda seed: (
         FILES,
         sk.RandomSampler(seed=seed),

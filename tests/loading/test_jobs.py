@@ -1,5 +1,7 @@
 """Jobs that read by samples and by batches are killed and go on with other numbers of ranks.
 
+Checkpoints of samples are JSON, and those of batches are torch's, saved and loaded by all ranks.
+
 One of a campaign runs under torchrun, which is a start of torch for each rank; the others are forked.
 """
 
@@ -75,6 +77,12 @@ def test_a_killed_job_goes_on_with_other_ranks_and_loses_and_repeats_nothing(
     assert (ledger["lost"], ledger["repeated"]) == (0, 0)
     assert 0 < ledger["replayed"] < 24 * 4
     require_batches_once(tmp_path, ["first", "second"], EPOCHS)
+    # The control: a checkpoint that was a step off would show.
+    saved = tmp_path / "first.saved"
+    right = int(saved.read_text())
+    for steps, wrong in ((-1, "lost"), (1, "repeated")):
+        saved.write_text(str(right + steps))
+        assert verified(tmp_path, ["first", "second"])[wrong] == 24
 
 
 @pytest.mark.campaign

@@ -24,11 +24,18 @@ class InBatches(Numbers):
 
 
 @pytest.mark.parametrize("workers", [0, 1, 2, 3, "3 threads"])
-def test_any_number_of_workers_gives_the_order_of_the_sampler(workers):
-    with numbers_loader(20, **beside(workers)) as loader:
+@pytest.mark.parametrize(
+    ("size", "tail", "sizes"), [(34, "ragged", [16, 16, 2]), (46, "drop", [16, 16]), (3, "pad", [3])]
+)
+def test_any_number_of_workers_gives_the_order_of_the_sampler(workers, size, tail, sizes):
+    """Its batches are those of one process, and as many as `len` says."""
+    with numbers_loader(size, batch_size=16, tail=tail, **beside(workers)) as loader:
         for epoch in range(2):
-            order = np.asarray(sk.RandomSampler(seed=3).order(20, epoch)).tolist()
-            assert sum(ids_of(loader), []) == order
+            batches = ids_of(loader)
+            assert [len(batch) for batch in batches] == sizes
+            assert len(loader) == len(batches)
+            order = np.asarray(sk.RandomSampler(seed=3).order(size, epoch)).tolist()
+            assert sum(batches, []) == order[: sum(sizes)]
 
 
 @pytest.mark.parametrize("persistent", [False, True])

@@ -192,15 +192,6 @@ def test_a_section_that_is_not_known_is_refused_by_name():
     assert State.from_dict(state).to_dict() == state
 
 
-def test_a_position_in_another_unit_is_refused_and_cannot_be_allowed():
-    state = forged(numbers_loader().state_dict(step=1), unit="tokens")
-    with pytest.raises(sk.StateError, match="differs from the saved state") as caught:
-        numbers_loader().load_state_dict(state)
-    assert (caught.value.field, caught.value.saved, caught.value.current) == ("unit", "tokens", "samples")
-    with pytest.raises(sk.ArgumentValueError):
-        numbers_loader().load_state_dict(state, allow={"unit"})
-
-
 @pytest.mark.parametrize("allow", [5, "seed", ["colour"], [["seed"]]], ids=str)
 def test_what_may_differ_is_a_set_of_field_names(allow):
     with pytest.raises((sk.ArgumentTypeError, sk.ArgumentValueError), match="allow: "):
@@ -239,18 +230,6 @@ def test_an_epoch_of_no_batches_begins_and_ends(size, tail, options):
             with pytest.raises(sk.OutOfDatasetError):
                 loader.state_dict(step=1)
             assert ids_of(loader) == []
-
-
-@over_threads_too
-def test_what_is_too_short_for_a_batch_after_a_resume_ends_the_epoch():
-    state = numbers_loader(12, batch_size=4, tail="drop").state_dict(step=2)
-    resumed = numbers_loader(12, batch_size=5, tail="drop")
-    resumed.load_state_dict(state)
-    after = resumed.state_dict()
-    assert (state["position"], after["epoch"], after["position"]) == (8, 1, 0)
-    assert (resumed.epoch, resumed.steps_left) == (0, 0)
-    assert ids_of(resumed) == []
-    assert sum(ids_of(resumed), []) == np.asarray(sk.RandomSampler(seed=3).order(12, 1)).tolist()[:10]
 
 
 @over_threads_too

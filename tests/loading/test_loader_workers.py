@@ -23,49 +23,28 @@ from tests.waiting import alive, threads_of_loaders, wait_until
 
 
 class Drawn(Numbers):
-    """Sample i is what three random generators give in its process."""
+    """Sample i is what three random generators give in its process, and the process."""
 
     def __getitem__(self, index):
-        return torch.rand(()).item(), np.random.random(), random.random()  # noqa: NPY002
+        return torch.rand(()).item(), np.random.random(), random.random(), os.getpid()  # noqa: NPY002
 
 
-class Broken(Numbers):
-    """Sample 7 cannot be read."""
+@pytest.mark.parametrize("persistent", [False, True])
+def test_workers_draw_differently_and_alike_after_a_restart(persistent):
+    """A dataset of one file is read by all workers, too."""
 
-    def __getitem__(self, index):
-        if index == 7:
-            raise OSError("sample 7 is damaged")
-        return index
-
-
-def test_workers_draw_differently_and_alike_after_a_restart():
     def drawn(rank):
-        loader = sk.Loader(
-            Drawn(8),
-            sk.RandomSampler(seed=1),
-            batch_size=2,
-            num_workers=2,
-            world=sk.World(2, rank),
-            collate_fn=as_lists,
-        )
-        with loader:
-            return [list(loader) for _ in range(2)]
+        options = {"num_workers": 2, "persistent_workers": persistent, "world": sk.World(2, rank)}
+        with sk.Loader(
+            Drawn(8), sk.RandomSampler(seed=1), batch_size=2, collate_fn=as_lists, **options
+        ) as loader:
+            samples = [sample for _ in range(2) for batch in loader for sample in batch]
+        assert len({pid for *_, pid in samples}) == (2 if persistent else 4)
+        return [values for *values, _ in samples]
 
     once, again, other = drawn(0), drawn(0), drawn(1)
     assert once == again
-    values = [value for epochs in (once, other) for epoch in epochs for batch in epoch for value in batch]
-    assert len({v for value in values for v in value}) == 3 * len(values)
-
-
-@pytest.mark.parametrize("workers", [0, 2, "2 threads"])
-def test_an_error_of_the_dataset_is_raised_at_its_position(workers):
-    loader = sk.Loader(Broken(20), sk.SequentialSampler(), batch_size=3, **beside(workers))
-    received = []
-    with loader, pytest.raises(OSError, match="sample 7 is damaged"):
-        for batch in loader:
-            received += batch.tolist()
-    assert received == [0, 1, 2, 3, 4, 5]
-    assert loader.state_dict()["position"] == 6
+    assert len({value for values in once + other for value in values}) == 3 * 16
 
 
 @pytest.mark.parametrize("workers", [2, "2 threads"])

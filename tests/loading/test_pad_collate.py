@@ -220,17 +220,6 @@ def test_a_loader_pads_by_its_own_plan(workers):
     assert sorted(seen) == list(range(LENGTHS.size))
 
 
-@pytest.mark.parametrize("workers", [0, 1, "2 threads"])
-def test_a_loader_names_the_samples_whose_lengths_lied(workers):
-    with (
-        loader_of(sequences(longer=[17]), **beside(workers)) as loader,
-        pytest.raises(
-            sk.DatasetError, match=f"longer than their given lengths, got {{17: '99, not {LENGTHS[17]}'"
-        ),
-    ):
-        list(loader)
-
-
 def test_ids_are_those_of_the_samples_that_are_there_where_others_were_skipped():
     batches = sk.BucketBatches([32, 64], [8, 4], lengths=LENGTHS)
     plan = plan_of(batches)

@@ -1,4 +1,4 @@
-"""Documents in packs: read in parts where their dataset gives parts; and lengths or parts that are wrong."""
+"""Documents in packs: what a batch holds; parts where their dataset gives parts; lengths that are wrong."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch.utils.data import DataLoader
 
 import samplerkit as sk
+from samplerkit.inspect.time_machine import at, when
 from tests.loading.documents import EVERY_TOKEN, SIZES, Documents, Parts, document, loaders, tokens_of
 
 
@@ -168,3 +170,91 @@ def test_a_document_that_cannot_be_read_is_left_out_of_its_pack():
         assert len(loader.ids(step)) == int(batch["segment_ids"].max())
     assert [skipped.id for skipped in loader.skipped] == [11]
     assert seen == EVERY_TOKEN - Counter(document(11).tolist())
+
+
+def test_a_batch_holds_what_the_plan_says_and_the_loader_tells():
+    ranks = loaders(Parts(), sk.PackBatches(64, packs=2), 2)
+    held = []
+    for rank, loader in enumerate(ranks):
+        for step, batch in enumerate(loader):
+            if loader.pads(step).any():
+                continue
+            packs = loader.plan[2 * step + rank]
+            assert loader.ids(step).tolist() == packs.ids.tolist()
+            assert batch["input_ids"].shape == (packs.rows[-1] + 1, 64)
+            expected = [
+                document(id)[start : start + length]
+                for id, start, length in zip(packs.ids, packs.starts, packs.lengths, strict=True)
+            ]
+            assert tokens_of(batch) == torch.cat(expected).tolist()
+            held.append((step, len(tokens_of(batch))))
+            read = at(ranks[0], 0, step, rank)
+            assert read.ids.tolist() == packs.ids.tolist()
+            assert read.batch is not None
+            assert read.batch.tokens == len(tokens_of(batch))
+            assert read.batch.shape == (packs.rows[-1] + 1, 64)
+    fresh = loaders(Parts(), sk.PackBatches(64, packs=2), 2)[0]
+    for step in range(3):
+        assert fresh.tokens(step) == sum(tokens for other, tokens in held if other == step)
+    longest = int(np.argmax(SIZES))
+    times = when(ranks[0], longest, 0)[0].occurrences
+    assert len(times) > 1
+    for time in times:
+        assert longest in at(ranks[0], 0, time.step, time.rank).ids
+
+
+def test_a_plain_dataloader_takes_packs_of_whole_documents_and_no_others():
+    lengths = [int(size) for size in SIZES]
+
+    def plain(**arguments: Any) -> DataLoader[Any]:
+        recipe = sk.PackBatches(64, lengths=lengths, **arguments)
+        sampler = sk.TorchSampler(sk.RandomSampler(seed=3), Documents(), sk.World(1, 0))
+        collate = sk.PackCollate(plan=recipe.plan(sk.RandomSampler(seed=3), len(lengths)))
+        batches = sk.TorchBatchSampler(sampler, batches=recipe)
+        return DataLoader(Documents(), batch_sampler=batches, collate_fn=collate)
+
+    seen: Counter[int] = Counter()
+    for batch in plain(long="drop"):
+        seen.update(tokens_of(batch))
+    assert seen == Counter(
+        token for id in range(SIZES.size) if SIZES[id] <= 64 for token in document(id).tolist()
+    )
+    for refused in ({}, {"long": "truncate"}, {"long": "drop", "packs": 2}):
+        with pytest.raises(sk.NotSupportedError, match=r"parts of documents.*samplerkit\.Loader.*long="):
+            plain(**refused)
+
+
+@pytest.mark.parametrize("tail", ["pad", "ragged", "split"])
+@pytest.mark.parametrize(
+    ("options", "longest"),
+    [
+        ({}, None),
+        ({"window": 30}, None),
+        ({"window": 30, "long": "truncate"}, 64),
+        ({"packs": 3, "length_multiple": 8}, None),
+        ({"packs": 3, "window": 40}, None),
+    ],
+    ids=str,
+)
+def test_a_run_that_goes_on_on_other_ranks_reads_every_token_once(options, longest, tail):
+    seen: Counter[int] = Counter()
+    dataset, recipe = Parts() if tail == "pad" else Documents(), sk.PackBatches(64, **options)
+    first = loaders(dataset, recipe, 3, tail=tail)
+    running = [iter(loader) for loader in first]
+    for _ in range(4):
+        for batches in running:
+            seen.update(tokens_of(next(batches)))
+    state = first[0].state_dict()
+    assert len(str(state["sections"]["batches"])) < 300
+    steps = set()
+    for loader in loaders(dataset, recipe, 2, tail=tail):
+        loader.load_state_dict(state)
+        for step, batch in enumerate(loader):
+            assert (batch["segment_ids"] > 0).any(dim=1).all()
+            pads = loader.pads(step)
+            assert pads.all() == pads.any()
+            if not pads.any():
+                seen.update(tokens_of(batch))
+        steps.add(loader.step)
+    assert seen == Counter(token for id in range(SIZES.size) for token in document(id)[:longest].tolist())
+    assert len(steps) == 1 or tail == "ragged"

@@ -5,9 +5,7 @@ Each test is written from the description of a report; none of its code is taken
 
 from __future__ import annotations
 
-import os
 import random
-from collections import Counter
 
 import numpy as np
 import pyarrow as pa
@@ -71,52 +69,11 @@ def test_a_resume_in_the_middle_of_a_row_group_loses_no_row(tmp_path, step):
     first.close()
 
 
-@pytest.mark.parametrize("workers", [0, 2, 3, "2 threads"])
-@pytest.mark.parametrize(("size", "batch_size"), [(34, 16), (46, 8), (3, 8), (32, 16)])
-@pytest.mark.parametrize("tail", ["ragged", "drop"])
-def test_with_any_workers_batches_are_those_of_one_process_and_as_many_as_len_says(
-    workers, size, batch_size, tail
-):
-    """Grain: each worker had a last batch of its own and lost rows of it. detectron2: len() was too much."""
-    with numbers_loader(size, batch_size=batch_size, tail=tail, **beside(workers)) as loader:
-        batches = ids_of(loader)
-        whole_batches, rest = divmod(size, batch_size)
-        expected = [batch_size] * whole_batches + ([rest] if rest and tail == "ragged" else [])
-        assert [len(batch) for batch in batches] == expected
-        assert len(loader) == len(batches)
-        assert sum(batches, []) == whole(size, 0)[: sum(expected)]
-
-
-@pytest.mark.parametrize("shuffle", ["global", "files", "infile", "partial"])
-def test_no_batch_but_the_last_is_short_and_all_ranks_have_as_many(shuffle):
-    """Ray Data: a shuffle buffer handed out short batches in mid-epoch, and ranks differed in steps."""
-    sampler = sk.RandomSampler(shuffle=shuffle, partial_size=7, seed=2)
-    sizes = []
-    for rank in range(3):
-        loader = sk.Loader(sk.Layout([13, 5, 40, 1, 8]), sampler, batch_size=4, world=sk.World(3, rank))
-        sizes.append([len(ids) for ids in (loader.ids(step) for step in range(len(loader)))])
-    assert {tuple(size) for size in sizes} == {(4, 4, 4, 4, 4, 3)}
-
-
 @pytest.mark.parametrize("persistent", [False, True])
 def test_epochs_with_more_workers_than_batches_end(persistent):
     """MosaicML Streaming: the second epoch hung, while some workers were done with the first."""
     with numbers_loader(7, num_workers=5, persistent_workers=persistent, timeout=60) as loader:
         assert [read(loader)[:7] for _ in range(4)] == [whole(7, epoch) for epoch in range(4)]
-
-
-@pytest.mark.parametrize("workers", [0, 2, "2 threads"])
-@pytest.mark.parametrize("step", [1, 3])
-def test_after_a_resume_only_the_first_epoch_is_shorter(workers, step):
-    """litData, Accelerate and Megatron-Bridge: each later epoch left out what the first had skipped."""
-    first = numbers_loader(12)
-    batches = iter(first)
-    for _ in range(step):
-        next(batches)
-    with numbers_loader(12, **beside(workers)) as resumed:
-        resumed.load_state_dict(first.state_dict())
-        assert read(resumed) == whole(12, 0)[3 * step :]
-        assert [read(resumed) for _ in range(3)] == [whole(12, epoch) for epoch in (1, 2, 3)]
 
 
 @pytest.mark.parametrize(
@@ -128,46 +85,6 @@ def test_consumed_samples_of_megatron_shorten_the_first_epoch_only(kind):
     first, *later = (read(loader) for _ in range(3))
     assert len(set(first)) == len(first) == 10
     assert [sorted(epoch) for epoch in later] == [list(range(16))] * 2
-
-
-@pytest.mark.parametrize("shuffle", ["files", "global"])
-def test_one_shard_serves_ranks_and_workers_with_equal_steps(tmp_path, shuffle):
-    """webdataset: with one shard, a rank without one made no step, and all others waited for it."""
-    with sk.TarWriter(f"{tmp_path}/one-%03d.tar", samples_per_shard=30) as writer:
-        for number in range(30):
-            writer.write({"__key__": f"{number:03}", "cls": number})
-    seen, steps = Counter(), set()
-    for rank in range(4):
-        dataset = sk.TarDataset(f"{tmp_path}/one-000.tar").decode().to_tuple("cls")
-        sampler = sk.RandomSampler(shuffle=shuffle, seed=1)
-        with sk.Loader(dataset, sampler, batch_size=2, num_workers=2, world=sk.World(4, rank)) as loader:
-            batches = [batch[0].tolist() for batch in loader]
-            for step, batch in enumerate(batches):
-                seen.update(np.array(batch)[~loader.pads(step)].tolist())
-            steps.add(len(batches))
-    assert (seen, steps) == (Counter(range(30)), {4})
-
-
-class Draws(Numbers):
-    """Samples that tell what numpy, Python and torch draw, and in which process."""
-
-    def __getitem__(self, index):
-        drawn = np.random.randint(2**31), random.randrange(2**31), int(torch.randint(2**31, ()))  # noqa: NPY002
-        return index, (drawn, os.getpid())
-
-
-def test_every_worker_has_a_share_of_few_files_and_draws_numbers_of_its_own():
-    """datasets: with few files, one worker read all. torch: workers augmented by the same random numbers."""
-    drawn = []
-    dataset = Draws(48)
-    options = {"num_workers": 4, "collate_fn": list, "persistent_workers": True}
-    with sk.Loader(dataset, sk.RandomSampler(seed=3), batch_size=3, **options) as loader:
-        for _ in range(2):
-            epoch = [sample for batch in loader for _, sample in batch]
-            assert len({pid for _, pid in epoch}) == 4
-            drawn += [one for one, _ in epoch]
-    for numbers in zip(*drawn, strict=True):
-        assert len(set(numbers)) == 96
 
 
 def test_each_epoch_has_an_iterator_of_its_own():

@@ -87,12 +87,6 @@ def test_what_was_read_ahead_is_dropped_when_something_else_is_wanted(change):
         assert read(running) == wanted
 
 
-def test_an_empty_epoch_ends():
-    running = sk.Loader([], sk.RandomSampler(), batch_size=3, run_ahead=True)
-    assert list(running) == []
-    assert running.epoch == 1
-
-
 @pytest.mark.parametrize("options", [{}, {"num_workers": 1}, {"device": "cpu"}], ids=str)
 @pytest.mark.parametrize(
     ("tail", "ranks", "batch_size", "position"),

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import io
 import logging
 import threading
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 
@@ -200,37 +198,6 @@ def test_an_exception_whose_class_cannot_be_pickled_hangs_nothing(options, said,
         for batch in loader:
             received += batch
     assert received == [*range(before)]
-
-
-def test_a_truncated_picture_that_was_opened_lazily_is_named_or_skipped(tmp_path):
-    image = pytest.importorskip("PIL.Image")
-    content = io.BytesIO()
-    noise = np.random.default_rng(0).integers(0, 256, (64, 64, 3), np.uint8)
-    image.fromarray(noise).save(content, "jpeg")
-    for name in range(4):
-        whole = content.getvalue()
-        (tmp_path / f"{name}.jpg").write_bytes(whole[: len(whole) // 2] if name == 2 else whole)
-    files = [tmp_path / f"{name}.jpg" for name in range(4)]
-    with (
-        loader_of(Pictures(image, files), batch_size=2, num_workers=1) as loader,
-        pytest.raises(sk.DatasetError, match=r"OSError.*truncated.*\[2\]"),
-    ):
-        list(loader)
-    skipping = loader_of(Pictures(image, files), batch_size=2, num_workers=1, bad_samples="skip")
-    with skipping as loader:
-        assert [len(batch) for batch in loader] == [2, 1]
-        assert [skip.id for skip in loader.skipped] == [2]
-
-
-class Pictures:
-    def __init__(self, image, files):
-        self.image, self.files = image, files
-
-    def __len__(self):
-        return len(self.files)
-
-    def __getitem__(self, index):
-        return self.image.open(self.files[index])
 
 
 def fails_at_seven(batch):

@@ -10,12 +10,13 @@ import threading
 import pytest
 
 import samplerkit as sk
+from samplerkit.loading.workers import loader_workers
 from samplerkit.loading.workers.thread_pool import ThreadBatches
 from samplerkit.loading.workers.thread_scheduling import ThreadSchedule
 from tests.jobs import ended
 from tests.loading.numbers import Numbers, ids_of, numbers_loader
 from tests.loading.test_loader_workers import stuck_loader
-from tests.loading.worker_kinds import THREADS
+from tests.loading.worker_kinds import THREADS, LoopSchedule
 from tests.own_seconds import OwnSeconds
 from tests.storage.crowd import all_done
 from tests.waiting import threads_of_loaders, wait_until
@@ -30,23 +31,38 @@ class OddError(Exception):
 
 
 @pytest.mark.parametrize(
-    "error", [OddError(7, place="here"), StopIteration(), SystemExit(3), KeyError("x")], ids=repr
+    "error",
+    [OddError(7, place="here"), StopIteration(), SystemExit(3), KeyError("x"), KeyboardInterrupt()],
+    ids=repr,
 )
-@pytest.mark.parametrize("options", [{}, {"device": "cpu"}], ids=str)
-def test_what_the_dataset_raises_is_raised_itself_at_its_place(error, options):
+@pytest.mark.parametrize("by", ["threads", "threads for a device", "the loop in place of threads"])
+def test_what_the_dataset_raises_is_raised_itself_at_its_place_and_the_rest_follows(monkeypatch, error, by):
+    is_loop = by.startswith("the loop")
+    if is_loop:
+        monkeypatch.setattr(loader_workers, "ThreadSchedule", LoopSchedule)
+
     class Broken(Numbers):
+        is_broken = True
+
         def __getitem__(self, index):
-            if index == 7:
+            if index == 17 and self.is_broken:
+                assert (threading.current_thread() is threading.main_thread()) is is_loop
                 raise error
             return index
 
-    loader, received = sk.Loader(Broken(20), sk.SequentialSampler(), batch_size=2, **THREADS, **options), []
+    dataset, received = Broken(30), []
+    options = {"device": "cpu"} if by.endswith("a device") else {}
+    loader = sk.Loader(dataset, sk.SequentialSampler(), batch_size=2, **THREADS, **options)
     with pytest.raises(RuntimeError if isinstance(error, StopIteration) else type(error)) as caught:
         for batch in loader:
             received += batch.tolist()
-    assert received == [0, 1, 2, 3, 4, 5]
-    assert loader.state_dict()["position"] == 6
+    assert received == [*range(16)]
     assert error in (caught.value, caught.value.__cause__)
+    state, dataset.is_broken = loader.state_dict(), False
+    assert state["position"] == 16
+    loader.load_state_dict(state)
+    assert [index for batch in loader for index in batch.tolist()] == [*range(16, 30)]
+    loader.close()
     wait_until(lambda: not threads_of_loaders())
 
 

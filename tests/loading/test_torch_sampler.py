@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from itertools import product
 
 import numpy as np
@@ -78,22 +77,3 @@ def test_whole_batches_reach_a_dataset_that_takes_them(drop_last, sizes):
     assert [len(batch) for batch in loader] == sizes
     assert len(loader) == len(sizes)
     assert isinstance(next(iter(sk.TorchBatchSampler(sk.TorchSampler(sk.SequentialSampler(), 5), 2))), list)
-
-
-@pytest.mark.parametrize("new_ranks", [1, 3, 4])
-def test_a_sampler_goes_on_with_another_number_of_ranks(new_ranks):
-    recipe = sk.DistributedSampler(shuffle="partial", partial_size=5, seed=1)
-    layout = sk.Layout([11, 9, 10])
-    received = []
-    for rank in range(2):
-        sampler = sk.TorchSampler(recipe, layout, world=sk.World(2, rank))
-        ids = iter(sampler)
-        received += [next(ids) for _ in range(7)]
-        state = json.loads(json.dumps(sampler.state_dict()))
-    for rank in range(new_ranks):
-        sampler = sk.TorchSampler(recipe, layout, world=sk.World(new_ranks, rank))
-        sampler.load_state_dict(state)
-        rest = list(sampler)
-        received += rest[: (30 - 14 - rank - 1) // new_ranks + 1]  # without the pads
-        assert sampler.epoch == 1
-    assert sorted(received) == list(range(30))

@@ -39,7 +39,7 @@ def job(ranks, layout, tail, batch_size, **options):
 )
 def test_ranks_have_equal_steps_or_differ_by_one_as_the_tail_says(as_layout, tail):
     uneven = 0
-    for size, ranks, batch_size in product(range(1, 31), range(1, 6), range(1, 4)):
+    for size, ranks, batch_size in product(range(1, 17), range(1, 6), range(1, 4)):
         read = [list(loader) for loader in job(ranks, as_layout(size), tail, batch_size)]
         steps = [len(batches) for batches in read]
         samples = [sum(map(len, batches)) for batches in read]
@@ -54,11 +54,14 @@ def test_ranks_have_equal_steps_or_differ_by_one_as_the_tail_says(as_layout, tai
     assert (uneven > 0) == (tail == "ragged")
 
 
-@pytest.mark.parametrize("workers", [0, 2, "2 threads"])
 @pytest.mark.parametrize(
     ("tail", "samples"), [("pad", [1, 1, 1, 1, 1]), ("drop", [0, 0, 0, 0, 0]), ("ragged", [1, 1, 0, 0, 0])]
 )
-@pytest.mark.parametrize("layout", [2, [1, 1], [0, 2, 0]], ids=["samples", "files", "empty files"])
+@pytest.mark.parametrize(
+    ("layout", "workers"),
+    [(2, 0), ([1, 1], 0), ([0, 2, 0], 0), ([1, 1], 2), ([0, 2, 0], "2 threads")],
+    ids=str,
+)
 def test_fewer_samples_or_files_than_ranks_end_with_a_pad_each_or_empty(layout, tail, samples, workers):
     loaders = job(5, layout, tail, 3, **beside(workers))
     for _ in range(2):  # the second epoch begins where the first one ended

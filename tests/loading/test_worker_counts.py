@@ -61,8 +61,11 @@ def test_a_resume_with_other_workers_goes_on_in_the_same_order(workers, new_work
         state = first.state_dict()
     with loader(new_workers) as second:
         second.load_state_dict(state)
-        received += [batch.tolist() for batch in second]
-    assert sum(received, []) == np.asarray(sk.RandomSampler(seed=3).order(SIZE)).tolist()
+        epochs = [[batch.tolist() for batch in second] for _ in range(3)]
+    epochs[0] = received + epochs[0]
+    # Of the later epochs nothing is left out.
+    for epoch, batches in enumerate(epochs):
+        assert sum(batches, []) == np.asarray(sk.RandomSampler(seed=3).order(SIZE, epoch)).tolist()
 
 
 @pytest.mark.skipif(

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-import torch
 
 import samplerkit as sk
 from samplerkit.loading.run.run import Run
@@ -135,20 +134,6 @@ def test_more_threads_than_batches_and_none_at_all_hand_out_what_there_is():
         with sk.Loader(range(size), sk.SequentialSampler(), batch_size=4, tail="ragged", **options) as loader:
             assert numbers_of(loader) == [*range(size)]
             assert loader.state_dict()["epoch"] == 1
-
-
-def test_draws_repeat_in_threads_and_a_thread_is_no_worker_of_torch():
-    class Drawing(Numbers):
-        def __getitem__(self, index):
-            assert torch.utils.data.get_worker_info() is None
-            return int(sk.draw_rng().integers(1 << 30)), int(sk.sample_rng(7, 0, index).integers(1 << 30))
-
-    def read(workers):
-        options = {"batch_size": 3, "collate_fn": list, **beside(workers)}
-        with sk.Loader(Drawing(40), sk.RandomSampler(seed=3), **options) as loader:
-            return list(loader)
-
-    assert read(0) == read("2 threads") == read("3 threads")
 
 
 def test_the_function_of_a_worker_is_called_in_each_thread_and_its_error_is_raised_in_the_loop():

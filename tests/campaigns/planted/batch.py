@@ -16,9 +16,8 @@ STATES = "tests/loading/test_batch_states.py"
 BY_VALUES = "tests/loading/test_batches_by_values.py"
 BINS = "tests/batches/test_best_fit.py"
 PACKS = "tests/batches/test_packs.py"
-PACKED = "tests/loading/test_packs_delivered.py"
 PACK_COLLATE = "tests/loading/test_pack_collate.py"
-OPTIONS = "tests/loading/test_options_of_recipes.py"
+PARTS = "tests/loading/test_parts_of_documents.py"
 
 BUGS = [
     Bug(
@@ -26,21 +25,21 @@ BUGS = [
         "PackBatches.prepared",
         "Measure(lengths, pack=self.seq_len, multiple=self.length_multiple)",
         "Measure(lengths, longest=self.seq_len if self.long == 'truncate' else None, pack=self.seq_len)",
-        OPTIONS,
+        PARTS,
     ),
     Bug(
         "a state at the beginning must name the first window that holds a batch",
         "EpochBatches.require_position",
         "is_before or position == 0",
         "is_before",
-        OPTIONS,
+        STATES,
     ),
     Bug(
         "the last batch of pairs is never left out",
         "TokenBatches.cut",
         'self.short == "drop" and batches',
         'self.short == "drop" and batches and lengths.ndim == 1',
-        OPTIONS,
+        LENGTHS,
     ),
     Bug(
         "a state does not name the arguments of a recipe that is no dataclass",
@@ -124,7 +123,7 @@ BUGS = [
         "Segments.of_one_batch",
         "np.cumsum(np.diff(self.rows, prepend=self.rows[:1]) > 0, dtype=np.int64)",
         "self.rows",
-        PACKED,
+        PARTS,
     ),
     Bug(
         "what follows on the said length of a document is lost",
@@ -145,7 +144,7 @@ BUGS = [
         "EpochBatches.tokens",
         "samples.segments is not None",
         "False",
-        PACKED,
+        PARTS,
     ),
     Bug(
         "a bucket's last batch is completed from the one that it has taken from before",

@@ -23,7 +23,7 @@ BUGS = [
         "ThreadBatches._submit",
         "self._tasks.append(task)",
         "self._tasks.insert(0, task)",
-        f"{THREADS}::test_draws_repeat_in_threads_and_a_thread_is_no_worker_of_torch",
+        f"{THREADS}::test_two_threads_read_at_the_same_time_and_the_batches_come_in_order",
     ),
     Bug(
         "threads share what asks for copies",

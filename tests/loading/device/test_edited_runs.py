@@ -43,12 +43,6 @@ def test_another_loader_cannot_be_edited_while_it_reads_and_reads_on_as_it_was(k
     assert seen == SAMPLES
 
 
-def test_another_loader_reads_by_edits_that_are_there_from_the_start():
-    with foreign(sk.Edit(at=8, skip=4)) as loader:
-        seen = [sample for batch in loader for sample in batch.tolist()]
-    assert seen == ledger(sk.Edit(at=8, skip=4)).order(40)[:].tolist()
-
-
 @pytest.mark.parametrize("workers", [0, 1])
 def test_a_stateful_loader_resumes_from_its_state_by_an_edit_behind_it(workers):
     with foreign(kind=StatefulDataLoader, workers=workers) as loader:

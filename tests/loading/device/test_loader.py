@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import itertools
 import threading
 import traceback
@@ -27,7 +26,6 @@ from tests.loading.device.kinds import (
     plain,
     read,
 )
-from tests.waiting import wait_until
 
 pytestmark = pytest.mark.usefixtures("no_thread_is_left")
 
@@ -83,18 +81,6 @@ def test_an_iteration_is_ended_by_a_newer_one_or_by_close_and_the_loader_can_be_
     if "stream" not in kind:
         assert sorted(read(loader)) == list(range(SIZE))
     loader.close()
-
-
-@pytest.mark.parametrize("kind", ["samplerkit's loader", "a plain loader", "torchdata's loader"])
-def test_a_loader_that_becomes_garbage_ends_its_thread(kind):
-    loader = made(kind, run_ahead=True)
-    read(loader)
-    batches = iter(loader)
-    next(batches)
-    assert len(loading_threads()) == 1
-    del loader, batches
-    gc.collect()
-    wait_until(lambda: loading_threads() == [])
 
 
 # With workers, torch takes five seconds to end them after an error, also without a device loader.
@@ -154,15 +140,6 @@ def test_two_threads_never_read_from_one_loader():
     threading.Timer(0.2, slow.may_continue.set).start()
     assert list(loader) == [0, 1]
     assert slow.most == 1
-
-
-def test_an_error_of_the_loop_ends_the_thread():
-    loader = DeviceLoader(plain(), "cpu")
-    with pytest.raises(ValueError, match="mine"):
-        for _ in loader:
-            raise ValueError("mine")
-    gc.collect()
-    assert loading_threads() == []
 
 
 @pytest.mark.parametrize("run_ahead", [False, True])
