@@ -26,6 +26,19 @@ def command(monkeypatch, capsys):
 
 
 @pytest.fixture
+def refused(command):
+    """Runs a command that is refused; gives the one line that says why."""
+
+    def called(*arguments):
+        code, output, errors = command(*arguments)
+        assert (code, output, errors.count("\n")) == (2, "", 1)
+        assert errors.startswith("samplerkit: ")
+        return errors
+
+    return called
+
+
+@pytest.fixture
 def said(command):
     """Runs a command that succeeds; gives what it prints."""
 

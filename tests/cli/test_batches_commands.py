@@ -13,8 +13,6 @@ from samplerkit.config.config import load_config
 RECIPES = {
     "tokens": "{kind: tokens, max_tokens: 90, lengths: lengths.npy}",
     "windows": "{kind: tokens, max_tokens: 90, lengths: lengths.npy, window: 64}",
-    "boundaries": "{kind: bucket, boundaries: [10, 20, 30], batch_size: [9, 4, 3], lengths: lengths.npy}",
-    "keys": "{kind: bucket, boundaries: null, batch_size: 4, keys: keys.npy}",
     "classes": "{kind: classes, num_class: 2, num_val: 3, labels: keys.npy}",
 }
 

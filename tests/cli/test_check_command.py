@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 import textwrap
 from importlib import import_module
 
@@ -51,25 +50,31 @@ FUNCTIONS = """
 """
 
 
-def test_check_sees_seeds_that_come_from_hashes_by_asking_another_process(command, tmp_path, monkeypatch):
-    (tmp_path / "planted_loaders.py").write_text(textwrap.dedent(FUNCTIONS))
+@pytest.fixture
+def write_module(tmp_path, monkeypatch):
+    """Writes a module where it can be imported, in the folder where the command runs."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
+
+    def called(name, text):
+        (tmp_path / f"{name}.py").write_text(textwrap.dedent(text).lstrip())
+
+    return called
+
+
+def test_check_sees_seeds_that_come_from_hashes_by_asking_another_process(command, refused, write_module):
+    write_module("planted_loaders", FUNCTIONS)
     code, told = in_json(command, "check", "planted_loaders:hashed")
     assert code == 1
     assert [finding["code"] for finding in told["findings"]] == ["ranks-disagree"]
     assert "the seed" in told["findings"][0]["what"]
     assert in_json(command, "check", "planted_loaders:healthy")[0] == 0
-    code, output, errors = command("check", "planted_loaders:missing")
-    assert (code, output) == (2, "")
-    assert errors.startswith("samplerkit: function: cannot be imported")
-    assert errors.count("\n") == 1
+    missing = refused("check", "planted_loaders:missing")
+    assert missing.startswith("samplerkit: function: cannot be imported")
 
 
-def test_what_a_function_prints_is_no_part_of_the_json(command, tmp_path, monkeypatch):
-    (tmp_path / "talking_loaders.py").write_text(textwrap.dedent(FUNCTIONS))
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(tmp_path)
+def test_what_a_function_prints_is_no_part_of_the_json(command, write_module):
+    write_module("talking_loaders", FUNCTIONS)
     code, output, errors = command("check", "talking_loaders:talking", "--json")
     assert (code, json.loads(output)["findings"]) == (0, [])
     assert "reading the paths" in errors
@@ -84,14 +89,10 @@ def test_what_a_function_prints_is_no_part_of_the_json(command, tmp_path, monkey
     ],
     ids=["a function that fails", "a module that is no Python", "a module that fails"],
 )
-def test_a_function_that_fails_is_no_finding_but_one_line(command, tmp_path, monkeypatch, text, line):
+def test_a_function_that_fails_is_no_finding_but_one_line(refused, write_module, text, line):
     name = f"failing_loaders_{len(text)}"
-    (tmp_path / f"{name}.py").write_text(textwrap.dedent(text).lstrip())
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(tmp_path)
-    code, output, errors = command("check", f"{name}:failing")
-    assert (code, output, errors.count("\n")) == (2, "", 1)
-    assert line.format(name=name) in errors
+    write_module(name, text)
+    assert line.format(name=name) in refused("check", f"{name}:failing")
 
 
 SAVING = """
@@ -121,11 +122,9 @@ SAVING = """
     ],
 )
 def test_check_sees_a_module_that_saves_the_state_of_a_plain_loaders_sampler(
-    command, tmp_path, monkeypatch, name, what, codes
+    command, write_module, name, what, codes
 ):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
-    (tmp_path / f"saving_{name}.py").write_text(textwrap.dedent(SAVING).replace("{what}", what))
+    write_module(f"saving_{name}", SAVING.replace("{what}", what))
     if name in {"one", "four"}:  # the command looks in another process too, which takes seconds
         code, told = in_json(command, "check", f"saving_{name}:loader")
         assert code == bool(codes)

@@ -28,13 +28,19 @@ def edited(folder, *options):
     return CliRunner().invoke(app, ["edit", str(folder / "state.json"), *files, *options])
 
 
+def resumed(folder, dataset=None, world=None):
+    """The loader of the written config, at the checkpoint."""
+    loader = sk.load_config(folder / "edited.yaml").make_loader(dataset, world)
+    loader.load_state_dict(json.loads((folder / "state.json").read_text()))
+    return loader
+
+
 def test_the_written_config_goes_on_from_the_checkpoint_by_the_edit(tmp_path):
     result = edited(tmp_path, "--skip", "30", "--json")
     assert result.exit_code == 0, result.output
     told = json.loads(result.output)
     assert (told["at"], told["unchanged"], told["skipped"], told["edits"]) == (40, 0, 30, 1)
-    loader = sk.load_config(tmp_path / "edited.yaml").make_loader(range(100), sk.World(2, 0))
-    loader.load_state_dict(json.loads((tmp_path / "state.json").read_text()))
+    loader = resumed(tmp_path, range(100), sk.World(2, 0))
     assert next(iter(loader)).tolist() == sk.RandomSampler(seed=7).order(100)[70:80:2].tolist()
     assert loader.fingerprint == told["order"]
 
@@ -50,8 +56,7 @@ def test_a_step_has_more_samples_from_the_checkpoint_on(tmp_path):
     result = edited(tmp_path, "--global-batch", "30")
     assert result.exit_code == 0, result.output
     assert "30 samples a step" in result.output
-    loader = sk.load_config(tmp_path / "edited.yaml").make_loader(range(100), sk.World(2, 0))
-    loader.load_state_dict(json.loads((tmp_path / "state.json").read_text()))
+    loader = resumed(tmp_path, range(100), sk.World(2, 0))
     assert [len(batch) for batch in loader] == [15, 15]
 
 
@@ -60,7 +65,7 @@ def test_ids_of_a_file_leave_the_run(tmp_path):
     result = edited(tmp_path, "--without", str(tmp_path / "bad.npy"))
     assert result.exit_code == 0, result.output
     assert "without 80 ids" in result.output
-    loader = sk.load_config(tmp_path / "edited.yaml").make_loader(range(100), sk.World(2, 0))
+    loader = resumed(tmp_path, range(100), sk.World(2, 0))
     assert set(loader.order[40:].tolist()) == {*range(10), *range(90, 100)}
 
 
@@ -90,10 +95,7 @@ def test_a_part_that_was_appended_to_the_tree_is_read_from_the_checkpoint_on(tmp
     assert refused.exit_code != 0
     result = CliRunner().invoke(app, [*command, "--source", source, "--weights", shares])
     assert result.exit_code == 0, result.output
-    goes_on = sk.load_config(tmp_path / "edited.yaml").make_loader(
-        Parts(("web", 100), ("code", 50), ("new", 30))
-    )
-    goes_on.load_state_dict(json.loads((tmp_path / "state.json").read_text()))
+    goes_on = resumed(tmp_path, Parts(("web", 100), ("code", 50), ("new", 30)))
     ids = goes_on.order[:]
     assert (ids[:40] == loader.order[:40]).all()
     assert (ids[40:] >= 150).sum() == pytest.approx(80, abs=9)
@@ -148,8 +150,7 @@ def test_a_corpus_that_was_appended_to_a_dataset_of_tokens_is_read_from_the_chec
     result = CliRunner().invoke(app, [*command, "-o", str(tmp_path / "edited.yaml"), *shares])
     assert result.exit_code == 0, result.output
     assert not caplog.messages  # the edit is what makes the larger dataset fit
-    edited = sk.load_config(tmp_path / "edited.yaml").make_loader(world=sk.World(1, 0))
-    edited.load_state_dict(json.loads((tmp_path / "state.json").read_text()))
+    edited = resumed(tmp_path, world=sk.World(1, 0))
     books = edited.dataset.layout.part_starts[2]
     assert (edited.order[:20] < books).all()
     assert (edited.order[20:] >= books).mean() > 0.4

@@ -73,15 +73,11 @@ USAGE = {
 
 
 @pytest.mark.parametrize(("arguments", "words"), USAGE.values(), ids=USAGE.keys())
-def test_a_mistake_of_use_is_one_line_and_exits_with_two(command, tmp_path, arguments, words):
+def test_a_mistake_of_use_is_one_line_and_exits_with_two(refused, tmp_path, arguments, words):
     bare = tmp_path / "bare.yaml"
     bare.write_text("sampler: {kind: random}\n")
     names = {"CONFIG": config(tmp_path, shuffle="files"), "BARE": str(bare)}
-    code, output, errors = command(*(names.get(argument, argument) for argument in arguments))
-    assert (code, output) == (2, "")
-    assert errors.startswith("samplerkit: ")
-    assert errors.count("\n") == 1
-    assert words in errors
+    assert words in refused(*(names.get(argument, argument) for argument in arguments))
 
 
 def test_plot_draws_a_picture_and_a_page_that_stands_alone(command, tmp_path):
@@ -128,10 +124,9 @@ def test_a_page_without_a_name_lies_among_the_temporary_files(command, tmp_path,
     assert [str(page) for page in tmp_path.glob("samplerkit-*.html")] == [told["output"]]
 
 
-def test_a_missing_matplotlib_is_one_line_with_the_hint(command, tmp_path, monkeypatch):
+def test_a_missing_matplotlib_is_one_line_with_the_hint(refused, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    code, output, errors = command("plot", config(tmp_path), "-o", tmp_path / "order.png")
-    assert (code, output) == (2, "")
     line = "samplerkit: plot: needs matplotlib, which is not installed; install it with: "
-    assert errors == f'{line}pip install "samplerkit[plot]"\n'
+    line += 'pip install "samplerkit[plot]"\n'
+    assert refused("plot", config(tmp_path), "-o", tmp_path / "order.png") == line
     assert not (tmp_path / "order.png").exists()

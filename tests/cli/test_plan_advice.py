@@ -54,9 +54,8 @@ CHOOSING = {
     },
 }
 CHOOSING |= {
-    f"{name}, dealt": {"kind": "distributed", "shuffle": False, "child": section}
-    for name, section in CHOOSING.items()
-    if section["kind"] != "distributed"
+    f"{name}, dealt": {"kind": "distributed", "shuffle": False, "child": CHOOSING[name]}
+    for name in ("a subset", "a shuffled subset", "a limit")
 }
 
 

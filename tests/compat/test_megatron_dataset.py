@@ -109,39 +109,11 @@ def test_the_state_of_another_dataset_is_refused(tmp_path, prefix, documents):
             megatron.loader(other, 2, 1).load_state_dict(state)
 
 
-def cache_of(dataset, folder, prefix):
-    """What a run of Megatron would have left of one corpus."""
-    (corpus,) = dataset.samples.corpora
-    told = {"dataset_path": prefix, "num_samples": 30, "random_seed": 1234, "sequence_length": 8}
-    (folder / "0123-GPTDataset-train-description.txt").write_text(json.dumps(told))
-    for name in ("document_index", "sample_index", "shuffle_index"):
-        np.save(folder / f"0123-GPTDataset-train-{name}.npy", getattr(corpus, name))
-
-
-def test_index_files_of_a_run_are_compared_number_by_number(tmp_path, prefix):
-    dataset = megatron.MegatronDataset(prefix, 30, sequence_length=8)
-    folder = tmp_path / "cache"
-    folder.mkdir()
-    with pytest.raises(sk.DatasetError, match="holds no index of train, of web"):
-        megatron.compare_cache(dataset, folder)
-    cache_of(dataset, folder, "/elsewhere/web")
-    assert len(megatron.compare_cache(dataset, folder)) == 3
-    path = folder / "0123-GPTDataset-train-sample_index.npy"
-    stale = np.load(path)
-    stale[5, 1] += 1
-    np.save(path, stale)
-    with pytest.raises(sk.DatasetError, match=r"sample_index.npy: has \[.*\] at 5, and should have"):
-        megatron.compare_cache(dataset, folder)
-    np.save(path, stale[:-1])
-    with pytest.raises(sk.DatasetError, match="is of shape"):
-        megatron.compare_cache(dataset, folder)
-
-
-def split_cache(folder, prefix, split, name, described=None):
-    """What a run with a split would have left of one corpus, and its dataset."""
+def cached(folder, prefix, split=None, name="0123", described=None):
+    """What a run of Megatron would have left of one corpus, and its dataset."""
     dataset = megatron.MegatronDataset(prefix, 30, sequence_length=8, split=split)
     (corpus,) = dataset.samples.corpora
-    told = {"dataset_path": prefix, "num_samples": 30, "random_seed": 1234, "sequence_length": 8}
+    told = {"dataset_path": "/elsewhere/web", "num_samples": 30, "random_seed": 1234, "sequence_length": 8}
     stem = f"{folder}/{name}-GPTDataset-train-"
     told["split"] = split if described is None else described
     Path(f"{stem}description.txt").write_text(json.dumps(told))
@@ -150,40 +122,40 @@ def split_cache(folder, prefix, split, name, described=None):
     return dataset
 
 
-def test_indexes_of_another_split_are_of_another_run(tmp_path, prefix):
-    first = split_cache(tmp_path, prefix, "5,4,1", "first")
-    other = megatron.MegatronDataset(prefix, 30, sequence_length=8, split="9,1")
-    with pytest.raises(sk.DatasetError, match="holds no index of train, of web, split 9,1"):
-        megatron.compare_cache(other, tmp_path)
-    whole = megatron.MegatronDataset(prefix, 30, sequence_length=8)
-    with pytest.raises(sk.DatasetError, match="holds no index of train, of web"):
-        megatron.compare_cache(whole, tmp_path)
-    second = split_cache(tmp_path, prefix, "9,1", "second")
-    third = split_cache(tmp_path, prefix, None, "third")
-    for dataset, name in [(first, "first"), (second, "second"), (third, "third"), (other, "second")]:
-        compared = megatron.compare_cache(dataset, tmp_path)
-        assert {one.split("-")[0] for one in compared} == {name}
-        assert len(compared) == 3
-    assert not np.array_equal(*(one.samples.corpora[0].document_index for one in (first, second)))
-    same = megatron.MegatronDataset(prefix, 30, sequence_length=8, split="50,40,10")
-    assert {one.split("-")[0] for one in megatron.compare_cache(same, tmp_path)} == {"first"}
-
-
-def test_an_index_that_differs_is_not_advised_to_be_removed(tmp_path, prefix):
-    split_cache(tmp_path, prefix, "5,4,1", "lying", "9,1")
-    other = megatron.MegatronDataset(prefix, 30, sequence_length=8, split="9,1")
-    with pytest.raises(sk.DatasetError, match="keep it, and compare the corpora and options") as caught:
-        megatron.compare_cache(other, tmp_path)
+def test_index_files_of_a_run_are_compared_number_by_number(tmp_path, prefix):
+    dataset = cached(tmp_path, prefix)
+    assert len(megatron.compare_cache(dataset, tmp_path)) == 3
+    path = tmp_path / "0123-GPTDataset-train-sample_index.npy"
+    stale = np.load(path)
+    stale[5, 1] += 1
+    np.save(path, stale)
+    with pytest.raises(sk.DatasetError, match=r"sample_index.npy: has \[.*\] at 5, and should") as caught:
+        megatron.compare_cache(dataset, tmp_path)
+    assert "keep it, and compare the corpora and options" in str(caught.value)
     assert "remove" not in str(caught.value)
-
-
-def test_a_pickle_in_the_cache_is_never_run(tmp_path, prefix):
-    dataset = megatron.MegatronDataset(prefix, 30, sequence_length=8)
-    cache_of(dataset, tmp_path, prefix)
-    path = tmp_path / "0123-GPTDataset-train-document_index.npy"
+    np.save(path, stale[:-1])
+    with pytest.raises(sk.DatasetError, match="is of shape"):
+        megatron.compare_cache(dataset, tmp_path)
+    # A pickle is never run.
     np.save(path, np.array([print], dtype=object), allow_pickle=True)
     with pytest.raises(sk.DatasetError, match="is no index that can be read"):
         megatron.compare_cache(dataset, tmp_path)
+
+
+def test_indexes_of_another_split_are_of_another_run(tmp_path, prefix):
+    first = cached(tmp_path, prefix, "5,4,1", "first")
+    for split, told in (("9,1", "web, split 9,1"), (None, "web")):
+        other = megatron.MegatronDataset(prefix, 30, sequence_length=8, split=split)
+        with pytest.raises(sk.DatasetError, match=f"holds no index of train, of {told}"):
+            megatron.compare_cache(other, tmp_path)
+    second, third = cached(tmp_path, prefix, "9,1", "second"), cached(tmp_path, prefix, None, "third")
+    same = megatron.MegatronDataset(prefix, 30, sequence_length=8, split="50,40,10")
+    for dataset, name in [(first, "first"), (second, "second"), (third, "third"), (same, "first")]:
+        compared = megatron.compare_cache(dataset, tmp_path)
+        assert [one.split("-")[0] for one in compared] == [name] * 3
+    cached(tmp_path, prefix, "5,4,1", "second", described="9,1")
+    with pytest.raises(sk.DatasetError, match=r"second.*_index\.npy: "):
+        megatron.compare_cache(second, tmp_path)
 
 
 def cut_bin(prefix):
@@ -248,22 +220,6 @@ def test_a_corpus_that_is_too_small_for_its_blend_is_refused(tmp_path, documents
         len(megatron.MegatronDataset(prefixes, 30, sequence_length=8))
     with pytest.raises(sk.OutOfDatasetError, match="outside of a dataset"):
         megatron.MegatronDataset(prefixes[0], 30, sequence_length=8)[10**6]
-
-
-def test_a_config_names_the_dataset_of_a_run_by_the_prefixes_beside_it(tmp_path):
-    with sk.TokenWriter(tmp_path / "web", "uint16", progress=False) as writer:
-        for document in range(40):
-            writer.write([document + 1] * (document % 9) + [0])
-    text = "dataset: {kind: megatron, prefixes: web, sequence_length: 4, random_seed: 7, split: '9,1'}"
-    (tmp_path / "run.yaml").write_text(f"{text}\nsampler: {{kind: sequential}}\nloader: {{batch_size: 8}}\n")
-    same = megatron.MegatronDataset(str(tmp_path / "web"), sequence_length=4, random_seed=7, split="9,1")
-    with sk.load_config(tmp_path / "run.yaml").make_loader(world=sk.World(1, 0)) as loader:
-        read = [row for batch in loader for row in batch.tolist()]
-    assert read == [row.tolist() for row in same]
-    # Two ranks of micro-batches of 4 read these 8 in each step.
-    ranks = [megatron.loader(same, 4, 2, world=sk.World(2, rank)) for rank in range(2)]
-    steps = [sum((batch.tolist() for batch in step), []) for step in zip(*ranks, strict=True)]
-    assert steps == [read[at : at + 8] for at in range(0, len(read) // 8 * 8, 8)]
 
 
 SINGLE = {"kind": "megatron_single", "micro_batch_size": 2, "data_parallel_size": 4}
@@ -376,16 +332,18 @@ def test_a_loader_refuses_where_no_run_stands_before_it_reads():
             config.make_loader(range(100), world=sk.World(1, 0), **options)
 
 
-def test_a_whole_run_stands_in_one_file(tmp_path):
+def test_a_whole_run_stands_in_one_file_and_names_the_prefixes_beside_it(tmp_path):
     with sk.TokenWriter(tmp_path / "web", "uint16", progress=False) as writer:
         for document in range(60):
             writer.write([document + 1] * (document % 9) + [0])
     (tmp_path / "run.yaml").write_text(
-        "dataset: {kind: megatron, prefixes: web, num_samples: 48, sequence_length: 4, split: '9,1'}\n"
+        "dataset: {kind: megatron, prefixes: web, num_samples: 48, sequence_length: 4, split: '9,1', "
+        "random_seed: 7}\n"
         "sampler: {kind: megatron_single, micro_batch_size: 2, data_parallel_size: 4, consumed_samples: 16}\n"
         "loader: {batch_size: 2, tail: drop}\n"
     )
-    dataset = megatron.MegatronDataset(str(tmp_path / "web"), 48, sequence_length=4, split="9,1")
+    given = {"sequence_length": 4, "split": "9,1", "random_seed": 7}
+    dataset = megatron.MegatronDataset(str(tmp_path / "web"), 48, **given)
     for rank in range(4):
         theirs = megatron.micro_batches("single", len(dataset), 16, 2, rank, 4)
         with sk.load_config(tmp_path / "run.yaml").make_loader(world=sk.World(4, rank)) as loader:

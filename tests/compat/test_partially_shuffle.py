@@ -149,21 +149,6 @@ def test_without_shuffling_each_rank_reads_its_run_of_rows_and_the_last_goes_on_
         assert flat(map(flat, read)) == [row % size for row in range(ranks * share)]
 
 
-def test_one_pool_shuffles_blocks_and_two_let_samples_cross_their_borders(tmp_path):
-    dataset, block = make_dataset(tmp_path, [1000]), 50
-    ids = {
-        version: np.array(flat(all_ranks(dataset, 1, version=version, shuffle_buffer=block)[0]))
-        for version in VERSIONS
-    }
-    places = np.arange(1000)
-    assert (ids[1] // block == places // block).all()
-    assert (ids[1] != places).mean() > 0.9
-    assert (ids[2] // block != places // block).mean() > 0.5
-    # Also borders of the blocks of twice the size, which a single pass does not cross.
-    assert (ids[2] // (2 * block) != places // (2 * block)).mean() > 0.3
-    assert abs(ids[2] - places).max() < 4 * block
-
-
 @pytest.mark.parametrize("version", VERSIONS)
 def test_where_ranks_divide_the_samples_the_order_is_that_of_our_own_sampler(datasets, version):
     layout = sk.Layout(EQUAL)

@@ -53,13 +53,10 @@ def fixture_job(folder, tmp_path_factory):
     return [json.loads((results / f"{rank}.json").read_text()) for rank in range(2)]
 
 
-def test_the_ranks_of_a_job_know_their_numbers_and_share_the_samples(job):
+def test_the_ranks_of_a_job_know_their_numbers_and_read_what_one_process_reads_for_them(job, dataset):
     assert [(one["ranks"], one["rank"]) for one in job] == [(2, 0), (2, 1)]
-    assert repeats([one["items"] for one in job], sum(SIZES)) == 0
-
-
-def test_another_process_reads_in_the_same_order(job, dataset):
     assert [one["items"] for one in job] == all_ranks(dataset, 2, epoch=2, seed=3)
+    assert repeats([one["items"] for one in job], sum(SIZES)) == 0
 
 
 def test_ranks_that_list_their_files_in_another_order_are_told(job):

@@ -22,6 +22,7 @@ from samplerkit.compat.webdataset import WebDataset, ignore_and_continue
 from samplerkit.compat.webdataset.commands import parsed
 from samplerkit.compat.webdataset.stream import samples_of
 from tests.compat.webdataset_shards import as_list, number_of, once_each, serving, write
+from tests.programs import Program
 from tests.waiting import wait_until
 
 CURL = pytest.mark.skipif(shutil.which("curl") is None, reason="the program curl is not there")
@@ -159,17 +160,14 @@ PROGRAMS = {
         "pipe:head -c 3000 {shard}",
         "truncated at byte 2048: the archive ends in '00001.txt'",
     ),
-    "it stops at a border": ("pipe:head -c 2048 {shard}", "truncated at byte 2048: the archive ends without"),
-    "it writes nothing": ("pipe:true", "truncated at byte 0"),
-    "it writes something else": ("pipe:echo hello", "truncated at byte 0"),
     "it writes two archives": ("pipe:cat {shard} {shard}", "data after the end at byte"),
     "it says nothing any more": (
         "pipe:sh -c 'head -c 2100 \"$0\"; sleep 600' {shard}",
-        "has sent nothing for 3 s, after 2100 bytes",
+        "has sent nothing for 1 s, after 2100 bytes",
     ),
     "it does not end": (
         "pipe:sh -c 'cat \"$0\"; exec 1>&-; sleep 600' {shard}",
-        "has closed its output and does not end for 3 s",
+        "has closed its output and does not end for 1 s",
     ),
 }
 
@@ -179,7 +177,7 @@ def test_a_command_that_fails_is_an_error_and_never_a_shorter_epoch(tmp_path, ur
     before = children()
     write(tmp_path, 1, 4)
     url = url.format(shard=f"{tmp_path}/many-000.tar", python=sys.executable)
-    dataset = piped(url, command_timeout=3 if "600" in url else 30)
+    dataset = piped(url, command_timeout=1 if "600" in url else 30)
     with pytest.raises(sk.DatasetError, match=text):
         list(dataset)
     assert children() <= before
@@ -264,10 +262,8 @@ def test_a_command_ends_with_its_reader_however_that_ends(tmp_path, kind):
         "import sys; from samplerkit.compat.webdataset import WebDataset\n"
         "for sample in WebDataset(sys.stdin.read(), allow_commands=True): print('read', flush=True)"
     )
-    command = [sys.executable, "-c", code]
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-    ) as reader:
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    with Program(["-c", code], **pipes) as reader:
         reader.stdin.write(url)
         reader.stdin.close()
         assert reader.stdout.readline() == "read\n"
@@ -330,18 +326,7 @@ def test_a_stream_gives_what_a_file_gives(tmp_path, kind, is_compressed):
     assert samples == list(sk.TarDataset(path, cache=tmp_path))
 
 
-def pax_size(digits):
-    """An archive whose pax header tells a size of so many digits."""
-    stream = io.BytesIO()
-    with tarfile.open(fileobj=stream, mode="w", format=tarfile.PAX_FORMAT) as tar:
-        member = tarfile.TarInfo("a.txt")
-        member.pax_headers = {"size": "9" * digits}
-        tar.addfile(member)
-    return stream.getvalue()
-
-
 FLAWS = {
-    "a size in thousands of digits": (pax_size(5000), "damaged header at byte 0: the size in a pax record"),
     "a link": (archive(("a.txt", b"1"), ("b.txt", b"", tarfile.SYMTYPE)), "link at byte 1024"),
     "a name that leads out": (archive(("../a.txt", b"1")), "unsafe name at byte 0"),
     "a key twice": (archive(("a.txt", b"1"), ("b.txt", b"1"), ("a.cls", b"1")), "duplicate key at byte 2048"),

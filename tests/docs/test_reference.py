@@ -13,7 +13,6 @@ from samplerkit.compat import partially_shuffle
 from samplerkit.compat import torch as compat_torch
 from samplerkit.inspect import quality
 from tests.docs import commands_page, config_page
-from tests.docs.docstring import arguments, summary
 from tests.docs.write_pages import FOLDER, pages
 
 REFERENCE = "\n".join(path.read_text(encoding="utf-8") for path in sorted(FOLDER.glob("*.md")))
@@ -58,23 +57,3 @@ def test_the_page_of_commands_has_each_command_with_its_options():
     assert shown[:3] == ["demo", "validate", "schema"]
     assert page.count("`--json`") == len(shown)
     assert re.search(r"^\| `CONFIG` \| required \| \w.* \|$", page, re.MULTILINE)
-
-
-def test_a_docstring_is_read_by_sections():
-    def documented():
-        """Does it, over
-        two lines.
-
-        More of it.
-
-        Args:
-            first: the one.
-            second: the other one,
-                which goes on: here.
-
-        Returns:
-            nothing: at all.
-        """
-
-    assert summary(documented) == "Does it, over two lines."
-    assert arguments(documented) == {"first": "the one.", "second": "the other one, which goes on: here."}
