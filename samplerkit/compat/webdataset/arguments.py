@@ -9,8 +9,7 @@ from inspect import Parameter, signature
 from typing import Any, Final, get_args
 
 from samplerkit.compat.webdataset.commands import is_command, parsed
-from samplerkit.compat.webdataset.handlers import Handler, reraise_exception
-from samplerkit.compat.webdataset.reading import AbsentShards
+from samplerkit.compat.webdataset.handlers import Handler
 from samplerkit.compat.webdataset.split import EqualSteps
 from samplerkit.compat.webdataset.stream import Piped
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, DatasetError, NotSupportedError
@@ -60,10 +59,10 @@ def shards(
     allow_commands: bool,
     command_timeout: float,
     options: dict[str, Any],
-) -> TarDataset | Piped | AbsentShards:
+) -> TarDataset | Piped | DatasetError:
     """Takes the arguments that say what is read: shards for any place, or those that commands write.
 
-    A shard that is missing is an error when they are read.
+    A shard that is missing is an error when they are read, which is given in their place.
 
     Raises:
         ArgumentTypeError: an argument has the wrong type, or is none of a `TarDataset`'s.
@@ -107,7 +106,7 @@ def handler_of(value: Any) -> Handler | None:
     Raises:
         ArgumentTypeError: no function.
     """
-    if value is None or value is reraise_exception or _name(value) == "reraise_exception":
+    if value is None or _name(value) == "reraise_exception":
         return None
     if not callable(value):
         raise ArgumentTypeError("handler", "must be a function", value)
@@ -144,13 +143,9 @@ def shard_shuffle(value: Any) -> bool:
     return arguments.integer("shardshuffle", value) > 0
 
 
-def equal_steps_of(value: Any) -> EqualSteps | None:
+def equal_steps_of(value: Any) -> str | None:
     """Takes `equal_steps`."""
-    if value is None:
-        return None
-    chosen: Any = arguments.choice("equal_steps", value, get_args(EqualSteps))
-    equal_steps: EqualSteps = chosen
-    return equal_steps
+    return None if value is None else arguments.choice("equal_steps", value, get_args(EqualSteps))
 
 
 def world_of(value: Any, *, everything: bool) -> World | None:
@@ -183,7 +178,7 @@ def resampling(mode: Any, resampled: Any) -> bool:
     return arguments.boolean("resampled", resampled) or mode == "resampled"
 
 
-def _tar(names: list[Any], options: dict[str, Any]) -> TarDataset | AbsentShards:
+def _tar(names: list[Any], options: dict[str, Any]) -> TarDataset | DatasetError:
     for name, value in options.items():
         if name not in TAR_OPTIONS:
             hint = f"besides webdataset's there are those of TarDataset: {', '.join(TAR_OPTIONS)}"
@@ -191,7 +186,7 @@ def _tar(names: list[Any], options: dict[str, Any]) -> TarDataset | AbsentShards
     try:
         return TarDataset(names, **options)
     except DatasetError as error:
-        return AbsentShards(error)
+        return error
 
 
 def _names(urls: Any) -> list[Any]:

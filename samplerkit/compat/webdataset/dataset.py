@@ -6,7 +6,7 @@ import weakref
 from collections.abc import Generator, Iterator, Mapping
 from dataclasses import asdict
 from multiprocessing import context
-from typing import Any, final
+from typing import Any, Self, final
 
 import torch.utils.data
 
@@ -16,10 +16,10 @@ from samplerkit.compat.webdataset import stages
 from samplerkit.compat.webdataset.epochs import EpochLedger
 from samplerkit.compat.webdataset.fluent import Fluent
 from samplerkit.compat.webdataset.handlers import Handler
-from samplerkit.compat.webdataset.reading import FOREVER, AbsentShards, SamplePipeline, WorkerPlace
+from samplerkit.compat.webdataset.reading import FOREVER, SamplePipeline, WorkerPlace
 from samplerkit.compat.webdataset.split import EqualSteps, Seat, Shuffling, Split
 from samplerkit.compat.webdataset.stream import Piped
-from samplerkit.errors import ArgumentTypeError, ArgumentValueError, StateError
+from samplerkit.errors import ArgumentTypeError, ArgumentValueError, DatasetError, StateError
 from samplerkit.loading.state.state import digest, require_fields, whole
 from samplerkit.order import arguments
 from samplerkit.order.arguments import INT64_MAX
@@ -140,11 +140,8 @@ class WebDataset(Fluent, Closing, torch.utils.data.IterableDataset[Any]):
         >>> folder.cleanup()
     """
 
-    _epochs: EpochLedger
-    _hint: World | None
     _cursor: WorkerPlace | None
     _loaded: Mapping[str, Any] | None
-    _iterations: weakref.WeakSet[Generator[Any, None, None]]
 
     def __init__(
         self,
@@ -227,7 +224,7 @@ class WebDataset(Fluent, Closing, torch.utils.data.IterableDataset[Any]):
         self._epochs.set(arguments.epoch(epoch))
 
     def __iter__(self) -> Iterator[Any]:
-        seat = Seat.here(self._world, self._hint)
+        seat = Seat.here(self._world)
         loaded, self._loaded = self._loaded, None
         saved = None if loaded is None else _restored(loaded, self._pipeline, seat)
         epoch = self._epochs.begin(None if saved is None else saved.epoch)
@@ -244,7 +241,7 @@ class WebDataset(Fluent, Closing, torch.utils.data.IterableDataset[Any]):
         if dataset is None or not is_known or stages.uncounted(chain) or self._pipeline.passes == FOREVER:
             hint = "say batch_size= (that of your DataLoader), .batched(n) or .with_length(n)"
             raise ArgumentTypeError("len", "is not known of this dataset", self, hint=hint)
-        rows = self._pipeline.split.rows_of_rank(len(dataset), Seat.here(self._world, self._hint).world)
+        rows = self._pipeline.split.rows_of_rank(len(dataset), Seat.here(self._world).world)
         return self._pipeline.passes * stages.length(chain, rows)
 
     def state_dict(self) -> dict[str, Any]:
@@ -253,7 +250,7 @@ class WebDataset(Fluent, Closing, torch.utils.data.IterableDataset[Any]):
         It is a state of one worker, for the same number of ranks and workers. `samplerkit.Loader` over a
         `TarDataset` resumes on any number of them.
         """
-        seat = Seat.here(self._world, self._hint)
+        seat = Seat.here(self._world)
         cursor = WorkerPlace(self._epochs.next) if self._cursor is None else self._cursor
         identity = _identity(self._pipeline, seat)
         place = {} if "obstacle" in identity else asdict(cursor)
@@ -274,25 +271,21 @@ class WebDataset(Fluent, Closing, torch.utils.data.IterableDataset[Any]):
         if isinstance(self._pipeline.shards, TarDataset):
             self._pipeline.shards.close()
 
-    def _with(self, pipeline: SamplePipeline) -> WebDataset:
-        other = object.__new__(WebDataset)
-        other._pipeline, other._world = pipeline, self._world
-        other._length, other._knows_batches = self._length, self._knows_batches
+    def _with(self, pipeline: SamplePipeline) -> Self:
+        other = super()._with(pipeline)
         other._start_counting(self._epochs.next)
         return other
 
     def _start_counting(self, epoch: int) -> None:
         self._epochs = EpochLedger(epoch)
-        self._hint = None
-        self._cursor = None
-        self._loaded = None
-        self._iterations = weakref.WeakSet()
+        self._cursor, self._loaded = None, None
+        self._iterations: weakref.WeakSet[Generator[Any, None, None]] = weakref.WeakSet()
 
     def __getstate__(self) -> dict[str, Any]:
         # A worker that is spawned may have no other way to know the rank of the process that it works for.
-        is_spawning = context.get_spawning_popen() is not None
-        hint = Seat.here(self._world, self._hint).world if is_spawning else self._hint
-        return {**self.__dict__, "_hint": hint, "_iterations": None}
+        here = Seat.here(self._world).world if context.get_spawning_popen() is not None else World()
+        world = self._world if here == World() else here
+        return {**self.__dict__, "_world": world, "_iterations": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -308,5 +301,5 @@ class WebDataset(Fluent, Closing, torch.utils.data.IterableDataset[Any]):
         if isinstance(shards, Piped):
             shown = ", ".join(command.shown for command in shards.commands)
         else:
-            shown = str(shards.error) if isinstance(shards, AbsentShards) else repr(shards)
+            shown = str(shards) if isinstance(shards, DatasetError) else repr(shards)
         return f"WebDataset({shown}){self._shown_stages}"

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator
+from copy import copy
 from dataclasses import dataclass, replace
-from functools import partial
 from functools import partial as bound
 from typing import Any, Literal, Self, final
 
@@ -24,15 +23,17 @@ from samplerkit.storage.tar.codecs import Decode
 from samplerkit.storage.tar.steps import MapDict, Rename, Step, ToTuple, alternatives, checked_function
 
 
-class Fluent(ABC):
-    """The methods that add to what a dataset does; a subclass says how it is made with another pipeline."""
+class Fluent:
+    """The methods that add to what a dataset does."""
 
     _pipeline: SamplePipeline
     _length: int | None
 
-    @abstractmethod
     def _with(self, pipeline: SamplePipeline) -> Self:
         """Returns the dataset with another pipeline."""
+        other = copy(self)
+        other._pipeline = pipeline
+        return other
 
     def shuffle(
         self, size: int, *, seed: int | None = None, initial: Any = None, rng: Any = None, handler: Any = None
@@ -299,7 +300,7 @@ class WebLoader(Fluent):
 
     def __iter__(self) -> Iterator[Any]:
         epoch, self._epoch = self._epoch, self._epoch + 1
-        return self._pipeline.items(Seat.here(None, None), WorkerPlace(epoch))
+        return self._pipeline.items(Seat.here(), WorkerPlace(epoch))
 
     def __len__(self) -> int:
         pipeline = self._pipeline
@@ -309,14 +310,9 @@ class WebLoader(Fluent):
             raise ArgumentTypeError("len", "is not known of this loader", self, hint="say .with_length(n)")
         return pipeline.passes * len(pipeline.shards.loader)
 
-    def _with(self, pipeline: SamplePipeline) -> WebLoader:
-        other = object.__new__(WebLoader)
-        other._pipeline, other._length, other._epoch = pipeline, self._length, self._epoch
-        return other
-
     def _shuffled(self, size: int, shuffling: Shuffling) -> Self:
         # Nothing can be computed of what comes, so here the place in the pipeline matters.
-        shuffled = self._then(stages.Uncounted("shuffle", partial(stages.in_buffer, size)))
+        shuffled = self._then(stages.Uncounted("shuffle", bound(stages.in_buffer, size)))
         return shuffled._changed(shuffling=shuffling)
 
     def __repr__(self) -> str:

@@ -51,13 +51,13 @@ def warn_and_stop(error: Exception) -> bool:
 
 def split_by_node(source: Iterator[Any], group: Any = None) -> Iterator[Any]:  # noqa: ARG001  # webdataset's
     """Keeps the part of this rank: as `nodesplitter=`, which is what the dataset does anyway."""
-    world = Seat.here(None, None).world
+    world = Seat.here().world
     return islice(source, world.shard_id, None, world.num_shards)
 
 
 def split_by_worker(source: Iterator[Any]) -> Iterator[Any]:
     """Keeps the part of this worker: as `workersplitter=`, which is what the dataset does anyway."""
-    seat = Seat.here(None, None)
+    seat = Seat.here()
     return islice(source, seat.worker, None, seat.workers)
 
 

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Generator, Iterator
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from typing import Any, Final, Protocol, final
 
@@ -15,7 +16,6 @@ from samplerkit.compat.webdataset.split import AT_ONCE, Seat, Shuffling, Split
 from samplerkit.errors import DatasetError
 from samplerkit.order.modes import Shuffle
 from samplerkit.order.typing import Ids
-from samplerkit.storage.missing_file import Present
 from samplerkit.storage.tar.dataset import TarDataset
 from samplerkit.storage.urls import is_remote
 
@@ -60,23 +60,12 @@ class ReadOnce(Protocol):
 
 @final
 @dataclass(frozen=True)
-class AbsentShards:
-    """Shards of which one is missing, which is an error when they are read, as in webdataset."""
-
-    error: DatasetError
-
-    def samples(self, seat: Seat, epoch: int, shuffling: Shuffling) -> Generator[Any, None, None]:
-        """Raises the error."""
-        raise of_shard(self.error)
-
-
-@final
-@dataclass(frozen=True)
 class SamplePipeline:
     """What an iteration reads.
 
     Args:
-        shards: that can be read at any place, or what can be read only once.
+        shards: that can be read at any place, or what can be read only once; or what is wrong with them,
+            which is raised when they are read, as in webdataset.
         shuffling: the order.
         split: the part.
         stages: what is done to samples.
@@ -86,7 +75,7 @@ class SamplePipeline:
         may_be_empty: whether a dataset without samples is fine.
     """
 
-    shards: TarDataset | ReadOnce
+    shards: TarDataset | ReadOnce | DatasetError
     shuffling: Shuffling
     split: Split
     stages: tuple[stages.Stage, ...] = ()
@@ -102,8 +91,8 @@ class SamplePipeline:
         Raises:
             DatasetError: one is not there.
         """
-        if isinstance(self.shards, AbsentShards):
-            raise of_shard(self.shards.error)
+        if isinstance(self.shards, DatasetError):
+            raise of_shard(self.shards)
         return self.shards if isinstance(self.shards, TarDataset) else None
 
     def items(self, seat: Seat, cursor: WorkerPlace) -> Generator[Any, None, None]:
@@ -130,25 +119,28 @@ class SamplePipeline:
             cursor.passes, cursor.rows = cursor.passes + 1, 0
 
     def _samples(self, seat: Seat, cursor: WorkerPlace) -> Generator[Any, None, None]:
-        epoch, shards = _epoch(cursor), self.shards
-        if isinstance(shards, TarDataset):
-            samples = self._from_tar(shards, seat, epoch, cursor)
+        """Yields the samples of a pass; those that are missing are counted, too."""
+        epoch, tar = _epoch(cursor), self.tar
+        if tar is not None:
+            samples = self._from_tar(tar, seat, epoch, cursor.rows)
         else:
-            samples = shards.samples(seat, epoch, self.shuffling)
+            once: Any = self.shards
+            samples = once.samples(seat, epoch, self.shuffling)
         with closing(samples):
             for sample in samples:
                 cursor.rows += 1
-                yield sample
+                if sample is not stages.Dropped:
+                    yield sample
         # Of those who share what commands write, one may be left without a sample.
-        if not isinstance(shards, TarDataset) and cursor.rows == 0 and seat.count == 1:
+        if tar is None and cursor.rows == 0 and seat.count == 1:
             self._refuse_empty()
 
     def _from_tar(
-        self, dataset: TarDataset, seat: Seat, epoch: int, cursor: WorkerPlace
+        self, dataset: TarDataset, seat: Seat, epoch: int, start: int
     ) -> Generator[Any, None, None]:
         paths: dict[str, str | None] = {}
         try:
-            with closing(self._read(dataset, seat, epoch, cursor)) as samples:
+            with closing(self._read(dataset, seat, epoch, start)) as samples:
                 for sample in samples:
                     if isinstance(sample, dict) and "__url__" in sample:
                         url = sample["__url__"]
@@ -159,29 +151,26 @@ class SamplePipeline:
         except DatasetError as error:
             raise of_shard(error) from error.__cause__
 
-    def _read(
-        self, dataset: TarDataset, seat: Seat, epoch: int, cursor: WorkerPlace
-    ) -> Generator[Any, None, None]:
+    def _read(self, dataset: TarDataset, seat: Seat, epoch: int, start: int) -> Generator[Any, None, None]:
         self._ask_about_flaws(dataset)
         if not len(dataset.layout):
             self._refuse_empty()
-        order, start = self.shuffling.order(dataset, epoch, seat.world), cursor.rows
-        never_none = self.passes == FOREVER
-
-        def ids(at_once: int = AT_ONCE) -> Iterator[Ids]:
-            return self.split.ids(order, seat, start, never_none=never_none, at_once=at_once)
-
+        at_once = AT_ONCE if dataset.expect is None else AHEAD
+        ids = partial(
+            self.split.ids,
+            self.shuffling.order(dataset, epoch, seat.world),
+            seat,
+            start,
+            never_none=self.passes == FOREVER,
+            at_once=at_once,
+        )
         if dataset.expect is None:
             yield from dataset.in_order(chain.from_iterable(part.tolist() for part in ids()))
             return
-        dataset.expect(ids(AHEAD))
+        dataset.expect(ids())
         try:
-            for batch in ids(AHEAD):
-                yield from (
-                    dataset.__getitems__(batch)
-                    if dataset.read_present is None
-                    else _present(dataset.read_present(batch, logs=True), batch.size, cursor)
-                )
+            for batch in ids():
+                yield from _present(dataset, batch)
         finally:
             # Nothing is read ahead for a loop that was left.
             dataset.close()
@@ -214,12 +203,13 @@ def _path(dataset: TarDataset, url: str) -> str | None:
     return dataset.local_path(url) if is_whole else None
 
 
-def _present(found: Present, size: int, cursor: WorkerPlace) -> Iterator[Any]:
-    """Yields the samples of a batch that are there; the others count as read."""
+def _present(dataset: TarDataset, ids: Ids) -> Iterator[Any]:
+    """Yields the samples of a batch, `Dropped` in place of those that are missing."""
+    if dataset.read_present is None:
+        yield from dataset.__getitems__(ids)
+        return
+    found = dataset.read_present(ids, logs=True)
     missing = {place for place, *_ in found.missing}
     samples = iter(found)
-    for place in range(size):
-        if place in missing:
-            cursor.rows += 1
-        else:
-            yield next(samples)
+    for place in range(ids.size):
+        yield stages.Dropped if place in missing else next(samples)

@@ -46,21 +46,11 @@ class Seat:
     workers: int = 1
 
     @classmethod
-    def here(cls, given: World | None, hint: World | None) -> Seat:
-        """Asks the running job and torch.
-
-        Args:
-            given: the world that the user says.
-            hint: the world of the process that started this worker: a worker that was spawned may have no
-                other way to know it.
-        """
+    def here(cls, world: World | None = None) -> Seat:
+        """Asks torch, and the running job where the user does not say the world."""
         worker = get_worker_info()
-        world = detect_world() if given is None else given
-        if worker is None:
-            return cls(world)
-        if given is None and hint is not None and world == World():
-            world = hint
-        return cls(world, worker.id, worker.num_workers)
+        found = detect_world() if world is None else world
+        return cls(found) if worker is None else cls(found, worker.id, worker.num_workers)
 
     @property
     def number(self) -> int:
@@ -82,7 +72,7 @@ class Split:
     says so.
 
     Args:
-        equal_steps: None for each sample once; ranks may differ by one sample then.
+        equal_steps: an `EqualSteps`; None for each sample once: ranks may differ by one sample then.
         block: the samples of a batch: where one worker ends and the next begins is a border of batches.
 
     Example:
@@ -92,7 +82,7 @@ class Split:
         [[[0, 2]], [[4, 6]], [[1, 3]], [[5]]]
     """
 
-    equal_steps: EqualSteps | None = None
+    equal_steps: str | None = None
     block: int = 1
 
     def rows_of_rank(self, total: int, world: World) -> int:

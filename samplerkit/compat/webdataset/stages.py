@@ -70,15 +70,11 @@ class Uncounted:
 
     Args:
         name: of the method that the user called.
-        function: takes the items and a generator for what it draws.
+        run: takes the items and a generator for what it draws.
     """
 
     name: str
-    function: Callable[[Iterator[Any], np.random.Generator], Iterator[Any]]
-
-    def run(self, items: Iterator[Any], generator: np.random.Generator, /) -> Iterator[Any]:
-        """Applies the stage."""
-        return self.function(items, generator)
+    run: Callable[[Iterator[Any], np.random.Generator], Iterator[Any]]
 
 
 Stage = Each | Batched | Uncounted
