@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 
 import numpy as np
 import pytest
@@ -12,7 +11,7 @@ import torch
 import samplerkit as sk
 from samplerkit.inspect.time_machine import when
 from tests.cli.configs import NAMES, SIZES, config, in_json, is_plain_and_narrow
-from tests.cli.processes import run
+from tests.jobs import ended
 
 PARTS = {"web": {"kind": "size", "size": 90}, "code": {"kind": "size", "size": 30}}
 
@@ -239,7 +238,7 @@ def test_a_million_million_samples_are_planned(command, tmp_path):
 def test_the_real_command_prints_without_colour_into_a_pipe(tmp_path):
     path = config(tmp_path, shuffle="files")
     arguments = ("at", path, "--epoch", "0", "--step", "1", "--world", "2")
-    ended = run((sys.executable, "-m", "samplerkit.cli.main", *arguments), tmp_path)
-    assert (ended.returncode, ended.stderr) == (0, "")
-    assert is_plain_and_narrow(ended.stdout)
-    assert "rank 0 of 2" in ended.stdout
+    code, output, errors = ended("-m", "samplerkit.cli.main", *arguments, seconds=240)
+    assert (code, errors) == (0, "")
+    assert is_plain_and_narrow(output)
+    assert "rank 0 of 2" in output

@@ -128,19 +128,6 @@ def test_files_of_a_batch_stand_in_the_order_in_which_they_first_come_up(dataset
     assert list(dict.fromkeys(files)) == dataset.files
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-def test_another_epoch_or_seed_is_another_order_and_the_same_is_the_same(dataset, version):
-    sampler = make_sampler(dataset, 4, 1, version=version, seed=3)
-    first, second = items_of(sampler), items_of(sampler)
-    assert sampler.epoch == 2
-    assert len(set(flat(first)) & set(flat(second))) < 0.6 * len(flat(first))
-    sampler.set_epoch(1)
-    assert items_of(sampler) == second
-    assert items_of(make_sampler(dataset, 4, 1, version=version, seed=3)) == first
-    assert items_of(make_sampler(dataset, 4, 1, version=version, seed=4)) != first
-    assert items_of(make_sampler(dataset, 4, 1, version=3 - version, seed=3)) != first
-
-
 def test_without_shuffling_each_rank_reads_its_run_of_rows_and_the_last_goes_on_at_the_beginning(datasets):
     size = sum(UNEQUAL)
     for ranks in (1, 3, 5):

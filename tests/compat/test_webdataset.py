@@ -24,26 +24,10 @@ from tests.compat.webdataset_shards import (
     number_of,
     numbers,
     once_each,
-    preproc,
     serving,
     write,
     write_images,
 )
-
-
-def test_the_imagenet_example_reads_images(tmp_path):
-    dataset = (
-        wds.Dataset(write_images(tmp_path, 3, 20))
-        .shuffle(1000)
-        .decode("pil")
-        .rename(image="jpg;png", data="json")
-        .map_dict(image=preproc)
-        .to_tuple("image", "data")
-    )
-    images, data = next(iter(DataLoader(dataset, batch_size=20)))
-    assert images.shape == (20, 3, 24, 24)
-    assert Counter(data["id"].tolist()) == once_each(20)
-    assert Counter(data["label"].tolist()) == {0: 10, 1: 10}
 
 
 def test_plain_samples_are_dicts_of_bytes_and_the_steps_do_what_webdatasets_do(tmp_path):

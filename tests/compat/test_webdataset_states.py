@@ -13,8 +13,7 @@ from samplerkit.compat.webdataset import WebDataset
 from tests.compat.webdataset_shards import as_list, is_even, number_of, numbers, once_each, write
 
 
-@pytest.mark.parametrize("workers", [0, 2])
-@pytest.mark.parametrize("at", [1, 5, 9])
+@pytest.mark.parametrize(("workers", "at"), [(0, 1), (0, 9), (2, 5), (2, 9)])
 @pytest.mark.parametrize("batched", [False, True])
 def test_a_loader_goes_on_where_its_state_was_saved_and_on_to_the_next_epoch(tmp_path, workers, at, batched):
     urls = write(tmp_path, 3, 50)

@@ -184,19 +184,7 @@ PLANTED = {
     ),
     "PK below nothing that mixes": ("one-class-batches", lambda: by_class(sk.PKSampler(50, labels=CLASSES))),
     "lengths of another dataset": ("lengths-do-not-fit", lambda: in_batches(tokens(lengths=TOKENS[:-1]))),
-    "a file of lengths that is not there": (
-        "lengths-do-not-fit",
-        lambda: in_batches(tokens(lengths="no.npy")),
-    ),
     "a sample above the budget": ("sample-above-budget", lambda: in_batches(tokens(20))),
-    "a sample above the last boundary": (
-        "sample-above-budget",
-        lambda: in_batches(sk.BucketBatches([10, 20], 4, lengths=TOKENS)),
-    ),
-    "a document above a pack": (
-        "sample-above-budget",
-        lambda: in_batches(sk.PackBatches(20, lengths=TOKENS, long="raise")),
-    ),
     "documents that are cut off": (
         "tokens-cut-off",
         lambda: in_batches(sk.PackBatches(20, lengths=TOKENS, long="truncate")),
@@ -229,10 +217,6 @@ PLANTED = {
     "two batches for four ranks": (
         "fewer-batches-than-ranks",
         lambda: in_batches(tokens(240, lengths=[4] * 100), range(100)),
-    ),
-    "the same, dropped": (
-        "fewer-batches-than-ranks",
-        lambda: in_batches(tokens(240, lengths=[4] * 100), range(100), tail="drop"),
     ),
     "a loop that takes the mean of means": ("loss-ignores-tokens", lambda: unweighted_loss.loader),
     "batches that one rank may have more of": (
@@ -286,10 +270,6 @@ PLANTED = {
     "tokens in files shorter than a block": (
         "short-files",
         lambda: ours(sk.RandomSampler(), windows(4000, 50, 60, 2)),
-    ),
-    "a part of a split that is empty": (
-        "refused",
-        lambda: ours(sk.RandomSampler(), windows(4000, split="1,0,0", part="test")),
     ),
     "a file of tokens that was cut": (
         "refused",

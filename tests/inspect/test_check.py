@@ -17,7 +17,7 @@ from samplerkit.inspect.doctor.findings import KINDS
 from samplerkit.inspect.view import RunView
 from tests.inspect.healthy_setups import HEALTHY
 from tests.inspect.planted_setups import ALONG_WITH, PLANTED
-from tests.inspect.setups import FOUR, ROWS, Dealt, FromNumpy, bridged, of_files, of_torch, ours
+from tests.inspect.setups import FOUR, ROWS, Dealt, FromNumpy, bridged, of_torch, ours
 from tests.storage.files.folders import write_npz
 
 
@@ -51,12 +51,6 @@ def test_before_training_the_epoch_that_is_told_is_the_right_one():
     assert "stands at epoch 0, and training at 5" in finding.what
 
 
-def test_the_figures_and_the_mend_of_the_trap_of_partial_size():
-    (finding,) = check(of_files([1437] * 8, shuffle="partial", partial_size=1437))
-    assert "1437" in finding.what
-    assert "partial_size=2156" in finding.hint
-
-
 def test_saving_the_state_of_the_bridge_is_said_before_anything_is_lost():
     loader = bridged(sk.RandomSampler(), num_workers=2)
     assert check(loader, world=FOUR) == ()
@@ -80,13 +74,6 @@ def test_a_function_that_makes_another_order_each_time_is_found():
         assert finding.code == "ranks-disagree"
         assert "the seed" in finding.what
     assert check(lambda: ours(sk.RandomSampler(seed=7))) == ()
-
-
-def test_a_config_is_checked_too():
-    layout = {"kind": "layout", "sizes": [500] * 8}
-    sampler = {"kind": "distributed", "shuffle": "partial", "partial_size": 500}
-    config = sk.load_config({"dataset": layout, "sampler": sampler})
-    assert [finding.code for finding in check(config, world=sk.World(4, 0))] == ["partial-size-in-file"]
 
 
 def test_checking_leaves_the_random_states_and_the_sampler_as_they_were():

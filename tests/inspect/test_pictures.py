@@ -20,15 +20,6 @@ def shown(layout=LAYOUT, world=1, **options):
     return plot_data({"run": loader})[0]
 
 
-def test_each_point_is_a_sample_that_the_rank_reads_in_the_step():
-    run = shown(world=3, shuffle="files")
-    steps, ids, ranks = run.points
-    assert steps.size == 2400
-    assert set(ranks.tolist()) == {0, 1, 2}
-    for step, sample, rank in list(zip(steps.tolist(), ids.tolist(), ranks.tolist(), strict=True))[::97]:
-        assert sample in run.view.reading(0, rank).ids(step)
-
-
 def test_the_points_of_an_edited_run_are_what_it_reads_and_its_page_is_drawn(tmp_path):
     edits = [sk.Edit(at=300, skip=900, global_batch=60), sk.Edit(at=900, without=range(100))]
     loader = sk.Loader(LAYOUT, sk.Ledger(sk.SequentialSampler(), edits), batch_size=10, world=sk.World(3, 0))
@@ -107,6 +98,9 @@ def test_a_page_has_headings_and_captions_as_text_beside_pictures_for_light_and_
     assert "a &lt; b" in page
     assert "a < b" not in page
     assert "http" not in page
+    assert "<script" not in page
+    assert "prefers-color-scheme: dark" in page
+    assert "<img alt=" in page
 
 
 def test_five_runs_are_too_many_and_no_run_is_too_few(tmp_path):

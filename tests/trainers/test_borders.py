@@ -6,28 +6,12 @@ import json
 
 import pytest
 
-from tests.trainers.border_job import NAMES
 from tests.trainers.jobs import EXAMPLES, run, torchrun
 from tests.trainers.ledgers import Ledger
+from tests.trainers.restarted import SAMPLES
 from tests.trainers.trainer_border_job import EPOCHS, SIZE, TRAINERS
 
 NEEDS = ("torchdata", "scikit-learn", "lightning", "accelerate", "transformers")
-SAMPLES = 1437
-
-
-def test_four_ranks_stopped_at_every_step_of_three_epochs_lose_and_repeat_nothing(tmp_path):
-    code, printed = run(tmp_path, *torchrun(4, "-m", "tests.trainers.border_job"))
-    assert code == 0, printed
-    ranks = [json.loads(line) for line in printed.splitlines() if line.startswith('{"rank"')]
-    assert sorted(rank["rank"] for rank in ranks) == [0, 1, 2, 3]
-    stops = 0
-    for name in NAMES:
-        for runs in zip(*(rank["read"][name] for rank in ranks), strict=True):
-            for epoch in range(3):
-                read = [id for rank in runs for id in rank[epoch]]
-                assert sorted(read) == [*range(ranks[0]["size"])], (name, epoch)
-            stops += 1
-    assert stops >= 5 * len(NAMES)
 
 
 @pytest.mark.parametrize("trainer", TRAINERS)
