@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import dataclasses
 import itertools
-import json
 import pickle
 from collections import UserDict
 from pathlib import Path
@@ -16,12 +15,7 @@ import yaml
 
 import samplerkit as sk
 from samplerkit.config.loader import LoaderOptions
-from tests.config.links import FILES, LINKS, orders
-
-
-@pytest.mark.parametrize(("section", "built"), LINKS, ids=[json.dumps(link[0])[:70] for link in LINKS])
-def test_the_order_of_a_config_is_that_of_the_sampler_built_by_hand(section, built):
-    assert orders(sk.load_config({"sampler": section}).sampler) == orders(built())
+from tests.config.links import FILES, orders
 
 
 def test_a_file_a_mapping_and_text_say_the_same(tmp_path):

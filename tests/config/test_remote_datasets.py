@@ -148,11 +148,10 @@ def test_storage_options_stay_with_their_owner(tmp_path, command):
     config = sk.load_config(path)
     assert SECRET not in repr(config) + repr(config.dataset)
     assert config.to_dict()["dataset"]["remote"]["storage_options"] == options  # it is the user's own
-    for name in ("plan", "validate", "check", "at", "when", "schema"):
+    for name in ("plan", "validate", "check", "at", "when"):
         more = {"at": ["--epoch", "0", "--step", "0"], "when": ["--sample", "3"]}.get(name, [])
-        arguments = [] if name == "schema" else [path]
         for json_too in ([], ["--json"]):
-            _, output, errors = command(name, *arguments, *more, *json_too)
+            _, output, errors = command(name, path, *more, *json_too)
             assert output + errors
             assert SECRET not in output + errors
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import traceback
-from itertools import cycle
+from itertools import cycle, product
 
 import numpy as np
 import pytest
@@ -148,11 +148,12 @@ def is_silent(text):
 
 
 def planted(keys, config, path):
-    """Each key, the known ones and others, with each wrong shape; a word is no wrong shape of a path."""
-    for key in ("kind", "child", *keys, *UNKNOWN):
-        for name, value in SHAPES.items():
-            if not (key in PATHS and isinstance(value, str | list | bytes) and TOKEN in str(value)):
-                yield f"{key}, {name}", plant(config, path, key, value)
+    """Each key with each wrong shape, unknown keys with one each; a word is no wrong shape of a path."""
+    known = product(("kind", "child", *keys), SHAPES)
+    for key, name in (*known, *zip(UNKNOWN, cycle(SHAPES))):
+        value = SHAPES[name]
+        if not (key in PATHS and isinstance(value, str | list | bytes) and TOKEN in str(value)):
+            yield f"{key}, {name}", plant(config, path, key, value)
 
 
 @pytest.mark.parametrize(
@@ -165,7 +166,7 @@ def test_a_canary_at_any_key_in_any_wrong_shape_is_in_no_message(keys, valid, pa
         error = error_of(config)
         refused += error is not None
         assert error is None or is_silent(error), (name, error)
-    assert refused > len(UNKNOWN) * len(SHAPES)
+    assert refused > len(SHAPES)
 
 
 WRITTEN = {name: value for name, value in SHAPES.items() if not isinstance(value, np.ndarray)}
@@ -176,7 +177,7 @@ def test_validate_repeats_no_canary_either(as_json, tmp_path, monkeypatch, comma
     monkeypatch.chdir(tmp_path)
     path = tmp_path / "run.yaml"
     shapes = cycle(WRITTEN.values())
-    for number, (_, keys, valid, section) in enumerate(SECTIONS):
+    for number, (_, keys, valid, section) in enumerate(SECTIONS[::5]):
         for key in (keys[number % len(keys)], "storage_options", "sed"):
             config = plant(valid, section, key, next(shapes))
             path.write_text(yaml.dump(config, Dumper=yaml.SafeDumper), encoding="utf-8")
