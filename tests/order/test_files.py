@@ -11,6 +11,7 @@ import pytest
 import samplerkit as sk
 from samplerkit.order.keys import Key
 from samplerkit.order.permutation import TABLE_LIMIT, Network, forward, table, word_count
+from tests.samplers.dealing import woven
 
 FILE_AWARE = ["files", "infile", "partial"]
 MODES = [*FILE_AWARE, "global", "false"]
@@ -44,12 +45,6 @@ def cut(rows, lanes):
         runs.append(rows[start:end])
         start = end
     return runs
-
-
-def woven(runs):
-    """Row 0 of each run, then row 1 of each."""
-    longest = max(len(run) for run in runs)
-    return [run[row] for row in range(longest) for run in runs if row < len(run)]
 
 
 def in_blocks(run, size, key, lane, first=0):
@@ -90,31 +85,24 @@ def order_of(mode, sizes, lanes=1, partial_size=10**6, pools=1, seed=7, epoch=3)
     return sampler.order(sk.Layout(sizes), epoch)
 
 
+BLOCKS = {"partial": (1, 4, 5000, 10**6)}
+"""Sizes of blocks; modes that know none are what their definition says with any."""
+
+
 @pytest.mark.parametrize(
     ("mode", "pools", "partial_size"),
-    [
-        (mode, pools, partial_size)
-        for mode, pools in WITH_POOLS
-        # Those that know no blocks are asked twice, and give the same.
-        for partial_size in ([1, 4, 5000, 10**6] if mode == "partial" else [1, 10**6])
-    ],
+    [(mode, pools, size) for mode, pools in WITH_POOLS for size in BLOCKS.get(mode, (4,))],
 )
-@pytest.mark.parametrize(
-    ("sizes", "lanes"),
-    [
-        pytest.param(sizes, lanes, id=f"{lanes}-{name}")
-        for name, sizes in LAYOUTS.items()
-        # The layout with files above the limit of tables takes long, and has three files for any lanes.
-        for lanes in ([1, 3] if sum(sizes) > TABLE_LIMIT else [1, 2, 3, 8, 40])
-    ],
-)
-def test_every_mode_is_what_its_definition_says(mode, sizes, lanes, partial_size, pools):
-    order = order_of(mode, sizes, lanes, partial_size, pools)
-    expected = reference(mode, sizes, lanes, partial_size, pools, seed=7, epoch=3)
-    assert list(order) == expected
-    assert sorted(expected) == list(range(sum(sizes)))
-    found = order.positions_of(expected)
-    assert found[0].tolist() == found[1].tolist() == list(range(len(expected)))
+@pytest.mark.parametrize("sizes", LAYOUTS.values(), ids=LAYOUTS)
+def test_every_mode_is_what_its_definition_says(mode, sizes, partial_size, pools):
+    # The layout with files above the limit of tables takes long, and has three files for any lanes.
+    for lanes in [1, 3] if sum(sizes) > TABLE_LIMIT else [1, 2, 3, 8, 40]:
+        order = order_of(mode, sizes, lanes, partial_size, pools)
+        expected = reference(mode, sizes, lanes, partial_size, pools, seed=7, epoch=3)
+        assert list(order) == expected, lanes
+        assert sorted(expected) == list(range(sum(sizes)))
+        found = order.positions_of(expected)
+        assert found[0].tolist() == found[1].tolist() == list(range(len(expected)))
 
 
 @pytest.mark.parametrize(("mode", "pools"), WITH_POOLS)
@@ -148,27 +136,7 @@ def test_blocks_in_narrow_and_in_wide_words_are_the_same_together_and_alone(mode
     ]
 
 
-# The same modes, by properties and without keys.
-
-
-def file_numbers(ids, sizes):
-    return np.repeat(np.arange(len(sizes)), sizes)[np.asarray(ids)]
-
-
-def runs_of(values):
-    return [values[0], *[after for before, after in pairwise(values) if before != after]]
-
-
 SIZES = [9, 0, 30, 1, 17, 17, 40]
-
-
-def test_files_come_one_after_another_and_each_as_it_stands():
-    ids = list(order_of("files", SIZES))
-    visited = runs_of(file_numbers(ids, SIZES).tolist())
-    assert sorted(visited) == [0, 2, 3, 4, 5, 6]
-    assert visited != sorted(visited)
-    starts = np.cumsum([0, *SIZES])
-    assert ids == [id for file in visited for id in range(starts[file], starts[file + 1])]
 
 
 def test_a_layout_without_files_is_shuffled_partially_as_one_file():
@@ -232,29 +200,22 @@ def files_of_ranks(mode, files, rows, shards, lanes=None, **arguments):
     ]
 
 
-@pytest.mark.parametrize("mode", FILE_AWARE)
-@pytest.mark.parametrize("rows", [1, 2, 7, 100, 101])
-def test_of_64_equal_files_each_of_8_ranks_opens_at_most_9(mode, rows):
-    opened = files_of_ranks(mode, 64, rows, 8, partial_size=50)
-    assert max(len(files) for files in opened) <= 9
-    assert set.union(*opened) == set(range(64))
-
-
 def test_dealt_row_by_row_each_of_8_ranks_opens_all_64():
     opened = files_of_ranks("files", 64, 101, 8, lanes=1)
     assert [len(files) for files in opened] == [64] * 8
 
 
 @pytest.mark.parametrize("mode", FILE_AWARE)
-@pytest.mark.parametrize("shards", range(1, 17))
-@pytest.mark.parametrize("rows", [5, 24, 31])
-def test_a_rank_opens_its_part_of_the_files_and_one_more_and_one_for_a_pad(mode, shards, rows):
+@pytest.mark.parametrize("rows", [1, 24, 31])
+def test_a_rank_opens_its_part_of_the_files_and_one_more_and_one_for_a_pad(mode, rows):
     files = 64
-    opened = files_of_ranks(mode, files, rows, shards, partial_size=16)
-    pads = -(files * rows) % shards
-    for rank, own in enumerate(opened):
-        wraps = rank >= shards - pads
-        assert len(own) <= math.ceil(files / shards) + 1 + wraps
+    for shards in range(1, 17):
+        opened = files_of_ranks(mode, files, rows, shards, partial_size=16)
+        assert set.union(*opened) == set(range(files))
+        pads = -(files * rows) % shards
+        for rank, own in enumerate(opened):
+            wraps = rank >= shards - pads
+            assert len(own) <= math.ceil(files / shards) + 1 + wraps
 
 
 @pytest.mark.parametrize("mode", FILE_AWARE)

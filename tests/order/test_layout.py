@@ -6,7 +6,6 @@ import copy
 
 import numpy as np
 import pytest
-import torch.utils.data
 
 import samplerkit as sk
 from samplerkit.order.intervals import Offsets, Shifts, interval_of
@@ -90,26 +89,10 @@ def test_the_layout_of_a_dataset_is_found():
     assert sk.Layout.of(WithLayout()) is WithLayout.layout
 
 
-def test_the_parts_of_a_concat_dataset_are_its_files():
-    parts = [torch.utils.data.TensorDataset(torch.zeros(size)) for size in (4, 2, 5)]
-    assert sk.Layout.of(torch.utils.data.ConcatDataset(parts)) == sk.Layout([4, 2, 5])
-
-
 @pytest.mark.parametrize("dataset", [None, 1.5, object(), iter([1])], ids=lambda value: type(value).__name__)
 def test_what_tells_no_length_is_no_dataset(dataset):
     with pytest.raises(sk.DatasetError):
         sk.Layout.of(dataset)
-
-
-def test_intervals_are_found_where_empty_ones_lie_between():
-    sizes = np.array([0, 3, 0, 0, 1, 5, 0])
-    starts = np.append(0, np.cumsum(sizes))
-    expected = np.repeat(np.arange(7), sizes)
-    generator = np.random.default_rng(7)
-    for number in (0, 1, 2, 9):
-        values = generator.integers(0, 9, number)
-        assert interval_of(starts, values).tolist() == expected[values].tolist()
-    assert interval_of(starts, np.arange(9)).tolist() == expected.tolist()
 
 
 @pytest.mark.parametrize("borders", [1, 6, 40, 3000, 9000], ids=lambda number: f"{number} borders")

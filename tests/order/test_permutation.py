@@ -26,7 +26,7 @@ from samplerkit.order.permutation import (
 KEY = Key(seed=7, epoch=3, depth=0, role="global")
 
 AROUND_THE_TABLE = range(TABLE_LIMIT - 3, TABLE_LIMIT + 4)
-AROUND_POWERS_OF_TWO = sorted({2**k + d for k in range(9, 21) for d in (-1, 0, 1)})
+AROUND_POWERS_OF_TWO = sorted({2**k + d for k in (9, 12, 13, 16, 20) for d in (-1, 0, 1)})
 HUGE = [
     2**30 + 1,
     NARROW_LIMIT - 1,
