@@ -13,9 +13,9 @@ from samplerkit.order.keys import Key
 from tests.batches.laws import best_fit
 
 
-def compare(seeds: range) -> int:
-    """Packs random lists both ways; counted."""
-    for seed in seeds:
+@pytest.mark.parametrize("seeds", [400, pytest.param(3000, marks=pytest.mark.campaign)])
+def test_bins_are_exactly_those_of_best_fit_over_a_list(seeds):
+    for seed in range(seeds):
         rng = np.random.default_rng(seed)
         capacity = int(rng.integers(1, 40))
         items = np.sort(rng.integers(1, rng.integers(1, capacity + 1) + 1, rng.integers(0, 60)))[::-1]
@@ -28,16 +28,6 @@ def compare(seeds: range) -> int:
         assert inverse.tolist() == [
             number for item in range(items.size) for number, one in enumerate(expected) if item in one
         ]
-    return len(seeds)
-
-
-def test_bins_are_exactly_those_of_best_fit_over_a_list():
-    print(f"{compare(range(400))} random packings equal those of the list")
-
-
-@pytest.mark.campaign
-def test_three_thousand_packings_are_exactly_those_of_a_list():
-    assert compare(range(3000)) == 3000
 
 
 def test_a_bin_alone_is_what_it_is_among_others():

@@ -96,7 +96,6 @@ def test_every_other_chain_is_cut_in_windows_of_its_order(name, recipe):
     windows = replace(recipe, window=50).over(ORDERS[name], FILES, abreast=2)
     assert isinstance(windows.plan(1), WindowPlan)
     require_laws(windows.plan(1), recipe, undealt(ORDERS[name], 1))
-    laws.require_resume(windows, 1)
 
 
 def test_a_chain_that_shuffles_nothing_keeps_its_windows_from_long_to_short():
