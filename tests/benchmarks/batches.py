@@ -17,7 +17,6 @@ samples in 12 epochs: 1 means new ones each time.
 from __future__ import annotations
 
 import argparse
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -25,11 +24,13 @@ import numpy as np
 
 import samplerkit as sk
 from samplerkit.order.typing import Ids
+from tests.benchmarks.report import print_header, print_row
+from tests.benchmarks.timing import timed
 
 BUDGET = 32_768
 BATCH_SIZE = 64
 EPOCHS = 12
-HEADER = "| rule | efficiency | fill | over budget | padded 8 / 64 | attention 8 / 64 | mixing | ns |"
+COLUMNS = "rule", "efficiency", "fill", "over budget", "padded 8 / 64", "attention 8 / 64", "mixing", "ns"
 PROBES = 200
 
 Rule = Callable[[int], tuple[Ids, Ids]]
@@ -51,14 +52,14 @@ def speech(generator: np.random.Generator, count: int) -> Ids:
     return np.clip(lengths, 130, 3500).astype(np.int64)
 
 
-def documents(generator: np.random.Generator, count: int) -> Ids:
+def documents(generator: np.random.Generator, count: int, longest: int = BUDGET) -> Ids:
     """Documents with a heavy tail, cut at the budget."""
     lengths = np.where(
         generator.random(count) < 0.9,
         generator.lognormal(6.1, 1.1, count),
         1500 * (1 + generator.pareto(1.15, count)),
     )
-    return np.clip(lengths, 10, BUDGET).astype(np.int64)
+    return np.clip(lengths, 10, longest).astype(np.int64)
 
 
 def chats(generator: np.random.Generator, count: int) -> Ids:
@@ -104,13 +105,13 @@ class Row:
     mixing: float
     nanoseconds: float
 
-    def __str__(self) -> str:
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """Those of a table."""
         over = f"{self.over:,} of {self.batches:,}" if self.over else "0"
-        pair = [" / ".join(f"{one:.3f}" for one in both) for both in (self.tokens, self.attention)]
-        return (
-            f"| {self.name} | {self.efficiency:.3f} | {self.fill:.3f} | {over} | {pair[0]} | {pair[1]} "
-            f"| {self.mixing:.3f} | {self.nanoseconds:.0f} |"
-        )
+        pairs = (" / ".join(f"{one:.3f}" for one in both) for both in (self.tokens, self.attention))
+        shares = f"{self.efficiency:.3f}", f"{self.fill:.3f}"
+        return self.name, *shares, over, *pairs, f"{self.mixing:.3f}", f"{self.nanoseconds:.0f}"
 
 
 def random_batches(lengths: Ids) -> Rule:
@@ -203,9 +204,7 @@ def mixing(rule: Rule, size: int) -> float:
 
 def measured(name: str, rule: Rule, lengths: Ids) -> Row:
     """Measures a rule."""
-    begin = time.perf_counter()
-    ids, edges = rule(0)
-    seconds = time.perf_counter() - begin
+    (ids, edges), used = timed(lambda: rule(0))
     assert np.array_equal(np.sort(ids), np.arange(lengths.size)), name
     counts = np.diff(edges)
     longest = np.maximum.reduceat(lengths[ids], edges[:-1])
@@ -220,7 +219,7 @@ def measured(name: str, rule: Rule, lengths: Ids) -> Row:
         [imbalance(padded, ranks) for ranks in (8, 64)],
         [imbalance(padded * longest, ranks) for ranks in (8, 64)],
         mixing(rule, lengths.size),
-        seconds / lengths.size * 1e9,
+        used.clock / lengths.size * 1e9,
     )
 
 
@@ -254,9 +253,9 @@ def main() -> None:
     for name in arguments.lengths:
         lengths = LENGTHS[name](np.random.default_rng(0), arguments.samples)
         print(f"\n{name}, {lengths.size:,} samples, budget {BUDGET:,} tokens, abreast 64\n")
-        print(f"{HEADER}\n|{'---|' * (HEADER.count('|') - 1)}")
+        print_header(*COLUMNS)
         for title, rule in rules(lengths, only_ours=arguments.ours).items():
-            print(measured(title, rule, lengths), flush=True)
+            print_row(*measured(title, rule, lengths).cells)
 
 
 if __name__ == "__main__":

@@ -13,10 +13,7 @@ Where a package deals to ranks by a rule of its own, imbalance is that of its ow
 from __future__ import annotations
 
 import argparse
-import json
-import subprocess
 import tempfile
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,22 +21,23 @@ import numpy as np
 
 import samplerkit as sk
 from samplerkit.order.typing import Ids
-from tests.benchmarks.batches import BUDGET, HEADER, LENGTHS, Row, imbalance, measured, ours
+from tests.benchmarks.batches import BUDGET, COLUMNS, LENGTHS, imbalance, measured, ours
 from tests.benchmarks.batches_of_peer import RANKS, RULES
+from tests.benchmarks.report import print_header, print_row
+from tests.benchmarks.timing import answer_of, timed
 
-ROOT = Path(__file__).parents[2]
 SECONDS = 3600
 OURS = {"as by default": {}, "pool=16": {"pool": 16}, "windows of 65,536": {"window": 65_536}}
 
 
-def of_peer(name: str, python: str, lengths: Ids, folder: Path) -> str:
+def of_peer(name: str, python: Path, lengths: Ids, folder: Path) -> tuple[str, ...]:
     """Lets a peer read, and gives the row of what it read."""
     np.save(folder / "lengths.npy", lengths)
-    command = [python, "-m", "tests.benchmarks.batches_of_peer", name, folder / "lengths.npy", folder]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=SECONDS, check=False)
-    if done.returncode:
-        return f"| {name} | failed: {done.stderr.strip().splitlines()[-1]} |"
-    said = json.loads(done.stdout)
+    asked = name, folder / "lengths.npy", folder
+    try:
+        said = answer_of("batches_of_peer", *asked, python=python, timeout=SECONDS)
+    except RuntimeError as error:
+        return name, f"failed: {error}"
 
     def rule(epoch: int) -> tuple[Ids, Ids]:
         return _read(folder / f"epoch-{epoch}.npz")
@@ -57,10 +55,10 @@ def of_peer(name: str, python: str, lengths: Ids, folder: Path) -> str:
         # Over the budget in any of the deals: a rank has one memory, whatever the number of ranks.
         over = max(int((cost[0] > BUDGET).sum()) for cost in costs)
         row = replace(row, over=max(row.over, over))
-    return with_restore(row, said["restore"])
+    return *row.cells, f"{said['restore']:.3f}"
 
 
-def of_ours(title: str, arguments: dict[str, object], lengths: Ids, folder: Path) -> str:
+def of_ours(title: str, arguments: dict[str, object], lengths: Ids, folder: Path) -> tuple[str, ...]:
     """Gives the row of a recipe of ours."""
     row = measured(f"samplerkit, {title}", ours(lengths, **arguments), lengths)
     np.save(folder / "lengths.npy", lengths)
@@ -72,16 +70,9 @@ def of_ours(title: str, arguments: dict[str, object], lengths: Ids, folder: Path
     saved = plan()
     middle = len(saved) // 2
     known = saved.window_of(middle)
-    begin = time.perf_counter()
-    restored = plan(known)[middle]
-    seconds = time.perf_counter() - begin
+    restored, used = timed(lambda: plan(known)[middle])
     assert np.array_equal(restored, saved[middle])
-    return with_restore(row, seconds)
-
-
-def with_restore(row: Row, seconds: float) -> str:
-    """The row with one column more."""
-    return f"{row} {seconds:.3f} |"
+    return *row.cells, f"{used.clock:.3f}"
 
 
 def _read(path: Path) -> tuple[Ids, Ids]:
@@ -110,16 +101,15 @@ def main() -> None:
     for distribution in arguments.lengths:
         lengths = LENGTHS[distribution](np.random.default_rng(0), arguments.samples)
         print(f"\n{distribution}, {lengths.size:,} samples, budget {BUDGET:,} tokens, abreast 64\n")
-        columns = HEADER.count("|") - 1
-        print(f"{HEADER} restore s |\n|{'---|' * (columns + 1)}")
+        print_header(*COLUMNS, "restore s")
         for peer in arguments.peers:
             name, _, python = peer.partition("=")
             with tempfile.TemporaryDirectory() as folder:
                 # As it was said: an environment's interpreter is a link, which must not be followed.
-                print(of_peer(name, str(Path(python).absolute()), lengths, Path(folder)), flush=True)
+                print_row(*of_peer(name, Path(python).absolute(), lengths, Path(folder)))
         for title, chosen in OURS.items():
             with tempfile.TemporaryDirectory() as folder:
-                print(of_ours(title, chosen, lengths, Path(folder)), flush=True)
+                print_row(*of_ours(title, chosen, lengths, Path(folder)))
 
 
 if __name__ == "__main__":

@@ -10,10 +10,6 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
-import os
-import resource
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -24,6 +20,9 @@ import samplerkit as sk
 from samplerkit.storage.catalogue.catalogue_file import read_catalogue, write_catalogue
 from samplerkit.storage.catalogue.file_catalogue import FileCatalogue, KnownFile
 from samplerkit.storage.catalogue.making import join_parts
+from tests.benchmarks.peers.memory import PeakGrowth
+from tests.benchmarks.report import print_header, print_row
+from tests.benchmarks.timing import answer_of
 
 PART = 1024
 COLUMNS = (("id", "int64"), ("tokens", "list<element: int32>"))
@@ -90,19 +89,16 @@ STEPS = {"written": written, "join": join, "read": read, "opened": opened, "name
 
 def measured(step: str, kind: str, folder: str, files: int) -> tuple[float, float]:
     """Runs a step in a process of its own; gives its seconds and its MiB."""
-    call = [sys.executable, "-m", "tests.benchmarks.catalogue", "--step", step, "--kind", kind]
-    ended = subprocess.run(
-        [*call, "--folder", folder, "--files", str(files)], check=True, capture_output=True, text=True
-    )
-    seconds, mebibytes = ended.stdout.split()
-    return float(seconds), float(mebibytes)
+    call = ("--step", step, "--kind", kind, "--folder", folder, "--files", files)
+    seconds, mebibytes = answer_of("catalogue", *call)
+    return seconds, mebibytes
 
 
 def tell(step: str, kind: str, folder: str, files: int, name: str) -> None:
     """Measures a step, and prints a row of a table; the name is that of what is read."""
     seconds, mebibytes = measured(step, kind, folder, files)
     size = Path(folder, name).stat().st_size
-    print(f"| {kind} | {step} | {size / 1e6:.1f} | {seconds:.2f} | {mebibytes:.0f} |")
+    print_row(kind, step, f"{size / 1e6:.1f}", f"{seconds:.2f}", f"{mebibytes:.0f}")
 
 
 def main() -> None:
@@ -114,16 +110,15 @@ def main() -> None:
     given = parser.parse_args()
     if given.step:
         _ = sk.TarDataset, sk.ParquetDataset, sk.FileDataset  # imported, and not measured
-        before, begun = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
+        growth, begun = PeakGrowth(), time.process_time()
         kept = STEPS[given.step](given.kind, given.folder, given.files)
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
-        print(time.process_time() - begun, peak / 1024)
+        print([time.process_time() - begun, growth.mib()])
         del kept
         return
-    print("| files | step | MB | s | MiB |\n|---|---|---|---|---|")
+    print_header("files", "step", "MB", "s", "MiB")
     for kind in ("tar", "parquet", "files"):
         with TemporaryDirectory() as folder:
-            os.mkdir(f"{folder}/parts")  # noqa: PTH102
+            Path(folder, "parts").mkdir()
             measured("written", kind, folder, given.files)
             for step in ("join", "read", "opened"):
                 tell(step, kind, folder, given.files, "all.skcat")

@@ -8,13 +8,9 @@ from __future__ import annotations
 
 import argparse
 import json
-import platform
-import resource
 import statistics
-import subprocess
-import sys
-import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,6 +19,10 @@ from torch.utils.data import DataLoader
 from torch.utils.data import DistributedSampler as TorchDistributedSampler
 
 import samplerkit as sk
+from tests.benchmarks.peers.memory import PeakGrowth
+from tests.benchmarks.peers.torch_rows import Batches, as_fetched
+from tests.benchmarks.report import print_header, print_row, versions
+from tests.benchmarks.timing import answer_of, in_turns, medians, seconds
 
 SHARDS, SHARD, BATCH = 8, 3, 256
 MIB = 1 << 20
@@ -30,43 +30,18 @@ READ, SLICE = 1 << 23, 1 << 18
 """How many ids of each order are read for its speed, and how many at once."""
 
 
-class Rows:
-    """A dataset of `size` rows that hands out whole batches."""
+class Numbers(Batches):
+    """A dataset of `size` numbers that hands out whole batches."""
 
     def __init__(self, size: int) -> None:
         self.rows = torch.arange(size)
 
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def __getitem__(self, index: int) -> torch.Tensor:
-        return self.rows[index]
-
-    def __getitems__(self, indices: Any) -> torch.Tensor:
-        return self.rows[torch.as_tensor(indices)]
-
-
-def as_fetched(batch: torch.Tensor) -> torch.Tensor:
-    """The collate function of both loaders: the dataset has built the batch already."""
-    return batch
-
-
-def seconds(work: Callable[[], Any]) -> float:
-    """How long one call takes."""
-    start = time.perf_counter()
-    work()
-    return time.perf_counter() - start
-
 
 def alternated(works: dict[str, Callable[[], Any]], repeats: int) -> dict[str, float]:
-    """The median seconds of each work after one warm-up; they take turns, so that all meet the same noise."""
+    """The median seconds of each work after one warm-up."""
     for work in works.values():
         work()
-    taken: dict[str, list[float]] = {name: [] for name in works}
-    for _ in range(repeats):
-        for name, work in works.items():
-            taken[name].append(seconds(work))
-    return {name: statistics.median(times) for name, times in taken.items()}
+    return medians(in_turns({name: partial(seconds, work) for name, work in works.items()}, repeats))
 
 
 def our_order(size: int) -> sk.Order:
@@ -81,27 +56,17 @@ def first_index(who: str, size: int) -> dict[str, float]:
         "torch": lambda n: next(iter(TorchDistributedSampler(range(n), SHARDS, SHARD, seed=7))),
     }[who]
     work(10_000)
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    taken = seconds(lambda: work(size))
-    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
-    return {"seconds": taken, "mib": memory / 1024}
-
-
-def in_own_process(who: str, size: int) -> dict[str, float]:
-    """Runs `first_index` in a fresh process."""
-    command = [sys.executable, "-m", "tests.benchmarks.core", "--first-index", who, str(size)]
-    result = subprocess.run(command, check=True, capture_output=True, text=True)
-    measured: dict[str, float] = json.loads(result.stdout)
-    return measured
+    growth = PeakGrowth()
+    return {"seconds": seconds(lambda: work(size)), "mib": growth.mib()}
 
 
 def report_first_index(torch_size: int) -> None:
     print(f"\n### First index, GLOBAL, shard {SHARD} of {SHARDS}\n")
-    print("| who | n | time | extra memory |\n|---|---|---|---|")
+    print_header("who", "n", "time", "extra memory")
     for who, size in (("torch", torch_size), ("samplerkit", torch_size), ("samplerkit", 2**40)):
-        runs = [in_own_process(who, size) for _ in range(1 if who == "torch" else 5)]
+        runs = [answer_of("core", "--first-index", who, size) for _ in range(1 if who == "torch" else 5)]
         taken, memory = (statistics.median(run[key] for run in runs) for key in ("seconds", "mib"))
-        print(f"| {who} | {size:,} | {taken * 1e3:,.2f} ms | {memory:,.1f} MiB |")
+        print_row(who, f"{size:,}", f"{taken * 1e3:,.2f} ms", f"{memory:,.1f} MiB")
 
 
 def orders() -> dict[str, sk.Order]:
@@ -169,16 +134,16 @@ def report_speed(torch_size: int) -> None:
         "a gather": f"numpy: a gather from a permutation of {READ:,}, held as a list",
     }
     print(f"\n### Ids per second, one thread, {READ:,} positions in slices of {SLICE:,}\n")
-    print("| order | M ids/s | times `torch.randperm` | of an arange | of a gather |\n|---|---|---|---|---|")
+    print_header("order", "M ids/s", "times `torch.randperm`", "of an arange", "of a gather")
     for name, rate in rates.items():
         torchs, arange, gather = (rate / rates[other] for other in ("torch", "an arange", "a gather"))
-        shown = f"{rate / 1e6:.1f} | {torchs:.1f} | {arange:.3f} | {gather:.2f}"
-        print(f"| {names.get(name, name)} | {shown} |")
+        shown = f"{rate / 1e6:.1f}", f"{torchs:.1f}", f"{arange:.3f}", f"{gather:.2f}"
+        print_row(names.get(name, name), *shown)
 
 
 def report_loader() -> None:
     size = 1_000_000
-    dataset = Rows(size)
+    dataset = Numbers(size)
 
     def epoch(loader: Any) -> Callable[[], Any]:
         return lambda: sum(1 for _ in loader)
@@ -204,14 +169,14 @@ def report_loader() -> None:
         f"({size // SHARDS:,} samples), batch {BATCH}, 0 workers, a dataset with `__getitems__`, a collate "
         "function that returns the batch as the dataset built it.\n"
     )
-    print("| sampler | k samples/s | times torch |\n|---|---|---|")
+    print_header("sampler", "k samples/s", "times torch")
     for name, rate in taken.items():
-        print(f"| {name} | {size / SHARDS / rate / 1e3:,.0f} | {theirs / rate:.1f} |")
+        print_row(name, f"{size / SHARDS / rate / 1e3:,.0f}", f"{theirs / rate:.1f}")
 
 
 def report_curve() -> None:
     print(f"\n### Cost against n, GLOBAL, shard {SHARD} of {SHARDS}, one thread\n")
-    print(f"| n | first index | seek | next batch of {BATCH} | M ids/s |\n|---|---|---|---|---|")
+    print_header("n", "first index", "seek", f"next batch of {BATCH}", "M ids/s")
     for size in (10**4, 10**5, 10**6, 10**7, 10**8, 10**9, 2**32, 10**10, 10**11, 2**40):
         order = our_order(size)
         middle = len(order) // 2
@@ -227,9 +192,8 @@ def report_curve() -> None:
             },
             9,
         )
-        first, seek, batch = (taken[name] * 1e6 for name in ("first", "seek", "batch"))
-        speed = asked / taken["read"] / 1e6
-        print(f"| {size:,} | {first:.0f} us | {seek:.0f} us | {batch:.0f} us | {speed:.1f} |")
+        times = (f"{taken[name] * 1e6:.0f} us" for name in ("first", "seek", "batch"))
+        print_row(f"{size:,}", *times, f"{asked / taken['read'] / 1e6:.1f}")
 
 
 def main() -> None:
@@ -244,10 +208,7 @@ def main() -> None:
         print(json.dumps(first_index(who, int(size))))
         return
     torch_size = 10**7 if options.quick else 10**8
-    print(
-        f"Python {platform.python_version()}, numpy {np.__version__}, torch {torch.__version__}, "
-        f"samplerkit {sk.__version__}, {platform.machine()}"
-    )
+    print(versions("numpy", "torch", "samplerkit"))
     report_first_index(torch_size)
     report_speed(torch_size)
     report_loader()

@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import gc
 import json
-import platform
 import statistics
 import time
 import warnings
@@ -23,7 +22,6 @@ from pathlib import Path
 import torch
 from torch.utils.data import DataLoader
 
-import samplerkit
 from samplerkit.loading.device.loader import DeviceLoader
 from samplerkit.loading.device.thread_warnings import LoadingThreadWarning
 from tests.benchmarks.device_cases import (
@@ -34,6 +32,7 @@ from tests.benchmarks.device_cases import (
     amounts_per_second,
     published_cases,
 )
+from tests.benchmarks.report import print_header, print_row, versions
 
 STEPS = 120
 PICTURE = Path(__file__).parents[2] / "docs" / "images" / "device.png"
@@ -121,10 +120,9 @@ def print_ratios(title: str, cases: list[Case], rates: dict[str, float], repeats
     """Measures some cases and prints their table."""
     found = {case.name: ratios(case, rates, repeats) for case in cases}
     print(f"\n### {title}\n")
-    print(f"| T_load / T_train | {' | '.join((*LOADERS, FLOOR))} |")
-    print(f"|---|{'---|' * (len(LOADERS) + 1)}")
+    print_header("T_load / T_train", *LOADERS, FLOOR)
     for name, values in found.items():
-        print(f"| {name} | {' | '.join(f'{value:.3f}' for value in values.values())} |", flush=True)
+        print_row(name, *(f"{value:.3f}" for value in values.values()))
     return found
 
 
@@ -154,8 +152,7 @@ def print_depths(repeats: int) -> None:
     """Memory against wait."""
     print("\n### Depth: memory against wait\n")
     print("Loads of 5 ms, every sixth of 25 ms; steps of 10 ms; 120 batches.\n")
-    print("| depth | batches alive at the peak | wait for a batch, mean | longest |")
-    print("|---|---|---|---|")
+    print_header("depth", "batches alive at the peak", "wait for a batch, mean", "longest")
     for depth in (1, 2, 4):
         rows = []
         for _ in range(repeats):
@@ -166,15 +163,14 @@ def print_depths(repeats: int) -> None:
             mean = (stats.total_wait - stats.first_wait) / (stats.batches - 1)
             rows.append((dataset.peak, mean * 1e3, stats.longest_wait * 1e3))
         peak, mean, longest = (statistics.median(column) for column in zip(*rows, strict=True))
-        print(f"| {depth} | {peak:.0f} | {mean:.2f} ms | {longest:.1f} ms |", flush=True)
+        print_row(depth, f"{peak:.0f}", f"{mean:.2f} ms", f"{longest:.1f} ms")
 
 
 def print_borders(repeats: int) -> None:
     """How long the loop waits for the first batch of an epoch."""
     print("\n### The first batch of an epoch\n")
     print("12 batches an epoch, loads and steps of 10 ms; epochs after the first.\n")
-    print("| loader | wait |")
-    print("|---|---|")
+    print_header("loader", "wait")
     for name, workers, persistent, run_ahead in (
         ("plain, 2 workers", 2, False, None),
         ("plain, 2 persistent workers", 2, True, None),
@@ -192,7 +188,7 @@ def print_borders(repeats: int) -> None:
                 if number == 0:
                     waits.append(time.perf_counter() - asked)
                 time.sleep(0.01)
-        print(f"| {name} | {statistics.median(waits[1:]) * 1e3:.1f} ms |", flush=True)
+        print_row(name, f"{statistics.median(waits[1:]) * 1e3:.1f} ms")
         if isinstance(loader, DeviceLoader):
             loader.close()
 
@@ -212,11 +208,8 @@ def main() -> None:
     # One core for the load and one for the step, on a machine that may have no more.
     torch.set_num_threads(1)
     rates = amounts_per_second()
-    print(
-        f"{datetime.now(UTC):%Y-%m-%d}, Python {platform.python_version()}, torch {torch.__version__}, "
-        f"samplerkit {samplerkit.__version__}, {platform.machine()}, no accelerator used; "
-        f"{STEPS} steps, medians of {options.repeats}"
-    )
+    measured = f"no accelerator used; {STEPS} steps, medians of {options.repeats}"
+    print(f"{datetime.now(UTC):%Y-%m-%d}, {versions('torch', 'samplerkit')}, {measured}")
     found: dict[str, Ratios] = {}
     if options.results and options.results.exists():
         found = json.loads(options.results.read_text())

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import gc
-import platform
 import statistics
 import subprocess
 import time
@@ -20,10 +19,10 @@ from pathlib import Path
 import torch
 from torch.utils.data import DataLoader
 
-import samplerkit
 from samplerkit.loading.device.loader import DeviceLoader
 from tests.benchmarks.device_cases import PublishedDesign
 from tests.benchmarks.device_orders import print_all
+from tests.benchmarks.report import print_header, print_row, versions
 
 RATIOS = (0.655, 0.855, 1.0)
 STEPS = 100
@@ -102,8 +101,8 @@ def print_table(device: torch.device, repeats: int) -> None:
     for _ in range(3):
         step_seconds = seconds_per_step([there] * STEPS, training.step)
     names = list(loaders(Images(0), device))
-    print(f"\n| T_load / T_train | T_load | T_train | {' | '.join(names)} |")
-    print(f"|---|---|---|{'---|' * len(names)}")
+    print()
+    print_header("T_load / T_train", "T_load", "T_train", *names)
     for ratio in RATIOS:
         images = Images(ratio * step_seconds)
         parts: list[tuple[float, float]] = []
@@ -116,8 +115,8 @@ def print_table(device: torch.device, repeats: int) -> None:
                 taken[name].append(seconds_per_step(make(), training.step) / max(load, step))
                 gc.collect()
         load, step = (statistics.median(column) for column in zip(*parts, strict=True))
-        cells = " | ".join(f"{statistics.median(values):.3f}" for values in taken.values())
-        print(f"| {ratio} | {load * 1e3:.1f} ms | {step * 1e3:.1f} ms | {cells} |", flush=True)
+        cells = (f"{statistics.median(values):.3f}" for values in taken.values())
+        print_row(ratio, f"{load * 1e3:.1f} ms", f"{step * 1e3:.1f} ms", *cells)
 
 
 def commit() -> str:
@@ -141,10 +140,10 @@ def main() -> None:
         print("There is no GPU here: nothing was measured.")
         return
     device = torch.device("cuda", torch.cuda.current_device())
+    what = f"{STEPS} steps, medians of {options.repeats}; total / max(T_load, T_train)"
+    name = torch.cuda.get_device_name(device)
     print(
-        f"{datetime.now(UTC):%Y-%m-%d}, {torch.cuda.get_device_name(device)}, torch {torch.__version__}, "
-        f"Python {platform.python_version()}, samplerkit {samplerkit.__version__}, commit {commit()}; "
-        f"{STEPS} steps, medians of {options.repeats}; total / max(T_load, T_train)"
+        f"{datetime.now(UTC):%Y-%m-%d}, {name}, {versions('torch', 'samplerkit')}, commit {commit()}; {what}"
     )
     print_table(device, options.repeats)
     print_all(device)

@@ -6,18 +6,17 @@ Run it with `python -m tests.benchmarks.device_orders`; it takes the accelerator
 from __future__ import annotations
 
 import argparse
-import platform
 import statistics
-import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import numpy as np
 import torch
 
 import samplerkit as sk
 from samplerkit.loading.device.streams import current_device
+from tests.benchmarks import timing
+from tests.benchmarks.report import print_header, print_row, versions
 
 ASKED = 1 << 22
 REPEATS = 5
@@ -28,22 +27,24 @@ FEWER = 100_000
 
 def seconds(device: torch.device, work: Callable[[], Any]) -> float:
     """How long a work takes, until the device has done it: the median after one warm-up."""
-    taken = []
-    for _ in range(REPEATS + 1):
-        start = time.perf_counter()
+
+    def done() -> None:
         work()
         if device.type != "cpu":
             torch.get_device_module(device).synchronize()
-        taken.append(time.perf_counter() - start)
-    return statistics.median(taken[1:])
+
+    done()
+    return statistics.median(timing.seconds(done) for _ in range(REPEATS))
 
 
 def print_ids(device: torch.device, randperm_sizes: tuple[int, ...]) -> None:
     """Prints ids a second, of the whole permutation and of a part of an order."""
-    print(f"\n| ids on {device.type} | M ids/s | first 4,096 of an epoch |\n|---|---|---|")
+    print()
+    print_header(f"ids on {device.type}", "M ids/s", "first 4,096 of an epoch")
     for size in randperm_sizes:
         whole = seconds(device, lambda size=size: torch.randperm(size, device=device))  # type: ignore[misc]
-        print(f"| `torch.randperm({size:,})`, whole | {size / whole / 1e6:,.1f} | {whole * 1e3:,.2f} ms |")
+        shown = f"{size / whole / 1e6:,.1f}", f"{whole * 1e3:,.2f} ms"
+        print_row(f"`torch.randperm({size:,})`, whole", *shown)
     for name, size in (("10^6", 10**6), ("10^9", 10**9), ("2^40", 2**40)):
         order = sk.RandomSampler(seed=7).order(size)
         ways = {"torch operations": of_device(order, device), "numpy and a copy": of_host(order, device)}
@@ -51,7 +52,8 @@ def print_ids(device: torch.device, randperm_sizes: tuple[int, ...]) -> None:
             asked = min(size, ASKED)
             taken = seconds(device, lambda ids=ids, asked=asked: ids(asked))  # type: ignore[misc]
             first = seconds(device, lambda ids=ids: ids(4096))  # type: ignore[misc]
-            print(f"| GLOBAL, n = {name}, {how} | {asked / taken / 1e6:,.1f} | {first * 1e3:,.2f} ms |")
+            shown = f"{asked / taken / 1e6:,.1f}", f"{first * 1e3:,.2f} ms"
+            print_row(f"GLOBAL, n = {name}, {how}", *shown)
 
 
 def of_device(order: sk.Order, device: torch.device) -> Callable[[int], torch.Tensor]:
@@ -87,12 +89,12 @@ def print_batches(device: torch.device) -> None:
         "`TensorLoader`, ids by torch operations": lambda: iter(there),
         "`TensorLoader`, ids by numpy": lambda: iter(here),
     }
-    print(f"\n| {ROWS:,} rows of {WIDTH} float32 on {device.type}, batches of {BATCH:,} | M rows/s |")
-    print("|---|---|")
+    print()
+    print_header(f"{ROWS:,} rows of {WIDTH} float32 on {device.type}, batches of {BATCH:,}", "M rows/s")
     for name, begin in works.items():
         read = sum(len(batch) for batch in begin())
         taken = seconds(device, lambda begin=begin: deque(begin(), maxlen=0))  # type: ignore[misc]
-        print(f"| {name} | {read / taken / 1e6:,.2f} |", flush=True)
+        print_row(name, f"{read / taken / 1e6:,.2f}")
 
 
 def print_all(device: torch.device) -> None:
@@ -108,7 +110,7 @@ def main() -> None:
     options = parser.parse_args()
     device = current_device() if options.device is None else torch.device(options.device)
     torch.set_num_threads(1)
-    print(f"Python {platform.python_version()}, numpy {np.__version__}, torch {torch.__version__}, {device}")
+    print(f"{versions('numpy', 'torch')}, {device}")
     print_all(device)
 
 

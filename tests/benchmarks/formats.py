@@ -11,13 +11,11 @@ from __future__ import annotations
 
 import argparse
 import os
-import platform
-import resource
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from multiprocessing import active_children, get_context
@@ -39,6 +37,8 @@ from tests.benchmarks.formats_of_others import (
     write,
     write_lit,
 )
+from tests.benchmarks.report import print_header, print_row, versions
+from tests.benchmarks.timing import in_turns, timed
 
 REPEATS = 3
 
@@ -117,10 +117,9 @@ def peer(
         read = make(data, options)
         channel.send(None)
         channel.recv()
-        begun, own = time.perf_counter(), time.process_time()
-        count = read()
+        count, used = timed(read)
         assert count == SAMPLES, count
-        channel.send((time.perf_counter() - begun, time.process_time() - own))
+        channel.send(tuple(used))
     except Exception as error:
         channel.send(f"{type(error).__name__}: {error}"[:300])
 
@@ -149,15 +148,11 @@ def of_peer(make: Callable[..., Callable[[], int]], data: Any, options: dict[str
     return told if isinstance(told, str) else Run(*told, store_seconds() - before)
 
 
-def timed(work: Callable[[], Any]) -> Run:
+def run_of(work: Callable[[], Any]) -> Run:
     """One epoch in this process and its workers."""
-    children, store = resource.getrusage(resource.RUSAGE_CHILDREN), store_seconds()
-    begun, own = time.perf_counter(), time.process_time()
-    counts = work() or ()
-    seconds, own = time.perf_counter() - begun, time.process_time() - own
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    own += after.ru_utime + after.ru_stime - children.ru_utime - children.ru_stime
-    return Run(seconds, own, store_seconds() - store, *counts)
+    before = store_seconds()
+    counts, used = timed(work)
+    return Run(*used, store_seconds() - before, *(counts or ()))
 
 
 def main() -> None:
@@ -182,39 +177,30 @@ def main() -> None:
             ("the same, 2 workers", urls, ("partial", 2), {}),
         ):
             works[name] = lambda data=data, how=how, ahead=ahead: ours(data, options, *how, **ahead)
-        peers: dict[str, tuple[Callable[..., Callable[[], int]], Any]] = {}
+        peers: dict[str, Callable[[], Run | str]] = {}
         if find_spec("datasets") is not None:
-            peers["Hugging Face's `datasets`, streaming, shuffled"] = (hugging_face, urls)
+            name = "Hugging Face's `datasets`, streaming, shuffled"
+            peers[name] = partial(of_peer, hugging_face, urls, options)
         if find_spec("litdata") is not None:
             url = write_lit(filesystem)
             works["`LitDataset`, PARTIAL"] = lambda: ours(url, options, "partial", 0)
-            peers["litData's loader, shuffled"] = (litdata, url)
-        found: dict[str, list[Run]] = {}
-        reasons: dict[str, str] = {}
-        for _ in range(given.repeats):
-            for name, work in works.items():
-                found.setdefault(name, []).append(timed(work))
-            for name, (make, data) in peers.items():
-                told = of_peer(make, data, options)
-                if isinstance(told, str):
-                    reasons[name] = told
-                else:
-                    found.setdefault(name, []).append(told)
-    print(
-        f"Python {platform.python_version()}, torch {torch.__version__}, {size / 1e6:.0f} MB, "
-        f"{given.latency} s a request, the best of {given.repeats}"
-    )
+            peers["litData's loader, shuffled"] = partial(of_peer, litdata, url, options)
+        found = in_turns(
+            {**{name: partial(run_of, work) for name, work in works.items()}, **peers}, given.repeats
+        )
+    taken = f"{size / 1e6:.0f} MB, {given.latency} s a request, the best of {given.repeats}"
+    print(f"{versions('torch')}, {taken}\n")
     base = min(run.seconds for run in found["row groups by s3fs one by one, nothing parsed"])
-    print("\n| who | MB/s | of one by one | CPU s here | CPU s of the store | chunks read | requests |")
-    print("|---|---|---|---|---|---|---|")
+    cpu = "CPU s here", "CPU s of the store"
+    print_header("who", "MB/s", "of one by one", *cpu, "chunks read", "requests")
+    reasons = {name: run for name, runs in found.items() for run in runs if isinstance(run, str)}
     for name, runs in found.items():
-        seconds, own, store = (min(getattr(run, at) for run in runs) for at in TIMES)
-        counts = f"{runs[-1].chunks} | {runs[-1].requests}"
-        rate = f"{size / seconds / 1e6:.0f} | {base / seconds:.2f}"
-        print(f"| {name} | {rate} | {own:.2f} | {store:.2f} | {counts} |")
+        if name not in reasons:
+            seconds, own, store = (min(getattr(run, at) for run in runs) for at in TIMES)
+            rates = f"{size / seconds / 1e6:.0f}", f"{base / seconds:.2f}"
+            print_row(name, *rates, f"{own:.2f}", f"{store:.2f}", runs[-1].chunks, runs[-1].requests)
     for name, reason in reasons.items():
         print(f"\n{name}: does not run here ({reason})")
-    sys.stdout.flush()
 
 
 if __name__ == "__main__":

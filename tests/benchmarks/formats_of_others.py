@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from tests.benchmarks.peer_litdata import litdata_loader, write_litdata
+
 FILES, GROUPS, ROWS, TOKENS, BATCH = 4, 8, 512, 1024, 64
 SAMPLES = FILES * GROUPS * ROWS
 SECRET = {"key": "test-key", "secret": "test-secret"}
@@ -40,12 +42,9 @@ def write(filesystem: Any) -> tuple[list[str], int]:
 def write_lit(filesystem: Any) -> str:
     """Writes the same samples as a folder of litData, a chunk as many as a row group has; gives its URL."""
     random = np.random.default_rng(0)
+    tokens = (random.integers(0, 1 << 31, TOKENS, dtype=np.int32) for _ in range(SAMPLES))
     with tempfile.TemporaryDirectory() as folder:
-        writer = import_module("litdata.streaming.writer").BinaryWriter(folder, ROWS)
-        for id in range(SAMPLES):
-            writer.add_item(id, {"id": id, "tokens": random.integers(0, 1 << 31, TOKENS, dtype=np.int32)})
-        writer.done()
-        writer.merge()
+        write_litdata(folder, ({"id": id, "tokens": row} for id, row in enumerate(tokens)), ROWS)
         filesystem.call_s3("create_bucket", Bucket="lit")
         for path in Path(folder).iterdir():
             filesystem.pipe(f"lit/train/{path.name}", path.read_bytes())
@@ -68,7 +67,6 @@ def hugging_face(urls: list[str], options: dict[str, Any]) -> Callable[[], int]:
 
 def litdata(url: str, options: dict[str, Any]) -> Callable[[], int]:
     """Its own loader, shuffled, with a cache that is empty."""
-    package = import_module("litdata")
     # Its client refuses a store without TLS, and has no option for that.
     import_module("litdata.streaming.downloader")._OBSTORE_CLIENT_OPTIONS["allow_http"] = True
     told = {
@@ -79,10 +77,9 @@ def litdata(url: str, options: dict[str, Any]) -> Callable[[], int]:
 
     def read() -> int:
         with tempfile.TemporaryDirectory() as cache:
-            dataset = package.StreamingDataset(
-                url, cache_dir=cache, shuffle=True, seed=7, storage_options=told
+            loader = litdata_loader(
+                url, BATCH, collate_fn=list, options={"cache_dir": cache, "storage_options": told}
             )
-            loader = package.StreamingDataLoader(dataset, batch_size=BATCH, num_workers=0, collate_fn=list)
             return sum(len(batch) for batch in loader)
 
     return read

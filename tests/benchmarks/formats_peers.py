@@ -14,14 +14,10 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import platform
-import resource
 import statistics
-import sys
 import tempfile
-import time
 from collections.abc import Callable
-from importlib.metadata import version
+from functools import partial
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -31,6 +27,9 @@ import numpy as np
 import torch
 
 import samplerkit as sk
+from tests.benchmarks.peer_litdata import litdata_loader, write_litdata
+from tests.benchmarks.report import print_header, print_row, versions
+from tests.benchmarks.timing import in_turns, now, timed
 
 SAMPLES, SIZE, BATCH, REPEATS, CHUNK = 32_000, 4096, 64, 3, 500
 
@@ -43,13 +42,9 @@ def write(folder: Path) -> None:
     with lmdb.open(str(folder / "lmdb"), map_size=1 << 30) as store, store.begin(write=True) as writing:
         for id, value in enumerate(values):
             writing.put(b"%08d" % id, value)
-    (folder / "litdata").mkdir()
-    writer = importlib.import_module("litdata.streaming.writer").BinaryWriter(str(folder / "litdata"), CHUNK)
-    for id, value in enumerate(values):
-        # As arrays: its views of bytes do not leave a worker.
-        writer.add_item(id, (id, np.frombuffer(value, np.uint8)))
-    writer.done()
-    writer.merge()
+    # As arrays: its views of bytes do not leave a worker.
+    samples = ((id, np.frombuffer(value, np.uint8)) for id, value in enumerate(values))
+    write_litdata(folder / "litdata", samples, CHUNK)
 
 
 class LmdbOfPeer(torch.utils.data.Dataset[dict[str, bytes]]):
@@ -79,9 +74,7 @@ def lmdb_of_peer(folder: Path, workers: int) -> Any:
 
 def litdata_of_peer(folder: Path, workers: int) -> Any:
     """litData's loader, shuffled."""
-    litdata = importlib.import_module("litdata")
-    dataset = litdata.StreamingDataset(str(folder / "litdata"), shuffle=True, seed=7)
-    return litdata.StreamingDataLoader(dataset, batch_size=BATCH, num_workers=workers, collate_fn=list)
+    return litdata_loader(f"{folder}/litdata", BATCH, num_workers=workers, collate_fn=list)
 
 
 def ours(dataset: Any, workers: int, **mode: Any) -> Any:
@@ -115,16 +108,30 @@ def asked() -> int:
     return int(told[1])
 
 
+def samples_of(loader: Any) -> int:
+    """Reads an epoch; gives how many samples it has."""
+    return sum(len(batch) for batch in loader)
+
+
 def measured(name: str, folder: str, workers: int, channel: Connection) -> None:
     """Reads all once in this process: samples, seconds of all CPUs, seconds, and bytes."""
     loader = READERS[name](Path(folder), workers)
     len(loader)
-    bytes_before, usage, begun = asked(), time.process_time(), time.perf_counter()
-    count = sum(len(batch) for batch in loader)
-    wall, own, read = time.perf_counter() - begun, time.process_time() - usage, asked() - bytes_before
-    del loader
-    children = resource.getrusage(resource.RUSAGE_CHILDREN)
-    channel.send((count, own + children.ru_utime + children.ru_stime, wall, read))
+    before = asked()
+    count, used = timed(partial(samples_of, loader))
+    read, ended = asked() - before, now()
+    del loader  # with its workers, whose time counts from now on
+    channel.send((count, used.processor + now().processor - ended.processor, used.clock, read))
+
+
+def of_reader(name: str, workers: int, folder: str) -> tuple[int, float, float, int]:
+    """The same in a process of its own."""
+    mine, theirs = get_context("fork").Pipe()
+    process = get_context("fork").Process(target=measured, args=(name, folder, workers, theirs))
+    process.start()
+    found: tuple[int, float, float, int] = mine.recv()
+    process.join()
+    return found
 
 
 def main() -> None:
@@ -135,30 +142,17 @@ def main() -> None:
     # Once for all: the readers are forks of this process.
     for package in ("lmdb", "litdata"):
         importlib.import_module(package)
-    found: dict[tuple[str, int], list[tuple[int, float, float, int]]] = {}
     with tempfile.TemporaryDirectory() as place:
         write(Path(place))
-        for _ in range(repeats):
-            for workers in (0, 2):
-                for name in READERS:
-                    mine, theirs = get_context("fork").Pipe()
-                    process = get_context("fork").Process(
-                        target=measured, args=(name, place, workers, theirs)
-                    )
-                    process.start()
-                    found.setdefault((name, workers), []).append(mine.recv())
-                    process.join()
-    print(
-        f"Python {platform.python_version()}, torch {torch.__version__}, litdata {version('litdata')}, "
-        f"{SAMPLES} samples of {SIZE} bytes"
-    )
-    print("\n| who | workers | samples a second of CPU | samples/s | MB asked for |\n|---|---|---|---|---|")
+        cases = [(name, workers) for workers in (0, 2) for name in READERS]
+        found = in_turns({case: partial(of_reader, *case, place) for case in cases}, repeats)
+    print(f"{versions('torch', 'litdata')}, {SAMPLES} samples of {SIZE} bytes\n")
+    print_header("who", "workers", "samples a second of CPU", "samples/s", "MB asked for")
     for (name, workers), runs in found.items():
         assert all(count == SAMPLES for count, *_ in runs), (name, workers)
         cpu, wall = (statistics.median(SAMPLES / run[at] for run in runs) for at in (1, 2))
         size = "" if workers else f"{statistics.median(run[3] for run in runs) / 1e6:.0f}"
-        print(f"| {name} | {workers} | {cpu:,.0f} | {wall:,.0f} | {size} |")
-    sys.stdout.flush()
+        print_row(name, workers, f"{cpu:,.0f}", f"{wall:,.0f}", size)
 
 
 if __name__ == "__main__":

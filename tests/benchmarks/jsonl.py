@@ -17,12 +17,9 @@ import importlib
 import json
 import os
 import random
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -31,6 +28,8 @@ import torch
 
 import samplerkit as sk
 from samplerkit.storage.files.lines import lines_of
+from tests.benchmarks.report import print_header, print_row, versions
+from tests.benchmarks.timing import answer_of, timed
 
 BATCH, SECONDS = 64, 5.0
 ROWS = {"texts": 150, "tiny rows": 8}
@@ -120,10 +119,8 @@ def measured(reader: str, path: str, workers: int) -> dict[str, float]:
 
 def in_a_process(reader: str, path: Path, workers: int, cache: Path) -> dict[str, float]:
     """Measures in a process of its own, whose caches are in a folder."""
-    command = [sys.executable, "-m", "tests.benchmarks.jsonl", "--measure", reader, str(path), str(workers)]
     places = {"XDG_CACHE_HOME": str(cache), "HF_HOME": str(cache / "hf"), "HF_HUB_OFFLINE": "1"}
-    done = subprocess.run(command, env={**os.environ, **places}, capture_output=True, text=True, check=True)
-    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    found: dict[str, float] = answer_of("jsonl", "--measure", reader, path, workers, **places)
     return found
 
 
@@ -131,10 +128,8 @@ def table(path: Path, kind: str, number: int, folder: Path) -> None:
     """Prints the rows of one file."""
     size = path.stat().st_size
     print(f"\n{kind}: {number:,} lines, {size / 1e6:,.0f} MB\n")
-    print(
-        "| who | s to the first batch (CPU) | the next time | MB on disk | samples/s, 0 workers (CPU) | 2 |"
-    )
-    print("|---|---|---|---|---|---|")
+    first = "s to the first batch (CPU)", "the next time", "MB on disk"
+    print_header("who", *first, "samples/s, 0 workers (CPU)", "2")
     for reader in READERS:
         with tempfile.TemporaryDirectory(dir=folder) as cache:
             path.read_bytes()  # into the page cache
@@ -142,18 +137,12 @@ def table(path: Path, kind: str, number: int, folder: Path) -> None:
             disk = sum(file.stat().st_size for file in Path(cache).rglob("*") if file.is_file())
             warm = in_a_process(reader, path, 2, Path(cache))
             again = in_a_process(reader, path, 0, Path(cache))
-        starts = " | ".join(f"{of['first']:.2f} ({of['cpu']:.2f})" for of in (cold, again))
-        rates = f"{cold['rate']:,.0f} ({cold['cost']:.1f} us) | {warm['rate']:,.0f}"
-        print(f"| {reader} | {starts} | {disk / 1e6:,.1f} | {rates} |", flush=True)
-    wall, cpu = [], []
-    for _ in range(5):
-        begin, used = time.perf_counter(), time.process_time()
-        lines_of(str(path), size)
-        wall.append(time.perf_counter() - begin)
-        cpu.append(time.process_time() - used)
-    print(
-        f"\nlines are found at {size / min(wall) / 1e9:.2f} GB/s, {size / min(cpu) / 1e9:.2f} a second of CPU"
-    )
+        starts = (f"{of['first']:.2f} ({of['cpu']:.2f})" for of in (cold, again))
+        rates = f"{cold['rate']:,.0f} ({cold['cost']:.1f} us)", f"{warm['rate']:,.0f}"
+        print_row(reader, *starts, f"{disk / 1e6:,.1f}", *rates)
+    used = [timed(lambda: lines_of(str(path), size))[1] for _ in range(5)]
+    wall, cpu = (size / min(each) / 1e9 for each in zip(*used, strict=True))
+    print(f"\nlines are found at {wall:.2f} GB/s, {cpu:.2f} a second of CPU")
 
 
 def main() -> None:
@@ -167,8 +156,8 @@ def main() -> None:
         reader, path, workers = said.measure
         print(json.dumps(measured(reader, path, int(workers))))
         return
-    packages = ("samplerkit", "torch", "numpy", "orjson", "datasets", "pyarrow")
-    print(", ".join(f"{name} {version(name)}" for name in packages), f"; load {os.getloadavg()[0]:.1f}")
+    packages = versions("samplerkit", "torch", "numpy", "orjson", "datasets", "pyarrow")
+    print(f"{packages}; load {os.getloadavg()[0]:.1f}")
     with tempfile.TemporaryDirectory(dir=said.folder) as folder:
         for kind, words in ROWS.items():
             path = Path(folder, f"{words}.jsonl")

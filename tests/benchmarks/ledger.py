@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import json
 import time
+from functools import partial
 
 import numpy as np
 
 import samplerkit as sk
+from tests.benchmarks.timing import timed
 
 EDITS, EVERY, IDS = 1000, 10_000, 8192
 CORPUS = sk.Layout.tree({"web": 60_000_000, "code": 30_000_000, "books": 10_000_000})
@@ -47,12 +49,8 @@ def main() -> None:
                 places = [
                     start + np.arange(IDS) * stride for start in range(0, EDITS * EVERY, EDITS * EVERY // 64)
                 ]
-                best = np.inf
-                for _ in range(5):
-                    begun = time.process_time()
-                    for some in places:
-                        order[some]
-                    best = min(best, time.process_time() - begun)
+                read = partial(lambda order, places: [order[some] for some in places], order, places)
+                best = min(timed(read)[1].processor for _ in range(5))
                 speeds.append(len(places) * IDS / best / 1e6)
             loader = sk.Loader(CORPUS_IDS, ledger(count, lanes), batch_size=1000)
             state = len(json.dumps(loader.state_dict(step=20_000)))

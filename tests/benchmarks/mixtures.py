@@ -10,6 +10,8 @@ import time
 from collections.abc import Callable
 
 import samplerkit as sk
+from tests.benchmarks.report import print_header, print_row
+from tests.benchmarks.timing import timed
 
 SIZE = 10**7
 FROM = 5 * 10**6
@@ -51,20 +53,18 @@ def first_batch(sources: int) -> float:
     """Milliseconds from a new sampler to the first batch of 256 of a rank, the best of five."""
     names = [f"s{number:03}" for number in range(sources)]
     tree = sk.Layout.tree(dict.fromkeys(names, SIZE))
-    times = []
-    for _ in range(5):
-        begin = time.process_time()
+
+    def work() -> object:
         mixture = sk.MixtureSampler(
             dict.fromkeys(names), weights=dict.fromkeys(names, 1.0), num_samples=SIZE, lanes=LANES
         )
-        mixture.order(tree)[0 : 256 * LANES : LANES]
-        times.append(time.process_time() - begin)
-    return 1e3 * min(times)
+        return mixture.order(tree)[0 : 256 * LANES : LANES]
+
+    return 1e3 * min(timed(work)[1].processor for _ in range(5))
 
 
 def main() -> None:
-    print("| M ids a CPU second | sources | 256 at a time | 8,192 | 65,536 |")
-    print("|---|---|---|---|---|")
+    print_header("M ids a CPU second", "sources", "256 at a time", "8,192", "65,536")
     for sources in (3, 20, 100):
         for name, (order, step) in orders_of(sources).items():
             cells = []
@@ -76,7 +76,7 @@ def main() -> None:
                     return order[begin : begin + span : step]
 
                 cells.append(f"{best(read, count):.2f}")
-            print(f"| {name} | {sources} | {' | '.join(cells)} |", flush=True)
+            print_row(name, sources, *cells)
     first = ", ".join(f"{first_batch(sources):.1f} ms of {sources}" for sources in (3, 20, 100))
     print(f"\nFirst batch of 256 from a new sampler on: {first} sources.")
 

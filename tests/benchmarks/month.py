@@ -10,8 +10,6 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
-import subprocess
-import sys
 import tracemalloc
 from functools import partial
 from typing import Any
@@ -20,7 +18,9 @@ import numpy as np
 
 import samplerkit as sk
 from tests.benchmarks.peers.memory import PeakGrowth
+from tests.benchmarks.report import print_header, print_row
 from tests.benchmarks.scale_month import Job, Month, loader_of, lost_and_repeated, simulate
+from tests.benchmarks.timing import answer_of
 
 SAMPLES, FILES, RANKS, BATCH = 10**12, 10**6, 4096, 32
 STEPS_AN_HOUR = 14_400
@@ -86,14 +86,6 @@ def memory(mode: str, *, traced: bool) -> dict[str, float]:
     }
 
 
-def in_own_process(mode: str, kind: str) -> dict[str, float]:
-    """Measures memory in a fresh process."""
-    command = [sys.executable, "-m", "tests.benchmarks.month", "--memory", mode, kind]
-    run = subprocess.run(command, check=True, capture_output=True, text=True)
-    found: dict[str, float] = json.loads(run.stdout)
-    return found
-
-
 def report_month(layout: sk.Layout, failures: int) -> None:
     """Simulates the month in each mode, and prints what came of it."""
     print(
@@ -120,25 +112,20 @@ def report_month(layout: sk.Layout, failures: int) -> None:
         ("all resumes together, a rank", lambda month: f"{sum(month.resumes):.0f} s"),
         ("of the month", lambda month: f"{sum(month.resumes) / (failures * 3600):.1e}"),
     ]
-    print(f"| | {' | '.join(mode.upper() for mode in months)} |\n|---|{'---|' * len(months)}")
+    print_header("", *(mode.upper() for mode in months))
     for title, shown in rows:
-        print(f"| {title} | {' | '.join(shown(month) for month in months.values())} |", flush=True)
+        print_row(title, *map(shown, months.values()))
 
 
 def report_memory() -> None:
     """Prints what a rank holds."""
     print(f"\nMemory of a rank with {FILES:,} files, each line in processes of its own:\n")
-    print(
-        "| mode | layout | held by loader and order | peak of a resume and 50 steps | growth of the process |"
-    )
-    print("|---|---|---|---|---|")
+    held = "held by loader and order", "peak of a resume and 50 steps", "growth of the process"
+    print_header("mode", "layout", *held)
     for mode in MODES:
-        traced, process = in_own_process(mode, "traced"), in_own_process(mode, "process")["process"]
-        print(
-            f"| {mode.upper()} | {traced['layout']:.0f} MiB | {traced['held']:.0f} MiB | "
-            f"{traced['peak']:.0f} MiB | {process:.0f} MiB |",
-            flush=True,
-        )
+        found = answer_of("month", "--memory", mode, "traced")
+        found["process"] = answer_of("month", "--memory", mode, "process")["process"]
+        print_row(mode.upper(), *(f"{mib:.0f} MiB" for mib in found.values()))
 
 
 def main() -> None:

@@ -12,11 +12,9 @@ epoch counts, with all tables that it makes. TRL runs in an interpreter of its o
 from __future__ import annotations
 
 import argparse
-import json
-import subprocess
 import tempfile
-import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +26,11 @@ from samplerkit.batches.packs.best_fit import Fit
 from samplerkit.batches.packs.pack_plan import PackedSet
 from samplerkit.batches.plan import BatchPlan
 from samplerkit.order.typing import Ids
+from tests.benchmarks import batches
 from tests.benchmarks.batches import chats, text
+from tests.benchmarks.report import print_header, print_row
+from tests.benchmarks.timing import answer_of, timed
 
-ROOT = Path(__file__).parents[2]
 TARGETS = {"histogram of 10^9": 0.1, "any pack": 2e-4, "a segment": 7e-7}
 OURS: dict[str, dict[str, Any]] = {
     "whole set": {},
@@ -41,28 +41,14 @@ _REPEATS = 5
 _AT_ONCE = 512
 
 
-def documents(generator: np.random.Generator, count: int) -> Ids:
-    """Documents with a heavy tail."""
-    lengths = np.where(
-        generator.random(count) < 0.9,
-        generator.lognormal(6.1, 1.1, count),
-        1500 * (1 + generator.pareto(1.15, count)),
-    )
-    return np.clip(lengths, 10, 100_000).astype(np.int64)
-
-
+documents = partial(batches.documents, longest=100_000)
 LENGTHS = {"documents": documents, "text": text, "chats": chats}
 
 
 def clocked(work: Callable[[], Any], repeats: int = _REPEATS) -> tuple[Any, float]:
     """What some work gives, and the median of its seconds of the processor."""
-    found = []
-    result = None
-    for _ in range(repeats):
-        begin = time.process_time()
-        result = work()
-        found.append(time.process_time() - begin)
-    return result, float(np.median(found))
+    found = [timed(work) for _ in range(repeats)]
+    return found[-1][0], float(np.median([used.processor for _, used in found]))
 
 
 def read(plan: BatchPlan) -> tuple[int, int]:
@@ -81,8 +67,8 @@ def read(plan: BatchPlan) -> tuple[int, int]:
     return segments, cut
 
 
-def of_ours(title: str, lengths: Ids, seq_len: int, arguments: dict[str, Any]) -> str:
-    """The row of a recipe of ours."""
+def print_ours(title: str, lengths: Ids, seq_len: int, arguments: dict[str, Any]) -> None:
+    """Prints the row of a recipe of ours."""
     recipe = sk.PackBatches(seq_len, lengths=lengths, abreast=8, **arguments)
     sampler = sk.RandomSampler(seed=7)
     plans, start = clocked(lambda: recipe.over(sampler, lengths.size))
@@ -93,31 +79,31 @@ def of_ours(title: str, lengths: Ids, seq_len: int, arguments: dict[str, Any]) -
         [clocked(lambda number=number: plan[number], 1)[1] for number in numbers] if not plan.window else []
     )
     one = f"{np.median(each) * 1e6:.0f}" if each else "-"
-    density = int(lengths.sum()) / (len(plan) * seq_len)
-    cost = (start + seconds) / lengths.size * 1e9
-    return (
-        f"| samplerkit, {title} | {len(plan):,} | {density:.5f} | {100 * cut / lengths.size:.1f} % | 0 "
-        f"| {cost:,.0f} | {seconds / segments * 1e9:,.0f} | {one} |"
+    costs = (f"{cost * 1e9:,.0f}" for cost in ((start + seconds) / lengths.size, seconds / segments))
+    print_row(
+        f"samplerkit, {title}", *packed(lengths, seq_len, len(plan), int(lengths.sum()), cut), *costs, one
     )
 
 
-def of_trl(python: str, lengths: Ids, seq_len: int) -> list[str]:
-    """The rows of TRL's strategies."""
+def packed(lengths: Ids, seq_len: int, packs: int, kept: int, cut: int) -> tuple[str, ...]:
+    """How many packs there are, how dense they are, and what is cut and lost of the documents."""
+    lost = f"{100 * (1 - kept / int(lengths.sum())):.1f} %"
+    return f"{packs:,}", f"{kept / (packs * seq_len):.5f}", f"{100 * cut / lengths.size:.1f} %", lost
+
+
+def print_trl(python: Path, lengths: Ids, seq_len: int) -> None:
+    """Prints the rows of TRL's strategies."""
     with tempfile.TemporaryDirectory() as folder:
         np.save(Path(folder) / "lengths.npy", lengths)
-        command = [python, "-m", "tests.benchmarks.packs_of_trl", f"{folder}/lengths.npy", str(seq_len)]
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=3600, check=False)
-    if done.returncode:
-        return [f"| TRL | failed: {done.stderr.strip().splitlines()[-1]} |"]
-    rows = []
-    for said in json.loads(done.stdout.splitlines()[-1]):
-        cost = said["seconds"] / lengths.size * 1e9
-        rows.append(
-            f"| TRL {said['version']}, {said['strategy']} | {said['packs']:,} "
-            f"| {said['kept'] / (said['packs'] * seq_len):.5f} | {100 * said['cut'] / lengths.size:.1f} % "
-            f"| {100 * (1 - said['kept'] / int(lengths.sum())):.1f} % | {cost:,.0f} | - | - |"
-        )
-    return rows
+        try:
+            rows = answer_of("packs_of_trl", f"{folder}/lengths.npy", seq_len, python=python, timeout=3600)
+        except RuntimeError as error:
+            print_row("TRL", f"failed: {error}")
+            return
+    for said in rows:
+        found = packed(lengths, seq_len, said["packs"], said["kept"], said["cut"])
+        cost = f"{said['seconds'] / lengths.size * 1e9:,.0f}"
+        print_row(f"TRL {said['version']}, {said['strategy']}", *found, cost, "-", "-")
 
 
 def main() -> None:
@@ -139,14 +125,12 @@ def main() -> None:
     for distribution in arguments.lengths:
         lengths = LENGTHS[distribution](np.random.default_rng(0), arguments.samples)
         print(f"\n{distribution}, {lengths.size:,} documents, packs of {seq_len:,} tokens\n")
-        print(
-            "| | packs | density | documents cut | tokens lost | ns a document | a segment | us, any pack |"
-        )
-        print("|---|---|---|---|---|---|---|---|")
+        costs = "ns a document", "a segment", "us, any pack"
+        print_header("", "packs", "density", "documents cut", "tokens lost", *costs)
         for title, chosen in OURS.items():
-            print(of_ours(title, lengths, seq_len, chosen), flush=True)
-        for row in of_trl(str(Path(arguments.trl).absolute()), lengths, seq_len) if arguments.trl else ():
-            print(row, flush=True)
+            print_ours(title, lengths, seq_len, chosen)
+        if arguments.trl:
+            print_trl(Path(arguments.trl).absolute(), lengths, seq_len)
 
 
 if __name__ == "__main__":

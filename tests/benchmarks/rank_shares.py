@@ -15,6 +15,7 @@ from samplerkit.order.keys import Key
 from samplerkit.order.mixing.source_draws import SourceDraws
 from samplerkit.order.mixing.weights import thresholds
 from samplerkit.order.typing import Ids
+from tests.benchmarks.report import print_header, print_row
 
 RANKS = (2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 24, 32, 64, 100, 128, 256)
 NINE = {
@@ -89,15 +90,15 @@ def looked_at(weights: list[float], ranks: int, batches: int = BATCHES) -> dict[
 
 def table() -> None:
     """Prints the worst of all ranks of each mixture."""
-    print("| | a rank's share is off by | never seen | variance of a batch | a rank's prefix is off, rms |")
-    print("|---|---|---|---|---|")
+    figures = "a rank's share is off by", "never seen", "variance of a batch", "a rank's prefix is off, rms"
+    print_header("", *figures)
     for title, weights in NINE.items():
         found = [looked_at(weights, ranks) for ranks in RANKS]
         for name in found[0]:
             cells = [one[name] for one in found]
             off, unseen = max(one.off for one in cells), sum(one.unseen for one in cells)
             variance, rms = max(one.variance for one in cells), max(one.rms for one in cells)
-            print(f"| {title}, {name} | {off:.3f} | {unseen} | {variance:.2f} | {rms:,.1f} |", flush=True)
+            print_row(f"{title}, {name}", f"{off:.3f}", unseen, f"{variance:.2f}", f"{rms:,.1f}")
 
 
 if __name__ == "__main__":

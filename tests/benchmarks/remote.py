@@ -10,9 +10,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import datetime as dt
-import json
 import os
-import platform
 import shutil
 import socket
 import statistics
@@ -20,7 +18,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from importlib.metadata import version
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -28,6 +26,8 @@ import numpy as np
 
 from tests.benchmarks.remote_clients import CLIENTS, OBJECT, OBJECTS
 from tests.benchmarks.remote_loading import CASES
+from tests.benchmarks.report import print_header, print_row, versions
+from tests.benchmarks.timing import answer_of, in_turns
 
 CONFIG = """
 worker_processes 2; pid {folder}/pid; daemon off; error_log stderr crit;
@@ -65,26 +65,20 @@ def nginx(folder: Path) -> Iterator[str]:
 
 def measured(module: str, runs: dict[str, list[str]], repeats: int) -> dict[str, tuple[float, float]]:
     """The medians of each run: so many a second, and microseconds of processor time."""
-    found: dict[str, list[list[float]]] = {name: [] for name in runs}
-    for _ in range(repeats):
-        for name, arguments in runs.items():
-            command = [sys.executable, "-m", f"tests.benchmarks.{module}", name, *arguments]
-            done = subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
-            found[name].append(json.loads(done.stdout))
+    works = {name: partial(answer_of, module, name, *arguments) for name, arguments in runs.items()}
     return {
         name: (statistics.median(rate for rate, _ in each), statistics.median(own for _, own in each))
-        for name, each in found.items()
+        for name, each in in_turns(works, repeats).items()
     }
 
 
 def report(title: str, what: str, bases: list[str], rates: dict[str, tuple[float, float]]) -> None:
     """Prints a table, with ratios to some of its rows."""
-    print(f"\n### {title}\n\n| who | {what}/s | CPU | {' | '.join(f'times {base}' for base in bases)} |")
-    print(f"|---|---|---|{'---|' * len(bases)}")
+    print(f"\n### {title}\n")
+    print_header("who", f"{what}/s", "CPU", *(f"times {base}" for base in bases))
     for name, (rate, own) in rates.items():
-        ratios = " | ".join(f"{rate / rates[base][0]:.2f}" for base in bases)
-        print(f"| {name} | {rate:,.0f} | {own:,.0f} us | {ratios} |")
-    sys.stdout.flush()
+        ratios = (f"{rate / rates[base][0]:.2f}" for base in bases)
+        print_row(name, f"{rate:,.0f}", f"{own:,.0f} us", *ratios)
 
 
 def main() -> None:
@@ -94,9 +88,7 @@ def main() -> None:
     parser.add_argument("--only", choices=["clients", "loaders"], help="one half of it")
     options = parser.parse_args()
     repeats, share = (1, 10) if options.quick else (REPEATS, 1)
-    machine = f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
-    print(f"{dt.datetime.now(dt.UTC).date()}, {machine}, ", end="")
-    print(", ".join(f"{name} {version(name)}" for name in PACKAGES))
+    print(f"{dt.datetime.now(dt.UTC).date()}, {os.cpu_count()} cores, {versions(*PACKAGES)}")
     with TemporaryDirectory() as temporary:
         bucket = Path(temporary, "bucket")
         bucket.mkdir()

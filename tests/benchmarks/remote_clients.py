@@ -9,15 +9,12 @@ from __future__ import annotations
 import http.client
 import json
 import random
-import resource
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from functools import partial
-from typing import Any
 
 import obstore
 import obstore.store
@@ -27,6 +24,7 @@ import urllib3
 from samplerkit.storage.remote import store_options
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage, Span
+from tests.benchmarks.timing import timed
 
 OBJECTS, OBJECT = 32, 4 << 20
 BATCH = 64
@@ -149,11 +147,8 @@ def main() -> None:
     read = CLIENTS[name](url, size, threads)
     wanted = parts(size, count)
     read(parts(size, 400))
-    before, begun = resource.getrusage(resource.RUSAGE_SELF), time.perf_counter()
-    read(wanted)
-    seconds, after = time.perf_counter() - begun, resource.getrusage(resource.RUSAGE_SELF)
-    own: Any = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    print(json.dumps([count / seconds, 1e6 * own / count]))
+    _, used = timed(lambda: read(wanted))
+    print(json.dumps([count / used.clock, 1e6 * used.processor / count]))
 
 
 if __name__ == "__main__":

@@ -8,9 +8,8 @@ Markdown.
 from __future__ import annotations
 
 import random
-import resource
 import statistics
-import time
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -19,6 +18,8 @@ from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage, Span
 from tests.benchmarks.remote import nginx
 from tests.benchmarks.remote_clients import BATCH, OBJECT, OBJECTS
+from tests.benchmarks.report import print_header, print_row
+from tests.benchmarks.timing import timed
 
 PART = 16 << 10
 GAPS = [size << 10 for size in (0, 4, 16, 64, 256)]
@@ -31,23 +32,15 @@ def pairs(base: str, gap: int) -> list[Span]:
     return [Span(f"{base}/{n}.bin", at + add, PART) for n, at in places for add in (0, PART + gap)]
 
 
-def used() -> tuple[float, float]:
-    """The time now, and the processor time of this process."""
-    own = resource.getrusage(resource.RUSAGE_SELF)
-    return time.perf_counter(), own.ru_utime + own.ru_stime
-
-
 def measured(storage: RemoteStorage, base: str, gap: int) -> tuple[float, float]:
     """The medians of what two requests take, in what one takes: wall clock, and processor time."""
     ratios = []
     for _ in range(TURNS):
-        wanted, seconds = pairs(base, gap), []
+        wanted, used = pairs(base, gap), []
         for near in (gap, -1):
             attempt.NEAR = near
-            begun = used()
-            storage.read(wanted)
-            seconds.append([after - before for before, after in zip(begun, used(), strict=True)])
-        ratios.append([two / one for one, two in zip(*seconds, strict=True)])
+            used.append(timed(partial(storage.read, wanted))[1])
+        ratios.append([two / one for one, two in zip(*used, strict=True)])
     wall, own = zip(*ratios, strict=True)
     return statistics.median(wall), statistics.median(own)
 
@@ -59,7 +52,7 @@ def main() -> None:
         bucket.mkdir()
         for number in range(OBJECTS):
             (bucket / f"{number}.bin").write_bytes(random.randbytes(OBJECT))
-        print("| gap | http, time | http, processor | s3, time | s3, processor |\n|---|---|---|---|---|")
+        print_header("gap", "http, time", "http, processor", "s3, time", "s3, processor")
         ways = [(f"{url}/bucket", {}), ("s3://bucket", {"anon": True, "endpoint_url": url})]
         stores = [(base, RemoteStorage(RemoteOptions(storage_options=given))) for base, given in ways]
         for base, storage in stores:
@@ -67,8 +60,7 @@ def main() -> None:
                 storage.read(pairs(base, 0))
         for gap in GAPS:
             found = [measured(storage, base, gap) for base, storage in stores]
-            cells = " | ".join(f"{ratio:.2f}" for each in found for ratio in each)
-            print(f"| {gap >> 10} KiB | {cells} |")
+            print_row(f"{gap >> 10} KiB", *(f"{ratio:.2f}" for each in found for ratio in each))
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ a case needs is imported before the clock starts, ours as webdataset: a job impo
 from __future__ import annotations
 
 import json
-import resource
 import shutil
 import sys
 import tempfile
@@ -29,6 +28,8 @@ import torch
 import webdataset
 
 import samplerkit as sk
+from tests.benchmarks.peers.torch_rows import as_fetched
+from tests.benchmarks.timing import timed
 
 SHARDS, SAMPLES, SIZE, BATCH = 16, 200, 100_000, 64
 TOKENS, WINDOW = 1 << 24, 2048
@@ -49,11 +50,6 @@ def write(folder: Path) -> None:
             file.write_table(pa.table({"id": ids, "x": pa.array(data, pa.binary())}))
 
 
-def as_list(batch: Any) -> Any:
-    """Collates nothing: what is measured is reading."""
-    return batch
-
-
 @contextmanager
 def remote(url: str, scheme: str) -> Iterator[tuple[str, dict[str, Any]]]:
     """Gives the address of the bucket, and the options, with a cache of this run."""
@@ -67,7 +63,7 @@ def epoch(dataset: Any, sampler: Any, workers: int) -> Iterator[int]:
     """Reads an epoch; gives how many samples each batch has."""
     with (
         dataset,
-        sk.Loader(dataset, sampler, batch_size=BATCH, num_workers=workers, collate_fn=as_list) as loader,
+        sk.Loader(dataset, sampler, batch_size=BATCH, num_workers=workers, collate_fn=as_fetched) as loader,
     ):
         yield from map(len, loader)
 
@@ -170,11 +166,9 @@ def main() -> None:
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     import_all(int(sys.argv[3]))
-    before, begun = resource.getrusage(resource.RUSAGE_SELF), time.perf_counter()
-    count = sum(CASES[sys.argv[1]](sys.argv[2], int(sys.argv[3])))
-    seconds, after = time.perf_counter() - begun, resource.getrusage(resource.RUSAGE_SELF)
-    own = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    print(json.dumps([count / seconds, 1e6 * own / count]))
+    begun = time.process_time()  # of this process alone
+    count, used = timed(lambda: sum(CASES[sys.argv[1]](sys.argv[2], int(sys.argv[3]))))
+    print(json.dumps([count / used.clock, 1e6 * (time.process_time() - begun) / count]))
 
 
 if __name__ == "__main__":

@@ -8,20 +8,19 @@ from __future__ import annotations
 
 import argparse
 import json
-import platform
 import statistics
-import time
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
-import torchdata
 from torchdata.stateful_dataloader import StatefulDataLoader
 from torchdata.stateful_dataloader.sampler import StatefulDistributedSampler
 
 import samplerkit as sk
 from tests.benchmarks.peers.torch_rows import Sized
+from tests.benchmarks.report import print_header, print_row, versions
+from tests.benchmarks.timing import seconds
 
 SHARDS, SHARD, BATCH = 8, 3, 256
 REPEATS = 25
@@ -55,12 +54,7 @@ def milliseconds(work: Callable[[], Any], repeats: int) -> float:
     """The median time of some calls, after two to warm up."""
     work()
     work()
-    taken = []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        work()
-        taken.append(time.perf_counter() - start)
-    return statistics.median(taken) * 1e3
+    return statistics.median(seconds(work) for _ in range(repeats)) * 1e3
 
 
 def ours(recipe: Callable[[], sk.Sampler], layout: sk.Layout, position: int) -> float:
@@ -108,7 +102,7 @@ def report_ours() -> None:
     places |= {"n / 2": lambda n: n // 2, "n - 1": lambda n: n - 1}
     print(f"\n### Resuming: a new loader, a loaded state, the ids of the first batch of {BATCH}\n")
     print(f"Median milliseconds of {REPEATS}, shard {SHARD} of {SHARDS}, by the position of the state.\n")
-    print(f"| order | n | {' | '.join(places)} |\n|---|---|{'---|' * len(places)}")
+    print_header("order", "n", *places)
     worst = 0.0
     for name, (recipe, layout_of) in RECIPES.items():
         for written, size in SIZES.items():
@@ -123,32 +117,29 @@ def report_ours() -> None:
                 taken = ours(recipe, layout, position)
                 worst = max(worst, taken)
                 row.append(f"{taken:.2f}")
-            print(f"| {name} | {written} | {' | '.join(row)} |", flush=True)
+            print_row(name, written, *row)
     print(f"\nThe slowest of them takes {worst:.1f} ms; the target is at most {TARGET_MS} ms.")
 
 
 def report_theirs() -> None:
     """Prints a table of torchdata's times, at positions that its state can be in."""
     print("\n### Resuming with torchdata's `StatefulDataLoader` and its `StatefulDistributedSampler`\n")
-    print("| n | position | batches before | torchdata | samplerkit | times |\n|---|---|---|---|---|---|")
+    print_header("n", "position", "batches before", "torchdata", "samplerkit", "times")
     for size in (10**6, 10**7):
         for position in (0, 10**5, size // 2, size - BATCH * SHARDS):
             batches = position // (BATCH * SHARDS)
             exact = batches * BATCH * SHARDS
             slow = theirs(size, batches)
             fast = ours(RECIPES["GLOBAL"][0], sk.Layout(size), exact)
-            times = f"{slow:,.1f} ms | {fast:.2f} ms | {slow / fast:,.0f}"
-            print(f"| {size:,} | {exact:,} | {batches:,} | {times} |", flush=True)
+            places = (f"{count:,}" for count in (size, exact, batches))
+            print_row(*places, f"{slow:,.1f} ms", f"{fast:.2f} ms", f"{slow / fast:,.0f}")
 
 
 def main() -> None:
     """Runs the benchmark."""
     argparse.ArgumentParser(description=__doc__).parse_args()
     torch.set_num_threads(1)
-    print(
-        f"Python {platform.python_version()}, numpy {np.__version__}, torch {torch.__version__}, "
-        f"torchdata {torchdata.__version__}, samplerkit {sk.__version__}, {platform.machine()}"
-    )
+    print(versions("numpy", "torch", "torchdata", "samplerkit"))
     report_ours()
     report_theirs()
 

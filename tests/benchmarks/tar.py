@@ -10,11 +10,9 @@ from __future__ import annotations
 
 import argparse
 import os
-import platform
-import statistics
 import tarfile
-import time
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -25,35 +23,34 @@ import webdataset
 from torch.utils.data import DataLoader
 
 import samplerkit as sk
+from samplerkit.order.typing import Ids
 from samplerkit.storage.tar.dataset import TarDataset
 from samplerkit.storage.tar.index.archive import Archive
 from samplerkit.storage.tar.index.finding import Cache, make_index
 from samplerkit.storage.tar.writer import TarWriter
+from tests.benchmarks.peers.torch_rows import as_fetched
+from tests.benchmarks.report import print_header, print_row, versions
+from tests.benchmarks.timing import in_turns, medians, seconds, timed
 
 SHARDS, BATCH, REPEATS = 8, 256, 5
 
 
-def as_list(batch: Any) -> Any:
-    """The collate function of all loaders: what is measured is reading."""
-    return batch
+def rate(work: Callable[[], int]) -> float:
+    """The things a second of a work."""
+    number, used = timed(work)
+    return number / used.clock
 
 
-def alternated(works: dict[str, Callable[[], int]], repeats: int = REPEATS) -> dict[str, float]:
-    """The median of things a second of each work; they take turns, so that all meet the same noise."""
-    rates: dict[str, list[float]] = {name: [] for name in works}
-    for _ in range(repeats):
-        for name, work in works.items():
-            start = time.perf_counter()
-            count = work()
-            rates[name].append(count / (time.perf_counter() - start))
-    return {name: statistics.median(found) for name, found in rates.items()}
+def alternated(works: dict[str, Callable[[], int]]) -> dict[str, float]:
+    """The median of things a second of each work."""
+    return medians(in_turns({name: partial(rate, work) for name, work in works.items()}, REPEATS))
 
 
 def report(title: str, unit: str, base: str, rates: dict[str, float]) -> None:
-    print(f"\n### {title}\n\n| who | {unit} | times {base} |\n|---|---|---|")
-    for name, rate in rates.items():
-        shown = f"{rate:,.0f}" if rate >= 100 else f"{rate:.2f}"
-        print(f"| {name} | {shown} | {rate / rates[base]:.2f} |")
+    print(f"\n### {title}\n")
+    print_header("who", unit, f"times {base}")
+    for name, found in rates.items():
+        print_row(name, f"{found:,.0f}" if found >= 100 else f"{found:.2f}", f"{found / rates[base]:.2f}")
 
 
 def count(samples: Iterable[Any]) -> int:
@@ -107,6 +104,14 @@ def report_indexing(paths: list[str], folder: Path) -> None:
     report("Indexing shards of samplerkit's writer", "members/s", "tarfile", rates)
 
 
+def read_files(folder: Path, ids: Ids) -> int:
+    """Reads the samples that are single files."""
+    for id in ids.tolist():
+        for extension in ("jpg", "cls"):
+            (folder / "small" / f"{id}.{extension}").read_bytes()
+    return ids.size
+
+
 def report_shuffled(paths: list[str], samples: int, folder: Path) -> None:
     dataset = TarDataset(paths, cache=folder / "cache")
     order = sk.RandomSampler(seed=7).order(dataset)
@@ -118,31 +123,24 @@ def report_shuffled(paths: list[str], samples: int, folder: Path) -> None:
     def ours(chosen: sk.Order) -> int:
         return sum(len(dataset.__getitems__(chosen[at : at + BATCH])) for at in range(0, samples, BATCH))
 
-    def as_files() -> int:
-        ids = order[:]
-        for id in ids.tolist():
-            for extension in ("jpg", "cls"):
-                (folder / "small" / f"{id}.{extension}").read_bytes()
-        return samples
-
     rates = alternated(
         {
             "webdataset, shuffle(1000)": theirs,
             "samplerkit, GLOBAL": lambda: ours(order),
             "samplerkit, PARTIAL of 1000": lambda: ours(order_of_window),
             "samplerkit, one sample at a time": lambda: count(dataset[id] for id in order[:].tolist()),
-            "single files, GLOBAL": as_files,
+            "single files, GLOBAL": lambda: read_files(folder, order[:]),
         }
     )
     report("Shuffled reading, no workers", "samples/s", "webdataset, shuffle(1000)", rates)
 
     def their_loader() -> int:
         source = webdataset.WebDataset(paths, shardshuffle=False).shuffle(1000)
-        return sum(len(batch) for batch in DataLoader(source, BATCH, num_workers=2, collate_fn=as_list))
+        return sum(len(batch) for batch in DataLoader(source, BATCH, num_workers=2, collate_fn=as_fetched))
 
     def our_loader() -> int:
         loader = sk.Loader(
-            dataset, sk.RandomSampler(seed=7), batch_size=BATCH, num_workers=2, collate_fn=as_list
+            dataset, sk.RandomSampler(seed=7), batch_size=BATCH, num_workers=2, collate_fn=as_fetched
         )
         return sum(len(batch) for batch in loader)
 
@@ -187,24 +185,15 @@ def drop_pages(paths: Iterable[Path]) -> None:
 def report_cold(paths: list[str], samples: int, folder: Path) -> None:
     dataset = TarDataset(paths, cache=folder / "cache")
     order = sk.RandomSampler(seed=7).order(dataset)[:]
-    files = [*(folder / "small").iterdir()]
 
-    def cold_shards() -> int:
-        drop_pages(Path(path) for path in paths)
-        start = time.perf_counter()
+    def read_shards() -> None:
         for at in range(0, samples, BATCH):
             dataset.__getitems__(order[at : at + BATCH])
-        return int(samples / (time.perf_counter() - start))
 
-    def cold_files() -> int:
-        drop_pages(files)
-        start = time.perf_counter()
-        for id in order.tolist():
-            for extension in ("jpg", "cls"):
-                (folder / "small" / f"{id}.{extension}").read_bytes()
-        return int(samples / (time.perf_counter() - start))
-
-    rates = {"single files": float(cold_files()), "shards": float(cold_shards())}
+    drop_pages([*(folder / "small").iterdir()])
+    rates = {"single files": samples / seconds(lambda: read_files(folder, order))}
+    drop_pages(Path(path) for path in paths)
+    rates["shards"] = samples / seconds(read_shards)
     report(
         "GLOBAL after the pages were dropped (names of files stay cached)", "samples/s", "single files", rates
     )
@@ -218,9 +207,7 @@ def main() -> None:
     options = parser.parse_args()
     samples = 8_000 if options.quick else 80_000
     torch.set_num_threads(1)
-    versions = {"Python": platform.python_version(), "numpy": np.__version__, "torch": torch.__version__}
-    versions |= {"webdataset": webdataset.__version__, "samplerkit": sk.__version__}
-    print(", ".join(f"{name} {version}" for name, version in versions.items()), platform.machine())
+    print(versions("numpy", "torch", "webdataset", "samplerkit"))
     print(
         f"\n{samples:,} samples of 1.5 KB and {samples // 40:,} of 100 KB, 2 members each, in {SHARDS} "
         f"shards; batches of {BATCH}; from the page cache."

@@ -10,7 +10,6 @@ import logging
 import tempfile
 import warnings
 from collections.abc import Iterator
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -19,20 +18,12 @@ import numpy as np
 import torch
 
 import samplerkit as sk
+from tests.benchmarks.peer_litdata import litdata_loader, written_tokens
+from tests.benchmarks.report import versions
 from tests.benchmarks.tokens_peers import dense, peak, written_by_litdata
 
 WINDOWS, SEQ_LEN, BATCH = 4096, 64, 8
 """Of the small corpus, in which each token is another one; a batch of each rank."""
-
-
-def streamed(place: str, seq_len: int, batch: int) -> Any:
-    """litData's loader of windows, in its own shuffled order."""
-    dataset, loader = (
-        importlib.import_module(f"litdata.streaming.{name}") for name in ("dataset", "dataloader")
-    )
-    windows = importlib.import_module("litdata.streaming.item_loader").TokensLoader(seq_len)
-    made = dataset.StreamingDataset(place, item_loader=windows, shuffle=True, seed=42)
-    return loader.StreamingDataLoader(made, batch_size=batch)
 
 
 def as_rank(rank: int, ranks: int) -> Any:
@@ -46,14 +37,14 @@ def litdata_run(place: str, steps: int, *, after: tuple[int, int], seq_len: int)
     state = None
     for rank in range(4):
         with as_rank(rank, 4):
-            loader = streamed(place, SEQ_LEN, BATCH)
+            loader = litdata_loader(place, BATCH, tokens=SEQ_LEN)
             for _, batch in zip(range(steps), loader, strict=False):
                 yield batch
             state = loader.state_dict() if rank == 0 else state
     ranks, batch_size = after
     for rank in range(ranks):
         with as_rank(rank, ranks):
-            loader = streamed(place, seq_len, batch_size)
+            loader = litdata_loader(place, batch_size, tokens=seq_len)
             loader.load_state_dict(state)
             yield from loader
 
@@ -96,7 +87,7 @@ def first_batches(folder: Path) -> None:
     place = written_by_litdata(prefix, folder)
 
     def theirs() -> None:
-        next(iter(streamed(place, 4097, 8)))
+        next(iter(litdata_loader(place, 8, tokens=4097)))
 
     def ours() -> None:
         windows = sk.TokenDataset(prefix, 4096)
@@ -114,22 +105,14 @@ def main() -> None:
     warnings.simplefilter("ignore")
     logging.disable(logging.CRITICAL)
     torch.set_num_threads(1)
-    print(f"litdata {version('litdata')}, torch {torch.__version__}; first batch through the loaders")
+    print(f"{versions('litdata', 'torch')}; first batch through the loaders")
     with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as two:
         first_batches(Path(one))
         folder = Path(two)
         with sk.TokenWriter(folder / "small", "int32", progress=False) as writer:
             writer.write(np.arange(WINDOWS * SEQ_LEN))
-        cache, loaders = (
-            importlib.import_module(f"litdata.streaming.{name}") for name in ("cache", "item_loader")
-        )
-        place = str(folder / "litdata")
-        written = cache.Cache(place, chunk_bytes=1 << 14, item_loader=loaders.TokensLoader())
-        for number in range(64):
-            size = WINDOWS * SEQ_LEN // 64
-            written._add_item(number, np.arange(number * size, (number + 1) * size, dtype=np.int32))
-        written.done()
-        written.merge()
+        documents = np.arange(WINDOWS * SEQ_LEN, dtype=np.int32).reshape(64, -1)
+        place = written_tokens(folder, documents, chunk_bytes=1 << 14)
         prefix = str(folder / "small")
         print("half an epoch on 4 ranks, and then")
         for name, after, seq_len in (

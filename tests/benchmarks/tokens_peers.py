@@ -15,14 +15,12 @@ import importlib
 import logging
 import multiprocessing
 import os
-import re
 import sys
 import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
-from importlib.metadata import version
 from itertools import cycle
 from pathlib import Path
 from types import SimpleNamespace
@@ -34,6 +32,10 @@ from torch.utils.data import default_collate
 
 import samplerkit as sk
 from samplerkit.storage.tokens.token_files import HEADER, MAGIC
+from tests.benchmarks.peer_litdata import litdata_loader, written_tokens
+from tests.benchmarks.peers.memory import PeakGrowth
+from tests.benchmarks.report import versions
+from tests.benchmarks.timing import in_turns, timed
 
 DOCUMENTS, EACH = 10_000_000, 1000
 FOUR = ("tokens", "labels", "loss_mask", "position_ids")
@@ -166,18 +168,19 @@ def _numbers(size: int, batch: int) -> Iterator[list[int]]:
         yield from (list(range(at, at + batch)) for at in range(0, size - batch + 1, batch))
 
 
-def in_turns(readers: dict[str, Reader], rounds: int) -> dict[str, list[float]]:
-    """Gives millions of tokens a CPU second of each reader in each round."""
-    found: dict[str, list[float]] = {name: [] for name in readers}
+def rate(read: Reader) -> float:
+    """Reads for a turn; gives millions of tokens a CPU second."""
+    begun, tokens = time.process_time(), 0
+    while (spent := time.process_time() - begun) < TURN:
+        tokens += read()
+    return tokens / spent / 1e6
+
+
+def rates_of(readers: dict[str, Reader], rounds: int) -> dict[str, list[float]]:
+    """Gives the rates of each reader in each round."""
     for read in readers.values():
         read()
-    for _ in range(rounds):
-        for name, read in readers.items():
-            begun, tokens = time.process_time(), 0
-            while (spent := time.process_time() - begun) < TURN:
-                tokens += read()
-            found[name].append(tokens / spent / 1e6)
-    return found
+    return in_turns({name: partial(rate, read) for name, read in readers.items()}, rounds)
 
 
 def tell(title: str, rates: dict[str, list[float]], base: str) -> None:
@@ -194,15 +197,8 @@ def tell(title: str, rates: dict[str, list[float]], base: str) -> None:
 
 def _peak(work: Callable[[], Any], told: Any) -> None:
     """In a process of its own: how long a piece of work takes, and by how much it grows."""
-
-    def memory(name: str) -> int:
-        found = re.search(rf"{name}:\s+(\d+) kB", Path("/proc/self/status").read_text())
-        return int(found[1]) if found else 0
-
-    Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
-    before, begun, cpu = memory("VmRSS"), time.perf_counter(), time.process_time()
-    work()
-    told.put((time.perf_counter() - begun, time.process_time() - cpu, (memory("VmHWM") - before) / 1024))
+    growth = PeakGrowth()
+    told.put((*timed(work)[1], growth.mib()))
 
 
 def peak(work: Callable[[], Any]) -> tuple[float, float, float]:
@@ -237,11 +233,7 @@ def first_batches(folder: Path, rounds: int) -> None:
         spent["samplerkit"].append(peak(ours))
         spent["Megatron"].append(peak(partial(theirs, cache)))
         disk = {"samplerkit": 0, "Megatron": sum(file.stat().st_size for file in cache.glob("*"))}
-    warm = []
-    for _ in range(25):
-        begun, cpu = time.perf_counter(), time.process_time()
-        ours()
-        warm.append((1e3 * (time.perf_counter() - begun), 1e3 * (time.process_time() - cpu)))
+    warm = [timed(ours)[1] for _ in range(25)]
     print(f"first batch of 8 windows of 4,096 at {DOCUMENTS:,} documents, in a process of its own")
     for name, rows in spent.items():
         wall, cpu, mib = np.median(rows, axis=0)
@@ -250,7 +242,7 @@ def first_batches(folder: Path, rounds: int) -> None:
             f"{disk[name]:,} bytes of disk",
             flush=True,
         )
-    wall, cpu = np.median(warm, axis=0)
+    wall, cpu = 1e3 * np.median(warm, axis=0)
     print(f"  samplerkit, again in a process: {wall:.2f} ms, {cpu:.2f} CPU ms")
 
 
@@ -271,7 +263,7 @@ def rates(prefix: Path, folder: Path, seq_len: int, batch: int, rounds: int) -> 
         "cu_seqlens and positions (idx)": of_ours(windows(outputs=BORDERS, documents="idx"), batch),
         "cu_seqlens and positions (eod)": of_ours(windows(outputs=BORDERS, documents=0), batch),
     }
-    found = in_turns(readers, rounds)
+    found = rates_of(readers, rounds)
     tell(f"S = {seq_len}, batch {batch}", found, "Megatron, its four outputs")
     for name in ("four outputs, with documents (eod)", "cu_seqlens and positions (eod)"):
         ratio = np.median(np.array(found[name]) / np.array(found["Megatron, with documents"]))
@@ -280,37 +272,24 @@ def rates(prefix: Path, folder: Path, seq_len: int, batch: int, rounds: int) -> 
 
 def written_by_litdata(prefix: Path, folder: Path) -> str:
     """Lets litData write the tokens of a corpus as it stores them, in chunks of 16 Mi tokens."""
-    cache, loaders = (
-        importlib.import_module(f"litdata.streaming.{name}") for name in ("cache", "item_loader")
-    )
     documents = sk.TokenDataset(prefix, 1, documents="idx").as_documents()
-    place = folder / "litdata"
-    written = cache.Cache(str(place), chunk_bytes=1 << 25, item_loader=loaders.TokensLoader())
-    for number, document in enumerate(documents):
-        written._add_item(number, document.astype(np.uint16))
-    written.done()
-    written.merge()
-    return str(place)
+    return written_tokens(folder, (each.astype(np.uint16) for each in documents), chunk_bytes=1 << 25)
 
 
 def loaders(prefix: Path, place: str, seq_len: int, rounds: int) -> None:
     """Prints the rates of batches of 64 through both loaders."""
-    dataset, loader = (
-        importlib.import_module(f"litdata.streaming.{name}") for name in ("dataset", "dataloader")
-    )
-    tokens_loader = importlib.import_module("litdata.streaming.item_loader").TokensLoader
-    streamed = dataset.StreamingDataset(place, item_loader=tokens_loader(seq_len + 1), shuffle=True)
+    streamed = litdata_loader(place, 64, drop_last=True, tokens=seq_len + 1)
     windows = sk.TokenDataset(prefix, seq_len)
     as_stored = sk.TokenDataset(prefix, seq_len, as_dtype="uint16")
     sampler, world = sk.RandomSampler(seed=7), sk.World(1, 0)
     readers = {
-        "litData": of_loader(loader.StreamingDataLoader(streamed, batch_size=64, drop_last=True), seq_len),
+        "litData": of_loader(streamed, seq_len),
         "samplerkit": of_loader(sk.Loader(windows, sampler, batch_size=64, world=world), seq_len),
         "samplerkit, uint16 as litData": of_loader(
             sk.Loader(as_stored, sampler, batch_size=64, world=world), seq_len
         ),
     }
-    tell(f"S = {seq_len}, batch 64, through the loaders, no workers", in_turns(readers, rounds), "litData")
+    tell(f"S = {seq_len}, batch 64, through the loaders, no workers", rates_of(readers, rounds), "litData")
 
 
 def main(rounds: int = 7) -> None:
@@ -319,8 +298,7 @@ def main(rounds: int = 7) -> None:
     logging.disable(logging.CRITICAL)
     torch.set_num_threads(1)
     importlib.import_module("megatron.core.datasets.gpt_dataset")
-    names = ", ".join(f"{name} {version(name)}" for name in ("torch", "numpy", "megatron-core", "litdata"))
-    print(f"{names}; {rounds} rounds")
+    print(f"{versions('torch', 'numpy', 'megatron-core', 'litdata')}; {rounds} rounds")
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         first_batches(folder, rounds)

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import resource
 import statistics
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -22,6 +22,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import samplerkit as sk
+from tests.benchmarks.report import print_header, print_row
+from tests.benchmarks.timing import in_turns, seconds, timed
 from tests.storage.formats.mds_shards import write
 
 FILES, ROWS, BATCH = 32, 256, 32
@@ -34,8 +36,6 @@ COSTS: dict[str, dict[str, Any]] = {
     "2 processes": {"num_workers": 2},
     "2 with affinity": {"num_workers": 2, "file_affinity": True},
 }
-
-PARTIAL: dict[str, Any] = {"partial_size": 3 * ROWS}
 
 HOW: dict[str, dict[str, Any]] = {
     "processes": {},
@@ -68,34 +68,30 @@ def mds(folder: Path) -> Callable[[], Any]:
 
 def read(make: Callable[[], Any], mode: str, workers: int, how: dict[str, Any]) -> int:
     """Reads an epoch; gives how many files were read by all workers."""
-    sampler = sk.RandomSampler(shuffle=mode, seed=7, **(PARTIAL if mode == "partial" else {}))
-    options = {"num_workers": workers, "collate_fn": list, **how}
-    with make() as dataset, sk.Loader(dataset, sampler, batch_size=BATCH, **options) as loader:
-        assert sum(len(batch) for batch in loader) == FILES * ROWS
+    options = {"batch_size": BATCH, "num_workers": workers, "collate_fn": list, **how}
+    with make() as dataset:
+        assert epoch(dataset, mode, ROWS, **options) == FILES * ROWS // BATCH
         return int(dataset.stats.files_read)
 
 
-def cost(dataset: Any, mode: str, batch: int, options: dict[str, Any]) -> tuple[float, float]:
-    """Reads an epoch; gives the processor time, and that by the clock, in us a batch."""
-    blocks = {"partial_size": 3 * MANY} if mode == "partial" else {}
-    began, before = time.perf_counter(), processor_time()
+def epoch(dataset: Any, mode: str, block: int, **options: Any) -> int:
+    """Reads an epoch; gives how many batches it has."""
+    blocks = {"partial_size": 3 * block} if mode == "partial" else {}
     sampler = sk.RandomSampler(shuffle=mode, seed=7, **blocks)
-    with sk.Loader(dataset, sampler, batch_size=batch, **options) as loader:
-        number = sum(1 for _ in loader)
-    return (processor_time() - before) / number * 1e6, (time.perf_counter() - began) / number * 1e6
+    with sk.Loader(dataset, sampler, **options) as loader:
+        return sum(1 for _ in loader)
 
 
-def processor_time() -> float:
-    """Of this process and of those of its children that have ended, in seconds."""
-    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(each.ru_utime + each.ru_stime for each in used)
+def cost(made: Callable[[], Any], mode: str, **options: Any) -> tuple[float, float]:
+    """Reads an epoch; gives the processor time, and that by the clock, in us a batch."""
+    with made() as dataset:
+        number, used = timed(partial(epoch, dataset, mode, MANY, **options))
+    return used.processor / number * 1e6, used.clock / number * 1e6
 
 
 def costs() -> None:
     """Measures, and prints medians."""
-    names = list(COSTS)
-    print("| batches | order | batch |", " | ".join(names), "|")
-    print("|---|---|---|", "---|" * len(names), sep="")
+    print_header("batches", "order", "batch", *COSTS)
     with TemporaryDirectory() as place:
         for number in range(4):
             ids = np.arange(number * 8 * MANY, (number + 1) * 8 * MANY)
@@ -104,13 +100,13 @@ def costs() -> None:
         for batches, mode, batch in itertools.product(
             ("samples", "columns"), ("files", "partial"), (32, 256)
         ):
-            found: dict[str, list[tuple[float, float]]] = {name: [] for name in names}
-            for _, name in itertools.product(range(3), names):
-                with sk.ParquetDataset(f"{place}/*.parquet", batches=batches, max_chunks=8) as dataset:
-                    found[name].append(cost(dataset, mode, batch, COSTS[name]))
+            made = partial(sk.ParquetDataset, f"{place}/*.parquet", batches=batches, max_chunks=8)
+            found = in_turns(
+                {how: partial(cost, made, mode, batch_size=batch, **more) for how, more in COSTS.items()}, 3
+            )
             medians = [tuple(map(statistics.median, zip(*each, strict=True))) for each in found.values()]
             shown = [f"{processor:,.0f} ({clock:,.0f})" for processor, clock in medians]
-            print(f"| {batches} | {mode.upper()} | {batch} |", " | ".join(shown), "|", flush=True)
+            print_row(batches, mode.upper(), batch, *shown)
 
 
 class Waiting:
@@ -128,20 +124,15 @@ class Waiting:
 
 def overlaps() -> None:
     """Measures how long an epoch takes where reading is nothing but waiting, and prints it."""
-    print("\n| order | `prefetch_factor` | 2 processes | 2 with affinity |")
-    print("|---|---|---|---|")
+    print()
+    print_header("order", "`prefetch_factor`", "2 processes", "2 with affinity")
     for mode, ahead in (("files", 2), ("files", 4), ("files", 8), ("partial", 2), ("partial", 8)):
-        seconds = []
-        for options in ({}, {"file_affinity": True}):
-            sampler = sk.RandomSampler(shuffle=mode, seed=7, **PARTIAL if mode == "partial" else {})
-            with sk.Loader(
-                Waiting(), sampler, batch_size=BATCH, num_workers=2, prefetch_factor=ahead, **options
-            ) as loader:
-                begun = time.perf_counter()
-                for _ in loader:
-                    pass
-                seconds.append(f"{time.perf_counter() - begun:.1f}")
-        print(f"| {mode.upper()} | {ahead} |", " | ".join(seconds), "|", flush=True)
+        options = {"batch_size": BATCH, "num_workers": 2, "prefetch_factor": ahead}
+        works = (
+            partial(epoch, Waiting(), mode, ROWS, file_affinity=affinity, **options)
+            for affinity in (False, True)
+        )
+        print_row(mode.upper(), ahead, *(f"{seconds(work):.1f}" for work in works))
 
 
 def main() -> None:
@@ -152,16 +143,14 @@ def main() -> None:
         costs()
         overlaps()
         return
-    names = [f"{w} {how}" for how in HOW for w in (2, 4)]
-    print("| of 32 | order | 0 workers |", " | ".join(names), "|")
-    print("|---|---|---|", "---|" * len(names), sep="")
+    print_header("of 32", "order", "0 workers", *(f"{w} {how}" for how in HOW for w in (2, 4)))
     for some in (parquet, tar, mds):
         with TemporaryDirectory() as place:
             make = some(Path(place))
             for mode in ("files", "partial"):
                 counts = [read(make, mode, 0, {})]
                 counts += [read(make, mode, w, how) for how in HOW.values() for w in (2, 4)]
-                print(f"| {some.__name__} | {mode.upper()} |", " | ".join(map(str, counts)), "|")
+                print_row(some.__name__, mode.upper(), *counts)
 
 
 if __name__ == "__main__":

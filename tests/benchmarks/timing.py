@@ -1,0 +1,92 @@
+"""How long work takes, in turns with other work, or in a process of its own. Standard library only."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from itertools import product
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+ROOT = Path(__file__).parents[2]
+K = TypeVar("K")
+T = TypeVar("T")
+
+
+class Used(NamedTuple):
+    """Seconds by the clock, and of the processor: of this process, and of its children that have ended."""
+
+    clock: float
+    processor: float
+
+
+def now() -> Used:
+    """Those so far: a difference of two says what was used between them."""
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return Used(time.perf_counter(), time.process_time() + children.ru_utime + children.ru_stime)
+
+
+def timed(work: Callable[[], T]) -> tuple[T, Used]:
+    """What some work gives, and what one call of it takes."""
+    begun = now()
+    given = work()
+    ended = now()
+    return given, Used(ended.clock - begun.clock, ended.processor - begun.processor)
+
+
+def seconds(work: Callable[[], Any]) -> float:
+    """The seconds of one call by the clock."""
+    return timed(work)[1].clock
+
+
+def in_turns(works: Mapping[K, Callable[[], T]], rounds: int) -> dict[K, list[T]]:
+    """What each work gives in each round; they take turns, so that all meet the same noise."""
+    found: dict[K, list[T]] = {name: [] for name in works}
+    for _, (name, work) in product(range(rounds), works.items()):
+        found[name].append(work())
+    return found
+
+
+def medians(found: Mapping[str, list[float]]) -> dict[str, float]:
+    """The median of each row."""
+    return {name: statistics.median(values) for name, values in found.items()}
+
+
+def answer_of(
+    module: str,
+    *arguments: object,
+    python: str | Path = sys.executable,
+    timeout: float | None = None,
+    **environment: str,
+) -> Any:
+    """What a module of the benchmarks says in a process of its own: the JSON value that it prints last.
+
+    Args:
+        module: below `tests.benchmarks`.
+        arguments: of its command line.
+        python: the interpreter, such as that of a peer's environment.
+        timeout: seconds that it may take.
+        environment: variables besides those of this process.
+
+    Raises:
+        RuntimeError: it failed; the message is the last line of what it wrote to standard error.
+    """
+    command = [python, "-m", f"tests.benchmarks.{module}", *map(str, arguments)]
+    done = subprocess.run(
+        command,
+        cwd=ROOT,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+    )
+    if done.returncode:
+        raise RuntimeError((done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1])
+    return json.loads(done.stdout.splitlines()[-1])
