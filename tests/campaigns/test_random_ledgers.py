@@ -1,7 +1,8 @@
 """Random ledgers: jobs that read, break, save, resume and set epochs in any order, counted with Counters.
 
-Every case follows from its number: a dataset, a chain of samplers, a tail, and what the script does to the
-loaders of all ranks, simulated in one process. `python -m tests.campaigns.ledgers.script NUMBER` repeats one.
+Every case follows from its number: a dataset, a chain of samplers, a recipe for batches where the number is
+odd, a tail, and what the script does to the loaders of all ranks, simulated in one process.
+`python -m tests.campaigns.ledgers.script NUMBER` repeats one.
 """
 
 from __future__ import annotations
@@ -11,14 +12,19 @@ import re
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import fields
 from pathlib import Path
+from random import Random
 
 import numpy as np
 import pytest
 
+import samplerkit as sk
 from samplerkit.loading.loader import Loader
 from samplerkit.loading.run.delivery import Delivery
 from samplerkit.loading.run.reading import Reading
+from tests.campaigns.ledgers.batch_recipes import OPTIONS
+from tests.campaigns.ledgers.batched import KINDS, draw_batched
 from tests.campaigns.ledgers.counted import Ledger
 from tests.campaigns.ledgers.script import run_case
 
@@ -35,8 +41,8 @@ def run_cases(first, end):
 
 @pytest.mark.campaign
 def test_random_jobs_lose_and_repeat_nothing_and_their_ranks_have_one_state():
-    """400 cases; SAMPLERKIT_LEDGERS says how many."""
-    cases = int(os.environ.get("SAMPLERKIT_LEDGERS", "400"))
+    """400 cases of each unit; SAMPLERKIT_LEDGERS says how many of both."""
+    cases = int(os.environ.get("SAMPLERKIT_LEDGERS", "800"))
     borders = [cases * part // PROCESSES for part in range(PROCESSES + 1)]
     with ThreadPoolExecutor(PROCESSES) as pool:
         done = list(pool.map(run_cases, borders, borders[1:]))
@@ -56,10 +62,14 @@ def first_failed(numbers):
 
 
 def test_the_first_of_the_random_jobs_lose_and_repeat_nothing():
-    assert first_failed(range(20)) is None
+    assert first_failed(range(100)) is None
 
 
 RIGHT_PADS, RIGHT_DEALT = Reading.pads, Delivery.dealt
+
+UNITS = ["Recipe", "BatchedRecipe"]
+ALWAYS = {"max_tokens", "seq_len", "boundaries", "batch_size", "num_class", "num_val"}
+ALWAYS |= {"lengths", "keys", "labels", "class_column"}
 
 WRONG = {
     "pads are taken for samples": (Reading, "pads", lambda reading, step: RIGHT_PADS(reading, step) & False),
@@ -79,12 +89,23 @@ WRONG = {
 }
 
 
+@pytest.mark.parametrize("unit", UNITS)
 @pytest.mark.parametrize("bug", WRONG)
-def test_a_loader_that_is_wrong_fails_and_the_case_is_named(monkeypatch, bug):
+def test_a_loader_that_is_wrong_fails_and_the_case_is_named(monkeypatch, bug, unit):
     monkeypatch.setattr(*WRONG[bug])
-    told = first_failed(range(200))
+    told = first_failed(range(UNITS.index(unit), 200, 2))
     assert told is not None
-    assert re.match(r"case \d+\nRecipe\(", told)
+    assert re.match(rf"case \d+\n{unit}\(", told)
+
+
+@pytest.mark.parametrize("recipe", [sk.TokenBatches, sk.PackBatches, sk.BucketBatches, sk.ClassBatches])
+def test_random_jobs_draw_every_option_of_every_recipe_for_batches(recipe):
+    drawn = [draw_batched(Random(number), 4) for number in range(200)]
+    (of_it,) = {one.kind for one in drawn if type(one.batches) is recipe} - {"keys"}
+    options = {field.name for field in fields(recipe)} - ALWAYS
+    assert options == {*OPTIONS[of_it]}
+    assert {one.kind for one in drawn} == {*KINDS}
+    assert {tail for one in drawn for tail in one.tails} == {"pad", "drop", "ragged", "split"}
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ What a run reads is a plan (which samples are in a batch), dealt (which batches 
 on. How integers are dealt knows no plan: each chain of a start and two resizes is looked at once for each
 number of batches. Of each plan all batches are looked at, and what a state at each position leads to. What
 joins the two, `Reading`, is asked once a state, with other ranks and another tail each time; and real loaders
-at random (`tests/campaigns/batch_runs`).
+at random (`tests/campaigns/ledgers`).
 """
 
 from __future__ import annotations

@@ -10,19 +10,10 @@ from typing import Any
 import numpy as np
 
 import samplerkit as sk
+from tests.campaigns.ledgers.model import require
 
 Part = tuple[int, int, int]
 """What a batch holds of a sample: its id, the first token and how many."""
-
-
-class WrongError(AssertionError):
-    """What a run did that it should not."""
-
-
-def require(is_right: bool, what: str) -> None:
-    """Raises where something is not right."""
-    if not is_right:
-        raise WrongError(what)
 
 
 class Neighbours(sk.BatchRecipe):

@@ -9,7 +9,8 @@ import numpy as np
 import torch
 
 import samplerkit as sk
-from tests.campaigns.batch_runs.recipes import Part, require
+from tests.campaigns.ledgers.batch_recipes import Part
+from tests.campaigns.ledgers.model import require
 
 _STRIDE = 1 << 20
 LENGTHS = ("zeros", "some zeros", "ties", "two values", "one giant", "any")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
@@ -10,6 +11,38 @@ from typing import Any
 import numpy as np
 
 import samplerkit as sk
+from tests.campaigns.ledgers.model import Got, require
+
+
+class Numbers:
+    """Sample i is (the epoch that the reading process was told, i)."""
+
+    def __init__(self, sizes: int | list[int]) -> None:
+        if isinstance(sizes, list):
+            self.layout = sk.Layout(sizes)
+        self._size = sum(sizes) if isinstance(sizes, list) else sizes
+        self._epoch: int | None = None
+
+    def __len__(self) -> int:
+        return self._size
+
+    def set_epoch(self, epoch: int) -> None:
+        self._epoch = epoch
+
+    def __getitem__(self, index: int) -> tuple[int | None, int]:
+        return self._epoch, index
+
+
+class Expecting(Numbers):
+    """Reads whole batches, and only those that it was told to expect."""
+
+    def expect(self, batches: Iterator[Any]) -> None:
+        self._expected = batches
+
+    def __getitems__(self, ids: Any) -> list[tuple[int | None, int]]:
+        expected = next(self._expected).tolist()
+        require(ids.tolist() == expected, f"{expected} were to be expected, and {ids.tolist()} are asked for")
+        return [self[index] for index in expected]
 
 
 @dataclass(frozen=True)
@@ -53,6 +86,24 @@ class Recipe:
     keeps_ranks: bool
     says_ranks: bool
 
+    tails = ("pad", "drop", "ragged")
+    """What may become of the last step."""
+
+    def options(self, draw: Random) -> dict[str, Any]:
+        """Draws what the loaders of a start are told besides: how many samples a rank has in a step."""
+        return {"batch_size": draw.choice([1, 2, 3, 4, 5, 8]), "collate_fn": list}
+
+    def dataset(self, *, expecting: bool) -> Numbers:
+        """The dataset of one rank."""
+        return (Expecting if expecting else Numbers)(self.sizes)
+
+    def got(self, loader: Any, batch: Any, state: dict[str, Any]) -> Got:
+        """What a rank got in its last step."""
+        last = loader.step - 1
+        ids = loader.ids(last).tolist()
+        require([index for _, index in batch] == ids, f"{batch} is read, and {ids} told")
+        return Got((batch, loader.pads(last).tolist()), state)
+
     def sampler(self, ranks: int, rank: int) -> sk.Sampler:
         """Builds the chain for one rank of a job."""
         chain = None
@@ -68,7 +119,10 @@ class Recipe:
         sampler = self.sampler(self.first_ranks, 0)
         constants = sampler.run_constants(sk.World(self.first_ranks, 0))
         data = sk.Layout(self.sizes) if isinstance(self.sizes, list) else self.sizes
-        return np.asarray(sampler.undealt_order(data, epoch, constants=constants)).tolist()
+        order = np.asarray(sampler.undealt_order(data, epoch, constants=constants)).tolist()
+        flaw = self.content.flaw(order)
+        require(flaw is None, f"epoch {epoch}: {flaw}")
+        return order
 
 
 Link = tuple[Any, dict[str, Any], Content]

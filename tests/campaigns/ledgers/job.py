@@ -7,43 +7,14 @@ import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import samplerkit as sk
+from tests.campaigns.ledgers.batched import BatchedRecipe
 from tests.campaigns.ledgers.chains import Recipe
 from tests.campaigns.ledgers.counted import Ledger
-from tests.campaigns.ledgers.model import Model, Place, require
-
-
-class Numbers:
-    """Sample i is (the epoch that the reading process was told, i)."""
-
-    def __init__(self, sizes: int | list[int]) -> None:
-        if isinstance(sizes, list):
-            self.layout = sk.Layout(sizes)
-        self._size = sum(sizes) if isinstance(sizes, list) else sizes
-        self._epoch: int | None = None
-
-    def __len__(self) -> int:
-        return self._size
-
-    def set_epoch(self, epoch: int) -> None:
-        self._epoch = epoch
-
-    def __getitem__(self, index: int) -> tuple[int | None, int]:
-        return self._epoch, index
-
-
-class Expecting(Numbers):
-    """Reads whole batches, and only those that it was told to expect."""
-
-    def expect(self, batches: Iterator[Any]) -> None:
-        self._expected = batches
-
-    def __getitems__(self, ids: Any) -> list[tuple[int | None, int]]:
-        expected = next(self._expected).tolist()
-        require(ids.tolist() == expected, f"{expected} were to be expected, and {ids.tolist()} are asked for")
-        return [self[index] for index in expected]
+from tests.campaigns.ledgers.model import Got, Model, Place, require
 
 
 @dataclass(frozen=True)
@@ -51,7 +22,7 @@ class Setting:
     """What may be another one after a resume."""
 
     ranks: int
-    batch_size: int
+    options: dict[str, Any]
     after_break: str
     run_ahead: bool
     device: str | None
@@ -60,21 +31,18 @@ class Setting:
     workers: int
     persistent: bool
 
-    def loader(self, recipe: Recipe, tail: str, rank: int) -> Any:
+    def loader(self, recipe: Recipe | BatchedRecipe, tail: str, rank: int) -> Any:
         """Makes the loader of one rank."""
-        persistent = {"persistent_workers": self.persistent} if self.workers else {}
+        workers = {"num_workers": self.workers, "persistent_workers": self.persistent} if self.workers else {}
         loader = sk.Loader(
-            (Expecting if self.expecting else Numbers)(recipe.sizes),
+            recipe.dataset(expecting=self.expecting),
             recipe.sampler(self.ranks, rank),
-            batch_size=self.batch_size,
-            num_workers=self.workers,
             tail=tail,
             world=sk.World(self.ranks, rank),
             after_break=self.after_break,
             run_ahead=self.run_ahead,
             device="cpu" if self.device == "argument" else None,
-            collate_fn=list,
-            **persistent,
+            **{**workers, **self.options},
         )
         if self.device != "loader":
             return loader
@@ -90,14 +58,6 @@ class Saved:
     received: list[Any]
 
 
-@dataclass(frozen=True)
-class Got:
-    """What one rank got when it asked: samples with a mark for pads, or None at the end; and its state."""
-
-    batch: tuple[list[Any], list[bool]] | None
-    state: dict[str, Any]
-
-
 class Job:
     """Does to the loaders of all ranks what a training script may do, and compares.
 
@@ -108,19 +68,11 @@ class Job:
         ledger: where what was received is counted.
     """
 
-    def __init__(self, recipe: Recipe, tail: str, setting: Setting, ledger: Ledger) -> None:
+    def __init__(self, recipe: Recipe | BatchedRecipe, tail: str, setting: Setting, ledger: Ledger) -> None:
         self._recipe, self._tail = recipe, tail
-        self._orders: dict[int, list[int]] = {}
-        self.model = Model(self._order_of, tail, ledger)
+        self.model = Model(cache(recipe.order), tail, ledger)
         self._loaders: list[Any] = []
         self.start(setting)
-
-    def _order_of(self, epoch: int) -> list[int]:
-        if epoch not in self._orders:
-            order = self._orders[epoch] = self._recipe.order(epoch)
-            flaw = self._recipe.content.flaw(order)
-            require(flaw is None, f"epoch {epoch}: {flaw}")
-        return self._orders[epoch]
 
     def start(self, setting: Setting, *, closes: bool = True) -> None:
         """Starts a job: all loaders are new, those of before are closed or dropped."""
@@ -130,7 +82,7 @@ class Job:
         self._loaders = [setting.loader(self._recipe, self._tail, rank) for rank in range(setting.ranks)]
         self._iterators: list[Any] = []
         self._ended: list[Any] = []
-        self.model.start(setting.ranks, setting.batch_size, setting.after_break)
+        self.model.start(setting.ranks, setting.options.get("batch_size", 1), setting.after_break)
 
     def end(self) -> None:
         """Closes all loaders, whatever they are at."""
@@ -175,12 +127,14 @@ class Job:
                 self._iterators[rank] = None
                 yield Got(None, loader.state_dict())
                 return
-            last = loader.step - 1
-            ids = loader.ids(last).tolist()
-            require([index for _, index in batch] == ids, f"rank {rank} got {batch} and names {ids}")
-            yield Got((batch, loader.pads(last).tolist()), loader.state_dict())
+            yield self._recipe.got(loader, batch, loader.state_dict())
 
     def _compare(self, of_ranks: list[Got]) -> None:
+        tokens = [got.tokens for got in of_ranks if got.tokens is not None]
+        read = sum(count for _, count in tokens)
+        require(
+            all(told == read for told, _ in tokens), f"the ranks tell of {tokens} tokens, and read {read}"
+        )
         self.model.take([got.batch for got in of_ranks])
         self.model.check_states([got.state for got in of_ranks])
 
@@ -200,6 +154,11 @@ class Job:
         if self.model.is_live:
             self.model.leave()
         self.look()
+
+    @property
+    def ends_on_some_ranks(self) -> bool:
+        """Whether the loop of some ranks has seen the end of the epoch, and that of others has not."""
+        return self.model.is_live and None in self._iterators
 
     def set_epoch(self, epoch: int) -> None:
         """Sets the epoch on all ranks."""

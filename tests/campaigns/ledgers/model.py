@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 from tests.campaigns.ledgers.counted import Ledger
 
-Sample = tuple[int, int]
-"""An epoch and an id."""
+Sample = tuple[int, Any]
+"""An epoch, and what a position of it is: an id, or a batch with the parts that it holds."""
 
 Place = tuple[int, int, int | None]
 """The epoch, the position and the epoch that ended just before, as a state has them."""
@@ -23,6 +23,20 @@ def require(holds: bool, problem: str) -> None:
     """Raises what is wrong with a job."""
     if not holds:
         raise LedgerError(problem)
+
+
+class Got(NamedTuple):
+    """What one rank got when it asked.
+
+    Args:
+        batch: samples with a mark for pads, or None at the end.
+        state: the state after it.
+        tokens: how many the step has by the loader's word, and how many this rank read, where it tells.
+    """
+
+    batch: tuple[list[Sample], list[bool]] | None
+    state: dict[str, Any]
+    tokens: tuple[int, int] | None = None
 
 
 class Model:
@@ -40,7 +54,7 @@ class Model:
         is_told: whether the job ever set an epoch.
     """
 
-    def __init__(self, order_of: Callable[[int], list[int]], tail: str, ledger: Ledger) -> None:
+    def __init__(self, order_of: Callable[[int], list[Any]], tail: str, ledger: Ledger) -> None:
         self._order_of, self._tail, self.ledger = order_of, tail, ledger
         self.start(1, 1, "restart")
 
@@ -84,7 +98,7 @@ class Model:
             self.go_to(epoch, position, received, says=says, is_loaded=True)
 
     @property
-    def _order(self) -> list[int]:
+    def _order(self) -> list[Any]:
         return self._order_of(self.epoch)
 
     @property
@@ -148,15 +162,18 @@ class Model:
         )
         marked = [mark for samples, pads in got for mark in zip(samples, pads, strict=True)]
         kept = Counter(sample for sample, is_pad in marked if not is_pad)
-        wanted = Counter(self._samples(self._position(self.done), self._position(self.done + 1)))
+        repeats = {sample for sample, is_pad in marked if is_pad}
+        due = self._samples(self._position(self.done), self._position(self.done + 1))
+        wanted, allowed = Counter(due), set(self._samples(0, len(self._order)))
+        if self._tail == "split" and len(due) < self.ranks:  # the last batches, of which each rank has a part
+            kept, wanted, repeats, allowed = map(_parts, (kept, wanted, repeats, allowed))
         require(
             kept == wanted,
             f"step {self.done} of epoch {self.epoch} lacks {wanted - kept} and has {kept - wanted} too many",
         )
-        repeats = {sample for sample, is_pad in marked if is_pad}
-        allowed = set(self._samples(0, len(self._order))) if self._tail == "pad" else set()
-        require(repeats <= allowed, f"pads {repeats - allowed}")
-        self.ledger.receive(kept.elements())
+        require(not repeats or self._tail in {"pad", "split"}, f"pads {repeats} where there are none")
+        require({*repeats} <= {*allowed}, f"pads {repeats} of no sample")
+        self.ledger.receive(due)
         self.done += 1
 
     def leave(self) -> None:
@@ -195,6 +212,11 @@ class Model:
         stand = [(state["epoch"], state["position"], state["ended"]) for state in states]
         require(set(stand) <= {wanted}, f"the states of the ranks are {stand} and not all {wanted}")
         require(all(state == states[0] for state in states), f"the ranks have different states: {states}")
+
+
+def _parts(batches: Iterable[Sample]) -> Counter[Sample]:
+    every = batches.elements() if isinstance(batches, Counter) else batches
+    return Counter((epoch, part) for epoch, batch in every for part in batch)
 
 
 def _beginning_of(epoch: int, ended: int | None) -> Place:
