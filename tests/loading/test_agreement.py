@@ -1,4 +1,4 @@
-"""Ranks that begin different orders get an error, and nobody waits for ever."""
+"""Ranks that begin different orders get an error, nobody waits for ever, and few requests are made."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import torch.distributed
 
 import samplerkit as sk
 from samplerkit.loading.job.agreement import Agreement
+from tests.loading.simulated_ranks import ORDER, CountingStore, simulate
 from tests.own_seconds import OwnSeconds
 
-ORDER = {"dataset": "10 samples", "sampler": "RandomSampler()", "seed": [0], "epoch": 0, "position": 0}
 EVALUATION = {"dataset": "4 samples", "sampler": "SequentialSampler()", "seed": [], "epoch": 0, "position": 0}
 
 
@@ -138,3 +138,120 @@ def test_ranks_that_begin_two_loaders_in_another_order_do_not_hang():
     outcomes, seconds = run_ranks([ORDER, EVALUATION], [EVALUATION, ORDER])
     assert outcomes == [None, None]
     assert seconds < 5
+
+
+MOST_REQUESTS, MOST_SECONDS = 60, 1.5
+OTHER = {**ORDER, "seed": [1]}
+
+
+@pytest.mark.parametrize("ranks", [3, 64, 10_000])
+@pytest.mark.parametrize("late", [0.01, 0.3, 3.0])
+def test_a_rank_makes_few_requests_for_one_that_is_late_at_any_number_of_ranks(ranks, late):
+    last = ranks - 1
+    begins = {0: (0, ORDER), ranks // 2: (0, ORDER), last: (late, ORDER)}
+    outcomes = simulate(ranks, begins, ORDER)
+    for outcome in outcomes.values():
+        assert not outcome.error
+        assert outcome.requests <= MOST_REQUESTS
+        assert late <= outcome.seconds <= late + MOST_SECONDS
+    assert outcomes[last].seconds == late
+
+
+def test_nobody_reads_who_is_in_a_group_whose_ranks_share_shards():
+    store = torch.distributed.HashStore()
+    stores = [CountingStore(store) for _ in range(6)]
+
+    def begin(rank):
+        for epoch in range(2):
+            world = sk.World(3, rank // 2)
+            Agreement(stores[rank], rank, 6).require({**ORDER, "epoch": epoch}, 60, world=world)
+
+    run_threads(begin, *((rank,) for rank in range(6)))
+    assert [one.requests["get"] for one in stores] == [0] * 6
+
+
+def test_a_hundred_ranks_that_all_run_make_few_requests_each():
+    outcomes = simulate(100, {rank: (3.0 if rank == 70 else rank / 1000, ORDER) for rank in range(100)})
+    assert max(outcome.requests for outcome in outcomes.values()) <= MOST_REQUESTS
+    assert max(outcome.seconds for outcome in outcomes.values()) <= 3 + MOST_SECONDS
+    looked = [rank for rank, outcome in outcomes.items() if outcome.store.requests["multi_get"]]
+    assert looked == []  # there is one group, and so nothing to compare it with
+
+
+@pytest.mark.parametrize("comes", [0.0, 0.2, 0.9, 1.5, 5.0, 9.0, 9.5, 9.9])
+def test_ranks_that_wait_at_one_time_find_that_they_disagree_whenever_the_later_ones_come(comes):
+    begins = {0: (0, ORDER), 1: (0.01, ORDER), 2: (comes, OTHER), 3: (comes + 0.01, OTHER)}
+    outcomes = simulate(4, begins, seconds=10.0)
+    for rank, outcome in outcomes.items():
+        assert "seed" in outcome.error
+        assert f"rank {rank} reads by" in outcome.error
+        assert outcome.requests <= MOST_REQUESTS
+        assert outcome.seconds <= comes + 4
+
+
+def test_no_rank_ends_before_all_know_that_they_disagree():
+    # The rank that ends first may hold the store, without which the others would raise something else.
+    outcomes = simulate(3, {0: (5.0, OTHER), 1: (0, ORDER), 2: (0.4, ORDER)})
+    # Rank 0 knows at 5 s, and the others look at least once a second.
+    assert all(outcome.seconds > 6 for outcome in outcomes.values())
+
+
+def test_a_late_rank_that_differs_is_named_to_ten_thousand_and_names_some_of_them():
+    outcomes = simulate(10_000, {0: (0, ORDER), 9_999: (3.0, OTHER)}, ORDER)
+    assert "but rank 9999 by {'seed': [1]}" in outcomes[0].error
+    assert "but ranks 0, 1, 2, " in outcomes[9_999].error
+    assert "and 9,935 others by {'seed': [0]}" in outcomes[9_999].error
+    assert len(outcomes[9_999].error) < 1000
+    assert max(outcome.requests for outcome in outcomes.values()) <= MOST_REQUESTS
+
+
+def test_ranks_that_all_begin_something_else_all_get_the_error_by_few_requests():
+    outcomes = simulate(200, {rank: (rank / 1e4, {**ORDER, "seed": [rank]}) for rank in range(200)})
+    assert all("seed" in outcome.error for outcome in outcomes.values())
+    assert max(outcome.requests for outcome in outcomes.values()) <= MOST_REQUESTS
+    assert max(outcome.store.most_keys for outcome in outcomes.values()) <= 10
+
+
+def test_a_group_is_found_when_the_rank_that_had_listed_it_has_given_up(caplog):
+    caplog.set_level(logging.WARNING, "samplerkit")
+    # Rank 0 lists the group and gives up at 10 s; rank 1 waits until 19 s, and rank 2 comes in between.
+    outcomes = simulate(3, {0: (0, ORDER), 1: (9.0, ORDER), 2: (12.0, OTHER)}, seconds=10.0)
+    assert "rank 0 of 3 begins an order" in caplog.text
+    assert [bool(outcome.error) for outcome in outcomes.values()] == [False, True, True]
+
+
+def test_groups_that_have_ended_are_no_longer_listed():
+    store = torch.distributed.HashStore()
+    for epoch in range(3):
+        Agreement(store, 0, 2).require({**ORDER, "epoch": epoch}, 0.05)
+    assert store.get("waiting") == b"[]"
+
+
+@pytest.mark.parametrize(
+    ("worlds", "problem"),
+    [
+        ([sk.World(2, 0), sk.World(2, 0)], "no rank reads shard 1 of 2; ranks 0, 1 have shard 0"),
+        ([sk.World(4, 0), sk.World(4, 1)], "no rank reads shards 2, 3 of 4; ranks 0, 1 have shards 0, 1"),
+        ([sk.World(2, 0), sk.World(3, 1)], "no rank reads shard 1 of 2"),
+        ([sk.World(2**32, 0), sk.World(2**32, 1)], "and 4,294,967,230 others of 4294967296"),
+        ([sk.World(2, 1), sk.World(2, 0)], None),
+        ([sk.World(2, 0), sk.World(2, 0), sk.World(2, 1), sk.World(2, 1)], None),
+        # Two halves of a job that each read all of it.
+        ([sk.World(2, 0), sk.World(2, 1), sk.World(3, 0), sk.World(3, 1), sk.World(3, 2)], None),
+    ],
+)
+def test_shards_that_no_rank_reads_are_an_error_on_all_ranks_and_shared_shards_are_none(worlds, problem):
+    store, told = torch.distributed.HashStore(), []
+
+    def begin(rank, world):
+        agreement = Agreement(store, rank, len(worlds))
+        try:
+            agreement.require(ORDER, 60, world=world)
+        except sk.DisagreementError as error:
+            told.append(str(error))
+            # With the numbers of the job, the same order is read.
+            agreement.require(ORDER, 60)
+
+    run_threads(begin, *enumerate(worlds))
+    assert len(told) == (len(worlds) if problem else 0)
+    assert all(problem in error and "leave num_shards and shard_id out" in error for error in told)

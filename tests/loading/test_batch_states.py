@@ -1,4 +1,4 @@
-"""The state of a loader of batches: what it says, who goes on from it, and what is refused by name."""
+"""The state of a loader of batches: what it says, who goes on from it, and which edits it is behind."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ import pytest
 
 import samplerkit as sk
 from samplerkit.batches.window_plan import WindowPlan
-from tests.loading.batch_loaders import LENGTHS, SMALL_WINDOWS, Noisy, loader, read
+from samplerkit.inspect.time_machine import at, when
+from tests.loading.batch_loaders import LENGTHS, SIZE, SMALL_WINDOWS, Noisy, loader, read
 from tests.loading.forged_states import forged, forged_section
+from tests.loading.worker_kinds import THREADS
 
 
 def test_a_state_says_how_batches_are_made_in_under_300_bytes():
@@ -173,3 +175,103 @@ def test_a_first_window_without_a_batch_is_saved_and_loaded():
         resumed = run()
         resumed.load_state_dict(state)
         assert list(resumed) == batches[done:]
+
+
+WINDOW = 64
+RECIPE = sk.TokenBatches(240, lengths=LENGTHS, window=WINDOW, abreast=2)
+CHAIN = sk.RandomSampler(seed=7)
+
+
+def loader_of(edits=(), *, ranks=1, rank=0, sampler=None, **options):
+    given = {"batches": RECIPE, "collate_fn": list, "world": sk.World(ranks, rank), **options}
+    return sk.Loader(range(SIZE), sk.Ledger(CHAIN, edits) if sampler is None else sampler, **given)
+
+
+def batches_of(order, epoch):
+    """The batches of an order, by the recipe itself."""
+
+    class Listed(sk.Sampler):
+        seed = CHAIN.seed
+
+        def draw(self, layout, context):
+            return order
+
+    return [batch.tolist() for batch in RECIPE.plan(Listed(), SIZE, epoch)]
+
+
+@pytest.mark.parametrize("options", [{}, {"num_workers": 1, "prefetch_factor": 2}, THREADS])
+def test_an_edit_applies_at_the_next_border_of_a_window_that_nobody_asked_for(options):
+    run, read, applied = loader_of(**options), [], []
+    plain = loader_of()
+    for batch in run:
+        read.append(batch)
+        if run.step == 2:
+            first = run.editable_from
+            assert first % WINDOW == 0
+            with pytest.raises(sk.ArgumentRangeError, match=f"at: is before position {first}"):
+                run.edit(at=first - 1, skip=10)
+            applied = [run.edit(skip=10), run.edit(at=first + 1, without=[5, 6])]
+    assert applied == [first, first + WINDOW]
+    assert run.sampler.edits == (sk.Edit(at=first, skip=10), sk.Edit(at=first + WINDOW, without=[5, 6]))
+    order = sk.Ledger(CHAIN, run.sampler.edits).order(SIZE)[:]
+    counts = [batch.tolist() for batch in plain.plan]
+    assert read == batches_of(order, 0)
+    before = sum(len(batch) for batch in read[:2])
+    assert before <= first
+    assert read[:2] == counts[:2]
+
+
+def test_a_run_of_batches_is_edited_stopped_and_resumed_on_other_ranks():
+    edits = [sk.Edit(at=WINDOW, skip=20), sk.Edit(at=3 * WINDOW, without=range(50))]
+    whole = batches_of(sk.Ledger(CHAIN, edits).order(SIZE), 0)
+    read, state = [], None
+    for ranks, steps in ((2, 3), (1, 5), (3, 4), (2, 6), (1, 99)):
+        made = edits if len(read) > 9 else edits[:1]
+        runs = [loader_of(made, ranks=ranks, rank=rank, tail="ragged") for rank in range(ranks)]
+        for run in runs if state else ():
+            run.load_state_dict(json.loads(json.dumps(state)))
+        going = [iter(run) for run in runs]
+        for _ in range(steps):
+            batches = [next(one, None) for one in going]
+            read += [batch for batch in batches if batch is not None]
+        states = [run.state_dict() for run in runs]
+        assert all(one == states[0] for one in states)
+        state = states[0]
+        assert len(json.dumps(state)) < 2048
+    assert sorted(map(sorted, read[: len(whole)])) == sorted(map(sorted, whole))
+
+
+def test_a_state_inside_a_window_is_behind_the_edits_of_all_of_the_window():
+    edits = [sk.Edit(at=WINDOW, skip=20)]
+    edited = loader_of(edits)
+    numbers = [edited.plan.window_of(number) for number in range(20)]
+    border = next(number for number, (window, _) in enumerate(numbers) if window == 1)
+    other = loader_of([sk.Edit(at=WINDOW, skip=21)])
+    other.load_state_dict(edited.state_dict(step=border))
+    with pytest.raises(sk.StateError, match="edit 1 of the saved run is another one"):
+        other.load_state_dict(edited.state_dict(step=border + 1))
+    plain = loader_of(sampler=CHAIN)
+    with pytest.raises(sk.StateError, match="edit 1 of the saved run is missing"):
+        plain.load_state_dict(edited.state_dict(step=border + 1))
+    edited.load_state_dict(plain.state_dict(step=border))
+    with pytest.raises(sk.StateError, match="before which this run has an edit that its run had not"):
+        edited.load_state_dict(plain.state_dict(step=border + 1))
+    assert edited.state_dict()["position"] == border
+
+
+def test_where_and_when_a_sample_is_read_is_told_across_edits_of_batches():
+    run = loader_of([sk.Edit(at=WINDOW, skip=20)], ranks=2)
+    read = at(run, epoch=0, step=9, rank=1)
+    times = when(run, int(read.ids[0]), epochs=0)[0].occurrences
+    assert (9, 1) in {(time.step, time.rank) for time in times}
+
+
+def test_a_whole_set_has_no_windows_to_edit_and_a_step_no_other_size():
+    with pytest.raises(sk.NotSupportedError, match="batches: over a whole set have no windows"):
+        len(loader_of(batches=sk.TokenBatches(240, lengths=LENGTHS)))
+    with pytest.raises(sk.NotSupportedError, match="a step is one batch of the recipe"):
+        loader_of([sk.Edit(at=64, global_batch=8)])
+    run = loader_of()
+    with pytest.raises(sk.NotSupportedError, match="a step is one batch of the recipe"):
+        run.edit(at=64, global_batch=8)
+    assert run.sampler.edits == ()

@@ -1,17 +1,20 @@
-"""Where windows may get another length: at a pool of the same run, and nowhere else."""
+"""Where windows may get another length: at a pool of the same run, edited or not, and nowhere else."""
 
 from __future__ import annotations
 
 import itertools
+import json
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import samplerkit as sk
 from samplerkit.loading.run.window_unit import steps_to_a_multiple
+from samplerkit.loading.state.state import State
 from tests.loading.rings import Rings
-from tests.loading.token_loaders import BLOCK, FILES, blocks, loader, read, tokens_of
+from tests.loading.token_loaders import BLOCK, FILES, TREE, blocks, loader, mixture, read, tokens_of
 
 
 def test_within_a_pool_it_is_refused_and_the_step_that_is_named_is_taken():
@@ -143,3 +146,150 @@ def test_the_steps_to_a_multiple_are_the_fewest():
     for position, of, step in itertools.product(range(30), range(1, 13), range(1, 9)):
         found = [n for n in range(of) if (position + n * step) % of == 0]
         assert steps_to_a_multiple(position, of, step) == (found[0] if found else None)
+
+
+def edited(*edits):
+    return blocks(2, sk.Ledger(mixture(num_samples=22), [sk.Edit(**edit) for edit in edits]))
+
+
+WEIGHTS = {"at": 8, "weights": {"web": 0.1, "code": 0.9}}
+
+
+def test_weights_change_between_pools_and_the_length_where_it_may():
+    """The blocks that are read are those that the ledger alone gives, whatever they are cut into."""
+    layout = Rings(TREE, 12, BLOCK).block_layout
+    ledger = edited(WEIGHTS).get_child()
+    expected = [ledger.order(layout, epoch)[:].tolist() for epoch in range(2)]
+    state, read_blocks = None, []
+    for seq_len, ranks, steps in [(2, 2, 12), (4, 3, None), (12, 1, 10), (3, 4, None)]:
+        runs = [
+            loader(seq_len, ranks, rank, files=TREE, sampler=edited(WEIGHTS), batch_size=1)
+            for rank in range(ranks)
+        ]
+        pieces = BLOCK // seq_len
+        for run in runs:
+            if state is not None:
+                run.load_state_dict(state)
+            count = run.steps_left if steps is None else steps
+            read_blocks += [id // pieces for step in range(count) for id in run.ids(step).tolist()] * seq_len
+        state = runs[0].state_dict(step=max(run.steps_left for run in runs) if steps is None else steps)
+    assert (state["epoch"], state["position"]) == (2, 0)
+    whole = Counter({block: count * BLOCK for block, count in Counter(sum(expected, [])).items()})
+    assert Counter(read_blocks) == whole
+    plain = mixture(num_samples=22).order(layout, 0)[:].tolist()
+    assert expected[0][:8] == plain[:8]
+    assert expected[0] != plain
+
+
+def test_a_state_behind_other_edits_of_blocks_is_refused():
+    state = loader(2, files=TREE, sampler=edited(WEIGHTS)).state_dict(step=8 * 6)
+    behind = loader(2, files=TREE, sampler=edited(WEIGHTS)).state_dict(step=8 * 6 + 1)
+    free = loader(4, files=TREE, sampler=edited())
+    free.load_state_dict(state)
+    assert free.fingerprint != loader(4, files=TREE, sampler=edited(WEIGHTS)).fingerprint
+    with pytest.raises(sk.StateError, match="ledger: edit 1 of the saved run is missing"):
+        loader(2, files=TREE, sampler=edited()).load_state_dict(behind)
+    late = loader(2, files=TREE, sampler=edited()).state_dict(step=8 * 6 + 1)
+    with pytest.raises(sk.StateError, match="ledger: was saved at position 10, before which this run"):
+        loader(2, files=TREE, sampler=edited(WEIGHTS)).load_state_dict(late)
+
+
+def test_edits_that_do_not_go_with_blocks_are_refused():
+    with pytest.raises(sk.ArgumentValueError, match=r"edit at 7: lies within a pool of 2 blocks.*say at=8"):
+        loader(2, files=TREE, sampler=edited({"at": 7, "skip": 2})).state_dict()
+    with pytest.raises(sk.ArgumentValueError, match="where it counts blocks"):
+        loader(2, files=TREE, sampler=edited({"at": 8, "global_batch": 4})).state_dict()
+    with pytest.raises(sk.CompositionError, match="start with a ledger below the BlockSampler"):
+        loader(2, files=TREE, sampler=edited()).edit(skip=2)
+    recipe = sk.TokenBatches(24, lengths=np.full(60, 2))
+    with pytest.raises(sk.NotSupportedError, match="not counted in blocks"):
+        sk.Loader(Rings(TREE, 2, BLOCK), edited(), batches=recipe)
+
+
+@pytest.mark.parametrize("empty", [True, False])
+def test_within_a_pool_a_ledger_is_neither_put_below_the_blocks_nor_taken_away(empty):
+    """Above a ledger a pool is shuffled by another key: samples would be lost and read twice, silently."""
+    edits = [] if empty else [sk.Edit(at=20, skip=1)]
+
+    def of(ledger):
+        child = mixture(num_samples=22)
+        return blocks(2, sk.Ledger(child, edits) if ledger else child)
+
+    def make(ledger):
+        return loader(4, files=TREE, sampler=of(ledger))
+
+    pool, cases = 2 * BLOCK // 4, 0
+    whole = {ledger: tokens_of(make(ledger)) for ledger in (True, False)}
+    for before, after in [(True, False), (False, True)]:
+        for step in range(1, 3 * pool):
+            state, other = make(before).state_dict(step=step), make(after)
+            if step % pool:
+                with pytest.raises(sk.StateError, match="ledger: was saved within a pool"):
+                    other.load_state_dict(state)
+                cases += 1
+            else:
+                other.load_state_dict(state)
+                begun = tokens_of(make(before), step)
+                assert Counter(begun + tokens_of(other)) == Counter(whole[after])
+            same = make(before)
+            same.load_state_dict(state)
+            assert tokens_of(same) == whole[before][step * 4 :]
+    assert cases == 2 * 3 * (pool - 1)
+
+
+@pytest.mark.parametrize("runs", [4, pytest.param(220, marks=pytest.mark.campaign)])
+def test_random_runs_lose_and_repeat_no_token(runs, record_property):
+    """Random files, blocks, pools, orders, ranks and batches; the length changes where steps meet a pool."""
+    random = np.random.default_rng(runs)
+    epochs = windows = changes = 0
+    for _ in range(runs):
+        block = int(random.choice([6, 8, 12]))
+        lengths = [number for number in range(1, block + 1) if block % number == 0]
+        files = random.integers(1, 9 * block, random.integers(1, 5)).tolist()
+        if max(files) < block:
+            continue
+        pool, seed = int(random.integers(1, 4)), int(random.integers(9))
+        child = [None, sk.SequentialSampler(), sk.RandomSampler(shuffle="partial", partial_size=2)][seed % 3]
+
+        def made(seq_len, ranks, rank, files=files, block=block, pool=pool, seed=seed, child=child):
+            data, world = Rings(files, seq_len, block, seed), sk.World(ranks, rank)
+            size = max(1, block // seq_len // 2)
+            return sk.Loader(
+                data, blocks(pool, child, seed), batch_size=size, world=world, tail="ragged", collate_fn=list
+            )
+
+        state, told = None, Counter()
+        seq_len = 0
+        while state is None or state["epoch"] < 6:
+            before, seq_len = seq_len, int(random.choice(lengths))
+            ranks = int(random.integers(1, 9))
+            epoch = 0 if state is None else state["epoch"]
+            runs_of_ranks = [made(seq_len, ranks, rank) for rank in range(ranks)]
+            for run in runs_of_ranks:
+                if state is not None:
+                    run.load_state_dict(state)
+            changes += before not in (0, seq_len) and state["position"] > 0
+            # Up to a step that ends with a pool; the whole epoch where there is none.
+            per_step, first = runs_of_ranks[0].batch_size * ranks, runs_of_ranks[0].state_dict()["position"]
+            of_pool = pool * block // seq_len
+            missing = steps_to_a_multiple(first, of_pool, per_step) or of_pool // np.gcd(of_pool, per_step)
+            meets = (first + missing * per_step) % of_pool == 0
+            steps = int(missing) if meets and random.random() < 0.8 else None
+            for run in runs_of_ranks:
+                seen = tokens_of(run, steps)
+                windows += len(seen) // seq_len
+                told.update(seen)
+            state = json.loads(json.dumps(runs_of_ranks[0].state_dict()))
+            if steps is None:
+                state = made(seq_len, 1, 0).state_dict()
+                state = State.from_dict(state)
+                state = replace(state, epoch=epoch + 1, position=0).to_dict()
+            epochs += state["epoch"] - epoch
+        assert {*told.values()} == {1}
+        an_epoch = sum(count // block * block for count in files)
+        assert len(told) == state["epoch"] * an_epoch + state["position"] * seq_len
+    print(
+        f"{epochs} epochs, {windows} windows, {changes} changes of length within an epoch: lost 0, repeated 0"
+    )
+    record_property("changes", changes)
+    assert changes > runs // 2

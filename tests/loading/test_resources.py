@@ -89,9 +89,6 @@ def read_own(child_workers):
         read = ids_of(own)
     os._exit(0 if read == list(sk.RandomSampler(seed=2).order(100)) else 5)
 
-def wait_for_ever():
-    time.sleep(600)
-
 def code_of(pid, seconds):
     end = time.monotonic() + seconds
     while time.monotonic() < end:
@@ -103,7 +100,25 @@ def code_of(pid, seconds):
     os.waitpid(pid, 0)
     return "took too long"
 
-def fork(how, child_workers):
+def in_the_child(how, child_workers, loader, batches):
+    if how == "hangs":
+        time.sleep(600)
+    elif how == "closes":
+        loader.close()
+    elif how == "drops":
+        loader.__dict__.clear()
+    elif how == "iterates":
+        try:
+            next(batches)
+        except sk.StateError as error:
+            problem = "iteration: belongs to the process that began it; iterate again in this process"
+            os._exit(0 if problem in str(error) else 7)
+        os._exit(8)
+    else:
+        read_own(child_workers)
+    os._exit(0)
+
+def fork(how, child_workers, loader, batches):
     if how == "multiprocessing":
         child = multiprocessing.get_context("fork").Process(target=read_own, args=(child_workers,))
         child.start()
@@ -111,7 +126,7 @@ def fork(how, child_workers):
     pid = os.fork()
     if pid == 0:
         try:
-            read_own(child_workers) if how == "fork" else wait_for_ever()
+            in_the_child(how, child_workers, loader, batches)
         finally:
             os._exit(6)
     return pid
@@ -119,10 +134,12 @@ def fork(how, child_workers):
 def told(how, child_workers, kind):
     received = []
     loader = sk.Loader(range(200), sk.RandomSampler(seed=1), batch_size=4, num_workers=2, workers=kind)
-    for batch in loader:
+    batches = iter(loader)
+    for batch in batches:
         received += batch.tolist()
         if loader.step == STEP:
-            code = code_of(fork(how, child_workers), 1 if how == "hangs" else 100)
+            child = fork(how, child_workers, loader, batches)
+            code = code_of(child, 1 if how == "hangs" else 100)
     return [code, received == list(sk.RandomSampler(seed=1).order(200)), loader.epoch]
 
 print(json.dumps([told(*case) for case in json.loads(sys.argv[1])]))
@@ -132,6 +149,8 @@ print(json.dumps([told(*case) for case in json.loads(sys.argv[1])]))
 FORKS = [
     *((how, workers, "processes") for how in ("fork", "multiprocessing") for workers in (0, 2)),
     *(("fork", workers, "threads") for workers in (0, 2, "threads")),
+    *((how, 0, kind) for how in ("closes", "drops") for kind in ("processes", "threads")),
+    ("iterates", 0, "threads"),
     ("hangs", 0, "processes"),
 ]
 
@@ -147,7 +166,7 @@ def forked():
 
 @pytest.mark.parametrize("case", FORKS[:-1], ids=str)
 def test_a_fork_in_mid_epoch_reads_a_loader_of_its_own_and_the_parent_goes_on(forked, case):
-    """Both over processes and over threads."""
+    """Or ends that of its parent, whose workers live on; over processes and over threads."""
     assert forked[case] == [0, True, 1]
 
 

@@ -59,31 +59,6 @@ def test_an_interrupt_on_entry_of_any_function_takes_no_batch_away(workers):
     assert wrong == []
 
 
-FORKED = """
-import os, sys, samplerkit as sk
-loader = sk.Loader(range(200), sk.SequentialSampler(), batch_size=4, num_workers=2, workers=sys.argv[2])
-received = []
-for batch in loader:
-    received += batch.tolist()
-    if loader.step == 10:
-        child = os.fork()
-        if child == 0:
-            try:
-                loader.close() if sys.argv[1] == "close" else loader.__dict__.clear()
-            finally:
-                os._exit(0)
-        os.waitpid(child, 0)
-print(received == list(range(200)))
-"""
-
-
-@pytest.mark.parametrize("workers", ["processes", "threads"])
-@pytest.mark.parametrize("how", ["close", "drop"])
-def test_a_forked_child_that_ends_the_loader_leaves_the_workers_to_the_parent(how, workers):
-    code, printed, errors = ended("-c", FORKED, how, workers, own_seconds=OWN_SECONDS)
-    assert (code, printed) == (0, "True\n"), errors
-
-
 def read_for_ever(told, *, has_a_folder):
     if not has_a_folder:
         multiprocessing.current_process()._config.pop("tempdir")

@@ -1,4 +1,4 @@
-"""How threads end: errors, breaks, samples that hang, forks, and the end of the script."""
+"""How threads begin and end: errors, breaks, samples that hang, forks, and the end of the script."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ import gc
 import itertools
 import os
 import threading
+from contextlib import suppress
 
 import pytest
 
 import samplerkit as sk
+from samplerkit.loading.background_thread import start_thread
 from samplerkit.loading.workers import loader_workers
 from samplerkit.loading.workers.thread_pool import ThreadBatches
 from samplerkit.loading.workers.thread_scheduling import ThreadSchedule
@@ -96,30 +98,6 @@ def test_a_loader_that_is_dropped_leaves_no_thread_behind(options):
     wait_until(lambda: not set(threading.enumerate()) - before)
 
 
-INHERITED = """
-import os, samplerkit as sk
-batches = iter(sk.Loader(range(40), sk.SequentialSampler(), batch_size=2, num_workers=2, workers="threads"))
-next(batches)
-if os.fork() == 0:
-    try:
-        next(batches)
-    except sk.StateError as error:
-        os.write(1, f"{error}\\n".encode())
-    os._exit(0)
-os.wait()
-print(next(batches).tolist(), sum(1 for _ in batches))
-"""
-
-
-def test_an_iteration_that_a_forked_process_inherits_is_an_error_there_and_goes_on_here():
-    code, printed, errors = ended("-c", INHERITED, seconds=120)
-    assert code == 0, errors
-    assert printed.splitlines() == [
-        "state: iteration: belongs to the process that began it; iterate again in this process",
-        "[2, 3] 18",
-    ]
-
-
 AT_THE_END = """
 import sys, threading, time, samplerkit as sk
 class Slow:
@@ -193,3 +171,43 @@ def test_a_batch_that_is_asked_for_while_the_threads_end_is_not_waited_for():
     batches = ThreadBatches(NeverMade(), requests())
     with pytest.raises(sk.StateError, match="ended by"):
         next(batches)
+
+
+BEGINS = "_start_joinable_thread" if hasattr(threading, "_start_joinable_thread") else "_start_new_thread"
+"""By what `Thread.start` begins one, from Python 3.13 on and before."""
+
+
+class LeftByHandlerError(Exception):
+    """What the handler of a signal raises."""
+
+
+@pytest.mark.parametrize("options", [{"num_workers": 2, "workers": "threads"}, {"device": "cpu"}], ids=str)
+def test_what_a_handler_raises_while_a_thread_is_started_is_raised_itself(options, monkeypatch):
+    begin = getattr(threading, BEGINS)
+
+    def interrupted(target, *arguments, **named):
+        begin(target, *arguments, **named)
+        target.__self__._started.wait()  # from then on the thread is no longer among those that begin
+        raise LeftByHandlerError
+
+    with sk.Loader(range(8), sk.SequentialSampler(), batch_size=2, **options) as loader:
+        with monkeypatch.context() as patch:
+            patch.setattr(threading, BEGINS, interrupted)
+            with pytest.raises(LeftByHandlerError):
+                next(iter(loader))
+        assert [batch.tolist() for batch in loader] == [[0, 1], [2, 3], [4, 5], [6, 7]]
+
+
+def test_a_thread_that_cannot_be_started_says_so_whatever_is_being_handled(monkeypatch):
+    def refused(*_, **__):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading, BEGINS, refused)
+    for handled in (None, OSError("before")):
+        with suppress(OSError):
+            try:
+                if handled is not None:
+                    raise handled
+            finally:
+                with pytest.raises(RuntimeError, match="can't start"):
+                    start_thread(threading.Thread())

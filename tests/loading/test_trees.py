@@ -89,15 +89,6 @@ def loader_of(tree, mode, world, batch_size=7, **options):
     return sk.Loader(tree, sampler, batch_size=batch_size, world=world, collate_fn=as_array, **options)
 
 
-@pytest.mark.parametrize("mode", ["files", "partial", "global"])
-@pytest.mark.parametrize("workers", [0, 2, "2 threads"])
-def test_a_tree_is_read_as_its_order_says(tree, mode, workers):
-    with loader_of(tree, mode, sk.World(2, 1), **beside(workers)) as loader:
-        for _ in range(2):
-            ids = [loader.ids(step).tolist() for step in range(len(loader))]
-            assert [batch.tolist() for batch in loader] == [expected(tree, batch) for batch in ids]
-
-
 @pytest.mark.parametrize("context", ["fork", "spawn"])
 def test_workers_read_a_tree_and_add_up_the_figures_of_its_parts(tree, context):
     options = {"num_workers": 2, "multiprocessing_context": context, "persistent_workers": True}
@@ -112,7 +103,7 @@ def test_workers_read_a_tree_and_add_up_the_figures_of_its_parts(tree, context):
 
 @pytest.mark.parametrize(
     ("ranks", "workers", "mode"),
-    [(1, 2, "files"), (3, 0, "files"), (2, "2 threads", "files"), (4, 0, "partial")],
+    [(1, 2, "files"), (3, 0, "files"), (2, "2 threads", "global"), (4, 0, "partial")],
 )
 def test_a_tree_is_resumed_at_other_ranks_and_workers(tree, ranks, workers, mode):
     first = [loader_of(tree, mode, sk.World(2, rank)) for rank in range(2)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.campaigns.planting import Bug
 
 RAMPS = "tests/loading/test_ramps.py"
-BATCHES = "tests/loading/test_edited_batches.py"
+BATCHES = "tests/loading/test_batch_states.py"
 REMOVED = "tests/samplers/test_removed_ids.py"
 CAPS = "tests/samplers/test_pass_caps.py"
 RUNS = "tests/loading/test_edits.py"

@@ -30,7 +30,7 @@ BUGS = [
         "WorkerProcesses.__init__",
         "{**options, **ours}",
         "{**options, **ours, 'in_order': False}",
-        "tests/loading/test_worker_counts.py",
+        "tests/loading/test_loader_workers.py",
     ),
     Bug(
         "only the number of samples makes a dataset",

@@ -5,7 +5,6 @@ from __future__ import annotations
 from tests.campaigns.planting import Bug
 
 STATES, BRIDGE = "tests/loading/test_exactly_once.py", "tests/loading/test_torch_sampler.py"
-REQUESTS = "tests/loading/test_agreement_requests.py"
 AGREEMENT, DRAWS = "tests/loading/test_agreement.py", "tests/loading/test_draws.py"
 UNEVEN, CURSOR = "tests/loading/test_uneven_ranks.py", "tests/loading/test_cursor_machine.py"
 
@@ -221,35 +220,35 @@ BUGS = [
         "Agreement._look",
         "not lists",
         "True",
-        REQUESTS,
+        AGREEMENT,
     ),
     Bug(
         "ranks poll without pauses that grow",
         "Agreement.require",
         "pause = min(_LONGEST_PAUSE, pause * _GROWTH)",
         "pass",
-        REQUESTS,
+        AGREEMENT,
     ),
     Bug(
         "a group that was given up is still listed",
         "Agreement._unlist",
         "groups.remove(mine)",
         "break",
-        REQUESTS,
+        AGREEMENT,
     ),
     Bug(
         "who finds a disagreement ends before the others know",
         "Agreement._let_all_know",
         "self._clock.sleep(2 * _LONGEST_PAUSE)",
         "pass",
-        REQUESTS,
+        AGREEMENT,
     ),
     Bug(
         "nobody looks whether all shards are read",
         "Agreement._complete",
         "problem = '' if reads_all else unread_shards(self._members(mine))",
         "problem = ''",
-        REQUESTS,
+        AGREEMENT,
     ),
     Bug(
         "a sampler for torch compares nothing",

@@ -5,7 +5,6 @@ from __future__ import annotations
 from tests.campaigns.planting import Bug
 
 LAWS = "tests/samplers/test_blocks.py"
-RESUMED = "tests/loading/test_tokens_resumed.py"
 OTHER_LENGTHS = "tests/loading/test_other_window_lengths.py"
 OTHER_ORDERS = "tests/loading/test_other_orders.py"
 SOURCES = "tests/loading/test_epochs_of_sources.py"
@@ -44,7 +43,7 @@ BUGS = [
         "WindowUnit.converted",
         "state.position * self.windows_per_block // before",
         "state.position",
-        RESUMED,
+        OTHER_LENGTHS,
     ),
     Bug(
         "another length is taken whatever the order is",
@@ -79,7 +78,7 @@ BUGS = [
         "EpochWindows.require_position",
         "state.position % (self.unit.windows_per_block * self.unit.pool)",
         "False",
-        "tests/loading/test_edited_tokens.py",
+        OTHER_LENGTHS,
     ),
     Bug(
         "a tree that blocks are read of has no ledger",

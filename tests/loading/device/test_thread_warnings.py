@@ -159,32 +159,42 @@ def test_one_long_wait_for_the_interpreter_proves_nothing():
     assert watched(loads, clock=always_busy()) == ()
 
 
+def draws():
+    time.sleep(0.01)  # the second load has begun
+    torch.rand(3)
+    random.random()
+    np.random.rand()  # noqa: NPY002  # what user code does
+
+
+def waits():
+    time.sleep(0.002)
+
+
 FREE = {
-    "a load that waits": (lambda: time.sleep(0.005), {}),
-    "a load that computes in torch": (in_torch, {}),
-    "pure Python in a worker": (in_python, {"num_workers": 1}),
-    "pure Python of which there is little": (lambda: sum(range(100)), {}),
-    "torch's own shuffle": (lambda: None, {"shuffle": True}),
+    "a load that waits": (lambda: time.sleep(0.005), waits, {}),
+    "a load that computes in torch": (in_torch, waits, {}),
+    "pure Python in a worker": (in_python, waits, {"num_workers": 1}),
+    "pure Python of which there is little": (lambda: sum(range(100)), waits, {}),
+    "torch's own shuffle": (lambda: None, waits, {"shuffle": True}),
+    "torch's own shuffle under a loop that draws": (
+        lambda: time.sleep(0.05),
+        draws,
+        {"shuffle": True, "size": 4},
+    ),
+    "a loop that draws": (lambda: time.sleep(0.001), draws, {}),
     "a sampler that draws its epoch": (
         lambda: None,
+        waits,
         {"sampler": torch.utils.data.WeightedRandomSampler([1.0] * 30, 30)},
     ),
-    "a generator of one's own": (lambda: random.Random(3).random(), {}),
-    "random numbers in a worker": (random.random, {"num_workers": 1}),
+    "a generator of one's own": (lambda: random.Random(3).random(), waits, {}),
+    "random numbers in a worker": (random.random, waits, {"num_workers": 1}),
 }
 
 
-@pytest.mark.parametrize(("make", "options"), FREE.values(), ids=FREE.keys())
-def test_there_is_no_false_alarm(make, options):
-    assert said(make, lambda: time.sleep(0.002), **options) == []
-
-
-def test_torchs_own_shuffle_under_a_loop_that_draws_is_no_false_alarm():
-    def draws():
-        time.sleep(0.01)  # the second load has begun
-        torch.rand(2)
-
-    assert said(lambda: time.sleep(0.05), draws, size=4, shuffle=True) == []
+@pytest.mark.parametrize(("make", "step", "options"), FREE.values(), ids=FREE.keys())
+def test_there_is_no_false_alarm(make, step, options):
+    assert said(make, step, **options) == []
 
 
 @pytest.mark.parametrize(
@@ -198,12 +208,3 @@ def test_torchs_own_shuffle_under_a_loop_that_draws_is_no_false_alarm():
 def test_drawing_from_a_process_wide_generator_in_the_thread_is_warned_of_once(draw, name):
     (message,) = said(draw, shuffle=True)
     assert f"random generator of {name}," in message
-
-
-def test_the_loops_own_draws_are_no_reason_to_warn():
-    def step():
-        torch.rand(3)
-        random.random()
-        np.random.rand()  # noqa: NPY002  # likewise
-
-    assert said(lambda: time.sleep(0.001), step) == []
