@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import functools
-import http.server
 import io
 import json
-import threading
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -79,36 +75,6 @@ def is_even(number: int) -> bool:
 
 def as_list(samples: list) -> list:
     return samples
-
-
-class _Files(http.server.SimpleHTTPRequestHandler):
-    """Sends files, and notes which."""
-
-    def __init__(self, *arguments: object, asked: Counter, **options: object) -> None:
-        self.asked = asked
-        super().__init__(*arguments, **options)
-
-    def do_GET(self) -> None:
-        self.asked[self.path] += 1
-        super().do_GET()
-
-    def log_message(self, *arguments: object) -> None:
-        """Prints nothing."""
-
-
-@contextmanager
-def serving(folder: Path) -> Iterator[tuple[str, Counter]]:
-    """Serves a folder on loopback; gives the address, and how often each path was asked for."""
-    asked: Counter = Counter()
-    answer = functools.partial(_Files, directory=str(folder), asked=asked)
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), answer) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.05,))
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}", asked
-        finally:
-            server.shutdown()
-            thread.join()
 
 
 def loader(dataset: WebDataset, batch_size: int = 4, **options: Any) -> DataLoader:

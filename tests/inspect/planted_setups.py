@@ -185,6 +185,14 @@ PLANTED = {
     "PK below nothing that mixes": ("one-class-batches", lambda: by_class(sk.PKSampler(50, labels=CLASSES))),
     "lengths of another dataset": ("lengths-do-not-fit", lambda: in_batches(tokens(lengths=TOKENS[:-1]))),
     "a sample above the budget": ("sample-above-budget", lambda: in_batches(tokens(20))),
+    "a sample above the last boundary": (
+        "sample-above-budget",
+        lambda: in_batches(sk.BucketBatches([10, 20], 4, lengths=TOKENS)),
+    ),
+    "a document above a pack": (
+        "sample-above-budget",
+        lambda: in_batches(sk.PackBatches(20, lengths=TOKENS, long="raise")),
+    ),
     "documents that are cut off": (
         "tokens-cut-off",
         lambda: in_batches(sk.PackBatches(20, lengths=TOKENS, long="truncate")),
@@ -217,6 +225,10 @@ PLANTED = {
     "two batches for four ranks": (
         "fewer-batches-than-ranks",
         lambda: in_batches(tokens(240, lengths=[4] * 100), range(100)),
+    ),
+    "the same, dropped": (
+        "fewer-batches-than-ranks",
+        lambda: in_batches(tokens(240, lengths=[4] * 100), range(100), tail="drop"),
     ),
     "a loop that takes the mean of means": ("loss-ignores-tokens", lambda: unweighted_loss.loader),
     "batches that one rank may have more of": (
