@@ -188,7 +188,7 @@ class WorkerProcesses(Workers):
         self._requests = _Requests()
         ours = {
             "batch_size": None,  # the dataset makes whole batches
-            "collate_fn": None,
+            "collate_fn": _unchanged,  # else torch looks for arrays in it
             "sampler": self._requests,
             "num_workers": number,
             "worker_init_fn": partial(_start_worker, options.get("worker_init_fn")),
@@ -344,6 +344,10 @@ class WorkerProcesses(Workers):
             if not self._batches._pin_memory:
                 # The main process never writes results, and while it could, it would not see the pipe's end.
                 self._batches._worker_result_queue._writer.close()
+
+
+def _unchanged(answer: Any) -> Any:
+    return answer
 
 
 _running: Final[weakref.WeakSet[WorkerProcesses]] = weakref.WeakSet()

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import TypeVar, final
 
 from samplerkit.errors import DatasetError
-from samplerkit.storage.missing_file import REWRITE, opened, unopened
+from samplerkit.storage.files.handles import Handle, open_for_reading
+from samplerkit.storage.missing_file import REWRITE, unopened
 from samplerkit.storage.remote.attempt import UNKNOWN_SIZE
 from samplerkit.storage.remote.storage import RemoteStorage, Span
 from samplerkit.storage.urls import is_remote, shown
@@ -77,7 +78,7 @@ class Stored:
             if storage is None:
                 raise DatasetError(self.name, "is remote, and nothing fetches it")
             return storage.read([Span(self.path, *span) for span in spans])
-        return _guarded(self.path, lambda: self._read_here(spans))
+        return self.read_from(self.open(), spans)
 
     def require_parts(self, spans: Iterable[ByteSpan]) -> None:
         """Requires that the file has such parts.
@@ -99,11 +100,29 @@ class Stored:
         """
         self._require(_guarded(self.path, lambda: _looked_at(self.path)))
 
-    def _read_here(self, spans: Sequence[ByteSpan]) -> list[bytes]:
-        with opened(self.path) as file:
-            descriptor, pread = file.fileno(), os.pread
-            self._require(_seen(self.path, os.fstat(descriptor)))
+    def open(self) -> Handle:
+        """Opens a local file.
+
+        Raises:
+            DatasetError: it is another file by now, or is gone.
+        """
+        handle = Handle(open_for_reading(self.path, self.path))
+        self._require(_seen(self.path, os.fstat(handle.descriptor)))
+        return handle
+
+    def read_from(self, handle: Handle, spans: Sequence[ByteSpan]) -> list[bytes]:
+        """Reads parts that a local file has, which is open.
+
+        Raises:
+            DatasetError: it was written to meanwhile, or cannot be read.
+        """
+        descriptor, pread = handle.descriptor, os.pread
+        try:
             found = [pread(descriptor, length, offset) for offset, length in spans]
+        except OSError as error:
+            raise unopened(self.path, "cannot be read", error) from error
+        # Behind the reading: what was read is of the file as it was.
+        self._require(_seen(self.path, os.fstat(descriptor)))
         if [*map(len, found)] != [length for _, length in spans]:
             raise DatasetError(self.path, "was cut while it was read", hint=REWRITE)
         return found

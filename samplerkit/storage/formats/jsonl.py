@@ -18,6 +18,7 @@ from samplerkit.order.typing import Ids
 from samplerkit.storage.ahead.cache_entries import CacheLimits
 from samplerkit.storage.files.chunked import ChunkLimits, Chunks
 from samplerkit.storage.files.content import FileContent, MadeSamples, gathered_samples
+from samplerkit.storage.files.handles import Handle, Handles
 from samplerkit.storage.files.lines import (
     Array,
     LineDecoder,
@@ -114,6 +115,7 @@ class JsonlDataset(IndexedFiles):
         self._indexes = IndexKind("jsonl", look, _packed, _understood, len)
         self._indexed: Sequence[IndexedFile] = ()
         self._is_packed = np.zeros(0, np.bool_)
+        self._handles = Handles(partial(_opened, ()))
 
     def __getitem__(self, index: int) -> Any:
         """Gives a sample."""
@@ -145,6 +147,11 @@ class JsonlDataset(IndexedFiles):
         if self._is_packed.any():
             super().expect(ids[self._is_packed[layout.file_of(ids)]] for ids in upcoming)
 
+    def close(self) -> None:
+        """Ends the threads, and lets go of what is in memory or open. The dataset can be used again."""
+        super().close()
+        self._handles.close()
+
     @property
     def _limits(self) -> CacheLimits:
         limits = super()._limits
@@ -159,6 +166,7 @@ class JsonlDataset(IndexedFiles):
         report = partial(self._progress, "files indexed:")
         found = tuple(all_in_threads(look, len(self.files), COUNTING_THREADS, "samplerkit-look", report))
         self._indexed = found
+        self._handles = Handles(partial(_opened, found))
         self._is_packed = np.array([bool(file.lines.packing) for file in found])
         layout = Layout([len(file.lines) for file in found], self._names)
         digest = digest_of(b"".join(file.lines.check() for file in found))
@@ -181,7 +189,7 @@ class JsonlDataset(IndexedFiles):
                 url = indexed.stored.path
                 remote += [(at, Span(url, *span)) for at, span in zip(places.tolist(), spans, strict=True)]
             else:
-                read = indexed.stored.read(spans, None)
+                read = indexed.stored.read_from(self._handles.get(file), spans)
                 for at, line in zip(places.tolist(), read, strict=True):
                     lines[at] = line
         if remote and self._storage is not None:
@@ -239,6 +247,11 @@ class IndexedFile:
 
     def __reduce__(self) -> Any:
         return IndexedFile, (self.stored, self._storage, self._indexes)
+
+
+def _opened(files: Sequence[IndexedFile], number: int) -> Handle:
+    """Opens a file; no method, for what is open would hold its dataset."""
+    return files[number].stored.open()
 
 
 def _unpacked(files: Sequence[IndexedFile], most: int | None, number: int) -> FileContent:

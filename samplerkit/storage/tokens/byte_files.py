@@ -12,11 +12,12 @@ from typing import Any, Final, final
 import numpy as np
 
 from samplerkit.errors import ArgumentValueError, DatasetError
+from samplerkit.storage.files.handles import Handle, Handles, open_for_reading
 from samplerkit.storage.missing_file import AbsentError
 from samplerkit.storage.progress import all_in_threads
 from samplerkit.storage.remote.attempt import Span
 from samplerkit.storage.remote.storage import RemoteStorage
-from samplerkit.storage.tar.index.archive import Archive, Handle, Handles, open_for_reading
+from samplerkit.storage.tar.index.archive import Archive
 from samplerkit.storage.tokens.token_files import (
     HEADER,
     KINDS,

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from samplerkit.storage.tar.index.archive import Handle, Handles
+from samplerkit.storage.files.handles import Handle, Handles
 
 
 @pytest.fixture(name="paths")

@@ -19,6 +19,7 @@ import numpy as np
 from samplerkit.errors import ArgumentTypeError, DatasetError
 from samplerkit.storage.arrays import Array, narrow
 from samplerkit.storage.atomic import unlock, user_cache_folder
+from samplerkit.storage.files.handles import Handle, open_for_reading
 from samplerkit.storage.inflate import GzipError, TooLargeError, inflated
 from samplerkit.storage.remote.attempt import UNKNOWN_SIZE, Version
 from samplerkit.storage.remote.cache_eviction import PartFile
@@ -27,7 +28,7 @@ from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.tar.format.flaws import MOST_PLACES, Flaw, Skipped
 from samplerkit.storage.tar.format.samples import Samples, group
 from samplerkit.storage.tar.format.scan import scan
-from samplerkit.storage.tar.index.archive import INDEX_SUFFIX, Archive, Handle, is_gzip, open_for_reading
+from samplerkit.storage.tar.index.archive import INDEX_SUFFIX, Archive, is_gzip
 from samplerkit.storage.tar.index.index import Index, read_index
 from samplerkit.storage.threads import Stop
 from samplerkit.storage.urls import is_remote

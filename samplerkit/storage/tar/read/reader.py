@@ -16,7 +16,7 @@ import numpy as np
 from samplerkit.errors import DatasetError
 from samplerkit.order.intervals import interval_of, numbers_in
 from samplerkit.order.typing import Ids
-from samplerkit.storage.tar.index.archive import Handle, Handles
+from samplerkit.storage.files.handles import Handle, Handles
 from samplerkit.storage.tar.index.finding import Cache, open_plain
 from samplerkit.storage.tar.index.index import Index
 
