@@ -111,16 +111,6 @@ def of(edits, **more):
     return sk.load_config({"sampler": {"kind": "ledger", "edits": edits, "child": CHILD, **more}})
 
 
-def test_a_config_says_edits_and_says_them_again():
-    config = of([{"at": 10, "skip": 5}, {"at": 20, "weights": {"web": 1, "code": 0.5}, "without": [3, 1]}])
-    assert config.sampler.edits == (
-        sk.Edit(at=10, skip=5),
-        sk.Edit(at=20, weights={"web": 1, "code": 0.5}, without=[1, 3]),
-    )
-    assert config.sampler.get_child().seed == 3
-    assert sk.load_config(config.to_dict()) == config
-
-
 MIXED = {"kind": "mixture", "sources": {"web": None}, "weights": {"web": 1}}
 
 

@@ -18,7 +18,7 @@ from samplerkit.order.modes import FILE_AWARE
 from samplerkit.order.sequences import Table
 from tests.samplers.dealing import dealt, woven
 from tests.testing.links import Backwards, EvenOdd, Rotated
-from tests.testing.strategies import MOST_SHARDS, Case, SamplerCall, chains
+from tests.testing.strategies import MOST_SHARDS, Case, chains
 
 
 def reaching(strategy, kinds, most):
@@ -169,55 +169,6 @@ def test_shards_together_hold_the_order_exactly_once_and_pads_repeat_it_from_the
     assert rows[len(undealt) :] == [undealt[p % len(undealt)] for p in range(len(undealt), len(rows))]
 
 
-WITHOUT_LIMITS = {
-    sk.RandomSampler: {"replacement": False, "num_samples": None},
-    sk.SequentialSampler: {"start_index": None, "num_samples": None},
-    sk.DistributedSampler: {"num_samples": None},
-    Rotated: {"num_samples": None},
-    Backwards: {"num_samples": None},
-    EvenOdd: {"num_samples": None},
-}
-"""Samplers that yield each sample once, with these arguments."""
-
-
-def one_to_one(case):
-    """The same chain without replacement, limits, pads, a second deal, and samplers that draw otherwise."""
-    links = []
-    for depth, link in enumerate(case.links):
-        if link.make not in WITHOUT_LIMITS or (link.is_distributed and depth != case.dealer):
-            stand_in = (Rotated, Backwards, EvenOdd)[(depth + case.epoch) % 3]
-            links.append(SamplerCall(stand_in, WITHOUT_LIMITS[stand_in]))
-            continue
-        arguments = {**link.arguments, **WITHOUT_LIMITS[link.make]}
-        if depth and arguments.get("shuffle") in (*FILE_AWARE, sk.Shuffle.ADAPTIVE):
-            # What stands in below yields no files.
-            arguments["shuffle"] = sk.Shuffle.GLOBAL
-        if link.is_distributed and not case.deals_at_the_root:
-            arguments["offset"] = max(0, arguments["offset"])
-        links.append(replace(link, arguments=arguments))
-    return replace(case, links=tuple(links))
-
-
-def test_without_replacement_or_limits_every_sample_comes_exactly_once():
-    looked_at = Counter()
-
-    @law()
-    def comes_once(case):
-        case = one_to_one(case)
-        if case.deals_at_the_root:
-            found = list(case.undealt())
-        else:
-            found = [id for shard in case.shards for id in case.order(shard)]
-        assert sorted(found) == list(range(len(case.layout)))
-        looked_at.update(link.make for link in case.links if found)
-        looked_at["dealt below the root"] += not case.deals_at_the_root
-        looked_at["samples"] += len(found)
-
-    comes_once()
-    assert all(looked_at[kind] >= 20 for kind in (*WITHOUT_LIMITS, "dealt below the root")), looked_at
-    assert looked_at["samples"] > 1000
-
-
 def test_no_global_generator_is_read_or_touched():
     def states():
         return random.getstate(), str(np.random.get_state()), torch.get_rng_state().tolist()  # noqa: NPY002
@@ -266,30 +217,6 @@ def evaluated(case, shard):
 def test_a_parent_reads_its_child_at_the_positions_that_it_draws(case):
     for shard in case.shards:
         assert list(case.order(shard)) == evaluated(case, shard)
-
-
-def asked_for(link):
-    """The number of samples that one sampler of a chain asks for; and whether the child is not asked."""
-    own = link.arguments.get("num_samples")
-    if "indices" in link.arguments:
-        size = len(link.arguments["indices"])
-        own = size if own is None else min(own, size)
-    if link.make is sk.IterSampler:
-        return (len(list(link.arguments["sampler"])) if own is None else own), True
-    if link.make is Backwards:
-        return own or 0, True
-    return own, False
-
-
-@law()
-def test_get_num_samples_is_the_least_that_is_asked_for_along_the_chain(case):
-    asked = []
-    for link in reversed(case.links):
-        own, is_last = asked_for(link)
-        asked.append(own)
-        if is_last:
-            break
-    assert case.sampler().get_num_samples() == min((n for n in asked if n is not None), default=None)
 
 
 @law()

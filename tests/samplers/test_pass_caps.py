@@ -97,20 +97,6 @@ def test_random_mixtures_with_caps_read_what_a_walk_reads_and_no_sample_more_oft
     assert sum(require_a_walk(seed) for seed in range(cases)) > 0.6 * cases
 
 
-def test_one_lane_reads_all_of_the_last_pass_and_then_the_others_have_its_share():
-    layout = sk.Layout.tree({"web": 10**12, "wiki": 1000, "code": 10**12})
-    weights = {"web": 0.5, "wiki": 0.25, "code": 0.25}
-    mixture = sk.MixtureSampler(
-        dict.fromkeys(weights), 65_536, weights=weights, max_passes={"wiki": 4}, lanes=1
-    )
-    source = layout_part(layout, mixture.order(layout)[:])
-    assert (source == 1).sum() == 4000
-    stop = int(np.flatnonzero(source == 1)[-1]) + 1
-    assert stop == pytest.approx(16_000, abs=60)
-    behind = np.bincount(source[stop:], minlength=3) / (source.size - stop)
-    np.testing.assert_allclose(behind, [2 / 3, 0, 1 / 3], atol=0.001)
-
-
 @pytest.mark.parametrize("lanes", [1, 4, 300])
 def test_a_cap_is_the_edit_that_takes_the_weight_at_its_position(lanes):
     layout = sk.Layout.tree({"web": 500, "wiki": 30, "code": 200})

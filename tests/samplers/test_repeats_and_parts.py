@@ -168,14 +168,6 @@ def test_a_parent_of_any_mode_shuffles_windows_as_it_would_a_dataset_of_windows(
     assert sorted(order) == sorted(listed)
 
 
-def test_files_stay_together_under_files_and_each_rank_has_its_own_under_lanes():
-    layout = sk.Layout([20] * 16)
-    sampler = over(sk.WindowSampler(4), sk.RandomSampler(shuffle="files", seed=1))
-    for rank in range(4):
-        ids = sampler.order(layout, world=sk.World(4, rank))[:]
-        assert np.unique(layout.file_of(ids)).size <= 16 / 4 + 1
-
-
 def test_windows_of_two_million_episodes_are_ready_at_once():
     layout = sk.Layout(np.full(2_000_000, 167))
     begun = time.process_time()
@@ -330,20 +322,3 @@ def test_batches_and_loaders_read_the_training_part_alone(make):
     ids = np.concatenate([batch.numpy() for batch in loader])
     held = sk.FoldSampler(4, 1, held_out=True, seed=1).order(60)[:]
     assert sorted([*ids, *held]) == [*range(60)]
-
-
-def test_a_source_of_a_mixture_has_the_folds_of_an_evaluation_outside_of_it():
-    layout = sk.Layout.tree({"web": 40, "code": sk.Layout([20, 10, 10])})
-    sources = {
-        "web": over(sk.FoldSampler(4, 1, seed=1), sk.RandomSampler(seed=1)),
-        "code": over(sk.FoldSampler(3, 0, by_files=True, seed=1), sk.RandomSampler(shuffle="files", seed=1)),
-    }
-    mixture = sk.MixtureSampler(sources, weights={"web": 1, "code": 2}, num_samples=600)
-    held = [
-        sk.FoldSampler(4, 1, held_out=True, seed=1).order(40)[:],
-        sk.FoldSampler(3, 0, held_out=True, by_files=True, seed=1).order(layout.parts["code"])[:] + 40,
-    ]
-    for epoch in range(2):
-        read = {*mixture.order(layout, epoch)}
-        assert read | {*np.concatenate(held).tolist()} == {*range(80)}
-        assert not read & {*np.concatenate(held).tolist()}

@@ -96,27 +96,6 @@ def test_a_run_that_is_cut_anywhere_goes_on_on_other_ranks():
         assert Counter(ids + rest) == Counter(whole[:].tolist()), case
 
 
-def changed(case):
-    """The chain with one value changed that says something of the order, sampler by sampler."""
-    for depth, link in enumerate(case.links):
-        for name in CHANGES.keys() & link.arguments.keys():
-            arguments = {**link.arguments, name: CHANGES[name](link.arguments[name])}
-            links = (*case.links[:depth], replace(link, arguments=arguments), *case.links[depth + 1 :])
-            yield replace(case, links=links)
-
-
-CHANGES = {"seed": lambda seed: seed + 1, "edits": lambda edits: [sk.Edit(at=0, skip=1), *edits]}
-
-
-def test_a_fingerprint_is_that_of_the_recipe():
-    for case in undealt():
-        (loader,), (anew,) = loaders_of(case, 1), loaders_of(case, 1)
-        assert loader.fingerprint == anew.fingerprint
-        grown = replace(case, dataset=sk.Layout.tree({**case.layout.parts, "more": 1}))
-        for other in (*changed(case), grown):
-            assert loaders_of(other, 1)[0].fingerprint != loader.fingerprint, other
-
-
 KINDS = {SAMPLERS[kind].make: kind for kind in SAMPLERS}
 
 
