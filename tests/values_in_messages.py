@@ -1,61 +1,120 @@
 """The values that errors tell: run `python -m tests.values_in_messages` to write them anew.
 
-Words may be changed at will; the place, the numbers and what stands in quotes are what a reader acts upon.
+Words may be changed at will; the class, the place, the numbers and what stands in quotes are what a reader
+acts upon. `data/wrong_arguments.json` has wrong calls as they are written, with all of these; a new one is a
+line with an empty list, which the program completes.
 """
 
 from __future__ import annotations
 
-import ast
 import json
+import math
 import re
 import tempfile
 from pathlib import Path
 from typing import Any
 
-from samplerkit.errors import SamplerkitError
-from tests import test_bad_arguments
+import numpy as np
+import torch
+
+import samplerkit as sk
+from samplerkit.compat.torch.any_sampler import distributed
 from tests.docs.raised import MINE
 
 FILE = Path(__file__).parent / "data" / "values_in_messages.json"
+WRONG = FILE.with_name("wrong_arguments.json")
 
 _VALUE = re.compile(r"'[^']*'|\b(?:True|False|None)\b|(?<![\w.])-?\d+(?:\.\d+)?(?:e[+-]?\d+)?(?!\w)")
 _DIGEST = re.compile(r"\b(?=\w*[a-f])[0-9a-f]{12,}\b")
 _CHANGES_EACH_TIME = ("worker", "ranks: rank")
 """Process ids, and which of two threads is first."""
 
-
-def calls() -> dict[str, Any]:
-    """The wrong calls, by what is written there, or by the beginning of the message that they lead to."""
-    source = Path(test_bad_arguments.__file__).read_text(encoding="utf-8")
-    (table,) = (
-        node.value
-        for node in ast.parse(source).body
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "CASES"
-    )
-    assert isinstance(table, ast.List)
-    written = [
-        ast.unparse(row.elts[0]).removeprefix("lambda: ") for row in table.elts if isinstance(row, ast.Tuple)
-    ]
-    cases = [case[0] for case in test_bad_arguments.CASES]
-    found: dict[str, Any] = {
-        text: (lambda _, call=call: call()) for text, call in zip(written, cases, strict=True)
-    }
-    return found | {name: call for name, call in MINE.items() if not name.startswith(_CHANGES_EACH_TIME)}
+OTHERS = {name: call for name, call in MINE.items() if not name.startswith(_CHANGES_EACH_TIME)}
+"""Wrong calls that take more than a line, by the beginning of the message that they lead to."""
 
 
-def told(call: Any) -> list[Any]:
-    """The place and the values that the error of a call tells; its folder is called FOLDER."""
+class Columns:
+    """A dataset whose labels are too few."""
+
+    targets = (1, 2)
+
+    def __len__(self) -> int:
+        return 3
+
+
+class Given(sk.Sampler):
+    """Draws what it was given."""
+
+    def __init__(self, ids: Any) -> None:
+        super().__init__()
+        self.ids = ids
+
+    def draw(self, layout: sk.Layout, context: sk.Context) -> Any:
+        """Draws it."""
+        return self.ids
+
+
+def bridge() -> sk.TorchSampler:
+    """A sampler for a plain `DataLoader`."""
+    return sk.TorchSampler(sk.SequentialSampler(), 5, sk.World())
+
+
+def nested(parent: sk.Sampler, child: Any) -> sk.Sampler:
+    """A sampler above another one."""
+    parent.add_child(child)
+    return parent
+
+
+def cycle() -> None:
+    """Makes a sampler its own child."""
+    inner = sk.SequentialSampler()
+    inner.add_child(nested(sk.RandomSampler(), inner))
+
+
+_NAMES = {"sk": sk, "np": np, "math": math, "torch": torch} | {
+    each.__name__: each for each in (distributed, Columns, Given, bridge, nested, cycle)
+}
+"""What wrong calls may name."""
+
+
+def evaluated(call: str) -> Any:
+    """Evaluates a call as it is written in the file of wrong arguments."""
+    return eval(call, _NAMES)  # noqa: S307  # our own file
+
+
+def raised(call: Any) -> tuple[sk.SamplerkitError, str]:
+    """The error of a call that is given a folder, and the folder."""
     with tempfile.TemporaryDirectory() as folder:
         try:
             call(Path(folder))
-        except SamplerkitError as error:
-            texts = [
-                _DIGEST.sub("DIGEST", text.replace(folder, "FOLDER")) for text in (error.place, str(error))
-            ]
-            return [texts[0], *_VALUE.findall(texts[1].removeprefix(texts[0]))]
+        except sk.SamplerkitError as error:
+            return error, folder
     raise AssertionError("nothing was raised")
 
 
+def told(error: sk.SamplerkitError, folder: str = "/nowhere") -> list[Any]:
+    """The place and the values that an error tells; the folder of its call is called FOLDER."""
+    place, text = (
+        _DIGEST.sub("DIGEST", text.replace(folder, "FOLDER")) for text in (error.place, str(error))
+    )
+    return [place, *_VALUE.findall(text.removeprefix(place))]
+
+
+def write(file: Path, said: dict[str, list[Any]]) -> None:
+    """Writes a file, a call a line."""
+    lines = [f"{json.dumps(name)}: {json.dumps(values)}" for name, values in said.items()]
+    file.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
+
+
+def main() -> None:
+    """Writes both files."""
+    wrong = {}
+    for call in json.loads(WRONG.read_text(encoding="utf-8")):
+        error, _ = raised(lambda _, call=call: evaluated(call))
+        wrong[call] = [type(error).__name__, *told(error)]
+    write(WRONG, wrong)
+    write(FILE, {name: told(*raised(call)) for name, call in OTHERS.items()})
+
+
 if __name__ == "__main__":
-    lines = [f"{json.dumps(name)}: {json.dumps(told(call))}" for name, call in calls().items()]
-    FILE.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
+    main()
