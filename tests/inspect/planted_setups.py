@@ -162,14 +162,6 @@ PLANTED = {
     "a stream that ranks do not cut": ("ranks-repeat", lambda: DataLoader(Stream())),
     "a stream of few shards": ("idle-workers", lambda: DataLoader(CutStream(6), num_workers=2)),
     "a bridge whose state was loaded, with workers": ("resume-inexact", restored),
-    "GLOBAL over small samples in remote shards": (
-        "costly-remote",
-        lambda: ours(sk.RandomSampler(), Shards()),
-    ),
-    "GLOBAL over remote files that a small cache does not hold": (
-        "costly-remote",
-        lambda: ours(sk.RandomSampler(), Shards(fetch=None, max_cache_bytes=10 << 20)),
-    ),
     "samples of remote shards whose sizes cannot be asked": (
         "costly-remote",
         lambda: ours(sk.RandomSampler(), Shards(fails=True)),

@@ -41,9 +41,11 @@ class Shards:
 
     is_remote = True
 
-    def __init__(self, fetch="ranges", max_cache_bytes=None, fails=False):
+    max_cache_bytes = None
+
+    def __init__(self, fetch="ranges", fails=False):
         self.layout = sk.Layout([100] * 16)
-        self.max_cache_bytes, self.fails = max_cache_bytes, fails
+        self.fails = fails
         if fetch is not None:  # only shards can be read in two ways
             self.fetch = fetch
 
