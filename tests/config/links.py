@@ -55,6 +55,10 @@ LINKS = [
         )
         for mode, offset in itertools.product([True, False, *MODES], [-1, 1])
     ),
+    (
+        {"kind": "block", "pool": 2, "seed": 7, "windows_per_block": 1},
+        lambda: sk.BlockSampler(2, seed=7, windows_per_block=1),
+    ),
     ({"kind": "distributed", "num_shards": "auto", "shard_id": "auto"}, sk.DistributedSampler),
 ]
 OURS = sorted({link[0]["kind"] for link in LINKS})

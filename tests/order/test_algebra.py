@@ -10,7 +10,7 @@ import pytest
 from samplerkit.order.algebra import Composed, Shard, Weave, compose, limited
 from samplerkit.order.files import Lanes, LaneWeave
 from samplerkit.order.intervals import groups
-from samplerkit.order.keys import Key
+from samplerkit.order.keys import Key, scaled
 from samplerkit.order.sequences import Permuted, Range, Table
 from samplerkit.samplers.chain import Context
 
@@ -129,3 +129,13 @@ def test_words_are_the_hash_of_the_whole_key_and_of_nothing_less():
     words = [tuple(k.words(20, i, j)) for k in (key, *others) for i in (0, 1) for j in (0, 1, 2**62)]
     assert len({word for each in words for word in each}) == 20 * len(words)
     assert key.words(20)[:3].tolist() == key.words(3).tolist()
+
+
+@pytest.mark.parametrize(
+    "total", [1, 2, 3, 10**6, 2**31 - 1, 2**32, 2**32 + 1, 10**12 + 39, 2**62 + 12345, 2**63]
+)
+def test_a_word_is_scaled_as_integers_of_any_length_would_be(total):
+    borders = [0, 1, 2**31, 2**32 - 1, 2**32, 2**63, 2**64 - 2**32, 2**64 - 1]
+    words = np.random.default_rng(total % 1000).integers(0, 2**64, 500, dtype=np.uint64)
+    words = np.append(words, np.array(borders, dtype=np.uint64))
+    assert scaled(words, total).tolist() == [word * total >> 64 for word in words.tolist()]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 
 import numpy as np
@@ -230,20 +229,6 @@ def test_when_weights_change_each_source_goes_on_where_its_lane_stood(key, lanes
     which, positions = part.positions_of(np.arange(5011))
     assert sorted(positions.tolist()) == list(range(300))
     assert (part[positions] == which).all()
-
-
-def test_all_lanes_and_digits_have_draws_of_their_own():
-    draws = draws_of(7)
-    lanes, rows = (part.reshape(-1) for part in np.meshgrid(np.arange(64), np.arange(64)))
-    values = draws.values(lanes, rows)
-    assert np.unique(values).size == values.size
-    other = [
-        draws_of(7, 1),
-        draws_of(8),
-        draws_of(7, 0, 1),
-    ]
-    for one, two in itertools.combinations([draws, *other], 2):
-        assert not np.intersect1d(one.values(lanes, rows), two.values(lanes, rows)).size
 
 
 def test_what_is_read_in_a_row_is_what_is_read_anywhere():

@@ -99,28 +99,19 @@ def test_all_permutations_do_not_come_equally_often_from_a_bare_feistel_network(
     assert uniformity.all_permutations(permutations) > VISIBLE
 
 
-@ACROSS
-@pytest.mark.parametrize("n", SIZES)
-def test_every_id_stands_at_every_position_equally_often(n, across):
-    assert passes(uniformity.positions(n, orders(n, across)))
+SCORES = {
+    "which ids stand at which positions": uniformity.positions,
+    "differences of neighbours": lambda n, found: uniformity.differences(n, found, distances(n)),
+    "pairs of neighbours": lambda n, found: uniformity.pairs(n, found, distances(n)),
+    "an order and the next one": uniformity.successors,
+}
 
 
 @ACROSS
 @pytest.mark.parametrize("n", SIZES)
-def test_every_difference_of_neighbours_comes_equally_often(n, across):
-    assert passes(uniformity.differences(n, orders(n, across), distances(n)))
-
-
-@ACROSS
-@pytest.mark.parametrize("n", SIZES)
-def test_every_pair_of_neighbours_comes_equally_often(n, across):
-    assert passes(uniformity.pairs(n, orders(n, across), distances(n)))
-
-
-@ACROSS
-@pytest.mark.parametrize("n", SIZES)
-def test_an_order_tells_nothing_of_the_next_one(n, across):
-    assert passes(uniformity.successors(n, orders(n, across)))
+@pytest.mark.parametrize("scores_of", SCORES.values(), ids=SCORES)
+def test_orders_are_uniform(n, across, scores_of):
+    assert passes(scores_of(n, orders(n, across)))
 
 
 @pytest.mark.parametrize("n", NETWORK_SIZES)

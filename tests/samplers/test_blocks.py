@@ -152,20 +152,3 @@ def test_a_deal_stands_above_it_and_never_below():
     assert blocks_of(dealt) is dealt.get_child()
     assert blocks_of(over(blocks(4), sk.DistributedSampler(2, 1))) is None
     assert blocks_of(over(blocks(4), sk.RandomSampler())) is None
-
-
-def test_a_config_names_it_with_its_child():
-    config = sk.load_config(
-        {
-            "dataset": {"kind": "layout", "sizes": [24, 12]},
-            "sampler": {
-                "kind": "block",
-                "pool": 2,
-                "seed": 7,
-                "windows_per_block": 4,
-                "child": {"kind": "random", "shuffle": "files", "seed": 1},
-            },
-        }
-    )
-    expected = blocks(4, child=sk.RandomSampler(shuffle="files", seed=1)).order(sk.Layout([24, 12]))
-    assert list(config.sampler.order(sk.Layout([24, 12]))) == list(expected)

@@ -10,7 +10,6 @@ import samplerkit as sk
 from samplerkit.compat.webdataset import WebDataset
 from samplerkit.inspect.quality import recommend
 from samplerkit.order.arguments import MOST_LANES
-from samplerkit.order.modes import Mode
 
 LAYOUT = sk.Layout([5, 0, 9, 3])
 
@@ -60,10 +59,3 @@ def test_more_lanes_than_samples_are_as_many_as_samples(mode, size):
             peaks.append(tracemalloc.get_traced_memory()[1])
             tracemalloc.stop()
         assert min(peaks) < 1 << 20
-
-
-def test_where_nobody_says_lanes_there_are_as_many_as_ranks_and_one_where_files_do_not_count():
-    for shuffle, expected in {"files": 6, "infile": 6, "partial": 6, "global": 1, "false": 1}.items():
-        mode = Mode(sk.Shuffle.parse(shuffle))
-        assert mode.lane_count(LAYOUT, 6) == expected
-        assert Mode(sk.Shuffle.parse(shuffle), lanes=3).lane_count(LAYOUT, 6) == 3

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from functools import partial
 
 import numpy as np
 import pytest
@@ -273,21 +272,6 @@ def test_labels_and_groups_above_a_child_are_those_of_the_samples_that_it_yields
     rest = over(sk.SubsetSampler(kept), sk.FoldSampler(3, 1, groups=groups)).order(60)[:]
     assert sorted([*held, *rest]) == kept
     assert not {*groups[held]} & {*groups[rest]}
-
-
-def test_windows_of_folds_by_files_share_no_frame():
-    layout = sk.Layout([9, 2, 14, 5, 8])
-    windows = partial(sk.WindowSampler, 3)
-    frames = []
-    for held_out in (False, True):
-        fold = sk.FoldSampler(2, 0, held_out=held_out, by_files=True, seed=1)
-        order = over(fold, windows()).order(layout)
-        above = sk.FoldSampler(2, 0, held_out=held_out, by_files=True, seed=1)
-        both = order, over(windows(), above).order(layout)
-        frames.append([{id + k for id in one for k in range(3)} for one in both])
-    for training, evaluation in zip(*frames, strict=True):
-        assert min(len(training), len(evaluation)) > 0
-        assert not training & evaluation
 
 
 @pytest.mark.parametrize(
