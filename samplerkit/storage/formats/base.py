@@ -22,6 +22,7 @@ from samplerkit.order.typing import Ids
 from samplerkit.storage.ahead.cache_entries import FileStats
 from samplerkit.storage.files.chunked import ChunkedDataset, ChunkLimits, Chunks, DatasetOfFiles
 from samplerkit.storage.files.content import Content, FileContent, MadeSamples, gathered_samples
+from samplerkit.storage.files.packages import guarded
 from samplerkit.storage.files.stored import Stored
 from samplerkit.storage.ids import checked_ids, checked_index
 from samplerkit.storage.lengths import COUNTING_THREADS
@@ -280,36 +281,34 @@ class KeyedDataset(OpenPerProcess[OpenStore]):
         super().__init__()
         self.path: Final = path
         self._decode: Final = checked_decode(decode, "a value")
-        self._stored: Stored | None = None
-        self._keys: Any = None
+        self._known: tuple[Stored, Any] | None = None
 
-    @abstractmethod
     def _file(self) -> str:
         """Gives the file that holds the data."""
+        return self.path
 
     @abstractmethod
-    def _found(self) -> Any:
+    def _keys(self, stored: Stored) -> Any:
         """Finds the keys of all samples, in their order: what has a length, and travels to workers."""
 
     @abstractmethod
-    def _opened(self, keys: Any, stats: FileStats) -> OpenStore:
+    def _opened(self, stored: Stored, keys: Any, stats: FileStats) -> OpenStore:
         """Opens the store in this process."""
+
+    @property
+    def _found(self) -> tuple[Stored, Any]:
+        """The file as it was when its keys were found, and these; found now if they are not known."""
+        if self._known is None:
+            with self._processes.here().lock:
+                if self._known is None:
+                    stored = Stored.of(self._file(), None)
+                    self._known = stored, guarded(stored.name, "read", lambda: self._keys(stored))
+        return self._known
 
     @property
     def keys(self) -> Any:
         """The keys of all samples, in the order of their ids; found now if they are not known."""
-        if self._keys is None:
-            with self._processes.here().lock:
-                if self._keys is None:
-                    self._stored = Stored.of(self._file(), None)
-                    self._keys = self._found()
-        return self._keys
-
-    @property
-    def _looked_at(self) -> Stored:
-        """The file as it was when its keys were found."""
-        assert self._stored is not None  # noqa: S101  # for mypy: it was looked at for its keys
-        return self._stored
+        return self._found[1]
 
     @property
     def layout(self) -> Layout:
@@ -331,10 +330,14 @@ class KeyedDataset(OpenPerProcess[OpenStore]):
             DatasetError: the store cannot be read, is not what it was, or a value cannot be decoded.
         """
         wanted = checked_ids(ids, len(self))
-        process = self._processes.here()
+        process, (stored, keys) = self._processes.here(), self._found
         if process.held is None:
-            self._looked_at.require_same()
-        store = process.opened(self, partial(self._opened, self.keys))
+            stored.require_same()
+
+        def opened(stats: FileStats) -> OpenStore:
+            return guarded(stored.name, "read", lambda: self._opened(stored, keys, stats))
+
+        store = process.opened(self, opened)
         with process.lock:
             values = store.read(wanted)
         decode = self._decode
@@ -357,5 +360,5 @@ class KeyedDataset(OpenPerProcess[OpenStore]):
         self._processes.here().close()
 
     def __repr__(self) -> str:
-        samples = "not looked at" if self._keys is None else f"{len(self._keys)} samples"
+        samples = "not looked at" if self._known is None else f"{len(self)} samples"
         return f"{type(self).__name__}({self.path!r}, {samples})"

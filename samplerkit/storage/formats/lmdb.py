@@ -75,12 +75,9 @@ class LmdbDataset(KeyedDataset):
     def _file(self) -> str:
         return os.fspath(Path(self.path, "data.mdb")) if Path(self.path).is_dir() else self.path
 
-    def _found(self) -> _Keys:
-        return guarded(self._looked_at.name, "read", self._look)
-
-    def _look(self) -> _Keys:
-        change = _require_whole(self._looked_at)
-        store = _Store(self._looked_at, self._database, None, FileStats())
+    def _keys(self, stored: Stored) -> _Keys:
+        change = _require_whole(stored)
+        store = _Store(stored, self._database, None, FileStats())
         keys = store.all_keys(self._left_out)
         missing = self._left_out.difference(keys)
         if missing:
@@ -88,12 +85,9 @@ class LmdbDataset(KeyedDataset):
         keys = [key for key in keys if key not in self._left_out]
         return _Keys(change, b"".join(keys), np.cumsum([0, *map(len, keys)], dtype=np.int64))
 
-    def _opened(self, keys: Any, stats: FileStats) -> OpenStore:
-        def opened() -> OpenStore:
-            _require_whole(self._looked_at)
-            return _Store(self._looked_at, self._database, keys, stats)
-
-        return guarded(self._looked_at.name, "read", opened)
+    def _opened(self, stored: Stored, keys: Any, stats: FileStats) -> OpenStore:
+        _require_whole(stored)
+        return _Store(stored, self._database, keys, stats)
 
 
 @final

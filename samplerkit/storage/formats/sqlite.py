@@ -66,10 +66,7 @@ class SqliteDataset(KeyedDataset):
         self._table = arguments.word("table", table)
         self._columns = names_of(columns)
 
-    def _file(self) -> str:
-        return self.path
-
-    def _found(self) -> Ids:
+    def _keys(self, stored: Stored) -> Ids:
         def found() -> Ids:
             database = _connected(self.path)
             try:
@@ -93,10 +90,10 @@ class SqliteDataset(KeyedDataset):
             if name.lower() not in known:
                 raise DatasetError(self.path, f"table {table!r} holds no column {name!r}, but only", there)
 
-    def _opened(self, keys: Any, stats: FileStats) -> OpenStore:
+    def _opened(self, stored: Stored, keys: Any, stats: FileStats) -> OpenStore:
         columns = "*" if self._columns is None else ", ".join(map(_quoted, self._columns))
         query = f"select rowid, {columns} from {_quoted(self._table)} where rowid in "  # noqa: S608  # quoted
-        return _Table(self._looked_at, query, keys, stats)
+        return _Table(stored, query, keys, stats)
 
 
 @final

@@ -12,14 +12,14 @@ import time
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import final
 
 from samplerkit.errors import DatasetError
 from samplerkit.storage import atomic
-from samplerkit.storage.remote.attempt import Version
+from samplerkit.storage.remote.attempt import UNKNOWN_SIZE, Version
 from samplerkit.storage.threads import Stop
 
 FOLDER_LOCK = "samplerkit-remote.lock"
@@ -35,10 +35,14 @@ class Entry:
     Args:
         folder: of the cache.
         key: digests of its identity and of the version.
+        place: what errors and people who look call it, without what is private; "" where it is only counted.
+        size: that it must have; -1 if that is not known.
     """
 
     folder: Path
     key: str
+    place: str = field(default="", compare=False)
+    size: int = field(default=UNKNOWN_SIZE, compare=False)
 
     @property
     def file(self) -> Path:
@@ -56,16 +60,26 @@ class Entry:
         return self.folder / f"samplerkit-{self.key}.lock"
 
     @property
+    def is_there(self) -> bool:
+        """Whether there is a whole file, of the size that it must have."""
+        try:
+            about = self.file.lstat()
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        return stat.S_ISREG(about.st_mode) and self.size in {UNKNOWN_SIZE, about.st_size}
+
+    @property
     def address(self) -> str:
         """The half of the key that all versions of a file share."""
         return self.key.partition("-")[0]
 
 
-def entry_of(folder: Path, identity: str, version: Version, digest: str | None) -> Entry:
-    """Gives the place of a version of a file; one that was checked against a digest is another one.
+def entry_of(folder: Path, place: str, identity: str, version: Version, digest: str | None) -> Entry:
+    """Gives the entry of a version of a file; one that was checked against a digest is another one.
 
     Args:
         folder: of the cache.
+        place: what errors call the file.
         identity: of the file: what distinguishes it from all others, without what is private.
         version: of it.
         digest: that it was checked against, or None.
@@ -73,12 +87,12 @@ def entry_of(folder: Path, identity: str, version: Version, digest: str | None) 
     Example:
         >>> first, second = (Version(9, tag) for tag in ('"1"', '"2"'))
         >>> url = "https://host/a.tar"
-        >>> one, other = (entry_of(Path("/cache"), url, each, None) for each in (first, second))
+        >>> one, other = (entry_of(Path("/cache"), url, url, each, None) for each in (first, second))
         >>> one.address == other.address, one.key == other.key
         (True, False)
     """
     told = f"{version.size} {version.tag} {digest or ''}"
-    return Entry(folder, f"{_digest(identity, 16)}-{_digest(told, 8)}")
+    return Entry(folder, f"{_digest(identity, 16)}-{_digest(told, 8)}", place, version.size)
 
 
 @final

@@ -29,7 +29,6 @@ from samplerkit.storage.threads import TICK, Stop
 _HINT = "raise max_cache_bytes, or say cache=FOLDER on a larger disk"
 
 
-@final
 @dataclass(frozen=True)
 class DiskSpace:
     """The room of a folder, shared by all processes that use it: they count its files, under a short lock.
@@ -55,11 +54,10 @@ class DiskSpace:
             return self.most
         return (_free_on(self.folder) + sum(each.size for each in kept)) // 2
 
-    def reserve(self, place: str, entry: Entry, descriptor: int, size: int) -> None:
+    def reserve(self, entry: Entry, descriptor: int, size: int) -> None:
         """Makes room for a file, and takes it on the disk, so that writing it finds none missing.
 
         Args:
-            place: what errors name: for whose file there is to be room, without what is private.
             entry: of the file; its lock is held by the caller.
             descriptor: of its part, which has that size then, so that others count it.
             size: that it will have.
@@ -75,7 +73,7 @@ class DiskSpace:
                 others = _in_order(each for each in kept if each.entry != entry)
                 used = evicted(others, size - bound)
                 if used + size <= bound:
-                    self._allocate(place, descriptor, size, others)
+                    self._allocate(entry.place, descriptor, size, others)
                     return
             if size > bound or time.monotonic() > end:
                 where = "max_cache_bytes" if self.most is not None else "half of what is free on its disk"
@@ -83,17 +81,8 @@ class DiskSpace:
                 if size <= bound:
                     taken = f"{used} of {bound} ({where}) are in use"
                 problem = f"does not fit into the cache: {size} bytes, and {taken}"
-                raise DatasetError(place, problem, str(self.folder), hint=_HINT)
+                raise DatasetError(entry.place, problem, str(self.folder), hint=_HINT)
             self.stop.sleep(TICK)
-
-    def name(self, entry: Entry) -> None:
-        """Gives the part of an entry, which is whole, its name.
-
-        That is done under the lock of the folder: who lists a folder in which a file gets another name may
-        meet it under neither, and would not count it.
-        """
-        with held(self.folder / FOLDER_LOCK, self.stop):
-            entry.part.rename(entry.file)
 
     def _allocate(self, place: str, descriptor: int, size: int, others: Sequence[Kept]) -> None:
         """Takes the blocks of a file; while the disk, or the user's quota, is too full, others go."""
@@ -196,14 +185,11 @@ class PartFile:
     """A file of the cache while it arrives, under another name; the caller holds the entry's lock.
 
     Args:
-        place: what errors call it.
         entry: which.
-        size: that it will have; -1 if that is not known.
         room: of the cache.
     """
 
-    def __init__(self, place: str, entry: Entry, size: int, room: DiskSpace) -> None:
-        self._place: Final = place
+    def __init__(self, entry: Entry, room: DiskSpace) -> None:
         self._entry: Final = entry
         self._room: Final = room
         self._reserved = 0
@@ -214,8 +200,8 @@ class PartFile:
         except OSError as error:
             raise unwritable(entry.folder, error) from error
         try:
-            if size != UNKNOWN_SIZE:
-                self._reserve(size)
+            if entry.size != UNKNOWN_SIZE:
+                self._reserve(entry.size)
         except BaseException:
             self.abandon()
             raise
@@ -243,8 +229,11 @@ class PartFile:
         """Forgets what has arrived."""
         self.written = self._crc = 0
 
-    def complete(self) -> int:
-        """Waits until all that was written is on the disk; gives the CRC-32 of it.
+    def finish(self, lock: int) -> None:
+        """Waits until it is on the disk, then gives it its name, and waits until that is there, too.
+
+        Args:
+            lock: the descriptor of the entry's lock file, which says the CRC-32 before the file has its name.
 
         Raises:
             DatasetError: it cannot be written there.
@@ -254,12 +243,11 @@ class PartFile:
             os.fsync(self._descriptor)
         except OSError as error:
             raise unwritable(self._entry.folder, error) from error
-        return self._crc
-
-    def finish(self) -> None:
-        """Gives it its name, and waits until that is on the disk."""
+        Record(self._crc, name=self._entry.place).write(lock)
         self._close()
-        self._room.name(self._entry)
+        # Who lists a folder in which a file gets another name may meet it under neither, and not count it.
+        with held(self._room.folder / FOLDER_LOCK, self._room.stop):
+            self._entry.part.rename(self._entry.file)
         sync_folder(self._entry.folder)
 
     def abandon(self) -> None:
@@ -268,7 +256,7 @@ class PartFile:
         self._entry.part.unlink(missing_ok=True)
 
     def _reserve(self, size: int) -> None:
-        self._room.reserve(self._place, self._entry, self._descriptor, size)
+        self._room.reserve(self._entry, self._descriptor, size)
         self._reserved = size
 
     def _close(self) -> None:

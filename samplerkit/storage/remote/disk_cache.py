@@ -5,7 +5,6 @@ from __future__ import annotations
 import fcntl
 import logging
 import os
-import stat
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,8 +14,7 @@ from typing import Any, final
 from samplerkit.closing import Closing
 from samplerkit.errors import DatasetError, NotSupportedError
 from samplerkit.storage.atomic import is_the_file, unlock, user_cache_folder
-from samplerkit.storage.remote.attempt import UNKNOWN_SIZE, Version
-from samplerkit.storage.remote.cache_entries import Entry, Record, entry_of, is_intact, locked, unwritable
+from samplerkit.storage.remote.cache_entries import Entry, Record, is_intact, locked, unwritable
 from samplerkit.storage.remote.cache_eviction import DiskSpace, PartFile
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.threads import TICK, Stop
@@ -28,47 +26,26 @@ _WARN_SECONDS = 60.0
 
 @final
 @dataclass(frozen=True)
-class Wanted:
-    """A file that is to be in the cache.
-
-    Args:
-        place: what errors and people who look call it, without what is private.
-        identity: what distinguishes it from all others, the same.
-        version: that it must have.
-        digest: that it was or will be checked against, or None.
-        write: writes it.
-    """
-
-    place: str
-    identity: str
-    version: Version
-    digest: str | None
-    write: Callable[[PartFile], None]
-
-
-@final
-@dataclass(frozen=True)
-class DiskCache:
+class DiskCache(DiskSpace):
     """Whole files on a disk of this machine, shared by all processes that use the same folder.
 
     A file is written by one process, under another name, while it holds the lock of its entry; when that
     process ends, however it does, so does the lock, and another one begins again. Who uses a file shares its
     lock. What was written has a CRC-32, which each process that opens it can rely on: see `is_intact`.
-
-    Args:
-        room: its folder, and how much that may hold.
     """
-
-    room: DiskSpace
 
     @classmethod
     def of(cls, options: RemoteOptions, stop: Stop) -> DiskCache:
         """Gives the cache that options tell of."""
         folder = user_cache_folder() / "remote" if options.cache is None else Path(options.cache)
-        return cls(DiskSpace(folder.absolute(), options.max_cache_bytes, options.timeout, stop))
+        return cls(folder.absolute(), options.max_cache_bytes, options.timeout, stop)
 
-    def get(self, wanted: Wanted) -> tuple[LocalFile, bool]:
+    def get(self, entry: Entry, write: Callable[[PartFile], None]) -> tuple[LocalFile, bool]:
         """Gives a file, written if it is not there, or is not what was written.
+
+        Args:
+            entry: which.
+            write: writes it.
 
         Returns:
             The file, pinned; and whether this call has written it.
@@ -78,74 +55,63 @@ class DiskCache:
             Stopped: it is not wanted any more.
         """
         try:
-            self.room.folder.mkdir(parents=True, exist_ok=True)
+            self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise unwritable(self.room.folder, error) from error
-        entry, is_damaged = self._entry(wanted), False
+            raise unwritable(self.folder, error) from error
+        is_damaged = False
         begun = warned = time.monotonic()
         pause = _FIRST_PAUSE
         while True:
             if not is_damaged:
-                local, is_damaged = self._pinned(entry, wanted)
+                local, is_damaged = self._pinned(entry)
                 if local is not None:
                     return local, False
                 if is_damaged:
-                    _LOG.warning("%s: its copy in the cache is damaged, and is made again", wanted.place)
+                    _LOG.warning("%s: its copy in the cache is damaged, and is made again", entry.place)
             descriptor = locked(entry.lock, is_exclusive=True)
             if descriptor is not None:
-                is_made = self._made(entry, descriptor, wanted)
-                if self._is_shared_now(entry, descriptor, wanted):
+                is_made = self._made(entry, descriptor, write)
+                if self._is_shared_now(entry, descriptor):
                     return self._local(entry, descriptor), is_made
             now = time.monotonic()
-            if is_damaged and now - begun > self.room.patience:
+            if is_damaged and now - begun > self.patience:
                 problem = "has a damaged copy in the cache, which somebody uses"
                 hint = "end the processes that use it, and start again"
-                raise DatasetError(wanted.place, problem, str(entry.file), hint=hint)
+                raise DatasetError(entry.place, problem, str(entry.file), hint=hint)
             if now - warned > _WARN_SECONDS:
                 warned = now
-                _LOG.warning("%s: waits for another process for %.0f s", wanted.place, now - begun)
-            self.room.stop.sleep(pause)
+                _LOG.warning("%s: waits for another process for %.0f s", entry.place, now - begun)
+            self.stop.sleep(pause)
             pause = min(TICK, 2 * pause)
 
-    def find(self, wanted: Wanted) -> LocalFile | None:
+    def find(self, entry: Entry) -> LocalFile | None:
         """Gives a file that is there, pinned; None if it is not, is damaged, or somebody is at work on it."""
-        return self._pinned(self._entry(wanted), wanted)[0]
+        return self._pinned(entry)[0]
 
-    def _entry(self, wanted: Wanted) -> Entry:
-        return entry_of(self.room.folder, wanted.identity, wanted.version, wanted.digest)
-
-    def _is_there(self, entry: Entry, size: int) -> bool:
-        try:
-            about = entry.file.lstat()
-        except (FileNotFoundError, NotADirectoryError):
-            return False
-        return stat.S_ISREG(about.st_mode) and size in {UNKNOWN_SIZE, about.st_size}
-
-    def _pinned(self, entry: Entry, wanted: Wanted) -> tuple[LocalFile | None, bool]:
+    def _pinned(self, entry: Entry) -> tuple[LocalFile | None, bool]:
         """Gives a file that is there and that nobody is at work on; and whether it is damaged instead."""
-        if not self._is_there(entry, wanted.version.size):
+        if not entry.is_there:
             return None, False
         descriptor = locked(entry.lock, is_exclusive=False)
         if descriptor is None:
             return None, False
-        is_there = self._is_there(entry, wanted.version.size)
+        is_there = entry.is_there
         if is_there and is_intact(entry.file, descriptor):
             return self._local(entry, descriptor), False
         unlock(descriptor)
         return None, is_there
 
-    def _made(self, entry: Entry, descriptor: int, wanted: Wanted) -> bool:
+    def _made(self, entry: Entry, descriptor: int, write: Callable[[PartFile], None]) -> bool:
         """Writes a file whose lock is held, unless it has come; lets go of the lock if that fails."""
         try:
-            if self._is_there(entry, wanted.version.size) and is_intact(entry.file, descriptor):
+            if entry.is_there and is_intact(entry.file, descriptor):
                 return False
             entry.file.unlink(missing_ok=True)
-            Record(name=wanted.place).write(descriptor)
-            part = PartFile(wanted.place, entry, wanted.version.size, self.room)
+            Record(name=entry.place).write(descriptor)
+            part = PartFile(entry, self)
             try:
-                wanted.write(part)
-                Record(part.complete(), name=wanted.place).write(descriptor)
-                part.finish()
+                write(part)
+                part.finish(descriptor)
             except BaseException:
                 part.abandon()
                 raise
@@ -154,15 +120,15 @@ class DiskCache:
             entry.lock.unlink(missing_ok=True)
             unlock(descriptor)
             if isinstance(error, FileNotFoundError):
-                raise unwritable(self.room.folder, error) from error
+                raise unwritable(self.folder, error) from error
             raise
         return True
 
-    def _is_shared_now(self, entry: Entry, descriptor: int, wanted: Wanted) -> bool:
+    def _is_shared_now(self, entry: Entry, descriptor: int) -> bool:
         """Shares a lock that was held alone; lets go if another one came between and deleted the file."""
         try:
             fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            is_pinned = is_the_file(descriptor, entry.lock) and self._is_there(entry, wanted.version.size)
+            is_pinned = is_the_file(descriptor, entry.lock) and entry.is_there
         except BlockingIOError:
             is_pinned = False
         if not is_pinned:

@@ -195,26 +195,25 @@ def opened_filesystem(url: str, options: RemoteOptions) -> tuple[Any, str]:
         hint = 'install it with: pip install "samplerkit[remote]"'
         raise DatasetError("remote", "needs fsspec, which is not installed", hint=hint) from error
     given = {key: value for key, value in options.storage_options.items() if key not in OF_HTTP}
-    try:
-        filesystem, path = core.url_to_fs(url, **s3_defaults(url, given, options.timeout))
-    except ImportError as missing:
-        needs = f" ({missing.name})" if missing.name else ""
+
+    def failed(error: Exception) -> DatasetError:
+        if not isinstance(error, ImportError):  # filesystems of all kinds raise errors of all kinds
+            problem = f"its filesystem cannot be made ({type(error).__name__})"
+            return DatasetError(shown(url), problem, hint="check its scheme and storage_options")
+        needs = f" ({error.name})" if error.name else ""
         hint = "install fsspec's package for its scheme"
         if is_forked_from_user():
             hint += ", or start workers by multiprocessing_context='forkserver'"
-        failed = f"needs a package that is not installed{needs}", hint
-    except Exception as other:  # filesystems of all kinds raise errors of all kinds
-        failed = (
-            f"its filesystem cannot be made ({type(other).__name__})",
-            "check its scheme and storage_options",
-        )
-    else:
-        if not any(filesystem is known for known in _opened):
-            _opened.append(filesystem)
-        if _is_s3(filesystem):
-            filesystem.retries = 1  # trying again is our business, so that attempts are counted
-        return filesystem, str(path)
-    raise DatasetError(shown(url), failed[0], hint=failed[1])
+        return DatasetError(shown(url), f"needs a package that is not installed{needs}", hint=hint)
+
+    filesystem, path = in_other_words(
+        lambda: core.url_to_fs(url, **s3_defaults(url, given, options.timeout)), Exception, failed
+    )
+    if not any(filesystem is known for known in _opened):
+        _opened.append(filesystem)
+    if _is_s3(filesystem):
+        filesystem.retries = 1  # trying again is our business, so that attempts are counted
+    return filesystem, str(path)
 
 
 def _is_s3(filesystem: Any) -> bool:

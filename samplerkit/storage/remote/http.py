@@ -7,6 +7,7 @@ import http.client
 import re
 import socket
 import ssl
+import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -120,45 +121,31 @@ class Http(Client):
             raise Refused(problem, "it may have been changed: start again")
         check_answer(answer)
         told = content_length(headers)
+        is_told = told != UNKNOWN_SIZE
         if answer.status == 206:
             held = content_range(headers)
             check_version(version, held.size, headers)
             if not is_part:
                 raise Transient("a part, though the whole file was asked for")
             held.check(offset, held.last if length == UNKNOWN_SIZE else offset + length - 1, told)
-            yield from self._pieces(answer, 0, held.last - held.first + 1, is_told=told != UNKNOWN_SIZE)
-            return
-        # The whole file: of its version, and so long; then the wanted part of it may be taken.
-        check_version(version, told, headers)
-        size = version.size if told == UNKNOWN_SIZE else told
-        end = size if UNKNOWN_SIZE in {told, length} else offset + length
-        at = offset
-        for piece in self._pieces(answer, offset, end, is_told=told != UNKNOWN_SIZE):
-            wanted = piece if length == UNKNOWN_SIZE else piece[: max(0, offset + length - at)]
-            at += len(piece)
-            if wanted:
-                yield wanted
-
-    def _pieces(self, answer: TimedResponse, first: int, end: int, *, is_told: bool) -> Iterator[bytes]:
-        """Reads the bytes of a body from the first to the end, and checks that these are all that come.
-
-        Args:
-            answer: to be read.
-            first: of the bytes that are given; those before it are left out.
-            end: how many bytes there must be; -1 if that is not known.
-            is_told: the head has told the length, so that not more can come: the end may lie before it.
-        """
+            first, end = 0, held.last - held.first + 1
+        else:  # the whole file: of its version, and so long; then the wanted part of it may be taken
+            check_version(version, told, headers)
+            size = told if is_told else version.size
+            first, end = offset, offset + length if is_told and length != UNKNOWN_SIZE else size
+        last = sys.maxsize if length == UNKNOWN_SIZE else first + length
         at = 0
+        # Where the head has told the length not more can come, and the end may lie before it.
         while not (is_told and at == end) and (piece := answer.read(PIECE)):
             if is_told:
                 piece = piece[: end - at]
             self.counts.add(bytes=len(piece))
-            before = max(0, first - at)
+            wanted = piece[max(0, first - at) : max(0, last - at)]
             at += len(piece)
             if end != UNKNOWN_SIZE and at > end:
                 raise Transient(f"more than the {end} bytes that were to come")
-            if before < len(piece):
-                yield piece[before:]
+            if wanted:
+                yield wanted
         if end not in {UNKNOWN_SIZE, at}:
             raise Transient(f"the answer broke off after {at} of {end} bytes")
 

@@ -16,8 +16,9 @@ from samplerkit.closing import Closing
 from samplerkit.errors import ArgumentTypeError, DatasetError, OutOfDatasetError
 from samplerkit.storage.missing_file import AbsentError
 from samplerkit.storage.remote.attempt import UNKNOWN_SIZE, Requests, Span, Transient, Version, changed
+from samplerkit.storage.remote.cache_entries import Entry, entry_of
 from samplerkit.storage.remote.cache_eviction import PartFile
-from samplerkit.storage.remote.disk_cache import DiskCache, LocalFile, Wanted
+from samplerkit.storage.remote.disk_cache import DiskCache, LocalFile
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.resources import RemoteResources
 from samplerkit.storage.remote.retries import Client, RemoteStats, final_error, unless_stopped
@@ -191,8 +192,8 @@ class RemoteStorage(Closing):
         Raises:
             DatasetError: its version is not known yet, and the server does not tell it.
         """
-        resources = self._resources()
-        return self._cache(resources).find(self._wanted(resources, url, self.version(url)))
+        cache = DiskCache.of(self.options, self._resources().stop)
+        return cache.find(self._entry(cache, url, self.version(url)))
 
     def close(self) -> None:
         """Ends threads and connections; what is on its way in other threads fails. It can be used again."""
@@ -268,19 +269,15 @@ class RemoteStorage(Closing):
     def _fetched(self, resources: RemoteResources, url: str) -> LocalFile:
         version = self._version(resources, url, resources.stop)
         resources.notice(len(self._versions))
-        local, is_made = unless_stopped(
-            url, lambda: self._cache(resources).get(self._wanted(resources, url, version))
-        )
+        cache = DiskCache.of(self.options, resources.stop)
+        write = partial(download, resources, url, version, digest_of(self.options.digests, url))
+        local, is_made = unless_stopped(url, lambda: cache.get(self._entry(cache, url, version), write))
         resources.counts.add(**{"downloads" if is_made else "cache_hits": 1})
         return local
 
-    def _cache(self, resources: RemoteResources) -> DiskCache:
-        return DiskCache.of(self.options, resources.stop)
-
-    def _wanted(self, resources: RemoteResources, url: str, version: Version) -> Wanted:
+    def _entry(self, cache: DiskCache, url: str, version: Version) -> Entry:
         digest = digest_of(self.options.digests, url)
-        write = partial(download, resources, url, version, digest)
-        return Wanted(shown(url), identity(url), version, digest, write)
+        return entry_of(cache.folder, shown(url), identity(url), version, digest)
 
 
 def _check(span: Span, size: int) -> None:

@@ -188,15 +188,15 @@ BUGS = [
     ),
     Bug(
         "a copy has its name before it is on the disk",
-        "PartFile.complete",
+        "PartFile.finish",
         "os.fsync(self._descriptor)",
         "pass",
         "tests/storage/remote/test_damaged_copies.py",
     ),
     Bug(
         "a file gets its name while others count",
-        "DiskSpace.name",
-        "held(self.folder / FOLDER_LOCK, self.stop)",
+        "PartFile.finish",
+        "held(self._room.folder / FOLDER_LOCK, self._room.stop)",
         "open(os.devnull)",
         "tests/storage/remote/test_damaged_copies.py",
     ),

@@ -18,7 +18,6 @@ from samplerkit.storage.files.packages import extra, guarded
 from samplerkit.storage.files.stored import ByteSpan, Stored
 from samplerkit.storage.formats.parquet.filter import Keys, RowFilter, ranges_of
 from samplerkit.storage.missing_file import REWRITE
-from samplerkit.storage.remote.attempt import NEAR
 from samplerkit.storage.remote.storage import RemoteStorage
 
 Metadata = Any
@@ -157,7 +156,7 @@ class ParquetFile:
     def read(
         self, group: int, columns: Sequence[str], metadata: Metadata, storage: RemoteStorage | None
     ) -> Any:
-        """Reads a row group into a table, in one go where its columns are together.
+        """Reads a row group into a table; of a remote file in one go where its columns are together.
 
         Args:
             group: its number.
@@ -205,13 +204,13 @@ class ParquetFile:
         zeros, it fails then, and has said what it reads. Should it ask for others later, these are read too.
 
         Returns:
-            The parts, in order; those close to one another as one.
+            The parts, in order.
         """
         asked: list[ByteSpan] = []
 
         def noted(offset: int, length: int) -> bytes:
             self.stored.require_parts([(offset, length)])
-            asked.append((offset, offset + length))
+            asked.append((offset, length))
             return bytes(length)
 
         def planned() -> None:
@@ -222,13 +221,7 @@ class ParquetFile:
                     raise
 
         guarded(f"{self.stored.name}, row group {group}", "read", planned)
-        joined: list[ByteSpan] = []
-        for start, end in sorted(asked):
-            if joined and start - joined[-1][1] <= NEAR:
-                joined[-1] = joined[-1][0], max(joined[-1][1], end)
-            else:
-                joined.append((start, end))
-        return [(start, end - start) for start, end in joined]
+        return sorted(asked)
 
 
 @final

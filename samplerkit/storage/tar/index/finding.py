@@ -22,8 +22,9 @@ from samplerkit.storage.atomic import unlock, user_cache_folder
 from samplerkit.storage.files.handles import Handle, open_for_reading
 from samplerkit.storage.inflate import GzipError, TooLargeError, inflated
 from samplerkit.storage.remote.attempt import UNKNOWN_SIZE, Version
+from samplerkit.storage.remote.cache_entries import entry_of
 from samplerkit.storage.remote.cache_eviction import PartFile
-from samplerkit.storage.remote.disk_cache import DiskCache, LocalFile, Wanted
+from samplerkit.storage.remote.disk_cache import DiskCache, LocalFile
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.tar.format.flaws import MOST_PLACES, Flaw, Skipped
 from samplerkit.storage.tar.format.samples import Samples, group
@@ -146,9 +147,9 @@ def unpack(archive: Archive, cache: Cache) -> LocalFile | Flaw:
 
     version = Version(UNKNOWN_SIZE, f"{archive.size} {archive.version}")
     identity = f"unpacked {absolute(archive.url)}"
-    wanted = Wanted(archive.url, identity, version, None, write)
+    copies = DiskCache.of(cache.options, Stop())
     try:
-        return DiskCache.of(cache.options, Stop()).get(wanted)[0]
+        return copies.get(entry_of(copies.folder, archive.url, identity, version, None), write)[0]
     except GzipError as error:
         detail = f"{error}; the whole archive is in doubt"
         return Flaw(archive.url, error.offset, "damaged gzip", detail)
