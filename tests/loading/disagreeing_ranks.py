@@ -1,87 +1,118 @@
-"""One rank of three, that begins to iterate in several jobs, in some of which the last rank differs.
+"""One rank of a job whose ranks read what may not go together.
 
-Run three at once, as `python -m tests.loading.disagreeing_ranks RANK FOLDER PORT`. It prints as JSON, for
-each case, the samples that the rank received or the error that its loop raised, and how long that took. In
-the last case, rank 0, which holds the store of the job, is killed before the others begin.
+Run as `python -m tests.ranks RANKS tests.loading.disagreeing_ranks FOLDER`. It writes, for each case, the
+samples that the rank received, or the error that it met.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import signal
 import sys
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import torch.distributed
 
 import samplerkit as sk
+from samplerkit.compat.torch import distributed
+from samplerkit.loading.job import agreement
 from tests.numbers import Numbers
 
-RANKS, SAMPLES = 3, 24
-PATIENCE = 10_000
-"""Seconds of the time limit, which nobody waits for."""
+SAMPLES = 16
+
+Shard = Callable[[int, int], tuple[int, int]]
+"""From a rank and the number of ranks to the shard and the number of shards that it is told to read."""
+
+SHARDS: dict[str, Shard] = {
+    "the job's": lambda rank, ranks: (rank, ranks),
+    "a fixed shard": lambda rank, ranks: (0, ranks),
+    "twice the ranks": lambda rank, ranks: (rank, 2 * ranks),
+    "two ranks a shard": lambda rank, ranks: (rank // 2, max(2, ranks // 2)),
+    "the ranks backwards": lambda rank, ranks: (ranks - 1 - rank, ranks),
+}
 
 
-def loader(*, seed: int = 0, sizes: tuple[int, ...] = (12, 12), step: int = 2, batch: int = 2) -> sk.Loader:
-    """A loader that goes on from a checkpoint of one rank after some steps."""
+def readers(shard: int, shards: int) -> dict[str, Callable[[], Iterable[Any]]]:
+    """Gives by name all that reads a shard."""
+    sampler = sk.DistributedSampler(shards, shard, seed=3)
+    slices = sk.SequentialSampler()
+    slices.add_child(sk.DistributedSampler(shards, shard, seed=3))
+    world, data = sk.World(shards, shard), range(SAMPLES)
+    return {
+        "Loader": lambda: sk.Loader(data, sampler, batch_size=2),
+        "Loader of a world": lambda: sk.Loader(data, sk.RandomSampler(), batch_size=2, world=world),
+        "Loader of a chain": lambda: sk.Loader(data, slices, batch_size=2),
+        "TensorLoader": lambda: sk.TensorLoader(torch.arange(SAMPLES), sampler, batch_size=2),
+        "TorchSampler": lambda: sk.TorchSampler(sampler, SAMPLES),
+        "DataLoader": lambda: torch.utils.data.DataLoader(data, 2, sampler=sk.TorchSampler(sampler, data)),
+        "TorchBatchSampler": lambda: sk.TorchBatchSampler(sk.TorchSampler(sampler, SAMPLES), 2),
+        "ShardedSampler": lambda: distributed(data, shards, shard),
+    }
+
+
+def resumed(*, seed: int = 0, sizes: tuple[int, ...] = (12, 12), step: int = 2, batch: int = 2) -> sk.Loader:
+    """A loader that goes on from a checkpoint of one rank; nobody waits for its time limit."""
     sampler, layout = sk.RandomSampler(seed=seed), sk.Layout(sizes)
-    saved = sk.Loader(layout, sampler, batch_size=3, world=sk.World(1, 0)).state_dict(step=step)
-    again = sk.Loader(Numbers(layout), sampler, batch_size=batch, agreement_seconds=PATIENCE)
+    saved = sk.Loader(layout, sampler, batch_size=4, world=sk.World(1, 0)).state_dict(step=step)
+    again = sk.Loader(Numbers(layout), sampler, batch_size=batch, agreement_seconds=10_000)
     again.load_state_dict(saved)
     return again
 
 
-CASES: dict[str, dict[str, Any]] = {
+RESUMED: dict[str, dict[str, Any]] = {
     "same": {},
     "position": {"step": 3},
     "seed": {"seed": 1},
     "dataset": {"sizes": (11, 13)},
     "batch_size": {"batch": 4},
 }
+"""What is other on the last rank."""
 
 
-def outcome(work: Callable[[], list[int]]) -> dict[str, Any]:
-    start, result = time.monotonic(), {}
+class OfTheSystem:
+    """Ids in an order that nothing can repeat."""
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(sorted(range(SAMPLES), key=lambda _: os.urandom(8)))
+
+
+def cases(rank: int, ranks: int) -> Iterator[tuple[str, Callable[[], Iterable[Any]]]]:
+    """Gives all that a rank reads, by name."""
+    for name, shard in SHARDS.items():
+        for reader, make in readers(*shard(rank, ranks)).items():
+            yield f"{reader}, {name}", make
+    for name, differs in RESUMED.items():
+        yield name, lambda differs=differs: resumed(**(differs if rank == ranks - 1 else {}))
+    iterables = {
+        "torch's sampler": torch.utils.data.RandomSampler(range(SAMPLES)),
+        "the system": OfTheSystem(),
+    }
+    for name, ids in iterables.items():
+        yield name, lambda ids=ids: sk.Loader(range(SAMPLES), sk.IterSampler(ids), batch_size=2)
+
+
+def received(make: Callable[[], Iterable[Any]]) -> dict[str, Any]:
+    """Reads an epoch."""
     try:
-        result["received"] = work()
-    except Exception as error:  # the test says which one it must be
-        result["error"], result["message"] = type(error).__name__, str(error)
-    return {**result, "seconds": time.monotonic() - start}
-
-
-def received(rank: int, **differs: Any) -> list[int]:
-    differing = loader(**(differs if rank == RANKS - 1 else {}))
-    return [sample for batch in differing for sample in batch.tolist()]
+        return {"samples": [int(sample) for entry in make() for sample in torch.as_tensor(entry).reshape(-1)]}
+    except sk.DisagreementError as error:
+        return {"error": str(error)}
 
 
 def main() -> None:
-    """Runs all cases, each in a process group of its own."""
-    rank, folder, port = int(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
+    """Reads in each case, seeded by the rank."""
+    agreement._LONGEST_PAUSE = 0.1  # a rank waits twice as long after each of some twenty disagreements
+    torch.distributed.init_process_group("gloo")
+    rank, ranks = torch.distributed.get_rank(), torch.distributed.get_world_size()
+    torch.manual_seed(rank)
     outcomes = {}
-    for name, differs in CASES.items():
-        torch.distributed.init_process_group(
-            "gloo", init_method=f"file://{folder / name}", rank=rank, world_size=RANKS
-        )
-        outcomes[name] = outcome(lambda differs=differs: received(rank, **differs))
+    for name, make in cases(rank, ranks):
+        outcomes[name] = received(make)
         torch.distributed.barrier()
-        torch.distributed.destroy_process_group()
-    if rank == 0:
-        print(json.dumps(outcomes), flush=True)  # it prints nothing later
-    torch.distributed.init_process_group(
-        "gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=RANKS
-    )
-    (folder / f"ready-{rank}").touch()
-    while rank == 0:
-        if all((folder / f"ready-{other}").exists() for other in range(RANKS)):
-            os.kill(os.getpid(), signal.SIGKILL)
-        time.sleep(0.01)
-    outcomes["killed"] = outcome(lambda: received(rank))
-    print(json.dumps(outcomes), flush=True)
-    os._exit(0)  # gloo's threads still want the rank that was killed
+    (Path(sys.argv[1]) / f"{rank}.json").write_text(json.dumps(outcomes))
+    torch.distributed.destroy_process_group()
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import subprocess
@@ -15,7 +14,6 @@ import torch
 import samplerkit as sk
 from samplerkit.compat import mindspore
 from tests.numbers import Numbers
-from tests.ranks import job
 
 SIZE = 24
 
@@ -164,12 +162,3 @@ def test_a_state_behind_ids_that_nothing_can_repeat_is_refused(name):
     # At the beginning of an epoch nothing of it was read.
     other.load_state_dict(READERS[name](OfTheSystem(), sk.World(1, 0)).state_dict())
     iterator.close()
-
-
-def test_ranks_of_a_job_share_what_torchs_sampler_draws_and_others_are_named():
-    code, printed, errors = job(2, "tests.loading.given_ids_job", seconds=60)
-    assert code == 0, errors
-    by_torch, others = zip(*map(json.loads, printed.splitlines()), strict=True)
-    assert sorted(id for rank in by_torch for id in rank["read"]) == [*range(64)]
-    for rank in others:
-        assert "ids" in rank["error"]

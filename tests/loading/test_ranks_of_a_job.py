@@ -1,0 +1,98 @@
+"""Ranks of a job that read what does not go together get an error that names them; others read all shards."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections import Counter
+
+import pytest
+
+import samplerkit as sk
+from tests.jobs import reserved_port
+from tests.loading.disagreeing_ranks import RESUMED, SAMPLES, readers
+from tests.programs import Program
+from tests.ranks import job
+
+READERS = sorted(readers(0, 2))
+
+
+@pytest.fixture(scope="module", params=[2, 4])
+def told(request, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("ranks")
+    code, _, errors = job(request.param, "tests.loading.disagreeing_ranks", folder, seconds=240)
+    assert code == 0, errors
+    return [json.loads((folder / f"{rank}.json").read_text()) for rank in range(request.param)]
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_ranks_that_leave_shards_unread_are_told_whatever_reads_them(told, reader):
+    ranks = len(told)
+    unread = {"a fixed shard": range(1, ranks), "twice the ranks": range(ranks, 2 * ranks)}
+    if ranks == 2:
+        unread["two ranks a shard"] = range(1, 2)
+    for numbers, shards in unread.items():
+        named = f"no rank reads shard{'s' * (len(shards) > 1)} {', '.join(map(str, shards))} of"
+        for outcomes in told:
+            assert named in outcomes[f"{reader}, {numbers}"].get("error", "it went on"), numbers
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_ranks_that_read_all_shards_go_on_also_where_some_share_one(told, reader):
+    times = {"the job's": 1, "the ranks backwards": 1} | ({"two ranks a shard": 2} if len(told) == 4 else {})
+    for numbers, each in times.items():
+        read = [outcomes[f"{reader}, {numbers}"] for outcomes in told]
+        counts = Counter(sample for outcome in read for sample in outcome["samples"])
+        assert counts == dict.fromkeys(range(SAMPLES), each), numbers
+
+
+@pytest.mark.parametrize("field", [name for name in RESUMED if name != "same"])
+def test_a_rank_that_loads_something_else_is_named_to_every_rank_when_iteration_begins(told, field):
+    last = len(told) - 1
+    for rank, outcomes in enumerate(told):
+        message = outcomes[field].get("error", "it went on")
+        assert f"rank {rank} reads by {{'{field}': " in message
+        assert f"rank {last} by {{'{field}': " in message or rank == last
+
+
+def test_ranks_that_load_the_same_go_on_exactly_once(told):
+    received = Counter(sample for outcomes in told for sample in outcomes["same"]["samples"])
+    assert received == Counter(sk.RandomSampler(seed=0).order(24)[8:].tolist())
+
+
+def test_ranks_of_a_job_share_what_torchs_sampler_draws_and_others_are_named(told):
+    shared = [sample for outcomes in told for sample in outcomes["torch's sampler"]["samples"]]
+    assert sorted(shared) == [*range(SAMPLES)]
+    assert all("ids" in outcomes["the system"]["error"] for outcomes in told)
+
+
+KILLED = """
+import os, sys, time
+import torch.distributed
+import samplerkit as sk
+
+rank, address = int(sys.argv[1]), f"tcp://127.0.0.1:{sys.argv[2]}"
+torch.distributed.init_process_group("gloo", init_method=address, rank=rank, world_size=3)
+print("ready", flush=True)
+sys.stdin.read() if rank else time.sleep(600)
+try:
+    list(sk.Loader(range(24), sk.RandomSampler(), batch_size=2, agreement_seconds=10_000))
+except torch.distributed.DistNetworkError:
+    print("lost", flush=True)
+os._exit(0)  # gloo's threads still want the rank that was killed
+"""
+
+
+def test_a_job_whose_first_rank_is_dead_is_an_error_and_no_hang():
+    """It holds the job's store, and is killed before the others begin to iterate."""
+    with reserved_port() as port:
+        pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+        ranks = [Program(["-c", KILLED, str(rank), str(port)], **pipes) for rank in range(3)]
+        try:
+            assert [rank.stdout.readline() for rank in ranks] == ["ready\n"] * 3
+            ranks[0].kill()
+            printed = [rank.communicate(timeout=240) for rank in ranks]
+        finally:
+            for rank in ranks:
+                rank.kill()
+    assert [out for out, _ in printed] == ["", "lost\n", "lost\n"], printed
