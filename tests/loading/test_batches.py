@@ -115,31 +115,3 @@ def test_bad_arguments_are_typed(options, error, match):
 def test_num_samples_is_refused_where_a_whole_set_is_read():
     with pytest.raises(sk.ArgumentRangeError, match="num_batches"):
         next(iter(sk.Loader(Noisy(), sk.RandomSampler(num_samples=20), batches=RECIPE)))
-
-
-def test_bad_samples_are_left_out_of_their_batch():
-    class Broken(Noisy):
-        def __getitem__(self, index):
-            if index % 50 == 3:
-                raise OSError("damaged")
-            return super().__getitem__(index)
-
-    run = loader(dataset=Broken(), bad_samples="skip")
-    received = [index for step in read(run) for index, *_ in step]
-    assert sorted(received) == [index for index in range(SIZE) if index % 50 != 3]
-    assert run.stats.skipped == 6
-
-
-@pytest.mark.parametrize("workers", [0, 2])
-def test_datasets_are_told_the_batches_to_come(workers):
-    class Expecting(Noisy):
-        def expect(self, upcoming):
-            self.upcoming = [ids.tolist() for ids in upcoming]
-
-        def __getitems__(self, ids):
-            assert self.upcoming.pop(0) == ids.tolist()
-            return [(index, 0.0) for index in ids.tolist()]
-
-    with loader("partial", 2, 1, Expecting(), num_workers=workers) as run:
-        for _ in range(2):
-            assert sum(len(step) for step in read(run)) > 100

@@ -12,8 +12,6 @@ import samplerkit as sk
 from samplerkit.loading.job.agreement import Agreement
 from tests.loading.worker_kinds import THREADS, beside
 from tests.numbers import Numbers
-from tests.samplers.removal_walk import walk_removals
-from tests.samplers.test_removed_ids import CHAINS, edits_of, random_edits, walked
 
 
 def ranks_of(dataset, ledger, ranks, state=None, **options):
@@ -34,35 +32,6 @@ def read(loaders, steps):
     states = [loader.state_dict() for loader in loaders]
     assert all(state == states[0] for state in states)
     return ids, states[0]
-
-
-def test_a_run_that_is_edited_and_resumed_on_other_ranks_reads_each_position_once():
-    cases = 6
-    for number in range(cases):
-        rng = np.random.default_rng(number)
-        layout = sk.Layout([*rng.integers(1, 6, rng.integers(1, 4)).tolist(), 7])
-        chain = CHAINS[number % len(CHAINS)](rng)
-        said = random_edits(rng, len(layout), [])
-        edits, size = edits_of(said, ()), len(chain.order(layout))
-        lanes = chain.woven_lanes(layout, chain.run_constants())
-        wanted = walk_removals(walked(chain, layout, 1), lanes, said, 60)
-        state, position = None, 0
-        while position < 40:
-            ranks, batch = int(rng.integers(1, 4)), int(rng.integers(1, 3))
-            made = [edit for edit in edits if edit.at < position]
-            ledger = sk.Ledger(chain, made)
-            loaders = ranks_of(Numbers(layout), ledger, ranks, state, batch_size=batch, tail="ragged")
-            for edit in edits[len(made) :]:
-                for loader in loaders:
-                    loader.edit(edit)
-            steps = int(rng.integers(1, 4))
-            left = size - position % size
-            ids, state = read(loaders, min(steps, -(-left // (ranks * batch))))
-            end = position + len(ids)
-            assert sorted(ids) == sorted(wanted[position:end]), number
-            position = end
-            assert state["epoch"] * size + state["position"] == position
-    print(f"{cases} cases")
 
 
 SKIPS = [sk.Edit(at=8, skip=4), sk.Edit(at=12, skip=2), sk.Edit(at=40, skip=2)]

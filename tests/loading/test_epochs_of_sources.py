@@ -111,16 +111,3 @@ def test_a_dataset_may_want_passes_and_epochs(in_a_tree):
         samples = [sample for batch in run for sample in batch]
     assert samples[:3] == [(4, 0, 2), (1, 0, 2), (4, 1, 2 + 2**40)]
     assert samples[3:] == [(3, -1, -1)] * in_a_tree
-
-
-def test_a_tree_without_a_loader_tells_no_epoch_to_parts_that_know_it():
-    class Alone:
-        wants_epochs = True
-
-        def __len__(self):
-            return 3
-
-        def __getitems__(self, ids, epochs=None):
-            return [(int(id), epochs is None) for id in ids]
-
-    assert sk.TreeDataset({"a": Alone()}).__getitems__([2, 0]) == [(2, True), (0, True)]

@@ -135,9 +135,8 @@ except KeyboardInterrupt:
 """
 
 
-@pytest.mark.parametrize("workers", [2, "2 threads"])
-def test_ctrl_c_ends_the_loop_within_two_seconds_and_the_state_is_valid(workers):
-    with Program(["-c", INTERRUPTED, json.dumps(beside(workers))], stdout=subprocess.PIPE) as process:
+def test_ctrl_c_ends_the_loop_within_two_seconds_and_the_state_is_valid():
+    with Program(["-c", INTERRUPTED, json.dumps(THREADS)], stdout=subprocess.PIPE) as process:
         for _ in range(5):
             process.stdout.readline()
         with OwnSeconds([process.pid]) as own:

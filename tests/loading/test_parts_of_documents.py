@@ -11,7 +11,6 @@ import torch
 from torch.utils.data import DataLoader
 
 import samplerkit as sk
-from samplerkit.inspect.time_machine import at, when
 from tests.loading.documents import EVERY_TOKEN, SIZES, Documents, Parts, document, loaders, tokens_of
 
 
@@ -188,19 +187,9 @@ def test_a_batch_holds_what_the_plan_says_and_the_loader_tells():
             ]
             assert tokens_of(batch) == torch.cat(expected).tolist()
             held.append((step, len(tokens_of(batch))))
-            read = at(ranks[0], 0, step, rank)
-            assert read.ids.tolist() == packs.ids.tolist()
-            assert read.batch is not None
-            assert read.batch.tokens == len(tokens_of(batch))
-            assert read.batch.shape == (packs.rows[-1] + 1, 64)
     fresh = loaders(Parts(), sk.PackBatches(64, packs=2), 2)[0]
     for step in range(3):
         assert fresh.tokens(step) == sum(tokens for other, tokens in held if other == step)
-    longest = int(np.argmax(SIZES))
-    times = when(ranks[0], longest, 0)[0].occurrences
-    assert len(times) > 1
-    for time in times:
-        assert longest in at(ranks[0], 0, time.step, time.rank).ids
 
 
 def test_a_plain_dataloader_takes_packs_of_whole_documents_and_no_others():

@@ -8,8 +8,6 @@ from __future__ import annotations
 import random
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 import torch
 
@@ -48,25 +46,6 @@ def test_reading_another_loader_changes_neither_the_order_nor_the_random_states(
             assert read(train) == whole(20, epoch)
             assert read(validation) == list(range(9))
     assert random_states() == before
-
-
-@pytest.mark.parametrize("step", range(8))
-def test_a_resume_in_the_middle_of_a_row_group_loses_no_row(tmp_path, step):
-    """datasets: a chunk of rows counted as read once its first row was."""
-    path = tmp_path / "rows.parquet"
-    pq.write_table(pa.table({"n": range(24)}), path, row_group_size=10)
-
-    def made():
-        dataset = sk.ParquetDataset(path)
-        return sk.Loader(dataset, sk.RandomSampler(shuffle="infile", seed=1), batch_size=3)
-
-    first, second = made(), made()
-    batches = iter(first)
-    seen = [row for _ in range(step) for row in next(batches)["n"].tolist()]
-    second.load_state_dict(first.state_dict())
-    seen += [row for batch in second for row in batch["n"].tolist()]
-    assert sorted(seen) == list(range(24))
-    first.close()
 
 
 @pytest.mark.parametrize("persistent", [False, True])
