@@ -1,4 +1,4 @@
-"""MindSpore's orders id for id, against recorded ones; and the random engines and shuffles below them."""
+"""MindSpore's orders id for id, against recorded ones."""
 
 from __future__ import annotations
 
@@ -7,21 +7,12 @@ from collections import Counter, defaultdict
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from torch.utils.data import ConcatDataset
 
 import samplerkit as sk
 from samplerkit.compat import mindspore as ds
 from samplerkit.compat.mindspore import record_files
-from samplerkit.compat.mindspore.generators import (
-    MinstdRand0,
-    Mt19937,
-    canonical,
-    first_words,
-    uniform_integers,
-)
-from samplerkit.compat.mindspore.shuffle import carried, shuffle, swapped, weighted_draws
+from samplerkit.compat.mindspore.shuffle import carried
 from tests.compat import mindspore_chains as chains
 from tests.samplers import mindspore_cases
 
@@ -264,125 +255,6 @@ def test_a_million_samples_need_at_most_four_arrays_of_their_number(make, datase
     finally:
         tracemalloc.stop()
     assert first[0] != second[0]
-
-
-GENERATORS = [Mt19937, MinstdRand0]
-
-
-def words(generator):
-    """The generator's words, one by one."""
-    while True:
-        yield from generator.peek(1000).tolist()
-        generator.skip(1000)
-
-
-def one_integer(stream, span, size):
-    """`std::uniform_int_distribution` of libstdc++ 9, written as a loop."""
-    scale = span // size
-    while True:
-        word = next(stream)
-        if word < size * scale:
-            return word // scale
-
-
-def shuffled_by_a_loop(size, generator):
-    """`std::shuffle` of libstdc++ 9, written as a loop."""
-    items, stream, span = list(range(size)), words(generator), generator.span
-
-    def swap(i, j):
-        items[i], items[j] = items[j], items[i]
-
-    if size < 2:
-        return items
-    if span // size < size:
-        for i in range(1, size):
-            swap(i, one_integer(stream, span, i + 1))
-        return items
-    i = 1
-    if size % 2 == 0:
-        swap(i, one_integer(stream, span, 2))
-        i += 1
-    while i < size:
-        both = one_integer(stream, span, (i + 1) * (i + 2))
-        swap(i, both // (i + 2))
-        swap(i + 1, both % (i + 2))
-        i += 2
-    return items
-
-
-def test_mt19937_gives_the_words_of_the_standard():
-    generator = Mt19937(5489)
-    assert generator.peek(3).tolist() == [3499211612, 581869302, 3890346734]
-    generator.skip(9999)
-    assert generator.peek(1).tolist() == [4123659995]
-
-
-def test_minstd_rand0_gives_the_words_of_the_standard():
-    assert MinstdRand0(1).peek(10_000)[-1] + 1 == 1043618065
-    # The state is never 0: the seeds 0 and 2^31 - 1 count as 1.
-    assert MinstdRand0(0).peek(1) == MinstdRand0(2**31 - 1).peek(1) == MinstdRand0(1).peek(1)
-
-
-@pytest.mark.parametrize("kind", GENERATORS)
-def test_words_do_not_depend_on_how_they_are_asked_for(kind):
-    expected = kind(3).peek(200_000)
-    generator = kind(3)
-    for count, used in ((5, 2), (100_000, 70_000), (10, 0), (1, 1)):
-        generator.peek(count)
-        generator.skip(used)
-    assert np.array_equal(generator.peek(1000), expected[70_003:71_003])
-    generator.skip(100_000)
-    assert generator.peek(1)[0] == expected[170_003]
-
-
-def test_first_words_are_those_of_a_generator_of_each_seed():
-    seeds = np.array([0, 1, 5489, 2**31, 2**32 - 1, *range(100, 120)])
-    assert first_words(seeds).tolist() == [int(Mt19937(seed).peek(1)[0]) for seed in seeds.tolist()]
-
-
-@pytest.mark.parametrize("kind", GENERATORS)
-@given(st.lists(st.integers(1, 2**31 - 3), min_size=1, max_size=200), st.integers(0, 2**32 - 1))
-def test_integers_are_those_of_a_loop_and_the_generator_is_left_behind_them(kind, sizes, seed):
-    generator, reference = kind(seed), kind(seed)
-    drawn = uniform_integers(generator, np.array(sizes))
-    stream = words(reference)
-    assert drawn.tolist() == [one_integer(stream, kind.span, size) for size in sizes]
-    assert generator.peek(1)[0] == next(stream)
-
-
-@pytest.mark.parametrize("kind", GENERATORS)
-@pytest.mark.parametrize("size", [0, 1, 2, 3, 4, 5, 100, 101, 46339, 46340, 46341, 65535, 65536, 65537])
-def test_a_shuffle_is_that_of_a_loop(kind, size):
-    # Around the square root of the span, one word stops serving two swaps, and most words are thrown away.
-    assert shuffle(size, kind(7)).tolist() == shuffled_by_a_loop(size, kind(7))
-
-
-@given(st.lists(st.floats(0, 1, exclude_max=True), max_size=300))
-def test_swaps_all_at_once_are_swaps_one_after_another(fractions):
-    targets = [int(fraction * (i + 1)) for i, fraction in enumerate(fractions)]
-    items = list(range(len(targets)))
-    for i, target in enumerate(targets):
-        items[i], items[target] = items[target], items[i]
-    assert swapped(np.array(targets, dtype=np.int64)).tolist() == items
-
-
-def test_more_elements_than_words_are_refused():
-    with pytest.raises(sk.NotSupportedError, match="shuffle"):
-        shuffle(2**31, MinstdRand0(1))
-
-
-def test_a_single_weight_uses_no_word():
-    generator = Mt19937(1)
-    assert weighted_draws(np.array([2.0]), 5, generator).tolist() == [0] * 5
-    assert generator.peek(1) == Mt19937(1).peek(1)
-
-
-def test_weighted_draws_in_chunks_are_those_of_a_search_one_by_one():
-    weights = np.random.default_rng(0).random(1000)
-    borders = np.cumsum(weights / np.cumsum(weights)[-1])
-    borders[-1] = 1.0
-    expected = np.searchsorted(borders, canonical(Mt19937(4), 100_000), side="left")
-    assert np.array_equal(weighted_draws(weights, 100_000, Mt19937(4)), expected)
 
 
 @pytest.mark.parametrize("tie", [1.0, 1e-3])

@@ -16,8 +16,8 @@ from torch.utils.data import DataLoader
 
 import samplerkit as sk
 from samplerkit.compat.torch import DistributedSampler, distributed
-from tests.compat.partially_shuffle_files import ids_of, make_dataset, make_sampler
-from tests.compat.webdataset_shards import numbers, write
+from tests.compat.partially_shuffle.folders import ids_of, make_dataset, make_sampler
+from tests.compat.webdataset.shards import numbers, write
 from tests.numbers import Numbers
 
 DATA = Path(__file__).parents[1] / "data"

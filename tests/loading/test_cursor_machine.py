@@ -26,7 +26,7 @@ from torch.utils.data import DataLoader
 import samplerkit as sk
 from samplerkit.compat.torch import DistributedSampler, distributed
 from samplerkit.loading.device.loader import DeviceLoader
-from tests.compat.partially_shuffle_files import make_dataset, make_sampler
+from tests.compat.partially_shuffle.folders import make_dataset, make_sampler
 from tests.loading.saved_states import as_list, taken
 from tests.numbers import Numbers
 

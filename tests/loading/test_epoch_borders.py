@@ -13,7 +13,7 @@ from torchdata.stateful_dataloader import StatefulDataLoader
 
 import samplerkit as sk
 from samplerkit.compat.torch import DistributedSampler, distributed
-from tests.compat.partially_shuffle_files import make_dataset, make_sampler
+from tests.compat.partially_shuffle.folders import make_dataset, make_sampler
 from tests.loading.saved_states import as_list, taken
 
 SIZE = 12

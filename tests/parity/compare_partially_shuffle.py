@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import torch.utils.data
 
-from tests.compat.partially_shuffle_files import VERSIONS, Dataset, ids_of, make_dataset
+from tests.compat.partially_shuffle.folders import VERSIONS, Dataset, ids_of, make_dataset
 
 MODULES = {1: "DistributedSamplerViaLocallyShuffle", 2: "DistributedSamplerViaLocallyShuffleV2"}
 EPOCHS = 3

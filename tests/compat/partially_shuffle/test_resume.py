@@ -8,7 +8,7 @@ import pytest
 from torchdata.stateful_dataloader import StatefulDataLoader
 
 import samplerkit as sk
-from tests.compat.partially_shuffle_files import (
+from tests.compat.partially_shuffle.folders import (
     UNEQUAL,
     VERSIONS,
     flat,

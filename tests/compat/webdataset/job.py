@@ -1,6 +1,6 @@
 """webdataset's ImageNet example in a job of several ranks, by the drop-in and by webdataset itself.
 
-Run as `python -m tests.ranks RANKS tests.compat.webdataset_job FOLDER PATTERN`, with `theirs` behind it for
+Run as `python -m tests.ranks RANKS tests.compat.webdataset.job FOLDER PATTERN`, with `theirs` behind it for
 webdataset itself; each rank writes what its loops received.
 """
 
@@ -16,7 +16,7 @@ import webdataset as theirs
 from torch.utils.data import DataLoader
 
 import samplerkit.compat.webdataset as ours
-from tests.compat.webdataset_shards import preproc
+from tests.compat.webdataset.shards import preproc
 
 WORKERS, BATCH, EPOCHS = 8, 16, 2
 SAMPLES = 200

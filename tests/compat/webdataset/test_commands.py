@@ -1,16 +1,13 @@
-"""Shards that commands write: run without a shell if allowed, ended with their reader, read strictly."""
+"""Shards that commands write: run without a shell if allowed, and ended with their reader."""
 
 from __future__ import annotations
 
 import contextlib
-import gzip
-import io
 import os
 import shutil
 import signal
 import subprocess
 import sys
-import tarfile
 from collections import Counter
 from pathlib import Path
 
@@ -20,8 +17,7 @@ from torch.utils.data import DataLoader
 import samplerkit as sk
 from samplerkit.compat.webdataset import WebDataset, ignore_and_continue
 from samplerkit.compat.webdataset.commands import parsed
-from samplerkit.compat.webdataset.stream import samples_of
-from tests.compat.webdataset_shards import as_list, number_of, once_each, write
+from tests.compat.webdataset.shards import as_list, number_of, once_each, write
 from tests.programs import Program
 from tests.storage.files.web import serving
 from tests.waiting import wait_until
@@ -285,89 +281,6 @@ def test_commands_and_files_do_not_mix_and_have_no_index_options(tmp_path):
 
 def test_a_command_may_be_waited_for_longer_than_the_system_can(tmp_path):
     assert len(list(piped(cat(write(tmp_path, 1, 4)), command_timeout=1e9))) == 4
-
-
-def in_pieces(data):
-    return iter(data[start : start + 1000] for start in range(0, len(data), 1000))
-
-
-def archive(*members, kind=tarfile.PAX_FORMAT):
-    stream = io.BytesIO()
-    with tarfile.open(fileobj=stream, mode="w", format=kind) as tar:
-        for name, data, *type_ in members:
-            member = tarfile.TarInfo(name)
-            member.size = len(data)
-            if type_:
-                member.type, member.size, member.linkname = type_[0], 0, "x"
-            tar.addfile(member, io.BytesIO(data))
-    return stream.getvalue()
-
-
-@pytest.mark.parametrize("kind", [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
-@pytest.mark.parametrize("is_compressed", [False, True])
-def test_a_stream_gives_what_a_file_gives(tmp_path, kind, is_compressed):
-    long = "folder/" * 10 if kind == tarfile.USTAR_FORMAT else "folder_é/" * 30
-    members = [
-        ("README", b"no sample"),
-        ("__meta__/x.txt", b"nor this"),
-        ("folder/", b"", tarfile.DIRTYPE),
-        *(
-            (f"{long}{number}.{field}", f"{number}{field}".encode() * number)
-            for number in range(5)
-            for field in ("TXT", "seg.png")
-        ),
-        ("last.cls", b"7"),
-    ]
-    data = archive(*members, kind=kind)
-    data = gzip.compress(data) if is_compressed else data
-    path = tmp_path / ("a.tar.gz" if is_compressed else "a.tar")
-    path.write_bytes(data)
-    samples = list(samples_of(in_pieces(data), str(path)))
-    assert len(samples) == 6
-    assert samples == list(sk.TarDataset(path, cache=tmp_path))
-
-
-FLAWS = {
-    "a link": (archive(("a.txt", b"1"), ("b.txt", b"", tarfile.SYMTYPE)), "link at byte 1024"),
-    "a name that leads out": (archive(("../a.txt", b"1")), "unsafe name at byte 0"),
-    "a key twice": (archive(("a.txt", b"1"), ("b.txt", b"1"), ("a.cls", b"1")), "duplicate key at byte 2048"),
-    "a field twice": (archive(("a.txt", b"1"), ("a.TXT", b"1")), "duplicate field at byte 1024"),
-    "a reserved field": (archive(("a.__key__", b"1")), "reserved field at byte 0"),
-    "a damaged header": (b"b" + archive(("a.txt", b"1"))[1:], "damaged header at byte 0: the checksum"),
-    "half an end mark": (archive(("a.txt", b"1"))[:1536], "half of the end mark"),
-    "a damaged gzip": (gzip.compress(archive(("a.txt", b"1" * 9000)))[:-20] + bytes(20), "damaged gzip"),
-    "half a gzip": (gzip.compress(archive(("a.txt", os.urandom(9000))))[:5000], "compressed data end early"),
-    "bzip2": (b"BZh91AY&SY", "bzip2, which is not supported"),
-}
-
-
-@pytest.mark.parametrize(("data", "text"), FLAWS.values(), ids=FLAWS.keys())
-def test_a_stream_is_read_as_strictly_as_a_file(data, text):
-    with pytest.raises(sk.DatasetError, match=text):
-        list(samples_of(in_pieces(data), "pipe:x"))
-
-
-@pytest.mark.parametrize("size", [1 << 33, 1 << 45, 1 << 62, 1 << 80])
-def test_a_size_that_no_stream_has_takes_no_memory(size):
-    member = tarfile.TarInfo("a.txt")
-    member.size = size
-    data = member.tobuf(tarfile.GNU_FORMAT) + b"few bytes"
-    with pytest.raises(sk.DatasetError, match=r"truncated at byte 0: the archive ends in 'a\.txt'"):
-        list(samples_of(in_pieces(data), "pipe:x"))
-
-
-def test_a_member_of_many_megabytes_is_read_whole():
-    content = os.urandom(40 << 20)
-    (sample,) = samples_of(in_pieces(archive(("a.bin", content), ("a.cls", b"1"))), "pipe:x")
-    assert (sample["bin"] == content, sample["cls"]) == (True, b"1")
-
-
-def test_no_cut_of_a_stream_is_a_shorter_epoch():
-    data = archive(*((f"{number}.txt", b"x" * 700) for number in range(4)))[: 4 * 1536 + 1024]
-    assert len(list(samples_of(in_pieces(data), "pipe:x"))) == 4
-    for end in {*range(0, len(data), 37), *range(0, len(data), 512)}:
-        with pytest.raises(sk.DatasetError, match="truncated"):
-            list(samples_of(in_pieces(data[:end]), "pipe:x"))
 
 
 SHELL = {

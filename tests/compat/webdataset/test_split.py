@@ -15,7 +15,7 @@ from samplerkit.compat import webdataset as wds
 from samplerkit.compat.webdataset import WebDataset
 from samplerkit.compat.webdataset.split import Seat, Split
 from samplerkit.order.sequences import Range
-from tests.compat.webdataset_shards import (
+from tests.compat.webdataset.shards import (
     is_even,
     loader,
     number_of,

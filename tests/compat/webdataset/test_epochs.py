@@ -21,8 +21,8 @@ import torch
 
 import samplerkit as sk
 from tests import ranks
-from tests.compat.webdataset_job import SAMPLES
-from tests.compat.webdataset_shards import is_even, loader, numbers, once_each, received, write, write_images
+from tests.compat.webdataset.job import SAMPLES
+from tests.compat.webdataset.shards import is_even, loader, numbers, once_each, received, write, write_images
 
 WORKERS = {
     "no workers": {},
@@ -213,7 +213,7 @@ RANKS, SHARDS = 2, 5
 def read_by_ranks(folder, *whose):
     """What each rank received."""
     pattern = write_images(folder, SHARDS, SAMPLES)
-    code, _, errors = ranks.job(RANKS, "tests.compat.webdataset_job", folder, pattern, *whose, seconds=300)
+    code, _, errors = ranks.job(RANKS, "tests.compat.webdataset.job", folder, pattern, *whose, seconds=300)
     assert code == 0, errors
     return [json.loads((folder / f"{rank}.json").read_text()) for rank in range(RANKS)]
 

@@ -11,7 +11,7 @@ import pytest
 
 import samplerkit as sk
 from samplerkit.storage.remote.options import RemoteOptions
-from tests.compat.partially_shuffle_files import Dataset, all_ranks, items_of, make_dataset, make_sampler
+from tests.compat.partially_shuffle.folders import Dataset, all_ranks, items_of, make_dataset, make_sampler
 from tests.storage.files.web import cluster, serving
 
 SIZES = [20, 31, 7, 16] * 3

@@ -1,8 +1,8 @@
 """Runs the drop-in for PartiallyShuffle in a process of its own.
 
-python -m tests.compat.partially_shuffle_job read FOLDER      prints what each of two ranks reads
-python -m tests.compat.partially_shuffle_job leave FOLDER     ends in the middle of an epoch
-python -m tests.ranks 2 tests.compat.partially_shuffle_job ranks FOLDER RESULTS     reads as a rank of the job
+python -m tests.compat.partially_shuffle.job read FOLDER      prints what each of two ranks reads
+python -m tests.compat.partially_shuffle.job leave FOLDER     ends in the middle of an epoch
+python -m tests.ranks 2 tests.compat.partially_shuffle.job ranks FOLDER RESULTS     reads as a rank of the job
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import torch.distributed
 
 import samplerkit as sk
 from samplerkit.compat.partially_shuffle import DistributedSamplerViaLocallyShuffle
-from tests.compat.partially_shuffle_files import Dataset, items_of, make_sampler
+from tests.compat.partially_shuffle.folders import Dataset, items_of, make_sampler
 
 
 def leave(folder):

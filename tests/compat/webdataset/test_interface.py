@@ -18,7 +18,7 @@ from webdataset import autodecode, filters, tenbin
 import samplerkit as sk
 from samplerkit.compat import webdataset as wds
 from samplerkit.compat.webdataset.tensors import tensors
-from tests.compat.webdataset_shards import (
+from tests.compat.webdataset.shards import (
     as_list,
     is_even,
     number_of,

@@ -10,7 +10,7 @@ from torchdata.stateful_dataloader import StatefulDataLoader
 
 import samplerkit as sk
 from samplerkit.compat.webdataset import WebDataset
-from tests.compat.webdataset_shards import as_list, is_even, number_of, numbers, once_each, write
+from tests.compat.webdataset.shards import as_list, is_even, number_of, numbers, once_each, write
 
 
 @pytest.mark.parametrize(("workers", "at"), [(0, 1), (0, 9), (2, 5), (2, 9)])

@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader
 
 import samplerkit as sk
 from samplerkit.compat import webdataset as wds
-from tests.compat.webdataset_shards import as_list, write
+from tests.compat.webdataset.shards import as_list, write
 from tests.storage.files.web import serving
 
 

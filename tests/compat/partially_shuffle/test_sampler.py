@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader, Sampler
 
 import samplerkit as sk
 from samplerkit.compat.partially_shuffle import DistributedSamplerViaLocallyShuffle
-from tests.compat.partially_shuffle_files import (
+from tests.compat.partially_shuffle.folders import (
     EQUAL,
     UNEQUAL,
     VERSIONS,

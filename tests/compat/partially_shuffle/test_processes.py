@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader
 import samplerkit as sk
 from samplerkit.compat.partially_shuffle import DistributedSamplerViaLocallyShuffle
 from tests import ranks
-from tests.compat.partially_shuffle_files import (
+from tests.compat.partially_shuffle.folders import (
     all_ranks,
     flat,
     ids_of,
@@ -29,7 +29,7 @@ from tests.storage.files.folders import reading_threads
 from tests.waiting import wait_until
 
 SIZES = [20, 31, 7, 16] * 4
-JOB = "tests.compat.partially_shuffle_job"
+JOB = "tests.compat.partially_shuffle.job"
 
 
 @pytest.fixture(name="folder", scope="module")
