@@ -11,7 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.order.golden_vectors import ordered, recorded
+from tests.order.golden_vectors import recorded
 
 ROOT = Path(__file__).parents[2]
 
@@ -41,6 +41,6 @@ def test_another_process_gives_the_same_orders_and_the_same_state():
     """With another hash seed, more threads, and optimised."""
     plain = in_a_process("0", "1")
     orders, state, hashed = in_a_process("4294967295", "2", "-O")
-    assert orders == plain[0] == [ordered(case) for case in recorded()["orders"]]
+    assert orders == plain[0] == [{"ids": case["ids"]} for case in recorded()["orders"]]
     assert state == plain[1]
     assert hashed != plain[2]  # the control: what follows the hash seed is another value there
