@@ -13,6 +13,7 @@ import samplerkit as sk
 from samplerkit.batches.cutting import halved
 from samplerkit.batches.packs.pack_plan import PackPlan
 from samplerkit.batches.plan import BatchPlan
+from samplerkit.batches.sample_set import find_set
 from samplerkit.batches.set_plan import StaticPlan
 from samplerkit.batches.window_plan import WindowPlan
 from samplerkit.order.deal import World
@@ -359,6 +360,13 @@ def test_recipes_are_frozen_and_travel_to_other_processes():
         recipe.max_tokens = 3
     again = pickle.loads(pickle.dumps(recipe))  # noqa: S301  # our own bytes
     assert laws.read(again.plan(sk.RandomSampler(), 300)) == laws.read(recipe.plan(sk.RandomSampler(), 300))
+
+
+def test_the_set_of_a_chain_is_what_it_reads():
+    for name, sampler in SETS.items():
+        found = find_set(sampler, FILES)
+        ids = np.arange(found.size) if found.ids is None else found.ids
+        assert ids.tolist() == sorted(undealt(sampler)), name
 
 
 def test_dealt_tokens_are_known_without_reading():

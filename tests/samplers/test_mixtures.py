@@ -134,6 +134,9 @@ def test_sources_run_on_over_epochs_or_begin_anew():
     plain = of(("a", "b"), in_order, passes="restart", **given)
     assert max((plain.order(layout, epoch)[:] % 1000).max() for epoch in range(5)) < 400
     assert plain.order(layout, 4)[:].tolist() != plain.order(layout, 5)[:].tolist()
+    twice = of(("a",), weights={"a": 1}, num_samples=2000, passes="restart", lanes=1)
+    passes = [twice.order(sk.Layout.tree({"a": 1000}), epoch)[:].reshape(2, 1000) for epoch in (0, 1)]
+    assert (passes[0][1] != passes[1][0]).any()  # no pass of an epoch is one of another
 
 
 def test_a_source_that_comes_once_an_epoch_is_read_again_where_passes_restart():

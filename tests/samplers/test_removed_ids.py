@@ -91,14 +91,15 @@ def test_ids_leave_mixtures_in_mixtures_as_counting_each_draw_says_and_the_inver
     for number in range(cases):
         rng = np.random.default_rng(4000 + number)
         lanes, seeds = int(rng.integers(1, 5)), [int(rng.integers(99)) for _ in range(2)]
-        inner_lanes = lanes if number % 2 else int(rng.integers(1, 4))
+        said_lanes = None if number % 2 else int(rng.integers(1, 4))
+        inner_lanes = said_lanes or lanes
         layouts = [sk.Layout([*rng.integers(1, 6, 2).tolist(), 5]) for _ in range(3)]
         chains = [CHAINS[int(rng.integers(len(CHAINS)))](rng) for _ in range(3)]
         tree = sk.Layout.tree(
             {"a": layouts[0], "b": sk.Layout.tree({"c": layouts[1], "d": layouts[2]})},
         )
         inner = sk.MixtureSampler(
-            {"c": chains[1], "d": chains[2]}, 9, weights={"c": 1, "d": 2}, lanes=inner_lanes, seed=seeds[1]
+            {"c": chains[1], "d": chains[2]}, 9, weights={"c": 1, "d": 2}, lanes=said_lanes, seed=seeds[1]
         )
         mix = sk.MixtureSampler(
             {"a": chains[0], "b": inner}, 35, weights={"a": 3, "b": 2}, lanes=lanes, seed=seeds[0]
