@@ -39,7 +39,6 @@ class EncodedWriter(writer.TarWriter):
             raise ArgumentTypeError("post", "must be a function", post)
         self._encoder = _encoder(encoder)
         self._post = post
-        self._told = 0
 
     def write(self, obj: Mapping[str, Any]) -> None:
         """Writes one sample; see `samplerkit.TarWriter`."""
@@ -47,20 +46,13 @@ class EncodedWriter(writer.TarWriter):
             raise ArgumentTypeError("sample", "must be a dict of names and values", obj)
         encoded = self._encoder(obj)
         super().write({name: encoded[name] for name in encoded if name == "__key__" or name[:1] != "_"})
-        self._tell()
 
-    def next_shard(self) -> None:
-        """Completes the shard at hand; the next sample begins another one."""
-        super().next_shard()
-        self._tell()
+    next_stream = finish = writer.TarWriter.next_shard
 
-    next_stream = finish = next_shard
-
-    def _tell(self) -> None:
-        while self._told < len(self.paths):
-            self._told += 1
-            if self._post is not None:
-                self._post(self.paths[self._told - 1])
+    def _finish(self, shard: Any) -> None:
+        super()._finish(shard)
+        if self._post is not None:
+            self._post(self.paths[-1])
 
 
 def ShardWriter(  # noqa: N802  # a class in webdataset

@@ -199,8 +199,7 @@ class RemoteStorage(Closing):
         """Ends threads and connections; what is on its way in other threads fails. It can be used again."""
         resources = self._resources_by_pid.pop(os.getpid(), None)
         if resources is not None:
-            resources.finalizer.detach()
-            resources.end()
+            resources.finalizer()
             self._resources_by_pid[os.getpid()] = self._new_resources(resources.counts.stats)
 
     def __getstate__(self) -> dict[str, Any]:

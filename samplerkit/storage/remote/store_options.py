@@ -224,16 +224,13 @@ def _of_azure(config: dict[str, Any], *_: Any) -> bool:
     return bool(config.get("account_name") or os.environ.get("AZURE_STORAGE_ACCOUNT_NAME"))
 
 
-_SCHEMES = {"s3", "s3a"}
-
-
 def names_version(url: str) -> bool:
     """Returns whether a URL of S3 says which version of an object is meant."""
     return _is_of_s3(url) and "?versionId=" in url
 
 
 def _is_of_s3(url: str) -> bool:
-    return url.partition("://")[0].lower() in _SCHEMES
+    return _KINDS.get(url.partition("://")[0].lower()) == "S3Store"
 
 
 def s3_defaults(url: str, given: Mapping[str, Any], timeout: float) -> dict[str, Any]:
