@@ -12,11 +12,15 @@ ROOT = Path(__file__).parents[2]
 DEMO = (sys.executable, "-m", "samplerkit.cli.main", "demo", "--seeds", "1", "--json")
 
 
-def environment(temporary: Path) -> dict[str, str]:
-    """The environment of a user without a running job, whose temporary files we can look at."""
+def without_job() -> dict[str, str]:
+    """The environment of a user without a running job."""
     job = {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}
-    ours = {name: value for name, value in os.environ.items() if name not in job}
-    return {**ours, "TMPDIR": str(temporary), "OMP_NUM_THREADS": "1"}
+    return {name: value for name, value in os.environ.items() if name not in job}
+
+
+def environment(temporary: Path) -> dict[str, str]:
+    """The same, whose temporary files we can look at."""
+    return {**without_job(), "TMPDIR": str(temporary), "OMP_NUM_THREADS": "1"}
 
 
 def run(command: tuple[str, ...], temporary: Path) -> subprocess.CompletedProcess[str]:

@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from samplerkit.cli.main import main
+from tests.cli.processes import without_job
 
 BLOCK = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
 
@@ -37,8 +38,7 @@ class Told:
 
 
 def environment():
-    job = {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}
-    ours = {name: value for name, value in os.environ.items() if name not in job}
+    ours = without_job()
     path = f"{Path(sys.executable).parent}{os.pathsep}{ours['PATH']}"
     # Ranks meet on loopback, which works without a network too.
     return {**ours, "PATH": path, "COLUMNS": "80", "NO_COLOR": "1", "GLOO_SOCKET_IFNAME": "lo"}
