@@ -11,14 +11,16 @@ import shutil
 import struct
 import sys
 import tempfile
-import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from samplerkit.compat.megatron.samples import BlendedSamples, Cut
-from tests.parity.compare_megatron import run_megatron
+from tests.benchmarks.timing import timed
+from tests.parity.compare_megatron import RUNNER, TIME_LIMIT
+from tests.parity.interpreters import answers
 
 SEED = 1234
 SOURCES = 12
@@ -77,14 +79,13 @@ def measured(
         "cache": str(folder / "cache"),
         "only_build": True,
     }
-    (theirs,) = run_megatron(interpreter, [told])
+    (theirs,) = answers(interpreter, RUNNER, [told], TIME_LIMIT)
     shutil.rmtree(folder / "cache")
-    begin, cpu = time.perf_counter(), time.process_time()
     cut = Cut(seq_len, SEED)
-    samples = BlendedSamples(lengths, weights, size, cut, split="1", part="train", surplus=0.005)
-    ours = time.perf_counter() - begin, time.process_time() - cpu
+    make = partial(BlendedSamples, lengths, weights, size, cut, split="1", part="train", surplus=0.005)
+    samples, used = timed(make)
     assert len(samples) == theirs["train"]["samples"]
-    return [theirs["seconds"], theirs["cpu"], *ours]
+    return [theirs["seconds"], theirs["cpu"], *used]
 
 
 def main(interpreter: str, documents: int = 10**7) -> None:

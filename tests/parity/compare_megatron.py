@@ -9,8 +9,6 @@ is missing.
 from __future__ import annotations
 
 import hashlib
-import json
-import subprocess
 import sys
 import tempfile
 from collections import Counter
@@ -20,6 +18,7 @@ from typing import Any
 
 import samplerkit as sk
 from samplerkit.compat import megatron
+from tests.parity.interpreters import answers, version_there
 
 RUNNER = Path(__file__).with_name("run_megatron.py")
 PARTS = ("train", "valid", "test")
@@ -124,40 +123,10 @@ def outcome(case: dict[str, Any], mine: Any, theirs: dict[str, Any]) -> str:
     return "same"
 
 
-def run_megatron(interpreter: str, cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Lets Megatron build and read the cases, in a process of its own."""
-    done = subprocess.run(  # the interpreter that the caller names
-        [interpreter, "-W", "ignore", str(RUNNER)],
-        input="".join(json.dumps(case) + "\n" for case in cases),
-        capture_output=True,
-        text=True,
-        timeout=TIME_LIMIT,
-        check=False,
-    )
-    lines = done.stdout.splitlines()
-    results = [line.removeprefix("RESULT ") for line in lines if line.startswith("RESULT ")]
-    if len(results) < len(cases):
-        case = {**cases[len(results)], "write": "..."}
-        raise SystemExit(f"Megatron ended with {done.returncode} at {case}:\n{done.stderr[-2000:]}")
-    return [json.loads(result) for result in results]
-
-
 def main(interpreter: str, count: int = DEFAULT_BUILDS, seed: int = 0) -> int:
     """Compares `count` random builds and prints what was found."""
-    probe = subprocess.run(  # the interpreter that the caller names
-        [
-            interpreter,
-            "-W",
-            "ignore",
-            "-c",
-            "import megatron.core.datasets.gpt_dataset, megatron.core as core; print(core.__version__)",
-        ],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if probe.returncode:
-        print(f"skipped: {interpreter} cannot import megatron.core: {probe.stderr.strip().splitlines()[-1:]}")
+    version = version_there(interpreter, "megatron.core", "megatron.core.datasets.gpt_dataset")
+    if version is None:
         return 0
     random, found = Random(seed), Counter[str]()
     with tempfile.TemporaryDirectory() as place:
@@ -174,7 +143,7 @@ def main(interpreter: str, count: int = DEFAULT_BUILDS, seed: int = 0) -> int:
             for path in [*folder.glob("*.bin"), *folder.glob("*.idx")]:
                 path.rename(path.with_suffix(".ours" + path.suffix))
             asked.append((case, mine))
-        results = run_megatron(interpreter, [case for case, _ in asked])
+        results = answers(interpreter, RUNNER, [case for case, _ in asked], TIME_LIMIT)
         samples = 0
         for (case, mine), theirs in zip(asked, results, strict=True):
             result = outcome(case, mine, theirs)
@@ -183,7 +152,7 @@ def main(interpreter: str, count: int = DEFAULT_BUILDS, seed: int = 0) -> int:
                 print(f"{result}: { ({**case, 'write': '...'}) }\n  Megatron: {theirs}\n  ours: {mine}")
             elif result == "same":
                 samples += sum(part["samples"] for part in mine.values() if part)
-    print(f"Megatron {probe.stdout.strip().splitlines()[-1]}, {count} random builds, {samples} samples:")
+    print(f"Megatron {version}, {count} random builds, {samples} samples:")
     for result, number in sorted(found.items()):
         print(f"  {result}: {number}")
     # A comparison that compares next to nothing is no pass.

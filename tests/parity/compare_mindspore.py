@@ -8,7 +8,6 @@ runs in a process of its own and only tells what it read, so that its environmen
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Any
 
 import samplerkit as sk
 from tests.compat import mindspore_chains as chains
+from tests.parity.interpreters import answers, version_there
 
 RUNNER = Path(__file__).with_name("run_mindspore.py")
 DEFAULT_CHAINS = 400
@@ -122,46 +122,20 @@ def outcome(case: dict[str, Any], theirs: dict[str, Any]) -> str:
     return "DIFFERENT"
 
 
-def run_mindspore(interpreter: str, cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Lets MindSpore read the cases, in a process of its own."""
-    lines = "".join(json.dumps(case) + "\n" for case in cases)
-    done = subprocess.run(  # the interpreter that the caller names
-        [interpreter, str(RUNNER)],
-        input=lines,
-        capture_output=True,
-        text=True,
-        timeout=TIME_LIMIT,
-        check=False,
-    )
-    results = [
-        line.removeprefix("RESULT ") for line in done.stdout.splitlines() if line.startswith("RESULT ")
-    ]
-    if len(results) < len(cases):
-        died_at = cases[len(results)]
-        raise SystemExit(f"MindSpore ended with {done.returncode} at {died_at}:\n{done.stderr[-2000:]}")
-    return [json.loads(result) for result in results]
-
-
 def main(interpreter: str, count: int = DEFAULT_CHAINS, seed: int = 0) -> int:
     """Compares `count` random chains and prints what was found."""
-    probe = subprocess.run(  # the interpreter that the caller names
-        [interpreter, "-c", "import mindspore; print(mindspore.__version__)"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if probe.returncode:
-        print(f"skipped: {interpreter} cannot import mindspore: {probe.stderr.strip().splitlines()[-1:]}")
+    version = version_there(interpreter, "mindspore")
+    if version is None:
         return 0
     random = Random(seed)  # cases, no secrets
     cases = [random_case(random) for _ in range(count)]
     found: Counter[tuple[str, str]] = Counter()
-    for case, theirs in zip(cases, run_mindspore(interpreter, cases), strict=True):
+    for case, theirs in zip(cases, answers(interpreter, RUNNER, cases, TIME_LIMIT), strict=True):
         result = outcome(case, theirs)
         found[case["dataset"]["kind"], result] += 1
         if result == "DIFFERENT":
             print(f"{result}: {json.dumps(case)}\n  MindSpore: {theirs}")
-    print(f"MindSpore {probe.stdout.strip().splitlines()[-1]}, {count} random chains:")
+    print(f"MindSpore {version}, {count} random chains:")
     for (kind, result), number in sorted(found.items()):
         print(f"  {kind:10} {result}: {number}")
     same = sum(number for (_, result), number in found.items() if result == "same")
