@@ -10,12 +10,13 @@ import argparse
 import json
 import multiprocessing
 import os
-import platform
 import statistics
 import tempfile
 import time
 import warnings
+from collections import deque
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,8 @@ import torch.utils.data
 import samplerkit as sk
 from samplerkit.storage.files.dataset import FileDataset
 from samplerkit.storage.files.readers import NpzReader
+from tests.benchmarks.report import print_header, print_row, versions
+from tests.benchmarks.timing import seconds
 
 ROWS, BATCH, RANKS = 256, 32, 4
 STEPS_PER_FILE = ROWS // BATCH
@@ -35,11 +38,11 @@ Reader = Callable[[str], Any]
 class Sleeping:
     """A reader that takes a given time, as one that waits for a network does."""
 
-    def __init__(self, seconds: float) -> None:
-        self.seconds = seconds
+    def __init__(self, pause: float) -> None:
+        self.pause = pause
 
     def __call__(self, path: str) -> dict[str, Any]:
-        time.sleep(self.seconds)
+        time.sleep(self.pause)
         return {"x": np.zeros((ROWS, 16), dtype=np.float32)}
 
 
@@ -134,11 +137,8 @@ def print_overlap(folder: Path, number: int, repeats: int) -> None:
     compressed = write_files(folder / "compressed", number, 32 << 10, compressed=True)
     readers: dict[str, Reader] = {"waiting 50 ms": Sleeping(0.05), "npz, compressed": NpzReader()}
     print(f"\n{number} files of {STEPS_PER_FILE} steps; seconds an epoch, medians of {repeats}.\n")
-    print(
-        "| reader | read | train | one after the other | read ahead | two processes | over the larger | ",
-        end="",
-    )
-    print("two processes over it |\n|---|---|---|---|---|---|---|---|")
+    taken = "read", "train", "one after the other", "read ahead", "two processes"
+    print_header("reader", *taken, "over the larger", "two processes over it")
     for name, reader in readers.items():
         for ratio in (0.5, 1.0, 2.0):
             runs = [overlap(compressed, reader, ratio) for _ in range(repeats)]
@@ -148,8 +148,8 @@ def print_overlap(folder: Path, number: int, repeats: int) -> None:
                 for key in ("ahead", "apart")
             ]
             figures = {key: statistics.median(run[key] for run in runs) for key in runs[0]}
-            shown = " | ".join(f"{value:.2f}" for value in figures.values())
-            print(f"| {name} | {shown} | {over[0]:.3f} | {over[1]:.3f} |", flush=True)
+            shown = (f"{value:.2f}" for value in figures.values())
+            print_row(name, *shown, f"{over[0]:.3f}", f"{over[1]:.3f}")
 
 
 def of_workers(paths: list[str], sampler: sk.Sampler, workers: int) -> dict[str, int]:
@@ -181,13 +181,12 @@ ORDERS = {
 def print_workers(paths: list[str]) -> None:
     """Prints what workers cost."""
     print(f"\n{len(paths)} files, {RANKS} ranks, max_files=4, sums over the ranks; memory of one rank.\n")
-    print("| order | workers | files read | files in memory | MiB in memory |")
-    print("|---|---|---|---|---|")
+    print_header("order", "workers", "files read", "files in memory", "MiB in memory")
     for name, arguments in ORDERS.items():
         for workers in (0, 2, 4):
             found = of_workers(paths, sk.DistributedSampler(**arguments, seed=7), workers)
             mib = found["bytes"] / (1 << 20)
-            print(f"| {name} | {workers} | {found['files']} | {found['in memory']} | {mib:.1f} |", flush=True)
+            print_row(name, workers, found["files"], found["in memory"], f"{mib:.1f}")
 
 
 def files_read(paths: list[str], sampler: sk.Sampler, max_files: int, *, is_told: bool) -> int:
@@ -207,34 +206,27 @@ def print_policies(paths: list[str]) -> None:
     print(
         f"\n{len(paths)} files, 1 rank, files read an epoch: told what comes next, and least recently used.\n"
     )
-    print("| order | max_files | told | least recently used |")
-    print("|---|---|---|---|")
+    print_header("order", "max_files", "told", "least recently used")
     orders = {**ORDERS, "PARTIAL, 5.5 files": {"shuffle": "partial", "partial_size": ROWS * 11 // 2}}
     for name, arguments in orders.items():
         for max_files in (2, 4, 8):
             sampler = sk.RandomSampler(**arguments, seed=7)
             told, lru = (files_read(paths, sampler, max_files, is_told=is_told) for is_told in (True, False))
-            print(f"| {name} | {max_files} | {told} | {lru} |", flush=True)
+            print_row(name, max_files, told, lru)
 
 
 def print_rate(folder: Path) -> None:
     """Prints how fast a loader hands out small samples from files in memory, as samples and as columns."""
     paths = write_files(folder / "small", 4, 16, compressed=False)
     print("\nA loader over 4 files of two small arrays in memory, batches of 256, 0 workers.\n")
-    print("| batches | k samples/s |")
-    print("|---|---|")
+    print_header("batches", "k samples/s")
     for as_columns in (False, True):
         dataset = FileDataset(paths, "npz", [ROWS] * 4, as_columns=as_columns)
         collate = torch.utils.data.default_convert if as_columns else None
         with dataset, sk.Loader(dataset, sk.RandomSampler(), batch_size=256, collate_fn=collate) as loader:
-            taken = []
-            for _ in range(50):
-                begun = time.perf_counter()
-                for _ in loader:
-                    pass
-                taken.append(time.perf_counter() - begun)
-        rate = 4 * ROWS / statistics.median(taken) / 1e3
-        print(f"| {'as columns' if as_columns else 'samples, collated by torch'} | {rate:.0f} |", flush=True)
+            taken = statistics.median(seconds(partial(deque, loader, 0)) for _ in range(50))
+        how = "as columns" if as_columns else "samples, collated by torch"
+        print_row(how, f"{4 * ROWS / taken / 1e3:.0f}")
 
 
 def main() -> None:
@@ -244,8 +236,7 @@ def main() -> None:
     parser.add_argument("--only", choices=["workers", "policies", "rate", "overlap"], help="one table")
     arguments = parser.parse_args()
     quick, only = arguments.quick, arguments.only
-    python, cores = platform.python_version(), os.cpu_count()
-    print(f"{platform.machine()}, {cores} cores, Python {python}, numpy {np.__version__}")
+    print(f"{versions('numpy')}, {os.cpu_count()} cores")
     warnings.filterwarnings("ignore", "This DataLoader will create")  # more workers than cores, on purpose
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

@@ -17,7 +17,8 @@ import torch
 from torch.utils.data import DataLoader, default_collate
 
 import samplerkit as sk
-from tests.benchmarks.resume import Sized, torchdata_loader
+from tests.benchmarks.peers.torch_rows import Rows, Sized
+from tests.benchmarks.resume import torchdata_loader
 from tests.benchmarks.tokens_peers import Reader
 
 ALONE = sk.World(1, 0)
@@ -97,21 +98,8 @@ def permuted(size: int, batch: int, *, lists: bool = False) -> Callable[[], Iter
     return batches
 
 
-class Floats:
-    """Rows of floats in memory, one by one."""
-
-    def __init__(self) -> None:
-        self.rows = torch.randn(20_000, 64)
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def __getitem__(self, index: int) -> torch.Tensor:
-        return self.rows[index]
-
-
-class FloatBatches(Floats):
-    """The same, by batch."""
+class ListedRows(Rows):
+    """Rows in memory by batch, as lists of them."""
 
     def __getitems__(self, ids: Sequence[int]) -> list[torch.Tensor]:
         return list(self.rows[torch.as_tensor(ids)])
@@ -119,7 +107,7 @@ class FloatBatches(Floats):
 
 def of_memory() -> Iterator[Row]:
     """Rows of floats, and samples that cost nothing."""
-    one, many, size = Floats(), FloatBatches(), 64
+    one, many, size = Rows(20_000), ListedRows(20_000), 64
 
     def plain(ids: Any) -> Any:
         return default_collate([one[at] for at in ids])

@@ -6,16 +6,12 @@ draws docs/images/quality.png. It takes some two minutes on two cores.
 
 from __future__ import annotations
 
-import platform
 import time
 from pathlib import Path
 
-import numpy as np
-import torch
-
-import samplerkit as sk
 from samplerkit.inspect.quality import storage_mixing
 from tests.benchmarks.quality_picture import draw
+from tests.benchmarks.report import print_header, print_row, versions
 from tests.campaigns.digit_orders import (
     BATCH_SIZE,
     EPOCHS,
@@ -45,39 +41,33 @@ def experiments() -> dict[str, list[Trained]]:
 
 def report_correlations(found: dict[str, list[Trained]]) -> None:
     """Prints the rank correlations, and the range of the accuracy."""
-    print(
-        "| digits | orders | accuracy | figure | with accuracy | with loss area |\n|---|---|---|---|---|---|"
-    )
+    print_header("digits", "orders", "accuracy", "figure", "with accuracy", "with loss area")
     for title, trained in found.items():
         accuracy = [float(one.accuracy.mean()) for one in trained]
         span = f"{min(accuracy):.1f} to {max(accuracy):.1f} %"
         for figure, name in TITLES.items():
             with_accuracy, with_loss = (correlation(trained, figure, o) for o in ("accuracy", "loss_area"))
-            print(f"| {title} | {len(trained)} | {span} | {name} | {with_accuracy} | {with_loss} |")
+            print_row(title, len(trained), span, name, with_accuracy, with_loss)
     pooled = [one for title, trained in found.items() if "unsorted" not in title for one in trained]
     with_accuracy, with_loss = (correlation(pooled, "label_mixing", o) for o in ("accuracy", "loss_area"))
-    print(f"| all sorted ones together | {len(pooled)} | | label mixing | {with_accuracy} | {with_loss} |")
+    print_row("all sorted ones together", len(pooled), "", "label mixing", with_accuracy, with_loss)
 
 
 def report_orders(trained: list[Trained]) -> None:
     """Prints each order with its figures and what came of it, the worst mixed first."""
-    print("| order | mixing | label mixing | accuracy | loss area |\n|---|---|---|---|---|")
+    print_header("order", "mixing", "label mixing", "accuracy", "loss area")
     for one in sorted(trained, key=lambda one: one.mixing):
-        print(
-            f"| {one.name} | {one.mixing:.2f} | {one.label_mixing:.2f} | {one.accuracy.mean():.1f} % "
-            f"| {one.loss_area.mean():.2f} |"
-        )
+        figures = f"{one.mixing:.2f}", f"{one.label_mixing:.2f}"
+        print_row(one.name, *figures, f"{one.accuracy.mean():.1f} %", f"{one.loss_area.mean():.2f}")
 
 
 def main() -> None:
     """Runs the experiments, prints the tables and draws the picture."""
     started = time.perf_counter()
     found = experiments()
-    print(
-        f"Python {platform.python_version()}, numpy {np.__version__}, torch {torch.__version__}, samplerkit "
-        f"{sk.__version__}; batches of {BATCH_SIZE}, {EPOCHS} epochs, {SEEDS} seeds; "
-        f"{time.perf_counter() - started:.0f} seconds.\n"
-    )
+    what = f"batches of {BATCH_SIZE}, {EPOCHS} epochs, {SEEDS} seeds"
+    seconds = time.perf_counter() - started
+    print(f"{versions('numpy', 'torch', 'samplerkit')}; {what}; {seconds:.0f} seconds.\n")
     report_correlations(found)
     print("\nThe orders over 20 files of sorted digits:\n")
     report_orders(found["sorted, 20 files"])

@@ -25,6 +25,7 @@ from samplerkit.storage.catalogue.catalogue_file import write_catalogue
 from samplerkit.storage.catalogue.file_catalogue import FileCatalogue, KnownFile
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage
+from tests.benchmarks.report import print_header, print_row
 from tests.loading.simulated_ranks import ORDER, Outcome, simulate
 from tests.storage.remote.server import Handler, Resource, Server, served
 
@@ -214,17 +215,16 @@ def memory(layout: sk.Layout, name: str, ranks: int, rank: int) -> tuple[float, 
 
 def report_store() -> None:
     """Prints what is asked of the store."""
-    print("| requests of one rank to the store | ranks | rank 0 | middle | last | by arithmetic | bytes |")
-    print("|---|---|---|---|---|---|---|")
+    of_ranks = "rank 0", "middle", "last"
+    print_header("requests of one rank to the store", "ranks", *of_ranks, "by arithmetic", "bytes")
     for title, (late, dead) in SITUATIONS.items():
         for ranks in RANKS:
             outcomes = store_requests(ranks, late, dead)
             found = [outcomes[rank] for rank in three(ranks)]
             expected = {*expected_requests(ranks, SECONDS if dead else late)} | ({7} - {7 * bool(dead)})
-            cells = " | ".join(str(one.requests) for one in found)
             told = ", ".join(map(str, sorted(expected)))
             most = max(one.store.bytes for one in found)
-            print(f"| {title} | {ranks:,} | {cells} | {told} | {most:,} |")
+            print_row(title, f"{ranks:,}", *(one.requests for one in found), told, f"{most:,}")
 
 
 def report_objects(files: int) -> None:
@@ -232,33 +232,30 @@ def report_objects(files: int) -> None:
     with object_store(files) as server:
         size = len(server.resources["/all.skcat"].data)
         print(f"\n{files:,} files of {EACH} samples, a catalogue of {size:,} bytes:\n")
-        print("| ranks | rank | opened | first batch | others | a resume | bytes | on disk | by arithmetic |")
-        print("|---|---|---|---|---|---|---|---|---|")
+        asked_when = "opened", "first batch", "others", "a resume"
+        print_header("ranks", "rank", *asked_when, "bytes", "on disk", "by arithmetic")
         for ranks in RANKS:
             for rank in three(ranks):
                 asked = object_requests(server, files, ranks, rank)
                 steps = min(STEPS, -(-files * EACH // (ranks * BATCH)))
                 most = -(-steps * BATCH // EACH) + 1
                 told = f"2; up to {most} files in {steps} steps; 2 and up to 2 files"
-                cells = " | ".join(map(str, asked.requests))
-                print(
-                    f"| {ranks:,} | {rank:,} | {cells} | {sum(asked.bytes):,} | {asked.on_disk:,} | {told} |",
-                    flush=True,
-                )
+                sizes = f"{sum(asked.bytes):,}", f"{asked.on_disk:,}"
+                print_row(f"{ranks:,}", f"{rank:,}", *asked.requests, *sizes, told)
 
 
 def report_memory(files: int) -> None:
     """Prints what a rank holds at the peak."""
     layout = layout_of(files)
     print(f"\nMiB of a rank at the peak, beyond the layout, {files:,} files: a start, a resume\n")
-    print(f"| | {' | '.join(f'{ranks:,} ranks' for ranks in RANKS)} |\n|---|{'---|' * len(RANKS)}")
+    print_header("", *(f"{ranks:,} ranks" for ranks in RANKS))
     for name in RECIPES:
         memory(layout, name, 8, 0)
         cells = []
         for ranks in RANKS:
             found = np.max([memory(layout, name, ranks, rank) for rank in three(ranks)], axis=0)
             cells.append(", ".join(f"{one:.2f}" for one in found))
-        print(f"| {name} | {' | '.join(cells)} |", flush=True)
+        print_row(name, *cells)
 
 
 def main() -> None:

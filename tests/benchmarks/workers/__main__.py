@@ -22,6 +22,7 @@ from typing import Any
 
 from tests.benchmarks.peers.measuring import epoch_of
 from tests.benchmarks.peers.memory import PeakGrowth
+from tests.benchmarks.report import print_header, print_row
 from tests.benchmarks.workers.data import SIZES
 from tests.benchmarks.workers.peers import CASES
 
@@ -83,8 +84,7 @@ def main() -> None:
                         growths[name, data] = max(growths.get((name, data), 0), growth)
                         peaks[name] = max(peaks.get(name, 0), worker)
     print("Samples/s (times torch's 2 processes), growth of the peak of the loop's process.\n")
-    print(f"| who | {' | '.join(SIZES)} | peak of its largest worker |")
-    print(f"|---|{'---|' * (len(SIZES) + 1)}")
+    print_header("who", *SIZES, "peak of its largest worker")
     for name in CASES:
         cells = []
         for data in SIZES:
@@ -94,7 +94,7 @@ def main() -> None:
             memory = f", {growths.get((name, data), 0):.0f} MiB"
             cells.append(f"{median:,.0f}{ratio}{memory}" if found else problems.get(name, ""))
         worker = peaks.get(name, 0)
-        print(f"| {name} | {' | '.join(cells)} | {f'{worker:.0f} MiB' if worker else ''} |", flush=True)
+        print_row(name, *cells, f"{worker:.0f} MiB" if worker else "")
 
 
 if __name__ == "__main__":

@@ -13,35 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from tests.benchmarks.workers.data import BATCHES, SHARDS, SIZES, WIDTH, decoded, small
+from tests.benchmarks.workers.data import BATCHES, SHARDS, SIZES, decoded, small
 
 Begin = Callable[[], Iterator[Any]]
-
-
-class Rows:
-    """Rows of float32 that are handed out one by one."""
-
-    def __init__(self) -> None:
-        self.rows = import_module("torch").zeros(SIZES["rows"], WIDTH)
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def __getitem__(self, index: int) -> Any:
-        return self.rows[index]
-
-
-class Arrays:
-    """The same, as numpy has them, for Grain."""
-
-    def __init__(self) -> None:
-        self.rows = np.zeros((SIZES["rows"], WIDTH), dtype=np.float32)
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def __getitem__(self, index: Any) -> Any:
-        return self.rows[index]
 
 
 def dataset_of(data: str, folder: Path) -> Any:
@@ -49,7 +23,7 @@ def dataset_of(data: str, folder: Path) -> Any:
     sk: Any = import_module("samplerkit")
 
     if data == "rows":
-        return Rows()
+        return import_module("tests.benchmarks.peers.torch_rows").Rows(SIZES["rows"])
     if data == "tar":
         return sk.TarDataset(f"{folder}/small-*.tar", progress=False).to_tuple("bin", "cls").map(small)
     if data == "jpeg":
@@ -141,27 +115,19 @@ def webdataset(data: str, folder: Path, workers: int) -> Begin:
 def grain(data: str, workers: int, threads: int) -> Begin:
     """Grain's MapDataset of arrays in memory, with threads or processes."""
     kinds: Any = import_module("grain")
-    batches = kinds.MapDataset.source(Arrays()).shuffle(seed=7).batch(BATCHES[data])
+    rows = import_module("tests.benchmarks.peers.grain").Rows(SIZES["rows"])
+    batches = kinds.MapDataset.source(rows).shuffle(seed=7).batch(BATCHES[data])
     dataset = batches.to_iter_dataset(kinds.ReadOptions(num_threads=threads, prefetch_buffer_size=4))
     if workers:
         dataset = dataset.mp_prefetch(kinds.multiprocessing.MultiprocessingOptions(num_workers=workers))
     return lambda: iter(dataset)
 
 
-def mosaic(data: str, folder: Path, workers: int) -> Begin:
+def mosaic(folder: Path, workers: int) -> Begin:
     """MosaicML's StreamingDataset over MDS files of the same rows."""
-    import_module("tests.benchmarks.peers.torchvision_operators").declare()
-    kinds: Any = import_module("streaming")
-    place = folder / "mds"
-    if not place.exists():
-        with kinds.MDSWriter(out=str(place), columns={"x": "ndarray"}) as writer:
-            row = np.zeros(WIDTH, dtype=np.float32)
-            for _ in range(20_000):
-                writer.write({"x": row})
-    kinds.base.util.clean_stale_shared_memory()
-    dataset = kinds.StreamingDataset(local=str(place), shuffle=True, batch_size=BATCHES[data])
-    loader = kinds.StreamingDataLoader(dataset, batch_size=BATCHES[data], num_workers=workers)
-    return lambda: iter(loader)
+    peer = import_module("tests.benchmarks.peers.streaming").Streaming(folder)
+    rows = peer.rows(20_000, workers, "MDS files")
+    return lambda: iter(rows())
 
 
 TORCH, DATA = ("torch.utils.data", "DataLoader"), ("torchdata.stateful_dataloader", "StatefulDataLoader")
@@ -180,7 +146,7 @@ CASES: dict[str, tuple[tuple[str, ...], Callable[[str, Path], Begin]]] = {
     "webdataset, 2 processes": (("tar", "jpeg"), lambda data, folder: webdataset(data, folder, 2)),
     "Grain, 2 threads": (("rows",), lambda data, _: grain(data, 0, 2)),
     "Grain, 2 processes": (("rows",), lambda data, _: grain(data, 2, 1)),
-    "MosaicML streaming, 0 workers": (("rows",), lambda data, folder: mosaic(data, folder, 0)),
-    "MosaicML streaming, 2 processes": (("rows",), lambda data, folder: mosaic(data, folder, 2)),
+    "MosaicML streaming, 0 workers": (("rows",), lambda _, folder: mosaic(folder, 0)),
+    "MosaicML streaming, 2 processes": (("rows",), lambda _, folder: mosaic(folder, 2)),
 }
 """By who reads: what of the data, and how."""
