@@ -55,9 +55,10 @@ class Occurrence(NamedTuple):
 
 
 def notices(bug: Bug, among: str = "") -> bool:
-    """Tells whether its tests fail over a copy of the package with the bug, and not without it.
+    """Tells whether its tests fail over a copy of the package with the bug.
 
-    Of the tests, those are run whose ids have `among` in them.
+    That they pass without it is asked of all at once, by `require_passing`. Of the tests, those are run whose
+    ids have `among` in them.
     """
     file, text = planted(bug)
     copy, tests = _copy(), bug.tests.split()
@@ -70,9 +71,20 @@ def notices(bug: Bug, among: str = "") -> bool:
     if by is None:
         return False
     print(f"{bug.name}: noticed by {by}")
-    first |= {by: None} if "::" in by else {}
-    _require_passing((by,) if "::" in by else tuple(tests), among)
+    if "::" in by:
+        first[by] = None
+    else:  # such as a test that comes to no end: nobody knows which
+        _require_passing(tuple(tests), among)
     return True
+
+
+def require_passing() -> None:
+    """Requires that every test that has noticed a bug in this process passes without one.
+
+    At once, since to import and collect them takes longer than to run them.
+    """
+    if noticed := tuple({test: None for first in _NOTICED.values() for test in first}):
+        _require_passing(noticed)
 
 
 @functools.cache
@@ -84,9 +96,8 @@ def _copy() -> Path:
 
 
 @functools.cache
-def _require_passing(tests: tuple[str, ...], among: str) -> None:
-    """Requires that tests pass over the package without a bug; asked once, whatever bugs they notice."""
-    by = failing_elsewhere(_copy(), tests, MOST_SECONDS, among)
+def _require_passing(tests: tuple[str, ...], among: str = "") -> None:
+    by = failing_elsewhere(_copy(), tests, MOST_SECONDS * len(tests), among)
     assert by is None, f"{by} fails without a bug"
 
 
@@ -146,12 +157,12 @@ def _named(above: ast.AST, prefix: str = "") -> Iterator[tuple[str, ast.AST]]:
 
 def _occurrences(package: Path, file: Path, bug: Bug, wanted: Sequence[ast.AST]) -> Iterator[Occurrence]:
     module = ast.parse((package / file).read_text())
-    texts = [ast.dump(node) for node in wanted]
+    texts, kinds = [ast.dump(node) for node in wanted], {type(node) for node in wanted}
     for definition in [node for name, node in _named(module) if name == bug.place]:
         for node in ast.walk(definition):
             for field, value in ast.iter_fields(node):
                 parts = value if isinstance(value, list) else [value]
-                dumped = [ast.dump(part) if isinstance(part, ast.AST) else None for part in parts]
+                dumped = [ast.dump(part) if type(part) in kinds else None for part in parts]
                 for at in range(len(parts) - len(texts) + 1):
                     if dumped[at : at + len(texts)] == texts:
                         yield Occurrence(file, module, node, field, at)

@@ -6,6 +6,7 @@ from tests.campaigns.planting import Bug
 
 LAWS, ZOO = "tests/samplers/test_laws.py", "tests/samplers/test_repeats_and_parts.py"
 EPOCHS = "tests/samplers/test_epochs_and_seeds.py"
+DEALT = "tests/samplers/test_dealing.py"
 DRAWS, MIXED = "tests/order/test_source_draws.py", "tests/samplers/test_mixtures.py"
 SHARES = "tests/samplers/test_rank_shares.py"
 
@@ -114,14 +115,14 @@ BUGS = [
         "Shard.read",
         "undealt %= len(self._order)",
         "undealt %= len(self._order) - 1",
-        LAWS,
+        DEALT,
     ),
     Bug(
         "the offset turns the wrong way",
         "Deal.shard",
         "world.shard_id - max(self.offset, 0)",
         "world.shard_id + max(self.offset, 0)",
-        f"{LAWS}::test_a_parent_reads_its_child_at_the_positions_that_it_draws",
+        DEALT,
     ),
     Bug(
         "the limit is forgotten",
