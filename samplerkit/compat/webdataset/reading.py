@@ -6,7 +6,7 @@ import sys
 from collections.abc import Generator, Iterator
 from contextlib import closing
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from itertools import chain
 from typing import Any, Final, Protocol, final
 
@@ -138,13 +138,12 @@ class SamplePipeline:
     def _from_tar(
         self, dataset: TarDataset, seat: Seat, epoch: int, start: int
     ) -> Generator[Any, None, None]:
-        paths: dict[str, str | None] = {}
+        path_of = cache(partial(_path, dataset))
         try:
             with closing(self._read(dataset, seat, epoch, start)) as samples:
                 for sample in samples:
                     if isinstance(sample, dict) and "__url__" in sample:
-                        url = sample["__url__"]
-                        path = paths[url] if url in paths else paths.setdefault(url, _path(dataset, url))
+                        path = path_of(sample["__url__"])
                         if path is not None:
                             sample["__local_path__"] = path
                     yield sample
