@@ -141,6 +141,7 @@ def test_two_threads_never_read_from_one_loader():
 
 @pytest.mark.parametrize("run_ahead", [False, True])
 def test_an_empty_loader_has_empty_epochs(run_ahead):
+    assert DeviceLoader([], "cpu").state_dict() == {"schema": 1, "epoch": 0, "step": 0, "ended": None}
     for empty in ([], DataLoader([], 2), StatefulDataLoader(Empty(), 2)):
         with DeviceLoader(empty, "cpu", run_ahead=run_ahead) as loader:
             assert [read(loader) for _ in range(5)] == [[]] * 5
