@@ -8,6 +8,7 @@ import pytest
 import samplerkit as sk
 from tests.loading.numbers import Numbers, numbers_loader
 from tests.loading.worker_kinds import beside
+from tests.waiting import wait_until
 
 
 def loader(**options):
@@ -41,28 +42,12 @@ def test_the_next_epoch_is_begun_while_the_loop_is_at_the_end_of_this_one():
         def set_epoch(self, epoch):
             begun.append(epoch)
 
-    class AsStage:
-        """Reads one batch more than it hands out, as a stage on a device does."""
-
-        def __init__(self, batches):
-            self._batches = batches
-            self._next = next(batches)
-
-        def __iter__(self):
-            return self
-
-        def __next__(self):
-            batch, self._next = self._next, next(self._batches)
-            return batch
-
-        def close(self, seconds):
-            return True
-
     running = sk.Loader(Told(12), sk.RandomSampler(seed=5), batch_size=3, collate_fn=list)
-    for epoch in range(3):
-        received = [index for batch in running.iterate_on(AsStage, run_ahead=True) for index, _ in batch]
-        assert received == [index for index, _ in expected(epoch)]
-        assert begun == list(range(epoch + 2))
+    with sk.DeviceLoader(running, "cpu", run_ahead=True) as ahead:
+        for epoch in range(3):
+            assert [index for index, _ in read(ahead)] == [index for index, _ in expected(epoch)]
+            wait_until(lambda: len(begun) == epoch + 2)  # noqa: B023  # called at once
+    assert begun == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize("change", ["another epoch", "a break", "a second iterator", "a state", "close"])
