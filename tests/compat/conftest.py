@@ -1,5 +1,5 @@
 """Indexes of tests never go into the user's cache folder."""
 
-from tests.storage.tar.conftest import cache_home
+from tests.storage.conftest import cache_home
 
 __all__ = ["cache_home"]

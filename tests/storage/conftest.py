@@ -1,4 +1,4 @@
-"""A small disk, and a bucket."""
+"""A cache of each test's own, a small disk, and a bucket."""
 
 from __future__ import annotations
 
@@ -6,9 +6,36 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+
+from samplerkit.testing import dataset_contract
+from tests.programs import Program
+
+
+def _forked(
+    command: list[str], *, input: bytes, timeout: float, **_: Any
+) -> subprocess.CompletedProcess[bytes]:
+    ends = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    with Program(command[1:], encoding="latin-1", **ends) as program:
+        errors = program.communicate(input.decode("latin-1"), timeout)[1]
+    return subprocess.CompletedProcess(command, program.returncode, b"", errors.encode("latin-1"))
+
+
+@pytest.fixture(autouse=True)
+def _another_process_starts_quickly(monkeypatch):
+    """The contract starts Python to read in another process: here that is a fork of one that has torch."""
+    monkeypatch.setattr(dataset_contract, "subprocess", SimpleNamespace(run=_forked))
+
+
+@pytest.fixture(autouse=True)
+def cache_home(tmp_path, monkeypatch) -> Path:
+    """The user's cache folder while a test runs."""
+    home = tmp_path.with_name(f"{tmp_path.name}-home")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(home))
+    return home
 
 
 @pytest.fixture

@@ -99,15 +99,6 @@ def test_a_link_in_the_place_of_what_is_being_written_is_not_followed(tmp_path):
     assert (tmp_path / "precious").read_bytes() == b"precious"
 
 
-def test_others_may_read_what_is_written_as_far_as_the_mask_says(tmp_path):
-    before = os.umask(0o027)
-    try:
-        written(tmp_path / "a", b"")
-    finally:
-        os.umask(before)
-    assert (tmp_path / "a").stat().st_mode & 0o777 == 0o640
-
-
 def test_without_locks_files_are_written_all_the_same(tmp_path, monkeypatch):
     # There is no filesystem without locks here to try.
     def refuses(*_):

@@ -1,13 +1,16 @@
-"""A pool has as many threads as there is work at the same time, and no more."""
+"""A pool has as many threads as there is work at the same time; what is told of long work on a terminal."""
 
 from __future__ import annotations
 
 import gc
+import io
+import itertools
 import threading
 import weakref
 
 import pytest
 
+from samplerkit.storage import progress
 from samplerkit.storage.threads import Pool, Stop, Stopped, in_threads
 from tests.waiting import wait_until
 
@@ -86,3 +89,20 @@ def test_who_was_ended_before_does_not_wait(seconds):
     stop.set()
     with pytest.raises(Stopped):
         stop.sleep(seconds)
+
+
+class Terminal(io.StringIO):
+    """A terminal that keeps what it is told."""
+
+    def isatty(self):
+        return True
+
+
+def test_a_line_is_rewritten_a_few_times_a_second_and_not_at_each_step(monkeypatch):
+    terminal, clock = Terminal(), itertools.count()
+    monkeypatch.setattr("sys.stderr", terminal)
+    monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock) * progress.PATIENCE_SECONDS / 16)
+    line = progress.TerminalLine()
+    for done in range(101):
+        line("counting", done, 1000)
+    assert terminal.getvalue() == "".join(f"\rcounting {done} of 1,000" for done in range(5, 101, 5))

@@ -191,14 +191,6 @@ def test_parquet(tmp_path):
             all_of(FileDataset([tmp_path / "0.parquet"], ParquetReader(columns=columns_wanted)))
 
 
-def test_damaged_parquet_is_an_error_that_names_the_file(tmp_path):
-    pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed: no parquet here")
-    (tmp_path / "a.parquet").write_bytes(b"PAR1" + bytes(100))
-    for lengths in (None, [3]):
-        with pytest.raises(sk.DatasetError, match=r"a\.parquet"):
-            all_of(FileDataset([tmp_path / "a.parquet"], "parquet", lengths))
-
-
 def test_without_pyarrow_the_error_names_the_extra(tmp_path, monkeypatch):
     (tmp_path / "a.parquet").write_bytes(b"PAR1")
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
@@ -300,13 +292,7 @@ def test_text_larger_than_what_is_counted_at_once(tmp_path, monkeypatch):
 
 
 def test_text_in_another_encoding(tmp_path):
-    (tmp_path / "a.txt").write_bytes("ä\nö\n".encode("latin-1"))
-    assert all_of(FileDataset([tmp_path / "a.txt"], TextReader("latin-1"))) == ["ä", "ö"]
-    with pytest.raises(sk.DatasetError, match=r"a\.txt, row 0: is no text in utf-8"):
-        all_of(FileDataset([tmp_path / "a.txt"], "text"))
-
-
-def test_bad_text_names_file_and_row(tmp_path):
-    (tmp_path / "a.txt").write_bytes(b"good\ngood\nb\xffd\ngood\n")
-    with pytest.raises(sk.DatasetError, match=r"a\.txt, row 2: is no text in utf-8"):
+    (tmp_path / "a.txt").write_bytes("a\nö\n".encode("latin-1"))
+    assert all_of(FileDataset([tmp_path / "a.txt"], TextReader("latin-1"))) == ["a", "ö"]
+    with pytest.raises(sk.DatasetError, match=r"a\.txt, row 1: is no text in utf-8"):
         all_of(FileDataset([tmp_path / "a.txt"], "text"))

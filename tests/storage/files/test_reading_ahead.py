@@ -144,17 +144,6 @@ def test_bad_files_can_be_skipped_sample_by_sample(paths):
         assert sorted(skip.id for skip in loader.skipped) == list(range(40, 50))
 
 
-@pytest.mark.parametrize("kind", ["npz", "npy"])
-def test_every_truncation_of_a_file_is_an_error_and_nothing_worse(tmp_path, kind):
-    whole, cut = tmp_path / f"whole.{kind}", tmp_path / f"cut.{kind}"
-    (np.savez if kind == "npz" else np.save)(whole, np.arange(200).reshape(50, 4))
-    data = whole.read_bytes()
-    for length in range(0, len(data), 13):
-        cut.write_bytes(data[:length])
-        with FileDataset([cut], kind, [50]) as dataset, pytest.raises(sk.DatasetError, match=rf"cut\.{kind}"):
-            dataset[0]
-
-
 def test_a_file_that_shrinks_while_it_is_read_is_an_error(tmp_path):
     path = tmp_path / "big.npy"
     np.save(path, np.zeros((1 << 20, 4)))

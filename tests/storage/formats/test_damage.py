@@ -188,8 +188,7 @@ CASES = {
 
 @pytest.mark.parametrize("times", [60, pytest.param(2000, marks=pytest.mark.campaign)])
 @pytest.mark.parametrize("name", CASES)
-def test_damage_is_an_error_or_the_same_data(tmp_path, monkeypatch, times, name):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
+def test_damage_is_an_error_or_the_same_data(tmp_path, times, name):
     case = CASES[name](tmp_path)
     make = case.make
     if case.is_seen:

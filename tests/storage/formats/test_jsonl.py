@@ -20,11 +20,6 @@ from tests.storage.formats.damage import damaged, outcomes, spliced
 from tests.storage.remote.server import served
 
 
-@pytest.fixture(autouse=True)
-def _own_cache(monkeypatch, tmp_path_factory):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
-
-
 def row(id):
     return {"id": id, "text": f"row {id} \u017e" * (id % 4), "none": None, "list": [id, 0.5, {"a": True}]}
 
@@ -170,22 +165,6 @@ def test_samples_are_values_fields_of_them_texts_bytes_or_what_a_function_makes(
         dataset[1]
 
 
-BAD = {
-    "decode: must be one of": {"decode": "yaml"},
-    "columns: are of JSON, and not of decode='text'": {"decode": "text", "columns": ["a"]},
-    "columns: must not be empty": {"columns": []},
-    "max_chunks: must be positive": {"max_chunks": 0},
-    "max_unpacked_bytes: must be positive": {"max_unpacked_bytes": 0},
-}
-
-
-@pytest.mark.parametrize("message", BAD)
-def test_arguments_that_cannot_be_meant_are_refused(message):
-    with pytest.raises(sk.SamplerkitError) as caught:
-        sk.JsonlDataset("a.jsonl", **BAD[message])
-    assert str(caught.value).startswith(message)
-
-
 def test_files_without_samples_are_files_of_the_layout(tmp_path):
     for name, data in (("a", b""), ("b", b"\n\r\n"), ("c", b"1"), ("d", b"\n")):
         (tmp_path / f"{name}.jsonl").write_bytes(data)
@@ -227,6 +206,8 @@ def test_an_index_is_made_once_takes_nine_bytes_a_line_and_is_made_again_for_ano
     (kept,) = Path(os.environ["XDG_CACHE_HOME"]).rglob("*.skidx")
     assert kept.stat().st_size < 9 * 1000 + 700
     made(path).save_indexes()
+    made(path).save_indexes(tmp_path / "bucket")
+    assert Path(f"{path}.skidx").read_bytes() == (tmp_path / "bucket" / "a.jsonl.skidx").read_bytes()
     kept.unlink()
     os.utime(path, ns=(5, 5))
     with made(path) as dataset:  # what is beside it holds whatever its time
@@ -253,28 +234,6 @@ def test_an_index_beside_another_file_is_an_error_or_its_lines_are(tmp_path):
         dataset[0]
 
 
-@pytest.mark.parametrize("has_index", [True, False])
-@pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.zst"])
-def test_remote_lines_are_read_by_ranges_and_packed_files_as_a_whole(tmp_path, has_index, name):
-    fsspec = pytest.importorskip("fsspec", reason="fsspec is not installed: nothing remote here")
-    path, memory = tmp_path / name, fsspec.filesystem("memory")
-    path.write_bytes(packed(text_of(map(row, range(60))), name))
-    url = f"memory://jsonl/{has_index}/{name}"
-    memory.pipe(url, path.read_bytes())
-    if has_index:
-        made(path).save_indexes()
-        memory.pipe(url + ".skidx", Path(f"{path}.skidx").read_bytes())
-    with sk.JsonlDataset([url], progress=False, remote={"cache": str(tmp_path / "cache")}) as dataset:
-        options = {"batch_size": 7, "collate_fn": list, "world": sk.World(1, 0)}
-        with sk.Loader(dataset, sk.RandomSampler(seed=2), **options) as loader:
-            read = [sample for batch in loader for sample in batch]
-        assert same(sorted(read, key=lambda each: each["id"]), [*map(row, range(60))])
-    # To the machine come the index, if there is one, and the file where it is packed or has to be indexed.
-    wanted = [url + ".skidx"] * has_index + [url] * (not has_index or name.endswith(".zst"))
-    kept = [path.read_bytes() for path in (tmp_path / "cache").glob("*.file")]
-    assert sorted(kept) == sorted(map(memory.cat, wanted))
-
-
 def test_an_index_beside_a_remote_file_comes_once_to_a_machine(tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_bytes(packed(text_of(map(row, range(60))), path.name))
@@ -288,23 +247,6 @@ def test_an_index_beside_a_remote_file_comes_once_to_a_machine(tmp_path):
         asked = [len(server.asked(method, "/a.jsonl.skidx")) for method in ("GET", "HEAD")]
         assert asked == [1, 3]
         assert all("Range" in each.headers for each in server.asked("GET", "/a.jsonl"))
-
-
-def test_a_function_makes_samples_in_their_draws(tmp_path):
-    for name in ("0.jsonl", "1.jsonl.gz"):
-        (tmp_path / name).write_bytes(packed(text_of(map(row, range(10))), name))
-    read = []
-    with sk.JsonlDataset(str(tmp_path / "*.jsonl*"), decode=_drawn, progress=False) as dataset:
-        for size in (4, 7):
-            options = {"batch_size": size, "collate_fn": list, "world": sk.World(1, 0)}
-            with sk.Loader(dataset, sk.RandomSampler(seed=1), **options) as loader:
-                read.append([sample for batch in loader for sample in batch])
-    assert read[0] == read[1]
-    assert sorted(id for id, _ in read[0]) == sorted([*range(10)] * 2)
-
-
-def _drawn(sample):
-    return int(sample["id"]), int(sk.draw_rng().integers(1 << 30))
 
 
 @pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz", "a.jsonl.zst"])

@@ -27,6 +27,7 @@ from tests.storage.formats import (
     test_mindrecord,
     test_parquet,
     test_tfrecord,
+    tf_records,
 )
 
 
@@ -93,9 +94,8 @@ MARKS = {"huggingface": [pytest.mark.trainers, pytest.mark.filterwarnings("ignor
 
 
 @pytest.fixture(params=[pytest.param(name, marks=MARKS.get(name, ())) for name in FORMATS])
-def data(request, tmp_path, monkeypatch):
+def data(request, tmp_path):
     """A dataset of each format, and how many samples it has."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
     if request.param in {"hdf5", "zarr"}:
         package = {"hdf5": "h5py", "zarr": "zarr"}[request.param]
         pytest.importorskip(package, reason=f"{package} {test_arrays.WHY.format(request.param)}")
@@ -140,7 +140,6 @@ MISSING = {
 def test_a_package_that_is_missing_is_named_with_its_extra(tmp_path, monkeypatch, kind):
     contract, (package, name) = FORMATS[kind](), MISSING[kind]
     contract.write(str(tmp_path))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
     monkeypatch.setitem(sys.modules, package, None)
     problem = rf'needs {package.partition(".")[0]}, .*pip install "samplerkit\[{name}\]"'
     with contract.make(str(tmp_path)) as dataset, pytest.raises(sk.DatasetError, match=problem):
@@ -164,7 +163,8 @@ REMOTE = {name: FORMATS[name] for name in ("litdata", "mds", "mindrecord", "parq
 
 
 @pytest.mark.parametrize("name", REMOTE)
-def test_remote_files_are_read_by_chunk_and_a_chunk_that_is_gone_is_named(tmp_path, name):
+def test_remote_files_are_read_by_chunk_and_a_chunk_that_is_gone_is_named(tmp_path, monkeypatch, name):
+    monkeypatch.setattr("samplerkit.storage.remote.retries._FIRST_WAIT", 0.001)
     fsspec = pytest.importorskip("fsspec", reason="fsspec is not installed: nothing remote here")
     memory, url = fsspec.filesystem("memory"), f"memory://{name.replace(' ', '-')}"
     if name.startswith("packed"):
@@ -187,6 +187,63 @@ def test_remote_files_are_read_by_chunk_and_a_chunk_that_is_gone_is_named(tmp_pa
         memory.pipe(f"{url}/{gone}", b"another one")
         with pytest.raises(sk.DatasetError, match=re.escape(gone)):
             dataset[0]
+
+
+INDEXED = {
+    "a.jsonl": (sk.JsonlDataset, {}),
+    "a.jsonl.zst": (sk.JsonlDataset, {}),
+    "a.tfrecord": (sk.TfRecordDataset, {"scalars": ["id"], "run_bytes": 800}),
+}
+"""Formats that need an index, of which one may be beside the file."""
+
+
+def written(path):
+    """Sixty samples, whose `id` counts."""
+    if path.suffix == ".tfrecord":
+        tf_records.write(path, [tf_records.example(tf_records.features_of(row)) for row in range(60)])
+    else:
+        path.write_bytes(test_jsonl.packed(test_jsonl.text_of(map(test_jsonl.row, range(60))), path.name))
+
+
+@pytest.mark.parametrize("has_index", [True, False])
+@pytest.mark.parametrize("name", INDEXED)
+def test_remote_files_with_an_index_are_read_by_ranges_and_packed_ones_as_a_whole(tmp_path, has_index, name):
+    fsspec = pytest.importorskip("fsspec", reason="fsspec is not installed: nothing remote here")
+    memory, (make, options) = fsspec.filesystem("memory"), INDEXED[name]
+    written(path := tmp_path / name)
+    url = f"memory://indexed/{has_index}/{name}"
+    memory.pipe(url, path.read_bytes())
+    if has_index:
+        make(path, **options, progress=False).save_indexes()
+        memory.pipe(url + ".skidx", Path(f"{path}.skidx").read_bytes())
+    with make([url], **options, progress=False, remote={"cache": str(tmp_path / "cache")}) as dataset:
+        sampler = sk.RandomSampler(shuffle="files", seed=2)
+        with sk.Loader(dataset, sampler, batch_size=7, collate_fn=list, world=sk.World(1, 0)) as loader:
+            assert sorted(named(sample) for batch in loader for sample in batch) == [*range(60)]
+        if name == "a.tfrecord":
+            assert dataset.stats.files_read == dataset.layout.num_files > 5
+    # To the machine come the index, if there is one, and the file where it is packed or has to be indexed.
+    wanted = [url + ".skidx"] * has_index + [url] * (not has_index or name.endswith(".zst"))
+    kept = [path.read_bytes() for path in (tmp_path / "cache").glob("*.file")]
+    assert sorted(kept) == sorted(map(memory.cat, wanted))
+
+
+def drawn(sample):
+    return int(sample["id"]), int(sk.draw_rng().integers(1 << 30))
+
+
+@pytest.mark.parametrize("name", INDEXED)
+def test_a_function_makes_samples_in_their_draws(tmp_path, name):
+    written(path := tmp_path / name)
+    (make, given), read = INDEXED[name], []
+    with make(path, **given, decode=drawn, progress=False) as dataset:
+        for size in (4, 7):
+            options = {"batch_size": size, "collate_fn": list, "world": sk.World(1, 0)}
+            with sk.Loader(dataset, sk.RandomSampler(seed=1), **options) as loader:
+                read.append([sample for batch in loader for sample in batch])
+    assert read[0] == read[1]
+    assert sorted(id for id, _ in read[0]) == [*range(60)]
+    assert len({draw for _, draw in read[0]}) == 60
 
 
 def recipe_of(dataset, samples):
@@ -233,27 +290,18 @@ def test_a_mixture_in_batches_by_tokens_outlives_a_kill_on_other_ranks(data):
     assert sorted(read) == wanted
 
 
-@pytest.mark.parametrize(
-    "make",
-    [
-        sk.ArrowDataset,
-        sk.Hdf5Dataset,
-        sk.JsonlDataset,
-        sk.LitDataset,
-        sk.MdsDataset,
-        sk.MindRecordDataset,
-        sk.ParquetDataset,
-        sk.TfRecordDataset,
-        sk.ZarrDataset,
-    ],
-    ids=lambda make: make.__name__,
-)
-def test_an_error_of_the_limits_names_the_argument_that_was_given(make):
-    with pytest.raises(sk.ArgumentRangeError, match=r"^max_chunks: "):
-        make("no.file", max_chunks=0)
-
-
 REFUSED = [
+    *(
+        (make, {"max_chunks": 0}, "max_chunks: must be positive")
+        for make in (
+            *(sk.ArrowDataset, sk.Hdf5Dataset, sk.JsonlDataset, sk.LitDataset, sk.MdsDataset),
+            *(sk.MindRecordDataset, sk.ParquetDataset, sk.TfRecordDataset, sk.ZarrDataset),
+        )
+    ),
+    (sk.JsonlDataset, {"decode": "yaml"}, "decode: must be one of"),
+    (sk.JsonlDataset, {"decode": "text", "columns": ["a"]}, "columns: are of JSON, and not of decode='text'"),
+    (sk.JsonlDataset, {"columns": []}, "columns: must not be empty"),
+    (sk.JsonlDataset, {"max_unpacked_bytes": 0}, "max_unpacked_bytes: must be positive"),
     (sk.ParquetDataset, {"columns": []}, "columns: must not be empty"),
     (sk.ParquetDataset, {"columns": "id"}, "columns: must be a list of names, got 'id'"),
     (sk.ParquetDataset, {"filters": 3}, "filters: must be a list of conditions, got 3"),

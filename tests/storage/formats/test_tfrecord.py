@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import numpy as np
@@ -19,11 +18,6 @@ from tests.storage.formats.tf_records import example, field, framed, sample_of
 
 FOLDER = Path(__file__).parents[2] / "data" / "formats" / "tfrecord"
 """Written by TensorFlow 2.21.0: `python -m tests.storage.formats.write_samples tfrecord`."""
-
-
-@pytest.fixture(autouse=True)
-def _own_cache(monkeypatch, tmp_path_factory):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
 
 
 def written(folder, ranges=((0, 5), (5, 16))):
@@ -124,35 +118,6 @@ def test_features_that_a_record_lacks_or_has_twice_are_errors(tmp_path):
             dataset[0]
 
 
-def test_an_index_is_made_once_and_serves_from_the_cache_and_beside(tmp_path, monkeypatch):
-    """The file is gone through once; what lies beside it needs no cache, nor the time of the file."""
-    (path,) = written(tmp_path, [(0, 30)])
-    looks = []
-    original = tfrecord_file.Records.walked
-
-    def counted(read, size):
-        looks.append(size)
-        return original(read, size)
-
-    monkeypatch.setattr(tfrecord_file.Records, "walked", counted)
-    sizes = []
-    for _ in range(2):
-        with sk.TfRecordDataset(path, run_bytes=500, progress=False) as dataset:
-            sizes.append(dataset.layout.sizes.tolist())
-    assert looks == [Path(path).stat().st_size]
-    assert sizes[0] == sizes[1]
-    with sk.TfRecordDataset(path, progress=False) as dataset:
-        dataset.save_indexes()
-        dataset.save_indexes(tmp_path / "bucket")
-    beside = [Path(path + ".skidx"), tmp_path / "bucket" / "0.tfrecord.skidx"]
-    assert beside[0].read_bytes() == beside[1].read_bytes()
-    os.utime(path, ns=(5, 5))
-    with sk.TfRecordDataset(path, scalars=["id"], run_bytes=500, progress=False) as dataset:
-        assert dataset.layout.sizes.tolist() == sizes[0]
-        assert len(looks) == 1
-        assert dataset[29]["id"] == 29
-
-
 def test_an_index_that_lies_is_an_error_that_names_it(tmp_path):
     """Of another size, damaged, of another kind; or right in its size, and of another file."""
     path, other = written(tmp_path, [(5, 6), (6, 7)])
@@ -193,46 +158,3 @@ def test_indexes_go_where_they_can_be_written_under_names_of_their_own(tmp_path)
         sk.TfRecordDataset(tmp_path / "a" / "0.tfrecord", progress=False).save_indexes(tmp_path / "file")
     with pytest.raises(sk.ArgumentValueError, match="folder: is needed"):
         sk.TfRecordDataset(["memory://a/0.tfrecord"], progress=False).save_indexes()
-
-
-@pytest.mark.parametrize("has_index", [True, False])
-def test_files_elsewhere_are_read_by_ranges_once_they_are_indexed(tmp_path, has_index):
-    fsspec = pytest.importorskip("fsspec", reason="fsspec is not installed: nothing remote here")
-    (path,) = written(tmp_path, [(0, 60)])
-    url = f"memory://tfrecord/{has_index}.tfrecord"
-    memory = fsspec.filesystem("memory")
-    memory.pipe(url, Path(path).read_bytes())
-    if has_index:
-        stored = Stored.of(path, None)
-        tfrecord_file.INDEXES.write(Path(path + ".skidx"), stored, tfrecord_file.INDEXES.of(stored, None), "")
-        memory.pipe(url + ".skidx", Path(path + ".skidx").read_bytes())
-    options = {"run_bytes": 800, "scalars": ["id"], "remote": {"cache": str(tmp_path / "cache")}}
-    with sk.TfRecordDataset([url], **options, progress=False) as dataset:
-        sampler = sk.RandomSampler(shuffle="files", seed=2)
-        with sk.Loader(dataset, sampler, batch_size=5, collate_fn=list, world=sk.World(1, 0)) as loader:
-            read = [int(sample["id"]) for batch in loader for sample in batch]
-        assert sorted(read) == list(range(60))
-        assert dataset.stats.files_read == dataset.layout.num_files > 5
-    # One file is brought to the machine: its index, or the file to be indexed.
-    (kept,) = (tmp_path / "cache").glob("*.file")
-    assert kept.read_bytes() == memory.cat(url + ".skidx" * has_index)
-
-
-def test_a_function_makes_samples_in_their_draws(tmp_path):
-    written(tmp_path, [(0, 20)])
-    with sk.TfRecordDataset(
-        tmp_path / "0.tfrecord", scalars=["id"], decode=_drawn, progress=False
-    ) as dataset:
-        read = []
-        for size in (4, 7):
-            sampler = sk.RandomSampler(seed=1)
-            with sk.Loader(
-                dataset, sampler, batch_size=size, collate_fn=list, world=sk.World(1, 0)
-            ) as loader:
-                read.append([sample for batch in loader for sample in batch])
-    assert read[0] == read[1]
-    assert sorted(id for id, _ in read[0]) == list(range(20))
-
-
-def _drawn(sample):
-    return int(sample["id"]), int(sk.draw_rng().integers(1 << 30))

@@ -14,9 +14,8 @@ pytest.importorskip("obstore", reason="obstore is not installed")
 
 
 @pytest.fixture
-def shards(server, monkeypatch, tmp_path):
-    """Shards in a bucket; indexes are kept in a cache of the test's own."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
+def shards(server):
+    """Shards in a bucket."""
     put_shards(server)
     return server.url
 

@@ -1,13 +1,16 @@
-"""Indexes of tests never go into the user's cache folder."""
+"""A server of small shards."""
 
 from __future__ import annotations
 
 import pytest
 
+from tests.storage.tar.remote_shards import write_shards
+from tests.storage.tar.server import Server
 
-@pytest.fixture(autouse=True)
-def cache_home(tmp_path, monkeypatch):
-    """The user's cache folder while a test runs."""
-    home = tmp_path / "cache-home"
-    monkeypatch.setenv("XDG_CACHE_HOME", str(home))
-    return home
+
+@pytest.fixture
+def server(tmp_path):
+    """Serves small shards with their indexes; `server.folder` may be changed."""
+    write_shards(tmp_path / "data")
+    with Server(tmp_path / "data") as server:
+        yield server

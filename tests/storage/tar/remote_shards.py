@@ -6,11 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import samplerkit as sk
+from tests.storage.tar.server import Server
 from tests.storage.tar.shards import jpeg_tiles, write
 
 SHARDS, EACH = 8, 12
 NUMBERS = range(SHARDS * EACH)
 PATTERN = f"train-{{00..{SHARDS - 1:02}}}.tar"
+NAMES = [f"train-{number:02}.tar" for number in range(SHARDS)]
+LENGTHS = [EACH] * SHARDS
 
 
 def write_shards(folder: Path, *, index: bool = True, text: str = "number", size: int = 0) -> str:
@@ -23,6 +26,11 @@ def write_shards(folder: Path, *, index: bool = True, text: str = "number", size
             padding = "." * (size + number % 7)
             writer.write({"__key__": f"{number:05}", "txt": f"{text} {number} {padding}", "cls": number})
     return f"{folder}/{PATTERN}"
+
+
+def remote(server: Server, cache: Path, **options: Any) -> sk.TarDataset:
+    """The dataset of these shards on a server, by URLs with a secret."""
+    return sk.TarDataset(f"{server.url}/{PATTERN}?key=SECRET", cache=cache, progress=False, **options)
 
 
 def write_tiles(folder: Path, suffix: str) -> list[str]:

@@ -15,7 +15,7 @@ import samplerkit as sk
 from samplerkit.storage.tar.codecs import IMAGE_SPECS
 from samplerkit.storage.tar.dataset import TarDataset
 from samplerkit.storage.tar.writer import TarWriter
-from tests.storage.tar.shards import jpeg_tiles, python_sources, read_by_webdataset, write
+from tests.storage.tar.shards import jpeg_tiles, read_by_webdataset
 
 FIELDS = {
     "txt": b"text \xc3\xa9",
@@ -126,10 +126,3 @@ def test_arrays_of_objects_are_refused(tmp_path):
         dataset.decode(only=["cls"])[1]
     with pytest.raises(sk.DatasetError, match=r"field 'jpg': cannot be decoded \(cannot identify image file"):
         dataset.decode("pil", only={"jpg"})[1]
-
-
-def test_python_sources_decode_to_their_text(tmp_path):
-    path = write(tmp_path / "x.tar", python_sources())
-    dataset = TarDataset(path).decode(lambda name, data: data.decode() if name == ".py" else None)
-    for sample in dataset:
-        assert len(sample["py"].encode()) == int(sample["size.txt"])

@@ -64,7 +64,7 @@ def test_an_index_is_made_once_and_never_among_the_data(tmp_path, cache_home, wa
     assert len(files(tmp_path / "mine")) > 2
 
 
-def test_an_archive_that_was_written_again_is_indexed_again(tmp_path, walks):
+def test_an_archive_that_was_written_again_is_indexed_again(tmp_path, cache_home, walks):
     paths = two(tmp_path)
     before = TarDataset(paths)
     fingerprint = before.fingerprint
@@ -74,7 +74,7 @@ def test_an_archive_that_was_written_again_is_indexed_again(tmp_path, walks):
     assert after.fingerprint != fingerprint
     assert walks == ["one.tar", "two.tar", "two.tar"]
     samples = list(after)
-    assert len(list(tmp_path.rglob("*.catalogue"))) == 1, "old ones pile up"
+    assert len(list(cache_home.rglob("*.catalogue"))) == 1, "old ones pile up"
     os.utime(paths[0], ns=(0, 12345))
     assert list(TarDataset(paths)) == samples
     assert walks[3:] == ["one.tar"]

@@ -16,11 +16,9 @@ import samplerkit as sk
 from samplerkit.cli.main import main
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.tar.indexing import index_shards
-from tests.storage.tar.remote_shards import EACH, NUMBERS, PATTERN, SHARDS, write_shards
+from tests.storage.tar.remote_shards import EACH, NAMES, NUMBERS, PATTERN, SHARDS, write_shards
 from tests.storage.tar.server import Server
 from tests.waiting import wait_until
-
-NAMES = [f"train-{number:02}.tar" for number in range(SHARDS)]
 
 
 @pytest.fixture(name="folder")

@@ -15,10 +15,9 @@ import torch.utils.data
 import samplerkit as sk
 from samplerkit.compat.webdataset import WebDataset
 from samplerkit.storage.missing_file import AbsentError
-from tests.storage.tar.remote_shards import EACH, NUMBERS, PATTERN, SHARDS, as_list, write_shards
+from tests.storage.tar.remote_shards import EACH, LENGTHS, NUMBERS, PATTERN, SHARDS, as_list, write_shards
 from tests.storage.tar.server import Server
 
-LENGTHS = [EACH] * SHARDS
 CUT, GONE, EMPTY = 2, 4, 7
 """A shard that ends early, one that is not there, and one that is no archive at all."""
 

@@ -1,4 +1,4 @@
-"""Few open files, in threads, in forked and spawned workers, and over many epochs."""
+"""Few open files and shared shards, in threads, in forked and spawned workers, and over many epochs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import json
 import os
 import pickle
 import shutil
-import subprocess
 import sys
 import threading
 from collections import Counter
@@ -15,8 +14,13 @@ import numpy as np
 import pytest
 
 import samplerkit as sk
+from samplerkit.storage.ahead.batches import BatchesAhead, SampleBatch
+from samplerkit.storage.files.handles import Handle, Handles
 from samplerkit.storage.tar.dataset import TarDataset
 from samplerkit.storage.tar.writer import TarWriter
+from tests.programs import run
+from tests.storage.crowd import all_done
+from tests.storage.tar.remote_shards import LENGTHS, NUMBERS, write_shards
 from tests.storage.tar.shards import jpeg_tiles, write
 
 
@@ -51,40 +55,27 @@ print(json.dumps([ids, open_files, in_workers]))
 """
 
 
-@pytest.mark.parametrize("indexed", [True, False])
-def test_500_shards_are_read_with_64_file_descriptors(tmp_path, indexed):
-    pattern = many(tmp_path, 500)
-    if not indexed:
-        for path in tmp_path.glob("*.skidx"):
-            path.unlink()
-    command = [sys.executable, "-c", FEW_HANDLES, pattern, str(tmp_path / "cache")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
+def test_150_shards_are_read_with_64_file_descriptors(tmp_path):
+    """Half of them with an index beside them."""
+    pattern = many(tmp_path, 150)
+    for path in sorted(tmp_path.glob("*.skidx"))[::2]:
+        path.unlink()
+    done = run(["-c", FEW_HANDLES, pattern, str(tmp_path / "cache")])
     assert done.returncode == 0, done.stderr
     ids, open_files, in_workers = json.loads(done.stdout)
-    assert Counter(ids) == Counter(dict.fromkeys(range(1500), 3))
-    assert Counter(in_workers) == Counter(range(1500))
+    assert Counter(ids) == Counter(dict.fromkeys(range(450), 3))
+    assert Counter(in_workers) == Counter(range(450))
     assert max(open_files) < 40
     assert len(set(open_files)) == 1, "the number of open files grows"
 
 
-@pytest.mark.parametrize("context", ["fork", "spawn"])
-@pytest.mark.parametrize("suffix", [".tar", ".tar.gz"])
-def test_workers_read_what_one_process_reads(tmp_path, context, suffix):
-    path = write(tmp_path / f"tiles{suffix}", jpeg_tiles())
-    dataset = TarDataset(path).decode("rgb8").to_tuple("jpg", "cls", "__key__")
-    expected = {key: (image.tobytes(), label) for image, label, key in dataset}
-    loader = sk.Loader(
-        dataset,
-        sk.RandomSampler(seed=7),
-        batch_size=8,
-        tail="ragged",
-        num_workers=2,
-        multiprocessing_context=context,
-        collate_fn=as_list,
-    )
-    received = [sample for batch in loader for sample in batch]
-    assert len(received) == 60
-    assert {key: (image.tobytes(), label) for image, label, key in received} == expected
+def test_spawned_workers_read_what_one_process_reads(tmp_path):
+    """Of a gzip archive, of which they know the copy; `DatasetContract` forks."""
+    dataset = TarDataset(write(tmp_path / "tiles.tar.gz", jpeg_tiles())).decode("rgb8").to_tuple("jpg", "cls")
+    wanted = [(image.tobytes(), label) for image, label in dataset]
+    options = {"num_workers": 1, "multiprocessing_context": "spawn", "collate_fn": as_list}
+    loader = sk.Loader(dataset, batch_size=8, tail="ragged", **options)
+    assert [(image.tobytes(), label) for batch in loader for image, label in batch] == wanted
 
 
 def test_spawned_workers_say_that_the_cache_was_emptied(tmp_path):
@@ -130,3 +121,117 @@ def test_a_fork_while_another_thread_reads_does_not_hang(tmp_path):
     finally:
         stop.set()
         thread.join(30)
+
+
+KEYS = [f"{number:05}" for number in NUMBERS]
+
+
+@pytest.fixture(name="often")
+def fixture_often():
+    """Threads take turns as often as can be."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+@pytest.mark.parametrize("max_shards", [1, 2])
+def test_the_keys_of_many_shards_are_found_with_few_of_them_open(tmp_path, max_shards):
+    pattern = write_shards(tmp_path / "data", index=False)
+    for attempt in range(3):
+        cache = tmp_path / f"cache-{attempt}"
+        with sk.TarDataset(pattern, lengths=LENGTHS, max_shards=max_shards, cache=cache) as dataset:
+            found = []
+            all_done(lambda dataset=dataset, found=found: found.extend(dataset.keys()))
+            assert found == KEYS
+
+
+@pytest.mark.parametrize("is_told", [False, True])
+@pytest.mark.parametrize("max_shards", [1, 2])
+def test_threads_read_shards_of_which_few_may_be_open(tmp_path, max_shards, is_told):
+    pattern = write_shards(tmp_path / "data")
+    rng = np.random.default_rng(max_shards)
+    plans = [rng.integers(0, len(KEYS), (12, 3)) for _ in range(3)]
+    with sk.TarDataset(pattern, lengths=LENGTHS, max_shards=max_shards, cache=tmp_path / "cache") as dataset:
+        if is_told:
+            dataset.expect(iter(plans[0]))
+
+        def read(plan):
+            for ids in plan:
+                found = [sample["__key__"] for sample in dataset.__getitems__(ids)]
+                assert found == [KEYS[id] for id in ids.tolist()]
+
+        all_done(*(lambda plan=plan: read(plan) for plan in plans))
+        assert dataset.stats.peak_files <= max_shards
+
+
+@pytest.mark.usefixtures("often")
+def test_threads_that_want_the_batch_that_was_read_ahead_all_get_it():
+    plan = [np.arange(first, first + 3) for first in range(40)]
+    for _ in range(20):
+        batches = BatchesAhead(lambda ids: SampleBatch(ids.tolist(), ids.nbytes), iter(plan))
+
+        def read(batches=batches):
+            for ids in plan:
+                assert batches.read(ids) == ids.tolist()
+
+        all_done(read, read)
+        batches.close()
+
+
+def test_threads_read_the_same_archives_at_the_same_time(tmp_path):
+    with sk.TarWriter(f"{tmp_path}/%02d.tar", samples_per_shard=250) as writer:
+        for number in range(1000):
+            writer.write({"__key__": f"{number:05}", "txt": str(number)})
+    dataset = sk.TarDataset(f"{tmp_path}/*.tar", cache=tmp_path, progress=False)
+
+    def read(seed):
+        for _ in range(60):
+            ids = np.random.default_rng(seed).permutation(1000)
+            found = [(sample["__key__"], sample["txt"]) for sample in dataset.__getitems__(ids)]
+            assert found == [(f"{id:05}", b"%d" % id) for id in ids.tolist()]
+            assert dataset[int(ids[0])]["__key__"] == f"{ids[0]:05}"
+
+    all_done(lambda: read(0), lambda: read(1))
+
+
+@pytest.fixture(name="paths")
+def fixture_paths(tmp_path):
+    paths = [tmp_path / str(number) for number in range(5)]
+    for path in paths:
+        path.write_bytes(b"data")
+    return paths
+
+
+@pytest.mark.parametrize("is_copy", [True, False])
+def test_a_copy_that_was_evicted_is_let_go_when_another_one_is_opened_and_no_other_file_is(paths, is_copy):
+    opened = []
+
+    def open_file(number):
+        opened.append(number)
+        return Handle(os.open(paths[number], os.O_RDONLY), is_copy=is_copy)
+
+    handles = Handles(open_file, most=4)
+    for number in range(3):
+        handles.get(number)
+    paths[1].unlink()
+    handles.get(3)
+    assert len(handles) == (3 if is_copy else 4)
+    for number in (0, 2, 3):
+        handles.get(number)
+    assert opened == [0, 1, 2, 3]
+    handles.close()
+
+
+def test_the_archive_that_was_used_least_recently_is_closed_for_a_new_one(paths):
+    opened = []
+
+    def open_file(number):
+        opened.append(number)
+        return Handle(os.open(paths[number], os.O_RDONLY))
+
+    handles = Handles(open_file, most=2)
+    for number in (0, 1, 0, 2, 0, 2, 1):
+        assert os.pread(handles.get(number).descriptor, 4, 0) == b"data"
+        assert len(handles) <= 2
+    assert opened == [0, 1, 2, 1]

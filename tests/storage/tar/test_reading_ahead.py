@@ -12,11 +12,10 @@ import pytest
 import samplerkit as sk
 from samplerkit.storage.ahead.batches import MOST_BYTES, BatchesAhead, SampleBatch
 from samplerkit.storage.ahead.uses import MOST_MISTAKES
-from tests.storage.tar.remote_shards import EACH, PATTERN, SHARDS, write_shards
-from tests.storage.tar.server import Server
+from tests.storage.tar.remote_shards import EACH, LENGTHS, SHARDS, remote, write_shards
 from tests.waiting import wait_until
 
-LENGTHS = [EACH] * SHARDS
+FEW = {"lengths": LENGTHS, "max_shards": 4}
 PLAN = [np.arange(3 * number, 3 * number + 3) for number in range(20)]
 
 
@@ -131,19 +130,6 @@ def test_what_reads_ahead_ends_when_it_is_told_also_in_the_middle_of_a_read(begu
 # Of a whole dataset.
 
 
-@pytest.fixture(name="server")
-def fixture_server(tmp_path):
-    write_shards(tmp_path / "data")
-    with Server(tmp_path / "data") as server:
-        yield server
-
-
-def remote(server, cache, **options):
-    return sk.TarDataset(
-        f"{server.url}/{PATTERN}", cache=cache, lengths=LENGTHS, progress=False, max_shards=4, **options
-    )
-
-
 def keys(dataset, ids):
     return [int(sample["__key__"]) for sample in dataset.__getitems__(ids)]
 
@@ -155,7 +141,7 @@ def in_order(first=0):
 
 @pytest.mark.parametrize("fetch", ["shards", "ranges"])
 def test_who_is_told_anew_reads_ahead_by_that_alone(tmp_path, server, fetch):
-    with remote(server, tmp_path, fetch=fetch) as dataset:
+    with remote(server, tmp_path, **FEW, fetch=fetch) as dataset:
         before = readers_ahead()
         for first in (0, 48, 24):
             plan = in_order(first)
@@ -176,7 +162,7 @@ def test_who_is_told_anew_reads_ahead_by_that_alone(tmp_path, server, fetch):
 
 
 def test_shards_that_are_needed_no_more_are_let_go_with_the_end_of_the_batch(tmp_path, server):
-    with remote(server, tmp_path, fetch="shards", read_ahead=1) as dataset:
+    with remote(server, tmp_path, **FEW, fetch="shards", read_ahead=1) as dataset:
         plan = in_order()
         dataset.expect(iter(plan))
         opened = dataset._view.source._processes.here().held._open
@@ -203,7 +189,7 @@ def test_local_shards_of_told_lengths_are_opened_ahead_as_a_whole(tmp_path):
 @pytest.mark.parametrize("share", [1, 4])
 def test_the_warning_of_costs_is_of_the_samples_that_an_epoch_has(tmp_path, server, share):
     """A dataset of every fourth sample asks for a fourth of the requests."""
-    with remote(server, tmp_path, fetch="auto") as dataset:
+    with remote(server, tmp_path, **FEW, fetch="auto") as dataset:
         chosen = dataset.select(lambda key: int(key) % share == 0, by="key")
         assert len(chosen) == SHARDS * EACH // share
         order = sk.RandomSampler(seed=1).order(chosen)
@@ -220,7 +206,7 @@ def test_the_warning_of_costs_is_of_the_samples_that_an_epoch_has(tmp_path, serv
 def test_from_shards_to_samples_and_back_nothing_stays_open(tmp_path, server):
     rng = np.random.default_rng(1)
     everywhere = [rng.choice(SHARDS * EACH, 16, replace=False) for _ in range(6)]
-    with remote(server, tmp_path) as dataset:
+    with remote(server, tmp_path, **FEW) as dataset:
         before = readers_ahead()
         for _ in range(3):
             dataset.expect(iter(in_order()))
@@ -244,7 +230,7 @@ def test_from_shards_to_samples_and_back_nothing_stays_open(tmp_path, server):
 @pytest.mark.parametrize("fetch", ["shards", "ranges"])
 def test_an_order_other_than_was_told_is_read_rightly_and_what_was_told_is_forgotten(tmp_path, server, fetch):
     rng = np.random.default_rng(2)
-    with remote(server, tmp_path, fetch=fetch) as dataset:
+    with remote(server, tmp_path, **FEW, fetch=fetch) as dataset:
         dataset.expect(iter(in_order()))
         assert keys(dataset, in_order()[0]) == list(range(6))
         for _ in range(MOST_MISTAKES + 3):

@@ -16,11 +16,13 @@ import samplerkit as sk
 from samplerkit.storage.arrays import Column, read_arrays, write_arrays
 from tests.storage.tar.remote_shards import (
     EACH,
+    LENGTHS,
     NUMBERS,
     PATTERN,
     SHARDS,
     as_list,
     keys_of,
+    remote,
     without_place,
     write_shards,
     write_tiles,
@@ -29,7 +31,6 @@ from tests.storage.tar.server import Server
 from tests.storage.tar.shards import long_names, write
 from tests.waiting import wait_until
 
-LENGTHS = [EACH] * SHARDS
 MODES = [sk.Shuffle.FALSE, sk.Shuffle.GLOBAL, sk.Shuffle.FILES, sk.Shuffle.INFILE, sk.Shuffle.PARTIAL]
 
 
@@ -49,11 +50,6 @@ def fixture_server(folder):
 @pytest.fixture(name="local", scope="module")
 def fixture_local(folder):
     return sk.TarDataset(f"{folder}/{PATTERN}", cache=folder / "cache", progress=False)
-
-
-def remote(server, cache, **options):
-    options.setdefault("progress", False)
-    return sk.TarDataset(f"{server.url}/{PATTERN}", cache=cache, **options)
 
 
 def sampler_of(mode, **options):

@@ -12,25 +12,21 @@ import numpy as np
 import pytest
 
 import samplerkit as sk
-from tests.storage.tar.remote_shards import EACH, NUMBERS, PATTERN, SHARDS, as_list, keys_of, write_shards
-from tests.storage.tar.server import Server
+from tests.storage.tar.remote_shards import (
+    EACH,
+    LENGTHS,
+    NAMES,
+    NUMBERS,
+    SHARDS,
+    as_list,
+    keys_of,
+    remote,
+    write_shards,
+)
 from tests.waiting import wait_until
 
-LENGTHS = [EACH] * SHARDS
-NAMES = [f"train-{number:02}.tar" for number in range(SHARDS)]
 PARTIAL = sk.RandomSampler(shuffle=sk.Shuffle.PARTIAL, partial_size=EACH, seed=7)
 GLOBAL = sk.RandomSampler(seed=7)
-
-
-@pytest.fixture(name="server")
-def fixture_server(tmp_path):
-    write_shards(tmp_path / "data")
-    with Server(tmp_path / "data") as server:
-        yield server
-
-
-def remote(server, cache, **options):
-    return sk.TarDataset(f"{server.url}/{PATTERN}?key=SECRET", cache=cache, progress=False, **options)
 
 
 def loader_of(dataset, sampler, **options):
@@ -84,20 +80,6 @@ def test_global_reads_samples_with_no_more_requests_than_samples(tmp_path, serve
         assert server.indexes() == [f"{name}.skidx" for name in NAMES]
 
 
-@pytest.mark.filterwarnings("ignore:.*requests:UserWarning")
-def test_what_is_expected_anew_is_read_in_its_own_way(tmp_path, server):
-    here_and_there, in_order = (
-        sampler.order(len(NUMBERS))[:] for sampler in (GLOBAL, sk.SequentialSampler())
-    )
-    with remote(server, tmp_path, lengths=LENGTHS) as dataset:
-        for ids, downloads in ((here_and_there, []), (in_order, NAMES)):
-            batches = np.split(ids, 16)
-            dataset.expect(iter(batches))
-            for batch in batches[: None if downloads else 1]:
-                dataset.__getitems__(batch)
-            assert server.downloads() == downloads
-
-
 def test_shards_that_are_in_the_cache_are_read_there_whatever_the_order(tmp_path, server):
     with remote(server, tmp_path, lengths=LENGTHS) as dataset:
         keys_of(loader_of(dataset, PARTIAL))
@@ -115,14 +97,6 @@ def test_without_an_index_beside_them_shards_are_downloaded_once_to_be_indexed(t
             assert dataset.__getitems__([5, 80])[1]["cls"] == b"80"
     assert server.downloads() == NAMES
     assert len(server.parts()) == 4
-
-
-def test_an_index_beside_a_shard_is_used_and_asked_for_once(tmp_path, server):
-    for _ in range(2):
-        with remote(server, tmp_path, fetch="ranges") as dataset:
-            assert dataset.keys([0, 95]) == ["00000", "00095"]
-    assert server.downloads() == []
-    assert server.indexes() == [f"{name}.skidx" for name in NAMES]
 
 
 @pytest.mark.parametrize("fetch", ["shards", "ranges"])

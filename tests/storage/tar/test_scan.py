@@ -1,4 +1,4 @@
-"""How much of an archive is read to find its members, and that one which shrinks meanwhile is noticed."""
+"""How much of an archive is read to find its members; one header and a run of them are read alike."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import samplerkit as sk
-from samplerkit.storage.tar.format.headers import BLOCK
+from samplerkit.storage.tar.format.headers import BLOCK, SMALLEST, Window, padded, parse
 from samplerkit.storage.tar.format.scan import DENSE_WINDOW, SPARSE_WINDOW, scan
 from samplerkit.storage.tar.index import finding
 from tests.storage.tar.shards import by_tarfile, jpeg_tiles, write
@@ -82,3 +82,22 @@ def test_an_archive_that_is_cut_while_its_data_are_summed_is_an_error(tmp_path, 
     dataset = sk.TarDataset(path, cache=tmp_path / "cache", checksums=True)
     with pytest.raises(sk.DatasetError, match=r"became shorter than \d+ bytes while it was read"):
         len(dataset)
+
+
+LONG = ["/".join(["folder"] * 20) + "/a.txt", "p" * 155 + "/" + "n" * 100]
+NAMES = ["a.txt", "x" * 100, "folder/a.txt", *LONG]
+
+
+@pytest.mark.parametrize("size", [0, 1, 512, 513, 8**7])
+@pytest.mark.parametrize("name", NAMES, ids=len)
+@pytest.mark.parametrize("format", [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT])
+def test_one_header_and_a_run_of_them_are_read_alike(format, name, size):
+    if format == tarfile.GNU_FORMAT:
+        name = name[:100]  # longer ones stand in a member of their own
+    member = tarfile.TarInfo(name)
+    member.size = size
+    block = member.tobuf(format)
+    header = parse(block)
+    assert (header.name, header.size, header.kind) == (name.encode(), size, b"0")
+    names, offsets, sizes, end = Window(0, block + bytes((SMALLEST - 1) * BLOCK)).run(0)
+    assert (names, offsets, sizes, end) == ([header.name], [BLOCK], [header.size], BLOCK + padded(size))

@@ -1,4 +1,4 @@
-"""The writer: whole shards or none, the same bytes everywhere, and nothing that a reader would not take."""
+"""The writer, and packing: whole shards or none, the same bytes everywhere, nothing that no reader takes."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 import samplerkit as sk
 from samplerkit.storage.tar.codecs import encode
 from samplerkit.storage.tar.dataset import TarDataset
+from samplerkit.storage.tar.pack import pack_folder
 from samplerkit.storage.tar.writer import TarWriter
 from tests.storage.tar.shards import SOURCES, as_samples, read_by_webdataset
 
@@ -101,15 +102,6 @@ def test_an_error_drops_the_shard_at_hand_and_keeps_the_others(tmp_path):
     assert len(TarDataset(f"{tmp_path}/x-{{0..1}}.tar")) == 4
 
 
-def test_a_failed_sample_leaves_no_part_of_itself(tmp_path):
-    with TarWriter(f"{tmp_path}/x-%d.tar") as writer:
-        writer.write({"__key__": "a", "txt": "fine"})
-        with pytest.raises(sk.ArgumentTypeError):
-            writer.write({"__key__": "b", "txt": "fine", "jpg": object()})
-        writer.write({"__key__": "c", "txt": "fine"})
-    assert TarDataset(writer.paths).keys() == ["a", "c"]
-
-
 def test_shards_may_be_named_one_by_one(tmp_path):
     with TarWriter(f"{tmp_path}/{{train,val}}.tar", samples_per_shard=3) as writer:
         for number in range(5):
@@ -183,7 +175,7 @@ def test_members_have_no_owner_and_no_time(tmp_path):
         ({"__key__": "a", "t/xt": "x"}, sk.ArgumentValueError, "must be an extension in lower case"),
         ({"__key__": "first", "txt": "x"}, sk.ArgumentValueError, "is there already"),
         (
-            {"__key__": "a", "jpg": 3},
+            {"__key__": "a", "txt": "fine", "jpg": 3},
             sk.ArgumentTypeError,
             "has no encoding for such a value, got 3; give bytes",
         ),
@@ -219,3 +211,23 @@ def test_what_a_reader_would_not_take_is_refused(tmp_path, sample, error, text):
 def test_bad_arguments_are_refused(arguments, error):
     with pytest.raises(error):
         TarWriter(**arguments)
+
+
+def test_what_readers_would_leave_out_is_left_out_and_nothing_else(tmp_path):
+    kept = ["__/a.txt", "___/b.txt", "__notes__.txt", "x/__notes__/c.txt", "y/d.txt"]
+    left_out = ["README", "__notes__/e.txt", "y/.hidden.txt"]
+    for name in (*kept, *left_out):
+        (tmp_path / "source" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "source" / name).write_text("x")
+    packed = pack_folder(tmp_path / "source", f"{tmp_path}/out-%d.tar")
+    assert packed.left_out == tuple(left_out)
+    assert TarDataset(packed.paths).keys() == [name.removesuffix(".txt") for name in kept]
+
+
+@pytest.mark.parametrize(("samples", "sizes"), [(3, [1, 1, 1]), (10, [3, 3, 4]), (12, [4, 4, 4])])
+def test_shards_whose_number_is_said_are_as_large_as_one_another(tmp_path, samples, sizes):
+    (tmp_path / "source").mkdir()
+    for number in range(samples):
+        (tmp_path / "source" / f"{number:02}.txt").write_text("x")
+    packed = pack_folder(tmp_path / "source", f"{tmp_path}/out-{{0..2}}.tar")
+    assert TarDataset(packed.paths).layout.sizes.tolist() == sizes
