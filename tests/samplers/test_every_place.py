@@ -51,7 +51,7 @@ PLACES = {
     "samplerkit/__init__.py": {*sk.__all__},
     "samplerkit/config/registry.py": {SAMPLERS[kind].make.__name__ for kind in SAMPLERS},
     "tests/testing/links.py": drawn(),
-    "tests/order/golden_vectors.py, alone in a chain": {*test_contract.RECORDED},
+    "tests/data/golden_vectors.json, alone in a chain": {*test_contract.RECORDED},
     "docs/samplers.md, a row": matches("samplers.md", r"^\| `(\w+)`"),
     "docs/samplers.md, a section": matches("samplers.md", r"^### (\w+)$"),
     "tests/benchmarks/pictures_of_orders.py": {
