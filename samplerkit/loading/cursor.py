@@ -45,6 +45,7 @@ class Iteration:
         is_loaded: whether it begins at the place of a loaded state.
         is_spent: whether nothing of the epoch is left: it was read to its end before a state was loaded.
         past: what was read before it.
+        behind: the epoch that ended before it, also where that is read again, of which a state says nothing.
 
     Attributes:
         taken: the units that were handed out. Whoever hands them out sets it, in the line before, so that
@@ -58,6 +59,7 @@ class Iteration:
     is_loaded: bool = False
     is_spent: bool = False
     past: Past = NOTHING
+    behind: int | None = None
     taken: int = field(default=0, init=False)
     is_open: bool = field(default=False, init=False)
 
@@ -213,14 +215,15 @@ class Cursor:
             self.next_epoch = epoch
             return
         if at.is_loaded and epoch == at.ended:
-            self._move(Iteration(epoch, stands_at=at.stands_at, is_spent=True))
+            self._move(Iteration(epoch, stands_at=at.stands_at, is_spent=True, behind=at.ended))
             return
         is_over = self._is_over
         if epoch == at.epoch and not is_over and (at.is_spent or epoch != at.ended):
             return
         if at.is_loaded and not at.taken and epoch < at.epoch:
             _log.warning("epoch %d is set and read again: the loaded state is at epoch %d", epoch, at.epoch)
-        self._move(Iteration(epoch, stands_at=_beginning_of(epoch, at.epoch if is_over else at.ended)))
+        behind = at.epoch if is_over else None if at.taken else at.behind
+        self._move(Iteration(epoch, stands_at=_beginning_of(epoch, behind), behind=behind))
 
     def go_to(self, epoch: int, position: int = 0) -> None:
         """Makes the next iteration begin at a position of an epoch."""
@@ -243,10 +246,13 @@ class Cursor:
         left.
         """
         if self.was_set and place.ended == self.at.epoch:
-            self._move(Iteration(self.at.epoch, stands_at=place, is_spent=True), past)
+            self._move(Iteration(self.at.epoch, stands_at=place, is_spent=True, behind=place.ended), past)
         else:
             stands_at = None if place.ended is None else place
-            self._move(Iteration(place.epoch, place.position, stands_at=stands_at, is_loaded=True), past)
+            loaded = Iteration(
+                place.epoch, place.position, stands_at=stands_at, is_loaded=True, behind=place.ended
+            )
+            self._move(loaded, past)
 
     def _move(self, iteration: Iteration, past: Past | None = None) -> None:
         left = self.at
@@ -261,7 +267,7 @@ class Cursor:
         at = self.at
         if at_its_end or self._is_over:
             end = self._end_of(at.epoch)
-            return Iteration(end.epoch if self._advances else at.epoch, stands_at=end)
+            return Iteration(end.epoch if self._advances else at.epoch, stands_at=end, behind=at.epoch)
         if self.next_epoch is not None and self.next_epoch != at.epoch:
             return Iteration(self.next_epoch)
         return None

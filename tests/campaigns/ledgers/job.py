@@ -155,11 +155,6 @@ class Job:
             self.model.leave()
         self.look()
 
-    @property
-    def ends_on_some_ranks(self) -> bool:
-        """Whether the loop of some ranks has seen the end of the epoch, and that of others has not."""
-        return self.model.is_live and None in self._iterators
-
     def set_epoch(self, epoch: int) -> None:
         """Sets the epoch on all ranks."""
         for loader in self._loaders:

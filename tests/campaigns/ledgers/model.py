@@ -73,6 +73,7 @@ class Model:
         says: Place | None = None,
         is_loaded: bool = False,
         is_spent: bool = False,
+        behind: int | None = None,
     ) -> None:
         """The next iteration begins there.
 
@@ -83,7 +84,9 @@ class Model:
             says: the place in a state until a step is taken; None for the one above.
             is_loaded: whether a state was loaded.
             is_spent: whether nothing of the epoch is left: a state of its end was loaded.
+            behind: the epoch that ended before, also where it is this one again.
         """
+        self._behind = behind
         self.epoch, self.origin, self.done = epoch, position, 0
         self._says, self._is_loaded, self._is_spent = says, is_loaded, is_spent
         self.ledger.begin(received)
@@ -92,10 +95,10 @@ class Model:
         """The script loads a state."""
         epoch, position, ended = place
         if self.is_told and ended == self.epoch:
-            self.go_to(self.epoch, says=place, is_spent=True)
+            self.go_to(self.epoch, says=place, is_spent=True, behind=ended)
         else:
             says = None if ended is None else place
-            self.go_to(epoch, position, received, says=says, is_loaded=True)
+            self.go_to(epoch, position, received, says=says, is_loaded=True, behind=ended)
 
     @property
     def _order(self) -> list[Any]:
@@ -193,7 +196,8 @@ class Model:
             require(dropped < allowed, f"{dropped} are dropped")
             flaw = self.ledger.end(self._samples(0, end))
             require(flaw is None, f"epoch {self.epoch}: {flaw}")
-        self.go_to(self._epoch_after, says=_beginning_of(self._epoch_after, self.epoch))
+        after, ended = self._epoch_after, self.epoch
+        self.go_to(after, says=_beginning_of(after, ended), behind=ended)
         self.is_live, self.next_epoch = False, None
 
     def set_epoch(self, epoch: int) -> None:
@@ -202,9 +206,10 @@ class Model:
         if self.is_live:
             self.next_epoch = epoch
         elif self._is_loaded and epoch == self._ended:
-            self.go_to(epoch, says=self._says, is_spent=True)
+            self.go_to(epoch, says=self._says, is_spent=True, behind=self._ended)
         elif epoch != self.epoch or (epoch == self._ended and not self._is_spent):
-            self.go_to(epoch, says=_beginning_of(epoch, self._ended))
+            behind = None if self.done else self._behind
+            self.go_to(epoch, says=_beginning_of(epoch, behind), behind=behind)
 
     def check_states(self, states: list[dict[str, Any]], steps: int | None = None) -> None:
         """Compares the states of the ranks with one another and with where the job stands."""

@@ -101,10 +101,6 @@ class Script:
 
     def _set_epoch(self) -> None:
         epoch = self._some_epoch()
-        # A known fault: where some ranks have ended before the others, two epochs that are set one after the
-        # other, the first of them that of now, leave them with other words on which epoch has ended.
-        if self._job.ends_on_some_ranks and self._job.model.next_epoch is not None:
-            return
         self._tell(f"set epoch {epoch}")
         self._job.set_epoch(epoch)
         self._job.look()
