@@ -7,6 +7,7 @@ import logging
 import os
 import stat
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any, BinaryIO, final
 
 from samplerkit.errors import DatasetError
@@ -43,6 +44,16 @@ def unopened(name: str, what: str, error: OSError) -> DatasetError:
     kind = AbsentError if error.errno in ERRNOS else DatasetError
     hint = "put it there again, or leave it out of the dataset" if error.errno == errno.ENOENT else ""
     return kind(name, f"{what} ({error.strerror})", hint=hint)
+
+
+def unwritable(folder: Path, error: OSError) -> DatasetError:
+    """Gives the error for a cache folder that cannot be written to."""
+    if isinstance(error, FileNotFoundError):
+        hint = "leave it alone while it is in use, and start again"
+        return DatasetError("cache", "was emptied while it was in use", str(folder), hint=hint)
+    return DatasetError(
+        "cache", f"cannot be written to ({error.strerror})", str(folder), hint="say cache=FOLDER"
+    )
 
 
 def opened(path: str) -> BinaryIO:

@@ -10,8 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, final
 
-from samplerkit.storage.missing_file import unopened
-from samplerkit.storage.remote.cache_entries import unwritable
+from samplerkit.storage.missing_file import unopened, unwritable
 
 MOST = 256
 """Open files of a dataset in a process, unless said otherwise and if the system allows as many."""

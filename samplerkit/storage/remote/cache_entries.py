@@ -19,6 +19,7 @@ from typing import final
 
 from samplerkit.errors import DatasetError
 from samplerkit.storage import atomic
+from samplerkit.storage.missing_file import unwritable
 from samplerkit.storage.remote.attempt import UNKNOWN_SIZE, Version
 from samplerkit.storage.threads import Stop
 
@@ -273,13 +274,3 @@ def held(path: Path, stop: Stop) -> Iterator[None]:
         yield
     finally:
         atomic.unlock(descriptor)
-
-
-def unwritable(folder: Path, error: OSError) -> DatasetError:
-    """Gives the error for a cache folder that cannot be written to."""
-    if isinstance(error, FileNotFoundError):
-        hint = "leave it alone while it is in use, and start again"
-        return DatasetError("cache", "was emptied while it was in use", str(folder), hint=hint)
-    return DatasetError(
-        "cache", f"cannot be written to ({error.strerror})", str(folder), hint="say cache=FOLDER"
-    )

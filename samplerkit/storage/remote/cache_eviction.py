@@ -13,6 +13,7 @@ from typing import Final, final
 
 from samplerkit.errors import DatasetError
 from samplerkit.storage.atomic import sync_folder, unlock
+from samplerkit.storage.missing_file import unwritable
 from samplerkit.storage.remote.attempt import UNKNOWN_SIZE
 from samplerkit.storage.remote.cache_entries import (
     FOLDER_LOCK,
@@ -22,7 +23,6 @@ from samplerkit.storage.remote.cache_entries import (
     held,
     kept_in,
     locked,
-    unwritable,
 )
 from samplerkit.storage.threads import TICK, Stop
 

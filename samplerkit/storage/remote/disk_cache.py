@@ -14,7 +14,8 @@ from typing import Any, final
 from samplerkit.closing import Closing
 from samplerkit.errors import DatasetError, NotSupportedError
 from samplerkit.storage.atomic import is_the_file, unlock, user_cache_folder
-from samplerkit.storage.remote.cache_entries import Entry, Record, is_intact, locked, unwritable
+from samplerkit.storage.missing_file import unwritable
+from samplerkit.storage.remote.cache_entries import Entry, Record, is_intact, locked
 from samplerkit.storage.remote.cache_eviction import DiskSpace, PartFile
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.threads import TICK, Stop
