@@ -53,7 +53,7 @@ class Request:
     def __reduce__(self) -> Any:
         # One is sent for each batch, and the pickle of an array takes ten times as long as that of its bytes.
         others = {**vars(self), "ids": self.ids.tobytes()}
-        return _received, (type(self), *others.values())
+        return _unpickled, (type(self), *others.values())
 
     @property
     def is_whole(self) -> bool:
@@ -109,7 +109,7 @@ class Request:
         return f"the batch in step {self.step} of epoch {self.epoch}, counted from position {self.start}"
 
 
-def _received(kind: type[Request], epoch: int, start: int, step: int, ids: bytes, *others: Any) -> Request:
+def _unpickled(kind: type[Request], epoch: int, start: int, step: int, ids: bytes, *others: Any) -> Request:
     return kind(epoch, start, step, np.frombuffer(bytearray(ids), np.int64), *others)
 
 

@@ -339,7 +339,7 @@ class KeyedDataset(OpenPerProcess[OpenStore]):
 
         store = process.opened(self, opened)
         with process.lock:
-            values = store.read(wanted)
+            values = guarded(stored.name, "read", partial(store.read, wanted))
         decode = self._decode
         if decode is None:
             return values

@@ -16,7 +16,7 @@ from samplerkit.errors import DatasetError
 from samplerkit.order import arguments
 from samplerkit.order.typing import Ids
 from samplerkit.storage.ahead.cache_entries import FileStats
-from samplerkit.storage.files.packages import extra, guarded
+from samplerkit.storage.files.packages import extra
 from samplerkit.storage.files.stored import CHANGED, Stored
 from samplerkit.storage.formats.base import KeyedDataset, OpenStore, names_of
 from samplerkit.storage.missing_file import REWRITE
@@ -149,9 +149,6 @@ class _Store(OpenStore):
 
     def read(self, ids: Ids) -> list[Any]:
         """Reads keys and values."""
-        return guarded(self._stored.name, "read", lambda: self._read(ids))
-
-    def _read(self, ids: Ids) -> list[dict[str, bytes]]:
         assert self._keys is not None  # noqa: S101  # for mypy: only a look at all keys has none
         # Of what was cut the map ends early, and to read beyond its end ends the process.
         self._stored.require_same()

@@ -14,7 +14,6 @@ from samplerkit.errors import DatasetError
 from samplerkit.order import arguments
 from samplerkit.order.typing import Ids
 from samplerkit.storage.ahead.cache_entries import FileStats
-from samplerkit.storage.files.packages import guarded
 from samplerkit.storage.files.stored import CHANGED, Stored
 from samplerkit.storage.formats.base import KeyedDataset, OpenStore, names_of
 from samplerkit.storage.missing_file import REWRITE, opened
@@ -139,20 +138,16 @@ class _Table(OpenStore):
 
 def _asked(path: str, call: Callable[[], Result]) -> Result:
     """Calls a database; a lock, or a table without numbers of rows, is an error of its own."""
-
-    def asked() -> Result:
-        try:
-            return call()
-        except sqlite3.OperationalError as error:
-            if "locked" in str(error):
-                hint = "wait until that is done, or read a copy"
-                raise DatasetError(path, "is locked by a writer", hint=hint) from error
-            if str(error) == "no such column: rowid":
-                hint = "copy its rows into a table with numbers"
-                raise DatasetError(path, "holds a table without numbers of rows", hint=hint) from error
-            raise
-
-    return guarded(path, "read", asked)
+    try:
+        return call()
+    except sqlite3.OperationalError as error:
+        if "locked" in str(error):
+            hint = "wait until that is done, or read a copy"
+            raise DatasetError(path, "is locked by a writer", hint=hint) from error
+        if str(error) == "no such column: rowid":
+            hint = "copy its rows into a table with numbers"
+            raise DatasetError(path, "holds a table without numbers of rows", hint=hint) from error
+        raise
 
 
 def _connected(path: str) -> sqlite3.Connection:

@@ -22,26 +22,20 @@ WORKERS, BATCH, EPOCHS = 8, 16, 2
 SAMPLES = 200
 
 
-def example(dataset):
+def example(dataset, field="data"):
     """The pipeline of webdataset's documentation."""
     return (
         dataset.shuffle(1000)
         .decode("pil")
-        .rename(image="jpg;png", data="json")
+        .rename(**{"image": "jpg;png", field: "json"})
         .map_dict(image=preproc)
-        .to_tuple("image", "data")
+        .to_tuple("image", field)
     )
 
 
 def renamed(dataset):
     """The same for webdataset 1.0, which takes no field of the name `data`."""
-    return (
-        dataset.shuffle(1000)
-        .decode("pil")
-        .rename(image="jpg;png", about="json")
-        .map_dict(image=preproc)
-        .to_tuple("image", "about")
-    )
+    return example(dataset, "about")
 
 
 def read_or_told(dataset):
