@@ -141,11 +141,13 @@ class CursorMachine(RuleBasedStateMachine):
         if self.user.closes:
             reader.close()
 
-    def stand(self, epoch, at, *, says=None, is_loaded=False, is_spent=False):
+    def stand(self, epoch, at, *, says=None, is_loaded=False, is_spent=False, behind=None):
         """The model: an epoch, and how many items of it were read; no iteration is under way.
 
-        Until an item is read, a state says `says`; of an epoch that is spent, no item is left.
+        Until an item is read, a state says `says`; of an epoch that is spent, no item is left. `behind` is
+        the epoch that ended before, also where it is set again and a state does not say so.
         """
+        self.behind = behind
         self.epoch, self.at, self.start_at = epoch, at, at
         self.says, self.is_loaded, self.is_spent = says, is_loaded, is_spent
         self.iterators: list[Any] | None = None
@@ -182,7 +184,7 @@ class CursorMachine(RuleBasedStateMachine):
         """An iteration is over, whichever way."""
         if at_its_end or (self.is_over and self.at > self.start_at):
             end = self.end
-            self.stand(self.epoch if self.user.stays else self.following, 0, says=end)
+            self.stand(self.epoch if self.user.stays else self.following, 0, says=end, behind=self.epoch)
         elif self.asked not in {None, self.epoch}:
             self.stand(self.asked, 0)
         else:
@@ -279,12 +281,13 @@ class CursorMachine(RuleBasedStateMachine):
         if self.user.waits and self.iterators is not None:
             self.asked = epoch
         elif self.is_loaded and epoch == self.ended:
-            self.stand(epoch, 0, says=self.says, is_spent=True)
+            self.stand(epoch, 0, says=self.says, is_spent=True, behind=self.ended)
         else:
             is_over = self.is_over and self.at > self.start_at
             if epoch != self.epoch or (epoch == self.ended and not self.is_spent) or is_over:
-                ended = self.epoch if is_over else self.ended
-                self.stand(epoch, 0, says=beginning_of(epoch, ended))
+                behind = self.behind if self.at == self.start_at else None
+                behind = self.epoch if is_over else behind
+                self.stand(epoch, 0, says=beginning_of(epoch, behind), behind=behind)
 
     @rule()
     def save(self):
@@ -309,7 +312,8 @@ class CursorMachine(RuleBasedStateMachine):
         self.readers, self.is_told = self.made(), False
         for reader in self.readers:
             reader.load_state_dict(json.loads(text))
-        self.stand(*place[:2], says=None if place[2] is None else tuple(place), is_loaded=True)
+        says = None if place[2] is None else tuple(place)
+        self.stand(*place[:2], says=says, is_loaded=True, behind=place[2])
         self.save()
         assert self.saved.pop()[0] == text
 
