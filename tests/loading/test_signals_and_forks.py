@@ -125,10 +125,23 @@ def make(self, after_fork=False):
     made(self, after_fork)
     self._notempty = InterruptedWhenTaken(self._notempty)
 multiprocessing.queues.Queue._reset = make
+
+# torch knows the workers by the id of an iterator: one that is kept would stop a later iterator of that id.
+from torch.utils.data._utils import signal_handling
+known, set_pids, remove_pids = set(), signal_handling._set_worker_pids, signal_handling._remove_worker_pids
+def set_and_note(key, pids):
+    set_pids(key, pids)
+    known.add(key)
+def remove_and_note(key):
+    remove_pids(key)
+    known.remove(key)
+signal_handling._set_worker_pids, signal_handling._remove_worker_pids = set_and_note, remove_and_note
+
 try:
     next(iter(loader))
 except SystemExit:
-    print(multiprocessing.active_children() == [], loader.state_dict()["position"], flush=True)
+    nothing_is_left = multiprocessing.active_children() == [] and known == set()
+    print(nothing_is_left, loader.state_dict()["position"], flush=True)
 """
 
 GOES_ON = """

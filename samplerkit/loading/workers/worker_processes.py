@@ -156,6 +156,7 @@ class _DataLoader(torch.utils.data.DataLoader[Any]):
         if self.begun is None:
             return
         self.begun._shutdown = True
+        _leave_watch_of_torch(self.begun)
         for queue in getattr(self.begun, "_index_queues", ()):
             queue.cancel_join_thread()
         for worker in getattr(self.begun, "_workers", ()):
@@ -337,13 +338,18 @@ class WorkerProcesses(Workers):
 
     def _take_over(self) -> None:
         """Takes the workers out of torch's own watch, which would raise its error outside of the loop."""
+        _leave_watch_of_torch(self._batches)
         with contextlib.suppress(AttributeError, OSError):
-            if self._batches._worker_pids_set:
-                signal_handling._remove_worker_pids(id(self._batches))  # type: ignore[attr-defined]
-                self._batches._worker_pids_set = False
             if not self._batches._pin_memory:
                 # The main process never writes results, and while it could, it would not see the pipe's end.
                 self._batches._worker_result_queue._writer.close()
+
+
+def _leave_watch_of_torch(iterator: Any) -> None:
+    """Has torch forget the workers of an iterator: it knows them by the `id` of it, which another may get."""
+    with contextlib.suppress(AttributeError, ValueError):  # it did not know them yet
+        signal_handling._remove_worker_pids(id(iterator))  # type: ignore[attr-defined]
+    iterator._worker_pids_set = False
 
 
 def _unchanged(answer: Any) -> Any:
