@@ -1,7 +1,8 @@
-"""Background threads: how one is started, what it must not raise in the loop, for whom it reads."""
+"""Background threads: how one starts, what it must not raise in the loop, for whom it reads, and where."""
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 
@@ -29,6 +30,20 @@ def not_an_end(error: BaseException, where: str) -> BaseException:
     raised = RuntimeError(f"{where} raised StopIteration")
     raised.__cause__ = error
     return raised
+
+
+def require_process(began: int) -> None:
+    """Requires that an iteration is asked for batches where it began: a forked process has no part in it.
+
+    Args:
+        began: the id of the process that began it.
+
+    Raises:
+        StateError: this is another one.
+    """
+    if began != os.getpid():
+        hint = "iterate again in this process"
+        raise StateError("iteration", "belongs to the process that began it", hint=hint)
 
 
 def loaders_read_for() -> frozenset[object]:

@@ -150,7 +150,7 @@ FORKS = [
     *((how, workers, "processes") for how in ("fork", "multiprocessing") for workers in (0, 2)),
     *(("fork", workers, "threads") for workers in (0, 2, "threads")),
     *((how, 0, kind) for how in ("closes", "drops") for kind in ("processes", "threads")),
-    ("iterates", 0, "threads"),
+    *(("iterates", 0, kind) for kind in ("processes", "threads")),
     ("hangs", 0, "processes"),
 ]
 

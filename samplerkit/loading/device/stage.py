@@ -22,7 +22,7 @@ from typing import Any, Final, final
 import torch
 
 from samplerkit.errors import StateError
-from samplerkit.loading.background_thread import not_an_end, start_thread
+from samplerkit.loading.background_thread import not_an_end, require_process, start_thread
 from samplerkit.loading.device.batch_tree import is_opaque, leaves, map_leaves, storages
 from samplerkit.loading.device.channel import Channel
 from samplerkit.loading.device.streams import Streams, streams_for
@@ -161,9 +161,7 @@ class DeviceStage(Iterator[Any]):
             self._slot, self._received = BatchSlot(self._streams.fence(stream), opaque), None
 
     def _require_usable(self) -> None:
-        if self._process != os.getpid():
-            problem = "belongs to the process that began it"
-            raise StateError("iteration", problem, hint="begin another one in this process")
+        require_process(self._process)
         if self._channel.is_closed:
             raise StateError("iteration", "was ended by a newer one or by close()")
         if self._producer is not None:

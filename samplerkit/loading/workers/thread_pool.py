@@ -14,7 +14,13 @@ from queue import Empty, SimpleQueue
 from typing import Any, Final, NamedTuple, final
 
 from samplerkit.errors import StateError
-from samplerkit.loading.background_thread import loaders_read_for, not_an_end, read_for, start_thread
+from samplerkit.loading.background_thread import (
+    loaders_read_for,
+    not_an_end,
+    read_for,
+    require_process,
+    start_thread,
+)
 from samplerkit.loading.interpreter_exit import end_at_exit, end_together
 from samplerkit.loading.workers.batch_maker import BatchMaker
 from samplerkit.loading.workers.protocol import MakeRequests, Request, Workers, timed_out
@@ -279,9 +285,7 @@ class ThreadBatches(Iterator[Any]):
             WorkerError: the batch did not come in time.
         """
         pool = self._pool
-        if pool.process != os.getpid():
-            hint = "iterate again in this process"
-            raise StateError("iteration", "belongs to the process that began it", hint=hint)
+        require_process(pool.process)
         if self._received is not None and self._loop_helps:
             pool.schedule.stepped(time.perf_counter() - self._received)
         self._submit()

@@ -24,7 +24,7 @@ from torch.utils.data._utils import signal_handling
 from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
 
 from samplerkit.errors import WorkerError
-from samplerkit.loading.background_thread import start_thread
+from samplerkit.loading.background_thread import require_process, start_thread
 from samplerkit.loading.interpreter_exit import end_at_exit, end_together
 from samplerkit.loading.workers.protocol import Answer, MakeRequests, Request, Workers, timed_out
 from samplerkit.loading.workers.transfer import SendingMaker, received, send_small_tensors, sendable_errors
@@ -199,6 +199,7 @@ class WorkerProcesses(Workers):
         self._dataloader: Final = _DataLoader(maker, **{**options, **ours})
         self._dataloader.iterator_type = iterator_type
         self._batches: Any = None  # torch's iterator
+        self._process: Final = os.getpid()
         self._workers: list[Any] = []
         # Who died first, in the words of the thread that watches: it ends the others.
         self._died: Final[list[int]] = []
@@ -235,7 +236,9 @@ class WorkerProcesses(Workers):
 
         Raises:
             WorkerError: a worker died, or the batch did not come in time; the cause is what torch said.
+            StateError: another process began the iteration, and would miss the batch.
         """
+        require_process(self._process)
         try:
             return received(next(self._batches))
         except StopIteration:
