@@ -1,7 +1,7 @@
 """What holds for all tests."""
 
-import atexit
 import gc
+import multiprocessing.util
 import os
 import re
 import shutil
@@ -84,13 +84,9 @@ def pytest_configure(config):
     config.stash[RUN_FOLDER] = Path(tempfile.mkdtemp(prefix="tests-"))
     os.environ["TMPDIR"] = str(config.stash[RUN_FOLDER])
     tempfile.tempdir = None
-    # Before anything that a test imports cleans up at the end of Python: so this comes after it.
-    atexit.register(_remove, config.stash[RUN_FOLDER], os.getpid())
-
-
-def _remove(folder, pid):
-    if os.getpid() == pid:  # not in a fork
-        shutil.rmtree(folder, ignore_errors=True)
+    # Behind what a test imports, and behind the folder of multiprocessing, which has the priority -100.
+    remove = {"args": (config.stash[RUN_FOLDER],), "kwargs": {"ignore_errors": True}}
+    multiprocessing.util.Finalize(None, shutil.rmtree, **remove, exitpriority=-200)
 
 
 def _left_in(folder):
