@@ -127,7 +127,8 @@ class Reading:
         """
         size = self.units.expected_size * self.delivery.batch_size
         most = LOOKED_UP_AT_ONCE if self.units.is_looked_up else EVALUATED_AT_ONCE
-        at_once = max(1, most // size)
+        # From an eighth on, since a loop that begins or resumes waits for its first batch.
+        at_once = max(1, most // 8 // size)
         while True:
             steps = range(first, first + at_once * stride, stride)
             steps = steps[: bisect_left(steps, True, key=lambda step: not self.has(step))]
