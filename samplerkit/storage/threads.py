@@ -112,7 +112,7 @@ class Pool:
         self, call: Callable[[Item, Stop], Result], items: Sequence[Item]
     ) -> Iterator[tuple[int, Result]]:
         """Does the same, and yields the number of each item with its result, as that becomes known."""
-        group: _Group[Result] = _Group(Stop(self._stop), self._changed)
+        group: _Group[Result] = _Group(Stop(self._stop))
         with self._changed:
             self._stop.check()  # when it is set, there may be no thread left to end what is begun
             for number, item in enumerate(items):
@@ -122,7 +122,7 @@ class Pool:
                 name = f"{self._name}-{len(self._threads)}"
                 self._threads.append(threading.Thread(target=self._work, name=name, daemon=True))
                 self._threads[-1].start()
-            self._changed.notify_all()
+            self._changed.notify(len(items))
         try:
             for _ in range(len(items)):
                 yield group.next()
@@ -160,9 +160,10 @@ class Pool:
 class _Group(Generic[Result]):
     """What one call of `each` waits for."""
 
-    def __init__(self, stop: Stop, changed: threading.Condition) -> None:
+    def __init__(self, stop: Stop) -> None:
         self.stop = stop
-        self._changed = changed
+        # Of its own: that of the pool would wake each of its threads with each result.
+        self._changed = threading.Condition()
         self._done: deque[tuple[int, Result]] = deque()
         self._failure: BaseException | None = None
         self._is_over = False
@@ -254,7 +255,7 @@ def bounded(call: Callable[[], Result], seconds: float, stop: Stop) -> Result:
         >>> bounded(lambda: 6 * 7, 10.0, Stop())
         42
     """
-    group: _Group[Result] = _Group(Stop(stop), threading.Condition())
+    group: _Group[Result] = _Group(Stop(stop))
     threading.Thread(target=group.run, args=(0, call), name="samplerkit-remote-call", daemon=True).start()
     try:
         return group.next(seconds)[1]

@@ -31,13 +31,13 @@ import samplerkit as sk
 from tests.benchmarks.peers.torch_rows import as_fetched
 from tests.benchmarks.timing import timed
 
-SHARDS, SAMPLES, SIZE, BATCH = 16, 200, 100_000, 64
+SHARDS, SAMPLES, SIZE, BATCH = 64, 200, 100_000, 64
 TOKENS, WINDOW = 1 << 24, 2048
 ROWS, GROUPS = 1000, 32
 
 
 def write(folder: Path) -> None:
-    """Writes 16 shards of 200 samples of 100 KB, 16 Mi tokens, and 32 row groups of 1,000 rows of 2 KB."""
+    """Writes 64 shards of 200 samples of 100 KB, 16 Mi tokens, and 32 row groups of 1,000 rows of 2 KB."""
     random = np.random.default_rng(0)
     with sk.TarWriter(f"{folder}/train-%02d.tar", samples_per_shard=SAMPLES) as writer:
         for number in range(SHARDS * SAMPLES):

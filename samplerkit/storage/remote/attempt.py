@@ -10,7 +10,7 @@ import errno
 import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar, final
+from typing import Any, NamedTuple, TypeVar, final
 
 MODIFIED = "modified "
 """How a tag begins that is only the time of the last change."""
@@ -62,8 +62,7 @@ class Version:
 
 
 @final
-@dataclass(frozen=True)
-class Span:
+class Span(NamedTuple):
     """A part of a remote file.
 
     Args:
@@ -192,7 +191,7 @@ class Requests:
         """
         spans: list[Span] = []
         places: dict[Span, range] = {}
-        for part in sorted(set(parts), key=lambda part: (part.url, part.offset, part.length)):
+        for part in sorted(set(parts)):
             end = part.offset + part.length
             if spans and (joined := _joined(spans[-1], part)) is not None:
                 spans[-1] = joined
