@@ -40,34 +40,31 @@ class RemoteResources:
         self._web = Http(options, self.counts)
         self._filesystems = Filesystems(options, self.counts)
         self._stores = ObjectStores(options, self.counts)
-        self._reads_much = False
+        self._reads_much = is_worker()
         self.stop = Stop()
         self.pool = Pool(options.threads, "samplerkit-remote", self.stop)
 
-    def client(self, url: str, *, is_data: bool = False) -> Client:
+    def client(self, url: str) -> Client:
         """Gives the way to a URL.
 
         Args:
             url: of a file.
-            is_data: it is read as training does, and not asked for its version.
 
         Raises:
             DatasetError: its store needs credentials, and has none.
         """
         if is_web(url):
             return self._web
-        is_fast = (is_data and self._reads_much) or not has_filesystem(url)
+        is_fast = self._reads_much or not has_filesystem(url)
         return self._stores if is_fast and self._stores.serves(url) else self._filesystems
 
-    def tried(
-        self, url: str, attempt: Callable[[Client], Result], stop: Stop, *, is_data: bool = False
-    ) -> Result:
+    def tried(self, url: str, attempt: Callable[[Client], Result], stop: Stop) -> Result:
         """Makes a request by the way to its URL, until it goes well.
 
         Raises:
             DatasetError: it does not; `AbsentError` where there is no such file, or it may not be read.
         """
-        return retried(url, self.client(url, is_data=is_data), attempt, stop)
+        return retried(url, self.client(url), attempt, stop)
 
     def notice(self, files: int) -> None:
         """Finds out, before data are read, whether this process does so much that obstore is worth it.
@@ -80,8 +77,8 @@ class RemoteResources:
         """
         if not self._reads_much:
             done = self.counts.stats
-            is_much = done.requests > _QUESTIONS + _QUESTIONS_A_FILE * files or done.bytes > _SAMPLES_BYTES
-            self._reads_much = is_much or is_worker()
+            questions = _QUESTIONS + _QUESTIONS_A_FILE * files
+            self._reads_much = done.requests > questions or done.bytes > _SAMPLES_BYTES
 
     def end(self) -> None:
         """Ends what is on its way, the threads and the connections."""

@@ -120,9 +120,7 @@ class RemoteStorage(Closing):
             requests = Requests.of(parts)
             answers = self._together(resources, self._part, requests.spans)
             found = {span: requests.taken(span, answers) for span in parts}
-            unsure = [
-                url for url in urls if url not in whole and resources.client(url, is_data=True).is_unsure
-            ]
+            unsure = [url for url in urls if url not in whole and resources.client(url).is_unsure]
             self._together(resources, self._confirm, unsure)
             for url in whole:
                 mine = [span for span in wanted if span.url == url]
@@ -238,11 +236,11 @@ class RemoteStorage(Closing):
         def attempt(client: Client) -> bytes:
             return client.part(url, version, span.offset, span.length, stop)
 
-        return resources.tried(url, attempt, stop, is_data=True)
+        return resources.tried(url, attempt, stop)
 
     def _confirm(self, resources: RemoteResources, url: str, stop: Stop) -> None:
         version = self._versions[url]
-        resources.tried(url, lambda client: client.confirm(url, version, stop), stop, is_data=True)
+        resources.tried(url, lambda client: client.confirm(url, version, stop), stop)
 
     def _together(
         self,
@@ -343,5 +341,5 @@ def _arrived(
         if version.size not in {UNKNOWN_SIZE, part.written}:
             raise Transient(f"{part.written} bytes, though the file has {version.size}")
 
-    resources.tried(url, attempt, resources.stop, is_data=True)
+    resources.tried(url, attempt, resources.stop)
     return f"{algorithm}:{hasher.hexdigest()}"
