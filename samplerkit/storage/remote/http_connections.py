@@ -128,7 +128,6 @@ class Connections:
         try:
             if made.sock is None:
                 self._connect(made, route)
-            made.sock.settimeout(self._timeout)
             made.request(method, route.path, headers={**route.headers, **headers})
             response = made.getresponse()
             yield response
@@ -183,6 +182,8 @@ class Connections:
             server = "the proxy" if route.proxy else "its server"
             problem = f"{server} cannot be reached{number_in_words(error)}"
         else:
+            # Once, and not for each request: every system call lets other threads have the interpreter.
+            connection.sock.settimeout(TICK)
             return
         raise Transient(problem)
 
@@ -368,10 +369,8 @@ class _TimedReader(io.RawIOBase):
         """
         while True:
             self._stop.check()
-            left = self._end - time.monotonic()
-            if left <= 0:
+            if time.monotonic() >= self._end:
                 raise TimeoutError
-            self._sock.settimeout(min(left, TICK))
             try:
                 return self._sock.recv_into(buffer)
             except TimeoutError:
