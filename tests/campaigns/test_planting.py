@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ast
+
 import pytest
 
 from tests.campaigns.planted import EVERY
 from tests.campaigns.planting import Bug, planted
+from tests.jobs import ROOT
 
 BUG = Bug("one too many", "Deck.cards", "range(self.low, self.high)", "range(self.low, self.high + 1)", "")
 DECK = """
@@ -26,6 +29,16 @@ def of_files(folder, **statements):
 def test_every_planted_bug_has_its_place():
     files = [planted(bug)[0] for bug in EVERY.values()]
     assert len({bug.name for bug in EVERY.values()}) == len(files) >= 145
+
+
+def test_every_test_that_a_planted_bug_names_exists():
+    named = {name for bug in EVERY.values() for name in bug.tests.split()}
+    assert all(bug.tests.split() for bug in EVERY.values())
+    for file in {name.partition("::")[0] for name in named}:
+        nodes = ast.walk(ast.parse((ROOT / file).read_text(encoding="utf-8")))
+        tests = {f"{file}::{node.name}" for node in nodes if isinstance(node, ast.FunctionDef)}
+        assert {name for name in named if name.startswith(f"{file}::")} <= tests
+        assert any("::test_" in test for test in tests), file
 
 
 @pytest.mark.parametrize("file", ["here", "elsewhere"])
