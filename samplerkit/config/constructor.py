@@ -223,8 +223,8 @@ def _as_written(raw: Any, value: Any, folder: Folder) -> Any:
         return value.value
     if isinstance(raw, str) and isinstance(value, np.ndarray):
         return joined(folder, raw)
-    if isinstance(value, str) or (isinstance(value, list) and value and isinstance(value[0], str)):
-        return value  # a path, which starts from the working directory now
+    if isinstance(value, str | dict) or (isinstance(value, list) and value and isinstance(value[0], str)):
+        return value  # paths, by name or not, which start from the working directory now
     return raw.tolist() if isinstance(raw, np.ndarray) else raw
 
 

@@ -44,6 +44,7 @@ def config_of(folder, dataset, rest="sampler: {kind: random, shuffle: files, see
 
 FILES = "{kind: files, files: 'data/*.npz', reader: npz}"
 TOKENS = "{kind: tokens, files: 'data/*.npy', seq_len: 8, phase: false}"
+CORPORA = ("{web: [data/tokens.npy]}", "{web: data/tokens.npy}", "{all: {web: data/tokens.npy}}")
 TAR = "{kind: tar, urls: 'data/part-{000..002}.tar', decode: true, to_tuple: [cls, txt]}"
 
 
@@ -79,7 +80,10 @@ def test_a_config_reads_its_own_dataset_from_its_own_folder(folder, dataset, kin
         assert torch.cat([ids(batch) for batch in loader]).tolist() == expected
 
 
-@pytest.mark.parametrize("dataset", [FILES, TAR, TOKENS])
+@pytest.mark.parametrize(
+    "dataset",
+    [FILES, TAR, TOKENS, *(TOKENS.replace("'data/*.npy'", files) for files in CORPORA)],
+)
 def test_what_a_config_says_of_its_dataset_can_be_written_and_read_again(folder, dataset, monkeypatch):
     config = config_of(folder, dataset)
     monkeypatch.chdir(folder.parent)
