@@ -43,13 +43,14 @@ TESTS = Path(__file__).parent
 RUN_FOLDER = pytest.StashKey[Path]()
 LEFT_OVER = pytest.StashKey[list[str]]()
 SECONDS_TO_CLEAN_UP = 10
+MARK_OF_A_FILE = re.compile(r"^pytestmark = pytest\.mark\.(\w+)$", re.MULTILINE)
 
 
 class Examples:
     """What holds for examples, those of docstrings included, which have no conftest.py above them."""
 
     def pytest_ignore_collect(self, collection_path, config):
-        """Leaves out files without tests, and with `-m MARK` those without it: to import them takes long.
+        """Leaves out files without tests, and those whose mark is not asked for: to import them takes long.
 
         What a test runs in another process may import what is not installed here, too.
         """
@@ -58,8 +59,11 @@ class Examples:
         mark = config.getoption("markexpr")
         if not collection_path.name.startswith("test_"):
             return mark.isidentifier() or TESTS in collection_path.parents or None
-        has_it = mark in collection_path.parts or f"mark.{mark}" in collection_path.read_text()
-        return (mark.isidentifier() and not has_it) or None
+        text = collection_path.read_text()
+        if mark.isidentifier():
+            return (mark not in collection_path.parts and f"mark.{mark}" not in text) or None
+        marks = {*MARK_OF_A_FILE.findall(text), collection_path.parent.name}
+        return any(f"not {name}" in mark for name in marks) or None
 
     @pytest.fixture(autouse=True)
     def _temporary_files_of_an_example(self, request):

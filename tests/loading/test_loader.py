@@ -7,7 +7,6 @@ import time
 import numpy as np
 import pytest
 import torch
-import torch.distributed.checkpoint
 
 import samplerkit as sk
 from tests.loading.numbers import Numbers, as_lists, ids_of, numbers_loader

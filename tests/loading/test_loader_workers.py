@@ -14,7 +14,6 @@ import time
 import numpy as np
 import pytest
 import torch
-import torch.distributed.checkpoint
 from torch.utils.data import DataLoader
 
 import samplerkit as sk

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import torch
 from PIL import Image
-from sklearn.datasets import load_sample_images
 from torch.utils.data import DataLoader
 
 from samplerkit.compat.webdataset import WebDataset
@@ -32,6 +31,8 @@ def write(folder: Path, shards: int, samples: int) -> str:
 
 def write_images(folder: Path, shards: int, samples: int) -> str:
     """Writes tiles of two photographs as JPEG files, each with JSON about it."""
+    from sklearn.datasets import load_sample_images  # noqa: PLC0415  # which takes two seconds
+
     photos = load_sample_images().images
     with TarWriter(f"{folder}/imagenet-%03d.tar", samples_per_shard=-(-samples // shards)) as writer:
         for number in range(samples):

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import webdataset
 from PIL import Image
-from sklearn.datasets import load_sample_images
 from webdataset import tariterators
 
 from samplerkit.storage.tar.writer import TarWriter
@@ -37,6 +36,8 @@ def python_sources() -> Files:
 @cache
 def jpeg_tiles() -> Files:
     """Tiles of two photographs as JPEG files, each with the number of its photograph."""
+    from sklearn.datasets import load_sample_images  # noqa: PLC0415  # which takes two seconds
+
     files = []
     for label, photo in enumerate(load_sample_images().images):
         for number in range(30):
