@@ -103,7 +103,8 @@ def received(make: Callable[[], Iterable[Any]]) -> dict[str, Any]:
 
 def main() -> None:
     """Reads in each case, seeded by the rank."""
-    agreement._LONGEST_PAUSE = 0.1  # a rank waits twice as long after each of some twenty disagreements
+    # A rank waits twice as long after each of some thirty disagreements, and before it looks for others.
+    agreement._LONGEST_PAUSE = agreement._UNLISTED_SECONDS = 0.03
     torch.distributed.init_process_group("gloo")
     rank, ranks = torch.distributed.get_rank(), torch.distributed.get_world_size()
     torch.manual_seed(rank)

@@ -11,11 +11,19 @@ import pytest
 import torch.distributed
 
 import samplerkit as sk
+from samplerkit.loading.job import agreement
 from samplerkit.loading.job.agreement import Agreement
 from tests.loading.simulated_ranks import ORDER, CountingStore, simulate
 from tests.own_seconds import OwnSeconds
 
 EVALUATION = {"dataset": "4 samples", "sampler": "SequentialSampler()", "seed": [], "epoch": 0, "position": 0}
+
+
+@pytest.fixture
+def short_pauses(monkeypatch):
+    """Ranks that disagree wait for one another a tenth as long."""
+    monkeypatch.setattr(agreement, "_LONGEST_PAUSE", 0.1)
+    monkeypatch.setattr(agreement, "_UNLISTED_SECONDS", 0.1)
 
 
 def run_ranks(*begun, seconds=0.3):
@@ -27,13 +35,13 @@ def run_ranks(*begun, seconds=0.3):
     outcomes = [None] * len(begun)
 
     def rank(number):
-        agreement = Agreement(store, number, len(begun))
+        mine = Agreement(store, number, len(begun))
         try:
             for identity in begun[number]:
                 if isinstance(identity, float):
                     time.sleep(identity)
                 else:
-                    agreement.require(identity, seconds)
+                    mine.require(identity, seconds)
         except sk.DisagreementError as error:
             outcomes[number] = error
 
@@ -59,6 +67,7 @@ def test_ranks_that_agree_continue_at_once_epoch_after_epoch(caplog):
     assert not caplog.records
 
 
+@pytest.mark.usefixtures("short_pauses")
 @pytest.mark.parametrize(
     "differs", [{"seed": [1], "epoch": 3, "position": 64}, {"dataset": "9 samples"}, {"sampler": "Other()"}]
 )
@@ -71,6 +80,7 @@ def test_a_rank_that_begins_something_else_is_named_with_what_differs(differs):
     assert re.search(r"(rank [01]|ranks 0, 1) by", str(outcomes[2]))
 
 
+@pytest.mark.usefixtures("short_pauses")
 def test_a_rank_that_comes_when_all_others_have_given_up_gets_the_error_too():
     store = torch.distributed.HashStore()
     outcomes = {}
@@ -117,17 +127,18 @@ def test_a_rank_that_has_read_alone_does_not_stop_the_others_later(first, second
     assert seconds < 5
 
 
+@pytest.mark.usefixtures("short_pauses")
 def test_ranks_that_disagreed_can_correct_it_and_try_again():
     store, later = torch.distributed.HashStore(), []
     both_know = threading.Barrier(2)
 
     def rank(number, first, pause):
-        agreement = Agreement(store, number, 2)
+        mine = Agreement(store, number, 2)
         with pytest.raises(sk.DisagreementError):
-            agreement.require(first, 30)
+            mine.require(first, 30)
         both_know.wait()
         time.sleep(pause)
-        agreement.require(ORDER, 30)
+        mine.require(ORDER, 30)
         later.append(number)
 
     run_threads(rank, (0, ORDER, 0), (1, {**ORDER, "position": 5}, 0.3))
@@ -227,6 +238,7 @@ def test_groups_that_have_ended_are_no_longer_listed():
     assert store.get("waiting") == b"[]"
 
 
+@pytest.mark.usefixtures("short_pauses")
 @pytest.mark.parametrize(
     ("worlds", "problem"),
     [
@@ -244,13 +256,13 @@ def test_shards_that_no_rank_reads_are_an_error_on_all_ranks_and_shared_shards_a
     store, told = torch.distributed.HashStore(), []
 
     def begin(rank, world):
-        agreement = Agreement(store, rank, len(worlds))
+        mine = Agreement(store, rank, len(worlds))
         try:
-            agreement.require(ORDER, 60, world=world)
+            mine.require(ORDER, 60, world=world)
         except sk.DisagreementError as error:
             told.append(str(error))
             # With the numbers of the job, the same order is read.
-            agreement.require(ORDER, 60)
+            mine.require(ORDER, 60)
 
     run_threads(begin, *enumerate(worlds))
     assert len(told) == (len(worlds) if problem else 0)

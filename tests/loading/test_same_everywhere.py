@@ -11,36 +11,37 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.order.golden_vectors import recorded
+import torch
+
+import samplerkit as sk
+from tests.order.golden_vectors import ordered, recorded
 
 ROOT = Path(__file__).parents[2]
 
 READ = """
 import json, random, sys
 import numpy as np, torch
-import samplerkit as sk
-from tests.order.golden_vectors import ordered, recorded
+from tests.loading.test_same_everywhere import orders_and_state
 random.seed(5), np.random.seed(5), torch.manual_seed(5)
 torch.set_num_threads(int(sys.argv[1]))
-orders = [ordered(case) for case in recorded()["orders"]]
-layout = sk.Layout([5, 7], ["a", "b"])
-sampler = sk.DistributedSampler(shuffle="partial", partial_size=3, seed=9)
-loader = sk.Loader(layout, sampler, batch_size=2, world=sk.World(2, 1))
-print(json.dumps([orders, loader.state_dict(step=1), hash("samplerkit")]))
+print(json.dumps([*orders_and_state(), hash("samplerkit")]))
 """
 
 
-def in_a_process(hash_seed, threads, *flags):
-    environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "OMP_NUM_THREADS": threads}
-    command = [sys.executable, *flags, "-c", READ, threads]
-    done = subprocess.run(command, cwd=ROOT, env=environment, check=True, capture_output=True, text=True)
-    return json.loads(done.stdout)
+def orders_and_state():
+    layout = sk.Layout([5, 7], ["a", "b"])
+    sampler = sk.DistributedSampler(shuffle="partial", partial_size=3, seed=9)
+    loader = sk.Loader(layout, sampler, batch_size=2, world=sk.World(2, 1))
+    return [ordered(case) for case in recorded()["orders"]], loader.state_dict(step=1)
 
 
 def test_another_process_gives_the_same_orders_and_the_same_state():
     """With another hash seed, more threads, and optimised."""
-    plain = in_a_process("0", "1")
-    orders, state, hashed = in_a_process("4294967295", "2", "-O")
-    assert orders == plain[0] == [{"ids": case["ids"]} for case in recorded()["orders"]]
-    assert state == plain[1]
-    assert hashed != plain[2]  # the control: what follows the hash seed is another value there
+    threads = str(torch.get_num_threads() + 1)
+    environment = {**os.environ, "PYTHONHASHSEED": "4294967295", "OMP_NUM_THREADS": threads}
+    command = [sys.executable, "-O", "-c", READ, threads]
+    done = subprocess.run(command, cwd=ROOT, env=environment, check=True, capture_output=True, text=True)
+    orders, state, hashed = json.loads(done.stdout)
+    assert orders == [{"ids": case["ids"]} for case in recorded()["orders"]]
+    assert [orders, state] == json.loads(json.dumps(orders_and_state()))
+    assert hashed != hash("samplerkit")  # the control: what follows the hash seed is another value there
