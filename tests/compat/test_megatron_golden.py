@@ -129,6 +129,13 @@ def test_stretches_side_by_side_are_the_rule_from_position_to_position(seed):
         assert blend.blended(weights, length, shortest=80).tolist() == lagging(weights.tolist(), length)
 
 
+def test_stretches_that_guessed_wrongly_are_run_again_side_by_side():
+    # Of many sources with small weights, more stretches begin with wrong counts than are run one by one.
+    weights = np.random.default_rng(0).random(100) ** 6 + 1e-9
+    weights /= np.sum(weights)
+    assert blend.blended(weights, 24_000, shortest=80).tolist() == lagging(weights.tolist(), 24_000)
+
+
 def test_equal_weights_are_read_in_turn_however_long_the_blend():
     # Each position is a tie, which the first source wins.
     sources = blend.blended(np.full(4, 0.25), 40_000)

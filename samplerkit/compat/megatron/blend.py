@@ -60,20 +60,17 @@ def blended(
     steps = -(-length // stretches)
     stretches = -(-length // steps)
     begins = np.arange(stretches) * steps
-    ends = np.zeros((weights.size, stretches))
-    ends[:, 1:] = _guessed(weights, begins[1:] - _RUN_IN, most)
-    run_in = ends[:, 1:].copy()
-    _side_by_side(weights, begins[1:] - _RUN_IN, run_in, _RUN_IN, most)
-    ends[:, 1:] = run_in
-    firsts = ends.copy()
-    read = _side_by_side(weights, begins, ends, steps, most)
+    firsts = np.zeros((weights.size, stretches))
+    guessed = _guessed(weights, begins[1:] - _RUN_IN, most)
+    firsts[:, 1:] = _side_by_side(weights, begins[1:] - _RUN_IN, guessed, _RUN_IN, most)[1]
+    read, ends = _side_by_side(weights, begins, firsts, steps, most)
     for _ in range(_ROUNDS):
         wrong = np.flatnonzero((firsts[:, 1:] != ends[:, :-1]).any(axis=0)) + 1
         if wrong.size <= _FEW:
             break
-        firsts[:, wrong] = again = ends[:, wrong - 1]
-        read[:, wrong] = _side_by_side(weights, begins[wrong], again, steps, most)
-        ends[:, wrong] = again
+        firsts[:, wrong] = ends[:, wrong - 1]
+        again = _side_by_side(weights, begins[wrong], firsts[:, wrong], steps, most)
+        read[:, wrong], ends[:, wrong] = again
     left = ends[:, 0]
     for number in range(1, stretches):
         if (firsts[:, number] != left).any():
@@ -120,20 +117,22 @@ def _one_by_one(
 
 def _side_by_side(
     weights: _Floats, begins: Ids, counts: _Floats, steps: int, sizes: _Floats | None
-) -> _Sources:
+) -> tuple[_Sources, _Floats]:
     """Runs stretches of positions, all by one position at a time.
 
     Args:
         weights: of shape (sources,).
         begins: the first position of each stretch, of shape (stretches,).
         counts: how often each source was read before, of shape (sources, stretches), infinity for one that is
-            out; brought up to date.
+            out.
         steps: positions of a stretch.
         sizes: how often each source can be read, of shape (sources,).
 
     Returns:
-        int16 array of shape (steps, stretches).
+        The sources, int16 of shape (steps, stretches), and the counts behind them.
     """
+    # Of one layout, whatever the caller cut it from: what is written to `flat` must be in `counts`.
+    counts = np.array(counts, order="C")
     read = np.empty((steps, begins.size), dtype=np.int16)
     factors, lags, column = begins.astype(np.float64), np.empty_like(counts), weights[:, None]
     largest, is_larger = np.empty(begins.size), np.empty(begins.size, dtype=bool)
@@ -158,7 +157,7 @@ def _side_by_side(
             after[after >= sizes[source]] = np.inf
         flat[chosen] = after
         factors += 1
-    return read
+    return read, counts
 
 
 def _guessed(weights: _Floats, positions: Ids, sizes: _Floats | None) -> _Floats:
