@@ -56,7 +56,7 @@ def test_each_slice_is_that_of_numpy(size, part, shards, data):
     assert np.array_equal(there[torch.from_numpy(at)].numpy(), order[at])
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=60)
 @given(chains())
 def test_an_order_of_any_chain_is_that_of_numpy_or_is_refused(case):
     order = case.order(0)
