@@ -48,14 +48,13 @@ if _typing.TYPE_CHECKING:
     from samplerkit.samplers.block import BlockSampler
     from samplerkit.samplers.chain import Context, RunConstants
     from samplerkit.samplers.fold import FoldSampler
-    from samplerkit.samplers.iterable import IterSampler
     from samplerkit.samplers.mixing.edit import Edit
     from samplerkit.samplers.mixing.ledger import Ledger
     from samplerkit.samplers.mixing.mixture import MixtureSampler
     from samplerkit.samplers.pk import PKSampler
     from samplerkit.samplers.repeat import RepeatFactorSampler, RepeatSampler
     from samplerkit.samplers.shuffled import DistributedSampler, RandomSampler
-    from samplerkit.samplers.subset import SequentialSampler, SubsetRandomSampler, SubsetSampler
+    from samplerkit.samplers.subset import IterSampler, SequentialSampler, SubsetRandomSampler, SubsetSampler
     from samplerkit.samplers.weighted import WeightedRandomSampler
     from samplerkit.samplers.window import WindowSampler
     from samplerkit.storage.files.dataset import FileDataset

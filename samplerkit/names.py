@@ -29,7 +29,7 @@ PUBLIC = {
     "History": "loading.run.history",
     "HuggingFaceDataset": "storage.formats.huggingface",
     "InverseTooLargeError": "errors",
-    "IterSampler": "samplers.iterable",
+    "IterSampler": "samplers.subset",
     "JsonlDataset": "storage.formats.jsonl",
     "Layout": "order.layout",
     "Ledger": "samplers.mixing.ledger",

@@ -82,10 +82,10 @@ THIRD_PARTY = {
 LATE_IMPORTS = {
     ("names", "a computed name"): "the one table of what is imported when it is asked for",
     (
-        "loading.progress_bar",
+        "loading.steps",
         "rich.progress",
     ): "a tenth of a second, for a loop that wants a bar and no other",
-    ("loading.progress_bar", "rich.console"): "as rich.progress, which it comes with",
+    ("loading.steps", "rich.console"): "as rich.progress, which it comes with",
     ("compat.huggingface", "transformers.trainer_callback"): "an extra: who uses it has a Trainer already",
     ("inspect.pictures.panels", "matplotlib.figure"): "an extra: all else works without pictures",
     ("storage.tar.codecs", "PIL.Image"): "an extra: tar shards without images do not need Pillow",
@@ -267,7 +267,7 @@ PLANTED = {
     "order imports samplers relatively": ("order.layout", "from ..samplers import base"),
     "order imports the package": ("order.layout", "import samplerkit"),
     "loading imports config": ("loading.job.world", "from samplerkit.config.config import Config"),
-    "storage imports permutations": ("storage.tar", "from samplerkit.order.permutation import Permutation"),
+    "storage imports permutations": ("storage.tar", "from samplerkit.order.permutation import Network"),
     "compat imports inspect": ("compat.torch", "import samplerkit.inspect.quality"),
     "an import in a function": ("config.config", "def f():\n    import yaml"),
     "an import for type checkers": (

@@ -14,14 +14,15 @@ import numpy as np
 
 from samplerkit.batches.cutting import halved
 from samplerkit.batches.lengths import SampleLengths, short_digest
-from samplerkit.batches.plan import BatchPlan, Measure
+from samplerkit.batches.plan import BatchPlan, BatchSamples, Measure
 from samplerkit.batches.sample_set import SampleSet, find_set, require_whole, seed_of, shuffles
 from samplerkit.batches.table_cache import TableCache
-from samplerkit.batches.window_plan import CutWindow, WindowContext, WindowPlan, checked_cut
+from samplerkit.batches.window_plan import WindowContext, WindowPlan, checked_cut
 from samplerkit.errors import ArgumentTypeError, NotSupportedError, StateError
 from samplerkit.order import arguments
 from samplerkit.order.arguments import LARGEST
 from samplerkit.order.caching import cached_property
+from samplerkit.order.intervals import edges_of
 from samplerkit.order.keys import Key
 from samplerkit.order.typing import Ids
 from samplerkit.samplers.base import Sampler
@@ -172,14 +173,15 @@ class BatchRecipe(ABC):
 
     def _cut_window(
         self, measure: Measure, ids: Ids, context: WindowContext, in_whole_groups: bool
-    ) -> CutWindow:
+    ) -> BatchSamples:
         """Cuts a window by `cut`, and brings its batches to whole groups where that is asked."""
         lengths = measure.counted(ids)
         batches = checked_cut(self.cut(ids, lengths, context), ids.size)
         if in_whole_groups:
             count = -(-len(batches) // context.abreast) * context.abreast
             batches = self.evened(context.abreast, batches, ids, lengths, count)
-        return CutWindow.of(batches)
+        places = np.concatenate(batches) if batches else ids[:0]
+        return BatchSamples(ids[places], places, edges_of(np.array([*map(len, batches)], dtype=np.int64)))
 
     @property
     def needs_loader(self) -> bool:

@@ -44,30 +44,9 @@ class WindowContext:
         return Key(self.seed, self.epoch, 0, role)
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class CutWindow:
-    """The batches of a window, from the longest to the shortest.
-
-    Args:
-        places: the place in the window of each sample, or of the sample of each part, batch after batch.
-        edges: where each batch begins and, last, where the last one ends.
-        segments: which parts of the samples, for packs; None where samples are whole.
-    """
-
-    places: Ids
-    edges: Ids
-    segments: Segments | None = None
-
-    @classmethod
-    def of(cls, batches: Sequence[Ids]) -> CutWindow:
-        """Joins batches of places."""
-        places = np.concatenate(batches) if batches else np.zeros(0, dtype=np.int64)
-        return cls(places, edges_of(np.array([batch.size for batch in batches], dtype=np.int64)))
-
-
-CutFunction = Callable[[Ids, WindowContext, bool], CutWindow]
-"""Cuts the samples of a window into batches; where the last argument is true, into whole groups of them."""
+CutFunction = Callable[[Ids, WindowContext, bool], BatchSamples]
+"""Cuts the samples of a window into batches, the longest first, with their places as positions; where
+the last argument is true, into whole groups of them."""
 
 
 _GROUPS_IN_A_WINDOW, _LARGEST_WINDOW = 16, 1 << 20
@@ -291,4 +270,4 @@ class WindowPlan(BatchPlan):
         in_whole_groups = self.key is not None and window < self._windows - 1
         cut = self.cut(ids, context, in_whole_groups)
         groups = Groups(cut.edges.size - 1, self.abreast, self.key, window)
-        return BatchSamples(ids[cut.places], cut.places + first, cut.edges, cut.segments), groups
+        return replace(cut, positions=cut.positions + first), groups

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, final
 
 from samplerkit.errors import StateError
-from samplerkit.loading.interpreter_exit import leave_at_exit
+from samplerkit.loading.background import leave_at_exit
 from samplerkit.loading.state.past import NOTHING, EpochsRead, Past
 from samplerkit.loading.state.state import Place
 

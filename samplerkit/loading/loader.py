@@ -14,17 +14,16 @@ from samplerkit.batches.plan import BatchPlan
 from samplerkit.batches.recipe import BatchRecipe
 from samplerkit.closing import Closing
 from samplerkit.errors import ArgumentTypeError, OutOfDatasetError, StateError
-from samplerkit.loading.background_thread import require_outside
+from samplerkit.loading.background import require_outside
 from samplerkit.loading.cursor import Cursor
 from samplerkit.loading.device.stage import DeviceStage, MakeStage
 from samplerkit.loading.device.streams import checked_device
 from samplerkit.loading.options import WorkerKind, checked_options, checked_tail, checked_workers
-from samplerkit.loading.received import Received
 from samplerkit.loading.run.current_run import CurrentRun
 from samplerkit.loading.run.delivery import Tail
 from samplerkit.loading.run.run import Run, beginning_of
 from samplerkit.loading.state.state import Place
-from samplerkit.loading.stats import LoaderStats
+from samplerkit.loading.stats import LoaderStats, Received
 from samplerkit.loading.steps import MetricsMixin
 from samplerkit.loading.workers.loader_workers import LoaderWorkers, WorkerIteration
 from samplerkit.loading.workers.protocol import BadSamples, SkippedSample

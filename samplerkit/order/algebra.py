@@ -1,4 +1,4 @@
-"""Orders made of orders: composition, prefix, shard and weave."""
+"""Orders made of orders: composition, shard and weave."""
 
 from __future__ import annotations
 
@@ -115,33 +115,9 @@ class Composed(Order):
         return which, ids
 
 
-@final
-@dataclass(frozen=True, eq=False, repr=False)
-class Prefix(OrderView):
-    """The first `length` positions of an order, which has as many."""
-
-    order: Order
-    length: int
-
-    def __len__(self) -> int:
-        return self.length
-
-    @property
-    def viewed(self) -> Sequence[Order]:
-        return (self.order,)
-
-    def read(self, positions: Ids, what: Read) -> Ids:
-        return what(self.order, positions)
-
-    def locate(self, ids: Ids) -> Located:
-        which, positions = self.order.locate(ids)
-        kept = positions < self.length
-        return which[kept], positions[kept]
-
-
 def limited(order: Order, limit: int | None) -> Order:
     """Cuts an order to its first `limit` positions; None for all."""
-    return order if limit is None or limit >= len(order) else Prefix(order, limit)
+    return order if limit is None or limit >= len(order) else compose(Range(0, limit), order)
 
 
 @final

@@ -15,7 +15,6 @@ from samplerkit.order.files import BlockShuffle, FileSequence, Lanes, LaneWeave
 from samplerkit.order.keys import Key
 from samplerkit.order.layout import Layout
 from samplerkit.order.order import Order
-from samplerkit.order.permutation import Permutation
 from samplerkit.order.sequences import Permuted, Range
 
 
@@ -137,7 +136,7 @@ class Mode:
         elif shuffle is Shuffle.INFILE:
             sequence = BlockShuffle(layout.starts, None, key("infile"))
         elif shuffle in (Shuffle.FILES, Shuffle.PARTIAL) and layout.num_files > 1:
-            files = Permutation(layout.num_files, key("files")).forward(np.arange(layout.num_files))
+            files = Permuted(layout.num_files, key("files")).ids_at(np.arange(layout.num_files))
             sequence = FileSequence(layout, files)
         if shuffle is Shuffle.PARTIAL:
             blocks, pool = self.partial_size * self.pools, self.partial_size

@@ -26,7 +26,7 @@ from typing import Any, Final
 import numpy as np
 
 from samplerkit.order.caching import cached_property
-from samplerkit.order.keys import Key, keyed_hash
+from samplerkit.order.keys import keyed_hash
 from samplerkit.order.typing import Ids, Words
 
 FEW: Final = 4
@@ -296,57 +296,3 @@ def _rounds(network: Network, left: Any, right: Any, scratch: Any, *, inverse: b
 
 def _word_type(size: int) -> type[np.uint32] | type[np.uint64]:
     return np.uint32 if size < NARROW_LIMIT else np.uint64
-
-
-@dataclass(frozen=True)
-class Permutation:
-    """A keyed bijection of [0, size), evaluated where it is asked for.
-
-    Args:
-        size: n, from 0 to 2^62.
-        key: where its randomness comes from.
-
-    Example:
-        >>> shuffle = Permutation(10**12, Key(seed=7, epoch=0, depth=0, role="global"))
-        >>> ids = shuffle.forward(np.array([0, 1, 999_999_999_999]))
-        >>> shuffle.backward(ids)
-        array([           0,            1, 999999999999])
-    """
-
-    size: int
-    key: Key
-
-    def forward(self, positions: Ids) -> Ids:
-        """Gives the values at the positions, both int64 arrays of shape (m,) with entries in [0, n)."""
-        if self.size <= TABLE_LIMIT:
-            return self._table[positions]
-        return forward(self._network, positions)
-
-    def backward(self, values: Ids) -> Ids:
-        """Gives the positions of the values: the inverse of `forward`."""
-        if self.size <= TABLE_LIMIT:
-            return np.argsort(self._table)[values]
-        return backward(self._network, values)
-
-    @cached_property
-    def _words(self) -> Words:
-        return self.key.words(word_count(self.size))
-
-    @cached_property
-    def _table(self) -> Ids:
-        return table(self.size, self._words)
-
-    @cached_property
-    def _network(self) -> Network:
-        return Network.of(self.size, self._words)
-
-
-def fits_together(permutation: Permutation) -> bool:
-    """Returns whether `forward_each` takes a permutation: it is a network of the narrower words."""
-    return TABLE_LIMIT < permutation.size < NARROW_LIMIT
-
-
-def forward_each(permutations: list[Permutation], which: Ids, positions: Ids) -> Ids:
-    """Evaluates several permutations at once: position i by the permutation number which[i]."""
-    sizes, words = [each.size for each in permutations], [each._words for each in permutations]
-    return forward(Network.each(stacked_constants(sizes, words), which), positions)

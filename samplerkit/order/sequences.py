@@ -12,7 +12,16 @@ from samplerkit.order.caching import cached_property
 from samplerkit.order.intervals import Offsets, numbers_in
 from samplerkit.order.keys import Key, keyed_hash, scaled
 from samplerkit.order.order import Located, Order
-from samplerkit.order.permutation import Permutation
+from samplerkit.order.permutation import (
+    NARROW_LIMIT,
+    TABLE_LIMIT,
+    Network,
+    backward,
+    forward,
+    stacked_constants,
+    table,
+    word_count,
+)
 from samplerkit.order.typing import Ids, Words
 
 SCAN_LIMIT = 1 << 26
@@ -73,25 +82,61 @@ class Range(Order):
 @final
 @dataclass(frozen=True, eq=False, repr=False)
 class Permuted(Order):
-    """All ids of [0, size) in the order of a keyed permutation."""
+    """All ids of [0, size) in the order of a keyed permutation, evaluated where it is asked for.
+
+    Args:
+        size: n, from 0 to 2^62.
+        key: where its randomness comes from.
+
+    Example:
+        >>> shuffle = Permuted(10**12, Key(seed=7, epoch=0, depth=0, role="global"))
+        >>> ids = shuffle.ids_at(np.array([0, 1, 999_999_999_999]))
+        >>> shuffle.backward(ids)
+        array([           0,            1, 999999999999])
+    """
 
     size: int
     key: Key
-
-    @cached_property
-    def permutation(self) -> Permutation:
-        """The permutation, which is made when it is first read by."""
-        return Permutation(self.size, self.key)
 
     def __len__(self) -> int:
         return self.size
 
     def ids_at(self, positions: Ids) -> Ids:
-        return self.permutation.forward(positions)
+        return self._table[positions] if self.size <= TABLE_LIMIT else forward(self._network, positions)
 
     def locate(self, ids: Ids) -> Located:
-        which = np.flatnonzero((ids >= 0) & (ids < len(self)))
-        return which, self.permutation.backward(ids[which])
+        which = np.flatnonzero((ids >= 0) & (ids < self.size))
+        return which, self.backward(ids[which])
+
+    def backward(self, ids: Ids) -> Ids:
+        """Gives the positions of ids, each in [0, n): the inverse of `ids_at`."""
+        if self.size <= TABLE_LIMIT:
+            return np.argsort(self._table)[ids]
+        return backward(self._network, ids)
+
+    @property
+    def is_narrow(self) -> bool:
+        """Whether `permuted_each` takes it: it is a network of the narrower words."""
+        return TABLE_LIMIT < self.size < NARROW_LIMIT
+
+    @cached_property
+    def words(self) -> Words:
+        """The words of which the table or the network is made."""
+        return self.key.words(word_count(self.size))
+
+    @cached_property
+    def _table(self) -> Ids:
+        return table(self.size, self.words)
+
+    @cached_property
+    def _network(self) -> Network:
+        return Network.of(self.size, self.words)
+
+
+def permuted_each(several: list[Permuted], which: Ids, positions: Ids) -> Ids:
+    """Gives the ids of several orders at once: position i in the order number which[i]."""
+    constants = stacked_constants([one.size for one in several], [one.words for one in several])
+    return forward(Network.each(constants, which), positions)
 
 
 @final

@@ -14,8 +14,7 @@ from samplerkit.order.dataset_protocol import find_column
 from samplerkit.order.keys import ALGORITHM
 from samplerkit.order.layout import Layout
 from samplerkit.order.order import Order
-from samplerkit.order.permutation import Permutation
-from samplerkit.order.sequences import Range, Table
+from samplerkit.order.sequences import Permuted, Range, Table
 from samplerkit.order.typing import Ids
 from samplerkit.samplers.base import Sampler
 from samplerkit.samplers.chain import Context, checked_algorithm
@@ -124,7 +123,7 @@ class PKSampler(Sampler):
     def _pick(self, context: Context, counts: Ids) -> tuple[Ids, Ids]:
         classes = np.arange(counts.size)
         if self.shuffle:
-            classes = Permutation(counts.size, context.key(self.seed, "pk classes")).forward(classes)
+            classes = Permuted(counts.size, context.key(self.seed, "pk classes")).ids_at(classes)
         classes = self.each_class(classes)
         hashes = context.key(self.seed, "pk").hashes(np.arange(classes.size))
         # 32 bits of the hash are enough to pick one of fewer than 2^31 members without a visible bias.

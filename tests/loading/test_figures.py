@@ -13,8 +13,8 @@ from rich.console import Console
 from torch.utils.data import DataLoader
 
 import samplerkit as sk
-from samplerkit.loading.progress_bar import with_bar
 from samplerkit.loading.stats import DeviceStats, LoaderStats
+from samplerkit.loading.steps import with_bar
 from samplerkit.storage.ahead.cache_entries import FileStats
 from samplerkit.storage.remote.retries import RemoteStats
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import samplerkit as sk
-from samplerkit.loading.state.resume_cost import MOST_COUNTED
+from samplerkit.loading.state.identity import MOST_COUNTED
 from tests.numbers import Numbers
 
 WHOLE = sk.World(1, 0)

@@ -11,7 +11,7 @@ from contextlib import suppress
 import pytest
 
 import samplerkit as sk
-from samplerkit.loading.background_thread import start_thread
+from samplerkit.loading.background import start_thread
 from samplerkit.loading.workers import loader_workers
 from samplerkit.loading.workers.thread_pool import ThreadBatches
 from samplerkit.loading.workers.thread_scheduling import ThreadSchedule

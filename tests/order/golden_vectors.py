@@ -21,7 +21,7 @@ from samplerkit.order.keys import Key
 from samplerkit.order.mixing.source_counts import SourceCounts
 from samplerkit.order.mixing.source_draws import SourceDraws
 from samplerkit.order.mixing.weights import thresholds
-from samplerkit.order.permutation import Permutation
+from samplerkit.order.sequences import Permuted
 
 FILE = Path(__file__).parents[1] / "data" / "golden_vectors.json"
 
@@ -58,7 +58,7 @@ def layout_of(tree: Any) -> sk.Layout:
 
 def permuted(case: Case) -> Case:
     """A permutation at the positions of a case."""
-    values = Permutation(case["size"], Key(**case["key"])).forward(np.array(case["positions"]))
+    values = Permuted(case["size"], Key(**case["key"])).ids_at(np.array(case["positions"]))
     return {"values": values.tolist()}
 
 

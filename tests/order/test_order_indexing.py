@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 import samplerkit as sk
-from samplerkit.order.algebra import Prefix, Shard, Weave, compose
+from samplerkit.order.algebra import Shard, Weave, compose, limited
 from samplerkit.order.files import BlockShuffle, FileSequence, Lanes, LaneWeave
 from samplerkit.order.keys import Key
-from samplerkit.order.permutation import Permutation
 from samplerkit.order.sequences import SCAN_LIMIT, DrawsWithReplacement, Permuted, Range, Table
 
 KEY = Key(seed=7, epoch=0, depth=0, role="test")
@@ -28,12 +27,12 @@ EVERY_KIND = {
     "draws": DrawsWithReplacement(40, KEY, population=6),
     "draws by weight": DrawsWithReplacement(40, KEY, cumulative=np.array([2, 2, 7])),
     "composed": compose(Table(np.array([3, 3, 1])), Permuted(12, KEY)),
-    "prefix": Prefix(Permuted(12, KEY), 5),
+    "prefix": limited(Permuted(12, KEY), 5),
     "padded shard": Shard(Permuted(12, KEY), 5, 4, padded=True),
     "padded shard of fewer samples than shards": Shard(Permuted(2, KEY), 5, 4, padded=True),
     "ragged shard": Shard(Permuted(12, KEY), 5, 4, padded=False),
     "weave": Weave([Range(0, 2), Permuted(12, KEY), Range(4, 0), Range(1, 5)]),
-    "files": FileSequence(LAYOUT, Permutation(LAYOUT.num_files, KEY).forward(np.arange(LAYOUT.num_files))),
+    "files": FileSequence(LAYOUT, Permuted(LAYOUT.num_files, KEY).ids_at(np.arange(LAYOUT.num_files))),
     "windows of files": FileSequence(LAYOUT, np.array([2, 0]), np.array([1, 2]), 2),
     "lanes": LaneWeave(Lanes(12, 5)),
     "blocks": BlockShuffle(LAYOUT.starts, None, KEY),

@@ -15,13 +15,13 @@ from samplerkit.order.permutation import (
     NARROW_LIMIT,
     TABLE_LIMIT,
     Network,
-    Permutation,
     backward,
     forward,
     half_modular_domain,
     stacked_constants,
     word_count,
 )
+from samplerkit.order.sequences import Permuted
 
 KEY = Key(seed=7, epoch=3, depth=0, role="global")
 
@@ -45,13 +45,13 @@ HUGE = [
 
 
 def bijects(n):
-    shuffle = Permutation(n, KEY)
+    shuffle = Permuted(n, KEY)
     everything = np.arange(n)
-    values = shuffle.forward(everything)
+    values = shuffle.ids_at(everything)
     assert values.dtype == np.int64
     np.testing.assert_array_equal(np.sort(values), everything)
     np.testing.assert_array_equal(shuffle.backward(values), everything)
-    np.testing.assert_array_equal(shuffle.forward(shuffle.backward(everything)), everything)
+    np.testing.assert_array_equal(shuffle.ids_at(shuffle.backward(everything)), everything)
 
 
 def sampled(n, number=20_000):
@@ -72,21 +72,21 @@ def test_sizes_around_the_table_and_around_powers_of_two_are_permuted_and_back(n
 
 @pytest.mark.parametrize("n", HUGE)
 def test_positions_of_huge_sizes_are_permuted_and_back(n):
-    shuffle = Permutation(n, KEY)
+    shuffle = Permuted(n, KEY)
     positions = sampled(n)
-    values = shuffle.forward(positions)
+    values = shuffle.ids_at(positions)
     assert values.min() >= 0
     assert values.max() < n
     assert np.unique(values).size == positions.size
     np.testing.assert_array_equal(shuffle.backward(values), positions)
-    np.testing.assert_array_equal(shuffle.forward(shuffle.backward(positions)), positions)
+    np.testing.assert_array_equal(shuffle.ids_at(shuffle.backward(positions)), positions)
 
 
 @pytest.mark.parametrize("n", [1000, 4097, 2**31 - 1, 2**31, 2**62])
 def test_another_seed_epoch_depth_or_role_is_another_permutation(n):
     keys = [KEY, Key(8, 3, 0, "global"), Key(7, 4, 0, "global"), Key(7, 3, 1, "global"), Key(7, 3, 0, "x")]
     positions = np.arange(1000)
-    values = [Permutation(n, key).forward(positions) for key in keys]
+    values = [Permuted(n, key).ids_at(positions) for key in keys]
     for first in range(len(keys)):
         for second in range(first):
             assert (values[first] == values[second]).sum() < 10
@@ -117,20 +117,20 @@ def in_plain_integers(n, key, position):
 def test_the_network_is_what_its_definition_says_in_plain_integers(n):
     positions = sampled(n, 200)
     expected = [in_plain_integers(n, KEY, position) for position in positions.tolist()]
-    assert Permutation(n, KEY).forward(positions).tolist() == expected
+    assert Permuted(n, KEY).ids_at(positions).tolist() == expected
 
 
 def test_no_positions_give_no_values():
     for n in (0, 1, 4097, 2**62):
-        assert Permutation(n, KEY).forward(np.zeros(0, dtype=np.int64)).shape == (0,)
-        assert Permutation(n, KEY).backward(np.zeros(0, dtype=np.int64)).shape == (0,)
+        assert Permuted(n, KEY).ids_at(np.zeros(0, dtype=np.int64)).shape == (0,)
+        assert Permuted(n, KEY).backward(np.zeros(0, dtype=np.int64)).shape == (0,)
 
 
 def test_the_positions_that_are_given_stay_as_they_are():
     for n in (100, 4097, 2**62):
         positions = np.arange(100)
-        Permutation(n, KEY).forward(positions)
-        Permutation(n, KEY).backward(positions)
+        Permuted(n, KEY).ids_at(positions)
+        Permuted(n, KEY).backward(positions)
         np.testing.assert_array_equal(positions, np.arange(100))
 
 
@@ -159,10 +159,10 @@ def test_a_stacked_network_equals_its_single_networks(sizes, chunk, monkeypatch)
 
 
 def peak_memory(n, positions):
-    shuffle = Permutation(n, KEY)
+    shuffle = Permuted(n, KEY)
     tracemalloc.start()
     try:
-        shuffle.backward(shuffle.forward(positions))
+        shuffle.backward(shuffle.ids_at(positions))
         return tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -195,7 +195,7 @@ def test_cycles_are_walked_by_fewer_values_than_two_square_roots(n, monkeypatch)
         rounds(network, left, right, scratch, inverse=inverse)
 
     monkeypatch.setattr(permutation, "_rounds", counted)
-    Permutation(n, KEY).forward(np.arange(n))
+    Permuted(n, KEY).ids_at(np.arange(n))
     walked = sum(evaluated) - n
     assert walked <= 2 * math.isqrt(n) + 2
 
@@ -203,11 +203,11 @@ def test_cycles_are_walked_by_fewer_values_than_two_square_roots(n, monkeypatch)
 @pytest.mark.parametrize("n", [2**12 + 1, 100_000, 2**20 + 1, 10**6])
 def test_walks_that_are_looked_up_end_where_walks_of_a_few_values_end(n):
     bits = half_modular_domain(n)[1]
-    many, few = Permutation(n, KEY), Permutation(n, KEY)
+    many, few = Permuted(n, KEY), Permuted(n, KEY)
     positions = np.arange(0, n, max(1, n >> 17))[: 1 << 17]
-    looked_up = many.forward(positions)
+    looked_up = many.ids_at(positions)
     assert "ways_in" in vars(many._network)
-    walked = [few.forward(part) for part in np.array_split(positions, -(-positions.size >> (bits + 2)))]
+    walked = [few.ids_at(part) for part in np.array_split(positions, -(-positions.size >> (bits + 2)))]
     assert "ways_in" not in vars(few._network)
     np.testing.assert_array_equal(looked_up, np.concatenate(walked))
 
@@ -216,7 +216,7 @@ def test_cycles_that_lie_outside_as_a_whole_are_not_walked_for_ever():
     n, found = 5000, 0
     positions = np.arange(n)
     for epoch in range(200):
-        order = Permutation(n, Key(seed=7, epoch=epoch, depth=0, role="global"))
+        order = Permuted(n, Key(seed=7, epoch=epoch, depth=0, role="global"))
         ways_in = order._network.ways_in
         outside = np.flatnonzero(ways_in >= n)
         found += outside.size > 0
@@ -225,5 +225,5 @@ def test_cycles_that_lie_outside_as_a_whole_are_not_walked_for_ever():
         scratch[...] = n + outside
         permutation._rounds(order._network, left, right, scratch, inverse=False)
         assert set(left.tolist()) == set((n + outside).tolist())
-        np.testing.assert_array_equal(np.sort(order.forward(positions)), positions)
+        np.testing.assert_array_equal(np.sort(order.ids_at(positions)), positions)
     assert found > 0

@@ -15,7 +15,8 @@ import pytest
 import samplerkit as sk
 from samplerkit.order import files, permutation
 from samplerkit.order.keys import Key
-from samplerkit.order.permutation import TABLE_LIMIT, Permutation, half_modular_domain, word_count
+from samplerkit.order.permutation import TABLE_LIMIT, half_modular_domain, word_count
+from samplerkit.order.sequences import Permuted
 from tests.order import uniformity
 from tests.order.uniformity import LIMIT
 
@@ -33,7 +34,7 @@ ACROSS = pytest.mark.parametrize("across", ["seeds", "epochs"])
 
 
 def shuffled(n, seed, epoch=0):
-    return Permutation(n, Key(seed, epoch, depth=0, role="global")).forward(np.arange(n))
+    return Permuted(n, Key(seed, epoch, depth=0, role="global")).ids_at(np.arange(n))
 
 
 def orders(n, across, number=None):

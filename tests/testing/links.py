@@ -18,12 +18,11 @@ from samplerkit.samplers.base import Sampler
 from samplerkit.samplers.block import BlockSampler
 from samplerkit.samplers.chain import Context
 from samplerkit.samplers.fold import FoldSampler
-from samplerkit.samplers.iterable import IterSampler
 from samplerkit.samplers.mixing.mixture import MixtureSampler
 from samplerkit.samplers.pk import PKSampler
 from samplerkit.samplers.repeat import RepeatFactorSampler, RepeatSampler
 from samplerkit.samplers.shuffled import DistributedSampler, RandomSampler
-from samplerkit.samplers.subset import SequentialSampler, SubsetRandomSampler, SubsetSampler
+from samplerkit.samplers.subset import IterSampler, SequentialSampler, SubsetRandomSampler, SubsetSampler
 from samplerkit.samplers.weighted import WeightedRandomSampler
 from samplerkit.samplers.window import WindowSampler
 

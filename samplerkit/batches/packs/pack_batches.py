@@ -14,13 +14,13 @@ from samplerkit.batches.cutting import longest_first, repeats_in
 from samplerkit.batches.lengths import Histogram, found_lengths
 from samplerkit.batches.packs.best_fit import LONG_DOCUMENTS, Bins, Fit, LongDocument
 from samplerkit.batches.packs.pack_plan import PackedSet, PackPlan
-from samplerkit.batches.plan import Measure
+from samplerkit.batches.plan import BatchSamples, Measure
 from samplerkit.batches.recipe import SHARED_ARGUMENTS, BatchRecipe, Prepared, require_positive
 from samplerkit.batches.sample_set import SampleSet
 from samplerkit.batches.segments import Segments
 from samplerkit.batches.set_plan import SortedMembers
 from samplerkit.batches.table_cache import TableCache
-from samplerkit.batches.window_plan import CutWindow, WindowContext, window_size
+from samplerkit.batches.window_plan import WindowContext, window_size
 from samplerkit.errors import ArgumentRangeError
 from samplerkit.order import arguments
 from samplerkit.order.intervals import numbers_in
@@ -111,15 +111,15 @@ class PackBatches(BatchRecipe):
     def cut(self, ids: Ids, lengths: Ids, context: WindowContext) -> list[Ids]:
         """Packs a window: the places of the documents of each batch, one of which may be in several."""
         cut = self._packed(ids, lengths)
-        return np.split(cut.places, cut.edges[1:-1]) if cut.edges.size > 1 else []
+        return np.split(cut.positions, cut.edges[1:-1]) if cut.edges.size > 1 else []
 
     def _cut_window(
         self, measure: Measure, ids: Ids, context: WindowContext, in_whole_groups: bool
-    ) -> CutWindow:
+    ) -> BatchSamples:
         """Packs a window: all packs cost alike in tokens, so groups need not be whole."""
         return self._packed(ids, measure.counted(ids))
 
-    def _packed(self, ids: Ids, lengths: Ids) -> CutWindow:
+    def _packed(self, ids: Ids, lengths: Ids) -> BatchSamples:
         """Packs a window: first what fills packs alone, then the bins of the rest, the largest first."""
         whole, rest = self.fit.parts(lengths)
         sizes = self.fit.sizes(rest)
@@ -142,7 +142,8 @@ class PackBatches(BatchRecipe):
         number = np.repeat(np.arange(pack_edges.size - 1), np.diff(pack_edges))
         # A batch ends with each so many packs, and with the last one.
         batch_edges = np.append(pack_edges[: -1 : self.packs], pack_edges[-1])
-        return CutWindow(places, batch_edges, Segments(starts, parts, number % self.packs, is_last))
+        segments = Segments(starts, parts, number % self.packs, is_last)
+        return BatchSamples(ids[places], places, batch_edges, segments)
 
     def _window_size(self, histogram: Histogram, abreast: int) -> int:
         tokens = int((histogram.values * histogram.counts).sum())

@@ -19,8 +19,7 @@ from samplerkit.compat.mindspore.samplers import (
 )
 from samplerkit.order.modes import Shuffle
 from samplerkit.samplers.base import Sampler
-from samplerkit.samplers.iterable import IterSampler
-from samplerkit.samplers.subset import SequentialSampler, SubsetSampler
+from samplerkit.samplers.subset import IterSampler, SequentialSampler, SubsetSampler
 
 __all__ = [
     "DistributedSampler",

@@ -15,7 +15,7 @@ from samplerkit.errors import StateError
 from samplerkit.loading.cursor import Cursor, Iteration
 from samplerkit.loading.job.world import detect_world, require_still
 from samplerkit.loading.state.state import Place, State
-from samplerkit.loading.torch_names import EpochByCursor, TorchNames
+from samplerkit.loading.torch_sampler import EpochByCursor, TorchNames
 from samplerkit.order.algebra import OrderView, Read, Shard
 from samplerkit.order.caching import cached_property
 from samplerkit.order.deal import Deal, World

@@ -16,7 +16,7 @@ from samplerkit.order.keys import ALGORITHM, Key
 from samplerkit.order.layout import Layout
 from samplerkit.order.modes import Mode, Shuffle
 from samplerkit.order.order import Order
-from samplerkit.order.permutation import Permutation
+from samplerkit.order.sequences import Permuted
 from samplerkit.order.typing import Ids
 from samplerkit.samplers.base import Sampler
 from samplerkit.samplers.chain import RunConstants
@@ -69,7 +69,7 @@ class Plain:
         if not self.shuffles_files:
             return sizes[:most]
         key = Key(self.seed, epoch, 0, "files")
-        return sizes[Permutation(sizes.size, key).forward(np.arange(sizes.size)[:most])]
+        return sizes[Permuted(sizes.size, key).ids_at(np.arange(sizes.size)[:most])]
 
     def first_blocks(self, epoch: int, block_size: int) -> tuple[Ids, Ids]:
         """Returns the files that an epoch reads, and where its lanes start.

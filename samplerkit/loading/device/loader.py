@@ -19,8 +19,8 @@ from samplerkit.loading.device.streams import (
     require_available,
 )
 from samplerkit.loading.device.wrapped_loader import WrappedLoader
-from samplerkit.loading.progress_bar import with_bar
 from samplerkit.loading.stats import DeviceStats, StageCounts
+from samplerkit.loading.steps import with_bar
 from samplerkit.order import arguments
 from samplerkit.samplers.mixing.edit import Edit
 

@@ -17,7 +17,7 @@ import torch
 
 from samplerkit.errors import ArgumentTypeError, NotSupportedError, OutOfDatasetError
 from samplerkit.loading.device.streams import checked_device, require_available
-from samplerkit.order.algebra import Composed, Prefix, Shard
+from samplerkit.order.algebra import Composed, Shard
 from samplerkit.order.files import FileSequence, Lanes, LaneWeave
 from samplerkit.order.keys import Key
 from samplerkit.order.layout import Layout
@@ -267,7 +267,6 @@ _MAKERS: Mapping[type[Order], Callable[..., Evaluate]] = {
     FileSequence: _files,
     LaneWeave: _lanes,
     Permuted: permutation_on,
-    Prefix: lambda device, order, _length: _evaluation(order, device),
     Range: lambda _device, start, _length: lambda positions: positions + start,
     Shard: _shard,
     Table: _table,

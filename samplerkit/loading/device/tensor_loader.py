@@ -15,11 +15,11 @@ from samplerkit.loading.cursor import Cursor
 from samplerkit.loading.device.batch_tree import leaves, map_leaves
 from samplerkit.loading.device.order import DeviceOrder, order_on
 from samplerkit.loading.options import checked_tail
-from samplerkit.loading.received import Received
 from samplerkit.loading.run.current_run import CurrentRun
 from samplerkit.loading.run.delivery import Tail
 from samplerkit.loading.run.reading import Reading
 from samplerkit.loading.run.run import Run, beginning_of
+from samplerkit.loading.stats import Received
 from samplerkit.loading.steps import CountsSteps
 from samplerkit.order import arguments
 from samplerkit.order.deal import World

@@ -18,6 +18,7 @@ from samplerkit.loading.run.units import EpochUnits, RunFacts, Unit
 from samplerkit.loading.run.window_unit import WindowUnit
 from samplerkit.loading.state.edits import EditHistory
 from samplerkit.loading.state.identity import (
+    ResumeCost,
     describe_chain,
     describe_dataset,
     describe_looks,
@@ -26,7 +27,6 @@ from samplerkit.loading.state.identity import (
     seeds_of,
 )
 from samplerkit.loading.state.past import Past
-from samplerkit.loading.state.resume_cost import ResumeCost
 from samplerkit.loading.state.state import Place, Section, State
 from samplerkit.order.arguments import LARGEST
 from samplerkit.order.caching import Latest, cached_property

@@ -8,12 +8,12 @@ from typing import Any, final
 
 from samplerkit.batches.sample_set import seed_of
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError
+from samplerkit.loading.background import leave_at_exit
 from samplerkit.loading.collate.pack_collate import PackCollate
 from samplerkit.loading.collate.sample_fields import SampleCollate
 from samplerkit.loading.device.stage import MakeStage
 from samplerkit.loading.device.streams import current_device
 from samplerkit.loading.generators import kept_generators
-from samplerkit.loading.interpreter_exit import leave_at_exit
 from samplerkit.loading.run.current_run import CurrentRun
 from samplerkit.loading.run.reading import Reading
 from samplerkit.loading.workers.batch_maker import BatchMaker, batch_of

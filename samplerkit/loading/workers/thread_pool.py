@@ -14,14 +14,15 @@ from queue import Empty, SimpleQueue
 from typing import Any, Final, NamedTuple, final
 
 from samplerkit.errors import StateError
-from samplerkit.loading.background_thread import (
+from samplerkit.loading.background import (
+    end_at_exit,
+    end_together,
     loaders_read_for,
     not_an_end,
     read_for,
     require_process,
     start_thread,
 )
-from samplerkit.loading.interpreter_exit import end_at_exit, end_together
 from samplerkit.loading.workers.batch_maker import BatchMaker
 from samplerkit.loading.workers.protocol import MakeRequests, Request, Workers, timed_out
 from samplerkit.loading.workers.reader import SampleReader

@@ -24,8 +24,7 @@ from torch.utils.data._utils import signal_handling
 from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
 
 from samplerkit.errors import WorkerError
-from samplerkit.loading.background_thread import require_process, start_thread
-from samplerkit.loading.interpreter_exit import end_at_exit, end_together
+from samplerkit.loading.background import end_at_exit, end_together, require_process, start_thread
 from samplerkit.loading.workers.protocol import Answer, MakeRequests, Request, Workers, timed_out
 from samplerkit.loading.workers.transfer import SendingMaker, received, send_small_tensors, sendable_errors
 

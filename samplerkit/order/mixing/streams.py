@@ -15,8 +15,7 @@ from samplerkit.order.intervals import groups, interval_of
 from samplerkit.order.mixing.source_counts import SourceCounts
 from samplerkit.order.mixing.weights import thresholds
 from samplerkit.order.order import Located, Order, same_recipes
-from samplerkit.order.permutation import fits_together, forward_each
-from samplerkit.order.sequences import Permuted
+from samplerkit.order.sequences import Permuted, permuted_each
 from samplerkit.order.typing import Ids
 
 MOST_PASSES = 1 << 16
@@ -73,7 +72,7 @@ class Stream(ABC):
         together: list[tuple[Piece, Permuted]] = []
         for piece in self.pieces(positions):
             order = piece.order
-            if isinstance(order, Permuted) and piece.at.size < _FEW and fits_together(order.permutation):
+            if isinstance(order, Permuted) and piece.at.size < _FEW and order.is_narrow:
                 together.append((piece, order))
             else:
                 ids[piece.at] = order.ids_at(piece.places) + piece.shift
@@ -82,7 +81,7 @@ class Stream(ABC):
             pieces = [piece for piece, _ in together]
             which = np.repeat(np.arange(len(pieces)), [piece.at.size for piece in pieces])
             places = np.concatenate([piece.places for piece in pieces])
-            found = forward_each([order.permutation for _, order in together], which, places)
+            found = permuted_each([order for _, order in together], which, places)
             found += np.array([piece.shift for piece in pieces])[which]
             ids[np.concatenate([piece.at for piece in pieces])] = found
         return ids

@@ -23,10 +23,9 @@ from samplerkit.order.arguments import LARGEST
 from samplerkit.order.caching import cached_property
 from samplerkit.order.keys import ALGORITHM, Key, path_number
 from samplerkit.order.layout import Layout
-from samplerkit.order.mixing.once_each import OnceEach
 from samplerkit.order.mixing.source_counts import SourceCounts
 from samplerkit.order.mixing.source_draws import SourceDraws
-from samplerkit.order.mixing.source_ends import first_length
+from samplerkit.order.mixing.source_ends import OnceEach, first_length
 from samplerkit.order.mixing.streams import Mix, Part, Passes, Stream
 from samplerkit.order.mixing.weights import thresholds
 from samplerkit.order.order import PASS_BITS, Order

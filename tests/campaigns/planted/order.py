@@ -134,8 +134,8 @@ BUGS = [
     Bug(
         "a prefix is one too long",
         "limited",
-        "Prefix(order, limit)",
-        "Prefix(order, limit + 1)",
+        "compose(Range(0, limit), order)",
+        "compose(Range(0, limit + 1), order)",
         f"{LAWS}::test_num_samples_of_a_distributed_sampler_limits_all_shards_together",
     ),
     Bug(

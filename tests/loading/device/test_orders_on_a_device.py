@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 import samplerkit as sk
 from samplerkit.loading.device import order as device_order
 from samplerkit.order.keys import Key
-from samplerkit.order.permutation import NARROW_LIMIT, TABLE_LIMIT, Permutation
+from samplerkit.order.permutation import NARROW_LIMIT, TABLE_LIMIT
+from samplerkit.order.sequences import Permuted
 from tests.testing.strategies import chains
 
 BORDERS = [TABLE_LIMIT, 2**16, 2**29, 2**30, NARROW_LIMIT, 2**32, 2**40]
@@ -32,7 +33,7 @@ def test_a_permutation_is_bit_for_bit_that_of_numpy(size, seed, epoch, random):
     key = Key(seed, epoch, 0, "global")
     positions = np.array([random.randrange(size) for _ in range(100)] + [0, size - 1])
     there = device_order.permutation_on(torch.device("cpu"), size, key)
-    assert there(torch.from_numpy(positions)).tolist() == Permutation(size, key).forward(positions).tolist()
+    assert there(torch.from_numpy(positions)).tolist() == Permuted(size, key).ids_at(positions).tolist()
 
 
 @pytest.mark.parametrize("size", [1, 2, 1000, TABLE_LIMIT, TABLE_LIMIT + 1, 4225, 70_000, 2**17 + 1])
