@@ -315,4 +315,4 @@ class Loader(MetricsMixin, Closing):
             if opened is not None and is_at_its_end and run_ahead:
                 opened.next_epoch = reading.epoch + 1
             elif opened is not None:
-                self._workers.release(opened)
+                opened.end()

@@ -18,7 +18,7 @@ from samplerkit.loading.run.current_run import CurrentRun
 from samplerkit.loading.run.reading import Reading
 from samplerkit.loading.workers.batch_maker import BatchMaker, batch_of
 from samplerkit.loading.workers.file_affinity import AffineIterator
-from samplerkit.loading.workers.protocol import Answer, BadSamples, Batches, MakeRequests, Request, Workers
+from samplerkit.loading.workers.protocol import BadSamples, Batches, MakeRequests, Request, Workers
 from samplerkit.loading.workers.reader import ReaderOptions, SampleReader, reports_stats
 from samplerkit.loading.workers.thread_pool import ThreadPool
 from samplerkit.loading.workers.thread_scheduling import ThreadSchedule
@@ -28,21 +28,6 @@ from samplerkit.storage.batch_readers import wanted
 
 _STAGE_SECONDS = 1.0
 """How long a stage may take to end by itself before the workers that it waits for are ended."""
-
-
-@final
-class LoopWorkers(Workers):
-    """No workers: a batch is made when the loop asks for it.
-
-    Args:
-        maker: makes batches.
-    """
-
-    def __init__(self, maker: BatchMaker) -> None:
-        self._maker = maker
-
-    def open(self, requests: MakeRequests, *, in_the_loop: bool) -> Iterator[Answer]:
-        return map(self._maker.__getitem__, requests())
 
 
 @final
@@ -97,10 +82,10 @@ class WorkerIteration:
             self.is_open = False
             self.workers.cancel()
             has_ended = self._stage is None or self._stage.close(_STAGE_SECONDS)
-            self._keeps_workers = self._keeps_workers and has_ended and self.workers.can_be_reused
-            if not self._keeps_workers:
+            self._keeps_workers = self._keeps_workers and has_ended
+            if not (self._keeps_workers and self.workers.can_be_reused):
                 self.workers.close()
-        return self._keeps_workers
+        return self._keeps_workers and self.workers.can_be_reused
 
 
 @final
@@ -149,7 +134,6 @@ class LoaderWorkers:
     def _reset(self) -> None:
         self.loader = object()
         self._schedule = ThreadSchedule(self._num_workers)  # holds for the next epoch too
-        self._workers: Workers | None = None
         self._held: _Held | None = None
         self._open: WorkerIteration | None = None
 
@@ -192,12 +176,9 @@ class LoaderWorkers:
         if opened is not None and run_ahead and opened.runs_ahead_to(reading, make_stage):
             opened.next_epoch = None
             return opened
-        if opened is not None:
-            self.release(opened)
-        if self._workers is None or not self._workers.can_be_reused:
-            self._workers = self._make_workers(reading.epoch)
+        kept = opened.workers if opened is not None and opened.end() else None
         self._open = WorkerIteration(
-            self._workers,
+            kept or self._make_workers(reading.epoch),
             partial(requests_of, self._current, wanted(self._current.run.dataset), run_ahead, reading),
             make_stage,
             keeps_workers=bool(self._options.get("persistent_workers")),
@@ -205,14 +186,9 @@ class LoaderWorkers:
         )
         return self._open
 
-    def release(self, opened: WorkerIteration) -> None:
-        """Ends an iteration; its workers live on if the options say so."""
-        if not opened.end() and self._workers is opened.workers:
-            self._workers = None
-
     def close(self) -> None:
         """Ends everything; the next `open` starts from scratch."""
-        opened, self._open, self._workers, self._held = self._open, None, None, None
+        opened, self._open, self._held = self._open, None, None
         if opened is not None and opened.end():
             opened.workers.close()
 
@@ -232,7 +208,7 @@ class LoaderWorkers:
         pins = bool(options.get("pin_memory")) and current_device().type != "cpu"
         maker = self._maker(epoch, partial(BatchMaker, pins=pins))
         if not self._num_workers:
-            return LoopWorkers(maker)
+            return Workers(maker.__getitem__)
         self._held = _Held()
         return ThreadPool(maker, self._num_workers, options, self._schedule, self._held, self.loader)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Self, final
@@ -13,6 +12,7 @@ from torch.utils.data._utils.pin_memory import pin_memory
 
 from samplerkit.batches.segments import Segments
 from samplerkit.errors import WorkerError, note_once
+from samplerkit.loading.background import end_together
 from samplerkit.order.typing import Ids, as_array
 from samplerkit.samplers.mixing.edit import Edit
 
@@ -178,14 +178,22 @@ MakeRequests = Callable[[], Iterator[Request]]
 """Gives the requests of an iteration from the first one on: torch asks for them twice when workers start."""
 
 
-class Workers(ABC):
+class Workers:
     """Makes the batches of requests, in their order, for one iteration at a time.
+
+    This one makes a batch in the loop, when that asks for it; a subclass has others make it.
+
+    Args:
+        make: makes the batch of a request.
 
     Attributes:
         can_be_reused: whether they can make the batches of another iteration.
     """
 
     can_be_reused = True
+
+    def __init__(self, make: Callable[[Request], Answer]) -> None:
+        self._make = make
 
     @property
     def pids(self) -> list[int]:
@@ -197,7 +205,6 @@ class Workers(ABC):
         """Under which numbers the figures of workers are reported."""
         return self.pids
 
-    @abstractmethod
     def open(self, requests: MakeRequests, *, in_the_loop: bool) -> Iterator[Answer]:
         """Begins an iteration; the one before was cancelled.
 
@@ -205,12 +212,21 @@ class Workers(ABC):
             requests: of the batches.
             in_the_loop: whether the loop asks for batches, and not the thread of a stage.
         """
+        return map(self._make, requests())
 
-    def cancel(self) -> None:  # noqa: B027  # only threads can
+    def cancel(self) -> None:
         """Ends the iteration, and the wait for a batch where that can be done while it is made."""
 
-    def close(self) -> None:  # noqa: B027  # nothing is left of a loop
+    @final
+    def close(self) -> None:
         """Ends the workers: they may finish the batch that they are at, and are waited for shortly."""
+        end_together([self])
+
+    def stop(self) -> None:
+        """Asks the workers to end, when they are done with the batch that they are at."""
+
+    def join(self, deadline: float) -> None:
+        """Waits for the workers until a time of the monotonic clock."""
 
 
 def timed_out(who: str, seconds: float | None) -> WorkerError:

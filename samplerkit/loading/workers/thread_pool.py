@@ -16,7 +16,6 @@ from typing import Any, Final, NamedTuple, final
 from samplerkit.errors import StateError
 from samplerkit.loading.background import (
     end_at_exit,
-    end_together,
     loaders_read_for,
     not_an_end,
     read_for,
@@ -154,10 +153,6 @@ class ThreadPool(Workers):
         """Ends the iteration, and the wait for a batch; what waits is not read any more."""
         if self._iteration is not None:
             self._iteration.cancel()
-
-    def close(self) -> None:
-        """Ends the threads: they may finish what they read, and are waited for as long as processes are."""
-        end_together([self])
 
     def stop(self) -> None:
         """Ends the wait for a batch, and the threads when they are done with the batch that they are at."""

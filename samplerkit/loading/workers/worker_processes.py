@@ -24,7 +24,7 @@ from torch.utils.data._utils import signal_handling
 from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
 
 from samplerkit.errors import WorkerError
-from samplerkit.loading.background import end_at_exit, end_together, require_process, start_thread
+from samplerkit.loading.background import end_at_exit, require_process, start_thread
 from samplerkit.loading.workers.protocol import Answer, MakeRequests, Request, Workers, timed_out
 from samplerkit.loading.workers.transfer import SendingMaker, received, send_small_tensors, sendable_errors
 
@@ -269,10 +269,6 @@ class WorkerProcesses(Workers):
         if self._died:
             return {pid: codes[pid] for pid in self._died}
         return {pid: code for pid, code in codes.items() if code is not None}
-
-    def close(self) -> None:
-        """Ends the workers."""
-        end_together([self])
 
     def stop(self) -> None:
         """Asks the workers to end, when they are done with the batch that they are at."""
