@@ -113,7 +113,7 @@ try:
         received += batch.tolist()
         if loader.step == 3:
             workers = loader.worker_pids
-            for queue in loader._workers._workers._batches._index_queues:
+            for queue in loader._workers._open.workers._batches._index_queues:
                 queue._notempty = InterruptedWhenTaken(queue._notempty)
 except SystemExit:
     print(received == list(range(12)), loader.state_dict()["position"], flush=True)

@@ -188,9 +188,10 @@ class LoaderWorkers:
 
     def close(self) -> None:
         """Ends everything; the next `open` starts from scratch."""
-        opened, self._open, self._held = self._open, None, None
+        opened, self._open, held, self._held = self._open, None, self._held, None
         if opened is not None and opened.end():
             opened.workers.close()
+        del held  # which would end threads without waiting for them
 
     def __getstate__(self) -> dict[str, Any]:
         """A copy starts from scratch: workers, and the iteration that they read for, stay with this one."""

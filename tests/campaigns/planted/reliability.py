@@ -98,8 +98,8 @@ BUGS = [
     Bug(
         "a batch is first pickled by the queue of a worker",
         "SendingMaker._sent",
-        "is_plain(made.batch)",
-        "True",
+        "return PickledBatch.of(made, f'{request.some_ids} of {request.where}')",
+        "return made",
         f"{SENDING}::test_what_cannot_be_read_and_what_cannot_be_sent_are_skipped_together",
     ),
     Bug(
@@ -132,7 +132,7 @@ BUGS = [
     ),
     Bug(
         "nobody ends the workers",
-        "WorkerProcesses.close",
+        "Workers.close",
         "end_together([self])",
         "pass",
         "tests/loading/test_loader_workers.py::test_closing_and_breaking_end_the_workers",

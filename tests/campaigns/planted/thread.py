@@ -41,8 +41,8 @@ BUGS = [
     ),
     Bug(
         "nobody ends the threads",
-        "ThreadPool.close",
-        "end_together([self])",
+        "ThreadPool.stop",
+        "self._is_stopped = True",
         "pass",
         f"{LOADER_WORKERS}::test_closing_and_breaking_end_the_workers",
     ),
