@@ -6,10 +6,11 @@ A value has no state: a resume is a delivery with another start.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple
 
 import numpy as np
 
+from samplerkit.batches.plan import BatchPlan
 from samplerkit.order.caching import cached_property
 from samplerkit.order.typing import Ids, as_array
 
@@ -33,15 +34,6 @@ class SameSteps(NamedTuple):
     begin: int
     step: int
     size: int
-
-
-class Counted(Protocol):
-    """What is dealt, where counting all of it may take long."""
-
-    def has(self, number: int) -> bool:
-        """Whether there is a unit of this number, without counting those behind it."""
-
-    def __len__(self) -> int: ...
 
 
 @dataclass(frozen=True)
@@ -73,7 +65,7 @@ class Delivery:
         [[1, 3, 5], [7, 9]]
     """
 
-    total: int | Counted
+    total: int | BatchPlan
     start: int
     num_shards: int
     batch_size: int

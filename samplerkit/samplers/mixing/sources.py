@@ -199,19 +199,15 @@ def checked_caps(given: Any, sources: Any, weights: Any) -> dict[str, int] | Non
         return None
     if not isinstance(given, Mapping):
         raise ArgumentTypeError("max_passes", "must be numbers of passes by the names of sources", given)
-    caps = {}
+    caps, known = {}, sources
+    if sources is None and weights is not None:
+        known = {str(number) for number in range(len(weights))}
     for name, passes in given.items():
-        key = (
-            str(arguments.integer("max_passes", name))
-            if sources is None and not isinstance(name, str)
-            else name
-        )
-        count = len(weights) if sources is None and weights is not None else None
-        known = sources if count is None else {str(number) for number in range(count)}
+        is_named = sources is not None or isinstance(name, str)
+        key = name if is_named else str(arguments.integer("max_passes", name))
         if known is not None and key not in known:
-            hint = (
-                f"sources: {', '.join(known)}" if sources else f"files have the numbers 0 to {len(known) - 1}"
-            )
+            files = f"files have the numbers 0 to {len(known) - 1}"
+            hint = f"sources: {', '.join(known)}" if sources else files
             raise ArgumentValueError("max_passes", "names no source of the mixture", name, hint=hint)
         caps[key] = arguments.positive(f"max_passes.{key}", passes)
         branch = None if sources is None else sources[key]
