@@ -87,21 +87,22 @@ class Composed(Order):
         return math.prod(part.num_passes for part in self.parts)
 
     def passes_at(self, positions: Ids) -> Ids:
-        passes = np.zeros_like(positions)
-        for part in self.parts:
-            # As digits of one number, the outermost first: so no two repeats of an id get the same.
-            if part.num_passes > 1:
-                passes = passes * part.num_passes + part.passes_at(positions)
-            positions = part.ids_at(positions)
-        return passes
+        return self._repeats(self.parts, positions)[0]
 
-    def epochs_at(self, epoch: int, positions: Ids) -> Ids:
-        inner, *outer = reversed(self.parts)
+    @staticmethod
+    def _repeats(parts: tuple[Order, ...], positions: Ids) -> tuple[Ids, Ids]:
+        """Gives the repeats of positions in some orders, and what these orders hold there."""
         repeats = np.zeros_like(positions)
-        for part in reversed(outer):
+        for part in parts:
+            # As digits of one number, the outermost first: so no two repeats of an id get the same.
             if part.num_passes > 1:
                 repeats = repeats * part.num_passes + part.passes_at(positions)
             positions = part.ids_at(positions)
+        return repeats, positions
+
+    def epochs_at(self, epoch: int, positions: Ids) -> Ids:
+        inner = self.parts[-1]
+        repeats, positions = self._repeats(self.parts[:-1], positions)
         if repeats.any():
             # What is repeated may be in several passes by itself.
             repeats = repeats * inner.num_passes

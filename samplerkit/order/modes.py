@@ -11,7 +11,7 @@ import numpy as np
 
 from samplerkit.errors import ArgumentTypeError, ShuffleModeError
 from samplerkit.order.algebra import compose
-from samplerkit.order.files import BlockShuffle, FileSequence, Lanes, LaneWeave
+from samplerkit.order.files import BlockShuffle, FileSequence, LaneWeave
 from samplerkit.order.keys import Key
 from samplerkit.order.layout import Layout
 from samplerkit.order.order import Order
@@ -129,7 +129,7 @@ class Mode:
         """
         size, shuffle = len(layout), self.resolve(layout)
         # Lanes beyond the samples are empty, and need no room in the tables.
-        lanes = Lanes(size, min(self._lanes_of(shuffle, run_lanes), max(1, size)))
+        lanes = LaneWeave(size, min(self._lanes_of(shuffle, run_lanes), max(1, size)))
         sequence: Order = Range(0, size)
         if shuffle is Shuffle.GLOBAL:
             sequence = Permuted(size, key("global"))
@@ -144,4 +144,4 @@ class Mode:
             if self.pools == 2:
                 across = BlockShuffle(lanes.starts, blocks, key("partial-2"), first_size=pool)
                 sequence = compose(across, sequence)
-        return compose(LaneWeave(lanes), sequence) if lanes.count > 1 else sequence
+        return compose(lanes, sequence) if lanes.num_lanes > 1 else sequence

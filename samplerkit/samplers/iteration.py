@@ -7,7 +7,6 @@ import random
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sized
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from typing import Any
@@ -23,23 +22,8 @@ ROLE = "lent"
 """The role in the keys of what is lent."""
 
 
-@dataclass(frozen=True)
-class LentGenerator:
-    """A random generator of any library: how its state is read, seeded and set."""
-
-    get_state: Callable[[], Any]
-    seed: Callable[[int], Any]
-    set_state: Callable[[Any], Any]
-
-    @contextmanager
-    def seeded(self, word: int) -> Iterator[None]:
-        """Seeds the generator with 64 bits for the time of a `with`."""
-        state = self.get_state()
-        self.seed(word)
-        try:
-            yield
-        finally:
-            self.set_state(state)
+Lent = tuple[Callable[[], Any], Callable[[int], Any], Callable[[Any], Any]]
+"""A random generator of any library: what gives its state, seeds it with 64 bits, and sets its state."""
 
 
 @contextmanager
@@ -73,28 +57,27 @@ def lent_randomness(sampler: Any, seed: int, epoch: int) -> Iterator[None]:
     words = Key(seed, epoch, 0, ROLE).words(len(holders)).tolist()
     with ExitStack() as stack:
         for holder, word in zip(holders, words, strict=True):
-            generator = _lent(holder, torch)
-            if generator is not None:
-                stack.enter_context(generator.seeded(word))
+            if (lent := _lent(holder, torch)) is not None:
+                get_state, seed_with, set_state = lent
+                stack.callback(set_state, get_state())
+                seed_with(word)
         yield
 
 
-def _lent(holder: Any, torch: Any) -> LentGenerator | None:
+def _lent(holder: Any, torch: Any) -> Lent | None:
     """Gives how a random generator, or a module that has one, is seeded; None for what is none."""
     if torch is not None and isinstance(holder, torch.Generator):
-        return LentGenerator(holder.get_state, holder.manual_seed, holder.set_state)
+        return holder.get_state, holder.manual_seed, holder.set_state
     if isinstance(holder, np.random.Generator):
         bits: Any = holder.bit_generator
         set_state = partial(setattr, bits, "state")
-        return LentGenerator(lambda: bits.state, lambda word: set_state(type(bits)(word).state), set_state)
+        return lambda: bits.state, lambda word: set_state(type(bits)(word).state), set_state
     if holder is np.random or isinstance(holder, np.random.RandomState):
         # numpy's older generators are seeded with 32 bits, or with several such words.
         seed: Any = holder.seed
-        return LentGenerator(
-            holder.get_state, lambda word: seed([word & 0xFFFFFFFF, word >> 32]), holder.set_state
-        )
+        return holder.get_state, lambda word: seed([word & 0xFFFFFFFF, word >> 32]), holder.set_state
     if holder is random or isinstance(holder, random.Random):
-        return LentGenerator(holder.getstate, holder.seed, holder.setstate)
+        return holder.getstate, holder.seed, holder.setstate
     return None
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from samplerkit.order.algebra import Composed, Shard, Weave, compose, limited
-from samplerkit.order.files import Lanes, LaneWeave
+from samplerkit.order.files import LaneWeave
 from samplerkit.order.intervals import groups
 from samplerkit.order.keys import Key, scaled
 from samplerkit.order.sequences import Permuted, Range, Table
@@ -89,23 +89,22 @@ def test_a_weave_of_many_orders_finds_every_one():
 
 def test_lanes_are_runs_of_rows_woven_row_by_row():
     for rows, count in itertools.product(range(26), [1, 2, 3, 5, 8, 24, 25, 26, 40]):
-        lanes = Lanes(rows, count)
+        lanes = LaneWeave(rows, count)
         lengths = [rows // count + (lane < rows % count) for lane in range(count)]
         starts = [sum(lengths[:lane]) for lane in range(count + 1)]
         assert lanes.starts.tolist() == starts
-        weave = LaneWeave(lanes)
-        woven = list(weave)
+        woven = list(lanes)
         assert sorted(woven) == list(range(rows))
         for lane in range(count):
             for row in range(lengths[lane]):
                 assert woven[row * count + lane] == starts[lane] + row
                 assert lanes.lane_of(np.array([starts[lane] + row])).tolist() == [lane]
-                assert weave.positions_of(starts[lane] + row).tolist() == [row * count + lane]
+                assert lanes.positions_of(starts[lane] + row).tolist() == [row * count + lane]
 
 
 def test_lanes_of_a_huge_order_are_woven_and_unwoven():
     for rows, count in itertools.product((2**62, 2**62 - 1, 2**40 + 3), (1, 3, 2**24)):
-        weave = LaneWeave(Lanes(rows, count))
+        weave = LaneWeave(rows, count)
         positions = np.array([0, 1, count, rows // 2, rows - 1])
         found = weave.positions_of(weave[positions])[1]
         assert found.tolist() == positions.tolist()

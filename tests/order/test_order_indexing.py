@@ -9,7 +9,7 @@ import pytest
 
 import samplerkit as sk
 from samplerkit.order.algebra import Shard, Weave, compose, limited
-from samplerkit.order.files import BlockShuffle, FileSequence, Lanes, LaneWeave
+from samplerkit.order.files import BlockShuffle, FileSequence, LaneWeave
 from samplerkit.order.keys import Key
 from samplerkit.order.sequences import SCAN_LIMIT, DrawsWithReplacement, Permuted, Range, Table
 
@@ -34,9 +34,9 @@ EVERY_KIND = {
     "weave": Weave([Range(0, 2), Permuted(12, KEY), Range(4, 0), Range(1, 5)]),
     "files": FileSequence(LAYOUT, Permuted(LAYOUT.num_files, KEY).ids_at(np.arange(LAYOUT.num_files))),
     "windows of files": FileSequence(LAYOUT, np.array([2, 0]), np.array([1, 2]), 2),
-    "lanes": LaneWeave(Lanes(12, 5)),
+    "lanes": LaneWeave(12, 5),
     "blocks": BlockShuffle(LAYOUT.starts, None, KEY),
-    "blocks in lanes": BlockShuffle(Lanes(12, 2).starts, 4, KEY),
+    "blocks in lanes": BlockShuffle(LaneWeave(12, 2).starts, 4, KEY),
 }
 KINDS = pytest.mark.parametrize("order", EVERY_KIND.values(), ids=EVERY_KIND.keys())
 

@@ -12,7 +12,7 @@ from torch.utils.data import get_worker_info
 from samplerkit.loading.job.world import detect_world
 from samplerkit.order.algebra import Shard
 from samplerkit.order.deal import World
-from samplerkit.order.files import Lanes
+from samplerkit.order.files import LaneWeave
 from samplerkit.order.keys import Key
 from samplerkit.order.modes import DEFAULT_PARTIAL_SIZE, Shuffle
 from samplerkit.order.order import Order
@@ -99,7 +99,7 @@ class Split:
             never_none: whether one for whom there is nothing reads what its rank reads.
         """
         of_rank = self.rows_of_rank(total, seat.world)
-        starts = Lanes(-(-of_rank // self.block), seat.workers).starts * self.block
+        starts = LaneWeave(-(-of_rank // self.block), seat.workers).starts * self.block
         first, end = starts[seat.worker : seat.worker + 2].tolist()
         rows = range(min(first, of_rank), min(end, of_rank))
         return rows if rows or not never_none else range(of_rank)

@@ -21,7 +21,7 @@ from samplerkit.inspect.doctor.findings import (
 )
 from samplerkit.inspect.doctor.inspection import InspectedRun, Inspection
 from samplerkit.inspect.download_costs import Downloads
-from samplerkit.order.files import Lanes
+from samplerkit.order.files import LaneWeave
 from samplerkit.order.layout import Layout
 from samplerkit.order.modes import FILE_AWARE, Shuffle
 from samplerkit.samplers.mixing.mixture import MixtureSampler
@@ -210,7 +210,7 @@ def partial_size_in_file(seen: InspectedRun) -> Faults:
     sizes, counts = np.unique(layout.sizes, return_counts=True)
     most = int(np.argmax(sizes * counts))
     size = int(sizes[most])
-    starts = Lanes(len(layout), mode.lane_count(layout, seen.view.run.constants.lanes)).starts[:-1]
+    starts = LaneWeave(len(layout), mode.lane_count(layout, seen.view.run.constants.lanes)).starts[:-1]
     is_aligned = bool(((starts % size) % mode.partial_size == 0).mean() > 0.5)
     alike = size * int(counts[most]) / len(layout)
     if alike >= _ALIKE and size % mode.partial_size == 0 and is_aligned:

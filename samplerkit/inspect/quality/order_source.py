@@ -10,7 +10,7 @@ import numpy as np
 
 from samplerkit.errors import ArgumentTypeError
 from samplerkit.order.deal import World
-from samplerkit.order.files import Lanes
+from samplerkit.order.files import LaneWeave
 from samplerkit.order.intervals import edges_of
 from samplerkit.order.keys import ALGORITHM, Key
 from samplerkit.order.layout import Layout
@@ -61,7 +61,7 @@ class Plain:
     @property
     def lane_starts(self) -> Ids:
         """The first row of each lane, and the number of rows at the end."""
-        return Lanes(len(self.layout), self.lanes).starts
+        return LaneWeave(len(self.layout), self.lanes).starts
 
     def file_sizes(self, epoch: int, most: int | None = None) -> Ids:
         """Returns the sizes of the files, or of the first ones, as an epoch reads them one after another."""

@@ -18,7 +18,7 @@ import torch
 from samplerkit.errors import ArgumentTypeError, NotSupportedError, OutOfDatasetError
 from samplerkit.loading.device.streams import checked_device, require_available
 from samplerkit.order.algebra import Composed, Shard
-from samplerkit.order.files import FileSequence, Lanes, LaneWeave
+from samplerkit.order.files import FileSequence, LaneWeave
 from samplerkit.order.keys import Key
 from samplerkit.order.layout import Layout
 from samplerkit.order.order import Order, part_of
@@ -256,10 +256,10 @@ def _files(
     return lambda positions: positions * stride + moves[torch.searchsorted(borders, positions, right=True)]
 
 
-def _lanes(device: torch.device, lanes: Lanes) -> Evaluate:
+def _lanes(device: torch.device, num_rows: int, count: int) -> Evaluate:
     """Gives the rows of lanes that are woven."""
-    starts = torch.tensor(lanes.starts, device=device)
-    return lambda positions: positions // lanes.count + starts[positions % lanes.count]
+    starts = torch.tensor(LaneWeave(num_rows, count).starts, device=device)
+    return lambda positions: positions // count + starts[positions % count]
 
 
 _MAKERS: Mapping[type[Order], Callable[..., Evaluate]] = {

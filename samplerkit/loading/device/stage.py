@@ -22,9 +22,8 @@ from typing import Any, Final, final
 import torch
 
 from samplerkit.errors import StateError
-from samplerkit.loading.background import end_at_exit, not_an_end, require_process, start_thread
+from samplerkit.loading.background import Channel, end_at_exit, not_an_end, require_process, start_thread
 from samplerkit.loading.device.batch_tree import is_opaque, leaves, map_leaves, storages
-from samplerkit.loading.device.channel import Channel
 from samplerkit.loading.device.streams import Streams, streams_for
 from samplerkit.loading.device.thread_warnings import LoadWatch, warn_once
 from samplerkit.loading.stats import StageCounts

@@ -11,7 +11,7 @@ import numpy as np
 from samplerkit.errors import NotSupportedError
 from samplerkit.order.algebra import OrderView, Read
 from samplerkit.order.arguments import LARGEST
-from samplerkit.order.files import Lanes, LaneWeave
+from samplerkit.order.files import LaneWeave
 from samplerkit.order.intervals import groups, interval_of
 from samplerkit.order.mixing.removed_positions import RemovedRows
 from samplerkit.order.mixing.streams import Mix, Passes, Piece, Stream
@@ -39,11 +39,11 @@ class WithoutIds(OrderView):
 
     def __post_init__(self) -> None:
         size, order = len(self.order), self.order
-        self._woven = LaneWeave(Lanes(size, max(1, min(self.lanes, size))))
+        self._woven = LaneWeave(size, max(1, min(self.lanes, size)))
         rows = np.sort(self._woven.ids_at(order.locate(self.ids)[1]))
         self._removed = RemovedRows(rows, rows + 1)
         left = size - rows.size
-        self._woven_again = LaneWeave(Lanes(left, max(1, min(self.lanes, left))))
+        self._woven_again = LaneWeave(left, max(1, min(self.lanes, left)))
 
     def __len__(self) -> int:
         return len(self._woven_again)

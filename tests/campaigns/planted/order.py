@@ -175,9 +175,9 @@ BUGS = [
     ),
     Bug(
         "passes of a repeat of a repeat are added up",
-        "Composed.passes_at",
-        "passes * part.num_passes + part.passes_at(positions)",
-        "passes + part.passes_at(positions)",
+        "Composed._repeats",
+        "repeats * part.num_passes + part.passes_at(positions)",
+        "repeats + part.passes_at(positions)",
         "tests/order/test_passes.py",
     ),
 ]
