@@ -43,9 +43,9 @@ class Draw:
         salt = role.encode("ascii")
         return hashlib.blake2b(content, digest_size=size, salt=salt, person=b"samplerkit").digest()
 
-    def rng(self) -> np.random.Generator:
-        """Gives the generator of this draw, at its beginning."""
-        key = np.frombuffer(self.digest("draw", 16), dtype="<u8")
+    def rng(self, role: str = "draw") -> np.random.Generator:
+        """Gives the generator of this draw for a role, at its beginning."""
+        key = np.frombuffer(self.digest(role, 16), dtype="<u8")
         return np.random.Generator(np.random.Philox(key=key))
 
 
