@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from samplerkit.inspect.view import RunView
-from samplerkit.loading.run.reading import Reading
+from samplerkit.loading.run.delivery import Reading
 from samplerkit.order.typing import Ids
 
 COUNTED_SAMPLES = 1 << 22

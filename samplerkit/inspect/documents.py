@@ -10,7 +10,7 @@ from samplerkit.errors import ArgumentValueError
 from samplerkit.inspect.time_machine import Occurrence, in_epoch
 from samplerkit.inspect.tokens import spans_in
 from samplerkit.inspect.view import RunView
-from samplerkit.loading.run.reading import Reading
+from samplerkit.loading.run.delivery import Reading
 from samplerkit.order.dataset_protocol import file_number
 
 

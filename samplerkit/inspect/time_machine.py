@@ -11,8 +11,7 @@ import numpy as np
 from samplerkit.errors import OutOfDatasetError
 from samplerkit.inspect.tokens import spans_of, windows_of
 from samplerkit.inspect.view import RunView
-from samplerkit.loading.run.delivery import Delivery
-from samplerkit.loading.run.reading import Reading
+from samplerkit.loading.run.delivery import Delivery, Reading
 from samplerkit.order import arguments
 from samplerkit.order.typing import Ids
 

@@ -9,7 +9,7 @@ from typing import Any, final
 import numpy as np
 
 from samplerkit.inspect.view import RunView
-from samplerkit.loading.run.reading import Reading
+from samplerkit.loading.run.delivery import Reading
 from samplerkit.loading.run.window_unit import WindowUnit
 from samplerkit.order.typing import Ids
 

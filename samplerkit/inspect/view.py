@@ -11,8 +11,7 @@ from samplerkit.batches.recipe import BatchRecipe
 from samplerkit.errors import ArgumentRangeError, ArgumentTypeError, ArgumentValueError, DatasetError
 from samplerkit.loading.device.loader import DeviceLoader
 from samplerkit.loading.loader import Loader
-from samplerkit.loading.run.delivery import Tail
-from samplerkit.loading.run.reading import Reading
+from samplerkit.loading.run.delivery import Reading, Tail
 from samplerkit.loading.run.run import Run
 from samplerkit.loading.state.state import Place
 from samplerkit.loading.torch_sampler import TorchBatchSampler, TorchSampler

@@ -13,7 +13,7 @@ from typing import Any, final
 import numpy as np
 
 from samplerkit.loading.cursor import Iteration
-from samplerkit.loading.run.reading import Reading
+from samplerkit.loading.run.delivery import Reading
 from samplerkit.loading.workers.protocol import Answer, SkippedSample
 from samplerkit.order.typing import Ids
 

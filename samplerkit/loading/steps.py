@@ -16,8 +16,8 @@ from samplerkit.errors import WorldError
 from samplerkit.loading.cursor import Cursor
 from samplerkit.loading.job.world import detect_world
 from samplerkit.loading.run.current_run import CurrentRun
+from samplerkit.loading.run.delivery import Reading
 from samplerkit.loading.run.history import History
-from samplerkit.loading.run.reading import Reading
 from samplerkit.loading.state.state import Place
 from samplerkit.loading.stats import LoaderStats, Received
 from samplerkit.order import arguments

@@ -13,8 +13,7 @@ from samplerkit.errors import ArgumentTypeError, ArgumentValueError, Composition
 from samplerkit.loading.cursor import Cursor, Iteration
 from samplerkit.loading.options import checked_tail
 from samplerkit.loading.run.current_run import CurrentRun
-from samplerkit.loading.run.delivery import Tail
-from samplerkit.loading.run.reading import EVALUATED_AT_ONCE
+from samplerkit.loading.run.delivery import EVALUATED_AT_ONCE, Tail
 from samplerkit.loading.run.run import Run, beginning_of
 from samplerkit.order import arguments
 from samplerkit.order.deal import Deal, World

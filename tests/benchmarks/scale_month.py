@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 import samplerkit as sk
-from samplerkit.loading.run.reading import Reading
+from samplerkit.loading.run.delivery import Reading
 
 LOOKED_UP = 256
 """How many ids of a step are looked up in the order's inverse, about."""

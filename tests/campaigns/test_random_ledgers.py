@@ -21,8 +21,7 @@ import pytest
 
 import samplerkit as sk
 from samplerkit.loading.loader import Loader
-from samplerkit.loading.run.delivery import Delivery
-from samplerkit.loading.run.reading import Reading
+from samplerkit.loading.run.delivery import Delivery, Reading
 from tests.campaigns.ledgers.batch_recipes import OPTIONS
 from tests.campaigns.ledgers.batched import KINDS, draw_batched
 from tests.campaigns.ledgers.counted import Ledger

@@ -22,8 +22,7 @@ import pytest
 import samplerkit as sk
 from samplerkit.batches.plan import BatchPlan, BatchSamples
 from samplerkit.loading.run.batch_unit import EpochBatches
-from samplerkit.loading.run.delivery import Delivery
-from samplerkit.loading.run.reading import Reading
+from samplerkit.loading.run.delivery import Delivery, Reading
 from samplerkit.loading.run.run import Run
 from samplerkit.loading.state.state import Place
 from samplerkit.order.typing import Ids, as_array

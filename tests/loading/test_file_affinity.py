@@ -15,11 +15,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import samplerkit as sk
-from samplerkit.loading.workers.batch_maker import BatchMaker, batch_of
+from samplerkit.loading.workers.batch_maker import BatchMaker, PickledBatch, batch_of
 from samplerkit.loading.workers.file_affinity import AffineIterator, FileAffinity, joined
 from samplerkit.loading.workers.loader_workers import requests_of
 from samplerkit.loading.workers.reader import ReaderOptions, SampleReader
-from samplerkit.loading.workers.transfer import PickledBatch
 from tests.loading.worker_kinds import beside
 
 LAYOUT = sk.Layout([7, 9, 0, 3, 12, 5, 8, 10, 1])

@@ -12,7 +12,7 @@ from samplerkit.inspect.costs import files_of_steps
 from samplerkit.inspect.plan import RunFigures
 from samplerkit.inspect.tokens import spans_of
 from samplerkit.inspect.view import RunView
-from samplerkit.loading.run.reading import Reading
+from samplerkit.loading.run.delivery import Reading
 from samplerkit.order.caching import cached_property
 from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids

@@ -16,8 +16,7 @@ from samplerkit.loading.device.batch_tree import leaves, map_leaves
 from samplerkit.loading.device.order import DeviceOrder, order_on
 from samplerkit.loading.options import checked_tail
 from samplerkit.loading.run.current_run import CurrentRun
-from samplerkit.loading.run.delivery import Tail
-from samplerkit.loading.run.reading import Reading
+from samplerkit.loading.run.delivery import Reading, Tail
 from samplerkit.loading.run.run import Run, beginning_of
 from samplerkit.loading.stats import Received
 from samplerkit.loading.steps import CountsSteps

@@ -12,8 +12,7 @@ from typing import Any, Final, final
 from samplerkit.errors import ArgumentRangeError, ArgumentTypeError, ArgumentValueError, CompositionError
 from samplerkit.loading.cursor import Cursor, Iteration
 from samplerkit.loading.job.agreement import agree
-from samplerkit.loading.run.delivery import Tail
-from samplerkit.loading.run.reading import Reading
+from samplerkit.loading.run.delivery import Reading, Tail
 from samplerkit.loading.run.run import Run
 from samplerkit.loading.run.units import StepSamples
 from samplerkit.loading.state.edits import require_divided

@@ -12,8 +12,7 @@ from samplerkit.batches.recipe import BatchRecipe
 from samplerkit.errors import ArgumentTypeError, CompositionError, NotSupportedError
 from samplerkit.loading.job.world import require_still, world_of
 from samplerkit.loading.run.batch_unit import BatchUnit
-from samplerkit.loading.run.delivery import Delivery, Tail
-from samplerkit.loading.run.reading import Reading
+from samplerkit.loading.run.delivery import Delivery, Reading, Tail
 from samplerkit.loading.run.units import EpochUnits, RunFacts, Unit
 from samplerkit.loading.run.window_unit import WindowUnit
 from samplerkit.loading.state.edits import EditHistory

@@ -16,9 +16,8 @@ import torch.utils.data
 from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
 
 from samplerkit.errors import DatasetError
-from samplerkit.loading.workers.batch_maker import BatchMaker
+from samplerkit.loading.workers.batch_maker import BatchMaker, received
 from samplerkit.loading.workers.protocol import Answer, Batches, Request
-from samplerkit.loading.workers.transfer import received
 from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
 

@@ -15,14 +15,13 @@ from samplerkit.loading.device.stage import MakeStage
 from samplerkit.loading.device.streams import current_device
 from samplerkit.loading.generators import kept_generators
 from samplerkit.loading.run.current_run import CurrentRun
-from samplerkit.loading.run.reading import Reading
-from samplerkit.loading.workers.batch_maker import BatchMaker, batch_of
+from samplerkit.loading.run.delivery import Reading
+from samplerkit.loading.workers.batch_maker import BatchMaker, SendingMaker, batch_of
 from samplerkit.loading.workers.file_affinity import AffineIterator
 from samplerkit.loading.workers.protocol import BadSamples, Batches, MakeRequests, Request, Workers
 from samplerkit.loading.workers.reader import ReaderOptions, SampleReader, reports_stats
 from samplerkit.loading.workers.thread_pool import ThreadPool
 from samplerkit.loading.workers.thread_scheduling import ThreadSchedule
-from samplerkit.loading.workers.transfer import SendingMaker
 from samplerkit.loading.workers.worker_processes import WorkerProcesses
 from samplerkit.storage.batch_readers import wanted
 

@@ -25,8 +25,8 @@ from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
 
 from samplerkit.errors import WorkerError
 from samplerkit.loading.background import end_at_exit, require_process, start_thread
+from samplerkit.loading.workers.batch_maker import SendingMaker, received, send_small_tensors, sendable_errors
 from samplerkit.loading.workers.protocol import Answer, MakeRequests, Request, Workers, timed_out
-from samplerkit.loading.workers.transfer import SendingMaker, received, send_small_tensors, sendable_errors
 
 _FOLDER_OF = "samplerkit_tempdir_of"
 
