@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from contextlib import closing
 from functools import partial
 from typing import Any, final
-
-import numpy as np
 
 from samplerkit.compat.partially_shuffle.files import FileTable
 from samplerkit.errors import DatasetError
 from samplerkit.order.order import Order
 from samplerkit.order.permutation import CHUNK
 from samplerkit.order.typing import Ids
-from samplerkit.storage.ahead.cache import ReadAheadCache
-from samplerkit.storage.ahead.cache_entries import CacheLimits, FileStats
-from samplerkit.storage.files.content import FileContent
+from samplerkit.storage.files.chunked import ChunkedDataset, ChunkLimits, Chunks
+from samplerkit.storage.files.content import FileContent, gathered_samples
 from samplerkit.storage.files.reader import FileReader, read_file
 from samplerkit.storage.urls import is_remote, shown
 
@@ -27,7 +25,7 @@ Item = list[Any]
 
 
 @final
-class BatchReader:
+class BatchReader(ChunkedDataset):
     """Reads the batches of one iteration; the files that come next are read meanwhile.
 
     Args:
@@ -38,22 +36,14 @@ class BatchReader:
     """
 
     def __init__(self, files: FileTable, reader: FileReader, file_buffer: int, *, is_logged: bool) -> None:
+        limits = ChunkLimits(file_buffer + 1, None, read_ahead=1, threads=1, called="file_buffer")
+        super().__init__(limits, gathered_samples, None)
         self._files = files
+        self._read = partial(_read, reader, files, is_logged)
         self._is_closed = False
-        limits = CacheLimits(max_files=file_buffer + 1, max_bytes=None, read_ahead=1, threads=1)
-        read = partial(_read, reader, files, is_logged)
-        self._cache: ReadAheadCache[FileContent] = ReadAheadCache(
-            read, files.layout.num_files, limits, FileStats()
-        )
 
-    @property
-    def stats(self) -> FileStats:
-        """What was read and waited for."""
-        return self._cache.stats
-
-    def expect(self, upcoming: Iterable[Ids]) -> None:
-        """Receives the ids of all batches to come."""
-        self._cache.expect(upcoming, self._files.layout.file_of)
+    def _find(self) -> Chunks:
+        return Chunks(self._files.layout, self._read)
 
     def read(self, ids: Ids) -> Item:
         """Reads a batch.
@@ -69,41 +59,26 @@ class BatchReader:
         """
         if self._is_closed:
             raise DatasetError("sampler", "was closed while it was read", hint="iterate over it again")
-        file = self._files.layout.file_of(ids)
-        rows = ids - self._files.layout.starts[file]
-        numbers, first = np.unique(file, return_index=True)
-        in_turn = numbers[np.argsort(first)].tolist()
-        self._cache.begin(ids)
         arrays: dict[int, dict[Any, Any]] = {}
-        try:
-            while len(arrays) < len(in_turn):
-                # While one file is gone through, another one arrives.
-                number = self._cache.nearest([number for number in in_turn if number not in arrays])
-                with self._cache.using(number) as content:
-                    arrays[number] = _rows(content, rows[file == number])
-                    del content  # it is let go now
-        finally:
-            self._cache.end()
-        return [
-            [arrays[number] for number in in_turn],
-            None,
-            [self._files.given[number] for number in in_turn],
-        ]
+        self._cache().begin(ids)
+        with closing(self._parts(ids)) as parts:
+            for content, rows, places in parts:
+                arrays[int(places[0])] = _rows(content, rows)
+                del content  # it is let go now
+        in_turn = sorted(arrays)
+        files = [self._files.given[number] for number in self.layout.file_of(ids[in_turn]).tolist()]
+        return [[arrays[place] for place in in_turn], None, files]
 
     @property
     def times_reread(self) -> int:
         """How often files were read again, once it is certain that too few are in memory; else 0."""
-        return self._cache.rereading.times if self._cache.is_too_small else 0
-
-    def stop(self) -> None:
-        """Lets the files go, without waiting for the thread."""
-        self._is_closed = True
-        self._cache.stop()
+        cache = self._cache()
+        return cache.rereading.times if cache.is_too_small else 0
 
     def close(self) -> None:
         """Ends the thread and lets the files go."""
         self._is_closed = True
-        self._cache.close()
+        super().close()
 
 
 def batches(order: Order, size: int) -> Iterator[Ids]:
@@ -124,7 +99,7 @@ def _read(reader: FileReader, files: FileTable, is_logged: bool, number: int) ->
     return content
 
 
-def _rows(content: FileContent, rows: Ids) -> dict[Any, Any]:
+def _rows(content: Any, rows: Ids) -> dict[Any, Any]:
     """Returns some rows of each array, as a copy: what is a tensor stays one."""
     if all(hasattr(column, "shape") for column in content.data.values()):
         return {key: content.taken(column, rows) for key, column in content.data.items()}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import weakref
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -255,7 +254,6 @@ class DistributedSamplerViaLocallyShuffle(  # type: ignore[override]  # torch ha
         iteration = self._cursor.begin(upcoming)
         reader = BatchReader(table, self._source.reader, self.file_buffer, is_logged=self.debug)
         self._readers.append(reader)
-        at_exit = weakref.finalize(self, reader.stop)
         try:
             reader.expect(batches(order, self.batch_size))
             for ids in batches(order, self.batch_size):
@@ -264,7 +262,6 @@ class DistributedSamplerViaLocallyShuffle(  # type: ignore[override]  # torch ha
                 iteration.taken += ids.size
                 yield item
         finally:
-            at_exit.detach()
             reader.close()
             self._readers.remove(reader)
             self._stats += reader.stats
