@@ -223,9 +223,16 @@ def _as_written(raw: Any, value: Any, folder: Folder) -> Any:
         return value.value
     if isinstance(raw, str) and isinstance(value, np.ndarray):
         return joined(folder, raw)
-    if isinstance(value, str | dict) or (isinstance(value, list) and value and isinstance(value[0], str)):
-        return value  # paths, by name or not, which start from the working directory now
+    if _holds_text(value):
+        return value  # a path, or several, which start from the working directory now
     return raw.tolist() if isinstance(raw, np.ndarray) else raw
+
+
+def _holds_text(value: Any) -> bool:
+    """Whether a value is a text, or a list or a mapping of some; numbers stay as the user wrote them."""
+    if isinstance(value, list | dict):
+        return _holds_text(next(iter(value.values() if isinstance(value, dict) else value), None))
+    return isinstance(value, str)
 
 
 def _same(value: Any, default: Any) -> bool:

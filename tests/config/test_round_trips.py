@@ -190,3 +190,8 @@ def test_a_validator_that_looks_for_all_mistakes_looks_at_each_of_nested_sampler
         section = {"kind": "random", "child": section}
     # By a choice among 19 kinds at each level it would be 19 ** 20 looks.
     assert not valid({"sampler": section}, SCHEMA)
+
+
+def test_numbers_in_a_mapping_are_written_as_they_were():
+    sampler = {"kind": "mixture", "sources": {"web": None, "code": None}, "weights": {"web": 3, "code": 1}}
+    assert repr(sk.load_config({"sampler": sampler}).to_dict()["sampler"]) == repr(sampler)
