@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from itertools import pairwise
-from typing import Any, Final, final
+from typing import Any, final
 
 import numpy as np
 
@@ -34,9 +34,8 @@ from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
 
 
-@final
-class SampleKeys:
-    """The key of each sample, as the number of its kind.
+def kinds_of(given: Any) -> tuple[tuple[Any, ...], SampleLengths]:
+    """Gives the keys that occur, and for each sample the number of its own among them.
 
     Args:
         given: an array of shape (n,) or (n, k), or a list of hashable values.
@@ -46,17 +45,14 @@ class SampleKeys:
         ArgumentValueError: an array of another shape, or of floats that hold NaN.
 
     Example:
-        >>> keys = SampleKeys([(64, 64), (64, 96), (64, 64)])
-        >>> keys.values, keys.numbers.at(np.arange(3))
+        >>> keys, numbers = kinds_of([(64, 64), (64, 96), (64, 64)])
+        >>> keys, numbers.at(np.arange(3))
         (((64, 64), (64, 96)), array([0, 1, 0]))
     """
-
-    def __init__(self, given: Any) -> None:
-        if isinstance(given, str | bytes | dict | set | frozenset) or not hasattr(given, "__len__"):
-            raise ArgumentTypeError("keys", "must be a list or an array, one key a sample", given)
-        values, numbers = _of_array(np.asarray(given)) if hasattr(given, "__array__") else _of_list(given)
-        self.values: Final = values
-        self.numbers: Final = SampleLengths(numbers, "keys")
+    if isinstance(given, str | bytes | dict | set | frozenset) or not hasattr(given, "__len__"):
+        raise ArgumentTypeError("keys", "must be a list or an array, one key a sample", given)
+    values, numbers = _of_array(np.asarray(given)) if hasattr(given, "__array__") else _of_list(given)
+    return values, SampleLengths(numbers, "keys")
 
 
 def _of_array(array: np.ndarray[Any, Any]) -> tuple[tuple[Any, ...], np.ndarray[Any, Any]]:
@@ -169,11 +165,11 @@ class BucketBatches(BatchRecipe):
 
     def _measured(self, dataset: Any, kept: TableCache) -> tuple[SampleLengths, Measure]:
         if self.keys is not None:
-            keys, size = self._kinds, len(Layout.of(dataset))
-            if keys.numbers.size != size:
+            (keys, numbers), size = self._kinds, len(Layout.of(dataset))
+            if numbers.size != size:
                 problem = f"must be one for each of the {size} samples of the dataset"
-                raise DatasetError("keys", problem, keys.numbers.size)
-            return keys.numbers, Measure(keys.numbers, keys=keys.values)
+                raise DatasetError("keys", problem, numbers.size)
+            return numbers, Measure(numbers, keys=keys)
         lengths = found_lengths(self.lengths, dataset, kept, pairs_hint="use TokenBatches, or keys=")
         # As many as of longer samples: a batch that is split, or whose repeats are dealt to several, may hold
         # only what completed it from a shorter bucket.
@@ -213,20 +209,20 @@ class BucketBatches(BatchRecipe):
         return self.short or "merge"
 
     @cached_property
-    def _kinds(self) -> SampleKeys:
-        return SampleKeys(self.keys)
+    def _kinds(self) -> tuple[tuple[Any, ...], SampleLengths]:
+        return kinds_of(self.keys)
 
     @cached_property
     def _ends(self) -> Ids:
         """The longest length of each bucket. Keys have their numbers for lengths, and a bucket each."""
-        return np.asarray(self.boundaries) if self.keys is None else np.arange(len(self._kinds.values))
+        return np.asarray(self.boundaries) if self.keys is None else np.arange(len(self._kinds[0]))
 
     @property
     def _sizes(self) -> Ids:
         """The batch size of each bucket."""
         if not isinstance(self.batch_size, Mapping):
             return np.broadcast_to(np.asarray(self.batch_size), self._ends.shape)
-        keys = self._kinds.values
+        keys, _ = self._kinds
         missing = [key for key in keys if key not in self.batch_size]
         if missing:
             raise ArgumentValueError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, get_args
+from typing import Any, Literal, cast, get_args
 
 import torch.utils.data
 
@@ -92,8 +92,7 @@ def checked_workers(
     """
     if num_workers < 0:
         raise ArgumentValueError("num_workers", "must not be negative", num_workers)
-    kind: Any = arguments.choice("workers", workers, get_args(WorkerKind))
-    checked: WorkerKind = kind
+    checked = cast("WorkerKind", arguments.choice("workers", workers, get_args(WorkerKind)))
     if checked == "threads" and num_workers and seed_draws:
         raise ArgumentValueError(
             "seed_draws",
@@ -116,7 +115,7 @@ def checked_tail(tail: str, batch_size: int | None, batches: Any) -> Tail:
         ArgumentValueError: the tail is not known, or is one of batches where none are given, or where they
             must stay whole; or `batch_size` and `batches` are both given, or neither.
     """
-    named: Any = arguments.choice("tail", tail, get_args(Tail))
+    checked = cast("Tail", arguments.choice("tail", tail, get_args(Tail)))
     if (batch_size is None) == (batches is None):
         hint = "say batch_size= for batches of one size, or batches= for those of a recipe"
         raise ArgumentValueError("batch_size", "or batches must be said, and not both", batch_size, hint=hint)
@@ -126,5 +125,4 @@ def checked_tail(tail: str, batch_size: int | None, batches: Any) -> Tail:
     if tail == "split" and isinstance(batches, BatchRecipe) and not batches.can_be_split:
         hint = 'say "pad" or "drop"'
         raise ArgumentValueError("tail", "splits batches, and these must stay whole", tail, hint=hint)
-    checked: Tail = named
     return checked
