@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import gc
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 import samplerkit as sk
+from tests.programs import run
 from tests.storage.formats.test_parquet import write
 
 pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed: no Parquet here")
@@ -61,8 +60,7 @@ def test_row_groups_count_where_the_footer_has_another_sum_of_rows(tmp_path):
         assert dataset[6]["id"] == 6
 
 
-@pytest.mark.parametrize("filters", [None, [("maybe", ">", 3)]])
-def test_no_damage_to_a_footer_ends_the_process(tmp_path, filters):
+def test_no_damage_to_a_footer_ends_the_process(tmp_path):
     """pyarrow ends it, where it is asked for a column whose metadata are damaged: so it is not asked.
 
     Each bit of a footer is flipped, but for those of the schema that pyarrow keeps in it for itself.
@@ -73,24 +71,23 @@ def test_no_damage_to_a_footer_ends_the_process(tmp_path, filters):
     code = """
 import sys
 import samplerkit as sk
-path, filters, whole = sys.argv[1], eval(sys.argv[2]), open(sys.argv[1], "rb").read()
-errors = 0
+path, whole, errors = sys.argv[1], open(sys.argv[1], "rb").read(), [0, 0]
 for at in range(len(whole) - 8 - int.from_bytes(whole[-8:-4], "little"), len(whole)):
     for bit in range(8):
         other = bytearray(whole)
         other[at] ^= 1 << bit
         open(path, "wb").write(other)
-        try:
-            with sk.ParquetDataset(path, filters=filters, progress=False) as dataset:
-                dataset.__getitems__(range(len(dataset)))
-        except sk.DatasetError:
-            errors += 1
-print(errors)
+        for which, filters in enumerate([None, [("maybe", ">", 3)]]):
+            try:
+                with sk.ParquetDataset(path, filters=filters, progress=False) as dataset:
+                    dataset.__getitems__(range(len(dataset)))
+            except sk.DatasetError:
+                errors[which] += 1
+print(*errors)
 """
-    command = [sys.executable, "-c", code, str(path), repr(filters)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = run(["-c", code, str(path)])
     assert done.returncode == 0, done.stderr[-2000:]
-    assert int(done.stdout) > 300
+    assert all(int(errors) > 300 for errors in done.stdout.split())
 
 
 def test_what_was_read_is_let_go_when_nobody_has_it(tmp_path):

@@ -78,15 +78,14 @@ def test_spawned_workers_read_what_one_process_reads(tmp_path):
     assert [(image.tobytes(), label) for batch in loader for image, label in batch] == wanted
 
 
-def test_spawned_workers_say_that_the_cache_was_emptied(tmp_path):
+def test_another_process_says_that_the_cache_was_emptied(tmp_path):
     cache = tmp_path / "cache"
     dataset = TarDataset(many(tmp_path, 4), cache=cache).decode().to_tuple("cls")
     assert dataset[0] == (0,)
     shutil.rmtree(cache)
-    loader = sk.Loader(dataset, batch_size=2, num_workers=1, multiprocessing_context="spawn")
     problem = r"cache: has lost an index that is in use, got .*; leave the cache alone while it is in use"
     with pytest.raises(sk.DatasetError, match=problem):
-        list(loader)
+        pickle.loads(pickle.dumps(dataset))[0]  # noqa: S301  # our own
 
 
 @pytest.mark.parametrize("is_open", [False, True])

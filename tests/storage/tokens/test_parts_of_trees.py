@@ -65,11 +65,12 @@ def test_a_tree_hands_out_what_one_dataset_of_all_corpora_does(files, documents,
 
 
 @pytest.mark.parametrize("outputs", [OUTPUTS, ("cu_seqlens",), ("tokens",)], ids=len)
-@pytest.mark.parametrize("workers", [0, 2])
-@pytest.mark.parametrize("way", [{}, {"seed_draws": True}], ids=str)
-def test_a_loader_reads_the_same_batches_of_both(files, outputs, workers, way):
+@pytest.mark.parametrize(
+    "way", [{}, {"seed_draws": True}, {"num_workers": 2, "persistent_workers": True}], ids=str
+)
+def test_a_loader_reads_the_same_batches_of_both(files, outputs, way):
     def batches(data):
-        options = {"num_workers": workers, "world": WHOLE, **way}
+        options = {"world": WHOLE, **way}
         with sk.Loader(data, sk.RandomSampler(seed=4), batch_size=6, **options) as loader:
             return [batch for _ in range(2) for batch in loader]
 
