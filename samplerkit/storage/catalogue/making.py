@@ -94,13 +94,13 @@ def _shard(path: str, storage: RemoteStorage) -> KnownFile:
         index, copy = shards.open_shard(0, refuses_stale=False)
         if copy is not None:
             copy.close()
-    return KnownFile(path, stored.size, stored.version(storage), (index.num_samples,))
+    return KnownFile(path, stored.size, stored.version, (index.num_samples,))
 
 
 def _parquet(path: str, storage: RemoteStorage) -> KnownFile:
     file, footer = ParquetFile.of(path, storage)
-    columns = file.chosen(footer, None, None, storage).columns
-    version = file.stored.version(storage)
+    columns = file.chosen(footer, None, None).columns
+    version = file.stored.version
     return KnownFile(path, file.stored.size, version, file.rows, columns, file.footer[1], file.digest)
 
 
@@ -109,7 +109,7 @@ def _counted(path: str, reader: FileReader, storage: RemoteStorage) -> KnownFile
     number = reader.count(path)
     if not is_remote(path):
         stored.require_same()
-    return KnownFile(path, stored.size, stored.version(storage), (number,))
+    return KnownFile(path, stored.size, stored.version, (number,))
 
 
 PART_FILES: Final = 1024

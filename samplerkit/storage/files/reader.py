@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, Protocol, TypeVar, final
 
 import numpy as np
@@ -14,8 +13,9 @@ from samplerkit.errors import ArgumentTypeError, DatasetError, SamplerkitError, 
 from samplerkit.order import arguments
 from samplerkit.order.typing import Ids
 from samplerkit.storage.files.content import FileContent
+from samplerkit.storage.files.stored import Stored
 from samplerkit.storage.progress import all_in_threads
-from samplerkit.storage.remote.attempt import UNKNOWN_SIZE, in_other_words
+from samplerkit.storage.remote.attempt import in_other_words
 from samplerkit.storage.remote.storage import RemoteStorage
 from samplerkit.storage.urls import is_remote, shown
 
@@ -230,16 +230,7 @@ def sizes_of(paths: Sequence[str], storage: RemoteStorage | None) -> Ids:
     """
 
     def size(number: int) -> int:
-        path = paths[number]
-        try:
-            if not is_remote(path):
-                return Path(path).stat().st_size
-        except OSError as error:
-            raise DatasetError(path, f"cannot be read ({error.strerror})") from error
-        found = UNKNOWN_SIZE if storage is None else storage.version(path).size
-        if found == UNKNOWN_SIZE:
-            raise DatasetError(shown(path), "does not tell its size")
-        return found
+        return Stored.of(paths[number], storage).size
 
     return np.array(all_in_threads(size, len(paths), ASKED_AT_A_TIME, "samplerkit-sizes"), dtype=np.int64)
 

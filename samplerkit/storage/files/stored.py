@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import TypeVar, final
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import final
 
 from samplerkit.errors import DatasetError
 from samplerkit.storage.files.handles import Handle, open_for_reading
-from samplerkit.storage.missing_file import REWRITE, unopened
+from samplerkit.storage.missing_file import REWRITE, AbsentError, unopened
 from samplerkit.storage.remote.attempt import UNKNOWN_SIZE
 from samplerkit.storage.remote.storage import RemoteStorage, Span
 from samplerkit.storage.urls import is_remote, shown
-
-Result = TypeVar("Result")
 
 ByteSpan = tuple[int, int]
 """A part of a file: offset and length."""
@@ -32,53 +31,66 @@ class Stored:
         path: of the file, or its URL.
         size: in bytes.
         changed_ns: when it was written, in nanoseconds; 0 of remote ones, whose versions are compared.
+        storage: reads it, if it is remote; else None.
     """
 
     path: str
     size: int
-    changed_ns: int
+    changed_ns: int = 0
+    storage: RemoteStorage | None = field(default=None, compare=False, repr=False)
 
     @classmethod
-    def of(cls, path: str, storage: RemoteStorage | None) -> Stored:
-        """Looks at a file.
+    def of(cls, path: str, storage: RemoteStorage | None = None) -> Stored:
+        """Looks at a file, which the storage reads if it is remote.
 
         Raises:
             DatasetError: it is not there, cannot be read, or its size is not known.
         """
         if not is_remote(path):
-            return _guarded(path, lambda: _looked_at(path))
+            status = plain_file(path)
+            return cls(path, status.st_size, status.st_mtime_ns)
         size = UNKNOWN_SIZE if storage is None else storage.version(path).size
         if size == UNKNOWN_SIZE:
             raise DatasetError(shown(path), "does not tell its size", hint="fetch it first")
-        return cls(path, size, 0)
+        return cls(path, size, 0, storage)
 
     @property
     def name(self) -> str:
         """What errors call it."""
-        return shown(self.path) if is_remote(self.path) else self.path
+        return self.path if self.storage is None else shown(self.path)
 
-    def version(self, storage: RemoteStorage | None) -> str:
+    @property
+    def version(self) -> str:
         """What changes with the content: the time of a local file, the tag of a remote one; "" if unknown."""
-        if not is_remote(self.path):
-            return str(self.changed_ns)
-        return "" if storage is None else storage.version(self.path).tag
+        return str(self.changed_ns) if self.storage is None else self.storage.version(self.path).tag
 
-    def read(self, spans: Sequence[ByteSpan], storage: RemoteStorage | None) -> list[bytes]:
+    def read(self, spans: Sequence[ByteSpan]) -> list[bytes]:
         """Reads parts of the file.
 
         Args:
             spans: offset and length of each.
-            storage: reads remote files.
 
         Raises:
             DatasetError: it is another file by now, is gone, or has no such part.
         """
         self.require_parts(spans)
-        if is_remote(self.path):
-            if storage is None:
-                raise DatasetError(self.name, "is remote, and nothing fetches it")
-            return storage.read([Span(self.path, *span) for span in spans])
-        return self.read_from(self.open(), spans)
+        if self.storage is None:
+            return self.read_from(self.open(), spans)
+        return self.storage.read([Span(self.path, *span) for span in spans])
+
+    @contextmanager
+    def here(self) -> Iterator[str]:
+        """Gives the path of the whole file on this machine; a remote one is fetched into the cache for it.
+
+        Raises:
+            DatasetError: it is another file by now, is gone, or cannot be fetched.
+        """
+        if self.storage is None:
+            self.require_same()
+            yield self.path
+        else:
+            with self.storage.fetch(self.path) as local:
+                yield local.path
 
     def require_parts(self, spans: Iterable[ByteSpan]) -> None:
         """Requires that the file has such parts.
@@ -92,13 +104,18 @@ class Stored:
                 problem = f"has {size} bytes, and says that a part of it is at {offset}"
                 raise DatasetError(self.name, problem, f"{length} bytes", hint=REWRITE)
 
+    def is_same(self, status: os.stat_result) -> bool:
+        """Whether an open file is the one that was looked at; a copy of a remote one is never written to."""
+        is_of_then = self.storage is not None or status.st_mtime_ns == self.changed_ns
+        return status.st_size == self.size and is_of_then
+
     def require_same(self) -> None:
         """Requires that a local file is the one that was looked at, before another package reads it.
 
         Raises:
             DatasetError: it is another file by now, or is gone.
         """
-        self._require(_guarded(self.path, lambda: _looked_at(self.path)))
+        self._require(plain_file(self.path))
 
     def open(self) -> Handle:
         """Opens a local file.
@@ -107,7 +124,7 @@ class Stored:
             DatasetError: it is another file by now, or is gone.
         """
         handle = Handle(open_for_reading(self.path, self.path))
-        self._require(_seen(self.path, os.fstat(handle.descriptor)))
+        self._require(os.fstat(handle.descriptor))
         return handle
 
     def read_from(self, handle: Handle, spans: Sequence[ByteSpan]) -> list[bytes]:
@@ -122,33 +139,35 @@ class Stored:
         except OSError as error:
             raise unopened(self.path, "cannot be read", error) from error
         # Behind the reading: what was read is of the file as it was.
-        self._require(_seen(self.path, os.fstat(descriptor)))
+        self._require(os.fstat(descriptor))
         if [*map(len, found)] != [length for _, length in spans]:
             raise DatasetError(self.path, "was cut while it was read", hint=REWRITE)
         return found
 
-    def _require(self, now: Stored) -> None:
-        if now != self:
+    def _require(self, now: os.stat_result) -> None:
+        if not self.is_same(now):
             problem = f"is not the file that it was: it had {self.size} bytes, and was changed since"
-            raise DatasetError(self.path, problem, f"{now.size} bytes", hint=CHANGED)
+            raise DatasetError(self.path, problem, f"{now.st_size} bytes", hint=CHANGED)
 
 
 CHANGED = "make the dataset again if that was meant, and do not change its files while it is in use"
 
 
-def _looked_at(path: str) -> Stored:
-    status = os.stat(path)  # noqa: PTH116  # Path's own is slow
-    if not stat.S_ISREG(status.st_mode):
-        raise DatasetError(path, "is no plain file", hint="give the files themselves")
-    return _seen(path, status)
+def plain_file(path: str, name: str | None = None) -> os.stat_result:
+    """Looks at a file.
 
+    Args:
+        path: where it is.
+        name: what errors call it; None for the path.
 
-def _seen(path: str, status: os.stat_result) -> Stored:
-    return Stored(path, status.st_size, status.st_mtime_ns)
-
-
-def _guarded(path: str, call: Callable[[], Result]) -> Result:
+    Raises:
+        AbsentError: it is not there, may not be read, or is no plain file.
+        DatasetError: it cannot be looked at.
+    """
     try:
-        return call()
+        status = os.stat(path)  # noqa: PTH116  # Path's own is slow
     except OSError as error:
-        raise unopened(path, "cannot be read", error) from error
+        raise unopened(name or path, "cannot be read", error) from error
+    if not stat.S_ISREG(status.st_mode):
+        raise AbsentError(name or path, "is no plain file", hint="give the files themselves")
+    return status

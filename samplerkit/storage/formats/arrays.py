@@ -83,7 +83,7 @@ class Hdf5Dataset(FormatOfFiles):
 
     def _look(self, number: int) -> ChunkFile:
         path = self.files[number]
-        h5py, stored = extra("h5py", "hdf5"), Stored.of(path, None)
+        h5py, stored = extra("h5py", "hdf5"), Stored.of(path)
 
         def looked() -> _RowRanges:
             with h5py.File(path, "r") as file:

@@ -164,7 +164,7 @@ class FolderDataset(ChunkedDataset):
     def _read_index(self) -> tuple[Stored, bytes]:
         """Reads the index, whole."""
         index = Stored.of(self._inside(INDEX), self._storage)
-        return index, index.read([(0, index.size)], self._storage)[0]
+        return index, index.read([(0, index.size)])[0]
 
     def _inside(self, name: str) -> str:
         if not self.is_remote:
@@ -174,7 +174,7 @@ class FolderDataset(ChunkedDataset):
     def _stored(self, name: str, size: int) -> Stored:
         """Gives a file that the index names; no request is made for a remote one: there may be very many."""
         path = self._inside(name)
-        return Stored(path, size, 0) if self.is_remote else Stored.of(path, None)
+        return Stored(path, size, 0, self._storage) if self.is_remote else Stored.of(path)
 
     def __repr__(self) -> str:
         place = shown(self.folder) if self.is_remote else self.folder
@@ -301,7 +301,7 @@ class KeyedDataset(OpenPerProcess[OpenStore]):
         if self._known is None:
             with self._processes.here().lock:
                 if self._known is None:
-                    stored = Stored.of(self._file(), None)
+                    stored = Stored.of(self._file())
                     self._known = stored, guarded(stored.name, "read", lambda: self._keys(stored))
         return self._known
 

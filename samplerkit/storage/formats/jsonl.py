@@ -37,8 +37,7 @@ from samplerkit.storage.lengths import COUNTING_THREADS
 from samplerkit.storage.missing_file import REWRITE
 from samplerkit.storage.progress import Progress, all_in_threads
 from samplerkit.storage.remote.options import RemoteOptions
-from samplerkit.storage.remote.storage import RemoteStorage, Span
-from samplerkit.storage.urls import is_remote
+from samplerkit.storage.remote.storage import Span
 
 
 @final
@@ -159,7 +158,7 @@ class JsonlDataset(IndexedFiles):
 
     def _find(self) -> Chunks:
         def look(number: int) -> IndexedFile:
-            file = IndexedFile(Stored.of(self.files[number], self._storage), self._storage, self._indexes)
+            file = IndexedFile(Stored.of(self.files[number], self._storage), self._indexes)
             _ = file.lines
             return file
 
@@ -185,13 +184,13 @@ class JsonlDataset(IndexedFiles):
             begins = known.starts[mine]
             sizes = known.starts[mine + 1] - begins
             spans = [*zip(begins.tolist(), sizes.tolist(), strict=True)]
-            if is_remote(indexed.stored.path):
-                url = indexed.stored.path
-                remote += [(at, Span(url, *span)) for at, span in zip(places.tolist(), spans, strict=True)]
-            else:
+            if indexed.stored.storage is None:
                 read = indexed.stored.read_from(self._handles.get(file), spans)
                 for at, line in zip(places.tolist(), read, strict=True):
                     lines[at] = line
+            else:
+                url = indexed.stored.path
+                remote += [(at, Span(url, *span)) for at, span in zip(places.tolist(), spans, strict=True)]
         if remote and self._storage is not None:
             for (at, _), line in zip(remote, self._storage.read([span for _, span in remote]), strict=True):
                 lines[at] = line
@@ -208,19 +207,17 @@ class IndexedFile:
 
     Args:
         stored: the file as it was when it was looked at.
-        storage: reads it if it is remote.
         indexes: finds its index.
     """
 
-    def __init__(self, stored: Stored, storage: RemoteStorage | None, indexes: IndexKind[Lines]) -> None:
+    def __init__(self, stored: Stored, indexes: IndexKind[Lines]) -> None:
         self.stored: Final = stored
-        self._storage: Final = storage
         self._indexes: Final = indexes
 
     @cached_property
     def lines(self) -> Lines:
         """Where its lines are."""
-        return self._indexes.of(self.stored, self._storage)
+        return self._indexes.of(self.stored)
 
     def place(self, row: int) -> str:
         """What errors call a line."""
@@ -233,12 +230,8 @@ class IndexedFile:
             DatasetError: it cannot be read, or is not what it was.
         """
         stored, starts = self.stored, self.lines.starts
-        if is_remote(stored.path) and self._storage is not None:
-            with self._storage.fetch(stored.path) as local:
-                data = b"".join(unpacked(local.path, most))
-        else:
-            stored.require_same()
-            data = b"".join(unpacked(stored.path, most))
+        with stored.here() as path:
+            data = b"".join(unpacked(path, most))
         if len(data) != starts[-1]:
             problem = f"does not unpack to the {starts[-1]} bytes that it did before"
             raise DatasetError(stored.name, problem, len(data), hint=REWRITE)
@@ -246,7 +239,7 @@ class IndexedFile:
         return FileContent(stored.name, made, len(made), len(data))
 
     def __reduce__(self) -> Any:
-        return IndexedFile, (self.stored, self._storage, self._indexes)
+        return IndexedFile, (self.stored, self._indexes)
 
 
 def _opened(files: Sequence[IndexedFile], number: int) -> Handle:

@@ -52,23 +52,23 @@ class IndexKind(Generic[Indexed]):
     understood: Callable[[int, Mapping[str, Any], Mapping[str, Array]], Indexed | None]
     count: Callable[[Indexed], int]
 
-    def of(self, stored: Stored, storage: RemoteStorage | None) -> Indexed:
+    def of(self, stored: Stored) -> Indexed:
         """Finds the index of a file, or makes it and keeps it in the cache.
 
         Raises:
             DatasetError: the file cannot be read, or the file beside it is no index of it.
         """
-        found = self._beside(stored, storage)
+        found = self._beside(stored)
         if found is not None:
             return found
-        version = stored.version(storage)
-        kept = self._kept(stored)
+        version, kept = stored.version, self._kept(stored)
         if version:
             with suppress(OSError, UnreadableFileError, DatasetError):
                 known = self._read(kept, stored, version)
                 if known is not None:
                     return known
-        made = self._made(stored, storage)
+        with stored.here() as path:
+            made = guarded(stored.name, "read", lambda: self.make(path, stored.size))
         if version:
             with suppress(OSError):  # then each process goes through the file
                 self.write(kept, stored, made, version)
@@ -122,7 +122,7 @@ class IndexKind(Generic[Indexed]):
 
         def save(number: int) -> int:
             stored = Stored.of(files[number], storage)
-            indexed = self.of(stored, storage)
+            indexed = self.of(stored)
             target = Path(folder or "", ends[number] + INDEX_SUFFIX)
             try:
                 self.write(target, stored, indexed)
@@ -134,30 +134,22 @@ class IndexKind(Generic[Indexed]):
         return sum(all_in_threads(save, len(files), COUNTING_THREADS, "samplerkit-index", report))
 
     def _kept(self, stored: Stored) -> Path:
-        name = identity(stored.path) if is_remote(stored.path) else os.path.realpath(stored.path)
+        name = os.path.realpath(stored.path) if stored.storage is None else identity(stored.path)
         digest = hashlib.blake2b(os.fsencode(name), digest_size=10, person=self.name.encode()).hexdigest()
         return user_cache_folder() / self.name / f"{digest}{INDEX_SUFFIX}"
 
-    def _made(self, stored: Stored, storage: RemoteStorage | None) -> Indexed:
-        """Goes through a file; a remote one is fetched into the cache of this machine for it."""
-        if is_remote(stored.path) and storage is not None:
-            with storage.fetch(stored.path) as local:
-                return guarded(stored.name, "read", lambda: self.make(local.path, local.size))
-        return guarded(stored.name, "read", lambda: self.make(stored.path, stored.size))
-
-    def _beside(self, stored: Stored, storage: RemoteStorage | None) -> Indexed | None:
+    def _beside(self, stored: Stored) -> Indexed | None:
         name = f"{stored.name}{INDEX_SUFFIX}"
         hint = "delete it, and write it again with dataset.save_indexes()"
         try:
-            if is_remote(stored.path):
-                address = beside(stored.path, INDEX_SUFFIX)
-                data = None if storage is None else storage.read_shared(address, _MOST_BYTES)
+            if stored.storage is None:
+                found = self._read(Path(name), stored)
+            else:
+                data = stored.storage.read_shared(beside(stored.path, INDEX_SUFFIX), _MOST_BYTES)
                 if data is None:
                     return None
                 with on_disk(data) as path:
                     found = self._read(path, stored)
-            else:
-                found = self._read(Path(name), stored)
         except FileNotFoundError:
             return None
         except (OSError, UnreadableFileError) as error:

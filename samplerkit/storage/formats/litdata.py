@@ -28,7 +28,6 @@ from samplerkit.storage.formats.base import (
 )
 from samplerkit.storage.formats.litdata_values import Make, SampleTree, tree_of, value_decoder
 from samplerkit.storage.missing_file import REWRITE
-from samplerkit.storage.remote.storage import RemoteStorage
 
 _HEAD_OF_FRAMES: Final = struct.Struct("<8sHHIII")
 _FRAME: Final = struct.Struct("<IIQII")
@@ -79,7 +78,7 @@ class LitDataset(FolderDataset):
             guarded(place.name, "read", lambda: index.tree.chosen(chosen))
         files = tuple(self._file_of(index, chunk) for chunk in index.chunks)
         layout = Layout([chunk.samples for chunk in index.chunks], [chunk.name for chunk in index.chunks])
-        read = partial(_read, index, files, chosen, self._decode, self._storage)
+        read = partial(_read, index, files, chosen, self._decode)
         return Chunks(layout, read, digest_of(repr(index).encode()))
 
     def _file_of(self, index: LitIndex, chunk: LitChunk) -> Stored:
@@ -95,14 +94,13 @@ def _read(
     files: Sequence[Stored],
     columns: tuple[str, ...] | None,
     decode: DecodeSample | None,
-    storage: RemoteStorage | None,
     number: int,
 ) -> FileContent:
     """Reads a chunk."""
     stored = files[number]
-    if storage is not None:
-        stored = Stored.of(stored.path, storage)
-    (data,) = stored.read([(0, stored.size)], storage)
+    if stored.storage is not None:
+        stored = Stored.of(stored.path, stored.storage)
+    (data,) = stored.read([(0, stored.size)])
     samples = guarded(stored.name, "read", lambda: index.samples_in(number, data))
     if samples and isinstance(samples[0], dict):
         return content_of(stored.name, samples, len(data), lambda row: _chosen(row, columns), decode)

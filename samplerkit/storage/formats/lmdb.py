@@ -213,11 +213,11 @@ def _require_whole(stored: Stored) -> int:
         DatasetError: it is shorter.
         ValueError: it is no store.
     """
-    (first,) = stored.read([(0, _META_BYTES)], None)
+    (first,) = stored.read([(0, _META_BYTES)])
     page_bytes = int.from_bytes(first[_PAGE_SIZE], "little")
     if page_bytes not in {1 << power for power in range(9, 17)}:
         raise ValueError(f"pages of {page_bytes} bytes")
-    metas = [first, *stored.read([(page_bytes, _META_BYTES)], None)]
+    metas = [first, *stored.read([(page_bytes, _META_BYTES)])]
     change, last = max(
         (int.from_bytes(meta[_CHANGE], "little"), int.from_bytes(meta[_LAST_PAGE], "little"))
         for meta in metas

@@ -31,7 +31,6 @@ from samplerkit.storage.formats.base import (
 )
 from samplerkit.storage.formats.mds_values import Decoder, UnsafeEncodingError, decoder
 from samplerkit.storage.missing_file import REWRITE
-from samplerkit.storage.remote.storage import RemoteStorage
 
 _CODECS: Final = {"zstd": "zstd", "br": "brotli", "snappy": "snappy"}
 """Compressions that pyarrow unpacks, by what MDS calls them."""
@@ -81,7 +80,7 @@ class MdsDataset(FolderDataset):
         decoders = columns.decoders(index.name, (self._columns if shards else None) or columns.names)
         files = tuple(map(self._file_of, shards))
         layout = Layout([shard.samples for shard in shards], [shard.raw.name for shard in shards])
-        read = partial(_read, shards, files, decoders, self._decode, self._storage)
+        read = partial(_read, shards, files, decoders, self._decode)
         return Chunks(layout, read, digest_of(data))
 
     def _file_of(self, shard: MdsShard) -> tuple[Stored, bool]:
@@ -101,12 +100,11 @@ def _read(
     files: Sequence[tuple[Stored, bool]],
     decoders: Mapping[str, Decoder],
     decode: DecodeSample | None,
-    storage: RemoteStorage | None,
     number: int,
 ) -> FileContent:
     """Reads a shard."""
     shard, (stored, is_packed) = shards[number], files[number]
-    (data,) = stored.read([(0, stored.size)], storage)
+    (data,) = stored.read([(0, stored.size)])
     samples = shard.samples_in(stored.name, data, is_packed=is_packed)
 
     def made(sample: bytes) -> dict[str, Any]:

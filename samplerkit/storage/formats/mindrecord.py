@@ -96,15 +96,11 @@ class MindRecordDataset(FormatOfFiles):
 
     def _reader(self, columns: tuple[Any, ...]) -> Callable[[MindRecordFile, int], Content]:
         require_columns(self._names[0], columns, self._columns or ())
-        return partial(_read, self._columns or columns, self._decode, self._storage)
+        return partial(_read, self._columns or columns, self._decode)
 
 
 def _read(
-    columns: Sequence[str],
-    decode: DecodeSample | None,
-    storage: RemoteStorage | None,
-    file: MindRecordFile,
-    number: int,
+    columns: Sequence[str], decode: DecodeSample | None, file: MindRecordFile, number: int
 ) -> FileContent:
     """Reads a row group: of each row its numbers and texts, and its bytes and arrays.
 
@@ -112,7 +108,7 @@ def _read(
         DatasetError: it cannot be read, or is not what the header says.
     """
     group, place = file.groups[number], f"{file.stored.name}, row group {number}"
-    raw, blob = file.stored.read([group.raw, group.blob], storage)
+    raw, blob = file.stored.read([group.raw, group.blob])
 
     def parsed() -> list[tuple[bytes, bytes]]:
         return list(zip(_rows(raw, group.rows), _rows(blob, group.rows), strict=True))
@@ -240,11 +236,11 @@ class MindRecordFile:
             DatasetError: it cannot be read, or is no MindRecord file.
         """
         stored = Stored.of(path, storage)
-        (start,) = stored.read([(0, min(8, stored.size))], storage)
+        (start,) = stored.read([(0, min(8, stored.size))])
         length = int.from_bytes(start, "little")
         if len(start) < 8 or not 2 <= length <= min(stored.size - 8, _MOST_HEADER):
             raise DatasetError(stored.name, "is no MindRecord file, or was cut", hint=REWRITE)
-        (data,) = stored.read([(8, length)], storage)
+        (data,) = stored.read([(8, length)])
         header = guarded(stored.name, "read", lambda: json.loads(data))
         schema = guarded(stored.name, "read", lambda: MindSchema.of(header["schema"]))
         groups = guarded(stored.name, "read", lambda: _groups(header, stored.size))

@@ -35,7 +35,6 @@ from samplerkit.storage.inflate import inflated
 from samplerkit.storage.missing_file import REWRITE, opened
 from samplerkit.storage.progress import Progress
 from samplerkit.storage.remote.options import RemoteOptions
-from samplerkit.storage.remote.storage import RemoteStorage
 
 RecordKind = Literal["example", "bytes"]
 
@@ -107,14 +106,14 @@ class TfRecordDataset(IndexedFiles, FormatOfFiles):
 
     def _look(self, number: int) -> ChunkFile:
         stored = Stored.of(self.files[number], self._storage)
-        found, is_packed = self._indexes.of(stored, self._storage)
+        found, is_packed = self._indexes.of(stored)
         file = RecordFile.of(stored, found, is_packed=is_packed, run_bytes=self._run_bytes)
         # Changes with the lengths and checksums of all records; their features need not be alike.
         digest = repr([(run.span, run.rows, run.check) for run in file.runs]).encode()
         return ChunkFile(file, [run.rows for run in file.runs], digest=digest)
 
     def _reader(self, columns: tuple[Any, ...]) -> Callable[[RecordFile, int], Content]:
-        return partial(_read, self._sample, self._storage)
+        return partial(_read, self._sample)
 
 
 @final
@@ -159,8 +158,8 @@ class _Sample:
         return scalars_of(chosen, self.scalars)
 
 
-def _read(sample: _Sample, storage: RemoteStorage | None, file: RecordFile, number: int) -> FileContent:
-    records, first = file.read(number, storage), file.runs[number].first
+def _read(sample: _Sample, file: RecordFile, number: int) -> FileContent:
+    records, first = file.read(number), file.runs[number].first
     place, size = f"{file.stored.name}, records from {first}", sum(map(len, records))
     return content_of(place, records, size, sample.made, sample.decode)
 
@@ -290,7 +289,7 @@ class RecordFile:
             first, start = last, end
         return cls(stored, is_packed, tuple(runs))
 
-    def read(self, number: int, storage: RemoteStorage | None) -> list[bytes]:
+    def read(self, number: int) -> list[bytes]:
         """Reads a run; the data of all its records are compared with their checksums.
 
         Raises:
@@ -298,7 +297,7 @@ class RecordFile:
         """
         run = self.runs[number]
         whole = (0, self.stored.size) if self.is_packed else run.span
-        (data,) = self.stored.read([whole], storage)
+        (data,) = self.stored.read([whole])
         place = f"{self.stored.name}, records {run.first} to {run.first + run.rows}"
 
         def parsed() -> list[bytes]:

@@ -6,18 +6,18 @@ import io
 import os
 import struct
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, final
 
 import numpy as np
 
 from samplerkit.errors import ArgumentValueError, DatasetError
 from samplerkit.storage.files.handles import Handle, Handles, open_for_reading
+from samplerkit.storage.files.stored import Stored
 from samplerkit.storage.missing_file import AbsentError
 from samplerkit.storage.progress import all_in_threads
 from samplerkit.storage.remote.attempt import Span
 from samplerkit.storage.remote.storage import RemoteStorage
-from samplerkit.storage.tar.index.archive import Archive
 from samplerkit.storage.tokens.token_files import (
     HEADER,
     KINDS,
@@ -29,7 +29,7 @@ from samplerkit.storage.tokens.token_files import (
     TokenPaths,
     url_end,
 )
-from samplerkit.storage.urls import is_remote, shown
+from samplerkit.storage.urls import is_remote
 
 _ASKED_AT_A_TIME = 16
 _FLOATS = {6: "float64", 7: "float32"}
@@ -37,24 +37,6 @@ _MOST_HEADER = 1 << 16
 
 WantedBytes = tuple[int, int, Any]
 """The number of a file, the byte where the part begins, and the buffer that it is to fill."""
-
-
-@final
-@dataclass(frozen=True)
-class _Opener:
-    """Opens files by number; of remote ones the copy, which is fetched if there is none."""
-
-    urls: tuple[str, ...]
-    archives: tuple[Archive, ...]
-    storage: RemoteStorage | None
-
-    def __call__(self, number: int) -> Handle:
-        archive = self.archives[number]
-        if self.storage is None or not archive.is_remote:
-            return Handle(open_for_reading(archive.url, archive.url))
-        # Once it is open, it may be evicted.
-        with self.storage.fetch(self.urls[number]) as local:
-            return Handle(open_for_reading(local.path, archive.url), is_copy=True)
 
 
 @final
@@ -74,25 +56,19 @@ class ByteFiles:
     """
 
     def __init__(self, urls: Sequence[str], storage: RemoteStorage | None, *, whole: bool = False) -> None:
-        self._urls: Final = tuple(urls)
-        self._storage: Final = storage
-        self._whole: Final = whole
-        self.archives: Final = _looked_at(self._urls, storage)
-        self._handles: Final = Handles(_Opener(self._urls, self.archives, storage))
-
-    def size(self, number: int) -> int:
-        """Returns how many bytes a file has."""
-        return self.archives[number].size
+        self._storage: Final = None if whole else storage
+        self.files: Final = _looked_at(urls, storage)
+        self._handles: Final = Handles(partial(_opened, self.files))
 
     def name(self, number: int) -> str:
         """Returns what errors call a file."""
-        return self.archives[number].url
+        return self.files[number].name
 
     def peek(self, number: int, begin: int, length: int) -> bytes:
         """Reads a small part; a remote file is not fetched for it, though others of its parts may need it."""
-        if self._storage is not None and self.archives[number].is_remote:
-            return self._storage.read([Span(self._urls[number], begin, length)])[0]
-        return self.read(number, begin, length)
+        file = self.files[number]
+        is_here = file.storage is None
+        return self.read(number, begin, length) if is_here else file.read([(begin, length)])[0]
 
     def read(self, number: int, begin: int, length: int) -> bytes:
         """Reads a part.
@@ -111,7 +87,7 @@ class ByteFiles:
             DatasetError: a file ends before, or was written to.
         """
         far: list[WantedBytes] = []
-        by_ranges = self._storage is not None and not self._whole
+        by_ranges, files = self._storage is not None, self.files
         current, begin, descriptor = -1, 0, -1
         handle: Handle | None = None
         preadv = os.preadv
@@ -119,7 +95,7 @@ class ByteFiles:
             if number != current:
                 if handle is not None:
                     self._check(current, handle, begin)
-                is_far = by_ranges and self.archives[number].is_remote
+                is_far = by_ranges and files[number].storage is not None
                 handle, current = None if is_far else self._handles.get(number), number
                 descriptor = -1 if handle is None else handle.descriptor
             if handle is None:
@@ -135,8 +111,10 @@ class ByteFiles:
         # Behind the reading: what was read is of the file as it was.
         if handle is not None:
             self._check(current, handle, begin)
-        if far:
-            self._fill_by_requests(far)
+        if far and self._storage is not None:
+            spans = [Span(files[number].path, begin, buffer.nbytes) for number, begin, buffer in far]
+            for (_, _, buffer), data in zip(far, self._storage.read(spans), strict=True):
+                memoryview(buffer).cast("B")[:] = data
 
     def close(self) -> None:
         """Lets go of what is open; it is opened again when it is needed."""
@@ -154,42 +132,39 @@ class ByteFiles:
 
     def _check(self, number: int, handle: Handle, begin: int) -> None:
         """Makes certain that an open file is still what it was."""
-        archive, status = self.archives[number], os.fstat(handle.descriptor)
-        if archive.is_same(status):
+        file, status = self.files[number], os.fstat(handle.descriptor)
+        if file.is_same(status):
             return
-        if status.st_size < archive.size:
-            raise self._ended(number, status.st_size, archive.size)
-        what = f"grew from {archive.size} to {status.st_size} bytes" if status.st_size > archive.size else ""
+        if status.st_size < file.size:
+            raise self._ended(number, status.st_size, file.size)
+        what = f"grew from {file.size} to {status.st_size} bytes" if status.st_size > file.size else ""
         problem = f"{what or 'was written to'} while it was in use, as was seen at byte {begin}"
-        raise DatasetError(archive.url, problem, hint="make the dataset again when nobody writes to it")
+        raise DatasetError(file.name, problem, hint="make the dataset again when nobody writes to it")
 
     def _ended(self, number: int, end: int, wanted: int) -> DatasetError:
-        archive = self.archives[number]
-        problem = f"ends at byte {end}, was {archive.size} bytes long, and is needed up to byte {wanted}"
-        return DatasetError(archive.url, problem, hint="it was cut meanwhile: fetch or make it again")
-
-    def _fill_by_requests(self, parts: list[WantedBytes]) -> None:
-        """Asks for parts."""
-        assert self._storage is not None  # noqa: S101  # for mypy: only then a file is remote
-        spans = [Span(self._urls[number], begin, buffer.nbytes) for number, begin, buffer in parts]
-        for (_, _, buffer), data in zip(parts, self._storage.read(spans), strict=True):
-            memoryview(buffer).cast("B")[:] = data
+        file = self.files[number]
+        problem = f"ends at byte {end}, was {file.size} bytes long, and is needed up to byte {wanted}"
+        return DatasetError(file.name, problem, hint="it was cut meanwhile: fetch or make it again")
 
 
-def _looked_at(urls: tuple[str, ...], storage: RemoteStorage | None) -> tuple[Archive, ...]:
+def _looked_at(urls: Sequence[str], storage: RemoteStorage | None) -> tuple[Stored, ...]:
     if not any(map(is_remote, urls)):
-        return tuple(map(Archive.of, urls))
+        return tuple(map(Stored.of, urls))
 
-    def look(number: int) -> Archive:
-        url = urls[number]
-        if storage is None or not is_remote(url):
-            return Archive.of(url)
-        archive = Archive.remote(url, storage.version(url))
-        if archive.size < 0:
-            raise DatasetError(shown(urls[number]), "does not tell its size")
-        return archive
+    def look(number: int) -> Stored:
+        return Stored.of(urls[number], storage)
 
     return tuple(all_in_threads(look, len(urls), _ASKED_AT_A_TIME, "samplerkit-version"))
+
+
+def _opened(files: Sequence[Stored], number: int) -> Handle:
+    """Opens a file; of a remote one the copy, which is fetched if there is none."""
+    file = files[number]
+    if file.storage is None:
+        return Handle(open_for_reading(file.path, file.path))
+    # Once it is open, it may be evicted.
+    with file.storage.fetch(file.path) as local:
+        return Handle(open_for_reading(local.path, file.name), is_copy=True)
 
 
 @final
@@ -237,7 +212,7 @@ class Opened:
             return self._of_megatron(number, dtype)
         if url_end(path.data).endswith(".npy"):
             return self._of_npy(number, dtype)
-        name, size = self.data.name(number), self.data.size(number)
+        name, size = self.data.name(number), self.data.files[number].size
         if dtype is None:
             hint = f"say dtype='uint16', for one; of Megatron's .bin and .idx give the prefix, {name[:-4]!r}"
             raise ArgumentValueError("dtype", "must be said for raw tokens", name, hint=hint)
@@ -249,7 +224,7 @@ class Opened:
         return TokenFile(name, dtype, 0, size // dtype.itemsize)
 
     def _of_npy(self, number: int, said: Dtype | None) -> TokenFile:
-        name, size = self.data.name(number), self.data.size(number)
+        name, size = self.data.name(number), self.data.files[number].size
         file = io.BytesIO(self.data.peek(number, 0, min(size, _MOST_HEADER)))
         try:
             version = np.lib.format.read_magic(file)
@@ -267,7 +242,7 @@ class Opened:
 
     def _of_megatron(self, number: int, said: Dtype | None) -> TokenFile:
         place = self.index_of[number]
-        name, index, size = self.data.name(number), self.indexes.name(place), self.indexes.size(place)
+        name, index, size = self.data.name(number), self.indexes.name(place), self.indexes.files[place].size
         if size < HEADER.size:
             problem = f"ends at byte {size}, within its header of {HEADER.size} bytes"
             raise DatasetError(index, problem, hint="fetch or make it again")
@@ -297,7 +272,7 @@ class Opened:
                 )
                 raise DatasetError(index, problem, hint="it does not belong to its .bin: make it again")
             end = pointer + length * dtype.itemsize
-        _require_size(name, self.data.size(number), end, f"its index {index}")
+        _require_size(name, self.data.files[number].size, end, f"its index {index}")
         return TokenFile(name, dtype, 0, end // dtype.itemsize, n)
 
 

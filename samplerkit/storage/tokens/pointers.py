@@ -5,13 +5,14 @@ from __future__ import annotations
 from bisect import bisect_right, insort
 from dataclasses import dataclass
 from threading import Lock
-from typing import Final, Protocol, final
+from typing import Final, final
 
 import numpy as np
 
 from samplerkit.errors import DatasetError
 from samplerkit.order.arguments import LARGEST
 from samplerkit.order.typing import Ids
+from samplerkit.storage.tokens.byte_files import ByteFiles
 from samplerkit.storage.tokens.token_files import HEADER, TokenFile
 
 PAGE: Final = 4096
@@ -21,19 +22,6 @@ MOST_PAGES: Final = 1536
 """Pages in memory, 48 MiB; then all are dropped."""
 
 _HINT = "the index does not belong to its .bin, or is damaged: make it again"
-
-
-class IndexFiles(Protocol):
-    """The indexes of a dataset, by number."""
-
-    def name(self, number: int) -> str:
-        """Returns what errors call one."""
-
-    def peek(self, number: int, begin: int, length: int) -> bytes:
-        """Returns a few bytes of one."""
-
-    def read(self, number: int, begin: int, length: int) -> bytes:
-        """Returns a part of one."""
 
 
 @final
@@ -65,7 +53,7 @@ class Pointers:
         pages: what is known of all of them.
     """
 
-    indexes: IndexFiles
+    indexes: ByteFiles
     place: int
     file: TokenFile
     pages: Pages

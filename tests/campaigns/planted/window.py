@@ -107,7 +107,7 @@ BUGS = [
     Bug(
         "a file that is written to is read on",
         "ByteFiles._check",
-        "archive.is_same(status)",
+        "file.is_same(status)",
         "True",
         DAMAGED,
     ),

@@ -127,9 +127,9 @@ def test_only_the_columns_that_are_asked_for_are_read(tmp_path):
     bytes_read = []
     original = Stored.read
 
-    def counted(self, spans, storage):
+    def counted(self, spans):
         bytes_read.append(sum(length for _, length in spans))
-        return original(self, spans, storage)
+        return original(self, spans)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Stored, "read", counted)

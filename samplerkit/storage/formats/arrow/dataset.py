@@ -171,8 +171,8 @@ class ArrowFile:
         Raises:
             DatasetError: it cannot be read, ends early, or is something else.
         """
-        stored = Stored.of(path, None)
-        if stored.size > 4 and stored.read([(0, 4)], None) == [b"FEA1"]:
+        stored = Stored.of(path)
+        if stored.size > 4 and stored.read([(0, 4)]) == [b"FEA1"]:
             raise DatasetError(path, "is Feather of version 1", hint="write it again as version 2")
         messages = guarded(path, "read", lambda: list(_messages(stored)))
         schemas, dictionaries, batches = (
@@ -214,7 +214,7 @@ class ArrowFile:
 
 
 def _read(stored: Stored, messages: Sequence[_Message]) -> bytes:
-    parts = stored.read([message.span for message in messages], None)
+    parts = stored.read([message.span for message in messages])
     for message, part in zip(messages, parts, strict=True):
         if zlib.crc32(part[: message.header]) != message.check:
             problem = f"has another message at {message.span[0]} than before"
@@ -229,13 +229,13 @@ def _messages(stored: Stored) -> Iterator[_Message]:
         ValueError: there is no such mark, or something else.
         struct.error: a header is damaged.
     """
-    (begins,) = stored.read([(0, min(8, stored.size))], None)
+    (begins,) = stored.read([(0, min(8, stored.size))])
     is_file = begins == _MAGIC
     at = len(_MAGIC) if is_file else 0
     while True:
         if at + 4 > stored.size:
             raise ValueError("it ends without the mark of its end")
-        (head,) = stored.read([(at, min(8, stored.size - at))], None)
+        (head,) = stored.read([(at, min(8, stored.size - at))])
         (length,) = struct.unpack_from("<I", head)
         prefix = 4
         if length == _MARK:  # before Arrow 0.15 there was no such mark
@@ -246,7 +246,7 @@ def _messages(stored: Stored) -> Iterator[_Message]:
             return
         if length > min(_LARGEST_HEADER, stored.size - at - prefix):
             raise ValueError(f"a message at {at} that is longer than the file")
-        (header,) = stored.read([(at, prefix + length)], None)
+        (header,) = stored.read([(at, prefix + length)])
         kind, body, rows = _understood(header[prefix:])
         end = at + prefix + length + body
         if body < 0 or end > stored.size or rows < 0:
@@ -256,7 +256,7 @@ def _messages(stored: Stored) -> Iterator[_Message]:
 
 
 def _require_end(stored: Stored, at: int, *, is_file: bool) -> None:
-    (rest,) = stored.read([(max(at, stored.size - 6), min(6, stored.size - at))], None)
+    (rest,) = stored.read([(max(at, stored.size - 6), min(6, stored.size - at))])
     if is_file and rest != _MAGIC[:6]:
         raise ValueError("it ends without the mark of its end")
     if not is_file and at != stored.size:

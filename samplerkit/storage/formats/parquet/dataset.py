@@ -157,7 +157,7 @@ class ParquetDataset(FormatOfFiles):
         if name not in self._columns_read:
             num_groups, files = self.layout.num_files, self._files
             assert files is not None  # noqa: S101  # for mypy: the layout was made of them
-            read = partial(_read_group, (name,), self._storage, self._footers)
+            read = partial(_read_group, (name,), self._footers)
 
             def values(number: int) -> Any:
                 return _values_of(files.read(read, number), name, is_length=name == self._length_column)
@@ -184,11 +184,11 @@ class ParquetDataset(FormatOfFiles):
             file, footer = ParquetFile.of(self.files[number], self._storage)
         else:
             file = KnownFiles(self._catalogue, self._storage)[number]
-            footer = file.read_footer(self._storage)
+            footer = file.read_footer()
         self._footers.add(file, footer)
         if self._has_keys:
             file = replace(file, keys=self._keys[number])
-        chosen = file.chosen(footer, self._columns, self._filter, self._storage)
+        chosen = file.chosen(footer, self._columns, self._filter)
         keys = "".join(f"{name}={value.as_py()!r}/" for name, value in chosen.keys)
         return ChunkFile(chosen, chosen.sizes, chosen.columns, chosen.digest + keys.encode())
 
@@ -213,7 +213,7 @@ class ParquetDataset(FormatOfFiles):
         return super()._chunks_of(found, sizes, columns, digests)
 
     def _reader(self, columns: tuple[Any, ...]) -> Callable[[ParquetFile, int], Content]:
-        return partial(_read_group, self._chosen, self._storage, self._footers)
+        return partial(_read_group, self._chosen, self._footers)
 
 
 @final
@@ -235,22 +235,20 @@ class Footers:
         """Keeps a footer that was read."""
         self._known.get(file.stored.path, lambda: footer)
 
-    def of(self, file: ParquetFile, storage: RemoteStorage | None) -> Metadata:
+    def of(self, file: ParquetFile) -> Metadata:
         """Gives the footer of a file, read now if it is not known."""
         # Threads that read row groups of a new file ahead all want its footer: one of them reads it. A lock
         # that another thread held at a fork is for ever locked in the child.
         place = (os.getpid(), file.stored.path)
         with self._reading.setdefault(place, Lock()):
-            footer = self._known.get(file.stored.path, lambda: file.read_footer(storage))
+            footer = self._known.get(file.stored.path, file.read_footer)
             self._reading.pop(place, None)
             return footer
 
 
-def _read_group(
-    columns: tuple[str, ...], storage: RemoteStorage | None, footers: Footers, file: ParquetFile, group: int
-) -> ArrowContent:
+def _read_group(columns: tuple[str, ...], footers: Footers, file: ParquetFile, group: int) -> ArrowContent:
     """Reads a row group."""
-    table = file.read(group, columns, footers.of(file, storage), storage)
+    table = file.read(group, columns, footers.of(file))
     place = f"{file.stored.name}, row group {group}"
     kept = file.kept[group] if file.kept else None
     return ArrowContent(place, guarded(place, "read", table.combine_chunks), kept)
@@ -273,13 +271,14 @@ class KnownFiles:
     def __getitem__(self, number: int) -> ParquetFile:
         known, path = self._known, self._known.path(number)
         size, length = int(known.sizes[number]), int(known.footers[number])
-        is_here = not is_remote(path)
-        if not is_here:
+        if is_remote(path):
             known.require(number, None if self._storage is None else self._storage.know)
-        changed_ns = int(known.versions[number]) if is_here else 0
+            stored = Stored(path, size, 0, self._storage)
+        else:
+            stored = Stored(path, size, int(known.versions[number]))
         rows = known.samples[self._starts[number] : self._starts[number + 1]].tolist()
         digest = known.digests[number * DIGEST_BYTES : (number + 1) * DIGEST_BYTES]
-        return ParquetFile(Stored(path, size, changed_ns), (size - 8 - length, length), digest, tuple(rows))
+        return ParquetFile(stored, (size - 8 - length, length), digest, tuple(rows))
 
 
 def _values_of(content: Any, name: str, *, is_length: bool) -> Any:

@@ -64,7 +64,7 @@ class ParquetFile:
         """
         stored = Stored.of(path, storage)
         guess = min(stored.size, _GUESS)
-        (end,) = stored.read([(stored.size - guess, guess)], storage)
+        (end,) = stored.read([(stored.size - guess, guess)])
         if len(end) < 12 or end[-4:] not in {b"PAR1", b"PARE"}:
             problem = "is no Parquet file, or was cut: it lacks the end mark"
             raise DatasetError(stored.name, problem, hint=REWRITE)
@@ -73,7 +73,7 @@ class ParquetFile:
             raise DatasetError(stored.name, "has an encrypted footer", hint=hint)
         length = int.from_bytes(end[-8:-4], "little")
         footer = (stored.size - 8 - length, length)
-        data = end[-8 - length : -8] if length + 8 <= guess else stored.read([footer], storage)[0]
+        data = end[-8 - length : -8] if length + 8 <= guess else stored.read([footer])[0]
         metadata = _parsed(stored.name, data)
         return cls(stored, footer, _digest(data), _rows(metadata), _columns(stored.name, metadata)), metadata
 
@@ -85,11 +85,7 @@ class ParquetFile:
         return [n if kept is None else kept.size for n, kept in zip(self.rows, self.kept, strict=True)]
 
     def chosen(
-        self,
-        metadata: Metadata,
-        names: Sequence[str] | None,
-        condition: RowFilter | None,
-        storage: RemoteStorage | None,
+        self, metadata: Metadata, names: Sequence[str] | None, condition: RowFilter | None
     ) -> ParquetFile:
         """Gives the file of which some columns are read, and the rows that meet a condition.
 
@@ -103,25 +99,21 @@ class ParquetFile:
         require_columns(self.stored.name, there, (*wanted, *(condition.names if condition else ())))
         if not wanted:
             raise DatasetError(self.stored.name, "has no columns")
-        kept = () if condition is None else self._kept(metadata, condition, storage)
+        kept = () if condition is None else self._kept(metadata, condition)
         return replace(self, columns=tuple((name, types[name]) for name in wanted), kept=kept)
 
-    def _kept(
-        self, metadata: Metadata, condition: RowFilter, storage: RemoteStorage | None
-    ) -> tuple[Ids | None, ...]:
+    def _kept(self, metadata: Metadata, condition: RowFilter) -> tuple[Ids | None, ...]:
         return tuple(
-            self._wanted_rows(group, metadata, condition, storage) if number else _NO_ROWS
+            self._wanted_rows(group, metadata, condition) if number else _NO_ROWS
             for group, number in enumerate(self.rows)
         )
 
-    def _wanted_rows(
-        self, group: int, metadata: Metadata, condition: RowFilter, storage: RemoteStorage | None
-    ) -> Ids | None:
+    def _wanted_rows(self, group: int, metadata: Metadata, condition: RowFilter) -> Ids | None:
         self._require_columns(group, condition.names, metadata)
         keys = {name: (value.as_py(), value.as_py()) for name, value in self.keys if value.is_valid}
         if not condition.may_hold(ranges_of(metadata, group, condition.names) | keys):
             return _NO_ROWS
-        table = self.read(group, condition.names, metadata, storage)
+        table = self.read(group, condition.names, metadata)
         place, hint = f"{self.stored.name}, row group {group}", "compare a column with values of its own type"
         rows = guarded(place, "filtered", partial(condition.rows, table), hint)
         return None if rows.size == self.rows[group] else rows
@@ -138,13 +130,13 @@ class ParquetFile:
         for column in self._own(columns):  # one at a time: it fails where it asks for no bytes
             self._spans(reader, group, [column])
 
-    def read_footer(self, storage: RemoteStorage | None) -> Metadata:
+    def read_footer(self) -> Metadata:
         """Reads the footer again.
 
         Raises:
             DatasetError: it is another one by now.
         """
-        (data,) = self.stored.read([self.footer], storage)
+        (data,) = self.stored.read([self.footer])
         if _digest(data) != self.digest:
             raise DatasetError(self.stored.name, "has another footer than before", hint=REWRITE)
         metadata = _parsed(self.stored.name, data)
@@ -153,16 +145,13 @@ class ParquetFile:
             raise DatasetError(self.stored.name, problem, list(_rows(metadata))[:9], hint=REWRITE)
         return metadata
 
-    def read(
-        self, group: int, columns: Sequence[str], metadata: Metadata, storage: RemoteStorage | None
-    ) -> Any:
+    def read(self, group: int, columns: Sequence[str], metadata: Metadata) -> Any:
         """Reads a row group into a table; of a remote file in one go where its columns are together.
 
         Args:
             group: its number.
             columns: the columns, whole ones with all that is in them.
             metadata: the footer of the file.
-            storage: reads remote files.
 
         Raises:
             DatasetError: it cannot be read, or is not what the footer says.
@@ -170,7 +159,7 @@ class ParquetFile:
         place, own = f"{self.stored.name}, row group {group}", self._own(columns)
         reader = _Reader(self.stored.size, metadata)
         spans = self._spans(reader, group, own)
-        pieces = self.stored.read(spans, storage)
+        pieces = self.stored.read(spans)
         starts = [start for start, _ in spans]
 
         def part(offset: int, length: int) -> bytes:
@@ -178,7 +167,7 @@ class ParquetFile:
             start = offset - starts[number]
             if number >= 0 and start + length <= len(pieces[number]):
                 return pieces[number][start : start + length]
-            return self.stored.read([(offset, length)], storage)[0]
+            return self.stored.read([(offset, length)])[0]
 
         table = guarded(place, "read", lambda: reader.table(part, group, own))
         require_columns(self.stored.name, table.column_names, own)

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import os
-import stat
 from dataclasses import dataclass
-from pathlib import Path
 
 from samplerkit.errors import DatasetError
 from samplerkit.storage.files.handles import open_for_reading
-from samplerkit.storage.missing_file import AbsentError, unopened
+from samplerkit.storage.files.stored import plain_file
 from samplerkit.storage.remote.attempt import Version
 from samplerkit.storage.urls import shown
 
@@ -48,12 +46,7 @@ class Archive:
             AbsentError: it is not there, may not be read, or is no plain file.
             DatasetError: it cannot be looked at.
         """
-        try:
-            status = Path(copy or url).stat()
-        except OSError as error:
-            raise unopened(url, "cannot be read", error) from error
-        if not stat.S_ISREG(status.st_mode):
-            raise AbsentError(url, "is no plain file", hint="give the files themselves")
+        status = plain_file(copy or url, url)
         return cls(url, status.st_size, status.st_mtime_ns, copy, tag)
 
     @classmethod
