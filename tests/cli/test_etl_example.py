@@ -18,10 +18,9 @@ import pytest
 
 from samplerkit.storage.tar.dataset import TarDataset
 from samplerkit.storage.tar.writer import TarWriter
-from tests.cli.processes import ROOT, environment, processes_of, run
+from tests.cli.processes import ROOT, environment, processes_of, run_example
 from tests.storage.files.web import serving
 
-EXAMPLE = str(ROOT / "docs" / "examples" / "etl.py")
 SHARDS, SAMPLES = 8, 16
 
 images = pytest.importorskip("PIL.Image")
@@ -57,9 +56,9 @@ def fixture_shards(tmp_path_factory):
 WHOLE = [n for n in range(SHARDS * SAMPLES) if n % 9 != 4 and n // SAMPLES != SHARDS - 1]
 
 
-def command(shards, out, *more):
+def command(shards, out):
     pattern = f"{shards}/raw-{{000..{SHARDS - 1:03}}}.tar"
-    return (sys.executable, EXAMPLE, pattern, str(out), "--side", "100", "--processes", "2", *more)
+    return ("etl.py", pattern, out, "--side", "100", "--processes", "2")
 
 
 def assert_is_complete(out):
@@ -94,11 +93,13 @@ SUMMARY = (
 
 def test_a_run_that_is_killed_half_way_goes_on_and_loses_and_repeats_nothing(shards, tmp_path):
     out = tmp_path / "small"
+    name, *arguments = command(shards, out)
+    example = ROOT / "docs" / "examples" / name
     # What is killed cannot remove the folder of its sockets.
     with (
         tempfile.TemporaryDirectory(prefix="killed-") as sockets,
         subprocess.Popen(
-            command(shards, out),
+            [sys.executable, example, *arguments],
             env={**environment(tmp_path), "TMPDIR": sockets},
             cwd=ROOT,
             stdout=subprocess.DEVNULL,
@@ -123,7 +124,7 @@ def test_a_run_that_is_killed_half_way_goes_on_and_loses_and_repeats_nothing(sha
     before = len(list(out.glob("*.json")))
     assert 2 <= before < SHARDS
     assert list(out.glob(".raw-*.work")), "nothing was under way when it was killed"
-    done = run(command(shards, out), tmp_path)
+    done = run_example(*command(shards, out), temporary=tmp_path)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert lines[0] == f"{SHARDS} shards, {before} of them finished before"
@@ -135,7 +136,7 @@ def test_a_run_that_is_killed_half_way_goes_on_and_loses_and_repeats_nothing(sha
     assert {path: path.stat().st_mtime_ns for path in reported} == {path: finished[path] for path in reported}
     assert_is_complete(out)
     # A third time there is nothing left to do, and the sum is the same.
-    again = run(command(shards, out), tmp_path)
+    again = run_example(*command(shards, out), temporary=tmp_path)
     assert again.stdout.splitlines() == [f"{SHARDS} shards, {SHARDS} of them finished before", SUMMARY]
 
 
@@ -148,17 +149,17 @@ def test_a_shard_that_fails_is_named_and_the_others_are_made(shards, tmp_path):
         (raw / path.name).write_bytes(path.read_bytes())
     whole = (raw / "raw-001.tar").read_bytes()
     (raw / "raw-001.tar").write_bytes(whole[:50_000])
-    arguments = (sys.executable, EXAMPLE, f"{raw}/raw-{{000..001}}.tar", str(out), "--processes", "2")
-    done = run(arguments, tmp_path)
+    arguments = ("etl.py", f"{raw}/raw-{{000..001}}.tar", out, "--processes", "2")
+    done = run_example(*arguments, temporary=tmp_path)
     assert done.returncode == 1
     assert done.stderr.startswith(f"failed: raw-001.tar: {raw}/raw-001.tar: ")
     assert done.stdout.splitlines()[-1].startswith(f"{SAMPLES} samples read, ")
     assert done.stdout.splitlines()[-1].endswith("1 shards failed")
     (raw / "raw-001.tar").write_bytes(whole)
-    done = run(arguments, tmp_path)
+    done = run_example(*arguments, temporary=tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1].startswith(f"{2 * SAMPLES} samples read, ")
-    other = run((*arguments, "--side", "50"), tmp_path)
+    other = run_example(*arguments, "--side", "50", temporary=tmp_path)
     assert other.returncode == 1
     assert "holds shards of side 256" in other.stderr
 
@@ -168,9 +169,7 @@ def test_shards_at_urls_are_taken_too(shards, tmp_path):
     out = tmp_path / "small"
     with serving(shards) as web:
         pattern = f"{web.url}/raw-{{000..001}}.tar?X-Signature=5ec4e7"
-        done = run(
-            (sys.executable, EXAMPLE, pattern, str(out), "--side", "100", "--processes", "2"), tmp_path
-        )
+        done = run_example("etl.py", pattern, out, "--side", "100", "--processes", "2", temporary=tmp_path)
         assert done.returncode == 0, done.stderr
         assert done.stdout.splitlines()[-1].startswith(f"{2 * SAMPLES} samples read, ")
         assert [web.asked["GET", f"raw-{number:03}.tar"] for number in range(2)] == [1, 1]
@@ -179,6 +178,6 @@ def test_shards_at_urls_are_taken_too(shards, tmp_path):
 
 
 def test_without_shards_it_shows_itself(tmp_path):
-    done = run((sys.executable, EXAMPLE), tmp_path)
+    done = run_example("etl.py", temporary=tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == "200 samples read, 195 written, 5 dropped, 0 shards failed"

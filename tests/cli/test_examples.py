@@ -12,20 +12,28 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
 
-from tests.cli.processes import ROOT, environment, pids_of, run
+from tests.cli.processes import ROOT, environment, pids_of, run, run_example
+from tests.jobs import reserved_port
 
 EXAMPLES = ROOT / "docs" / "examples"
 
 
 def test_own_data_trains_on_two_ranks(tmp_path):
-    torchrun = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--local-addr", "127.0.0.1")
-    done = run((*torchrun, "--nproc-per-node", "2", str(EXAMPLES / "train_own_data.py")), tmp_path)
-    assert done.returncode == 0, done.stderr
-    lines = done.stdout.splitlines()
+    """As torchrun runs it, but without a start of torch for each rank."""
+    with reserved_port() as port, ThreadPoolExecutor() as ranks:
+        job = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+        started = [
+            ranks.submit(run_example, "train_own_data.py", temporary=tmp_path, RANK=rank, **job)
+            for rank in "01"
+        ]
+        done = [rank.result() for rank in started]
+    assert [rank.returncode for rank in done] == [0, 0], done
+    lines = done[0].stdout.splitlines()
     assert [line.split(",")[0] for line in lines] == [
         f"epoch {epoch}: 1000 samples on each of 2 ranks" for epoch in range(8)
     ]

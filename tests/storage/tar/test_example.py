@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-import sys
 
-from tests.cli.processes import ROOT, run
+from tests.cli.processes import run_example
 
 
 def test_the_example_trains_on_shards_of_jpegs(tmp_path):
-    done = run((sys.executable, str(ROOT / "docs" / "examples" / "train_tar_shards.py")), tmp_path)
+    done = run_example("train_tar_shards.py", temporary=tmp_path)
     assert done.returncode == 0, done.stderr
     first, *epochs = done.stdout.splitlines()
     assert first == "711 samples to train on, 173 to test, in 5 shards"
