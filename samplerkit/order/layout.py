@@ -17,7 +17,7 @@ from samplerkit.errors import (
 )
 from samplerkit.order.arguments import LARGEST, integers, is_iterable, read_only
 from samplerkit.order.caching import cached_property
-from samplerkit.order.intervals import Offsets, edges_of
+from samplerkit.order.intervals import edges_of, interval_of
 from samplerkit.order.typing import Ids
 
 DEEPEST = 64
@@ -171,12 +171,7 @@ class Layout:
             outside = ids[(ids < 0) | (ids >= self.num_samples)]
             problem = f"outside of a dataset of {self.num_samples} samples"
             raise OutOfDatasetError("ids", problem, int(outside.flat[0]))
-        files = self._offsets.passed(ids.astype(np.int64, copy=False).reshape(-1))
-        return files.reshape(ids.shape)
-
-    @cached_property
-    def _offsets(self) -> Offsets:
-        return Offsets(self.starts[1:])
+        return interval_of(self.starts, ids.astype(np.int64, copy=False))
 
     def __len__(self) -> int:
         return self.num_samples

@@ -1,9 +1,9 @@
 """How a batch is made of a request, and its way from a worker process to the loop.
 
 If torch's queue cannot pickle a batch, it reports that in a thread of the worker, and the loop waits for
-ever. If it cannot unpickle one, it raises when that arrives, which may be several batches too early. So a
-batch is pickled here, and unpickled when its turn comes. Small tensors are in the message, large ones in
-shared memory.
+ever. If it cannot unpickle one, it raises when that arrives, which may be several batches too early. So what
+may fail is pickled here, and unpickled when its turn comes; to pickle all of it twice would take batches of
+many bytes two to three times as long. Small tensors are in the message, large ones in shared memory.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import chain
 from multiprocessing.reduction import ForkingPickler
 from typing import Any, Final, final
 
@@ -139,6 +140,36 @@ SMALL: Final = 256 << 10
 over through a socket, and mapped: half as much at this size, the same at about 1 MiB."""
 
 
+_PLAIN = frozenset({int, float, complex, bool, str, bytes, type(None)})
+_MOST_VALUES, _DEEPEST = 1 << 16, 8
+
+
+def is_plain(value: Any) -> bool:
+    """Returns whether pickling cannot fail: of some numbers, texts, arrays and tensors in lists and dicts."""
+    level: list[Any] = [value]
+    for _ in range(_DEEPEST + 1):
+        # All values of a level at once: a call for each takes as long as its pickling.
+        kinds = set(map(type, level))
+        below: list[Any] = []
+        for kind in kinds - _PLAIN:
+            some: list[Any] = level if len(kinds) == 1 else [one for one in level if type(one) is kind]
+            if kind in {dict, list, tuple}:
+                if sum(map(len, some)) > _MOST_VALUES:
+                    return False
+                below += chain.from_iterable(some)
+                if kind is dict:
+                    below += chain.from_iterable(map(dict.values, some))
+            elif kind is torch.Tensor:
+                if any(one.layout is not torch.strided or one.requires_grad for one in some):
+                    return False
+            elif kind is not np.ndarray or any(one.dtype.hasobject for one in some):
+                return False
+        if not below:
+            return True
+        level = below
+    return False
+
+
 def _pickled(value: Any) -> tuple[bytes, list[torch.UntypedStorage]]:
     """Pickles a value for another process, without the storages of its tensors: they are sent after all else.
 
@@ -206,18 +237,20 @@ class PickledBatch:
 
 @final
 class SendingMaker(BatchMaker):
-    """Makes batches in a worker process: each is a pickled `Answer`.
+    """Makes batches in a worker process: each is an `Answer`, or if that might not be picklable, pickled.
 
     Samples that cannot be pickled are left out where bad samples are.
     """
 
-    def __getitem__(self, request: Request) -> PickledBatch:
+    def __getitem__(self, request: Request) -> Answer | PickledBatch:
         with sendable_errors():
             self.reader.begin(request)
             return self._sent(request, self.reader.read(request))
 
-    def _sent(self, request: Request, samples: Answer) -> PickledBatch:
+    def _sent(self, request: Request, samples: Answer) -> Answer | PickledBatch:
         made = self.collated(request, samples) if request.is_whole else samples
+        if is_plain(made.batch) and not (made.reports and sending_error(made.reports)):
+            return made  # torch pickles it in a thread, while the next one is read
         try:
             return PickledBatch.of(made, f"{request.some_ids} of {request.where}")
         except Exception as error:
@@ -228,7 +261,7 @@ class SendingMaker(BatchMaker):
 
 
 def received(sent: Answer | PickledBatch) -> Answer:
-    """Returns in the loop what a worker process sent, or several of which a batch was joined there."""
+    """Returns in the loop what a worker process sent."""
     return sent.received() if isinstance(sent, PickledBatch) else sent
 
 
