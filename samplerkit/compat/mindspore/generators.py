@@ -8,7 +8,6 @@ import numpy as np
 
 from samplerkit.order.typing import Ids
 
-_MERSENNE_WORDS = 624
 _MERSENNE_MIDDLE = 397
 _MERSENNE_INIT = 1812433253
 
@@ -52,13 +51,10 @@ class Mt19937(Engine):
     span = 2**32 - 1
 
     def __init__(self, seed: int) -> None:
-        words = [seed]
-        for number in range(1, _MERSENNE_WORDS):
-            words.append(_MERSENNE_INIT * (words[-1] ^ words[-1] >> 30) + number & 0xFFFFFFFF)
-        # numpy's engine is the same one; only its way to turn a seed into a state is another.
+        # The legacy way to turn a seed into a state is that of the C++ standard, too.
+        state: Any = np.random.RandomState(seed).get_state(legacy=False)
         self._engine = np.random.MT19937(0)
-        key = np.array(words, dtype=np.uint32)
-        self._engine.state = {"bit_generator": "MT19937", "state": {"key": key, "pos": _MERSENNE_WORDS}}
+        self._engine.state = state
         self._ahead = np.zeros(0, dtype=np.int64)
 
     def peek(self, count: int) -> Ids:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from functools import cache, partial
@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol, final
 
 from samplerkit.compat.webdataset import stages
 from samplerkit.compat.webdataset.handlers import EmptyDatasetError, Handler, goes_on, of_shard
-from samplerkit.compat.webdataset.split import AT_ONCE, Seat, Shuffling, Split
+from samplerkit.compat.webdataset.split import Seat, Shuffling, Split
 from samplerkit.errors import DatasetError
 from samplerkit.order.modes import Shuffle
 from samplerkit.order.typing import Ids
@@ -140,7 +140,12 @@ class SamplePipeline:
     ) -> Generator[Any, None, None]:
         path_of = cache(partial(_path, dataset))
         try:
-            with closing(self._read(dataset, seat, epoch, start)) as samples:
+            self._ask_about_flaws(dataset)
+            if not len(dataset.layout):
+                self._refuse_empty()
+            order = self.shuffling.order(dataset, epoch, seat.world)
+            of_worker = partial(self.split.ids, order, seat, start, never_none=self.passes == FOREVER)
+            with closing(_read(dataset, of_worker)) as samples:
                 for sample in samples:
                     if isinstance(sample, dict) and "__url__" in sample:
                         path = path_of(sample["__url__"])
@@ -149,30 +154,6 @@ class SamplePipeline:
                     yield sample
         except DatasetError as error:
             raise of_shard(error) from error.__cause__
-
-    def _read(self, dataset: TarDataset, seat: Seat, epoch: int, start: int) -> Generator[Any, None, None]:
-        self._ask_about_flaws(dataset)
-        if not len(dataset.layout):
-            self._refuse_empty()
-        at_once = AT_ONCE if dataset.expect is None else AHEAD
-        ids = partial(
-            self.split.ids,
-            self.shuffling.order(dataset, epoch, seat.world),
-            seat,
-            start,
-            never_none=self.passes == FOREVER,
-            at_once=at_once,
-        )
-        if dataset.expect is None:
-            yield from dataset.in_order(chain.from_iterable(part.tolist() for part in ids()))
-            return
-        dataset.expect(ids())
-        try:
-            for batch in ids():
-                yield from _present(dataset, batch)
-        finally:
-            # Nothing is read ahead for a loop that was left.
-            dataset.close()
 
     def _most_empty_passes(self, seat: Seat) -> int:
         """After how many passes that gave nothing there is no hope of another one."""
@@ -200,6 +181,20 @@ def _path(dataset: TarDataset, url: str) -> str | None:
     """Where the shard of a sample lies: for all samples of a remote dataset, or for none."""
     is_whole = dataset.fetch == "shards" or not is_remote(url)
     return dataset.local_path(url) if is_whole else None
+
+
+def _read(dataset: TarDataset, ids: Callable[..., Iterator[Ids]]) -> Generator[Any, None, None]:
+    """Yields samples; those of remote shards are read ahead."""
+    if dataset.expect is None:
+        yield from dataset.in_order(chain.from_iterable(part.tolist() for part in ids()))
+        return
+    dataset.expect(ids(at_once=AHEAD))
+    try:
+        for batch in ids(at_once=AHEAD):
+            yield from _present(dataset, batch)
+    finally:
+        # Nothing is read ahead for a loop that was left.
+        dataset.close()
 
 
 def _present(dataset: TarDataset, ids: Ids) -> Iterator[Any]:

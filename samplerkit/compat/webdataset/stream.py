@@ -197,18 +197,14 @@ class Piped:
         self, seat: Seat, epoch: int, shuffling: Shuffling
     ) -> Generator[dict[str, Any], None, None]:
         shards = list(shuffling.of_shards(len(self.commands), epoch))
-        if len(shards) >= seat.count:
-            mine, first, stride = shards[seat.number :: seat.count], 0, 1
-        else:
-            # Those that share a shard: seats number, number + shards, ...
-            number = seat.number % len(shards)
-            mine = shards[number : number + 1]
-            first, stride = seat.number // len(shards), len(range(number, seat.count, len(shards)))
-        for shard in mine:
+        # Those that share a shard: seats own, own + shards, ...; where there are as many shards, one alone.
+        turn, own = divmod(seat.number, len(shards))
+        sharing = len(range(own, seat.count, len(shards)))
+        for shard in shards[own :: seat.count]:
             try:
                 with closing(output(self.commands[shard], self.timeout)) as pieces:
                     samples = samples_of(pieces, f"pipe:{self.commands[shard].shown}")
-                    yield from islice(samples, first, None, stride)
+                    yield from islice(samples, turn, None, sharing)
             except DatasetError as error:
                 if not goes_on(self.handler, of_shard(error)):
                     return
