@@ -26,6 +26,11 @@ def show(value: Any, facts: Iterable[tuple[str, str]], *, as_json: bool) -> None
     print_json(value) if as_json else print_facts(facts)
 
 
+def show_line(value: Any, text: str, *, as_json: bool) -> None:
+    """Prints what a command has done: as one JSON object in a line, or as a sentence."""
+    typer.echo(json.dumps(value) if as_json else text)
+
+
 def print_facts(facts: Iterable[tuple[str, str]]) -> None:
     """Prints names and values in two columns; a long value continues in the second."""
     grid = Table.grid(padding=(0, 2))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -12,7 +11,7 @@ from typing import Annotated, Any, final
 import typer
 
 from samplerkit.cli.opening import AsJson, ConfigPath
-from samplerkit.cli.printing import counted, print_json, progress
+from samplerkit.cli.printing import counted, print_json, progress, show_line
 from samplerkit.config.config import load_config
 from samplerkit.config.datasets import placed
 from samplerkit.errors import ArgumentValueError, DatasetError
@@ -84,14 +83,13 @@ def index(
             lengths=lengths,
             progress=told,
         )
-    if as_json:
-        flaws = [{"archive": f.archive, "offset": f.offset, "reason": f.reason} for f in found.flaws]
-        sizes = {"shards": found.num_shards, "samples": found.num_samples, "files": found.num_files}
-        event = {**sizes, "made": found.num_made, "lengths": found.lengths}
-        typer.echo(json.dumps({**event, "flaw_count": found.num_flaws, "flaws": flaws}))
-    else:
-        number = counted(found.num_shards, "shard")
-        typer.echo(f"{found.num_samples} samples of {found.num_files} files in {number}")
+    flaws = [{"archive": f.archive, "offset": f.offset, "reason": f.reason} for f in found.flaws]
+    sizes = {"shards": found.num_shards, "samples": found.num_samples, "files": found.num_files}
+    event = {**sizes, "made": found.num_made, "lengths": found.lengths}
+    number = counted(found.num_shards, "shard")
+    text = f"{found.num_samples} samples of {found.num_files} files in {number}"
+    show_line({**event, "flaw_count": found.num_flaws, "flaws": flaws}, text, as_json=as_json)
+    if not as_json:
         for flaw in found.flaws[:SHOWN]:
             typer.echo(f"{flaw.archive}: {flaw.problem}", err=True)
         if found.num_flaws > SHOWN:
@@ -108,10 +106,9 @@ def _index_records(
         make(urls[0] if len(urls) == 1 else urls, progress=told) as files,
     ):
         count = files.save_indexes(out)
-    if as_json:
-        typer.echo(json.dumps({"files": len(files.files), "samples": count}))
-    else:
-        typer.echo(f"{counted(count, what)} in {counted(len(files.files), 'file')}")
+    number = len(files.files)
+    text = f"{counted(count, what)} in {counted(number, 'file')}"
+    show_line({"files": number, "samples": count}, text, as_json=as_json)
 
 
 def pack(
@@ -143,18 +140,11 @@ def pack(
             overwrite=overwrite,
             progress=told,
         )
-    if as_json:
-        event = {
-            "shards": packed.paths,
-            "samples": packed.num_samples,
-            "files": packed.num_files,
-            "left_out": packed.left_out,
-        }
-        typer.echo(json.dumps(event))
-        return
+    sizes = {"samples": packed.num_samples, "files": packed.num_files}
     number = counted(len(packed.paths), "shard")
-    typer.echo(f"{packed.num_samples} samples of {packed.num_files} files in {number}")
-    if packed.left_out:
+    text = f"{packed.num_samples} samples of {packed.num_files} files in {number}"
+    show_line({"shards": packed.paths, **sizes, "left_out": packed.left_out}, text, as_json=as_json)
+    if packed.left_out and not as_json:
         named = ", ".join(packed.left_out[:SHOWN]) + (", ..." if len(packed.left_out) > SHOWN else "")
         typer.echo(f"left out, for they are hidden or have no extension: {named}", err=True)
 
@@ -181,11 +171,9 @@ def catalogue(
     with progress() as told:
         found = make_catalogue(files, str(out), reader, threads=jobs, progress=told)
     sizes = {"files": found.num_files, "samples": int(found.samples.sum()), "bytes": out.stat().st_size}
-    if as_json:
-        typer.echo(json.dumps({"out": str(out), **sizes}))
-    else:
-        number = counted(found.num_files, "file")
-        typer.echo(f"{out}: {sizes['samples']} samples in {number}, {sizes['bytes']:,} bytes")
+    number = counted(found.num_files, "file")
+    text = f"{out}: {sizes['samples']} samples in {number}, {sizes['bytes']:,} bytes"
+    show_line({"out": str(out), **sizes}, text, as_json=as_json)
 
 
 def lengths(

@@ -190,19 +190,13 @@ def _shown(value: Any, shows_text: bool) -> Any:
         found = told(text) if shows_text else None
         return HIDDEN if found is None else value if found == text else found
     if isinstance(value, dict):
-        return {_key(key): _of_mapping(key, entry) for key, entry in value.items()}
+        return {_shown(key, True): _of_mapping(key, entry) for key, entry in value.items()}
     if isinstance(value, list | tuple):
         return type(value)(_shown(entry, shows_text) for entry in value[:_MOST_ENTRIES])
     if isinstance(value, np.ndarray):
         return value if value.dtype.kind in "biuf" else HIDDEN
     plain = isinstance(value, int | float | complex | dt.date | dt.time | _Hidden | type(None))
     return value if plain else f"<{type(value).__name__}>"
-
-
-def _key(key: Any) -> Any:
-    return (
-        HIDDEN if isinstance(key, str) and told(key) is None else told(key) if isinstance(key, str) else key
-    )
 
 
 def _of_mapping(key: Any, value: Any) -> Any:
