@@ -108,6 +108,39 @@ def run(arguments: Sequence[str], seconds: float = 240, **options: Any) -> subpr
     return subprocess.CompletedProcess(program.args, program.returncode, printed, errors)
 
 
+SCRIPT = "import runpy, sys; sys.argv.pop(0); runpy.run_path(sys.argv[0], run_name='__main__')"
+"""With `-c`, runs a script as Python does, with its arguments."""
+
+PYTHON = f"""#!{sys.executable} -IS
+import sys
+sys.path.insert(0, {str(ROOT)!r})
+from tests.programs import run_as_python
+run_as_python(sys.argv[1:])
+"""
+"""A `python` that runs scripts and modules as forks; it has imported nothing but what asks for one."""
+
+
+def put_python(folder: Path) -> dict[str, str]:
+    """Makes a `python` and a `torchrun` that fork; gives the variables with which they are found."""
+    for name in ("python", "torchrun"):
+        (folder / name).write_text(PYTHON)
+        (folder / name).chmod(0o755)
+    path = f"{folder}{os.pathsep}{os.environ['PATH']}"
+    return {"PATH": path, "PYTHON_EXEC": str(folder / "python"), NAME: os.environ.get(NAME) or start()}
+
+
+def run_as_python(arguments: list[str]) -> None:
+    """Runs what `python` or `torchrun` is given as a fork, and ends as it does, by a signal too."""
+    if Path(sys.argv[0]).name == "torchrun":
+        arguments = ["-m", "torch.distributed.run", *arguments]
+    elif arguments[0] not in {"-c", "-m"}:
+        arguments = ["-c", SCRIPT, *arguments[arguments[0] == "-u" :]]
+    code = Program(arguments, cwd=Path.cwd()).wait()
+    if code < 0:
+        os.kill(os.getpid(), -code)
+    sys.exit(code)
+
+
 def start() -> str:
     """Gives the name of the process that forks for this one, with its id; the first call starts it."""
     return _forking_for(os.getpid())

@@ -11,8 +11,6 @@ from pathlib import Path
 from tests import programs
 
 ROOT = Path(__file__).parents[2]
-SCRIPT = "import runpy, sys; sys.argv.pop(0); runpy.run_path(sys.argv[0], run_name='__main__')"
-"""Runs a script as Python does, with its arguments."""
 DEMO = (sys.executable, "-m", "samplerkit.cli.main", "demo", "--seeds", "1", "--json")
 
 
@@ -27,12 +25,10 @@ def environment(temporary: Path) -> dict[str, str]:
     return {**without_job(), "TMPDIR": str(temporary), "OMP_NUM_THREADS": "1"}
 
 
-def run_example(
-    name: str, *arguments: object, temporary: Path, **job: str
-) -> subprocess.CompletedProcess[str]:
+def run_example(name: str, *arguments: object, temporary: Path) -> subprocess.CompletedProcess[str]:
     """Runs an example of the documentation to its end, as a fork of a process that has imported torch."""
     script = map(str, (ROOT / "docs" / "examples" / name, *arguments))
-    return programs.run(["-c", SCRIPT, *script], 900, env={**environment(temporary), **job})
+    return programs.run(["-c", programs.SCRIPT, *script], 900, env=environment(temporary))
 
 
 def run(command: tuple[str, ...], temporary: Path) -> subprocess.CompletedProcess[str]:

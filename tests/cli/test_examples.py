@@ -12,28 +12,31 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
 
-from tests.cli.processes import ROOT, environment, pids_of, run, run_example
-from tests.jobs import reserved_port
+from tests import programs
+from tests.cli.processes import ROOT, environment, pids_of, run
+from tests.programs import put_python
 
 EXAMPLES = ROOT / "docs" / "examples"
 
 
 def test_own_data_trains_on_two_ranks(tmp_path):
-    """As torchrun runs it, but without a start of torch for each rank."""
-    with reserved_port() as port, ThreadPoolExecutor() as ranks:
-        job = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-        started = [
-            ranks.submit(run_example, "train_own_data.py", temporary=tmp_path, RANK=rank, **job)
-            for rank in "01"
-        ]
-        done = [rank.result() for rank in started]
-    assert [rank.returncode for rank in done] == [0, 0], done
-    lines = done[0].stdout.splitlines()
+    torchrun = (
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--local-addr",
+        "127.0.0.1",
+        "--nproc-per-node",
+        "2",
+    )
+    ours = {**environment(tmp_path), **put_python(tmp_path)}
+    done = programs.run([*torchrun, str(EXAMPLES / "train_own_data.py")], env=ours)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
     assert [line.split(",")[0] for line in lines] == [
         f"epoch {epoch}: 1000 samples on each of 2 ranks" for epoch in range(8)
     ]

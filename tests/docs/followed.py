@@ -1,17 +1,18 @@
 """A page, followed word for word: its files are saved, its commands run, and what they print is kept.
 
-Commands of samplerkit run in this process, since each start of torch takes seconds; all others are real ones.
+Commands of samplerkit run in this process, since each start of torch takes seconds; `python` and `torchrun`
+fork a process that has imported torch.
 """
 
 from __future__ import annotations
 
 import contextlib
 import io
-import os
 import re
 import shlex
 import subprocess
 import sys
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +20,7 @@ import pytest
 
 from samplerkit.cli.main import main
 from tests.cli.processes import without_job
+from tests.programs import put_python
 
 BLOCK = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
 
@@ -37,11 +39,8 @@ class Told:
     code: int = -1
 
 
-def environment():
-    ours = without_job()
-    path = f"{Path(sys.executable).parent}{os.pathsep}{ours['PATH']}"
-    # Ranks meet on loopback, which works without a network too.
-    return {**ours, "PATH": path, "COLUMNS": "80", "NO_COLOR": "1", "GLOO_SOCKET_IFNAME": "lo"}
+PLAIN = {"COLUMNS": "80", "NO_COLOR": "1"}
+"""As wide as the page, and without colours."""
 
 
 def follow(page, folder):
@@ -61,15 +60,18 @@ def run(text, folder):
     """Runs a block of commands."""
     if text.startswith("samplerkit ") and text.count("\n") == 1:
         return run_here(text, folder)
-    done = subprocess.run(
-        ["/bin/bash", "-eu", "-o", "pipefail", "-c", text],
-        cwd=folder,
-        env=environment(),
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    with tempfile.TemporaryDirectory() as commands:
+        # Ranks meet on loopback, which works without a network too.
+        ours = {**without_job(), **PLAIN, **put_python(Path(commands)), "GLOO_SOCKET_IFNAME": "lo"}
+        done = subprocess.run(
+            ["/bin/bash", "-eu", "-o", "pipefail", "-c", text],
+            cwd=folder,
+            env=ours,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
     return Told(text, "", done.stdout, done.stderr, done.returncode)
 
 
@@ -79,8 +81,8 @@ def run_here(text, folder):
     printed, errors = io.StringIO(), io.StringIO()
     with pytest.MonkeyPatch.context() as patch, contextlib.chdir(folder), pytest.raises(SystemExit) as ended:
         patch.setattr(sys, "argv", shlex.split(line))
-        for name in ("COLUMNS", "NO_COLOR"):
-            patch.setenv(name, environment()[name])
+        for name, value in PLAIN.items():
+            patch.setenv(name, value)
         with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(errors):
             main()
     return Told(text, "", printed.getvalue(), errors.getvalue(), ended.value.code)
