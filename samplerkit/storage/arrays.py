@@ -18,6 +18,7 @@ import numpy as np
 
 from samplerkit.errors import DatasetError
 from samplerkit.storage.atomic import atomic
+from samplerkit.storage.missing_file import without_waiting
 
 MAGIC = b"samplkit"
 VERSION = 2
@@ -132,7 +133,7 @@ def read_arrays(path: Path, *, verify: bool = True) -> tuple[dict[str, Any], dic
         UnreadableFileError: the file is damaged or of another version.
         DatasetError: the file is whole, and yet none that `write_arrays` wrote.
     """
-    with open(path, "rb", opener=opened_at_once) as file:  # Path's has no opener
+    with open(path, "rb", opener=without_waiting) as file:  # Path's has no opener
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode):
             raise UnreadableFileError("no plain file")
@@ -157,11 +158,6 @@ def read_arrays(path: Path, *, verify: bool = True) -> tuple[dict[str, Any], dic
     return meta, {name: _array(plain, name, described, str(path)) for name, described in arrays.items()}
 
 
-def opened_at_once(path: str, flags: int) -> int:
-    """Opens a file without waiting: a pipe of its name may have no writer."""
-    return os.open(path, flags | os.O_CLOEXEC | os.O_NONBLOCK)
-
-
 @contextmanager
 def on_disk(data: bytes) -> Iterator[Path]:
     """Puts the bytes of a file of arrays on disk for a moment; what was mapped of it stays.
@@ -172,6 +168,19 @@ def on_disk(data: bytes) -> Iterator[Path]:
         file.write(data)
         file.flush()
         yield Path(file.name)
+
+
+def npy_header(file: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    """Reads the header of an `.npy` file; gives the shape and the type of its array.
+
+    Raises:
+        ValueError: it is none.
+    """
+    # Later versions differ from 2.0 only in the encoding of the names of fields.
+    of_npy: Any = np.lib.format
+    is_first = of_npy.read_magic(file) == (1, 0)
+    shape, _, dtype = (of_npy.read_array_header_1_0 if is_first else of_npy.read_array_header_2_0)(file)
+    return shape, dtype
 
 
 def _described(header: bytes, place: str) -> tuple[dict[str, Any], dict[str, Any], int]:

@@ -9,9 +9,9 @@ import secrets
 import stat
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import IO
+from typing import IO, final
 
 _SUFFIX = ".samplerkit-part"
 _WRITERS = 8
@@ -58,6 +58,43 @@ def atomic(path: Path, *, is_synced: bool = True) -> Iterator[IO[bytes]]:
             raise
     if is_synced:
         sync_folder(path.parent)
+
+
+@final
+class BegunFile:
+    """A file of `atomic` that is written in several calls: it gets its name at the end, or is dropped.
+
+    Args:
+        path: of the file; its folder is there.
+
+    Attributes:
+        file: open for writing.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._stack = ExitStack()
+        self.file: IO[bytes] = self._stack.enter_context(atomic(path))
+
+    def finish(self) -> None:
+        """Gives it its name.
+
+        Raises:
+            OSError: it cannot be written; nothing is left behind.
+        """
+        self._stack.close()
+
+    def drop(self) -> None:
+        """Deletes what was written; nothing, once it has its name."""
+        error = _DroppedError()
+        with suppress(OSError):  # a full disk takes what is still in memory no more than what came before
+            self._stack.__exit__(type(error), error, None)
+
+
+class _DroppedError(Exception):
+    """Ends a temporary file."""
 
 
 def sync_folder(folder: Path) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 
 from samplerkit.errors import ArgumentTypeError, OutOfDatasetError
 from samplerkit.order import arguments
+from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
 
 _FEW = 16
@@ -46,3 +47,17 @@ def checked_ids(ids: Any, total: int) -> Ids:
         outside = int(found[(found < 0) | (found >= total)][0])
         raise OutOfDatasetError("ids", f"outside of a dataset of {total} samples", outside)
     return found
+
+
+def by_file(layout: Layout, ids: Ids) -> dict[int, tuple[Ids, Ids]]:
+    """Returns for each file the numbers of its samples in it, and their places among the ids.
+
+    Example:
+        >>> by_file(Layout([3, 4]), np.array([5, 1, 3]))
+        {0: (array([1]), array([1])), 1: (array([2, 0]), array([0, 2]))}
+    """
+    file = layout.file_of(ids)
+    in_order = np.argsort(file, kind="stable")
+    numbers, heads = np.unique(file[in_order], return_index=True)
+    parts = zip(numbers.tolist(), np.split(in_order, heads[1:]), strict=False)
+    return {number: (ids[places] - layout.starts[number], places) for number, places in parts}

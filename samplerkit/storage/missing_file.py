@@ -62,14 +62,15 @@ def opened(path: str) -> BinaryIO:
     Raises:
         DatasetError: it is a pipe or a device, which might be waited for without end.
     """
-    file = open(path, "rb", opener=_without_waiting)  # noqa: SIM115  # Path.open takes no opener
+    file = open(path, "rb", opener=without_waiting)  # noqa: SIM115  # Path.open takes no opener
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         file.close()
         raise DatasetError(path, "is no plain file", hint="give the files themselves")
     return file
 
 
-def _without_waiting(path: str, flags: int) -> int:
+def without_waiting(path: str, flags: int) -> int:
+    """Opens a file for `open`, at once: a pipe of its name may have no writer."""
     return os.open(path, flags | os.O_NONBLOCK)
 
 

@@ -3,40 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import final
 
 from samplerkit.errors import DatasetError
 from samplerkit.storage.atomic import atomic
 from samplerkit.storage.remote.filesystem import put
 from samplerkit.storage.remote.options import RemoteOptions
+from samplerkit.storage.urls import is_remote
 
 MOST_BYTES = 1 << 30
 """A larger file is none that is meant to be read as a whole."""
 
 
-@final
-@dataclass(frozen=True)
-class SmallFiles:
-    """How small files are read and written, by their paths or their URLs.
+def read_small(path: str, read_remote: Callable[[str, int], bytes | None]) -> bytes | None:
+    """Reads a file that is there; None if there is none.
 
     Args:
-        read: gives a file that is there; None if there is none.
-        write: writes a file, all or nothing.
+        path: or URL.
+        read_remote: reads a URL, of so many bytes at most: a method of a `RemoteStorage`.
+
+    Raises:
+        DatasetError: it cannot be read.
     """
-
-    read: Callable[[str], bytes | None]
-    write: Callable[[str, bytes], None]
-
-
-def in_bucket(read_small: Callable[..., bytes | None], options: RemoteOptions) -> SmallFiles:
-    """Returns the place of remote files, which a storage reads."""
-    return SmallFiles(partial(read_small, most_bytes=MOST_BYTES), partial(put, options))
-
-
-def _read_here(path: str) -> bytes | None:
+    if is_remote(path):
+        return read_remote(path, MOST_BYTES)
     if not Path(path).is_file():
         return None
     try:
@@ -45,7 +35,20 @@ def _read_here(path: str) -> bytes | None:
         raise DatasetError(path, f"cannot be read ({error.strerror})") from error
 
 
-def _write_here(path: str, data: bytes) -> None:
+def write_small(path: str, data: bytes, options: RemoteOptions) -> None:
+    """Writes a file, all or nothing.
+
+    Args:
+        path: or URL.
+        data: what it is to hold.
+        options: how a URL is reached.
+
+    Raises:
+        DatasetError: it cannot be written.
+    """
+    if is_remote(path):
+        put(options, path, data)
+        return
     try:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         with atomic(Path(path)) as file:
@@ -53,7 +56,3 @@ def _write_here(path: str, data: bytes) -> None:
     except OSError as error:
         hint = "make room, or say --out FOLDER"
         raise DatasetError(path, f"cannot be written ({error.strerror})", hint=hint) from error
-
-
-ON_DISK = SmallFiles(_read_here, _write_here)
-"""The place of files on disk."""

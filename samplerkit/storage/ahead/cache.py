@@ -6,7 +6,7 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Generic, final
@@ -109,6 +109,27 @@ class ReadAheadCache(Generic[Content]):
                 if found is not None:
                     return found
             return next(iter(files))
+
+    def each(self, parts: dict[int, tuple[Ids, Ids]]) -> Generator[tuple[Content, Ids, Ids], None, None]:
+        """Goes through the files of a batch, each when it can be had first; then the batch is over.
+
+        Args:
+            parts: by file, rows of it and their places in the batch, which come with its content. It is used
+                up.
+
+        Raises:
+            DatasetError: as `using`.
+        """
+        try:
+            # Not sorted once for all: while one file is gone through, another one arrives.
+            while parts:
+                number = self.nearest(parts)
+                part = parts.pop(number)
+                with self.using(number) as content:
+                    yield content, *part
+                    del content  # else it would stay in memory while the next one is read
+        finally:
+            self.end()
 
     @contextmanager
     def using(self, file: int) -> Iterator[Content]:

@@ -27,7 +27,7 @@ from samplerkit.storage.arrays import (
 from samplerkit.storage.catalogue.file_catalogue import AGAIN, DIGEST_BYTES, FileCatalogue, Kind, Texts
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage
-from samplerkit.storage.small_files import ON_DISK, in_bucket
+from samplerkit.storage.small_files import read_small, write_small
 from samplerkit.storage.urls import is_remote, local_path, shown
 
 Result = TypeVar("Result")
@@ -80,12 +80,10 @@ def write_catalogue(catalogue: FileCatalogue, out: str, remote: RemoteOptions | 
     if catalogue.kind == "parquet":
         arrays["footer"] = catalogue.footers.astype(narrow(int(catalogue.footers.max(initial=0))))
         arrays["digest"] = np.frombuffer(catalogue.digests, dtype=np.uint8)
-    options = remote or RemoteOptions()
-    with TemporaryDirectory(prefix="samplerkit-") as scratch, closing(RemoteStorage(options)) as storage:
+    with TemporaryDirectory(prefix="samplerkit-") as scratch:
         path = Path(scratch) / "catalogue"
         write_arrays(path, meta, {name: Column.of(array) for name, array in arrays.items()})
-        place = in_bucket(storage.read_small, options) if is_remote(out) else ON_DISK
-        place.write(out, path.read_bytes())
+        write_small(out, path.read_bytes(), remote or RemoteOptions())
 
 
 def read_catalogue(
@@ -102,11 +100,9 @@ def read_catalogue(
     Raises:
         DatasetError: it is damaged, was cut, is of another version, or says what cannot be.
     """
-    options = remote or RemoteOptions()
     place = shown(path)
-    with closing(RemoteStorage(options)) as storage:
-        read = storage.read_shared if shared else storage.read_small
-        data = (in_bucket(read, options) if is_remote(path) else ON_DISK).read(path)
+    with closing(RemoteStorage(remote or RemoteOptions())) as storage:
+        data = read_small(path, storage.read_shared if shared else storage.read_small)
     if data is None:
         return None
     try:
@@ -249,5 +245,5 @@ def read_known(
     catalogue: FileCatalogue, storage: RemoteStorage | None, read: Callable[[int], Result], number: int
 ) -> Result:
     """Reads a file of a catalogue, by its number, if it is the one that the catalogue says."""
-    catalogue.require(number, None if storage is None else storage.know)
+    catalogue.require(number, storage)
     return read(number)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final, Literal, final
@@ -15,8 +14,8 @@ from samplerkit.errors import ArgumentValueError, DatasetError
 from samplerkit.order.caching import cached_property
 from samplerkit.order.typing import Ids
 from samplerkit.storage.arrays import Array
-from samplerkit.storage.missing_file import unopened
-from samplerkit.storage.remote.attempt import Version
+from samplerkit.storage.files.stored import plain_file
+from samplerkit.storage.remote.storage import RemoteStorage, Version
 from samplerkit.storage.urls import is_remote, shown
 
 _END: Final = b"\0"
@@ -224,27 +223,24 @@ class FileCatalogue:
         """Returns the path or URL of a file."""
         return f"{self.folder}/{self.names[number]}"
 
-    def require(self, number: int, know: Callable[[str, Version], None] | None) -> None:
+    def require(self, number: int, storage: RemoteStorage | None) -> None:
         """Sees to it that a file is read as it was.
 
         A local one is looked at; of a remote one the version is passed on.
 
         Args:
             number: of the file.
-            know: `RemoteStorage.know` of what fetches; None where nothing does.
+            storage: what fetches; None where nothing does.
 
         Raises:
             DatasetError: a local file is gone, or is another one.
         """
         path, size = self.path(number), int(self.sizes[number])
         if is_remote(path):
-            if know is not None:
-                know(path, Version(size, self.versions[number]))
+            if storage is not None:
+                storage.know(path, Version(size, self.versions[number]))
             return
-        try:
-            status = os.stat(path)  # noqa: PTH116  # Path's own is slow
-        except OSError as error:
-            raise unopened(path, "cannot be read", error) from error
+        status = plain_file(path)
         if (status.st_size, str(status.st_mtime_ns)) != (size, self.versions[number]):
             problem = f"is not the file of the catalogue, which had {size} bytes: it was changed since"
             raise DatasetError(path, problem, f"{status.st_size} bytes", hint=AGAIN)

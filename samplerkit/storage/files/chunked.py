@@ -20,7 +20,7 @@ from samplerkit.storage.catalogue.catalogue_file import opened_catalogue
 from samplerkit.storage.catalogue.file_catalogue import Kind
 from samplerkit.storage.files.content import Content, ContentPart, gathered_samples
 from samplerkit.storage.files.paths import distinct_names, file_paths
-from samplerkit.storage.ids import checked_ids, checked_index
+from samplerkit.storage.ids import by_file, checked_ids, checked_index
 from samplerkit.storage.per_process import OpenPerProcess, storage_for, with_requests
 from samplerkit.storage.progress import Progress, progress_of, silence
 from samplerkit.storage.remote.options import RemoteOptions
@@ -177,21 +177,7 @@ class ChunkedDataset(OpenPerProcess[ChunkCache]):
 
     def _parts(self, ids: Ids) -> Generator[ContentPart, None, None]:
         """Goes through the chunks that hold some of the ids."""
-        layout, cache = self.layout, self._cache()
-        file = layout.file_of(ids)
-        by_file = np.argsort(file, kind="stable")
-        numbers, first = np.unique(file[by_file], return_index=True)
-        places = dict(zip(numbers.tolist(), np.split(by_file, first[1:]), strict=False))
-        try:
-            # Not sorted once for all: while one file is gone through, another one arrives.
-            while places:
-                number = cache.nearest(places)
-                mine = places.pop(number)
-                with cache.using(number) as content:
-                    yield content, ids[mine] - layout.starts[number], mine
-                    del content  # else it would stay in memory while the next one is read
-        finally:
-            cache.end()
+        return self._cache().each(by_file(self.layout, ids))
 
     def _cache(self) -> ChunkCache:
         process = self._processes.here()

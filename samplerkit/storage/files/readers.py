@@ -16,6 +16,7 @@ import numpy as np
 
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, DatasetError
 from samplerkit.order import arguments
+from samplerkit.storage.arrays import npy_header
 from samplerkit.storage.files.content import MadeSamples, require_columns
 from samplerkit.storage.files.lines import LineDecoder, LineKind, Lines, LinesRead, lines_of, unpacked
 from samplerkit.storage.files.packages import extra
@@ -349,12 +350,7 @@ READERS: Final[dict[str, Callable[..., Any]]] = {
 
 def _rows_in_header(file: BinaryIO | Any, what: str, num_bytes: int) -> int:
     """Gives the rows of an array, if they can be in as many bytes."""
-    version = np.lib.format.read_magic(file)
-    if version == (1, 0):
-        shape, _, dtype = np.lib.format.read_array_header_1_0(file)
-    else:
-        # Later versions differ from 2.0 only in the encoding of the names of fields.
-        shape, _, dtype = np.lib.format.read_array_header_2_0(file)
+    shape, dtype = npy_header(file)
     if dtype.hasobject:
         raise DatasetError(what, "holds Python objects, which are pickles: they are never loaded")
     if not shape:

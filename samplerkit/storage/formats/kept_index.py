@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -20,9 +20,8 @@ from samplerkit.storage.files.chunked import DatasetOfFiles
 from samplerkit.storage.files.packages import guarded
 from samplerkit.storage.files.stored import Stored
 from samplerkit.storage.lengths import COUNTING_THREADS
-from samplerkit.storage.progress import Progress, all_in_threads
-from samplerkit.storage.remote.storage import RemoteStorage
-from samplerkit.storage.urls import beside, identity, is_remote
+from samplerkit.storage.progress import all_in_threads
+from samplerkit.storage.urls import beside, identity
 
 INDEX_SUFFIX: Final = ".skidx"
 """An index beside a file has its name and this."""
@@ -90,49 +89,6 @@ class IndexKind(Generic[Indexed]):
         meta = {"kind": self.name, "size": stored.size, "version": version, **more}
         write_arrays(path, meta, {name: Column.of(array) for name, array in arrays.items()})
 
-    def save(
-        self,
-        files: Sequence[str],
-        names: Sequence[str],
-        folder: str | os.PathLike[str] | None,
-        storage: RemoteStorage | None,
-        progress: Progress,
-    ) -> int:
-        """Writes the index of each file beside it, or into a folder; gives the number of all samples.
-
-        Args:
-            files: the paths and URLs.
-            names: of the files, that differ.
-            folder: where to, under the name of the file and `.skidx`; None for beside the files.
-            storage: reads remote files.
-            progress: receives how many are done.
-
-        Raises:
-            ArgumentValueError: files are remote and no folder was given, or two indexes have one name.
-            DatasetError: a file cannot be read, or an index cannot be written.
-        """
-        if folder is None and any(map(is_remote, files)):
-            hint = "name a folder, and upload what is in it"
-            problem = "is needed, since nothing is written beside remote files"
-            raise ArgumentValueError("folder", problem, folder, hint=hint)
-        ends = files if folder is None else [name.rpartition("/")[2] for name in names]
-        if len(set(ends)) < len(ends):
-            hint = "save those of each folder by themselves"
-            raise ArgumentValueError("folder", "would hold two indexes of one name", folder, hint=hint)
-
-        def save(number: int) -> int:
-            stored = Stored.of(files[number], storage)
-            indexed = self.of(stored)
-            target = Path(folder or "", ends[number] + INDEX_SUFFIX)
-            try:
-                self.write(target, stored, indexed)
-            except OSError as error:
-                raise DatasetError(str(target), f"cannot be written ({error.strerror})") from error
-            return self.count(indexed)
-
-        report = partial(progress, "files indexed:")
-        return sum(all_in_threads(save, len(files), COUNTING_THREADS, "samplerkit-index", report))
-
     def _kept(self, stored: Stored) -> Path:
         name = os.path.realpath(stored.path) if stored.storage is None else identity(stored.path)
         digest = hashlib.blake2b(os.fsencode(name), digest_size=10, person=self.name.encode()).hexdigest()
@@ -194,4 +150,24 @@ class IndexedFiles(DatasetOfFiles):
             ArgumentValueError: files are remote and no folder was given, or two indexes have one name.
             DatasetError: a file cannot be read, or an index cannot be written.
         """
-        return self._indexes.save(self.files, self._names, folder, self._storage, self._progress)
+        if folder is None and self.is_remote:
+            hint = "name a folder, and upload what is in it"
+            problem = "is needed, since nothing is written beside remote files"
+            raise ArgumentValueError("folder", problem, folder, hint=hint)
+        ends = self.files if folder is None else [name.rpartition("/")[2] for name in self._names]
+        if len(set(ends)) < len(ends):
+            hint = "save those of each folder by themselves"
+            raise ArgumentValueError("folder", "would hold two indexes of one name", folder, hint=hint)
+
+        def save(number: int) -> int:
+            stored = Stored.of(self.files[number], self._storage)
+            indexed = self._indexes.of(stored)
+            target = Path(folder or "", ends[number] + INDEX_SUFFIX)
+            try:
+                self._indexes.write(target, stored, indexed)
+            except OSError as error:
+                raise DatasetError(str(target), f"cannot be written ({error.strerror})") from error
+            return self._indexes.count(indexed)
+
+        report = partial(self._progress, "files indexed:")
+        return sum(all_in_threads(save, len(self.files), COUNTING_THREADS, "samplerkit-index", report))

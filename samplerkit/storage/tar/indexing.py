@@ -20,7 +20,7 @@ from samplerkit.storage.progress import Progress, all_in_threads, silence
 from samplerkit.storage.remote.attempt import UNKNOWN_SIZE
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage
-from samplerkit.storage.small_files import ON_DISK, SmallFiles, in_bucket
+from samplerkit.storage.small_files import read_small, write_small
 from samplerkit.storage.tar.format.flaws import Flaw
 from samplerkit.storage.tar.index.archive import INDEX_SUFFIX, Archive
 from samplerkit.storage.tar.index.finding import Cache, find_index, kept, make_index
@@ -96,21 +96,19 @@ def index_shards(
     targets = _targets(names, out, upload=upload)
     short = short_names(names)
     with closing(RemoteStorage(options)) as storage:
-        place = in_bucket(storage.read_small, options) if upload else ON_DISK
         goal = lengths or _beside_all(names[0], short[0], out)
         if is_remote(goal) and not upload:
             raise ArgumentValueError("--lengths", "is remote", shown(goal), hint="say --upload as well")
-        place_of_lengths = place if is_remote(goal) else ON_DISK
-        before = _lengths_before(goal, set(short), place_of_lengths)
+        before = _lengths_before(goal, set(short), storage)
 
         def work(number: int) -> tuple[Index, bool]:
-            return _indexed(names[number], targets[number], place, storage, checksums=checksums)
+            return _indexed(names[number], targets[number], storage, checksums=checksums)
 
         told = partial(progress, "indexing shard")
         found = all_in_threads(work, len(names), threads, "samplerkit-index", told)
         indexes = [index for index, _ in found]
         sizes = {name: index.num_samples for name, index in zip(short, indexes, strict=True)}
-        place_of_lengths.write(goal, lengths_text({**before, **sizes}).encode())
+        write_small(goal, lengths_text({**before, **sizes}).encode(), options)
     return Indexed(
         len(names),
         sum(index.num_samples for index in indexes),
@@ -144,10 +142,8 @@ def index_shard(
         DatasetError: the shard cannot be read, or what is made cannot be written.
     """
     (target,) = _targets([url], out, upload=upload)
-    options = remote or RemoteOptions()
-    with closing(RemoteStorage(options)) as storage:
-        place = in_bucket(storage.read_small, options) if upload else ON_DISK
-        return _indexed(url, target, place, storage, checksums=checksums)[0]
+    with closing(RemoteStorage(remote or RemoteOptions())) as storage:
+        return _indexed(url, target, storage, checksums=checksums)[0]
 
 
 def _targets(names: Sequence[str], out: Path | None, *, upload: bool) -> list[str]:
@@ -185,13 +181,13 @@ def _beside_all(name: str, short: str, out: Path | None) -> str:
     return first.removesuffix(short) + LENGTHS
 
 
-def _lengths_before(goal: str, names: set[str], place: SmallFiles) -> Mapping[str, Any]:
+def _lengths_before(goal: str, names: set[str], storage: RemoteStorage) -> Mapping[str, Any]:
     """Returns the lengths that are there, to which those of some shards are added.
 
     Raises:
         ArgumentValueError: they are of other shards.
     """
-    data = place.read(goal)
+    data = read_small(goal, storage.read_small)
     if data is None:
         return {}
     before = lengths_in(data, shown(goal))
@@ -201,25 +197,23 @@ def _lengths_before(goal: str, names: set[str], place: SmallFiles) -> Mapping[st
     return before
 
 
-def _indexed(
-    name: str, target: str, place: SmallFiles, storage: RemoteStorage, *, checksums: bool
-) -> tuple[Index, bool]:
+def _indexed(name: str, target: str, storage: RemoteStorage, *, checksums: bool) -> tuple[Index, bool]:
     """Returns the index of a shard, and whether it was made now."""
-    archive = Archive.remote(name, storage.version(name)) if is_remote(name) else Archive.of(name)
-    found = _there(target, archive, place, checksums=checksums)
+    archive = Archive.found(name, storage)
+    found = _there(target, archive, storage, checksums=checksums)
     if found is not None:
         return found, False
     index = _made(name, archive, storage, checksums=checksums)
     with TemporaryDirectory(prefix="samplerkit-") as folder:
         path = Path(folder) / "index"
         index.write(path)
-        place.write(target, path.read_bytes())
+        write_small(target, path.read_bytes(), storage.options)
     return index, True
 
 
-def _there(target: str, archive: Archive, place: SmallFiles, *, checksums: bool) -> Index | None:
+def _there(target: str, archive: Archive, storage: RemoteStorage, *, checksums: bool) -> Index | None:
     """Returns an index that was written before, if it is of this very state of the shard."""
-    data = None if archive.size == UNKNOWN_SIZE else place.read(target)
+    data = None if archive.size == UNKNOWN_SIZE else read_small(target, storage.read_small)
     if data is None:
         return None
     with on_disk(data) as path, suppress(DatasetError):  # what cannot be used is made again

@@ -7,15 +7,15 @@ import os
 import re
 import tarfile
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, final
+from typing import Any, final
 
 from samplerkit.closing import Writing
 from samplerkit.errors import ArgumentRangeError, ArgumentTypeError, ArgumentValueError, DatasetError
 from samplerkit.order import arguments
-from samplerkit.storage.atomic import atomic
+from samplerkit.storage.atomic import BegunFile
 from samplerkit.storage.names import expand_braces
 from samplerkit.storage.tar.codecs import encode
 from samplerkit.storage.tar.format.headers import BLOCK, padded
@@ -270,10 +270,9 @@ class _Shard:
         self.path = path
         self.keys: set[str] = set()
         self.size = 0
-        self._stack = ExitStack()
-        self._file: IO[bytes] = self._stack.enter_context(atomic(path))
+        self._begun = BegunFile(path)
         # pax is ustar where that is enough, and has names of any length and letters.
-        self._tar = tarfile.TarFile(fileobj=self._file, mode="w", format=tarfile.PAX_FORMAT)
+        self._tar = tarfile.TarFile(fileobj=self._begun.file, mode="w", format=tarfile.PAX_FORMAT)
 
     def add(self, name: str, data: bytes) -> None:
         """Writes one file; its owner and time are the same everywhere."""
@@ -284,18 +283,12 @@ class _Shard:
 
     def finish(self) -> None:
         """Returns the shard its name."""
-        with self._stack:
-            self._tar.close()
+        self._tar.close()
+        self._begun.finish()
 
     def drop(self) -> None:
         """Deletes what was written."""
-        error = _DroppedError()
-        with suppress(OSError):  # a full disk takes what is still in memory no more than what came before
-            self._stack.__exit__(type(error), error, None)
-
-
-class _DroppedError(Exception):
-    """Ends a temporary file."""
+        self._begun.drop()
 
 
 def _checked_key(sample: Any) -> str:

@@ -12,6 +12,7 @@ from typing import Any, Final, final
 import numpy as np
 
 from samplerkit.errors import ArgumentValueError, DatasetError
+from samplerkit.storage.arrays import npy_header
 from samplerkit.storage.files.handles import Handle, Handles, open_for_reading
 from samplerkit.storage.files.stored import Stored
 from samplerkit.storage.missing_file import AbsentError
@@ -227,9 +228,7 @@ class Opened:
         name, size = self.data.name(number), self.data.files[number].size
         file = io.BytesIO(self.data.peek(number, 0, min(size, _MOST_HEADER)))
         try:
-            version = np.lib.format.read_magic(file)
-            read = np.lib.format.read_array_header_1_0 if version == (1, 0) else _read_header_2_0
-            shape, _, dtype = read(file)
+            shape, dtype = npy_header(file)
         except (ValueError, EOFError) as error:
             raise DatasetError(name, f"is no npy file ({error})", hint="fetch or make it again") from error
         if len(shape) != 1 or dtype.str[1:] not in KINDS or dtype.newbyteorder("<") != dtype:
@@ -303,8 +302,3 @@ def _require_size(name: str, size: int, told: int, who: str) -> None:
 def _require_dtype(name: str, dtype: Dtype, said: Dtype | None) -> None:
     if said is not None and said != dtype:
         raise DatasetError(name, f"holds {dtype}, and dtype says", said.name, hint="leave dtype out")
-
-
-def _read_header_2_0(file: io.BytesIO) -> Any:
-    # Later versions differ from 2.0 only in the encoding of the names of fields.
-    return np.lib.format.read_array_header_2_0(file)

@@ -5,16 +5,16 @@ from __future__ import annotations
 import os
 from array import array
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, Final, final
+from typing import Any, Final, final
 
 import numpy as np
 
 from samplerkit.closing import Writing
 from samplerkit.errors import ArgumentRangeError, ArgumentTypeError, ArgumentValueError, DatasetError
 from samplerkit.order import arguments
-from samplerkit.storage.atomic import atomic
+from samplerkit.storage.atomic import BegunFile, atomic
 from samplerkit.storage.progress import Progress, progress_of
 from samplerkit.storage.tokens.token_files import HEADER, MAGIC, MEGATRON, token_dtype
 
@@ -73,8 +73,7 @@ class TokenWriter(Writing):
         self._is_overwritten: Final = arguments.boolean("overwrite", overwrite)
         self._require_free()
         self._lengths = array("i")
-        self._stack = ExitStack()
-        self._file: IO[bytes] | None = None
+        self._file: BegunFile | None = None
         self._is_over = False
         self.num_tokens = 0
 
@@ -105,7 +104,7 @@ class TokenWriter(Writing):
         if found.size > _LONGEST:
             raise ArgumentRangeError("tokens", "must be fewer than 2^31", found.size)
         with self._writing():
-            self._begun().write(found.astype(self._dtype, copy=False).tobytes())
+            self._begun().file.write(found.astype(self._dtype, copy=False).tobytes())
         self._lengths.append(found.size)
         self.num_tokens += found.size
         if self._total is not None:
@@ -129,10 +128,10 @@ class TokenWriter(Writing):
                 str(error.value), problem, hint="give each writer a prefix of its own"
             ) from None
         with self._writing():
-            self._begun()
+            begun = self._begun()
             # An index of other tokens must never stand beside these.
             index.unlink(missing_ok=True)
-            self._stack.close()
+            begun.finish()
             with atomic(index) as file:
                 file.write(self._index())
         self._is_over = True
@@ -140,9 +139,8 @@ class TokenWriter(Writing):
     def abort(self) -> None:
         """Drops what was written."""
         self._is_over = True
-        error = _AbortedError()
-        with suppress(OSError):  # a full disk takes what is still in memory no more than what came before
-            self._stack.__exit__(type(error), error, None)
+        if self._file is not None:
+            self._file.drop()
 
     def _require_free(self) -> None:
         there = next((path for path in self.paths if path.exists()), None)
@@ -154,13 +152,13 @@ class TokenWriter(Writing):
                 hint="give another prefix, or replace it by overwrite=True",
             )
 
-    def _begun(self) -> IO[bytes]:
+    def _begun(self) -> BegunFile:
         if self._is_over:
             problem = "was closed, or could not be written"
             raise DatasetError(str(self.paths[0]), problem, hint="begin another one")
         if self._file is None:
             self.paths[0].parent.mkdir(parents=True, exist_ok=True)
-            self._file = self._stack.enter_context(atomic(self.paths[0]))
+            self._file = BegunFile(self.paths[0])
         return self._file
 
     def _index(self) -> bytes:
@@ -181,7 +179,3 @@ class TokenWriter(Writing):
             problem = f"cannot be written ({error.strerror})"
             hint = "make room, or give another path"
             raise DatasetError(str(self.paths[0]), problem, hint=hint) from error
-
-
-class _AbortedError(Exception):
-    """Ends a temporary file."""

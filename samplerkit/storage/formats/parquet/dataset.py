@@ -272,7 +272,7 @@ class KnownFiles:
         known, path = self._known, self._known.path(number)
         size, length = int(known.sizes[number]), int(known.footers[number])
         if is_remote(path):
-            known.require(number, None if self._storage is None else self._storage.know)
+            known.require(number, self._storage)
             stored = Stored(path, size, 0, self._storage)
         else:
             stored = Stored(path, size, int(known.versions[number]))

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from samplerkit.errors import DatasetError
 from samplerkit.storage.files.handles import open_for_reading
 from samplerkit.storage.files.stored import plain_file
-from samplerkit.storage.remote.attempt import Version
-from samplerkit.storage.urls import shown
+from samplerkit.storage.remote.storage import RemoteStorage
+from samplerkit.storage.urls import is_remote, shown
 
 INDEX_SUFFIX = ".skidx"
 """An index beside a shard has its name and this."""
@@ -50,8 +50,16 @@ class Archive:
         return cls(url, status.st_size, status.st_mtime_ns, copy, tag)
 
     @classmethod
-    def remote(cls, url: str, version: Version) -> Archive:
-        """Takes a remote file as it is, by the version that the server reports."""
+    def found(cls, url: str, storage: RemoteStorage | None) -> Archive:
+        """Looks at a file; of a remote one the version is asked for.
+
+        Raises:
+            AbsentError: as `of`.
+            DatasetError: it cannot be looked at, or the server does not answer.
+        """
+        if storage is None or not is_remote(url):
+            return cls.of(url)
+        version = storage.version(url)
         return cls(shown(url), version.size, 0, None, version.tag)
 
     @property

@@ -13,6 +13,7 @@ from samplerkit.errors import DatasetError
 from samplerkit.order.dataset_protocol import fingerprint_of
 from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
+from samplerkit.storage.ids import by_file
 from samplerkit.storage.missing_file import AbsentError
 from samplerkit.storage.tar.format.flaws import HINTS, Flaw, Skipped
 from samplerkit.storage.tar.index.index import Index, split_between
@@ -45,14 +46,8 @@ class Contents:
 
     def split(self, ids: Ids) -> dict[int, tuple[Ids, Ids]]:
         """Returns for each shard the numbers of its samples in it, and their places among the ids."""
-        layout = self.layout
-        file = layout.file_of(ids)
-        by_file = np.argsort(file, kind="stable")
-        numbers, heads = np.unique(file[by_file], return_index=True)
-        return {
-            number: (ids[places] - layout.starts[number] + self.firsts[number], places)
-            for number, places in zip(numbers.tolist(), np.split(by_file, heads[1:]), strict=False)
-        }
+        parts = by_file(self.layout, ids).items()
+        return {number: (rows + self.firsts[number], places) for number, (rows, places) in parts}
 
 
 def told_contents(names: tuple[str, ...], lengths: list[int]) -> Contents:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import warnings
 from collections.abc import Iterable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from itertools import tee
 from typing import Any, final
@@ -34,6 +35,7 @@ from samplerkit.storage.threads import in_threads, this_worker, weakly
 class OpenShard:
     """A shard on a disk of this machine, ready to be read; a copy is not evicted while anybody holds this."""
 
+    number: int
     path: str
     num_bytes: int
     index: Index
@@ -162,18 +164,11 @@ class ShardReading:
 
     def _by_shards(self, ids: Ids) -> list[dict[str, Any]]:
         samples: list[Any] = [None] * ids.size
-        parts = self._contents.split(ids)
-        opened = self._open
+        parts, opened = self._contents.split(ids), self._open
         opened.begin(ids)
-        try:
-            # Not sorted once for all: while one shard is gone through, another one arrives.
-            while parts:
-                number = opened.nearest(parts)
-                rows, places = parts.pop(number)
-                with opened.using(number) as shard:
-                    self._put(number, shard, rows, places, samples)
-        finally:
-            opened.end()
+        with closing(opened.each(parts)) as each:
+            for shard, rows, places in each:
+                self._put(shard, rows, places, samples)
         return samples
 
     def _by_ranges(self, ids: Ids) -> SampleBatch:
@@ -185,10 +180,10 @@ class ShardReading:
             if not rows.size:
                 continue
             if (shard := self._at_hand.get(number)) is not None:
-                self._put(number, shard, rows, places, samples)
+                self._put(shard, rows, places, samples)
             elif self._is_whole_here(number, index):
                 with self._open.using(number) as opened:
-                    self._put(number, opened, rows, places, samples)
+                    self._put(opened, rows, places, samples)
             else:
                 wanted.append(WantedRows(number, self._shards.urls[number], index, rows, places))
         read = FetchCosts(0, 0)
@@ -209,14 +204,15 @@ class ShardReading:
         known = self._met.get(number)
         index, copy = self._shards.open_shard(number, known, refuses_stale=not self._contents.is_told)
         reader = Reader(index, self._shards.options.cache, 1)
-        shard = OpenShard(self._shards.names[number], index.archive.size, index, reader, copy)
+        shard = OpenShard(number, self._shards.names[number], index.archive.size, index, reader, copy)
         if known is None or not known.is_lost:
             self._met.add(number, index)
             self._at_hand[number] = shard
         return shard
 
-    def _put(self, number: int, shard: OpenShard, rows: Ids, places: Ids, samples: list[Any]) -> None:
+    def _put(self, shard: OpenShard, rows: Ids, places: Ids, samples: list[Any]) -> None:
         """Reads samples of a shard on disk, and puts each into its place."""
+        number = shard.number
         rows, places = self._met.present(number, rows, places, samples)
         try:
             read = shard.reader.read(rows) if rows.size else []

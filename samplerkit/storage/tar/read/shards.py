@@ -106,10 +106,7 @@ class Shards:
             DatasetError: it is not there, or not what the catalogue says, or the server does not answer.
         """
         self.require(number)
-        url, storage = self.urls[number], self.storage
-        if storage is None or not is_remote(url):
-            return Archive.of(url)
-        return Archive.remote(url, storage.version(url))
+        return Archive.found(self.urls[number], self.storage)
 
     def require(self, number: int) -> None:
         """Sees to it that a shard is read as the catalogue says, where there is one.
@@ -118,7 +115,7 @@ class Shards:
             DatasetError: it is gone, or another one.
         """
         if self.catalogue is not None:
-            self.catalogue.require(number, None if self.storage is None else self.storage.know)
+            self.catalogue.require(number, self.storage)
 
     def archives(self) -> tuple[Archive, ...]:
         """Asks for the size and the version of each shard, several at the same time.
