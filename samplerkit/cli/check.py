@@ -40,19 +40,14 @@ def validate(config: ConfigPath, as_json: AsJson = False) -> None:
     except SamplerkitError as error:
         problem = error
     if as_json:
-        print_json({"config": shown(config), "is_valid": problem is None, "problem": _told(problem)})
+        told = problem and {"place": problem.place, "message": str(problem), "hint": problem.hint}
+        print_json({"config": shown(config), "is_valid": problem is None, "problem": told})
     elif problem is None:
         typer.echo(f"{shown(config)}: valid")
     else:
         typer.echo(f"samplerkit: {shown(config)}: {problem}", err=True)
     if problem is not None:
         raise typer.Exit(1)
-
-
-def _told(problem: SamplerkitError | None) -> dict[str, str] | None:
-    if problem is None:
-        return None
-    return {"place": problem.place, "message": str(problem), "hint": problem.hint}
 
 
 def schema(
