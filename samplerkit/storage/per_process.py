@@ -23,11 +23,12 @@ class Open(Protocol):
     def stats(self) -> FileStats:
         """Its figures."""
 
-    def stop(self) -> None:
-        """Lets everything go; threads end when they are done with what they do now."""
+    def close(self, *, waits: bool = True) -> None:
+        """Lets everything go; threads end when they are done with what they do now.
 
-    def close(self) -> None:
-        """Lets everything go, and waits for the threads, for a second or two."""
+        Args:
+            waits: for the threads, for a second or two.
+        """
 
 
 Held = TypeVar("Held", bound=Open)
@@ -72,7 +73,7 @@ class Process(Generic[Held]):
         with self.lock:
             if self.held is None:
                 held = make(self.before)
-                self._finalizer = weakref.finalize(owner, held.stop)
+                self._finalizer = weakref.finalize(owner, held.close, waits=False)
                 self.held = held
             return self.held
 
@@ -85,7 +86,7 @@ class Process(Generic[Held]):
         with self.lock:
             held, self.held = self.held, None
             if held is not None:
-                held.stop()
+                held.close(waits=False)
             # Now, so that threads do not wait for what is on its way.
             if storage is not None:
                 storage.close()

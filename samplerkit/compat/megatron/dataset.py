@@ -19,7 +19,8 @@ from samplerkit.storage.ids import checked_ids, checked_index
 from samplerkit.storage.per_process import storage_for
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.tokens.arguments import PARTS
-from samplerkit.storage.tokens.byte_files import Opened, WantedBytes
+from samplerkit.storage.tokens.byte_files import WantedBytes
+from samplerkit.storage.tokens.pointers import Opened
 from samplerkit.storage.tokens.token_files import HEADER, TokenPaths
 from samplerkit.storage.urls import is_remote
 

@@ -73,7 +73,7 @@ class BatchReader(ChunkedDataset):
     def times_reread(self) -> int:
         """How often files were read again, once it is certain that too few are in memory; else 0."""
         cache = self._cache()
-        return cache.rereading.times if cache.is_too_small else 0
+        return cache.read_again if cache.is_too_small else 0
 
     def close(self) -> None:
         """Ends the thread and lets the files go."""

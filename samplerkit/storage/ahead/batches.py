@@ -77,13 +77,9 @@ class BatchesAhead:
                 self._expected.pop(number, None)
         return self._now(ids) if samples is None else samples
 
-    def stop(self) -> None:
-        """Ends the thread when it has read what it reads now."""
-        self._cache.stop()
-
-    def close(self) -> None:
-        """Ends the thread, and waits for it for a second at most."""
-        self._cache.close()
+    def close(self, *, waits: bool = True) -> None:
+        """Ends the thread when it has read what it reads now; `waits` for that, for a second at most."""
+        self._cache.close(waits=waits)
 
     def _found(self, ids: Ids) -> int | None:
         """Returns the number of an expected batch: the next one, or one beside it where threads read."""

@@ -16,9 +16,7 @@ from samplerkit.storage.ahead.cache_entries import (
     CacheEntries,
     CacheLimits,
     Content,
-    EvictionPolicy,
     FileStats,
-    Rereading,
     WaitingLine,
 )
 from samplerkit.storage.ahead.uses import Uses
@@ -29,7 +27,7 @@ from samplerkit.storage.threads import join
 class ReadAheadCache(Generic[Content]):
     """What one process has at hand of some files: their content in memory, or open shards.
 
-    What is read next is known where `expect` was called. `EvictionPolicy` chooses which file goes, and which
+    What is read next is known where `expect` was called. `CacheEntries` chooses which file goes, and which
     ones are read ahead. A file that a thread uses stays; who finds all room taken by such files waits in a
     line until another thread is done. Whoever waits uses no file, so it moves on.
 
@@ -40,7 +38,7 @@ class ReadAheadCache(Generic[Content]):
         stats: the figures to begin with.
 
     Attributes:
-        rereading: which files were read again, since `expect` told what comes.
+        read_again: how often a file was read that had been read before, since `expect` told what comes.
     """
 
     def __init__(
@@ -50,11 +48,11 @@ class ReadAheadCache(Generic[Content]):
         self._limits = limits
         self._stats = stats
         self._hits = 0  # apart: each file of each batch is one
-        self.rereading = Rereading()
+        self.read_again = 0
+        self._read_before: set[int] = set()
         self._pid = os.getpid()
         self._changed = threading.Condition()
-        self._entries: CacheEntries[Content] = CacheEntries(limits)
-        self._policy: EvictionPolicy[Content] = EvictionPolicy(self._entries, num_files, limits.read_ahead)
+        self._entries: CacheEntries[Content] = CacheEntries(limits, num_files)
         self._failures: dict[int, BaseException] = {}
         self._unused: set[int] = set()  # read ahead, and not wanted yet
         self._queue: deque[int] = deque()
@@ -74,7 +72,7 @@ class ReadAheadCache(Generic[Content]):
         It is when more files were read again than were ever here at a time: a few at the borders of lanes are
         no matter.
         """
-        return self.rereading.times > self._stats.peak_files
+        return self.read_again > self._stats.peak_files
 
     def expect(self, upcoming: Iterable[Any], file_of: Callable[[Ids], Ids]) -> None:
         """Receives what this process will read, batch by batch; forgets what it received before."""
@@ -87,7 +85,7 @@ class ReadAheadCache(Generic[Content]):
     def begin(self, ids: Ids) -> None:
         """Notes that a batch is read now."""
         with self._changed:
-            if (uses := self._policy.uses) is not None:
+            if (uses := self._entries.uses) is not None:
                 uses.begin(ids)
                 if not uses.is_right:
                     self._change_plan(None)
@@ -95,9 +93,9 @@ class ReadAheadCache(Generic[Content]):
     def end(self) -> None:
         """Notes that the batch is over: its files may go."""
         with self._changed:
-            if self._policy.uses is not None:
-                self._policy.uses.end()
-                for file in [] if self._limits.keeps_unneeded else self._policy.unneeded():
+            if self._entries.uses is not None:
+                self._entries.uses.end()
+                for file in [] if self._limits.keeps_unneeded else self._entries.unneeded():
                     self._drop(file)
             self._read_ahead()
 
@@ -142,12 +140,16 @@ class ReadAheadCache(Generic[Content]):
             yield self._wanted(file)
         finally:
             with self._changed:
-                self._policy.let_go(file)
+                self._entries.let_go(file)
                 self._keep_within_limits()
                 self._leave_line()
 
-    def stop(self) -> None:
-        """Lets everything go; threads end when they have read what they read now."""
+    def close(self, *, waits: bool = True) -> None:
+        """Lets everything go; threads end when they have read what they read now.
+
+        Args:
+            waits: for the threads, for a second at most.
+        """
         if os.getpid() != self._pid:  # the lock may have been held when this process was forked
             return
         with self._changed:
@@ -155,16 +157,13 @@ class ReadAheadCache(Generic[Content]):
             self._change_plan(None)
             self._entries.clear()
             self._changed.notify_all()
-
-    def close(self) -> None:
-        """Lets everything go, and waits for the threads, for a second at most."""
-        self.stop()
-        join(self._threads)
+        if waits:
+            join(self._threads)
 
     def _wanted(self, file: int) -> Content:
         with self._changed:
-            self._policy.hold(file)
-            if self._policy.turn_to(file):
+            self._entries.hold(file)
+            if self._entries.turn_to(file):
                 self._unused.clear()
             content = self._entries.contents.get(file)
             if content is None:
@@ -173,8 +172,8 @@ class ReadAheadCache(Generic[Content]):
                 self._hits += 1
             self._entries.touch(file)
             self._unused.discard(file)
-            if self._policy.uses is not None:
-                self._policy.uses.used(file)
+            if self._entries.uses is not None:
+                self._entries.uses.used(file)
             self._read_ahead()
             return content
 
@@ -226,8 +225,9 @@ class ReadAheadCache(Generic[Content]):
         if self._is_stopped:
             return
         self._entries.put(file, content)
-        if self._policy.uses is not None:
-            self.rereading.note(file)
+        if self._entries.uses is not None:
+            self.read_again += file in self._read_before
+            self._read_before.add(file)
         peak = max(self._stats.peak_bytes, self._entries.num_bytes)
         num_bytes = self._stats.bytes_read + content.num_bytes
         self._stats = replace(self._stats, bytes_read=num_bytes, peak_bytes=peak)
@@ -235,7 +235,7 @@ class ReadAheadCache(Generic[Content]):
 
     def _keep_within_limits(self) -> None:
         """Drops files that are larger than was thought; those that are used go when they are used no more."""
-        while self._entries.is_too_large and (victim := self._policy.victim()) is not None:
+        while self._entries.is_too_large and (victim := self._entries.victim()) is not None:
             self._drop(victim)
 
     def _leave_line(self) -> None:
@@ -247,7 +247,7 @@ class ReadAheadCache(Generic[Content]):
     def _make_room(self) -> bool:
         """Drops files until the one that is wanted now fits; returns whether it does."""
         while self._entries.is_full:
-            victim = self._policy.victim()
+            victim = self._entries.victim()
             if victim is not None:
                 self._drop(victim)
             elif self._queue:
@@ -263,7 +263,7 @@ class ReadAheadCache(Generic[Content]):
         read more often than without reading ahead (Cao et al. 1995 call that conservative).
         """
         while self._entries.is_full:
-            victim = self._policy.victim_for(file)
+            victim = self._entries.victim_for(file)
             if victim is None or victim in self._unused:
                 return False
             self._drop(victim)
@@ -279,8 +279,8 @@ class ReadAheadCache(Generic[Content]):
         self._unused.discard(file)
 
     def _change_plan(self, uses: Uses | None) -> None:
-        self._policy.uses = uses
-        self.rereading.forget()
+        self._entries.uses = uses
+        self.read_again, self._read_before = 0, set()
         while self._queue:
             self._forget(self._queue.pop())
         self._unused.clear()
@@ -291,7 +291,7 @@ class ReadAheadCache(Generic[Content]):
         number = self._limits.read_ahead - len(self._unused)
         if number <= 0 or self._is_stopped or self._line:
             return
-        for file in self._policy.wanted_next(number, self._failures):
+        for file in self._entries.wanted_next(number, self._failures):
             if not self._make_room_ahead(file):
                 return
             self._entries.loading.add(file)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import logging
 import threading
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, fields
 from typing import Any, Generic, Protocol, TypeVar, final
 
@@ -52,20 +52,35 @@ class CacheLimits:
 
 @final
 class CacheEntries(Generic[Content]):
-    """The files in memory, and the places that are kept for those being read.
+    """The files in memory, the places that are kept for those being read, and which file goes or comes next.
+
+    Where it is known what is read next, the file goes whose next use lies furthest in the future (Belady
+    1966), and those come that are used next. Elsewhere the file goes that was used least recently, and the
+    next ones come while files are read one after another. It knows of no threads.
+
+    Args:
+        limits: what may be in memory.
+        num_files: the number of files.
 
     Attributes:
         contents: the files by number, the least recently used first.
         loading: the files for which a place is kept.
         num_bytes: the memory that the contents take.
+        uses: what is read next; None where nobody told.
+        held: how many threads read from each file now: none of these goes.
     """
 
-    def __init__(self, limits: CacheLimits) -> None:
+    def __init__(self, limits: CacheLimits, num_files: int) -> None:
         self._limits = limits
+        self._num_files = num_files
         self.contents: dict[int, Content] = {}
         self.loading: set[int] = set()
         self.num_bytes = 0
         self._largest = 0
+        self.uses: Uses | None = None
+        self.held: dict[int, int] = {}
+        self._last: int | None = None
+        self._is_sequential = False
 
     def __contains__(self, file: int) -> bool:
         return file in self.contents or file in self.loading
@@ -121,43 +136,6 @@ class CacheEntries(Generic[Content]):
         self.contents.clear()
         self.num_bytes = 0
 
-    def furthest(self, next_use: Callable[[int], float], kept: Container[int]) -> int | None:
-        """Returns the file whose next use is furthest away; of several, the least recently used.
-
-        Args:
-            next_use: of a file.
-            kept: files that are not given.
-        """
-        return max((file for file in self.contents if file not in kept), key=next_use, default=None)
-
-
-@final
-class EvictionPolicy(Generic[Content]):
-    """Chooses between the files at hand, without threads.
-
-    Where it is known what is read next, the file goes whose next use lies furthest in the future (Belady
-    1966), and those come that are used next. Elsewhere the file goes that was used least recently, and the
-    next ones come while files are read one after another.
-
-    Args:
-        entries: the files at hand.
-        num_files: the number of files.
-        read_ahead: how many may come before they are wanted.
-
-    Attributes:
-        uses: what is read next; None where nobody told.
-        held: how many threads read from each file now: none of these goes.
-    """
-
-    def __init__(self, entries: CacheEntries[Content], num_files: int, read_ahead: int) -> None:
-        self._entries = entries
-        self._num_files = num_files
-        self._read_ahead = read_ahead
-        self.uses: Uses | None = None
-        self.held: dict[int, int] = {}
-        self._last: int | None = None
-        self._is_sequential = False
-
     def turn_to(self, file: int) -> bool:
         """Notes that a file is wanted now; returns whether what came ahead was a wrong guess."""
         moves = 0 if self._last is None else file - self._last
@@ -187,12 +165,12 @@ class EvictionPolicy(Generic[Content]):
 
     def unneeded(self) -> list[int]:
         """Returns the files that are not used again, as far as is known."""
-        files = self._entries.contents
-        return [file for file in files if self.next_use(file) == NEVER and file not in self.held]
+        return [file for file in self.contents if self.next_use(file) == NEVER and file not in self.held]
 
     def victim(self) -> int | None:
         """Returns the file whose next use is furthest away; of several, the least recently used."""
-        return self._entries.furthest(self.next_use, self.held)
+        files = (file for file in self.contents if file not in self.held)
+        return max(files, key=self.next_use, default=None)
 
     def victim_for(self, file: int) -> int | None:
         """Returns the file that would have to go for another one when that is used, if it can go already."""
@@ -201,9 +179,9 @@ class EvictionPolicy(Generic[Content]):
             found = self.victim()
             return None if found == self._last else found
         batch = uses.next_use(file)
-        files = [*self._entries.contents, *self._entries.loading]
+        files = [*self.contents, *self.loading]
         found = max(files, key=lambda file: (uses.next_use(file, batch), uses.next_use(file) > batch))
-        can_go = found in self._entries.contents and found not in self.held
+        can_go = found in self.contents and found not in self.held
         return found if can_go and uses.next_use(found) > batch else None
 
     def wanted_next(self, number: int, failed: Container[int]) -> list[int]:
@@ -215,14 +193,14 @@ class EvictionPolicy(Generic[Content]):
         """
 
         def missing(files: Iterable[tuple[int, int]]) -> Iterator[Any]:
-            return (entry for entry in files if entry[1] not in self._entries and entry[1] not in failed)
+            return (entry for entry in files if entry[1] not in self and entry[1] not in failed)
 
         if self.uses is not None:
-            upcoming = self.uses.upcoming_files(self._entries.contents.keys())
+            upcoming = self.uses.upcoming_files(self.contents.keys())
             return [file for _, file in heapq.nsmallest(number, missing(upcoming))] if upcoming else []
         if self._last is None or not self._is_sequential:
             return []
-        end = min(self._num_files, self._last + 1 + self._read_ahead)
+        end = min(self._num_files, self._last + 1 + self._limits.read_ahead)
         following = ((file, file) for file in range(self._last + 1, end))
         return [file for _, file in missing(following)][:number]
 
@@ -289,29 +267,6 @@ class FileStats:
 
 
 _log = logging.getLogger("samplerkit")
-
-
-@final
-class Rereading:
-    """Which files are read again.
-
-    Attributes:
-        times: how often a file was read that had been read before.
-    """
-
-    def __init__(self) -> None:
-        self.times = 0
-        self._read: set[int] = set()
-
-    def note(self, file: int) -> None:
-        """Notes that a file was read."""
-        self.times += file in self._read
-        self._read.add(file)
-
-    def forget(self) -> None:
-        """Starts from zero."""
-        self.times = 0
-        self._read.clear()
 
 
 def tell_of_rereading(read_again: int, limits: CacheLimits) -> None:

@@ -149,7 +149,7 @@ class ChunkedDataset(OpenPerProcess[ChunkCache]):
             batch = self._gather(parts, wanted.size)
         if cache.is_too_small and not self._has_told:
             self._has_told = True
-            tell_of_rereading(cache.rereading.times, self._limits)
+            tell_of_rereading(cache.read_again, self._limits)
         return batch
 
     def expect(self, upcoming: Iterable[Ids]) -> None:

@@ -252,12 +252,8 @@ class OpenStore(ABC):
         self.stats = stats
 
     @abstractmethod
-    def close(self) -> None:
-        """Closes it."""
-
-    def stop(self) -> None:
-        """Closes it: it has no threads."""
-        self.close()
+    def close(self, *, waits: bool = True) -> None:
+        """Closes it: it has no threads that would be waited for."""
 
     @abstractmethod
     def read(self, ids: Ids) -> list[Any]:

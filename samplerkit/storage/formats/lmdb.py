@@ -124,7 +124,7 @@ class _Store(OpenStore):
             hint = "write each value under a key of its own"
             raise DatasetError(stored.name, "holds keys that have several values (dupsort)", hint=hint)
 
-    def close(self) -> None:
+    def close(self, *, waits: bool = True) -> None:
         """Ends the transaction; the file is closed when no other dataset of this process reads it."""
         self._transaction = self._environment = None
 

@@ -131,7 +131,7 @@ class _Table(OpenStore):
         path = self._stored.path
         return _asked(path, lambda: self._database.execute("pragma data_version").fetchone())
 
-    def close(self) -> None:
+    def close(self, *, waits: bool = True) -> None:
         """Closes it."""
         self._database.close()
 

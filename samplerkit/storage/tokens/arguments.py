@@ -16,7 +16,7 @@ from samplerkit.order.layout import Layout, named_parts
 from samplerkit.order.typing import Ids
 from samplerkit.storage.files.paths import distinct_names, file_paths
 from samplerkit.storage.remote.options import RemoteOptions
-from samplerkit.storage.tokens.token_files import Dtype, TokenPaths, token_dtype
+from samplerkit.storage.tokens.token_files import Dtype, TokenPaths
 
 SplitPart = Literal["train", "valid", "test"]
 PARTS: Final[tuple[SplitPart, ...]] = get_args(SplitPart)
@@ -79,7 +79,12 @@ Documents = Literal["idx"] | int | None
 @final
 @dataclass(frozen=True)
 class WantedWindows:
-    """Arguments of `TokenDataset` of these names, checked."""
+    """Arguments of `TokenDataset` of these names, each checked.
+
+    Raises:
+        ArgumentTypeError: the split is no text.
+        ArgumentValueError: it holds no numbers, or the lengths do not go together.
+    """
 
     seq_len: int
     block_len: int
@@ -90,54 +95,27 @@ class WantedWindows:
     part: str
     documents: Documents
 
-    @classmethod
-    def of(
-        cls,
-        seq_len: Any,
-        block_len: Any,
-        dtype: Any,
-        phase: Any,
-        seed: Any,
-        split: Any,
-        part: Any,
-        documents: Any,
-    ) -> WantedWindows:
-        """Checks what was said.
-
-        Raises:
-            ArgumentTypeError: an argument has the wrong type.
-            ArgumentValueError: `block_len` is no multiple of `seq_len`, or a name is not known.
-            ArgumentRangeError: a length is not positive.
-        """
-        length = arguments.positive("seq_len", seq_len)
-        wanted = cls(
-            length,
-            length if block_len is None else arguments.positive("block_len", block_len),
-            None if dtype is None else token_dtype("dtype", dtype),
-            arguments.boolean("phase", phase),
-            arguments.seed(seed),
-            split,
-            arguments.choice("part", part, PARTS),
-            _documents(documents),
-        )
-        if split is not None:
-            shares_of(split)
-        if wanted.block_len % length:
-            hint = f"say a multiple, such as {-(-wanted.block_len // length) * length}"
-            raise ArgumentValueError(
-                "block_len", f"must be a multiple of seq_len={length}", block_len, hint=hint
-            )
-        if not wanted.phase and wanted.block_len != length:
-            raise ArgumentValueError(
-                "block_len",
-                "goes with a phase: without one there are no blocks",
-                block_len,
-                hint="leave it out",
-            )
-        return wanted
+    def __post_init__(self) -> None:
+        arguments.choice("part", self.part, PARTS)
+        if self.split is not None:
+            shares_of(self.split)
+        length = self.seq_len
+        if self.block_len % length:
+            hint = f"say a multiple, such as {-(-self.block_len // length) * length}"
+            problem = f"must be a multiple of seq_len={length}"
+            raise ArgumentValueError("block_len", problem, self.block_len, hint=hint)
+        if not self.phase and self.block_len != length:
+            problem = "goes with a phase: without one there are no blocks"
+            raise ArgumentValueError("block_len", problem, self.block_len, hint="leave it out")
 
 
-def _documents(value: Any) -> Documents:
+def documents_of(value: Any) -> Documents:
+    """Takes what says where documents begin.
+
+    Raises:
+        ArgumentTypeError: neither a text nor an integer.
+        ArgumentValueError: a text that is not known.
+    """
     if value is None:
         return None
     if isinstance(value, str) and value == "idx":

@@ -20,10 +20,11 @@ from samplerkit.storage.ids import checked_ids, checked_index
 from samplerkit.storage.per_process import OpenPerProcess, storage_for, with_requests
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.threads import weakly
-from samplerkit.storage.tokens.arguments import Documents, SplitPart, WantedWindows, corpora_of
+from samplerkit.storage.tokens.arguments import Documents, SplitPart, WantedWindows, corpora_of, documents_of
 from samplerkit.storage.tokens.documents import TokenDocuments
 from samplerkit.storage.tokens.outputs import WantedOutputs
 from samplerkit.storage.tokens.source import DocumentSpan, Rows, TokenSource
+from samplerkit.storage.tokens.token_files import token_dtype
 from samplerkit.storage.urls import is_remote
 
 Fetch = Literal["ranges", "shards"]
@@ -110,9 +111,20 @@ class TokenDataset(OpenPerProcess[Any]):
         remote: RemoteOptions | Mapping[str, Any] | None = None,
         fetch: Fetch = "ranges",
     ) -> None:
-        self._wanted: Final = WantedWindows.of(seq_len, block_len, dtype, phase, seed, split, part, documents)
-        self.seq_len: Final = self._wanted.seq_len
-        self.block_len: Final = self._wanted.block_len
+        self.seq_len: Final = arguments.positive("seq_len", seq_len)
+        self.block_len: Final = arguments.positive(
+            "block_len", self.seq_len if block_len is None else block_len
+        )
+        self._wanted: Final = WantedWindows(
+            self.seq_len,
+            self.block_len,
+            None if dtype is None else token_dtype("dtype", dtype),
+            arguments.boolean("phase", phase),
+            arguments.seed(seed),
+            split,
+            part,
+            documents_of(documents),
+        )
         self.windows_per_block: Final = self.block_len // self.seq_len
         self._handed_out: Final = WantedOutputs.of(outputs, as_dtype, vocab_size)
         self.outputs: Final = self._handed_out.names
@@ -353,7 +365,7 @@ class WindowsAhead:
 
     def expect(self, upcoming: Iterable[Any], epoch: int) -> None:
         """Receives what is read next, batch by batch, from an epoch on."""
-        self.stop()
+        self.close(waits=False)
         self._epochs = np.full_like(self._epochs, epoch)
         self._batches = BatchesAhead(weakly(self._read), upcoming)
 
@@ -363,10 +375,10 @@ class WindowsAhead:
         if batches is None or not ids.size:
             return self._source.rows(ids, epochs)
         if not batches.is_right:
-            self.stop()
+            self.close(waits=False)
             return self._source.rows(ids, epochs)
         # Before the next batch is begun, which may happen while this one is waited for.
-        corpora = self._corpora(ids)
+        corpora = self._source.rings.corpora_of(ids)
         known = self._epochs.copy()
         known[corpora] = epochs
         self._epochs = known
@@ -376,23 +388,13 @@ class WindowsAhead:
             rows[wrong], files[wrong], begins[wrong] = self._source.rows(ids[wrong], epochs[wrong])
         return rows, files, begins
 
-    def stop(self) -> None:
-        """Ends the thread when it has read what it reads now."""
+    def close(self, *, waits: bool = True) -> None:
+        """Ends the thread when it has read what it reads now; `waits` for that, for a second at most."""
         batches, self._batches = self._batches, None
         if batches is not None:
-            batches.stop()
-
-    def close(self) -> None:
-        """Ends the thread, and waits for it for a second at most."""
-        batches, self._batches = self._batches, None
-        if batches is not None:
-            batches.close()
-
-    def _corpora(self, ids: Ids) -> Ids:
-        rings = self._source.rings
-        return rings.corpus_of[rings.files_of(ids)]
+            batches.close(waits=waits)
 
     def _read(self, ids: Ids) -> SampleBatch:
-        epochs = self._epochs[self._corpora(ids)]
+        epochs = self._epochs[self._source.rings.corpora_of(ids)]
         rows = self._source.rows(ids, epochs)
         return SampleBatch([(epochs, rows)], rows[0].nbytes)

@@ -43,7 +43,7 @@ class TokenDocuments:
         self._source: Final = source
         self._as_dtype: Final = as_dtype
         for number, file in enumerate(source.opened.files):
-            if source.pointers(number) is None and not isinstance(source.documents, int):
+            if source.opened.pointers(number) is None and not isinstance(source.documents, int):
                 hint = "give the prefix of a .bin and an .idx, or say documents= the token that ends them"
                 raise DatasetError(file.name, "does not tell where documents begin", hint=hint)
 
@@ -167,7 +167,7 @@ class TokenDocuments:
         return file, first, end - first
 
     def _pointers(self, file: int) -> Pointers:
-        pointers = self._source.pointers(file)
+        pointers = self._source.opened.pointers(file)
         assert pointers is not None  # noqa: S101  # for mypy: a file without an index was refused
         return pointers
 

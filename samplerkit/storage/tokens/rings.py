@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Final, NamedTuple, final
+from typing import Any, Final, final
 
 import numpy as np
 
-from samplerkit.order.caching import Latest, cached_property
+from samplerkit.order.caching import cached_property
 from samplerkit.order.keys import Key, keyed_hash, path_number, scaled
 from samplerkit.order.typing import Ids
 
@@ -18,28 +17,8 @@ RULE: Final = "tokens-1"
 PASS: Final = 1 << 40
 """What a further pass over a source within an epoch adds to the number of its epoch."""
 
-_MOST_FILES = 1 << 16
-"""Files of a corpus, up to which the phases of all are computed at once, and kept."""
-
-_MOST_KEPT = 1 << 20
-"""Phases that are kept."""
-
-
-class _Phases(NamedTuple):
-    """The phases of all files, in the epoch in which each corpus was read last; -1 for none."""
-
-    epochs: Ids
-    of_files: Ids
-
-
-@final
-class _LastRead:
-    """What batches are mostly read by: each corpus in one epoch. Another process has its own."""
-
-    phases: _Phases | None = None
-
-    def __reduce__(self) -> tuple[type[_LastRead], tuple[()]]:
-        return _LastRead, ()
+_MOST_FILES = 1 << 18
+"""Files up to which the phases of all are computed at once, and kept."""
 
 
 @final
@@ -98,22 +77,21 @@ class Rings:
         """
         if not self.phase or not files.size:
             return np.zeros(files.size, dtype=np.int64)
-        if len(self.corpora) == 1:
-            if isinstance(epochs, int):
-                return self._phases(epochs, 0, files)
-            if (epochs == epochs[0]).all():
-                return self._phases(int(epochs[0]), 0, files)
-        corpora, last = self.corpus_of[files], self._last_read.phases
-        if last is not None and (last.epochs[corpora] == epochs).all():
-            return last.of_files[files]
-        found = np.empty(files.size, dtype=np.int64)
-        epochs = np.broadcast_to(epochs, files.shape)
+        known, of_files = self._last_read[0]
+        if not np.count_nonzero(known[files] != epochs):
+            return of_files[files]
+        corpora, epochs = self.corpus_of[files], np.broadcast_to(epochs, files.shape)
         read = {*zip(epochs.tolist(), corpora.tolist(), strict=True)}
+        found = np.empty(files.size, dtype=np.int64)
         for epoch, corpus in read:
             mine = (epochs == epoch) & (corpora == corpus)
-            found[mine] = self._phases(epoch, corpus, self.place_of[files[mine]])
+            found[mine] = self._computed(epoch, corpus, files[mine])
         if self.tokens.size <= _MOST_FILES and len(read) == len({corpus for _, corpus in read}):
-            self._last_read.phases = self._after(last, read)
+            known, of_files = known.copy(), of_files.copy()
+            for epoch, corpus in read:
+                all_files = np.flatnonzero(self.corpus_of == corpus)
+                known[all_files], of_files[all_files] = epoch, self._computed(epoch, corpus, all_files)
+            self._last_read[0] = known, of_files
         return found
 
     def at(self, ids: Ids, epochs: Ids | int) -> tuple[Ids, Ids]:
@@ -135,6 +113,10 @@ class Rings:
         """Returns the file of each window."""
         return self.starts.searchsorted(ids, side="right") - 1
 
+    def corpora_of(self, ids: Ids) -> Ids:
+        """Returns the corpus of each window."""
+        return self.corpus_of[self.files_of(ids)]
+
     def windows_over(self, file: int, first: int, end: int) -> Ids:
         """Returns the windows that hold some of the tokens from `first` up to before `end`, at some phase.
 
@@ -151,39 +133,20 @@ class Rings:
         return windows
 
     @cached_property
-    def _kept(self) -> Latest[Ids]:
-        """The phases of all files of a corpus, by its epoch and its number."""
-        return Latest(max(1, _MOST_KEPT // int(self._sizes.max())))
+    def _last_read(self) -> list[tuple[Ids, Ids]]:
+        """The epoch in which each file was read last, -1 for none, and its phase there.
 
-    @cached_property
-    def _last_read(self) -> _LastRead:
-        return _LastRead()
+        Batches are mostly read by it. It is one pair, so that another thread finds both of one moment.
+        """
+        return [(np.full(self.tokens.size, -1), np.zeros(self.tokens.size, dtype=np.int64))]
 
-    def _after(self, last: _Phases | None, read: Iterable[tuple[int, int]]) -> _Phases:
-        """Returns the phases of all files after some corpora were read, each in an epoch."""
-        if last is None:
-            last = _Phases(np.full(len(self.corpora), -1), np.zeros(self.tokens.size, dtype=np.int64))
-        epochs, phases = last.epochs.copy(), last.of_files.copy()
-        for epoch, corpus in read:
-            files = np.flatnonzero(self.corpus_of == corpus)
-            epochs[corpus], phases[files] = epoch, self._phases(epoch, corpus, self.place_of[files])
-        return _Phases(epochs, phases)
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_last_read"}
 
-    @cached_property
-    def _sizes(self) -> Ids:
-        """How many files each corpus has."""
-        return np.bincount(self.corpus_of, minlength=len(self.corpora))
-
-    def _phases(self, epoch: int, corpus: int, places: Ids) -> Ids:
-        """Returns the phases of files of a corpus, by their places in it."""
-        size = int(self._sizes[corpus])
-        if size > _MOST_FILES:
-            return self._computed(epoch, corpus, places)
-        of_all = self._kept.get((epoch, corpus), lambda: self._computed(epoch, corpus, np.arange(size)))
-        return of_all[places]
-
-    def _computed(self, epoch: int, corpus: int, places: Ids) -> Ids:
+    def _computed(self, epoch: int, corpus: int, files: Ids) -> Ids:
+        """Returns the phases of files of a corpus."""
         number, epoch = divmod(epoch, PASS)
         key = Key(self.seed, epoch, 0, "token-phase")
         words = key.words(3, path_number(self.corpora[corpus]), number)
+        places = self.place_of[files]
         return scaled(keyed_hash(words, places), self.block_len)

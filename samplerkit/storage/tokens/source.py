@@ -24,8 +24,8 @@ from samplerkit.storage.tokens.arguments import (
     range_of,
     shares_of,
 )
-from samplerkit.storage.tokens.byte_files import Opened, WantedBytes
-from samplerkit.storage.tokens.pointers import Pages, Pointers
+from samplerkit.storage.tokens.byte_files import WantedBytes
+from samplerkit.storage.tokens.pointers import Opened, Pointers
 from samplerkit.storage.tokens.rings import RULE, Rings
 from samplerkit.storage.tokens.token_files import Dtype
 
@@ -58,7 +58,6 @@ class TokenSource:
         firsts: the first token of the part of each file, shape (files,).
         sequences: the sequences of the part of each file that has an index: the first, and the one behind.
         documents: what says where documents begin.
-        pages: what is known of the indexes.
     """
 
     corpora: tuple[Corpus, ...]
@@ -67,7 +66,6 @@ class TokenSource:
     firsts: Ids
     sequences: tuple[tuple[int, int], ...]
     documents: Documents
-    pages: Pages
 
     @classmethod
     def of(
@@ -91,8 +89,7 @@ class TokenSource:
             if wanted.documents == "idx" and number not in opened.index_of:
                 hint = "give the prefix of a .bin and an .idx, or the token that ends documents"
                 raise DatasetError(file.name, "has no index that says where documents begin", hint=hint)
-        pages = Pages()
-        parts = [_part(opened, number, wanted, pages) for number in range(len(paths))]
+        parts = [_part(opened, number, wanted) for number in range(len(paths))]
         counts = [len(corpus.files) for corpus in corpora]
         rings = Rings(
             np.array([tokens for _, tokens, _ in parts], dtype=np.int64),
@@ -106,7 +103,7 @@ class TokenSource:
         )
         firsts = np.array([first for first, _, _ in parts], dtype=np.int64)
         sequences = tuple(sequences for _, _, sequences in parts)
-        source = cls(tuple(corpora), opened, rings, firsts, sequences, wanted.documents, pages)
+        source = cls(tuple(corpora), opened, rings, firsts, sequences, wanted.documents)
         for number, corpus in enumerate(corpora):
             source._require_windows(number, corpus, wanted)
         return source
@@ -149,10 +146,6 @@ class TokenSource:
         return replace(
             self, corpora=corpora, rings=rings, firsts=self.firsts[:files], sequences=self.sequences[:files]
         )
-
-    def pointers(self, file: int) -> Pointers | None:
-        """Returns where the sequences of a file begin; None where it has no index."""
-        return pointers_of(self.opened, file, self.pages)
 
     def rows(self, ids: Ids, epochs: Ids | int) -> Rows:
         """Reads windows.
@@ -206,7 +199,7 @@ class TokenSource:
         files, begins = self.rings.at(np.array([id]), np.array([epoch]))
         file = int(files[0])
         found: list[DocumentSpan] = []
-        pointers = self.pointers(file)
+        pointers = self.opened.pointers(file)
         for _, first, count in self._pieces(file, int(begins[0])):
             if pointers is None:
                 found.append((file, None, first, count))
@@ -225,7 +218,7 @@ class TokenSource:
         """Returns the windows that hold some of a document of an index, in some epoch."""
         if not 0 <= file < len(self.opened.files):
             raise OutOfDatasetError("file", f"must be in [0, {len(self.opened.files)})", file)
-        pointers = self.pointers(file)
+        pointers = self.opened.pointers(file)
         if pointers is None:
             hint = "give the prefix of a .bin and an .idx"
             raise DatasetError(self.opened.files[file].name, "has no index of documents", hint=hint)
@@ -241,7 +234,7 @@ class TokenSource:
         """Returns the windows that may hold some of documents, and the others that they may hold some of."""
         windows = [self.windows_with(file, document) for document in documents]
         ids = np.unique(np.concatenate([np.zeros(0, np.int64), *windows]))
-        rings, pointers, others = self.rings, self.pointers(file), np.zeros(0, np.int64)
+        rings, pointers, others = self.rings, self.opened.pointers(file), np.zeros(0, np.int64)
         if not ids.size or pointers is None:
             return ids, others
         places, first, tokens = ids - rings.starts[file], int(self.firsts[file]), int(rings.tokens[file])
@@ -267,7 +260,7 @@ class TokenSource:
         moved: list[int] = []
         for row, (file, begin) in enumerate(zip(files.tolist(), begins.tolist(), strict=True)):
             if file not in known:
-                known[file] = self.pointers(file)
+                known[file] = self.opened.pointers(file)
             pointers = known[file]
             if pointers is None:
                 continue
@@ -337,28 +330,14 @@ class TokenSource:
             _LOG.warning("%s: %d of %d tokens are in files shorter than a block", place, lost, total)
 
 
-def pointers_of(opened: Opened, number: int, pages: Pages) -> Pointers | None:
-    """Returns the pointers of a file; None where it has no index.
-
-    Args:
-        opened: the files of a dataset.
-        number: of the file.
-        pages: what is known of all of them.
-    """
-    place = opened.index_of.get(number)
-    return None if place is None else Pointers(opened.indexes, place, opened.files[number], pages)
-
-
-def _part(
-    opened: Opened, number: int, wanted: WantedWindows, pages: Pages
-) -> tuple[int, int, tuple[int, int]]:
+def _part(opened: Opened, number: int, wanted: WantedWindows) -> tuple[int, int, tuple[int, int]]:
     """Returns what a dataset reads of a file: the first token, how many, and the sequences that they are."""
     file = opened.files[number]
     count = file.sequences or 0
     if wanted.split is None:
         return 0, file.tokens, (0, count)
     share = shares_of(wanted.split)[PARTS.index(wanted.part)]
-    pointers = pointers_of(opened, number, pages)
+    pointers = opened.pointers(number)
     if pointers is None:
         begin, end = range_of(share, file.tokens)
         return begin, end - begin, (0, 0)

@@ -272,8 +272,8 @@ BUGS = [
     ),
     Bug(
         "files that a thread uses go",
-        "CacheEntries.furthest",
-        "file not in kept",
+        "CacheEntries.victim",
+        "file not in self.held",
         "True",
         f"{THREADS}::test_threads_that_share_a_dataset_hold_no_more_files_than_they_may",
     ),

@@ -36,9 +36,9 @@ BUGS = [
     ),
     Bug(
         "what is kept of one corpus is taken for another one",
-        "Rings._phases",
-        "(epoch, corpus)",
-        "(epoch, 0)",
+        "Rings.phases",
+        "known[files]",
+        "known[files[:1]]",
         WINDOWS,
     ),
     Bug(

@@ -110,18 +110,18 @@ def test_batches_that_take_much_memory_are_not_read_ahead(begun):
     assert reads.threads[1:] == ["MainThread"] * 3
 
 
-@pytest.mark.parametrize("how", ["stop", "close"])
-def test_what_reads_ahead_ends_when_it_is_told_also_in_the_middle_of_a_read(begun, how):
+@pytest.mark.parametrize("waits", [False, True])
+def test_what_reads_ahead_ends_when_it_is_told_also_in_the_middle_of_a_read(begun, waits):
     before = readers_ahead()
     batches, reads = begun()
     wait_until(lambda: len(reads.read) == 1)
     reads.may_go_on.clear()
     batches.read(PLAN[0])
     (mine,) = readers_ahead() - before
-    waits = threading.Thread(target=getattr(batches, how))
-    waits.start()
+    closes = threading.Thread(target=batches.close, kwargs={"waits": waits})
+    closes.start()
     reads.may_go_on.set()
-    waits.join(60)
+    closes.join(60)
     wait_until(lambda: not mine.is_alive())
     assert len(reads.read) <= 2
     wait_until(lambda: reads.alive() == 0)
@@ -240,4 +240,4 @@ def test_an_order_other_than_was_told_is_read_rightly_and_what_was_told_is_forgo
         if fetch == "ranges":
             assert (reading._batches, reading._is_whole) == (None, None)
         else:
-            assert reading._open._policy.uses is None
+            assert reading._open._entries.uses is None

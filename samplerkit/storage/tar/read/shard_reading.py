@@ -97,13 +97,13 @@ class ShardReading:
             del shards, looked_at
         ahead, self._batches = self._batches, None
         if ahead is not None:
-            ahead.stop()
+            ahead.close(waits=False)
         self._is_whole = is_whole
         if is_whole:
             self._open.expect(batches, layout.file_of)
             return
         before = self._open
-        before.stop()
+        before.close(waits=False)
         self._open = self._new_cache(before.stats)
         self._batches = BatchesAhead(weakly(self._by_ranges), batches)
 
@@ -115,7 +115,7 @@ class ShardReading:
                 samples = batches.read(ids)
                 self._warn_of_costs()
                 return samples
-            batches.stop()
+            batches.close(waits=False)
             self._batches = self._is_whole = None
         is_whole = self._is_whole
         if is_whole or (is_whole is None and self._fetch == "shards"):
@@ -148,19 +148,12 @@ class ShardReading:
         """Leaves out the samples of a shard that are missing, once its index is known."""
         return self._met.present(number, rows, places, {})
 
-    def stop(self) -> None:
-        """Lets everything go; threads end when they are done with what they do now."""
+    def close(self, *, waits: bool = True) -> None:
+        """Lets everything go; threads end when they are done; `waits` for that, for a second each at most."""
         batches = self._batches
         if batches is not None:
-            batches.stop()
-        self._open.stop()
-
-    def close(self) -> None:
-        """Lets everything go, and waits for the threads, for a second each at most."""
-        batches = self._batches
-        if batches is not None:
-            batches.close()
-        self._open.close()
+            batches.close(waits=waits)
+        self._open.close(waits=waits)
 
     def _by_shards(self, ids: Ids) -> list[dict[str, Any]]:
         samples: list[Any] = [None] * ids.size
