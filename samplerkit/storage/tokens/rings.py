@@ -77,8 +77,8 @@ class Rings:
         """
         if not self.phase or not files.size:
             return np.zeros(files.size, dtype=np.int64)
-        known, of_files = self._last_read[0]
-        if not np.count_nonzero(known[files] != epochs):
+        of_all, known, of_files = self._last_read[0]
+        if (isinstance(epochs, int) and epochs == of_all) or not np.count_nonzero(known[files] != epochs):
             return of_files[files]
         corpora, epochs = self.corpus_of[files], np.broadcast_to(epochs, files.shape)
         read = {*zip(epochs.tolist(), corpora.tolist(), strict=True)}
@@ -91,7 +91,7 @@ class Rings:
             for epoch, corpus in read:
                 all_files = np.flatnonzero(self.corpus_of == corpus)
                 known[all_files], of_files[all_files] = epoch, self._computed(epoch, corpus, all_files)
-            self._last_read[0] = known, of_files
+            self._last_read[0] = (epoch if (known == epoch).all() else -1), known, of_files
         return found
 
     def at(self, ids: Ids, epochs: Ids | int) -> tuple[Ids, Ids]:
@@ -133,12 +133,12 @@ class Rings:
         return windows
 
     @cached_property
-    def _last_read(self) -> list[tuple[Ids, Ids]]:
-        """The epoch in which each file was read last, -1 for none, and its phase there.
+    def _last_read(self) -> list[tuple[int, Ids, Ids]]:
+        """The epoch of all files, or -1; and of each file the one in which it was read last, and its phase.
 
-        Batches are mostly read by it. It is one pair, so that another thread finds both of one moment.
+        Batches are mostly read by it. It is one value, so that another thread finds all of one moment.
         """
-        return [(np.full(self.tokens.size, -1), np.zeros(self.tokens.size, dtype=np.int64))]
+        return [(-1, np.full(self.tokens.size, -1), np.zeros(self.tokens.size, dtype=np.int64))]
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "_last_read"}

@@ -145,12 +145,12 @@ def test_phases_are_the_same_whether_they_were_kept_or_computed_anew(monkeypatch
         return ring, found
 
     kept, found = phases()
-    assert kept._last_read[0][0].min() >= 0
-    assert pickle.loads(pickle.dumps(kept))._last_read[0][0].max() == -1  # noqa: S301  # our own bytes
+    assert kept._last_read[0][1].min() >= 0
+    assert pickle.loads(pickle.dumps(kept))._last_read[0][1].max() == -1  # noqa: S301  # our own bytes
     monkeypatch.setattr("samplerkit.storage.tokens.rings._MOST_FILES", 2)
     none, again = phases()
     assert again == found
-    assert none._last_read[0][0].max() == -1
+    assert none._last_read[0][1].max() == -1
 
 
 def test_phases_are_even_and_differ_from_epoch_to_epoch_and_pass_to_pass():
