@@ -18,12 +18,12 @@ import pytest
 
 import samplerkit as sk
 from samplerkit.errors import ArgumentValueError, DatasetError
-from samplerkit.storage.arrays import Column, read_arrays, write_arrays
 from samplerkit.storage.catalogue import making
 from samplerkit.storage.catalogue.catalogue_file import read_catalogue, write_catalogue
 from samplerkit.storage.catalogue.file_catalogue import FileCatalogue, KnownFile
 from samplerkit.storage.catalogue.making import look, make_catalogue
 from tests.storage.catalogue.kinds import FILES, PARQUET, SAMPLES, TAR, told
+from tests.storage.forging import forge
 from tests.storage.tar.server import Server
 
 
@@ -152,14 +152,6 @@ def test_a_catalogue_that_is_cut_or_changed_by_a_bit_is_an_error(tmp_path):
             read_catalogue(str(path))
 
 
-def forged(path, change):
-    """Writes a catalogue whose digest is right, and what it says is not."""
-    meta, arrays = read_arrays(path)
-    arrays = {name: np.array(array) for name, array in arrays.items()}
-    change(meta, arrays)
-    write_arrays(path, meta, {name: Column.of(array) for name, array in arrays.items()})
-
-
 LIES = {
     "no catalogue": lambda meta, arrays: meta.pop("catalogue"),
     "of a newer version": lambda meta, arrays: meta.update(catalogue=2),
@@ -185,7 +177,7 @@ LIES = {
 @pytest.mark.parametrize("lie", LIES.values(), ids=LIES.keys())
 def test_a_catalogue_that_says_what_cannot_be_is_an_error_that_names_it(tmp_path, lie):
     out = made(PARQUET, tmp_path)
-    forged(tmp_path / "all.skcat", lie)
+    forge(tmp_path / "all.skcat", lie)
     with pytest.raises(DatasetError, match=r"all\.skcat"):
         sk.ParquetDataset(out)
 
@@ -196,7 +188,7 @@ def test_a_catalogue_that_lies_of_a_file_is_an_error_when_that_is_read(kind, tmp
     if name == "digest" and kind is not PARQUET:
         name = "samples"
 
-    forged(tmp_path / "all.skcat", lambda _, arrays: arrays[name].__setitem__(0, arrays[name][0] + 1))
+    forge(tmp_path / "all.skcat", lambda _, arrays: arrays[name].__setitem__(0, arrays[name][0] + 1))
     with pytest.raises(DatasetError, match=f"0\\{kind.suffix}"):
         told(kind.open(out))
 

@@ -1,4 +1,4 @@
-"""A server of small shards."""
+"""Small shards, and a server of them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,13 @@ import pytest
 
 from tests.storage.tar.remote_shards import write_shards
 from tests.storage.tar.server import Server
+
+
+@pytest.fixture(name="folder")
+def fixture_folder(tmp_path):
+    """Small shards without indexes."""
+    write_shards(tmp_path / "data", index=False)
+    return tmp_path / "data"
 
 
 @pytest.fixture

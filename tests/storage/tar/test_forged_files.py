@@ -13,10 +13,11 @@ import numpy as np
 import pytest
 
 import samplerkit as sk
-from samplerkit.storage.arrays import _PREAMBLE, MAGIC, VERSION, Column, read_arrays, write_arrays
+from samplerkit.storage.arrays import _PREAMBLE, MAGIC, VERSION, read_arrays
 from samplerkit.storage.tar.dataset import TarDataset
 from samplerkit.storage.tar.index import index as index_file
 from samplerkit.storage.tar.writer import TarWriter
+from tests.storage.forging import forge
 from tests.storage.tar.server import Server
 
 SAMPLES = 9
@@ -51,14 +52,6 @@ def craft(path, header, body=b""):
     digest = hashlib.blake2b(header + body, digest_size=16).digest()
     preamble = _PREAMBLE.pack(MAGIC, VERSION, len(header), digest)
     path.write_bytes(preamble + header + body)
-
-
-def forge(path, change):
-    """Writes a file again after a change of its values and arrays."""
-    meta, arrays = read_arrays(path)
-    arrays = {name: np.array(array) for name, array in arrays.items()}
-    change(meta, arrays)
-    write_arrays(path, meta, {name: Column.of(array) for name, array in arrays.items()})
 
 
 def to(name, place, value, dtype="<i8"):

@@ -16,15 +16,9 @@ import samplerkit as sk
 from samplerkit.cli.main import main
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.tar.indexing import index_shards
-from tests.storage.tar.remote_shards import EACH, NAMES, NUMBERS, PATTERN, SHARDS, write_shards
+from tests.storage.tar.remote_shards import EACH, NAMES, NUMBERS, PATTERN, SHARDS
 from tests.storage.tar.server import Server
 from tests.waiting import wait_until
-
-
-@pytest.fixture(name="folder")
-def fixture_folder(tmp_path):
-    write_shards(tmp_path / "data", index=False)
-    return tmp_path / "data"
 
 
 def there(folder):

@@ -15,7 +15,7 @@ import torch.utils.data
 import samplerkit as sk
 from samplerkit.compat.webdataset import WebDataset
 from samplerkit.storage.missing_file import AbsentError
-from tests.storage.tar.remote_shards import EACH, LENGTHS, NUMBERS, PATTERN, SHARDS, as_list, write_shards
+from tests.storage.tar.remote_shards import EACH, LENGTHS, NUMBERS, PATTERN, SHARDS, as_list
 from tests.storage.tar.server import Server
 
 CUT, GONE, EMPTY = 2, 4, 7
@@ -41,12 +41,6 @@ def damage(folder):
     cut.write_bytes(cut.read_bytes()[: KEPT * 2048 + 3 * 512 + 100])
     (folder / f"train-{GONE:02}.tar").unlink()
     (folder / f"train-{EMPTY:02}.tar").write_bytes(b"no archive" * 1000)
-
-
-@pytest.fixture(name="folder")
-def fixture_folder(tmp_path):
-    write_shards(tmp_path / "data", index=False)
-    return tmp_path / "data"
 
 
 @pytest.fixture(name="place", params=["disk", "shards", "ranges", "auto"])
