@@ -15,16 +15,12 @@ import numpy as np
 
 from samplerkit.batches.plan import BatchPlan
 from samplerkit.errors import OutOfDatasetError
-from samplerkit.loading.run.units import EpochUnits, StepSamples
+from samplerkit.loading.run.units import EpochUnits, Ramp, StepSamples
 from samplerkit.order.caching import cached_property
 from samplerkit.order.typing import Ids, as_array
 
 Tail = Literal["pad", "drop", "ragged", "split"]
 """What becomes of the last samples, which do not fill a global batch, or of the last batches."""
-
-
-Ramp = tuple[tuple[int, int], ...]
-"""Positions of an epoch, ascending, each with the samples of all ranks in steps from there on."""
 
 
 class SameSteps(NamedTuple):

@@ -29,6 +29,9 @@ from samplerkit.samplers.base import Sampler
 from samplerkit.samplers.chain import RunConstants
 from samplerkit.samplers.mixing.edit import Edit
 
+Ramp = tuple[tuple[int, int], ...]
+"""Positions of an epoch, ascending, each with the samples of all ranks in steps from there on."""
+
 
 class RunFacts(NamedTuple):
     """What a unit has to know of the run that counts it.

@@ -9,8 +9,7 @@ from itertools import accumulate
 from typing import Any, final
 
 from samplerkit.errors import ArgumentValueError, StateError
-from samplerkit.loading.run.delivery import Ramp
-from samplerkit.loading.run.units import EpochUnits
+from samplerkit.loading.run.units import EpochUnits, Ramp
 from samplerkit.loading.state.identity import describe_looks
 from samplerkit.loading.state.state import FieldCheck, Section, State, digest, listed, require_fields, whole
 from samplerkit.order.caching import cached_property

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import resource
+import stat
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, final
 
-from samplerkit.storage.missing_file import unopened, unwritable
+from samplerkit.storage.missing_file import AbsentError, unopened, unwritable
 
 MOST = 256
 """Open files of a dataset in a process, unless said otherwise and if the system allows as many."""
@@ -114,3 +115,23 @@ def open_for_reading(path: str, shown: str) -> int:
             # The copy is gone and not the archive: nobody is to leave its samples out.
             raise unwritable(Path(path).parent, error) from error
         raise unopened(shown, "cannot be opened", error) from error
+
+
+def plain_file(path: str, name: str | None = None) -> os.stat_result:
+    """Looks at a file.
+
+    Args:
+        path: where it is.
+        name: what errors call it; None for the path.
+
+    Raises:
+        AbsentError: it is not there, may not be read, or is no plain file.
+        DatasetError: it cannot be looked at.
+    """
+    try:
+        status = os.stat(path)  # noqa: PTH116  # Path's own is slow
+    except OSError as error:
+        raise unopened(name or path, "cannot be read", error) from error
+    if not stat.S_ISREG(status.st_mode):
+        raise AbsentError(name or path, "is no plain file", hint="give the files themselves")
+    return status

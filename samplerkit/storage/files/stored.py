@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import final
 
 from samplerkit.errors import DatasetError
-from samplerkit.storage.files.handles import Handle, open_for_reading
-from samplerkit.storage.missing_file import REWRITE, AbsentError, unopened
-from samplerkit.storage.remote.attempt import UNKNOWN_SIZE
-from samplerkit.storage.remote.storage import RemoteStorage, Span
+from samplerkit.storage.files.handles import Handle, open_for_reading, plain_file
+from samplerkit.storage.missing_file import REWRITE, unopened
+from samplerkit.storage.remote.attempt import UNKNOWN_SIZE, RemoteAccess, Span
 from samplerkit.storage.urls import is_remote, shown
 
 ByteSpan = tuple[int, int]
@@ -37,10 +35,10 @@ class Stored:
     path: str
     size: int
     changed_ns: int = 0
-    storage: RemoteStorage | None = field(default=None, compare=False, repr=False)
+    storage: RemoteAccess | None = field(default=None, compare=False, repr=False)
 
     @classmethod
-    def of(cls, path: str, storage: RemoteStorage | None = None) -> Stored:
+    def of(cls, path: str, storage: RemoteAccess | None = None) -> Stored:
         """Looks at a file, which the storage reads if it is remote.
 
         Raises:
@@ -151,23 +149,3 @@ class Stored:
 
 
 CHANGED = "make the dataset again if that was meant, and do not change its files while it is in use"
-
-
-def plain_file(path: str, name: str | None = None) -> os.stat_result:
-    """Looks at a file.
-
-    Args:
-        path: where it is.
-        name: what errors call it; None for the path.
-
-    Raises:
-        AbsentError: it is not there, may not be read, or is no plain file.
-        DatasetError: it cannot be looked at.
-    """
-    try:
-        status = os.stat(path)  # noqa: PTH116  # Path's own is slow
-    except OSError as error:
-        raise unopened(name or path, "cannot be read", error) from error
-    if not stat.S_ISREG(status.st_mode):
-        raise AbsentError(name or path, "is no plain file", hint="give the files themselves")
-    return status

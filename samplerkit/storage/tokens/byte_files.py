@@ -11,8 +11,7 @@ from samplerkit.errors import DatasetError
 from samplerkit.storage.files.handles import Handle, Handles, open_for_reading
 from samplerkit.storage.files.stored import Stored
 from samplerkit.storage.progress import all_in_threads
-from samplerkit.storage.remote.attempt import Span
-from samplerkit.storage.remote.storage import RemoteStorage
+from samplerkit.storage.remote.attempt import RemoteAccess, Span
 from samplerkit.storage.urls import is_remote
 
 _ASKED_AT_A_TIME = 16
@@ -37,7 +36,7 @@ class ByteFiles:
         DatasetError: a file is not there, or is no plain file.
     """
 
-    def __init__(self, urls: Sequence[str], storage: RemoteStorage | None, *, whole: bool = False) -> None:
+    def __init__(self, urls: Sequence[str], storage: RemoteAccess | None, *, whole: bool = False) -> None:
         self._storage: Final = None if whole else storage
         self.files: Final = _looked_at(urls, storage)
         self._handles: Final = Handles(partial(_opened, self.files))
@@ -129,7 +128,7 @@ class ByteFiles:
         return DatasetError(file.name, problem, hint="it was cut meanwhile: fetch or make it again")
 
 
-def _looked_at(urls: Sequence[str], storage: RemoteStorage | None) -> tuple[Stored, ...]:
+def _looked_at(urls: Sequence[str], storage: RemoteAccess | None) -> tuple[Stored, ...]:
     if not any(map(is_remote, urls)):
         return tuple(map(Stored.of, urls))
 
