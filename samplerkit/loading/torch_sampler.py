@@ -187,7 +187,7 @@ class TorchSampler(TorchNames, EpochByCursor, torch.utils.data.DistributedSample
     def __iter__(self) -> Iterator[int]:
         self._require_samples()
         iteration = self._begun()
-        for chunk in self._rest_of(iteration).chunks(EVALUATED_AT_ONCE):
+        for chunk in _evaluated(self._rest_of(iteration), 1):
             for index in chunk.tolist():
                 iteration.taken += 1
                 yield index
@@ -209,7 +209,7 @@ class TorchSampler(TorchNames, EpochByCursor, torch.utils.data.DistributedSample
     def _batches_of(self, iteration: Iteration, size: int | None) -> Iterator[Ids]:
         if size is None:
             return (ids for _, ids in self._current.reading_of(iteration).batches())
-        chunks = self._rest_of(iteration).chunks(size * max(1, EVALUATED_AT_ONCE // size))
+        chunks = _evaluated(self._rest_of(iteration), size)
         return (chunk[at : at + size] for chunk in chunks for at in range(0, chunk.size, size))
 
     def __len__(self) -> int:
@@ -253,6 +253,13 @@ class TorchSampler(TorchNames, EpochByCursor, torch.utils.data.DistributedSample
     def _order_from(self, epoch: int, position: int) -> Order:
         deal = self.recipe.root_deal(self.dataset) or Deal()
         return deal.shard(self._current.run.undealt(epoch), self.world, position)
+
+
+def _evaluated(order: Order, size: int) -> Iterator[Ids]:
+    """Yields ids in whole batches of a size; few at first, since a loop that begins waits for them."""
+    first = min(len(order), size * max(1, EVALUATED_AT_ONCE // 8 // size))
+    yield order[:first]
+    yield from order.chunks(size * max(1, EVALUATED_AT_ONCE // size), first)
 
 
 @final
