@@ -128,6 +128,7 @@ class Connections:
         try:
             if made.sock is None:
                 self._connect(made, route)
+            made.sock.settimeout(self._timeout)
             made.request(method, route.path, headers={**route.headers, **headers})
             response = made.getresponse()
             yield response
@@ -182,8 +183,6 @@ class Connections:
             server = "the proxy" if route.proxy else "its server"
             problem = f"{server} cannot be reached{number_in_words(error)}"
         else:
-            # Once, and not for each request: every system call lets other threads have the interpreter.
-            connection.sock.settimeout(TICK)
             return
         raise Transient(problem)
 
@@ -369,8 +368,10 @@ class _TimedReader(io.RawIOBase):
         """
         while True:
             self._stop.check()
-            if time.monotonic() >= self._end:
+            left = self._end - time.monotonic()
+            if left <= 0:
                 raise TimeoutError
+            self._sock.settimeout(min(left, TICK))
             try:
                 return self._sock.recv_into(buffer)
             except TimeoutError:
