@@ -13,7 +13,7 @@ from samplerkit.errors import ArgumentTypeError, ArgumentValueError, Composition
 from samplerkit.loading.cursor import Cursor, Iteration
 from samplerkit.loading.options import checked_tail
 from samplerkit.loading.run.current_run import CurrentRun
-from samplerkit.loading.run.delivery import EVALUATED_AT_ONCE, Tail
+from samplerkit.loading.run.delivery import EVALUATED_AT_ONCE, FIRST_PART, Tail
 from samplerkit.loading.run.run import Run, beginning_of
 from samplerkit.order import arguments
 from samplerkit.order.deal import Deal, World
@@ -256,8 +256,8 @@ class TorchSampler(TorchNames, EpochByCursor, torch.utils.data.DistributedSample
 
 
 def _evaluated(order: Order, size: int) -> Iterator[Ids]:
-    """Yields ids in whole batches of a size; few at first, since a loop that begins waits for them."""
-    first = min(len(order), size * max(1, EVALUATED_AT_ONCE // 8 // size))
+    """Yields ids in whole batches of a size, as many at once as a `Reading` does."""
+    first = min(len(order), size * max(1, EVALUATED_AT_ONCE // FIRST_PART // size))
     yield order[:first]
     yield from order.chunks(size * max(1, EVALUATED_AT_ONCE // size), first)
 

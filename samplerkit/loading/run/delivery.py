@@ -238,6 +238,9 @@ EVALUATED_AT_ONCE = 8192
 LOOKED_UP_AT_ONCE = 65_536
 """The same for the batches of a whole set, whose samples are in a few hundred buckets."""
 
+FIRST_PART = 8
+"""So many times fewer are computed at first: a loop that begins or resumes waits for its first batch."""
+
 
 @dataclass(frozen=True, eq=False)
 class Reading:
@@ -344,8 +347,7 @@ class Reading:
         """
         size = self.units.expected_size * self.delivery.batch_size
         most = LOOKED_UP_AT_ONCE if self.units.is_looked_up else EVALUATED_AT_ONCE
-        # From an eighth on, since a loop that begins or resumes waits for its first batch.
-        at_once = max(1, most // 8 // size)
+        at_once = max(1, most // FIRST_PART // size)
         while True:
             steps = range(first, first + at_once * stride, stride)
             steps = steps[: bisect_left(steps, True, key=lambda step: not self.has(step))]

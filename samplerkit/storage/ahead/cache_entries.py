@@ -66,7 +66,7 @@ class CacheEntries(Generic[Content]):
         contents: the files by number, the least recently used first.
         loading: the files for which a place is kept.
         num_bytes: the memory that the contents take.
-        uses: what is read next; None where nobody told.
+        uses: what is read next; None where that is not known.
         held: how many threads read from each file now: none of these goes.
     """
 

@@ -198,7 +198,7 @@ class Opened:
 
     Args:
         paths: of each file.
-        dtype: of the tokens, where the user says it; raw files do not tell it themselves.
+        dtype: of the tokens, where the user says it; raw files do not hold it.
         storage: fetches remote files.
         whole: whether remote data files are fetched into the cache of this machine.
 
