@@ -60,8 +60,7 @@ class ShardReading:
         self._is_whole: bool | None = None  # None: it was not told what comes
         self._epoch_samples = contents.layout.num_samples
         self._stretch: Stretch | None = None
-        self._costs: EpochCosts | None = None
-        self._has_warned = False
+        self._advice: str | None = None  # None: what the order costs is not known yet
 
     @property
     def stats(self) -> FileStats:
@@ -179,11 +178,11 @@ class ShardReading:
                     self._put(opened, rows, places, samples)
             else:
                 wanted.append(WantedRows(number, self._shards.urls[number], index, rows, places))
-        read = FetchCosts(0, 0)
+        num_bytes = 0
         if wanted and self._shards.storage is not None:
-            read = self._read_ranges(wanted, self._shards.storage, samples)
-            self._note_costs(read, sum(part.rows.size for part in wanted), wanted)
-        return SampleBatch(samples, read.bytes)
+            num_bytes = self._read_ranges(wanted, self._shards.storage, samples)
+            self._find_costs(wanted)
+        return SampleBatch(samples, num_bytes)
 
     def _is_whole_here(self, number: int, index: Index) -> bool:
         """Whether a shard is read from a disk of this machine, all the same how it was meant to be read."""
@@ -216,43 +215,42 @@ class ShardReading:
         for place, sample in zip(places.tolist(), read, strict=True):
             samples[place] = sample
 
-    def _read_ranges(
-        self, wanted: list[WantedRows], storage: RemoteStorage, samples: list[Any]
-    ) -> FetchCosts:
-        """Reads parts of shards; one that is gone fails alone, if flaws are skipped."""
+    def _read_ranges(self, wanted: list[WantedRows], storage: RemoteStorage, samples: list[Any]) -> int:
+        """Reads parts of shards; one that is gone fails alone, if flaws are skipped. Returns the bytes."""
         try:
             return read_ranges(wanted, storage, samples)
         except AbsentError as error:
             if len(wanted) > 1 and self._shards.options.skips:
-                parts = [self._read_ranges([part], storage, samples) for part in wanted]
-                return FetchCosts(sum(part.requests for part in parts), sum(part.bytes for part in parts))
+                return sum(self._read_ranges([part], storage, samples) for part in wanted)
             part = wanted[0]
             self._met.add(part.number, self._shards.lost(part.number, error))
             self._met.present(part.number, part.rows, part.places, samples)
-            return FetchCosts(0, 0)
+            return 0
 
     def _new_cache(self, stats: FileStats) -> ReadAheadCache[OpenShard]:
         return ReadAheadCache(weakly(self._opened), len(self._shards.urls), self._limits, stats)
 
-    def _note_costs(self, read: FetchCosts, samples: int, parts: list[WantedRows]) -> None:
-        """Keeps what an epoch like this batch would cost, for a warning."""
-        layout = self._contents.layout
-        scale = self._epoch_samples / samples
+    def _find_costs(self, parts: list[WantedRows]) -> None:
+        """Finds out, once, what an epoch like this batch would cost, for a warning."""
+        stretch = self._stretch
+        # The last samples of an epoch say nothing of a whole one.
+        if self._advice is not None or stretch is None or stretch.is_short or this_worker()[0] != 0:
+            return
+        requests = Requests.of(span for part in parts for span in part.spans()).spans
+        num_files = self._contents.layout.num_files
+        scale = self._epoch_samples / sum(part.rows.size for part in parts)
         size = sum(part.index.archive.size for part in parts) / len(parts)
-        whole = FetchCosts(layout.num_files, round(size * layout.num_files))
-        self._costs = EpochCosts(whole, FetchCosts(round(read.requests * scale), round(read.bytes * scale)))
+        whole = FetchCosts(num_files, round(size * num_files))
+        read = FetchCosts(round(len(requests) * scale), round(sum(span.length for span in requests) * scale))
+        self._advice = EpochCosts(whole, read).advice(is_local=stretch.is_local)
 
     def _warn_of_costs(self) -> None:
-        if self._has_warned or self._stretch is None or this_worker()[0] != 0:
-            return
-        # The last samples of an epoch say nothing of a whole one.
-        if self._costs is not None and not self._stretch.is_short:
-            self._has_warned = True
-            advice = self._costs.advice(is_local=self._stretch.is_local)
-            if advice:
-                first, *others = self._shards.names
-                shards = f"{first} and {len(others)} more shards" if others else first
-                warnings.warn(f"{shards}: {advice}", stacklevel=2)
+        advice = self._advice
+        if advice:
+            self._advice = ""
+            first, *others = self._shards.names
+            shards = f"{first} and {len(others)} more shards" if others else first
+            warnings.warn(f"{shards}: {advice}", stacklevel=2)
 
 
 @dataclass(frozen=True, eq=False)
@@ -273,9 +271,15 @@ class WantedRows:
     rows: Ids
     places: Ids
 
+    def spans(self) -> list[Span]:
+        """Returns the part of the shard that each sample is in, from the header of its first file on."""
+        begins, ends = self.index.extents(self.rows)
+        starts, lengths = (begins - BLOCK).tolist(), (ends - begins + BLOCK).tolist()
+        return [Span(self.url, *extent) for extent in zip(starts, lengths, strict=True)]
 
-def read_ranges(parts: Sequence[WantedRows], storage: RemoteStorage, samples: list[Any]) -> FetchCosts:
-    """Reads samples of remote shards, and puts each into its place.
+
+def read_ranges(parts: Sequence[WantedRows], storage: RemoteStorage, samples: list[Any]) -> int:
+    """Reads samples of remote shards, puts each into its place, and returns the bytes that were read.
 
     Each file is read with its header, which must be what the index says: so an index of another state of the
     shard is noticed, whatever its size.
@@ -284,18 +288,12 @@ def read_ranges(parts: Sequence[WantedRows], storage: RemoteStorage, samples: li
         DatasetError: a part cannot be read, a shard was changed, its index is not its own, or a file fails
             its checksum.
     """
-    spans: list[Span] = []
-    for part in parts:
-        begins, ends = part.index.extents(part.rows)
-        # Each with the header of its first file.
-        starts, lengths = (begins - BLOCK).tolist(), (ends - begins + BLOCK).tolist()
-        spans += [Span(part.url, *extent) for extent in zip(starts, lengths, strict=True)]
-    data = iter(storage.read(spans))
+    read = storage.read([span for part in parts for span in part.spans()])
+    data = iter(read)
     for part in parts:
         for row, place in zip(part.rows.tolist(), part.places.tolist(), strict=True):
             samples[place] = _sample(part.index, row, next(data))
-    requests = Requests.of(spans).spans
-    return FetchCosts(len(requests), sum(span.length for span in requests))
+    return sum(map(len, read))
 
 
 def _sample(index: Index, row: int, data: bytes) -> dict[str, Any]:
