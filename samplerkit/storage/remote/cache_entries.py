@@ -1,4 +1,4 @@
-"""The files of the cache: their names, which of a folder are ours, their locks and what these say."""
+"""The files of the cache: their names, which of a folder are ours, their locks, and which go first."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import secrets
 import stat
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -37,13 +37,18 @@ class Entry:
         folder: of the cache.
         key: digests of its identity and of the version.
         place: what errors and people who look call it, without what is private; "" where it is only counted.
-        size: that it must have; -1 if that is not known.
+        size: that it must have; -1 if that is not known. Of one that lies in the folder: the bytes of the
+            file and of the part, which for that are those that it will have at its end.
+        used: when it was used last, in nanoseconds.
+        is_part: there is no whole file: it is being written, or its owner died.
     """
 
     folder: Path
     key: str
     place: str = field(default="", compare=False)
     size: int = field(default=UNKNOWN_SIZE, compare=False)
+    used: int = field(default=0, compare=False)
+    is_part: bool = field(default=False, compare=False)
 
     @property
     def file(self) -> Path:
@@ -74,6 +79,11 @@ class Entry:
         """The half of the key that all versions of a file share."""
         return self.key.partition("-")[0]
 
+    def delete(self) -> None:
+        """Deletes what there is of it; the caller holds its lock."""
+        for path in (self.file, self.part, self.lock):
+            path.unlink(missing_ok=True)
+
 
 def entry_of(folder: Path, place: str, identity: str, version: Version, digest: str | None) -> Entry:
     """Gives the entry of a version of a file; one that was checked against a digest is another one.
@@ -96,25 +106,7 @@ def entry_of(folder: Path, place: str, identity: str, version: Version, digest: 
     return Entry(folder, f"{_digest(identity, 16)}-{_digest(told, 8)}", place, version.size)
 
 
-@final
-@dataclass(frozen=True)
-class Kept:
-    """An entry that lies in the folder.
-
-    Args:
-        entry: which.
-        size: in bytes, of the file and of the part: for that, what it will have at its end.
-        used: when it was used last, in nanoseconds.
-        is_part: there is no whole file: it is being written, or its owner died.
-    """
-
-    entry: Entry
-    size: int
-    used: int
-    is_part: bool
-
-
-def kept_in(folder: Path) -> Iterator[Kept]:
+def kept_in(folder: Path) -> Iterator[Entry]:
     """Goes through the entries of a folder; all other files, and links, are passed over.
 
     Raises:
@@ -140,11 +132,9 @@ def kept_in(folder: Path) -> Iterator[Kept]:
         if "lock" not in files:  # without it nobody can tell whether it is ours, nor whether it is in use
             continue
         # Who uses it touches the lock: the times of the file tell whether anything was written to it.
-        size, used = (
-            sum(about.st_size for kind, about in files.items() if kind != "lock"),
-            files["lock"].st_mtime_ns,
-        )
-        yield Kept(Entry(folder, key), size, used, "file" not in files)
+        size = sum(about.st_size for kind, about in files.items() if kind != "lock")
+        used = files["lock"].st_mtime_ns
+        yield Entry(folder, key, size=size, used=used, is_part="file" not in files)
 
 
 def _digest(text: str, size: int) -> str:
@@ -272,5 +262,53 @@ def held(path: Path, stop: Stop) -> Iterator[None]:
         stop.sleep(_PAUSE)
     try:
         yield
+    finally:
+        atomic.unlock(descriptor)
+
+
+def evicted(others: Sequence[Entry], excess: int) -> int:
+    """Evicts until no more than `-excess` bytes are left, if that can be.
+
+    Args:
+        others: entries, those that go first before the others.
+        excess: the bytes that are to come, less those that there may be.
+
+    Returns:
+        The bytes that are left.
+    """
+    used = sum(each.size for each in others)
+    for each in others:
+        # What a dead process left goes in any case.
+        is_wanted_away = used + excess > 0
+        if (each.is_part or is_wanted_away) and evict(each, may_be_whole=is_wanted_away):
+            used -= each.size
+    return used
+
+
+def in_order(kept: Iterable[Entry]) -> list[Entry]:
+    """Sorts by what goes first."""
+    by_use = sorted(kept, key=lambda each: each.used)
+    newest = {each.address: each.key for each in by_use if not each.is_part}
+    return sorted(by_use, key=lambda each: (not each.is_part, newest.get(each.address) == each.key))
+
+
+def evict(entry: Entry, *, may_be_whole: bool = True) -> bool:
+    """Deletes an entry that nobody uses; returns whether it is gone.
+
+    Args:
+        entry: which.
+        may_be_whole: whether it goes also if it has become a whole file meanwhile.
+    """
+    descriptor = locked(entry.lock, is_exclusive=True, may_make=False)
+    if descriptor is None:
+        return False
+    try:
+        if not may_be_whole and entry.file.exists():
+            return False
+        # An empty one is of a process that died before it wrote the marker, or the machine lost power then.
+        is_ours = os.fstat(descriptor).st_size == 0 or Record.read(descriptor) is not None
+        if is_ours:
+            entry.delete()
+        return is_ours
     finally:
         atomic.unlock(descriptor)

@@ -2,38 +2,71 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import logging
 import os
 import time
-from collections.abc import Callable
+import zlib
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, final
+from typing import Any, Final, final
 
 from samplerkit.closing import Closing
 from samplerkit.errors import DatasetError, NotSupportedError
-from samplerkit.storage.atomic import is_the_file, unlock, user_cache_folder
+from samplerkit.storage.atomic import is_the_file, sync_folder, unlock, user_cache_folder
 from samplerkit.storage.missing_file import unwritable
-from samplerkit.storage.remote.cache_entries import Entry, Record, is_intact, locked
-from samplerkit.storage.remote.cache_eviction import DiskSpace, PartFile
+from samplerkit.storage.remote.attempt import UNKNOWN_SIZE
+from samplerkit.storage.remote.cache_entries import (
+    FOLDER_LOCK,
+    Entry,
+    Record,
+    evict,
+    evicted,
+    held,
+    in_order,
+    is_intact,
+    kept_in,
+    locked,
+)
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.threads import TICK, Stop
 
 _LOG = logging.getLogger(__name__)
 _FIRST_PAUSE = 0.002
 _WARN_SECONDS = 60.0
+_HINT = "raise max_cache_bytes, or say cache=FOLDER on a larger disk"
+_PIECE = 1 << 20
+
+_STEP = 64 << 20
+"""Bytes for which room is made at a time where a size is not told; less in a small cache."""
 
 
 @final
 @dataclass(frozen=True)
-class DiskCache(DiskSpace):
+class DiskCache:
     """Whole files on a disk of this machine, shared by all processes that use the same folder.
 
     A file is written by one process, under another name, while it holds the lock of its entry; when that
     process ends, however it does, so does the lock, and another one begins again. Who uses a file shares its
     lock. What was written has a CRC-32, which each process that opens it can rely on: see `is_intact`.
+
+    What a file needs is counted under a short lock of the folder. What goes first is what a process that died
+    has left, then versions of a file of which there is a newer one, then what was used least recently. Files
+    in use never go, and those of others are never touched.
+
+    Args:
+        folder: of the cache; made when the first file comes.
+        most: the bytes that it may hold; None for half of what is free, itself counted as free.
+        patience: seconds to wait for files in use, when only they are left.
+        stop: ends the waiting.
     """
+
+    folder: Path
+    most: int | None
+    patience: float
+    stop: Stop
 
     @classmethod
     def of(cls, options: RemoteOptions, stop: Stop) -> DiskCache:
@@ -89,6 +122,64 @@ class DiskCache(DiskSpace):
         """Gives a file that is there, pinned; None if it is not, is damaged, or somebody is at work on it."""
         return self._pinned(entry)[0]
 
+    def bound(self, kept: Iterable[Entry]) -> int:
+        """Gives the bytes that the folder may hold, with these entries in it."""
+        if self.most is not None:
+            return self.most
+        return (_free_on(self.folder) + sum(each.size for each in kept)) // 2
+
+    def reserve(self, entry: Entry, descriptor: int, size: int) -> None:
+        """Makes room for a file, and takes it on the disk, so that writing it finds none missing.
+
+        Args:
+            entry: of the file; its lock is held by the caller.
+            descriptor: of its part, which has that size then, so that others count it.
+            size: that it will have.
+
+        Raises:
+            DatasetError: it does not fit.
+        """
+        end = time.monotonic() + self.patience
+        while True:
+            with held(self.folder / FOLDER_LOCK, self.stop):
+                kept = list(kept_in(self.folder))
+                bound = self.bound(kept)
+                others = in_order(each for each in kept if each != entry)
+                used = evicted(others, size - bound)
+                if used + size <= bound:
+                    self._allocate(entry.place, descriptor, size, others)
+                    return
+            if size > bound or time.monotonic() > end:
+                where = "max_cache_bytes" if self.most is not None else "half of what is free on its disk"
+                taken = f"it may hold {bound} ({where})"
+                if size <= bound:
+                    taken = f"{used} of {bound} ({where}) are in use"
+                problem = f"does not fit into the cache: {size} bytes, and {taken}"
+                raise DatasetError(entry.place, problem, str(self.folder), hint=_HINT)
+            self.stop.sleep(TICK)
+
+    def _allocate(self, place: str, descriptor: int, size: int, others: Sequence[Entry]) -> None:
+        """Takes the blocks of a file; while the disk, or the user's quota, is too full, others go."""
+        going = iter(others)
+        while True:
+            try:
+                _take_blocks(descriptor, size)
+            except OSError as error:
+                if error.errno not in {errno.ENOSPC, errno.EDQUOT}:
+                    raise unwritable(self.folder, error) from error
+                # Nobody says what is free in a quota.
+                free = 0 if error.errno == errno.EDQUOT else _free_on(self.folder)
+                reason = error.strerror
+            else:
+                return
+            if not any(evict(each) for each in going):
+                missing = max(1, size - free - 512 * os.fstat(descriptor).st_blocks)
+                problem = (
+                    f"does not fit on the disk of the cache ({reason}): {missing} of {size} bytes are missing"
+                )
+                hint = "free some space, lower max_cache_bytes, or say cache=FOLDER on a larger disk"
+                raise DatasetError(place, problem, str(self.folder), hint=hint)
+
     def _pinned(self, entry: Entry) -> tuple[LocalFile | None, bool]:
         """Gives a file that is there and that nobody is at work on; and whether it is damaged instead."""
         if not entry.is_there:
@@ -109,18 +200,14 @@ class DiskCache(DiskSpace):
                 return False
             entry.file.unlink(missing_ok=True)
             Record(name=entry.place).write(descriptor)
-            part = PartFile(entry, self)
-            try:
+            with open(entry.part, "wb", 0, opener=_without_links) as file:  # Path.open takes none
+                part = PartFile(entry, self, file.fileno())
                 write(part)
                 part.finish(descriptor)
-            except BaseException:
-                part.abandon()
-                raise
         except BaseException as error:
-            entry.file.unlink(missing_ok=True)
-            entry.lock.unlink(missing_ok=True)
+            entry.delete()
             unlock(descriptor)
-            if isinstance(error, FileNotFoundError):
+            if isinstance(error, OSError):
                 raise unwritable(self.folder, error) from error
             raise
         return True
@@ -178,3 +265,85 @@ class LocalFile(Closing):
 
     def __repr__(self) -> str:
         return f"LocalFile({self.path!r}, {self.size} bytes)"
+
+
+@final
+class PartFile:
+    """A file of the cache while it arrives, under another name; the caller holds the entry's lock.
+
+    Args:
+        entry: which.
+        cache: that it comes into.
+        descriptor: of the file, which the caller closes.
+    """
+
+    def __init__(self, entry: Entry, cache: DiskCache, descriptor: int) -> None:
+        self._entry: Final = entry
+        self._cache: Final = cache
+        self._descriptor: Final = descriptor
+        self.written = self._crc = self._reserved = 0
+        if entry.size != UNKNOWN_SIZE:
+            self._reserve(entry.size)
+
+    def write(self, data: bytes) -> None:
+        """Adds what has arrived.
+
+        Raises:
+            DatasetError: the disk is full, also after files that are not in use were evicted.
+        """
+        if self.written + len(data) > self._reserved:
+            step = min(_STEP, (self._cache.bound(kept_in(self._entry.folder)) - self.written) // 8)
+            self._reserve(self.written + max(len(data), step))
+        self._crc = zlib.crc32(data, self._crc)
+        rest = memoryview(data)
+        while rest:
+            try:
+                count = os.pwrite(self._descriptor, rest, self.written)
+            except OSError as error:
+                raise unwritable(self._entry.folder, error) from error
+            self.written += count
+            rest = rest[count:]
+
+    def restart(self) -> None:
+        """Forgets what has arrived."""
+        self.written = self._crc = 0
+
+    def finish(self, lock: int) -> None:
+        """Waits until it is on the disk, then gives it its name, and waits until that is there, too.
+
+        Args:
+            lock: the descriptor of the entry's lock file, which says the CRC-32 before the file has its name.
+
+        Raises:
+            OSError: it cannot be written there.
+        """
+        os.ftruncate(self._descriptor, self.written)
+        os.fsync(self._descriptor)
+        Record(self._crc, name=self._entry.place).write(lock)
+        # Who lists a folder in which a file gets another name may meet it under neither, and not count it.
+        with held(self._cache.folder / FOLDER_LOCK, self._cache.stop):
+            self._entry.part.rename(self._entry.file)
+        sync_folder(self._entry.folder)
+
+    def _reserve(self, size: int) -> None:
+        self._cache.reserve(self._entry, self._descriptor, size)
+        self._reserved = size
+
+
+def _without_links(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NOFOLLOW, 0o666)
+
+
+def _free_on(folder: Path) -> int:
+    about = os.statvfs(folder)
+    return about.f_bavail * about.f_frsize
+
+
+def _take_blocks(descriptor: int, size: int) -> None:
+    """Lengthens a file, with blocks on the disk for all of it."""
+    if hasattr(os, "posix_fallocate"):
+        if size:
+            os.posix_fallocate(descriptor, 0, size)
+        return
+    for at in range(os.fstat(descriptor).st_size, size, _PIECE):  # macOS
+        os.pwrite(descriptor, bytes(min(_PIECE, size - at)), at)

@@ -17,8 +17,7 @@ from samplerkit.errors import ArgumentTypeError, DatasetError, OutOfDatasetError
 from samplerkit.storage.missing_file import AbsentError
 from samplerkit.storage.remote.attempt import UNKNOWN_SIZE, Requests, Span, Transient, Version, changed
 from samplerkit.storage.remote.cache_entries import Entry, entry_of
-from samplerkit.storage.remote.cache_eviction import PartFile
-from samplerkit.storage.remote.disk_cache import DiskCache, LocalFile
+from samplerkit.storage.remote.disk_cache import DiskCache, LocalFile, PartFile
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.resources import RemoteResources
 from samplerkit.storage.remote.retries import Client, RemoteStats, final_error, unless_stopped

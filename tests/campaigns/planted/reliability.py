@@ -196,7 +196,7 @@ BUGS = [
     Bug(
         "a file gets its name while others count",
         "PartFile.finish",
-        "held(self._room.folder / FOLDER_LOCK, self._room.stop)",
+        "held(self._cache.folder / FOLDER_LOCK, self._cache.stop)",
         "open(os.devnull)",
         "tests/storage/remote/test_damaged_copies.py",
     ),
@@ -230,7 +230,7 @@ BUGS = [
     ),
     Bug(
         "files in use are evicted",
-        "_evict",
+        "evict",
         "locked(entry.lock, is_exclusive=True, may_make=False)",
         "locked(entry.lock, is_exclusive=False, may_make=False)",
         f"{CACHE}_processes.py::test_a_file_in_use_is_never_evicted_by_whichever_process",

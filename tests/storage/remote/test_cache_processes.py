@@ -14,8 +14,7 @@ from pathlib import Path
 import pytest
 
 from samplerkit.errors import DatasetError, NotSupportedError
-from samplerkit.storage.remote.cache_entries import FOLDER_LOCK, held, kept_in
-from samplerkit.storage.remote.cache_eviction import evicted
+from samplerkit.storage.remote.cache_entries import FOLDER_LOCK, evicted, held, kept_in
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage
 from samplerkit.storage.tar.index.finding import Cache

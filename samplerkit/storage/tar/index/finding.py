@@ -23,8 +23,7 @@ from samplerkit.storage.files.handles import Handle, open_for_reading
 from samplerkit.storage.inflate import GzipError, TooLargeError, inflated
 from samplerkit.storage.remote.attempt import UNKNOWN_SIZE, Version
 from samplerkit.storage.remote.cache_entries import entry_of
-from samplerkit.storage.remote.cache_eviction import PartFile
-from samplerkit.storage.remote.disk_cache import DiskCache, LocalFile
+from samplerkit.storage.remote.disk_cache import DiskCache, LocalFile, PartFile
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.tar.format.flaws import MOST_PLACES, Flaw, Skipped
 from samplerkit.storage.tar.format.samples import Samples, group
