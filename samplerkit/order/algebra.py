@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import final
 
@@ -12,41 +11,9 @@ import numpy as np
 
 from samplerkit.order.intervals import edges_of, groups, interval_of
 from samplerkit.order.layout import Layout
-from samplerkit.order.order import PASS_BITS, Located, Order
+from samplerkit.order.order import PASS_BITS, Located, Order, OrderView, Read
 from samplerkit.order.sequences import Range
 from samplerkit.order.typing import Ids
-
-Read = Callable[[Order, Ids], Ids]
-"""What is asked of an order at some positions: its ids, or its passes."""
-
-
-class OrderView(Order):
-    """An order that reads other ones, each at positions that it works out, and adds nothing of its own."""
-
-    @abstractmethod
-    def read(self, positions: Ids, what: Read) -> Ids:
-        """Asks the orders behind it for something, and gives what they answer, position by position."""
-
-    @property
-    @abstractmethod
-    def viewed(self) -> Sequence[Order]:
-        """The orders behind it."""
-
-    def ids_at(self, positions: Ids) -> Ids:
-        return self.read(positions, lambda order, inner: order.ids_at(inner))
-
-    @property
-    @final
-    def num_passes(self) -> int:
-        return max((order.num_passes for order in self.viewed), default=1)
-
-    @final
-    def passes_at(self, positions: Ids) -> Ids:
-        return self.read(positions, lambda order, inner: order.passes_at(inner))
-
-    @final
-    def epochs_at(self, epoch: int, positions: Ids) -> Ids:
-        return self.read(positions, lambda order, inner: order.epochs_at(epoch, inner))
 
 
 def compose(outer: Order, inner: Order) -> Order:

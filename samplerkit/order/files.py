@@ -12,7 +12,7 @@ from samplerkit.order.caching import cached_property
 from samplerkit.order.intervals import Shifts, distinct, edges_of, groups, interval_of
 from samplerkit.order.keys import Key
 from samplerkit.order.layout import Layout
-from samplerkit.order.order import Located, Order
+from samplerkit.order.order import Located, Order, found
 from samplerkit.order.permutation import (
     NARROW_LIMIT,
     TABLE_LIMIT,
@@ -23,7 +23,6 @@ from samplerkit.order.permutation import (
     table,
     word_count,
 )
-from samplerkit.order.sequences import found
 from samplerkit.order.typing import Ids
 
 ROWS_WORTH_A_CALL = 256

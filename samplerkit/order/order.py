@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields, is_dataclass
 from functools import cache
 from typing import Any, final, overload
@@ -299,6 +299,45 @@ class Order(ABC):
         checked = positions.astype(np.int64)
         checked[checked < 0] += length
         return checked
+
+
+Read = Callable[[Order, Ids], Ids]
+"""What is asked of an order at some positions: its ids, or its passes."""
+
+
+class OrderView(Order):
+    """An order that reads other ones, each at positions that it works out, and adds nothing of its own."""
+
+    @abstractmethod
+    def read(self, positions: Ids, what: Read) -> Ids:
+        """Asks the orders behind it for something, and gives what they answer, position by position."""
+
+    @property
+    @abstractmethod
+    def viewed(self) -> Sequence[Order]:
+        """The orders behind it."""
+
+    def ids_at(self, positions: Ids) -> Ids:
+        return self.read(positions, lambda order, inner: order.ids_at(inner))
+
+    @property
+    @final
+    def num_passes(self) -> int:
+        return max((order.num_passes for order in self.viewed), default=1)
+
+    @final
+    def passes_at(self, positions: Ids) -> Ids:
+        return self.read(positions, lambda order, inner: order.passes_at(inner))
+
+    @final
+    def epochs_at(self, epoch: int, positions: Ids) -> Ids:
+        return self.read(positions, lambda order, inner: order.epochs_at(epoch, inner))
+
+
+def found(positions: Ids, valid: Any) -> Located:
+    """Turns one candidate position for each id, valid or not, into what `Order.locate` returns."""
+    which = np.flatnonzero(valid)
+    return which, positions[which]
 
 
 def same_recipes(one: tuple[object, ...] | None, other: tuple[object, ...] | None) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final, final
+from typing import Final, final
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from samplerkit.errors import InverseTooLargeError
 from samplerkit.order.caching import cached_property
 from samplerkit.order.intervals import Offsets, numbers_in
 from samplerkit.order.keys import Key, keyed_hash, scaled
-from samplerkit.order.order import Located, Order
+from samplerkit.order.order import Located, Order, found
 from samplerkit.order.permutation import (
     NARROW_LIMIT,
     TABLE_LIMIT,
@@ -26,12 +26,6 @@ from samplerkit.order.typing import Ids, Words
 
 SCAN_LIMIT = 1 << 26
 """The longest order that `positions_of` scans where there is no arithmetic."""
-
-
-def found(positions: Ids, valid: Any) -> Located:
-    """Turns one candidate position for each id, valid or not, into what `Order.locate` returns."""
-    which = np.flatnonzero(valid)
-    return which, positions[which]
 
 
 class Occurrences:

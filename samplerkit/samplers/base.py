@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar, NoReturn, final
 
 import numpy as np
 
@@ -81,6 +81,15 @@ class Sampler(Link):
             problem = "has neither draw(layout, context) nor __iter__"
             raise CompositionError(type(self).__name__, problem, hint="write one")
         return read_sampler(self, len(layout), context.epoch)
+
+    def __getitem__(self, index: Any) -> NoReturn:
+        """Refuses to be read itself, as `iter` does, and so a plain DataLoader, where there is no `__iter__`.
+
+        Raises:
+            ArgumentTypeError: always.
+        """
+        hint = "read sampler.order(dataset), or give a plain DataLoader TorchSampler(sampler, dataset)"
+        raise ArgumentTypeError(type(self).__name__, "is a recipe, and holds no ids itself", hint=hint)
 
     def looks_at(self, dataset: Any) -> dict[str, Any]:
         """Gives by name what `draw` looks at in the dataset besides its layout: states notice a change.

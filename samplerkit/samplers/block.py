@@ -10,13 +10,13 @@ import numpy as np
 
 from samplerkit.errors import ArgumentRangeError, ArgumentValueError, DatasetError
 from samplerkit.order import arguments
-from samplerkit.order.algebra import OrderView, Read, compose
+from samplerkit.order.algebra import compose
 from samplerkit.order.arguments import LARGEST
 from samplerkit.order.files import BlockShuffle
 from samplerkit.order.keys import Key
 from samplerkit.order.layout import Layout
 from samplerkit.order.modes import Shuffle
-from samplerkit.order.order import Located, Order
+from samplerkit.order.order import Located, Order, OrderView, Read
 from samplerkit.order.sequences import Permuted
 from samplerkit.order.typing import Ids
 from samplerkit.samplers.base import Sampler

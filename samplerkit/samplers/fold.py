@@ -15,8 +15,8 @@ from samplerkit.order.caching import cached_property
 from samplerkit.order.files import FileSequence
 from samplerkit.order.keys import Key, scaled
 from samplerkit.order.layout import Layout
-from samplerkit.order.order import Located, Order
-from samplerkit.order.sequences import Range, Table, found
+from samplerkit.order.order import Located, Order, found
+from samplerkit.order.sequences import Range, Table
 from samplerkit.order.typing import Ids
 from samplerkit.samplers.base import Sampler
 from samplerkit.samplers.chain import Context

@@ -14,7 +14,8 @@ from samplerkit.order.keys import Key
 from samplerkit.order.mixing.source_counts import SourceCounts
 from samplerkit.order.mixing.source_draws import SourceDraws
 from samplerkit.order.mixing.source_ends import outermost
-from samplerkit.order.mixing.streams import Mix, Part, Passes
+from samplerkit.order.mixing.stream_algebra import Mix
+from samplerkit.order.mixing.streams import Part, Passes
 from samplerkit.order.mixing.weights import WHOLE, thresholds
 from samplerkit.order.sequences import DrawsWithReplacement, Permuted, Range
 from tests.order.throwing import die

@@ -201,6 +201,15 @@ def test_caps_of_all_sources_are_the_end_of_the_run():
         sk.Ledger(mixture, [sk.Edit(at=10, skip=1)]).order(layout, 2)
 
 
+def test_passes_that_lack_ids_from_the_first_one_on_are_counted_as_they_are():
+    layout = sk.Layout.tree({"web": 10, "wiki": 10})
+    shares = {"web": 1, "wiki": 1}
+    mixture = sk.MixtureSampler(dict.fromkeys(shares), 20, weights=shares, max_passes={"web": 2})
+    ledger = sk.Ledger(mixture, [sk.Edit(at=0, without=range(5))])
+    read = np.concatenate([ledger.order(layout, epoch)[:] for epoch in range(3)])
+    assert np.bincount(read).tolist() == [0] * 5 + [2] * 5 + [5] * 10
+
+
 def test_a_nested_mixture_has_caps_of_its_own():
     layout = sk.Layout.tree({"web": 500, "books": sk.Layout.tree({"old": 10, "new": 300})})
     books = sk.MixtureSampler({"old": None, "new": None}, weights={"old": 1, "new": 1}, max_passes={"old": 3})

@@ -13,8 +13,7 @@ from samplerkit.loading.loader import Loader
 from samplerkit.order import arguments
 from samplerkit.order.caching import cached_property
 from samplerkit.order.layout import Layout
-from samplerkit.order.order import Located, Order
-from samplerkit.order.sequences import found
+from samplerkit.order.order import Located, Order, found
 from samplerkit.order.typing import Ids
 from samplerkit.samplers.base import Sampler
 from samplerkit.samplers.chain import Context

@@ -16,10 +16,10 @@ from samplerkit.loading.cursor import Cursor, Iteration
 from samplerkit.loading.job.world import detect_world, require_still
 from samplerkit.loading.state.state import Place, State
 from samplerkit.loading.torch_sampler import EpochByCursor, TorchNames
-from samplerkit.order.algebra import OrderView, Read, Shard
+from samplerkit.order.algebra import Shard
 from samplerkit.order.caching import cached_property
 from samplerkit.order.deal import Deal, World
-from samplerkit.order.order import Located, Order
+from samplerkit.order.order import Located, Order, OrderView, Read
 from samplerkit.order.sequences import Table
 from samplerkit.order.typing import Ids
 

@@ -1,17 +1,24 @@
-"""Rows that leave a stream, lane by lane: what follows in the same lane moves up."""
+"""What leaves an order or the lanes of a stream: what follows in the same lane moves up."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, final
+from typing import Any, final
 
 import numpy as np
 
+from samplerkit.order.files import LaneWeave
 from samplerkit.order.intervals import edges_of, groups
-from samplerkit.order.mixing.streams import Piece, Stream
-from samplerkit.order.order import Located
+from samplerkit.order.order import Located, Order, OrderView, Read
 from samplerkit.order.typing import Ids
+
+Flags = np.ndarray[Any, np.dtype[np.bool_]]
+
+
+def no_positions() -> Ids:
+    """Returns none."""
+    return np.zeros(0, dtype=np.int64)
 
 
 def rows_before(positions: Ids, lane: int | Ids, lanes: int) -> Ids:
@@ -30,14 +37,14 @@ class RemovedRows:
 
     Example:
         >>> holes = RemovedRows(np.array([2, 7]), np.array([4, 8]))
-        >>> holes.rows(np.arange(6)).tolist()
-        [0, 1, 4, 5, 6, 8]
+        >>> holes.rows(np.arange(6)).tolist(), holes.drawn(np.arange(4)).tolist()
+        ([0, 1, 4, 5, 6, 8], [0, 1, 2, 5])
         >>> [of.tolist() for of in holes.kept(np.array([1, 3, 4, 8]))]
         [[1, 2, 2, 5], [True, False, True, True]]
     """
 
-    begins: Ids = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-    ends: Ids = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    begins: Ids = field(default_factory=no_positions)
+    ends: Ids = field(default_factory=no_positions)
     _gone: Ids = field(init=False)
     _kept_before: Ids = field(init=False)
 
@@ -51,7 +58,11 @@ class RemovedRows:
         moved: Ids = kept + self._gone[np.searchsorted(self._kept_before, kept, side="right")]
         return moved
 
-    def kept(self, rows: Ids) -> tuple[Ids, np.ndarray[Any, np.dtype[np.bool_]]]:
+    def drawn(self, kept: Ids) -> Ids:
+        """Gives how many rows were drawn where so many of what is kept were read."""
+        return np.where(kept, self.rows(np.maximum(kept - 1, 0)) + 1, 0)
+
+    def kept(self, rows: Ids) -> tuple[Ids, Flags]:
         """Returns how many rows before each are kept, and whether it is kept itself."""
         number = np.searchsorted(self.begins, rows, side="right")
         inside = np.append(0, self.ends)[number] - rows
@@ -72,80 +83,104 @@ class RemovedRows:
         return self.and_rows(self.rows(begins), self.rows(ends - 1) + 1)
 
 
-def skipped(lane: int, lanes: int, at: Ids, counts: Ids) -> tuple[Ids, Ids]:
-    """Gives what skips take out of a lane: positions [at, at + count), of what is kept when each is said.
+@final
+@dataclass(frozen=True)
+class RemovedPositions:
+    """The positions that leave a stream, lane by lane.
 
     Args:
-        lane: which.
-        lanes: of how many.
-        at: the position of each skip, ascending.
-        counts: how many positions each takes.
-
-    Returns:
-        Intervals of what is kept before all of them, as for `RemovedRows.and_kept`.
+        lanes: of the stream.
+        skips: positions of what is kept when each is said, ascending, and how many each takes.
+        gone: further positions, of the stream as it is, whose ids left; they follow from the stream.
     """
-    first = rows_before(at, lane, lanes)
-    taken = rows_before(at + counts, lane, lanes) - first
-    begins = first + np.cumsum(taken) - taken
-    return begins[taken > 0], (begins + taken)[taken > 0]
+
+    lanes: int
+    skips: tuple[tuple[int, int], ...] = ()
+    gone: Ids = field(default_factory=no_positions, compare=False)
+    _of_lanes: dict[int, RemovedRows] = field(default_factory=dict, init=False, compare=False)
+
+    def __bool__(self) -> bool:
+        return bool(self.skips or self.gone.size)
+
+    def of_lane(self, lane: int) -> RemovedRows:
+        """Gives the rows that leave a lane: those that a skip takes are behind all that left before."""
+        if lane not in self._of_lanes:
+            at, counts = np.array(self.skips, dtype=np.int64).reshape(-1, 2).T
+            first = rows_before(at, lane, self.lanes)
+            taken = rows_before(at + counts, lane, self.lanes) - first
+            begins = first + np.cumsum(taken) - taken
+            gone = self.gone[self.gone % self.lanes == lane] // self.lanes
+            rows = RemovedRows().and_rows(gone, gone + 1)
+            self._of_lanes[lane] = rows.and_kept(begins[taken > 0], (begins + taken)[taken > 0])
+        return self._of_lanes[lane]
+
+    def below(self, kept: Ids) -> Ids:
+        """Gives where positions of what is kept are in the stream."""
+        rows, lane = np.divmod(kept, self.lanes)
+        positions = np.empty_like(kept)
+        for number, at in groups(lane):
+            positions[at] = self.of_lane(number).rows(rows[at]) * self.lanes + number
+        return positions
+
+    def kept(self, positions: Ids) -> tuple[Ids, Flags]:
+        """Gives where positions of the stream are in what is kept, and whether each is kept.
+
+        For one that left, it is where what follows it is.
+        """
+        rows, lane = np.divmod(positions, self.lanes)
+        kept, is_kept = positions.copy(), np.ones(positions.size, dtype=np.bool_)
+        for number, at in groups(lane) if self else ():
+            before, is_kept[at] = self.of_lane(number).kept(rows[at])
+            kept[at] = before * self.lanes + number
+        return kept, is_kept
+
+    def first_kept(self, position: int) -> Ids:
+        """Gives the first row of each lane that is kept at or behind a position.
+
+        What lies between the last row read before it and that one was skipped: it counts as drawn.
+        """
+        before = rows_before(np.array(position), np.arange(self.lanes), self.lanes)
+        return np.array([self.of_lane(lane).rows(row) for lane, row in enumerate(before)], dtype=np.int64)
 
 
 @final
-class WithoutRows(Stream):
-    """A stream without some rows of its lanes.
+@dataclass(eq=False, repr=False)
+class WithoutIds(OrderView):
+    """An order without some of its ids: what follows moves up.
+
+    Rows leave the sequence that was cut into lanes, and the rest is cut again: so each lane stays one run
+    of it, and reads the files that it read.
 
     Args:
-        stream: what they leave.
-        holes: those of a lane; asked for once a lane, when it is first read. A value.
+        order: what they leave.
+        ids: distinct.
+        lanes: into how many lanes the order is woven.
     """
 
-    def __init__(self, stream: Stream, holes: Callable[[int], RemovedRows]) -> None:
-        self.lanes = stream.lanes
-        self.whole: Final = stream
-        self._make_holes = holes
-        self._holes: dict[int, RemovedRows] = {}
+    order: Order
+    ids: Ids
+    lanes: int
+
+    def __post_init__(self) -> None:
+        size, order = len(self.order), self.order
+        self._woven = LaneWeave(size, max(1, min(self.lanes, size)))
+        rows = np.sort(self._woven.ids_at(order.locate(self.ids)[1]))
+        self._removed = RemovedRows(rows, rows + 1)
+        left = size - rows.size
+        self._woven_again = LaneWeave(left, max(1, min(self.lanes, left)))
+
+    def __len__(self) -> int:
+        return len(self._woven_again)
 
     @property
-    def recipe(self) -> tuple[object, ...]:
-        return self.whole, self._make_holes
+    def viewed(self) -> Sequence[Order]:
+        return (self.order,)
 
-    def pieces(self, positions: Ids) -> Iterator[Piece]:
-        return self.whole.pieces(self._below(positions))
+    def read(self, positions: Ids, what: Read) -> Ids:
+        rows = self._removed.rows(self._woven_again.ids_at(positions))
+        return what(self.order, self._woven.locate(rows)[1])
 
-    def num_passes(self, end: int) -> int:
-        last = self._below(np.arange(max(0, end - self.lanes), end))
-        return self.whole.num_passes(int(last.max(initial=0)) + 1)
-
-    def locate(self, ids: Ids, begin: int, end: int) -> Located:
-        if end <= begin:
-            return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
-        # Rows only move up, and what stands last in each lane was last below too.
-        last = self._below(np.arange(max(begin, end - self.lanes), end))
-        which, below = self.whole.locate(ids, begin, int(last.max()) + 1)
-        rows, lane = np.divmod(below, self.lanes)
-        positions, is_kept = np.empty_like(below), np.empty(below.size, dtype=np.bool_)
-        for number, at in groups(lane):
-            kept, is_kept[at] = self._of(number).kept(rows[at])
-            positions[at] = kept * self.lanes + number
-        is_kept &= (positions >= begin) & (positions < end)
-        return which[is_kept], positions[is_kept]
-
-    def _below(self, positions: Ids) -> Ids:
-        """Gives where the rows at positions are in the stream that holds all of them."""
-        kept, lane = np.divmod(positions, self.lanes)
-        below = np.empty_like(positions)
-        for number, at in groups(lane):
-            below[at] = self._of(number).rows(kept[at]) * self.lanes + number
-        return below
-
-    def rows_drawn(self, kept: Ids) -> Ids:
-        """Gives how many rows of each lane were drawn, where so many of what is kept were read."""
-        drawn = np.zeros_like(kept)
-        for lane in np.flatnonzero(kept).tolist():
-            drawn[lane] = self._of(lane).rows(kept[lane : lane + 1] - 1)[0] + 1
-        return drawn
-
-    def _of(self, lane: int) -> RemovedRows:
-        if lane not in self._holes:
-            self._holes[lane] = self._make_holes(lane)
-        return self._holes[lane]
+    def locate(self, ids: Ids) -> Located:
+        which, positions = self.order.locate(ids)
+        rows, is_kept = self._removed.kept(self._woven.ids_at(positions))
+        return which[is_kept], self._woven_again.locate(rows[is_kept])[1]

@@ -1,19 +1,19 @@
-"""Streams: endless orders, of which an epoch reads a part, and mixtures of them."""
+"""Streams: endless orders, of which an epoch reads a part; and passes over a source."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
+from itertools import chain
 from typing import Any, Final, NamedTuple, final
 
 import numpy as np
 
-from samplerkit.errors import DatasetError, InverseTooLargeError
+from samplerkit.errors import DatasetError, InverseTooLargeError, NotSupportedError
 from samplerkit.order.arguments import LARGEST
 from samplerkit.order.caching import Latest, cached_property
 from samplerkit.order.intervals import groups, interval_of
-from samplerkit.order.mixing.source_counts import SourceCounts
-from samplerkit.order.mixing.weights import thresholds
+from samplerkit.order.mixing.removed_positions import WithoutIds, no_positions
 from samplerkit.order.order import Located, Order, same_recipes
 from samplerkit.order.sequences import Permuted, permuted_each
 from samplerkit.order.typing import Ids
@@ -23,8 +23,6 @@ MOST_PASSES = 1 << 16
 
 _KEPT_PASSES = 64
 _FEW = 1024
-_FEW_EACH = 512
-"""Positions a source, up to which the passes of all sources are distinguished at once."""
 
 
 class Piece(NamedTuple):
@@ -118,24 +116,62 @@ class Stream(ABC):
         return hash((type(self), self.lanes))
 
 
+class DrawnPositions(NamedTuple):
+    """Which positions of a stream were drawn: all before `low`, none from `high` on, and some between."""
+
+    low: int
+    high: int
+    has: Callable[[Ids], np.ndarray[Any, np.dtype[np.bool_]]]
+
+    @classmethod
+    def of_lanes(cls, rows: Ids) -> DrawnPositions:
+        """Gives it where each lane has drawn some rows, int64 of shape (lanes,)."""
+        lanes = rows.size
+        ends = (rows - 1) * lanes + np.arange(lanes) + 1
+        low = int(ends.min()) + lanes - 1
+        high = max(low, int(ends.max()))
+        return cls(low, high, lambda positions: positions // lanes < rows[positions % lanes])
+
+
+class PassSpan(NamedTuple):
+    """The passes from one of them on: its number, where it begins, their length, the ids that they lack."""
+
+    first: int
+    begin: int
+    length: int
+    ids: Ids
+
+
 @final
 class Passes(Stream):
-    """One order after another, all of one length: pass t over a source is `order(t)`.
+    """One order after another: pass t over a source is `order(t)`, from some pass on without some ids.
 
     Args:
         order: gives the order of a pass; where each is woven into another number of lanes than the stream, it
             has `woven`.
         lanes: into how many lanes the stream is woven.
         name: of the source, for errors.
+        spans: of passes that lack the same ids, ascending; none where no pass lacks any.
+        gone: the positions of passes under way when ids left that nobody reads any more.
 
     Raises:
-        DatasetError: when it is asked for: a pass has another length than the first.
+        DatasetError: when it is asked for: a pass has another length than the first of its span.
     """
 
-    def __init__(self, order: Callable[[int], Order], lanes: int = 1, name: str = "source") -> None:
+    def __init__(
+        self,
+        order: Callable[[int], Order],
+        lanes: int = 1,
+        name: str = "source",
+        spans: tuple[PassSpan, ...] = (),
+        gone: Ids | None = None,
+    ) -> None:
         self.lanes = lanes
         self.name: Final = name
+        self.gone: Final = no_positions() if gone is None else gone
+        self.is_even: Final = len(spans) < 2
         self._order = order
+        self._given = spans
         self._latest: Latest[Order] = Latest(_KEPT_PASSES)
 
     @property
@@ -145,12 +181,16 @@ class Passes(Stream):
 
     @cached_property
     def length(self) -> int:
-        """How many samples a pass has."""
-        return len(self.order(0))
+        """How many samples the first pass has."""
+        return self._given[0].length if self._given else len(self.order(0))
+
+    @cached_property
+    def _spans(self) -> tuple[PassSpan, ...]:
+        return self._given or (PassSpan(0, 0, self.length, no_positions()),)
 
     @property
     def recipe(self) -> tuple[object, ...]:
-        return self._order, self.lanes
+        return self._order, self.lanes, self.gone, *(said for span in self._given for said in span)
 
     def order(self, number: int) -> Order:
         """Gives the order of a pass; the last ones are kept."""
@@ -158,132 +198,102 @@ class Passes(Stream):
 
     def _checked(self, number: int) -> Order:
         order = self._order(number)
-        if number and len(order) != self.length:
-            problem = f"yields another number of samples in pass {number} than in the first, {self.length}"
+        if not (number or self._given):
+            return order  # the others are as long
+        span = self._of_pass(number)
+        if span.ids.size:
+            order = WithoutIds(order, span.ids, self.woven)
+        if len(order) != span.length:
+            problem = f"yields another number of samples in pass {number} than in the first, {span.length}"
             hint = "a source of a mixture must have one length for all passes"
             raise DatasetError(self.name, problem, len(order), hint=hint)
         return order
 
-    def pieces(self, positions: Ids) -> Iterator[Piece]:
-        # Once each: of a hundred sources, these two are a good part of what a batch costs.
-        first = int(positions.min()) // self.length if positions.size else 0
-        if positions.size and int(positions.max()) < (first + 1) * self.length:
-            everything = np.arange(positions.size)
-            yield Piece(everything, self.order(first), positions - first * self.length, 0, first)
-            return
-        numbers, places = np.divmod(positions, self.length)
-        for number, at in groups(numbers):
-            yield Piece(at, self.order(number), places[at], 0, number)
+    def _of_pass(self, number: int) -> PassSpan:
+        return [one for one in self._spans if one.first <= number][-1]
 
-    def locate(self, ids: Ids, begin: int, end: int) -> Located:
-        first, last = begin // self.length, -(-end // self.length)
-        if last - first > MOST_PASSES:
-            problem = f"looks at each pass over a source, limited to {MOST_PASSES} passes"
-            hint = "ask about a shorter num_samples"
-            raise InverseTooLargeError("positions_of", problem, last - first, hint=hint)
-        found = [(ids[:0],) * 2]
-        for number in range(first, last):
-            which, places = self.order(number).locate(ids)
-            places = places + number * self.length
-            inside = (places >= begin) & (places < end)
-            found.append((which[inside], places[inside]))
-        return np.concatenate([which for which, _ in found]), np.concatenate([p for _, p in found])
+    def _of_position(self, position: int) -> PassSpan:
+        return [one for one in self._spans if one.begin <= position][-1]
 
-    def num_passes(self, end: int) -> int:
-        return -(-end // max(1, self.length)) * self.order(0).num_passes
-
-
-@final
-class Mix(Stream):
-    """Several streams mixed by independent draws: a position reads one of them, at its lane's next row.
-
-    Position P, row k of lane l, reads stream s at turn * lanes + l, where lane l read s `turn` times before
-    row k. So a mixture of woven orders is the weave of mixtures of lanes.
-
-    Args:
-        turns: which stream each row reads, and how often that was read before.
-        lanes: into how many lanes the mixture is woven.
-        streams: the sources.
-        starts: what is added to the ids of each source, ascending, and the end of the last: shape
-            (sources + 1,). Sources lie apart: ids of source s are in [starts[s], starts[s + 1]).
-    """
-
-    def __init__(self, turns: SourceCounts, lanes: int, streams: Sequence[Stream], starts: Ids) -> None:
-        self.turns: Final = turns
-        self.lanes = lanes
-        self.streams: Final = tuple(streams)
-        self.starts: Final = starts
-
-    @property
-    def recipe(self) -> tuple[object, ...]:
-        return (*self.turns.recipe, self.lanes, self.starts, *self.streams)
-
-    def reweighed(self, weights: Sequence[Sequence[float]], firsts: Callable[[int], Ids]) -> Mix:
-        """Gives the mixture whose weights change: the same draws, and each source continues where it is.
+    def without(self, ids: Ids, drawn: DrawnPositions) -> Passes:
+        """Gives the stream that lacks some ids: in its passes to come, and in the rest of those under way.
 
         Args:
-            weights: of each segment after the first, one for each source.
-            firsts: gives for a lane the first row of each of these segments: int64, ascending. A segment
-                that begins where the next one does has no rows.
+            ids: distinct.
+            drawn: what of the stream was drawn.
+
+        Raises:
+            NotSupportedError: nothing would be left.
         """
-        ends = np.stack([self.turns.ends[0], *map(thresholds, weights)])
-        return Mix(SourceCounts(self.turns.draws, ends, firsts), self.lanes, self.streams, self.starts)
+        under_way = self._of_position(max(0, drawn.high - 1))
+        begun = max(0, -((under_way.begin - drawn.high) // under_way.length))
+        first, begin = under_way.first + begun, under_way.begin + begun * under_way.length
+        _, positions = self.locate(ids, drawn.low, begin)
+        lacking = np.union1d(self._spans[-1].ids, ids)
+        left = len(WithoutIds(self._order(first), lacking, self.woven))
+        if not left:
+            hint = "give it the weight 0 at the same position"
+            raise NotSupportedError(self.name, "would have no samples left", hint=hint)
+        before = tuple(one for one in self._spans if one.first < first)
+        gone = np.union1d(self.gone, positions[~drawn.has(positions)])
+        spans = (*before, PassSpan(first, begin, left, lacking))
+        return Passes(self._order, self.lanes, self.name, spans, gone)
 
     def pieces(self, positions: Ids) -> Iterator[Piece]:
-        rows, lanes = np.divmod(positions, self.lanes)
-        source, turns = self.turns.read(lanes, rows)
-        label, places, span = source, turns * self.lanes + lanes, 0
-        if positions.size <= _FEW_EACH * len(self.streams):
-            # A call a source takes longer than its few positions: passes are distinguished in all at once.
-            length = self._lengths[source]
-            span = int((places // length).max(initial=0)) + 1
-        if 0 < span < LARGEST // len(self.streams):
-            label, places = source * span + places // length, places % length
-        for one, at in groups(label):
-            number, turn = divmod(one, span) if label is not source else (one, 0)
-            stream, start = self.streams[number], int(self.starts[number])
-            if label is not source and isinstance(stream, Passes):
-                yield Piece(at, stream.order(turn), places[at], start, turn)
-                continue
-            for part, order, inside, shift, turn in stream.pieces(places[at]):
-                yield Piece(at[part], order, inside, shift + start, turn)
-
-    @cached_property
-    def _lengths(self) -> Ids:
-        """How long a pass over each source is; of what is not read, or no passes, longer than all."""
-        pairs = zip(self.streams, np.diff(self.turns.ends, axis=1).max(axis=0), strict=True)
-        return np.array(
-            [one.length if draws and isinstance(one, Passes) else LARGEST for one, draws in pairs]
+        if self.is_even:
+            return self._pieces_of(self._spans[0], np.arange(positions.size), positions)
+        bounds = np.array([*(one.begin for one in self._spans), LARGEST + 1], dtype=np.int64)
+        each = groups(interval_of(bounds, positions))
+        several = ((self._spans[number], at) for number, at in each)
+        return chain.from_iterable(
+            self._pieces_of(span, at, positions[at] - span.begin) for span, at in several
         )
 
-    def num_passes(self, end: int) -> int:
-        most = 1
-        for number, stream in enumerate(self.streams):
-            if (width := int(np.diff(self.turns.ends[:, number : number + 2], axis=1).max())) > 0:
-                # A lane is never further from its share than this.
-                share = -(-end * width >> 60) if len(self.turns.ends) == 1 else end
-                most = max(most, stream.num_passes(min(end, share + 150 * self.lanes) + self.lanes))
-        return most
+    def _pieces_of(self, span: PassSpan, at: Ids, places: Ids) -> Iterator[Piece]:
+        """Gives the pieces of some places of a span, which are `at` among those that are asked for."""
+        length = span.length
+        # Once each: of a hundred sources, these two are a good part of what a batch costs.
+        begun = int(places.min()) // length if places.size else 0
+        if places.size and int(places.max()) < (begun + 1) * length:
+            number = span.first + begun
+            yield Piece(at, self.order(number), places - begun * length, 0, number)
+            return
+        numbers, inside = np.divmod(places, length)
+        for begun, mine in groups(numbers):
+            number = span.first + begun
+            yield Piece(at[mine], self.order(number), inside[mine], 0, number)
 
     def locate(self, ids: Ids, begin: int, end: int) -> Located:
-        which = np.flatnonzero((ids >= self.starts[0]) & (ids < self.starts[-1]))
-        found = [(which[:0],) * 2]
-        lanes = np.arange(self.lanes)
-        # How many rows of each lane lie before the bounds, and how often these read each source.
-        rows = [(bound - lanes + self.lanes - 1) // self.lanes for bound in (begin, end)]
-        for source, at in groups(interval_of(self.starts, ids[which])):
-            first, last = (self.turns.drawn(source, lanes, before) for before in rows)
-            some = np.flatnonzero(last > first)
-            if not some.size:
-                continue
-            low = int((first * self.lanes + lanes)[some].min())
-            high = int(((last - 1) * self.lanes + lanes)[some].max()) + 1
-            local, inner = self.streams[source].locate(ids[which[at]] - self.starts[source], low, high)
-            turn, lane = np.divmod(inner, self.lanes)
-            inside = (turn >= first[lane]) & (turn < last[lane])
-            row = self.turns.row(source, lane[inside], turn[inside])
-            found.append((which[at[local[inside]]], row * self.lanes + lane[inside]))
+        found = [(ids[:0],) * 2]
+        ends = [*(one.begin for one in self._spans[1:]), end]
+        for span, bound in zip(self._spans, ends, strict=True):
+            low, high = max(begin, span.begin), min(end, bound)
+            first, last = (low - span.begin) // span.length, -((span.begin - high) // span.length)
+            if last - first > MOST_PASSES:
+                problem = f"looks at each pass over a source, limited to {MOST_PASSES} passes"
+                hint = "ask about a shorter num_samples"
+                raise InverseTooLargeError("positions_of", problem, last - first, hint=hint)
+            for begun in range(first, last):
+                which, places = self.order(span.first + begun).locate(ids)
+                places = places + span.begin + begun * span.length
+                inside = (places >= low) & (places < high)
+                found.append((which[inside], places[inside]))
         return np.concatenate([which for which, _ in found]), np.concatenate([p for _, p in found])
+
+    def pass_begin(self, number: int) -> int:
+        """Gives the position at which a pass begins, at most 2^61."""
+        span = self._of_pass(number)
+        return min(span.begin + (number - span.first) * span.length, LARGEST // 2)
+
+    def passes_in(self, count: int) -> float:
+        """Gives how many passes the first `count` samples are."""
+        span = self._of_position(count)
+        return span.first + (count - span.begin) / span.length
+
+    def num_passes(self, end: int) -> int:
+        span = self._of_position(max(0, end - 1))
+        begun = -((span.begin - end) // max(1, span.length))
+        return (span.first + begun) * self.order(span.first).num_passes
 
 
 _AHEAD = 32_768

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, final
 
 import numpy as np
 
 from samplerkit.errors import ArgumentRangeError, ArgumentValueError, NotSupportedError
 from samplerkit.order.arguments import LARGEST
-from samplerkit.order.intervals import groups
-from samplerkit.order.mixing.exclusion import DrawnPositions, gone_from, pass_begin, positions_above, without
-from samplerkit.order.mixing.removed_positions import RemovedRows, WithoutRows, rows_before, skipped
-from samplerkit.order.mixing.streams import Mix, Passes, Stream
+from samplerkit.order.mixing.removed_positions import RemovedPositions, rows_before
+from samplerkit.order.mixing.stream_algebra import Mix, WithoutRows
+from samplerkit.order.mixing.streams import DrawnPositions, Part, Passes
 from samplerkit.order.typing import Ids
 from samplerkit.samplers.mixing.edit import Edit
 
@@ -33,16 +32,47 @@ class PassCaps:
     passes: Mapping[int, int]
 
 
+@final
+class RunStream(NamedTuple):
+    """What a run reads, epoch after epoch.
+
+    Args:
+        source: with all its rows.
+        removed: those that are not read.
+        end: the position from which on caps leave nothing to read.
+    """
+
+    source: Passes | Mix
+    removed: RemovedPositions
+    end: int = LARGEST
+
+    def epoch(self, begin: int, length: int, *, runs_on: bool = True) -> Part:
+        """Gives an epoch; arguments as for `Part`.
+
+        Raises:
+            ArgumentRangeError: it reads on where all sources are read as often as they may be.
+        """
+        if begin + length > self.end:
+            problem = f"leaves nothing to read from position {self.end} of the run on, and the epoch ends at"
+            hint = "leave a source without a cap, or read fewer epochs"
+            raise ArgumentRangeError("max_passes", problem, begin + length, hint=hint)
+        stream = WithoutRows(self.source, self.removed) if self.removed else self.source
+        return Part(stream, begin, length, runs_on=runs_on)
+
+
 def edited(
-    stream: Stream, edits: Sequence[Edit], weights: Sequence[Sequence[float]], caps: PassCaps | None = None
-) -> tuple[Stream, int]:
+    source: Passes | Mix,
+    edits: Sequence[Edit] = (),
+    weights: Sequence[Sequence[float]] = (),
+    caps: PassCaps | None = None,
+) -> RunStream:
     """Gives a stream as edits make it, and the position from which on caps leave it nothing to read.
 
     A cap is an edit whose position is computed: where the first of all lanes would read a source once more
     than it may be, its weight becomes 0.
 
     Args:
-        stream: without edits.
+        source: without edits.
         edits: in the order of their positions.
         weights: of each edit that has some, one for each source of the stream: from `shares`.
         caps: of a mixture; None for none.
@@ -50,43 +80,30 @@ def edited(
     Raises:
         NotSupportedError: an edit says what this stream cannot do.
     """
-    if weights and not isinstance(stream, Mix):
+    if weights and not isinstance(source, Mix):
         at = next(edit.at for edit in edits if edit.weights is not None)
         problem = "says weights, and the passes of this mixture begin again in each epoch"
         raise NotSupportedError(f"edit at {at}", problem, hint="say passes='run_on'")
-    if isinstance(stream, Mix):
-        _require_samples(stream, edits, weights)
+    if isinstance(source, Mix):
+        _require_samples(source, edits, weights)
     said = iter(weights)
     changes = [
         _Change(edit.at, None if edit.weights is None else next(said), edit.skip, edit.without)
         for edit in edits
     ]
-    made, rows = _changed(stream, changes)
-    end, left = LARGEST, {} if caps is None else dict(caps.passes)
-    while caps is not None and left and isinstance(made, Mix):
-        mix, kept = made, rows
-        at, source = min((_first_beyond(mix, kept, *capped), capped[0]) for capped in left.items())
-        if at >= end:
+    made = _changed(source, changes)
+    left = {} if caps is None else dict(caps.passes)
+    while caps is not None and left:
+        at, number = min((_first_beyond(made, *capped), capped[0]) for capped in left.items())
+        if at >= made.end:
             break
-        del left[source]
-        changes = _stopped(changes, at, source, caps.weights)
+        del left[number]
+        changes = _stopped(changes, at, number, caps.weights)
         # Where no source has a weight, the run ends, and what edits say behind it is not looked at.
         end = next((one.at for one in changes if one.weights is not None and not any(one.weights)), LARGEST)
         changes = [one for one in changes if one.at < end]
-        made, rows = _changed(stream, changes)
-    return WithoutRows(made, rows) if rows.takes_some else made, end
-
-
-def require_uncapped(position: int, end: int) -> None:
-    """Refuses an epoch that reads on where all sources are read as often as they may be.
-
-    Raises:
-        ArgumentRangeError: it ends behind that position.
-    """
-    if position > end:
-        problem = f"leaves nothing to read from position {end} of the run on, and the epoch ends at"
-        hint = "leave a source without a cap, or read fewer epochs"
-        raise ArgumentRangeError("max_passes", problem, position, hint=hint)
+        made = _changed(source, changes)._replace(end=end)
+    return made
 
 
 class _Change(NamedTuple):
@@ -98,33 +115,33 @@ class _Change(NamedTuple):
     without: Any = None
 
 
-def _changed(stream: Stream, changes: Sequence[_Change]) -> tuple[Stream, _KeptRows]:
-    """Gives a stream with the weights and passes that changes make, and the rows that are left of it."""
+def _changed(source: Passes | Mix, changes: Sequence[_Change]) -> RunStream:
+    """Gives a stream with the weights and passes that changes make, and the rows that leave it."""
     weights = [one.weights for one in changes if one.weights is not None]
-    rows, begins = _KeptRows(stream.lanes), tuple[int, ...]()
+    removed, begins = RemovedPositions(source.lanes), tuple[int, ...]()
     for at, group in groupby(changes, key=lambda change: change.at):
         said = list(group)
         weighed = [at for change in said if change.weights is not None]
         begins += tuple(weighed)
-        if weighed and rows.gone.size:
+        if weighed and removed.gone.size:
             # Which rows the rest of a pass loses depends on the weights there, in all lanes.
-            stream = _reweighed(stream, weights, rows, begins)
-            rows = replace(rows, gone=gone_from(stream))
+            source = _reweighed(source, weights, removed, begins)
+            removed = replace(removed, gone=source.gone)
         skips = [(at, change.skip) for change in said if change.skip is not None]
-        rows = replace(rows, skips=(*rows.skips, *skips))
+        removed = replace(removed, skips=(*removed.skips, *skips))
         for ids in (np.asarray(change.without) for change in said if change.without is not None):
-            stream = _reweighed(stream, weights, rows, begins)
-            stream = without(stream, ids, DrawnPositions.of_lanes(rows.first_kept(at)))
-            rows = replace(rows, gone=gone_from(stream))
-    return _reweighed(stream, weights, rows, begins), rows
+            source = _reweighed(source, weights, removed, begins)
+            source = source.without(ids, DrawnPositions.of_lanes(removed.first_kept(at)))
+            removed = replace(removed, gone=source.gone)
+    return RunStream(_reweighed(source, weights, removed, begins), removed)
 
 
-def _first_beyond(mix: Mix, rows: _KeptRows, source: int, passes: int) -> int:
+def _first_beyond(made: RunStream, number: int, passes: int) -> int:
     """Gives the first position that would read a source for one pass more; 2^62 where none would."""
-    begin = pass_begin(mix.streams[source], passes)
-    beyond = positions_above(mix, source, np.arange(begin, begin + mix.lanes))
-    beyond = beyond[beyond < LARGEST]
-    return int(rows.kept_at(beyond).min(initial=LARGEST))
+    mix: Any = made.source  # caps are of mixtures, and of sources that are passes
+    begin = mix.streams[number].pass_begin(passes)
+    beyond = mix.positions_of(number, np.arange(begin, begin + mix.lanes))
+    return int(made.removed.kept(beyond[beyond < LARGEST])[0].min(initial=LARGEST))
 
 
 def _stopped(changes: Sequence[_Change], at: int, source: int, first: Sequence[float]) -> list[_Change]:
@@ -141,69 +158,27 @@ def _stopped(changes: Sequence[_Change], at: int, source: int, first: Sequence[f
 
 
 @dataclass(frozen=True)
-class _KeptRows:
-    """Gives the rows that leave a lane; those that one edit takes are behind all that the edits before took.
-
-    Args:
-        lanes: of the stream.
-        skips: positions of what is kept, and how many each takes.
-        gone: the positions of the stream without edits whose ids left; they follow from that stream.
-    """
-
-    lanes: int
-    skips: tuple[tuple[int, int], ...] = ()
-    gone: Ids = field(default_factory=lambda: np.zeros(0, dtype=np.int64), compare=False)
-
-    def __call__(self, lane: int) -> RemovedRows:
-        ats, counts = np.array(self.skips, dtype=np.int64).reshape(-1, 2).T
-        gone = self.gone[self.gone % self.lanes == lane] // self.lanes
-        return RemovedRows().and_rows(gone, gone + 1).and_kept(*skipped(lane, self.lanes, ats, counts))
-
-    @property
-    def takes_some(self) -> bool:
-        """Whether any row leaves."""
-        return bool(self.skips or self.gone.size)
-
-    def kept_at(self, positions: Ids) -> Ids:
-        """Gives where positions of the stream are in what is kept; for one that left, what follows it."""
-        rows, lane = np.divmod(positions, self.lanes)
-        for number, at in groups(lane) if self.takes_some else ():
-            rows[at] = self(number).kept(rows[at])[0]
-        kept: Ids = rows * self.lanes + lane
-        return kept
-
-    def first_kept(self, position: int) -> Ids:
-        """Gives the first row of each lane that is kept at or behind a position.
-
-        What lies between the last row read before it and that one was skipped: it counts as drawn.
-        """
-        lanes = np.arange(self.lanes)
-        before = rows_before(np.array(position), lanes, self.lanes)
-        pairs = zip(lanes.tolist(), before[:, None], strict=True)
-        return np.array([self(lane).rows(one)[0] for lane, one in pairs], dtype=np.int64)
-
-
-@dataclass(frozen=True)
 class _FirstRows:
     """Gives the first row of a lane behind each of some positions."""
 
-    rows: _KeptRows
+    removed: RemovedPositions
     begins: tuple[int, ...]
 
     def __call__(self, lane: int) -> Ids:
         # Behind the last row read before the edit: what is skipped at its position is drawn by it already.
-        before = rows_before(np.array(self.begins, dtype=np.int64), lane, self.rows.lanes)
-        if not self.rows.takes_some:
-            return before
-        return np.where(before, self.rows(lane).rows(np.maximum(before - 1, 0)) + 1, 0)
+        before = rows_before(np.array(self.begins, dtype=np.int64), lane, self.removed.lanes)
+        return self.removed.of_lane(lane).drawn(before) if self.removed else before
 
 
 def _reweighed(
-    stream: Stream, weights: Sequence[Sequence[float]], rows: _KeptRows, begins: tuple[int, ...]
-) -> Stream:
-    if not begins or not isinstance(stream, Mix):
-        return stream
-    return stream.reweighed(weights[: len(begins)], _FirstRows(rows, begins))
+    source: Passes | Mix,
+    weights: Sequence[Sequence[float]],
+    removed: RemovedPositions,
+    begins: tuple[int, ...],
+) -> Passes | Mix:
+    if not begins or isinstance(source, Passes):
+        return source
+    return source.reweighed(weights[: len(begins)], _FirstRows(removed, begins))
 
 
 def _require_samples(mix: Mix, edits: Sequence[Edit], weights: Sequence[Sequence[float]]) -> None:

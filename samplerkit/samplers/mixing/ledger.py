@@ -14,13 +14,14 @@ import numpy as np
 from samplerkit.errors import ArgumentValueError, CompositionError, NotSupportedError
 from samplerkit.order.caching import Latest, cached_property
 from samplerkit.order.layout import Layout
-from samplerkit.order.mixing.streams import Part, Passes, Stream
+from samplerkit.order.mixing.stream_algebra import Mix
+from samplerkit.order.mixing.streams import Passes
 from samplerkit.order.order import Order
 from samplerkit.order.typing import Ids
 from samplerkit.samplers.base import Sampler
 from samplerkit.samplers.chain import Context, RunConstants
 from samplerkit.samplers.mixing.edit import Edit, chained, checked_edits, edit_of, edits_in
-from samplerkit.samplers.mixing.edited_stream import edited, require_uncapped
+from samplerkit.samplers.mixing.edited_stream import RunStream, edited
 from samplerkit.samplers.mixing.mixture import Blend, MixtureSampler
 from samplerkit.samplers.mixing.sources import EpochOrders, mixed_parts, require_shares, require_undealt
 from samplerkit.samplers.repeat import RepeatSampler
@@ -69,7 +70,7 @@ class Ledger(Sampler):
         self.edits: tuple[Edit, ...] = checked_edits(edits)
         if edits_file is not None:
             self.edits = _joined(self.edits, edits_in(edits_file), edits_file)
-        self._made: Final = Latest[tuple[Stream, int, int, Any]]()
+        self._made: Final = Latest[tuple[RunStream, int, Any]]()
         self.add_child(sampler)
         if sampler is not None:
             require_undealt("Ledger", sampler, "it")
@@ -116,13 +117,11 @@ class Ledger(Sampler):
         """Orders an epoch of the run, by the dataset's layout: the child is read beyond one epoch."""
         # The dataset is kept with what was made of it, so that its number is no other one's.
         key = (id(context.dataset), context.lanes)
-        stream, end, length, _ = self._made.get(key, lambda: (*self._stream(context), context.dataset))
-        begin = context.epoch * length
-        require_uncapped(begin + length, end)
-        return Part(stream, begin, length)
+        stream, length, _ = self._made.get(key, lambda: (*self._stream(context), context.dataset))
+        return stream.epoch(context.epoch * length, length)
 
-    def _stream(self, context: Context) -> tuple[Stream, int, int]:
-        """Gives what is read, epoch after epoch, as edits make it, its end, and the length of an epoch."""
+    def _stream(self, context: Context) -> tuple[RunStream, int]:
+        """Gives what is read, epoch after epoch, as edits make it, and the length of an epoch."""
         child, layout = self.get_child(), Layout.of(context.dataset)
         if child is None:
             raise CompositionError("Ledger", "has no sampler to read by", hint="give it one")
@@ -132,7 +131,7 @@ class Ledger(Sampler):
         if not length:
             raise ArgumentValueError("dataset", "holds no samples to read", length)
         require_removable(self.edits, child, context.dataset, self.new_sources)
-        stream: Stream = Passes(orders, orders.woven, "sampler")
+        stream: Passes | Mix = Passes(orders, orders.woven, "sampler")
         caps, weights = None, shares(self.edits, child, layout)
         if isinstance(child, MixtureSampler) and child.get_child() is None:
             begin = replace(context, epoch=0, depth=0, child=None)
@@ -140,7 +139,7 @@ class Ledger(Sampler):
             if not blend.restarts:
                 stream, caps = blend.mix, blend.caps
                 weights = [blend.shares_of_draws(one) for one in weights]
-        return *edited(stream, self.edits, weights, caps), length
+        return edited(stream, self.edits, weights, caps), length
 
 
 def _joined(

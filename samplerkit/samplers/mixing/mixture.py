@@ -26,13 +26,14 @@ from samplerkit.order.layout import Layout
 from samplerkit.order.mixing.source_counts import SourceCounts
 from samplerkit.order.mixing.source_draws import SourceDraws
 from samplerkit.order.mixing.source_ends import OnceEach, first_length
-from samplerkit.order.mixing.streams import Mix, Part, Passes, Stream
+from samplerkit.order.mixing.stream_algebra import Mix
+from samplerkit.order.mixing.streams import Passes
 from samplerkit.order.mixing.weights import thresholds
 from samplerkit.order.order import PASS_BITS, Order
 from samplerkit.order.typing import Ids
 from samplerkit.samplers.base import Sampler
 from samplerkit.samplers.chain import Context, RunConstants, checked_algorithm
-from samplerkit.samplers.mixing.edited_stream import PassCaps, edited, require_uncapped
+from samplerkit.samplers.mixing.edited_stream import PassCaps, RunStream, edited
 from samplerkit.samplers.mixing.sources import (
     EpochOrders,
     ShuffledPart,
@@ -315,9 +316,9 @@ class Blend:
         return PassCaps(self.weights, {self._names.index(name): passes for name, passes in given.items()})
 
     @cached_property
-    def stream(self) -> tuple[Stream, int]:
-        """What the mixture reads, and the position from which on caps leave it nothing."""
-        return (self.mix, LARGEST) if self.caps is None else edited(self.mix, (), (), self.caps)
+    def stream(self) -> RunStream:
+        """What the mixture reads, with its caps."""
+        return edited(self.mix, caps=self.caps)
 
     @cached_property
     def mix(self) -> Mix:
@@ -327,14 +328,13 @@ class Blend:
         return Mix(turns, self.lanes, streams, self._starts)
 
     @property
-    def endless(self) -> Stream:
+    def endless(self) -> Passes | Mix:
         """The stream, as a source of another one."""
-        stream, end = self.stream
-        if end < LARGEST:
+        if (end := self.stream.end) < LARGEST:
             hint = "leave a source of it without a cap"
             problem = "is a nested mixture that ends: all of its sources have caps"
             raise DatasetError(f"source {'.'.join(self._context.path)}", problem, end, hint=hint)
-        return stream
+        return self.stream.source
 
     @cached_property
     def length(self) -> int:
@@ -360,9 +360,7 @@ class Blend:
             if begin + self.length > LARGEST:
                 problem = "ends beyond position 2^62 of the run, which is the last"
                 raise ArgumentRangeError("epoch", problem, self._context.epoch)
-            stream, end = self.stream
-            require_uncapped(begin + self.length, end)
-            return Part(stream, begin, self.length, runs_on=not self.restarts)
+            return self.stream.epoch(begin, self.length, runs_on=not self.restarts)
         pairs = zip(self.sources, self._is_read, strict=True)
         passes = [(one, is_read) for one, is_read in pairs if isinstance(one, Passes)]
         orders = [limited(one.order(0), None if is_read else 0) for one, is_read in passes]

@@ -9,9 +9,9 @@ from typing import Any, final
 import numpy as np
 
 from samplerkit.order.layout import Layout
-from samplerkit.order.mixing.exclusion import passes_in
-from samplerkit.order.mixing.removed_positions import WithoutRows, rows_before
-from samplerkit.order.mixing.streams import Mix, Part
+from samplerkit.order.mixing.removed_positions import rows_before
+from samplerkit.order.mixing.stream_algebra import Mix, WithoutRows
+from samplerkit.order.mixing.streams import Part, Passes
 from samplerkit.order.order import Order
 from samplerkit.order.typing import Ids
 from samplerkit.samplers.base import Sampler
@@ -54,7 +54,8 @@ def source_reads(sampler: Sampler, dataset: Any, order: Order, position: int) ->
     stream, lanes = order.stream, np.arange(order.stream.lanes)
     rows = rows_before(np.array(order.begin + position), lanes, stream.lanes)
     if isinstance(stream, WithoutRows):
-        rows, stream = stream.rows_drawn(rows), stream.whole
+        removed, stream = stream.removed, stream.whole
+        rows = np.array([removed.of_lane(lane).drawn(read) for lane, read in enumerate(rows)])
     return dict(_of_each(mixture, dataset, stream, rows)) if isinstance(stream, Mix) else {}
 
 
@@ -70,4 +71,5 @@ def _of_each(mixture: MixtureSampler, dataset: Any, mix: Mix, rows: Ids) -> Iter
         elif samples := int(drawn.sum()):
             mean = means[name]
             tokens = None if mean is None else round(samples * mean)
-            yield name, SourceRead(samples, passes_in(stream, samples), tokens)
+            passes = stream.passes_in(samples) if isinstance(stream, Passes) else 0.0
+            yield name, SourceRead(samples, passes, tokens)

@@ -13,14 +13,14 @@ RUNS = "tests/loading/test_edits.py"
 BUGS = [
     Bug(
         "a lane loses the rows of another one",
-        "WithoutRows._below",
-        "self._of(number).rows(kept[at])",
-        "self._of(0).rows(kept[at])",
+        "RemovedPositions.below",
+        "self.of_lane(number).rows(rows[at])",
+        "self.of_lane(0).rows(rows[at])",
         REMOVED,
     ),
     Bug(
         "a skip is counted as if nothing had been skipped before",
-        "skipped",
+        "RemovedPositions.of_lane",
         "first + np.cumsum(taken) - taken",
         "first",
         REMOVED,
@@ -28,20 +28,20 @@ BUGS = [
     Bug(
         "weights change at the row of that number, whatever was skipped before",
         "_FirstRows.__call__",
-        "np.where(before, self.rows(lane).rows(np.maximum(before - 1, 0)) + 1, 0)",
+        "self.removed.of_lane(lane).drawn(before) if self.removed else before",
         "before",
         REMOVED,
     ),
     Bug(
         "ids leave the next pass only, and not the rest of this one",
-        "PassesWithoutIds.without",
+        "Passes.without",
         "positions[~drawn.has(positions)]",
         "positions[:0]",
         REMOVED,
     ),
     Bug(
         "ids leave what was drawn too",
-        "PassesWithoutIds.without",
+        "Passes.without",
         "positions[~drawn.has(positions)]",
         "positions",
         REMOVED,
@@ -49,8 +49,8 @@ BUGS = [
     Bug(
         "rows that ids leave are not looked for again when weights change",
         "_changed",
-        "stream = _reweighed(stream, weights, rows, begins)\nrows = replace(rows, gone=gone_from(stream))",
-        "stream = _reweighed(stream, weights, rows, begins)",
+        "source = _reweighed(source, weights, removed, begins)\nremoved = replace(removed, gone=source.gone)",
+        "source = _reweighed(source, weights, removed, begins)",
         REMOVED,
     ),
     Bug(

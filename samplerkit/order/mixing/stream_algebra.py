@@ -1,0 +1,192 @@
+"""Streams made of streams: mixtures, and streams without some rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, final
+
+import numpy as np
+
+from samplerkit.order.arguments import LARGEST
+from samplerkit.order.caching import cached_property
+from samplerkit.order.intervals import groups, interval_of
+from samplerkit.order.mixing.removed_positions import RemovedPositions, no_positions, rows_before
+from samplerkit.order.mixing.source_counts import SourceCounts
+from samplerkit.order.mixing.streams import DrawnPositions, Passes, Piece, Stream
+from samplerkit.order.mixing.weights import thresholds
+from samplerkit.order.order import Located
+from samplerkit.order.typing import Ids
+
+_FEW_EACH = 512
+"""Positions a source, up to which the passes of all sources are distinguished at once."""
+
+
+@final
+class Mix(Stream):
+    """Several streams mixed by independent draws: a position reads one of them, at its lane's next row.
+
+    Position P, row k of lane l, reads stream s at turn * lanes + l, where lane l read s `turn` times before
+    row k. So a mixture of woven orders is the weave of mixtures of lanes.
+
+    Args:
+        turns: which stream each row reads, and how often that was read before.
+        lanes: into how many lanes the mixture is woven.
+        streams: the sources.
+        starts: what is added to the ids of each source, ascending, and the end of the last: shape
+            (sources + 1,). Sources lie apart: ids of source s are in [starts[s], starts[s + 1]).
+    """
+
+    def __init__(self, turns: SourceCounts, lanes: int, streams: Sequence[Passes | Mix], starts: Ids) -> None:
+        self.turns: Final = turns
+        self.lanes = lanes
+        self.streams: Final = tuple(streams)
+        self.starts: Final = starts
+
+    @property
+    def recipe(self) -> tuple[object, ...]:
+        return (*self.turns.recipe, self.lanes, self.starts, *self.streams)
+
+    def reweighed(self, weights: Sequence[Sequence[float]], firsts: Callable[[int], Ids]) -> Mix:
+        """Gives the mixture whose weights change: the same draws, and each source continues where it is.
+
+        Args:
+            weights: of each segment after the first, one for each source.
+            firsts: gives for a lane the first row of each of these segments: int64, ascending. A segment
+                that begins where the next one does has no rows.
+        """
+        ends = np.stack([self.turns.ends[0], *map(thresholds, weights)])
+        return Mix(SourceCounts(self.turns.draws, ends, firsts), self.lanes, self.streams, self.starts)
+
+    def without(self, ids: Ids, drawn: DrawnPositions) -> Mix:
+        """Gives the mixture of streams whose passes to come lack some ids; as for these."""
+        streams = list(self.streams)
+        for source, at in groups(interval_of(self.starts, ids)):
+            mine = ids[at] - int(self.starts[source])
+            streams[source] = streams[source].without(mine, self._drawn_of(source, drawn))
+        return Mix(self.turns, self.lanes, streams, self.starts)
+
+    def _drawn_of(self, source: int, drawn: DrawnPositions) -> DrawnPositions:
+        """Gives what of one of the streams was drawn, where the mixture was drawn so far."""
+        lanes = np.arange(self.lanes)
+        turns = self.turns.drawn(source, lanes, rows_before(np.array(drawn.low), lanes, self.lanes))
+        # Lanes stand nearly side by side, so there are few positions that some have read and others not.
+        between = np.arange(drawn.low, drawn.high)
+        rows, lane = np.divmod(between[drawn.has(between)], self.lanes)
+        read, turn = self.turns.read(lane, rows)
+        last = np.append(turns - 1, turn[read == source]) * self.lanes
+        last += np.append(lanes, lane[read == source])
+        high = int(last.max(initial=-1)) + 1
+        low = min(int((turns * self.lanes + lanes).min()), high)
+        return DrawnPositions(low, max(0, high), lambda inner: drawn.has(self.positions_of(source, inner)))
+
+    @property
+    def gone(self) -> Ids:
+        """The positions that nobody reads any more, of passes that were under way when ids left."""
+        found = [no_positions()]
+        for source, stream in enumerate(self.streams):
+            if (gone := stream.gone).size:
+                positions = self.positions_of(source, gone)
+                found.append(positions[positions < LARGEST])
+        return np.concatenate(found)
+
+    def positions_of(self, source: int, inner: Ids) -> Ids:
+        """Gives where positions of one of the streams are read; 2^62 for what is not reached."""
+        turns, lanes = np.divmod(inner, self.lanes)
+        rows = self.turns.row(source, lanes, turns)
+        is_far = rows >= LARGEST // self.lanes
+        return np.where(is_far, LARGEST, np.where(is_far, 0, rows) * self.lanes + lanes)
+
+    def pieces(self, positions: Ids) -> Iterator[Piece]:
+        rows, lanes = np.divmod(positions, self.lanes)
+        source, turns = self.turns.read(lanes, rows)
+        label, places, span = source, turns * self.lanes + lanes, 0
+        if positions.size <= _FEW_EACH * len(self.streams):
+            # A call a source takes longer than its few positions: passes are distinguished in all at once.
+            length = self._lengths[source]
+            span = int((places // length).max(initial=0)) + 1
+        if 0 < span < LARGEST // len(self.streams):
+            label, places = source * span + places // length, places % length
+        for one, at in groups(label):
+            number, turn = divmod(one, span) if label is not source else (one, 0)
+            stream, start = self.streams[number], int(self.starts[number])
+            if label is not source and isinstance(stream, Passes) and stream.is_even:
+                yield Piece(at, stream.order(turn), places[at], start, turn)
+                continue
+            for part, order, inside, shift, turn in stream.pieces(places[at]):
+                yield Piece(at[part], order, inside, shift + start, turn)
+
+    @cached_property
+    def _lengths(self) -> Ids:
+        """How long a pass over each source is; of what is not read, or no passes, longer than all."""
+        pairs = zip(self.streams, np.diff(self.turns.ends, axis=1).max(axis=0), strict=True)
+        return np.array(
+            [
+                one.length if draws and isinstance(one, Passes) and one.is_even else LARGEST
+                for one, draws in pairs
+            ]
+        )
+
+    def num_passes(self, end: int) -> int:
+        most = 1
+        for number, stream in enumerate(self.streams):
+            if (width := int(np.diff(self.turns.ends[:, number : number + 2], axis=1).max())) > 0:
+                # A lane is never further from its share than this.
+                share = -(-end * width >> 60) if len(self.turns.ends) == 1 else end
+                most = max(most, stream.num_passes(min(end, share + 150 * self.lanes) + self.lanes))
+        return most
+
+    def locate(self, ids: Ids, begin: int, end: int) -> Located:
+        which = np.flatnonzero((ids >= self.starts[0]) & (ids < self.starts[-1]))
+        found = [(which[:0],) * 2]
+        lanes = np.arange(self.lanes)
+        # How many rows of each lane lie before the bounds, and how often these read each source.
+        rows = [(bound - lanes + self.lanes - 1) // self.lanes for bound in (begin, end)]
+        for source, at in groups(interval_of(self.starts, ids[which])):
+            first, last = (self.turns.drawn(source, lanes, before) for before in rows)
+            some = np.flatnonzero(last > first)
+            if not some.size:
+                continue
+            low = int((first * self.lanes + lanes)[some].min())
+            high = int(((last - 1) * self.lanes + lanes)[some].max()) + 1
+            local, inner = self.streams[source].locate(ids[which[at]] - self.starts[source], low, high)
+            turn, lane = np.divmod(inner, self.lanes)
+            inside = (turn >= first[lane]) & (turn < last[lane])
+            row = self.turns.row(source, lane[inside], turn[inside])
+            found.append((which[at[local[inside]]], row * self.lanes + lane[inside]))
+        return np.concatenate([which for which, _ in found]), np.concatenate([p for _, p in found])
+
+
+@final
+class WithoutRows(Stream):
+    """A stream without some rows of its lanes.
+
+    Args:
+        whole: what they leave.
+        removed: its positions that leave.
+    """
+
+    def __init__(self, whole: Stream, removed: RemovedPositions) -> None:
+        self.lanes = whole.lanes
+        self.whole: Final = whole
+        self.removed: Final = removed
+
+    @property
+    def recipe(self) -> tuple[object, ...]:
+        return self.whole, self.removed
+
+    def pieces(self, positions: Ids) -> Iterator[Piece]:
+        return self.whole.pieces(self.removed.below(positions))
+
+    def num_passes(self, end: int) -> int:
+        last = self.removed.below(np.arange(max(0, end - self.lanes), end))
+        return self.whole.num_passes(int(last.max(initial=0)) + 1)
+
+    def locate(self, ids: Ids, begin: int, end: int) -> Located:
+        if end <= begin:
+            return no_positions(), no_positions()
+        # Rows only move up, and what stands last in each lane was last below too.
+        last = self.removed.below(np.arange(max(begin, end - self.lanes), end))
+        which, below = self.whole.locate(ids, begin, int(last.max()) + 1)
+        positions, is_kept = self.removed.kept(below)
+        is_kept &= (positions >= begin) & (positions < end)
+        return which[is_kept], positions[is_kept]
