@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -38,7 +38,15 @@ from samplerkit.samplers.chain import RunConstants
 from samplerkit.samplers.mixing.sources import parts_of
 from samplerkit.storage.urls import shown
 
-_SECTIONS = ("dataset", "sampler", "loader", "batches", SECTION)
+_SECTIONS: Mapping[str, Callable[[Any, str, Folder], Any]] = {
+    "dataset": DATASETS.read,
+    "sampler": SAMPLERS.read,
+    "loader": read_loader,
+    "batches": read_batches,
+    SECTION: read_min_quality,
+}
+"""How each section is read: what is made of it, and how it is written again."""
+
 _EXAMPLE = f"sampler: {SAMPLERS.example}"
 
 
@@ -273,26 +281,15 @@ def _built(document: Any, folder: Folder) -> Config:
         raise unknown_key("", sections, _SECTIONS, "a config")
     if sections.get("sampler") is None:
         raise ConfigError("sampler", "is missing", hint=f"write for instance {_EXAMPLE}")
-    written: dict[str, Any] = {}
-    layout = None
-    if sections.get("dataset") is not None:
-        dataset = DATASETS.read(sections["dataset"], "dataset", folder)
-        layout, written["dataset"] = dataset.make(), dataset.written
-    chain = SAMPLERS.read(sections["sampler"], "sampler", folder)
-    sampler, written["sampler"] = chain.make(), chain.written
-    batches = None
-    if sections.get("batches") is not None:
-        batches, written["batches"] = read_batches(sections["batches"], folder)
-    loader = read_loader(sections.get("loader"), folder)
-    if loader.written:
-        written["loader"] = loader.written
-    options = loader.make()
-    require_one_size(sections, batches, options)
-    quality = None
-    if sections.get(SECTION) is not None:
-        asked = read_min_quality(sections[SECTION], folder)
-        quality, written[SECTION] = asked.make(), asked.written
-    return Config(layout, sampler, options, written, quality, batches, _places=tuple(chain.places))
+    calls: dict[str, Any] = {}
+    made: dict[str, Any] = dict.fromkeys(_SECTIONS)
+    for name, read in _SECTIONS.items():
+        if sections.get(name) is not None or name == "loader":
+            calls[name] = read(sections.get(name), name, folder)
+            made[name] = calls[name].make()
+    require_one_size(sections, made["batches"], made["loader"])
+    written = {name: call.written for name, call in calls.items() if call.written}
+    return Config(**made, _written=written, _places=tuple(calls["sampler"].places))
 
 
 def _checked(config: Config, check_quality: bool) -> Config:

@@ -125,11 +125,11 @@ LOADER = Constructor.of("loader", LoaderOptions)
 """How a config writes them."""
 
 
-def read_loader(section: Any, folder: Folder) -> Call:
+def read_loader(section: Any, place: str, folder: Folder) -> Call:
     """Reads the section of a config; None for one that is left out.
 
     Raises:
         ConfigError: it is no mapping, or a key or a type is wrong.
     """
-    given = {} if section is None else require_mapping(section, "loader", "loader: {batch_size: 256}")
-    return LOADER.read(given, "loader", folder)
+    given = {} if section is None else require_mapping(section, place, "loader: {batch_size: 256}")
+    return LOADER.read(given, place, folder)

@@ -10,6 +10,7 @@ import numpy as np
 
 from samplerkit.config.constructor import Call, Constructor
 from samplerkit.config.error_messages import require_mapping
+from samplerkit.config.paths import Folder
 from samplerkit.config.redaction import below
 from samplerkit.errors import ArgumentValueError, ConfigError, SamplerkitError
 from samplerkit.inspect.quality.figure import Figure, shown
@@ -140,7 +141,7 @@ MIN_QUALITY = Constructor.of(SECTION, MinQuality)
 """How a config writes it; a number alone is the mixing."""
 
 
-def read_min_quality(section: Any, folder: Any) -> Call:
+def read_min_quality(section: Any, place: str, folder: Folder) -> Call:
     """Reads the section.
 
     Raises:
@@ -148,7 +149,7 @@ def read_min_quality(section: Any, folder: Any) -> Call:
     """
     if isinstance(section, int | float) and not isinstance(section, bool):
         section = {"mixing": section}
-    return MIN_QUALITY.read(require_mapping(section, SECTION, EXAMPLE), SECTION, folder)
+    return MIN_QUALITY.read(require_mapping(section, place, EXAMPLE), place, folder)
 
 
 def _labels_of(dataset: Any) -> Any:

@@ -281,27 +281,24 @@ def register_batches(kind: str, recipe: Any = None) -> Any:
     return BATCHES.register(kind, recipe)
 
 
-def read_batches(section: Any, folder: Folder) -> tuple[BatchRecipe, dict[str, Any]]:
-    """Builds the recipe that a section describes.
-
-    Returns:
-        The recipe, and the section in its plainest spelling.
+def read_batches(section: Any, place: str, folder: Folder) -> Call:
+    """Reads the section of a recipe.
 
     Raises:
-        ConfigError: a key, a type or a value is wrong.
+        ConfigError: its `kind` is not known, or a key or a type is wrong.
 
     Example:
         >>> from pathlib import Path
-        >>> read_batches({"kind": "bucket", "boundaries": [4, 8], "batch_size": 2}, Path())[1]
-        {'kind': 'bucket', 'boundaries': [4, 8], 'batch_size': 2}
+        >>> read_batches({"kind": "bucket", "boundaries": [4], "batch_size": 2}, "batches", Path()).written
+        {'kind': 'bucket', 'boundaries': [4], 'batch_size': 2}
     """
-    call = BATCHES.read(section, BATCHES.section, folder)
+    call: Call = BATCHES.read(section, place, folder)
     keys = call.arguments.get("keys")
     if isinstance(keys, list):
         # YAML has no tuples, and lists are no keys.
         keys = [tuple(key) if isinstance(key, list) else key for key in keys]
         call = replace(call, arguments={**call.arguments, "keys": keys})
-    return call.make(), call.written
+    return call
 
 
 def require_one_size(sections: dict[str, Any], recipe: BatchRecipe | None, options: LoaderOptions) -> None:

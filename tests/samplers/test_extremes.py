@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
+from collections.abc import Iterable
 
 import numpy as np
 import pytest
@@ -84,6 +85,13 @@ def test_the_longest_order_is_dealt_to_its_last_position(make):
     # 2^62 is one more than a multiple of three: the last row holds one position, and wraps around.
     assert shard[-1] == whole[1]
     assert shard[-2] == whole[2**62 - 2]
+
+
+def test_a_recipe_that_a_plain_dataloader_is_given_says_what_to_give():
+    loader = torch.utils.data.DataLoader([0, 1], sampler=sk.RandomSampler())
+    with pytest.raises(TypeError, match=r"RandomSampler: is a recipe.* give a plain DataLoader TorchSampler"):
+        next(iter(loader))
+    assert not isinstance(sk.RandomSampler(), Iterable)
 
 
 @pytest.mark.parametrize("value", [np.True_, np.False_])
