@@ -67,7 +67,7 @@ class ObjectStores(Client):
         for piece in answer.stream(min_chunk_size=length):
             pieces.append(bytes(piece))
             size += len(piece)
-            if size > length:
+            if size >= length:  # to ask for the end of the answer takes as long as to ask for its beginning
                 break
         if size != length:
             raise Transient(f"{'more' if size > length else size} bytes came in place of {length}")
@@ -110,7 +110,8 @@ class ObjectStores(Client):
         store = self._store(bucket, is_large=length > _MIB)
         # Late, for whether a process has imported it decides what its children may do.
         answer = import_module("obstore").get(store, bucket.path(url), options=options)
-        return answer, Version(answer.meta["size"], bucket.tag(answer.meta))
+        meta = answer.meta
+        return answer, Version(meta["size"], bucket.tag(meta))
 
     def _store(self, bucket: Bucket, *, is_large: bool) -> Any:
         """Gives the store of a bucket; large parts have more time, in another one."""
