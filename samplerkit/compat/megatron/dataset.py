@@ -18,10 +18,9 @@ from samplerkit.order.typing import Ids
 from samplerkit.storage.ids import checked_ids, checked_index
 from samplerkit.storage.per_process import storage_for
 from samplerkit.storage.remote.options import RemoteOptions
-from samplerkit.storage.tokens.arguments import PARTS
+from samplerkit.storage.tokens.arguments import PARTS, TokenPaths
 from samplerkit.storage.tokens.byte_files import WantedBytes
-from samplerkit.storage.tokens.pointers import Opened
-from samplerkit.storage.tokens.token_files import HEADER, TokenPaths
+from samplerkit.storage.tokens.token_files import HEADER, Opened
 from samplerkit.storage.urls import is_remote
 
 Array = npt.NDArray[Any]
@@ -207,8 +206,8 @@ class MegatronDataset:
     def _lengths(self, corpus: int) -> Array:
         """Returns the tokens of each sequence of a corpus, checked against how many there are in all."""
         opened = self._opened
-        file, count = opened.files[corpus], opened.files[corpus].sequences or 0
-        told = opened.indexes.read(opened.index_of[corpus], HEADER.size, 4 * count)
+        file, count = opened.files[corpus], opened.files[corpus].sequences[1]
+        told = opened.indexes.read(corpus, HEADER.size, 4 * count)
         lengths: Array = np.frombuffer(told, dtype="<i4")
         if (lengths < 0).any() or lengths.sum(dtype=np.int64) != file.tokens:
             problem = f"has sequences of {lengths.sum(dtype=np.int64)} tokens, and there are {file.tokens}"
@@ -224,7 +223,7 @@ class MegatronDataset:
         lengths, opened = self._lengths(corpus), self._opened
         begins: Ids = np.cumsum(lengths, dtype=np.int64) - lengths
         at, size = HEADER.size + 4 * lengths.size, opened.files[corpus].dtype.itemsize
-        told = opened.indexes.read(opened.index_of[corpus], at, 8 * lengths.size)
+        told = opened.indexes.read(corpus, at, 8 * lengths.size)
         wrong = np.flatnonzero(np.frombuffer(told, dtype="<i8") != begins * size)
         if wrong.size:
             problem = f"says at byte {at + 8 * int(wrong[0])} that sequence {wrong[0]} begins elsewhere than"

@@ -16,10 +16,17 @@ from samplerkit.order.layout import Layout, named_parts
 from samplerkit.order.typing import Ids
 from samplerkit.storage.files.paths import distinct_names, file_paths
 from samplerkit.storage.remote.options import RemoteOptions
-from samplerkit.storage.tokens.token_files import Dtype, TokenPaths
+from samplerkit.storage.urls import beside, is_remote, shown
 
 SplitPart = Literal["train", "valid", "test"]
 PARTS: Final[tuple[SplitPart, ...]] = get_args(SplitPart)
+
+Dtype = np.dtype[Any]
+
+KINDS: Final = ("u1", "i1", "u2", "i2", "i4", "u4", "i8")
+"""What a token may be."""
+
+KNOWN: Final = "tokens are u1, i1, u2, i2, i4, u4 or i8, little-endian"
 
 Extent = tuple[float, float]
 """Where a part begins and ends, as shares of the whole."""
@@ -79,12 +86,7 @@ Documents = Literal["idx"] | int | None
 @final
 @dataclass(frozen=True)
 class WantedWindows:
-    """Arguments of `TokenDataset` of these names, each checked.
-
-    Raises:
-        ArgumentTypeError: the split is no text.
-        ArgumentValueError: it holds no numbers, or the lengths do not go together.
-    """
+    """Arguments of `TokenDataset` of these names, checked."""
 
     seq_len: int
     block_len: int
@@ -95,34 +97,100 @@ class WantedWindows:
     part: str
     documents: Documents
 
-    def __post_init__(self) -> None:
-        arguments.choice("part", self.part, PARTS)
-        if self.split is not None:
-            shares_of(self.split)
-        length = self.seq_len
-        if self.block_len % length:
-            hint = f"say a multiple, such as {-(-self.block_len // length) * length}"
-            problem = f"must be a multiple of seq_len={length}"
-            raise ArgumentValueError("block_len", problem, self.block_len, hint=hint)
-        if not self.phase and self.block_len != length:
+    @classmethod
+    def of(
+        cls,
+        seq_len: Any,
+        block_len: Any,
+        dtype: Any,
+        phase: Any,
+        seed: Any,
+        split: Any,
+        part: Any,
+        documents: Any,
+    ) -> WantedWindows:
+        """Checks what was said.
+
+        Raises:
+            ArgumentTypeError: an argument has the wrong type.
+            ArgumentValueError: a word is not known, or the lengths do not go together.
+            ArgumentRangeError: a length is not positive.
+        """
+        length = arguments.positive("seq_len", seq_len)
+        block = length if block_len is None else arguments.positive("block_len", block_len)
+        token = None if dtype is None else token_dtype("dtype", dtype)
+        has_phase, number = arguments.boolean("phase", phase), arguments.seed(seed)
+        if isinstance(documents, str) and documents != "idx":
+            hint = "say 'idx', a token, or None"
+            raise ArgumentValueError("documents", "is not known", documents, hint=hint)
+        if not (documents is None or isinstance(documents, str)):
+            documents = arguments.integer("documents", documents)
+        arguments.choice("part", part, PARTS)
+        if split is not None:
+            shares_of(split)
+        if block % length:
+            hint = f"say a multiple, such as {-(-block // length) * length}"
+            raise ArgumentValueError("block_len", f"must be a multiple of seq_len={length}", block, hint=hint)
+        if not has_phase and block != length:
             problem = "goes with a phase: without one there are no blocks"
-            raise ArgumentValueError("block_len", problem, self.block_len, hint="leave it out")
+            raise ArgumentValueError("block_len", problem, block, hint="leave it out")
+        return cls(length, block, token, has_phase, number, split, part, documents)
 
 
-def documents_of(value: Any) -> Documents:
-    """Takes what says where documents begin.
+@final
+@dataclass(frozen=True)
+class TokenPaths:
+    """Where the tokens of a file lie, and its index.
+
+    Args:
+        data: a path or URL.
+        index: of an `.idx`; None where there is none.
+    """
+
+    data: str
+    index: str | None = None
+
+    @classmethod
+    def of(cls, path: str) -> TokenPaths:
+        """Takes what a user names: `.npy`, raw `.bin`, an `.idx`, or the prefix of a `.bin` and an `.idx`.
+
+        Example:
+            >>> TokenPaths.of("web.bin"), TokenPaths.of("web.npy").index
+            (TokenPaths(data='web.bin', index=None), None)
+            >>> TokenPaths.of("web") == TokenPaths.of("web.idx")
+            True
+        """
+        if url_end(path).endswith((".npy", ".bin")):
+            return cls(path)
+        if url_end(path).endswith(".idx"):
+            at = len(re.split(r"[?#]", path)[0] if is_remote(path) else path) - len(".idx")
+            path = path[:at] + path[at + len(".idx") :]
+        return cls(_beside(path, ".bin"), _beside(path, ".idx"))
+
+
+def token_dtype(place: str, value: Any) -> Dtype:
+    """Takes the type of a token.
 
     Raises:
-        ArgumentTypeError: neither a text nor an integer.
-        ArgumentValueError: a text that is not known.
+        ArgumentTypeError: no type of numpy's.
+        ArgumentValueError: one that tokens cannot have.
     """
-    if value is None:
-        return None
-    if isinstance(value, str) and value == "idx":
-        return "idx"
-    if isinstance(value, str):
-        raise ArgumentValueError("documents", "is not known", value, hint="say 'idx', a token, or None")
-    return arguments.integer("documents", value)
+    try:
+        dtype: Dtype = np.dtype(value)
+    except TypeError:
+        raise ArgumentTypeError(place, "must be a type of numpy's", value, hint=KNOWN) from None
+    if dtype.newbyteorder("<") != dtype or dtype.str[1:] not in KINDS:
+        raise ArgumentValueError(place, "is no type of tokens", dtype.str, hint=KNOWN)
+    return dtype
+
+
+def url_end(path: str) -> str:
+    """Returns a path, or a URL without its query: what its extension is looked for in."""
+    return shown(path) if is_remote(path) else path
+
+
+def _beside(path: str, suffix: str) -> str:
+    return beside(path, suffix) if is_remote(path) else path + suffix
 
 
 @final

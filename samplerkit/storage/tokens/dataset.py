@@ -20,11 +20,10 @@ from samplerkit.storage.ids import checked_ids, checked_index
 from samplerkit.storage.per_process import OpenPerProcess, storage_for, with_requests
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.threads import weakly
-from samplerkit.storage.tokens.arguments import Documents, SplitPart, WantedWindows, corpora_of, documents_of
+from samplerkit.storage.tokens.arguments import Documents, SplitPart, WantedWindows, corpora_of
 from samplerkit.storage.tokens.documents import TokenDocuments
 from samplerkit.storage.tokens.outputs import WantedOutputs
 from samplerkit.storage.tokens.source import DocumentSpan, Rows, TokenSource
-from samplerkit.storage.tokens.token_files import token_dtype
 from samplerkit.storage.urls import is_remote
 
 Fetch = Literal["ranges", "shards"]
@@ -111,20 +110,9 @@ class TokenDataset(OpenPerProcess[Any]):
         remote: RemoteOptions | Mapping[str, Any] | None = None,
         fetch: Fetch = "ranges",
     ) -> None:
-        self.seq_len: Final = arguments.positive("seq_len", seq_len)
-        self.block_len: Final = arguments.positive(
-            "block_len", self.seq_len if block_len is None else block_len
-        )
-        self._wanted: Final = WantedWindows(
-            self.seq_len,
-            self.block_len,
-            None if dtype is None else token_dtype("dtype", dtype),
-            arguments.boolean("phase", phase),
-            arguments.seed(seed),
-            split,
-            part,
-            documents_of(documents),
-        )
+        self._wanted: Final = WantedWindows.of(seq_len, block_len, dtype, phase, seed, split, part, documents)
+        self.seq_len: Final = self._wanted.seq_len
+        self.block_len: Final = self._wanted.block_len
         self.windows_per_block: Final = self.block_len // self.seq_len
         self._handed_out: Final = WantedOutputs.of(outputs, as_dtype, vocab_size)
         self.outputs: Final = self._handed_out.names
@@ -332,7 +320,7 @@ class TokenDataset(OpenPerProcess[Any]):
     def _source(self) -> TokenSource:
         """The files, looked at now."""
         found = TokenSource.of(self._corpora, self._wanted, self._storage, whole=self._fetch == "shards")
-        self._handed_out.require_room(found.dtype, found.opened.files[0].name)
+        self._handed_out.require_room(found.dtype, found.files[0].name)
         return found
 
     def _expect(self, upcoming: Iterable[Ids]) -> None:

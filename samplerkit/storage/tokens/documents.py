@@ -14,10 +14,9 @@ from samplerkit.order.dataset_protocol import fingerprint_of
 from samplerkit.order.intervals import interval_of
 from samplerkit.order.layout import Layout
 from samplerkit.storage.ids import checked_ids, checked_index
-from samplerkit.storage.tokens.arguments import layout_of
-from samplerkit.storage.tokens.pointers import Pointers
+from samplerkit.storage.tokens.arguments import Dtype, layout_of
 from samplerkit.storage.tokens.source import TokenSource
-from samplerkit.storage.tokens.token_files import Dtype
+from samplerkit.storage.tokens.token_files import Pointers
 
 Array = np.ndarray[Any, Any]
 _RULE = "documents-1"
@@ -42,15 +41,15 @@ class TokenDocuments:
     def __init__(self, source: TokenSource, as_dtype: Dtype) -> None:
         self._source: Final = source
         self._as_dtype: Final = as_dtype
-        for number, file in enumerate(source.opened.files):
-            if source.opened.pointers(number) is None and not isinstance(source.documents, int):
+        for file in source.files:
+            if file.pointers is None and not isinstance(source.documents, int):
                 hint = "give the prefix of a .bin and an .idx, or say documents= the token that ends them"
                 raise DatasetError(file.name, "does not tell where documents begin", hint=hint)
 
     @cached_property
     def layout(self) -> Layout:
         """How many documents each file has; a tree where corpora have names."""
-        ranges = zip(self._ends, self._source.sequences, strict=True)
+        ranges = zip(self._ends, self._sequences, strict=True)
         counts = [end - begin if ends is None else ends.size for ends, (begin, end) in ranges]
         return layout_of(self._source.corpora, np.array(counts, dtype=np.int64))
 
@@ -61,7 +60,7 @@ class TokenDocuments:
         Raises:
             DatasetError: an index contradicts itself.
         """
-        return np.concatenate([self._lengths(number) for number in range(self._source.firsts.size)])
+        return np.concatenate([self._lengths(number) for number in range(len(self._source.files))])
 
     @cached_property
     def fingerprint(self) -> str:
@@ -71,9 +70,9 @@ class TokenDocuments:
             _RULE,
             source.dtype.str,
             None if source.documents == "idx" else source.documents,
-            source.firsts.tolist(),
+            [file.first for file in source.files],
             source.rings.tokens.tolist(),
-            source.sequences,
+            self._sequences,
         )
 
     def __len__(self) -> int:
@@ -122,12 +121,16 @@ class TokenDocuments:
     def __repr__(self) -> str:
         return f"TokenDocuments({len(self)} documents)"
 
+    @property
+    def _sequences(self) -> tuple[tuple[int, int], ...]:
+        return tuple(file.sequences for file in self._source.files)
+
     @cached_property
     def _ends(self) -> tuple[Array | None, ...]:
         """Where the documents of files without an index end, from the first token of the part on."""
         return tuple(
             self._scanned(number) if isinstance(self._source.documents, int) else None
-            for number in range(self._source.firsts.size)
+            for number in range(len(self._source.files))
         )
 
     def _scanned(self, file: int) -> Array:
@@ -136,7 +139,7 @@ class TokenDocuments:
         found: list[Array] = []
         for begin in range(0, total, _CHUNK):
             tokens = np.empty(min(_CHUNK, total - begin), dtype=source.dtype)
-            at = source.opened.files[file].begin + (int(source.firsts[file]) + begin) * size
+            at = source.files[file].begin + begin * size
             source.opened.data.fill([(file, at, tokens)])
             found.append(np.flatnonzero(tokens == source.documents) + (begin + 1))
         ends = np.concatenate([*found, np.zeros(0, dtype=np.int64)])
@@ -147,27 +150,27 @@ class TokenDocuments:
         ends, total = self._ends[file], int(self._source.rings.tokens[file])
         if ends is not None:
             return np.diff(ends, prepend=0)
-        lengths = self._pointers(file).lengths(*self._source.sequences[file])
+        lengths = self._pointers(file).lengths(*self._source.files[file].sequences)
         if lengths.size and (lengths.min() < 0 or int(lengths.sum(dtype=np.int64)) != total):
-            name = self._source.opened.indexes.name(self._source.opened.index_of[file])
             problem = f"says {int(lengths.sum(dtype=np.int64))} tokens from byte 34 on, and {total} are there"
-            raise DatasetError(name, problem, hint="the index does not belong to its .bin: make it again")
+            hint = "the index does not belong to its .bin: make it again"
+            raise DatasetError(self._pointers(file).name, problem, hint=hint)
         return lengths
 
     def _place(self, id: int) -> tuple[int, int, int]:
-        """Returns the file, the first token in it, and the number of tokens of a document."""
+        """Returns the file, the first token in its part, and the number of tokens of a document."""
         starts = self.layout.starts
         file = int(interval_of(starts, np.array([id]))[0])
         number, ends = id - int(starts[file]), self._ends[file]
         if ends is not None:
             begin, end = int(ends[number - 1]) if number else 0, int(ends[number])
-            return file, int(self._source.firsts[file]) + begin, end - begin
-        sequence = self._source.sequences[file][0] + number
+            return file, begin, end - begin
+        sequence = self._source.files[file].sequences[0] + number
         first, end = self._pointers(file).bounds(sequence)
-        return file, first, end - first
+        return file, first - self._source.files[file].first, end - first
 
     def _pointers(self, file: int) -> Pointers:
-        pointers = self._source.opened.pointers(file)
+        pointers = self._source.files[file].pointers
         assert pointers is not None  # noqa: S101  # for mypy: a file without an index was refused
         return pointers
 
@@ -179,7 +182,7 @@ class TokenDocuments:
         parts = np.split(flat, np.cumsum(lengths[:-1], dtype=np.int64)) if places else []
         in_order = sorted(range(len(places)), key=places.__getitem__)
         source.opened.data.fill(
-            (places[at][0], source.opened.files[places[at][0]].begin + places[at][1] * size, parts[at])
+            (places[at][0], source.files[places[at][0]].begin + places[at][1] * size, parts[at])
             for at in in_order
             if lengths[at]
         )

@@ -13,7 +13,7 @@ import numpy as np
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError
 from samplerkit.order import arguments
 from samplerkit.order.typing import Ids
-from samplerkit.storage.tokens.token_files import Dtype, token_dtype
+from samplerkit.storage.tokens.arguments import Dtype, token_dtype
 
 Array = np.ndarray[Any, Any]
 

@@ -19,15 +19,15 @@ from samplerkit.storage.tokens.arguments import (
     PARTS,
     Corpus,
     Documents,
+    Dtype,
     WantedWindows,
     layout_of,
     range_of,
     shares_of,
 )
 from samplerkit.storage.tokens.byte_files import WantedBytes
-from samplerkit.storage.tokens.pointers import Opened, Pointers
 from samplerkit.storage.tokens.rings import RULE, Rings
-from samplerkit.storage.tokens.token_files import Dtype
+from samplerkit.storage.tokens.token_files import Opened, TokenFile
 
 Array = np.ndarray[Any, Any]
 
@@ -53,18 +53,16 @@ class TokenSource:
 
     Args:
         corpora: the files by the names that the user gave.
-        opened: the files.
+        opened: the files, whole.
+        files: the part of each that is read.
         rings: where the windows lie in the part of each.
-        firsts: the first token of the part of each file, shape (files,).
-        sequences: the sequences of the part of each file that has an index: the first, and the one behind.
         documents: what says where documents begin.
     """
 
     corpora: tuple[Corpus, ...]
     opened: Opened
+    files: tuple[TokenFile, ...]
     rings: Rings
-    firsts: Ids
-    sequences: tuple[tuple[int, int], ...]
     documents: Documents
 
     @classmethod
@@ -85,14 +83,14 @@ class TokenSource:
         ):
             problem = f"is the end of documents, and no {dtype} token can be it"
             raise ArgumentValueError("documents", problem, wanted.documents)
-        for number, file in enumerate(opened.files):
-            if wanted.documents == "idx" and number not in opened.index_of:
+        for file in opened.files:
+            if wanted.documents == "idx" and file.pointers is None:
                 hint = "give the prefix of a .bin and an .idx, or the token that ends documents"
                 raise DatasetError(file.name, "has no index that says where documents begin", hint=hint)
-        parts = [_part(opened, number, wanted) for number in range(len(paths))]
+        parts = tuple(_part(file, wanted) for file in opened.files)
         counts = [len(corpus.files) for corpus in corpora]
         rings = Rings(
-            np.array([tokens for _, tokens, _ in parts], dtype=np.int64),
+            np.array([file.tokens for file in parts], dtype=np.int64),
             tuple(corpus.path for corpus in corpora),
             np.repeat(np.arange(len(counts)), counts),
             np.concatenate([np.arange(count) for count in counts]),
@@ -101,9 +99,7 @@ class TokenSource:
             wanted.phase,
             wanted.seed,
         )
-        firsts = np.array([first for first, _, _ in parts], dtype=np.int64)
-        sequences = tuple(sequences for _, _, sequences in parts)
-        source = cls(tuple(corpora), opened, rings, firsts, sequences, wanted.documents)
+        source = cls(tuple(corpora), opened, parts, rings, wanted.documents)
         for number, corpus in enumerate(corpora):
             source._require_windows(number, corpus, wanted)
         return source
@@ -111,7 +107,7 @@ class TokenSource:
     @cached_property
     def dtype(self) -> Dtype:
         """The type of the tokens."""
-        return self.opened.files[0].dtype
+        return self.files[0].dtype
 
     @cached_property
     def layout(self) -> Layout:
@@ -134,7 +130,7 @@ class TokenSource:
             self.dtype.str,
             [*rings.corpora],
             rings.corpus_of.tolist(),
-            self.firsts.tolist(),
+            [file.first for file in self.files],
             rings.tokens.tolist(),
         )
 
@@ -143,9 +139,7 @@ class TokenSource:
         corpora = self.corpora[:count]
         files = sum(len(corpus.files) for corpus in corpora)
         rings = self.rings.of_first(count, files)
-        return replace(
-            self, corpora=corpora, rings=rings, firsts=self.firsts[:files], sequences=self.sequences[:files]
-        )
+        return replace(self, corpora=corpora, files=self.files[:files], rings=rings)
 
     def rows(self, ids: Ids, epochs: Ids | int) -> Rows:
         """Reads windows.
@@ -168,9 +162,9 @@ class TokenSource:
         if not rows.size or (int(rows.max()) < vocab_size and int(rows.min()) >= 0):
             return
         row, place = (int(each) for each in np.argwhere((rows < 0) | (rows >= vocab_size))[0])
-        file = self.opened.files[int(files[row])]
+        file = self.files[int(files[row])]
         token = (int(begins[row]) + place) % int(self.rings.tokens[files[row]])
-        at = file.begin + (int(self.firsts[files[row]]) + token) * self.dtype.itemsize
+        at = file.begin + token * self.dtype.itemsize
         raise DatasetError(
             file.name,
             f"holds at byte {at} a token that is not in [0, {vocab_size}), vocab_size of the tokenizer",
@@ -199,7 +193,7 @@ class TokenSource:
         files, begins = self.rings.at(np.array([id]), np.array([epoch]))
         file = int(files[0])
         found: list[DocumentSpan] = []
-        pointers = self.opened.pointers(file)
+        pointers = self.files[file].pointers
         for _, first, count in self._pieces(file, int(begins[0])):
             if pointers is None:
                 found.append((file, None, first, count))
@@ -216,17 +210,17 @@ class TokenSource:
 
     def windows_with(self, file: int, document: int) -> Ids:
         """Returns the windows that hold some of a document of an index, in some epoch."""
-        if not 0 <= file < len(self.opened.files):
-            raise OutOfDatasetError("file", f"must be in [0, {len(self.opened.files)})", file)
-        pointers = self.opened.pointers(file)
+        if not 0 <= file < len(self.files):
+            raise OutOfDatasetError("file", f"must be in [0, {len(self.files)})", file)
+        pointers = self.files[file].pointers
         if pointers is None:
             hint = "give the prefix of a .bin and an .idx"
-            raise DatasetError(self.opened.files[file].name, "has no index of documents", hint=hint)
-        begin, behind = self.sequences[file]
+            raise DatasetError(self.files[file].name, "has no index of documents", hint=hint)
+        begin, behind = self.files[file].sequences
         if not begin <= document < behind:
-            problem = f"must be in [{begin}, {behind}), the documents of {self.opened.files[file].name}"
+            problem = f"must be in [{begin}, {behind}), the documents of {self.files[file].name}"
             raise OutOfDatasetError("document", problem, document)
-        first, end = (token - int(self.firsts[file]) for token in pointers.bounds(document))
+        first, end = (token - self.files[file].first for token in pointers.bounds(document))
         nothing = np.zeros(0, dtype=np.int64)
         return nothing if first == end else self.rings.windows_over(file, first, end)
 
@@ -234,10 +228,10 @@ class TokenSource:
         """Returns the windows that may hold some of documents, and the others that they may hold some of."""
         windows = [self.windows_with(file, document) for document in documents]
         ids = np.unique(np.concatenate([np.zeros(0, np.int64), *windows]))
-        rings, pointers, others = self.rings, self.opened.pointers(file), np.zeros(0, np.int64)
+        rings, pointers, others = self.rings, self.files[file].pointers, np.zeros(0, np.int64)
         if not ids.size or pointers is None:
             return ids, others
-        places, first, tokens = ids - rings.starts[file], int(self.firsts[file]), int(rings.tokens[file])
+        places, first, tokens = ids - rings.starts[file], self.files[file].first, int(rings.tokens[file])
         # With the label of its last token, and wherever the phase puts it.
         width = rings.seq_len + 1 + (rings.block_len - 1) * rings.phase
         for run in np.split(places, np.flatnonzero(np.diff(places) > 1) + 1):
@@ -255,13 +249,10 @@ class TokenSource:
 
     def _starts_in(self, files: Ids, begins: Ids, width: int) -> Ids:
         """Where sequences of the index begin in windows, in the batch laid flat."""
-        known: dict[int, Pointers | None] = {}
         found: list[Ids] = []
         moved: list[int] = []
         for row, (file, begin) in enumerate(zip(files.tolist(), begins.tolist(), strict=True)):
-            if file not in known:
-                known[file] = self.opened.pointers(file)
-            pointers = known[file]
+            pointers = self.files[file].pointers
             if pointers is None:
                 continue
             for at, first, count in self._pieces(file, begin):
@@ -274,8 +265,8 @@ class TokenSource:
 
     def _pieces(self, file: int, begin: int) -> list[tuple[int, int, int]]:
         """Of a window, where each piece is in it, its first token in the file, and its tokens."""
-        (first, tokens), width = self.extents[file], self.rings.seq_len + 1
-        rest = tokens - begin
+        part, width = self.files[file], self.rings.seq_len + 1
+        first, rest = part.first, part.tokens - begin
         if rest >= width:
             return [(0, first + begin, width)]
         return [(0, first + begin, rest), (rest, first, width - rest)]
@@ -284,8 +275,7 @@ class TokenSource:
     def _byte_extents(self) -> list[tuple[int, int]]:
         """The byte at which the part of each file begins, and how many bytes it has."""
         size = self.dtype.itemsize
-        extents = zip(self.opened.files, self.extents, strict=True)
-        return [(file.begin + first * size, tokens * size) for file, (first, tokens) in extents]
+        return [(file.begin, file.tokens * size) for file in self.files]
 
     def _parts(
         self, rows: Array, in_order: list[int], files: list[int], begins: list[int]
@@ -304,17 +294,12 @@ class TokenSource:
                 yield number, start + place, flat[at:seam]
                 yield number, start, flat[seam : at + width]
 
-    @cached_property
-    def extents(self) -> list[tuple[int, int]]:
-        """The first token of the part of each file, and how many it has."""
-        return [*zip(self.firsts.tolist(), self.rings.tokens.tolist(), strict=True)]
-
     def _require_windows(self, number: int, corpus: Corpus, wanted: WantedWindows) -> None:
         """Refuses a corpus of which too little is read."""
         mine = self.rings.corpus_of == number
         tokens, windows = self.rings.tokens[mine], self.rings.windows[mine]
         total, lost = int(tokens.sum()), int(tokens[windows == 0].sum())
-        place = "/".join(corpus.path) or self.opened.files[int(np.argmax(mine))].name
+        place = "/".join(corpus.path) or self.files[int(np.argmax(mine))].name
         if not total:
             what = "no tokens" if wanted.split is None else f"nothing of split {wanted.split!r}"
             hint = (
@@ -330,17 +315,13 @@ class TokenSource:
             _LOG.warning("%s: %d of %d tokens are in files shorter than a block", place, lost, total)
 
 
-def _part(opened: Opened, number: int, wanted: WantedWindows) -> tuple[int, int, tuple[int, int]]:
-    """Returns what a dataset reads of a file: the first token, how many, and the sequences that they are."""
-    file = opened.files[number]
-    count = file.sequences or 0
+def _part(file: TokenFile, wanted: WantedWindows) -> TokenFile:
+    """Returns what a dataset reads of a file."""
+    pointers = file.pointers
     if wanted.split is None:
-        return 0, file.tokens, (0, count)
+        return file
     share = shares_of(wanted.split)[PARTS.index(wanted.part)]
-    pointers = opened.pointers(number)
     if pointers is None:
-        begin, end = range_of(share, file.tokens)
-        return begin, end - begin, (0, 0)
-    first, last = range_of(share, count)
-    begin, end = pointers.first_token(first), pointers.first_token(last)
-    return begin, max(0, end - begin), (first, last)
+        return file.part(*range_of(share, file.tokens))
+    first, last = range_of(share, pointers.count)
+    return file.part(pointers.first_token(first), pointers.first_token(last), (first, last))

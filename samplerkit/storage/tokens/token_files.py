@@ -1,101 +1,328 @@
-"""Which files of tokens there are: their names, what is in them, and the header of an index."""
+"""Files of tokens, looked at, and where sequences begin: an index is read page by page, and never whole."""
 
 from __future__ import annotations
 
-import re
+import io
+import os
 import struct
-from dataclasses import dataclass
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final, final
 
 import numpy as np
 
-from samplerkit.errors import ArgumentTypeError, ArgumentValueError
-from samplerkit.storage.urls import beside, is_remote, shown
+from samplerkit.errors import ArgumentValueError, DatasetError
+from samplerkit.order.caching import Latest, cached_property
+from samplerkit.order.typing import Ids
+from samplerkit.storage.arrays import npy_header
+from samplerkit.storage.missing_file import AbsentError
+from samplerkit.storage.remote.attempt import RemoteAccess
+from samplerkit.storage.tokens.arguments import KINDS, KNOWN, Dtype, TokenPaths, url_end
+from samplerkit.storage.tokens.byte_files import ByteFiles
+from samplerkit.storage.urls import is_remote
 
-Dtype = np.dtype[Any]
-
-KINDS: Final = ("u1", "i1", "u2", "i2", "i4", "u4", "i8")
-"""What a token may be."""
-
-KNOWN: Final = "tokens are u1, i1, u2, i2, i4, u4 or i8, little-endian"
-MAGIC: Final = b"MMIDIDX\x00\x00"
 HEADER: Final = struct.Struct("<9sQBQQ")
+"""Of an index: its mark, its version, the type of tokens, how many sequences and documents."""
+
+PAGE: Final = 4096
+"""Sequences of a page: 48 KiB of an index."""
+
+MOST_PAGES: Final = 1536
+"""Pages in memory, 48 MiB."""
+
+MAGIC: Final = b"MMIDIDX\x00\x00"
 
 MEGATRON: Final[dict[int, str]] = {1: "u1", 2: "i1", 3: "i2", 4: "i4", 5: "i8", 8: "u2"}
 """The types of tokens by Megatron's numbers; it has two more, of floats."""
 
+_HINT = "the index does not belong to its .bin, or is damaged: make it again"
+_FLOATS = {6: "float64", 7: "float32"}
+_MOST_HEADER = 1 << 16
+
 
 @final
-@dataclass(frozen=True)
-class TokenPaths:
-    """Where the tokens of a file lie, and its index.
+@dataclass(frozen=True, eq=False)
+class Pointers:
+    """The first token of each sequence of one file.
 
     Args:
-        data: a path or URL.
-        index: of an `.idx`; None where there is none.
+        indexes: the indexes of a dataset.
+        place: of this index there.
+        count: the number of sequences.
+        file: the name of the file of tokens.
+        tokens: how many it has.
+        itemsize: the bytes of one.
+        pages: of all indexes, those that were read last, by index and number.
     """
 
-    data: str
-    index: str | None = None
+    indexes: ByteFiles
+    place: int
+    count: int
+    file: str
+    tokens: int
+    itemsize: int
+    pages: Latest[Ids]
 
-    @classmethod
-    def of(cls, path: str) -> TokenPaths:
-        """Takes what a user names: `.npy`, raw `.bin`, an `.idx`, or the prefix of a `.bin` and an `.idx`.
+    @property
+    def name(self) -> str:
+        """What errors call the index."""
+        return self.indexes.name(self.place)
 
-        Example:
-            >>> TokenPaths.of("web.bin"), TokenPaths.of("web.npy").index
-            (TokenPaths(data='web.bin', index=None), None)
-            >>> TokenPaths.of("web") == TokenPaths.of("web.idx")
-            True
+    def first_token(self, sequence: int) -> int:
+        """Returns the token at which a sequence begins; behind the last one, how many tokens there are.
+
+        Raises:
+            DatasetError: the index says something that cannot be.
         """
-        if url_end(path).endswith((".npy", ".bin")):
-            return cls(path)
-        if url_end(path).endswith(".idx"):
-            at = len(re.split(r"[?#]", path)[0] if is_remote(path) else path) - len(".idx")
-            path = path[:at] + path[at + len(".idx") :]
-        return cls(_beside(path, ".bin"), _beside(path, ".idx"))
+        if sequence >= self.count:
+            return self.tokens
+        pointer = np.frombuffer(self.indexes.peek(self.place, self._byte_of(sequence), 8), dtype="<i8")
+        return int(self._tokens_at(range(sequence, sequence + 1), pointer)[0])
+
+    def sequence_at(self, token: int) -> int:
+        """Returns the sequence in which a token lies."""
+        page = self._page_of(token)
+        # Of sequences that begin at one token all but the last are empty.
+        return page * PAGE + int(np.searchsorted(self._page(page), token, side="right")) - 1
+
+    def bounds(self, sequence: int) -> tuple[int, int]:
+        """Returns the first token of a sequence, and the one behind its last."""
+        page, place = divmod(sequence, PAGE)
+        firsts = self._page(page)
+        is_last = place + 1 == firsts.size
+        return int(firsts[place]), self._heads[page + 1] if is_last else int(firsts[place + 1])
+
+    def between(self, begin: int, end: int) -> Ids:
+        """Returns the tokens in (begin, end) at which sequences begin, empty ones of no account."""
+        page = self._page_of(begin)
+        found: list[Ids] = []
+        while page + 1 < len(self._heads):
+            firsts = self._page(page)
+            low, high = int(firsts.searchsorted(begin + 1)), int(firsts.searchsorted(end))
+            found.append(firsts[low:high])
+            if high < firsts.size:
+                break
+            page += 1
+        return found[0] if len(found) == 1 else np.concatenate(found)
+
+    def lengths(self, begin: int, end: int) -> Ids:
+        """Returns the tokens of the sequences from `begin` up to before `end`, from the index; int32."""
+        data = self.indexes.read(self.place, HEADER.size + 4 * begin, 4 * (end - begin))
+        return np.frombuffer(data, dtype="<i4")
+
+    @cached_property
+    def _heads(self) -> list[int]:
+        """The first token of each page and, last, how many tokens there are; a list is searched fastest."""
+        firsts = range(0, self.count, PAGE)
+        pointers = np.empty(len(firsts), dtype="<i8")
+        self.indexes.fill(
+            (self.place, self._byte_of(first), pointers[page : page + 1]) for page, first in enumerate(firsts)
+        )
+        return [*self._tokens_at(firsts, pointers).tolist(), self.tokens]
+
+    def _page_of(self, token: int) -> int:
+        """The page in which a token lies; of pages that begin there the last one."""
+        return bisect_right(self._heads, token) - 1
+
+    def _page(self, page: int) -> Ids:
+        """The first tokens of the sequences of a page."""
+        return self.pages.get((self.place, page), lambda: self._read_page(page))
+
+    def _read_page(self, page: int) -> Ids:
+        """Reads a page; pointers are checked against lengths."""
+        sequences = range(page * PAGE, min(self.count, (page + 1) * PAGE))
+        data = self.indexes.read(self.place, self._byte_of(sequences.start), 8 * len(sequences))
+        pointers = np.frombuffer(data, dtype="<i8")
+        lengths = self.lengths(sequences.start, sequences.stop).astype(np.int64)
+        ends = np.append(pointers[1:], self._heads[page + 1] * self.itemsize)
+        self._require_none((lengths < 0) | (pointers + lengths * self.itemsize != ends), sequences, pointers)
+        return pointers // self.itemsize
+
+    def _tokens_at(self, sequences: range, pointers: Ids) -> Ids:
+        """The tokens to which pointers lead."""
+        tokens, rest = np.divmod(pointers, self.itemsize)
+        wrong = (rest != 0) | (tokens < 0) | (tokens > self.tokens)
+        wrong |= (tokens > 0) & (np.array(sequences) == 0)
+        self._require_none(wrong, sequences, pointers)
+        return tokens
+
+    def _byte_of(self, sequence: int) -> int:
+        """Where the pointer to a sequence lies."""
+        return HEADER.size + 4 * self.count + 8 * sequence
+
+    def _require_none(self, wrong: Any, sequences: range, pointers: Ids) -> None:
+        if wrong.any():
+            number = int(np.argmax(wrong))
+            at, sequence = self._byte_of(sequences[number]), sequences[number]
+            problem = f"says at byte {at} that sequence {sequence} begins at byte {pointers[number]} of"
+            where = f"{problem} {self.file}, which is not where the ones beside it end or begin"
+            raise DatasetError(self.name, where, hint=_HINT)
 
 
 @final
 @dataclass(frozen=True)
 class TokenFile:
-    """A file of tokens, as it was opened.
+    """A file of tokens as it was opened, or the part of it that is read.
 
     Args:
         name: what errors call it.
         dtype: of a token.
         begin: the byte where the tokens begin.
         tokens: how many there are.
-        sequences: how many its index lists; None where there is none.
+        pointers: where its sequences begin; None where it has no index.
+        first: the first token of a part, in the file.
+        sequences: of a part: the first, and the one behind the last.
     """
 
     name: str
     dtype: Dtype
     begin: int
     tokens: int
-    sequences: int | None = None
+    pointers: Pointers | None = None
+    first: int = 0
+    sequences: tuple[int, int] = (0, 0)
+
+    def part(self, first: int, end: int, sequences: tuple[int, int] = (0, 0)) -> TokenFile:
+        """Returns a part of a file: the tokens from `first` up to before `end`."""
+        begin, tokens = self.begin + first * self.dtype.itemsize, max(0, end - first)
+        return replace(self, begin=begin, tokens=tokens, first=first, sequences=sequences)
 
 
-def token_dtype(place: str, value: Any) -> Dtype:
-    """Takes the type of a token.
+@final
+class Opened:
+    """The files of a dataset, looked at: their data, their indexes, and what is known of each.
+
+    Args:
+        paths: of each file.
+        dtype: of the tokens, where the user says it; raw files do not hold it.
+        storage: fetches remote files.
+        whole: whether remote data files are fetched into the cache of this machine.
 
     Raises:
-        ArgumentTypeError: no type of numpy's.
-        ArgumentValueError: one that tokens cannot have.
+        DatasetError: a file is not there, is truncated, has another type than the others, or contradicts its
+            index.
+        ArgumentValueError: nothing says the type of raw tokens.
     """
-    try:
-        dtype: Dtype = np.dtype(value)
-    except TypeError:
-        raise ArgumentTypeError(place, "must be a type of numpy's", value, hint=KNOWN) from None
-    if dtype.newbyteorder("<") != dtype or dtype.str[1:] not in KINDS:
-        raise ArgumentValueError(place, "is no type of tokens", dtype.str, hint=KNOWN)
-    return dtype
+
+    def __init__(
+        self, paths: Sequence[TokenPaths], dtype: Dtype | None, storage: RemoteAccess | None, *, whole: bool
+    ) -> None:
+        for path in paths:
+            _require_known(path)
+        self.data: Final = ByteFiles([path.data for path in paths], storage, whole=whole)
+        # What asks for pages of an index asks for many small ones: it is fetched once a machine.
+        indexed = [number for number, path in enumerate(paths) if path.index is not None]
+        self.indexes: Final = ByteFiles(
+            [paths[number].index or "" for number in indexed], storage, whole=True
+        )
+        self._place_of: Final = {number: place for place, number in enumerate(indexed)}
+        self._pages: Final = Latest[Ids](MOST_PAGES)
+        self.files: Final = tuple(self._opened(number, path, dtype) for number, path in enumerate(paths))
+        first = self.files[0]
+        for file in self.files:
+            if file.dtype != first.dtype:
+                problem = f"holds {file.dtype}, and {first.name} {first.dtype}"
+                raise DatasetError(file.name, problem, hint="files of one dataset have one type of tokens")
+
+    def close(self) -> None:
+        """Lets go of what is open."""
+        self.data.close()
+        self.indexes.close()
+
+    def _opened(self, number: int, path: TokenPaths, dtype: Dtype | None) -> TokenFile:
+        if path.index is not None:
+            return self._of_megatron(number, dtype)
+        if url_end(path.data).endswith(".npy"):
+            return self._of_npy(number, dtype)
+        name, size = self.data.name(number), self.data.files[number].size
+        if dtype is None:
+            hint = f"say dtype='uint16', for one; of Megatron's .bin and .idx give the prefix, {name[:-4]!r}"
+            raise ArgumentValueError("dtype", "must be said for raw tokens", name, hint=hint)
+        if size % dtype.itemsize:
+            problem = f"has {size} bytes: at byte {size - size % dtype.itemsize} a token of {dtype} is cut"
+            raise DatasetError(
+                name, problem, hint="say the dtype that it was written with, or fetch it again"
+            )
+        return TokenFile(name, dtype, 0, size // dtype.itemsize)
+
+    def _of_npy(self, number: int, said: Dtype | None) -> TokenFile:
+        name, size = self.data.name(number), self.data.files[number].size
+        file = io.BytesIO(self.data.peek(number, 0, min(size, _MOST_HEADER)))
+        try:
+            shape, dtype = npy_header(file)
+        except (ValueError, EOFError) as error:
+            raise DatasetError(name, f"is no npy file ({error})", hint="fetch or make it again") from error
+        if len(shape) != 1 or dtype.str[1:] not in KINDS or dtype.newbyteorder("<") != dtype:
+            problem = f"holds {dtype.str} of shape {shape}"
+            raise DatasetError(name, problem, hint=f"{KNOWN}, in an array of one dimension")
+        _require_dtype(name, dtype, said)
+        begin, tokens = file.tell(), int(shape[0])
+        _require_size(name, size, begin + tokens * dtype.itemsize, "its header")
+        return TokenFile(name, dtype, begin, tokens)
+
+    def _of_megatron(self, number: int, said: Dtype | None) -> TokenFile:
+        place = self._place_of[number]
+        name, index, size = self.data.name(number), self.indexes.name(place), self.indexes.files[place].size
+        if size < HEADER.size:
+            problem = f"ends at byte {size}, within its header of {HEADER.size} bytes"
+            raise DatasetError(index, problem, hint="fetch or make it again")
+        magic, version, code, n, m = HEADER.unpack(self.indexes.peek(place, 0, HEADER.size))
+        if magic != MAGIC or version != 1:
+            problem = f"is no index of Megatron's: it begins with {magic!r}, version {version}"
+            raise DatasetError(index, problem, hint="give the prefix of a .bin and an .idx")
+        if code not in MEGATRON:
+            what = f"{_FLOATS[code]} numbers" if code in _FLOATS else f"a type of number {code}, at byte 17"
+            raise DatasetError(index, f"says {what}, which are no tokens", hint=KNOWN)
+        dtype = np.dtype("<" + MEGATRON[code])
+        _require_dtype(name, dtype, said)
+        rows = HEADER.size + 12 * n + 8 * m
+        if size not in {rows, rows + n}:
+            problem = f"has {size} bytes, and its header says {rows}: {n} sequences, {m} documents"
+            raise DatasetError(
+                index, problem, hint=f"it is wrong from byte {min(size, rows)} on: make it again"
+            )
+        end = 0
+        if n:
+            (length,) = struct.unpack("<i", self.indexes.peek(place, HEADER.size + 4 * (n - 1), 4))
+            at = HEADER.size + 4 * n + 8 * (n - 1)
+            (pointer,) = struct.unpack("<q", self.indexes.peek(place, at, 8))
+            if length < 0 or pointer < 0 or pointer % dtype.itemsize:
+                problem = (
+                    f"says at byte {at} that sequence {n - 1} begins at byte {pointer}, of {length} tokens"
+                )
+                raise DatasetError(index, problem, hint="it does not belong to its .bin: make it again")
+            end = pointer + length * dtype.itemsize
+        _require_size(name, self.data.files[number].size, end, f"its index {index}")
+        tokens = end // dtype.itemsize
+        pointers = Pointers(self.indexes, place, n, name, tokens, dtype.itemsize, self._pages)
+        return TokenFile(name, dtype, 0, tokens, pointers, sequences=(0, n))
 
 
-def url_end(path: str) -> str:
-    """Returns a path, or a URL without its query: what its extension is looked for in."""
-    return shown(path) if is_remote(path) else path
+def _require_known(path: TokenPaths) -> None:
+    """Requires that a prefix is one: any other name was taken for it.
+
+    Raises:
+        AbsentError: there is no file that it begins.
+    """
+    if path.index is None or is_remote(path.data):
+        return
+    if not os.path.lexists(path.data) and not os.path.lexists(path.index):
+        name = path.data.removesuffix(".bin")
+        problem = "is of no known format, and there is neither a .bin nor an .idx of that name"
+        hint = "known: .npy, raw .bin, and Megatron's .bin with its .idx, named by their prefix"
+        raise AbsentError(name, problem, hint=hint)
 
 
-def _beside(path: str, suffix: str) -> str:
-    return beside(path, suffix) if is_remote(path) else path + suffix
+def _require_size(name: str, size: int, told: int, who: str) -> None:
+    if size < told:
+        problem = f"ends at byte {size}, and {who} says {told} bytes"
+        raise DatasetError(name, problem, hint="it was cut: fetch or make it again")
+    if size > told:
+        problem = f"continues behind byte {told}, where {who} says that it ends, up to byte {size}"
+        raise DatasetError(name, problem, hint="wait until it is written, or make both again")
+
+
+def _require_dtype(name: str, dtype: Dtype, said: Dtype | None) -> None:
+    if said is not None and said != dtype:
+        raise DatasetError(name, f"holds {dtype}, and dtype says", said.name, hint="leave dtype out")

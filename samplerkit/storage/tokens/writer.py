@@ -16,7 +16,8 @@ from samplerkit.errors import ArgumentRangeError, ArgumentTypeError, ArgumentVal
 from samplerkit.order import arguments
 from samplerkit.storage.atomic import BegunFile, atomic
 from samplerkit.storage.progress import Progress, progress_of
-from samplerkit.storage.tokens.token_files import HEADER, MAGIC, MEGATRON, token_dtype
+from samplerkit.storage.tokens.arguments import token_dtype
+from samplerkit.storage.tokens.token_files import HEADER, MAGIC, MEGATRON
 
 _LONGEST = (1 << 31) - 1
 

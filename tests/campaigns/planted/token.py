@@ -69,8 +69,8 @@ BUGS = [
     Bug(
         "a tree of corpora before the last one has the files of all",
         "TokenSource.of_first",
-        "self.firsts[:files]",
-        "self.firsts",
+        "self.files[:files]",
+        "self.files",
         "tests/storage/tokens/test_parts_of_trees.py",
     ),
     Bug(

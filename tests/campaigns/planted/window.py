@@ -127,9 +127,9 @@ BUGS = [
     ),
     Bug(
         "pointers are not held against lengths",
-        "Pointers._page",
-        "wrong.any()",
-        "False",
+        "Pointers._read_page",
+        "(lengths < 0) | (pointers + lengths * self.itemsize != ends)",
+        "lengths < 0",
         DAMAGED,
     ),
     Bug(

@@ -5,7 +5,7 @@ import pytest
 
 import samplerkit as sk
 from samplerkit.errors import ArgumentTypeError, DatasetError, OutOfDatasetError
-from samplerkit.storage.tokens import pointers
+from samplerkit.storage.tokens import token_files
 from tests.storage.crowd import all_done
 
 DOCUMENTS = [[1, 2, 3, 0], [0], [4, 5, 0], [6, 7, 8, 9, 10, 0], [11]]
@@ -96,7 +96,7 @@ def test_documents_that_nothing_tells_are_refused(tmp_path):
 
 
 def test_threads_find_documents_by_an_index_of_which_the_others_read_pages(tmp_path, monkeypatch):
-    monkeypatch.setattr(pointers, "PAGE", 4)
+    monkeypatch.setattr(token_files, "PAGE", 4)
     lengths = np.random.default_rng(0).integers(1, 4, 1200)
     prefix = pair(tmp_path, [np.full(length, 7) for length in lengths])
     of_token = np.repeat(np.arange(1200), lengths)

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 import samplerkit as sk
 from samplerkit.errors import ArgumentValueError, DatasetError
+from samplerkit.storage.tokens.arguments import KINDS
 from samplerkit.storage.tokens.rings import PASS
-from samplerkit.storage.tokens.token_files import KINDS
 
 ALL = ("tokens", "labels", "loss_mask", "position_ids", "cu_seqlens", "documents")
 
