@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from itertools import tee
 from typing import Any, Final, final
@@ -85,8 +85,9 @@ class Leaf:
         Raises:
             DatasetError: it is none of these, or of another length. What the dataset raises has a note.
         """
-        with self._noting_errors():
-            samples = self._read(ids, about, places, size)
+        in_batches = batch_reader(self.dataset) is not None
+        read = (present_reader(self.dataset) or self.dataset.__getitems__) if in_batches else None
+        samples = self._called(read, self._one, ids, about, places, size)
         if isinstance(samples, np.ndarray) and self.has_borders:
             samples = {BORDERS: samples}
         elif isinstance(samples, np.ndarray) and (samples.ndim < 1 or samples.dtype.kind not in "biuf"):
@@ -112,50 +113,38 @@ class Leaf:
         Raises:
             DatasetError: it gives more or fewer. What the dataset raises has a note.
         """
-        with self._noting_errors():
-            parts = self._read_segments(segments, about, places, size)
+        read = self.dataset.__getsegments__
+
+        def one(given: tuple[Any, ...]) -> Any:
+            return read(*(values[None] for values in given))[0]
+
+        parts = self._called(read, one, segments, about, places, size)
         if not hasattr(parts, "__len__") or len(parts) != len(segments):
             number = len(parts) if hasattr(parts, "__len__") else parts
             problem = f"gives other than {len(segments)} parts for as many segments"
             raise DatasetError(self.place, problem, number)
         return list(parts)
 
-    def _read_segments(self, segments: Ids, about: Mapping[str, Ids], places: Ids, size: int) -> Any:
-        read = self.dataset.__getsegments__
-
-        def one(given: tuple[Any, ...]) -> Any:
-            return read(*(values[None] for values in given))[0]
-
-        return self._called(read, one, self._given(segments, about), places, size)
-
-    def _read(self, ids: Ids, about: Mapping[str, Ids], places: Ids, size: int) -> Any:
-        dataset = self.dataset
-        in_batches = batch_reader(dataset) is not None
-        read = (present_reader(dataset) or dataset.__getitems__) if in_batches else None
-        return self._called(read, self._one, self._given(ids, about), places, size)
-
-    def _given(self, what: Ids, about: Mapping[str, Ids]) -> tuple[Ids, ...]:
-        """The arguments of the dataset; it knows the epoch from `set_epoch` already."""
-        first = {"passes": np.zeros(len(what), dtype=np.int64), **about}
-        return (what, *(first[name] for name in wanted(self.dataset) if name in first))
-
     def _called(
         self,
         read: Callable[..., Any] | None,
         one: Callable[[Any], Any],
-        given: tuple[Ids, ...],
+        what: Ids,
+        about: Mapping[str, Ids],
         places: Ids,
         size: int,
     ) -> Any:
         """Reads all in one go; one by one where it cannot, or does not enter draws that are seeded."""
         draws = entered_draws(size)
         enters_alone = bool(getattr(batch_reader(self.dataset), "enters_draws", False))
-        if read is None or (draws is not None and draws.seeds and not enters_alone):
-            return in_draws(one, zip(*given, strict=True), places.tolist(), size)
-        if draws is None:
-            return read(*given)
-        with draws.of(places, enters_alone=enters_alone):
-            return read(*given)
+        with self._noting_errors():
+            # It knows the epoch from `set_epoch` already.
+            first = {"passes": np.zeros(len(what), dtype=np.int64), **about}
+            given = (what, *(first[name] for name in wanted(self.dataset) if name in first))
+            if read is None or (draws is not None and draws.seeds and not enters_alone):
+                return in_draws(one, zip(*given, strict=True), places.tolist(), size)
+            with nullcontext() if draws is None else draws.of(places, enters_alone=enters_alone):
+                return read(*given)
 
     def _one(self, given: tuple[np.int64, ...]) -> Any:
         if len(given) == 1:
