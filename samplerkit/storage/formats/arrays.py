@@ -12,10 +12,9 @@ from typing import Any, Final, Literal, final
 
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, DatasetError
 from samplerkit.order import arguments
-from samplerkit.order.layout import Layout
-from samplerkit.storage.files.chunked import ChunkedDataset, ChunkLimits, Chunks
+from samplerkit.storage.files.chunked import ChunkLimits
 from samplerkit.storage.files.content import Content, FileContent
-from samplerkit.storage.files.packages import extra, guarded
+from samplerkit.storage.files.packages import extra
 from samplerkit.storage.files.paths import local_paths
 from samplerkit.storage.files.stored import Stored
 from samplerkit.storage.formats.arrow.rows import Batches, gather_of
@@ -77,47 +76,31 @@ class Hdf5Dataset(FormatOfFiles):
         gather = gather_of(batches)
         super().__init__(files, limits, gather, progress=False, options=None, paths=local_paths)
 
-    @property
-    def fingerprint(self) -> None:
-        """None: a digest of shapes and types would not change with the content."""
-
     def _look(self, number: int) -> ChunkFile:
         path = self.files[number]
         h5py, stored = extra("h5py", "hdf5"), Stored.of(path)
+        with h5py.File(path, "r") as file:
+            links = {name: file.get(name, getlink=True) for name in file}
+            chosen = self._arrays or [n for n, link in links.items() if isinstance(link, h5py.HardLink)]
+            arrays = ((name, _hdf5_array(h5py, path, file, name, self._arrays)) for name in chosen)
+            there = [(name, array) for name, array in arrays if array is not None]
+            return RowRanges.of(path, there, self._chunk_rows, stored).as_file()
 
-        def looked() -> _RowRanges:
-            with h5py.File(path, "r") as file:
-                links = {name: file.get(name, getlink=True) for name in file}
-                chosen = self._arrays or [n for n, link in links.items() if isinstance(link, h5py.HardLink)]
-                arrays = ((name, _hdf5_array(h5py, path, file, name, self._arrays)) for name in chosen)
-                there = [(name, array) for name, array in arrays if array is not None]
-                return _RowRanges.of(path, there, self._chunk_rows)
-
-        ranges = guarded(path, "read", looked)
-        # No digest: one of shapes and types would not change with the content.
-        return ChunkFile((stored, ranges), ranges.sizes, ranges.columns)
-
-    def _reader(self, columns: tuple[Any, ...]) -> Callable[[tuple[Stored, _RowRanges], int], Content]:
+    def _reader(self, columns: tuple[Any, ...]) -> Callable[[RowRanges, int], Content]:
         return _read_hdf5
 
 
-def _read_hdf5(file: tuple[Stored, _RowRanges], number: int) -> FileContent:
-    stored, ranges = file
-    start, end = ranges.span(number)
-    stored.require_same()
-    h5py, place = extra("h5py", "hdf5"), f"{stored.name}, rows {start} to {end}"
-
-    def read() -> FileContent:
-        with h5py.File(stored.path, "r") as opened:
-            columns = {}
-            for name in ranges.columns:
-                array = _hdf5_array(h5py, stored.path, opened, name, ranges.columns)
-                ranges.require_same(place, name, array)
-                is_text = h5py.check_string_dtype(array.dtype) is not None
-                columns[name] = (array.asstr() if is_text else array)[start:end]
-        return FileContent.of(columns, place)
-
-    return guarded(place, "read", read)
+def _read_hdf5(ranges: RowRanges, number: int) -> FileContent:
+    if ranges.stored is not None:
+        ranges.stored.require_same()
+    h5py, (start, end), columns = extra("h5py", "hdf5"), ranges.span(number), {}
+    with h5py.File(ranges.path, "r") as opened:
+        for name in ranges.columns:
+            array = _hdf5_array(h5py, ranges.path, opened, name, ranges.columns)
+            ranges.require_same(name, array)
+            is_text = h5py.check_string_dtype(array.dtype) is not None
+            columns[name] = (array.asstr() if is_text else array)[start:end]
+    return FileContent.of(columns, ranges.place(number))
 
 
 def _hdf5_array(h5py: Any, path: str, file: Any, name: str, wanted: Sequence[str] | None) -> Any:
@@ -146,7 +129,7 @@ def _hdf5_array(h5py: Any, path: str, file: Any, name: str, wanted: Sequence[str
 
 
 @final
-class ZarrDataset(ChunkedDataset):
+class ZarrDataset(FormatOfFiles):
     """Samples in a zarr group on disk: a sample is a row of each array; chunks are the files of the layout.
 
     Versions 2 and 3, shards, and the compressions that zarr has. What is pickled is refused.
@@ -187,50 +170,48 @@ class ZarrDataset(ChunkedDataset):
         read_ahead: int = 1,
         threads: int = 1,
     ) -> None:
-        if not isinstance(folder, str | os.PathLike):
-            raise ArgumentTypeError("folder", "must be the path of a group", folder)
-        self.folder: Final = os.fspath(folder)
-        if is_remote(self.folder):
-            raise ArgumentValueError("folder", "must be local", shown(self.folder), hint="fetch it")
         self._arrays: Final = names_of(arrays)
         self._chunk_rows: Final = _checked_rows(chunk_rows)
         arguments.choice("missing_chunks", missing_chunks, ("raise", "fill"))
         self._fills: Final = missing_chunks == "fill"
-        super().__init__(ChunkLimits.of(max_chunks, max_bytes, read_ahead, threads), gather_of(batches), None)
+        limits = ChunkLimits.of(max_chunks, max_bytes, read_ahead, threads)
+        gather = gather_of(batches)
+        super().__init__(folder, limits, gather, progress=False, options=None, paths=_folder)
+        self.folder: Final = self.files[0]
 
     def __repr__(self) -> str:
         return f"ZarrDataset({self.folder!r}, {self._shown_size})"
 
-    def _find(self) -> Chunks:
-        def looked() -> _RowRanges:
-            group = _zarr_group(self.folder)
-            names = self._arrays or tuple(sorted(group.array_keys()))
-            arrays = [(name, _zarr_array(self.folder, group, name)) for name in names]
-            return _RowRanges.of(self.folder, arrays, self._chunk_rows)
+    def _look(self, number: int) -> ChunkFile:
+        group = _zarr_group(self.folder)
+        names = self._arrays or tuple(sorted(group.array_keys()))
+        arrays = [(name, _zarr_array(self.folder, group, name)) for name in names]
+        return RowRanges.of(self.folder, arrays, self._chunk_rows).as_file()
 
-        ranges = guarded(self.folder, "read", looked)
-        names = [f"{Path(self.folder).name}:{number}" for number in range(len(ranges.sizes))]
-        read = partial(_read_zarr, self.folder, ranges, self._fills)
-        return Chunks(Layout(ranges.sizes, names), read)
+    def _reader(self, columns: tuple[Any, ...]) -> Callable[[RowRanges, int], Content]:
+        return partial(_read_zarr, self._fills)
 
 
-def _read_zarr(folder: str, ranges: _RowRanges, fills: bool, number: int) -> FileContent:
-    start, end = ranges.span(number)
-    place = f"{folder}, rows {start} to {end}"
+def _folder(folder: Any) -> tuple[str]:
+    if not isinstance(folder, str | os.PathLike):
+        raise ArgumentTypeError("folder", "must be the path of a group", folder)
+    if is_remote(path := os.fspath(folder)):
+        raise ArgumentValueError("folder", "must be local", shown(path), hint="fetch it")
+    return (path,)
 
-    def read() -> FileContent:
-        group, columns = _zarr_group(folder), {}
-        for name in ranges.columns:
-            array = _zarr_array(folder, group, name)
-            ranges.require_same(place, name, array)
-            missing = None if fills else next(_missing(Path(folder, name), array, start, end), None)
-            if missing is not None:
-                hint = "write it again; if it holds nothing but the fill value: missing_chunks='fill'"
-                raise DatasetError(place, "has no such chunk", str(missing), hint=hint)
-            columns[name] = array[start:end]
-        return FileContent.of(columns, place)
 
-    return guarded(place, "read", read)
+def _read_zarr(fills: bool, ranges: RowRanges, number: int) -> FileContent:
+    folder, (start, end), columns = ranges.path, ranges.span(number), {}
+    group = _zarr_group(folder)
+    for name in ranges.columns:
+        array = _zarr_array(folder, group, name)
+        ranges.require_same(name, array)
+        missing = None if fills else next(_missing(Path(folder, name), array, start, end), None)
+        if missing is not None:
+            hint = "write it again; if it holds nothing but the fill value: missing_chunks='fill'"
+            raise DatasetError(ranges.place(number), "has no such chunk", str(missing), hint=hint)
+        columns[name] = array[start:end]
+    return FileContent.of(columns, ranges.place(number))
 
 
 def _missing(folder: Path, array: Any, start: int, end: int) -> Iterator[Path]:
@@ -270,46 +251,61 @@ def _zarr_array(folder: str, group: Any, name: str) -> Any:
 
 @final
 @dataclass(frozen=True)
-class _RowRanges:
+class RowRanges:
     """The rows of a file or group, in ranges.
 
     Args:
+        path: of the file or group.
         columns: the arrays.
         shapes: of each, for errors and to see whether it changed, with its type.
         rows: how many there are.
         step: how many a range has; the last one may have fewer.
+        stored: the file as it was; None of a group.
     """
 
+    path: str
     columns: tuple[str, ...]
     shapes: tuple[tuple[tuple[int, ...], str], ...]
     rows: int
     step: int
+    stored: Stored | None = None
 
     @classmethod
-    def of(cls, place: str, arrays: Sequence[tuple[str, Any]], step: int | None) -> _RowRanges:
+    def of(
+        cls, path: str, arrays: Sequence[tuple[str, Any]], step: int | None, stored: Stored | None = None
+    ) -> RowRanges:
         """Looks at arrays that have `shape`, `dtype` and `chunks`.
 
         Args:
-            place: what errors call the file.
+            path: of the file or group.
             arrays: by name.
             step: the rows of a range; None for those of the largest chunk, or 1024 where there are none.
+            stored: the file as it was; None of a group.
 
         Raises:
             DatasetError: there is none, one is a single value, or they have different lengths.
         """
         if not arrays:
-            raise DatasetError(place, "holds no arrays", hint="name those to read")
+            raise DatasetError(path, "holds no arrays", hint="name those to read")
         alone = next((name for name, array in arrays if not array.shape), None)
         if alone is not None:
             problem = f"array {alone!r} has no rows: it is a single value"
-            raise DatasetError(place, problem, hint="name the others")
+            raise DatasetError(path, problem, hint="name the others")
         lengths = {name: array.shape[0] for name, array in arrays}
         if len(set(lengths.values())) > 1:
             hint = "name those of one length"
-            raise DatasetError(place, "holds arrays of different lengths", lengths, hint=hint)
+            raise DatasetError(path, "holds arrays of different lengths", lengths, hint=hint)
         chunks = [_rows_at_once(array) for _, array in arrays]
         names, shapes = zip(*((name, (tuple(a.shape), str(a.dtype))) for name, a in arrays), strict=True)
-        return cls(names, shapes, next(iter(lengths.values())), step or max(chunks) or 1024)
+        return cls(path, names, shapes, next(iter(lengths.values())), step or max(chunks) or 1024, stored)
+
+    def as_file(self) -> ChunkFile:
+        """Gives the ranges as chunks; without a digest: shapes and types do not change with the content."""
+        return ChunkFile(self, self.sizes, self.columns)
+
+    def place(self, number: int) -> str:
+        """What errors call a range."""
+        return "{}, rows {} to {}".format(self.path, *self.span(number))
 
     @property
     def sizes(self) -> list[int]:
@@ -320,7 +316,7 @@ class _RowRanges:
         """Gives the first row of a range, and the one after its last."""
         return number * self.step, min(self.rows, (number + 1) * self.step)
 
-    def require_same(self, place: str, name: str, array: Any) -> None:
+    def require_same(self, name: str, array: Any) -> None:
         """Requires that an array is as it was.
 
         Raises:
@@ -329,7 +325,7 @@ class _RowRanges:
         before = self.shapes[self.columns.index(name)]
         now = (tuple(array.shape), str(array.dtype))
         if now != before:
-            raise DatasetError(place, f"array {name!r} is not as it was, {before}", now)
+            raise DatasetError(self.path, f"array {name!r} is not as it was, {before}", now)
 
 
 def _rows_at_once(array: Any) -> int:

@@ -45,7 +45,7 @@ class ChunkFile:
         file: what chunks are read from; it travels to workers.
         sizes: how many samples each chunk has.
         columns: what all files of a dataset have alike; empty where files have no columns.
-        digest: changes with what was looked at.
+        digest: changes with what was looked at; empty where nothing says so.
     """
 
     file: Any
@@ -60,7 +60,8 @@ class FilesOfChunks:
     """Files that were looked at, and where each of their chunks that has samples is.
 
     Args:
-        files: what the chunks of each file are read from, by its number.
+        files: what the chunks of each file are read from, by its number; `place` of it says what errors call
+            a chunk.
         file: of each chunk, the number of its file.
         chunk: of each chunk, its number in the file.
     """
@@ -81,12 +82,17 @@ class FilesOfChunks:
         return [f"{files[at]}:{chunk}" for at, chunk in pairs]
 
     def read(self, read: Callable[[Any, int], Content], number: int) -> Content:
-        """Reads a chunk, by a function of its file and of its number there."""
-        return read(self.files[int(self.file[number])], int(self.chunk[number]))
+        """Reads a chunk, by a function of its file and of its number there; an error names the chunk."""
+        file, chunk = self.files[int(self.file[number])], int(self.chunk[number])
+        return guarded(file.place(chunk), "read", lambda: read(file, chunk))
 
 
 class FormatOfFiles(DatasetOfFiles):
-    """A dataset over files that have several chunks each."""
+    """A dataset over files that have several chunks each.
+
+    `_look`, and what `_reader` gives, may raise any exception: it becomes an error that names the file, or
+    the chunk.
+    """
 
     _looking: ClassVar[str] = "headers read:"
 
@@ -99,8 +105,11 @@ class FormatOfFiles(DatasetOfFiles):
         """Gives what reads a chunk of a `ChunkFile.file` with these columns; it must not hold the dataset."""
 
     def _find(self) -> Chunks:
+        def look(number: int) -> ChunkFile:
+            return guarded(shown(self.files[number]), "read", lambda: self._look(number))
+
         report = partial(self._progress, self._looking)
-        files = all_in_threads(self._look, len(self.files), COUNTING_THREADS, "samplerkit-look", report)
+        files = all_in_threads(look, len(self.files), COUNTING_THREADS, "samplerkit-look", report)
         columns = files[0].columns if files else ()
         for place, file in zip(self.files, files, strict=True):
             if file.columns != columns:
@@ -117,7 +126,8 @@ class FormatOfFiles(DatasetOfFiles):
         self, found: FilesOfChunks, sizes: Ids, columns: tuple[Any, ...], digests: bytes
     ) -> Chunks:
         layout = Layout(sizes, found.names(self._names))
-        return Chunks(layout, partial(found.read, self._reader(columns)), digest_of(digests))
+        digest = digest_of(digests) if digests else None
+        return Chunks(layout, partial(found.read, self._reader(columns)), digest)
 
 
 class FolderDataset(ChunkedDataset):
@@ -161,10 +171,14 @@ class FolderDataset(ChunkedDataset):
             limits, gathered_samples, storage_for(self.is_remote, None, RemoteOptions.of(remote))
         )
 
-    def _read_index(self) -> tuple[Stored, bytes]:
-        """Reads the index, whole."""
+    @abstractmethod
+    def _found_in(self, index: bytes, place: str) -> Chunks:
+        """Finds the chunks that an index names, and may raise any exception; `place` is its name."""
+
+    def _find(self) -> Chunks:
         index = Stored.of(self._inside(INDEX), self._storage)
-        return index, index.read([(0, index.size)])[0]
+        (data,) = index.read([(0, index.size)])
+        return guarded(index.name, "read", lambda: self._found_in(data, index.name))
 
     def _inside(self, name: str) -> str:
         if not self.is_remote:

@@ -26,7 +26,7 @@ from samplerkit.storage.formats.base import (
     digest_of,
     require_inside,
 )
-from samplerkit.storage.formats.litdata_values import Make, SampleTree, tree_of, value_decoder
+from samplerkit.storage.formats.values import Make, SampleTree, tree_of, value_decoder
 from samplerkit.storage.missing_file import REWRITE
 
 _HEAD_OF_FRAMES: Final = struct.Struct("<8sHHIII")
@@ -70,16 +70,14 @@ class LitDataset(FolderDataset):
         LitDataset('/data/optimized/train', not looked at)
     """
 
-    def _find(self) -> Chunks:
-        place, data = self._read_index()
-        index = guarded(place.name, "read", lambda: LitIndex.of(data))
-        chosen = self._columns
-        if chosen is not None and index.chunks:
-            guarded(place.name, "read", lambda: index.tree.chosen(chosen))
-        files = tuple(self._file_of(index, chunk) for chunk in index.chunks)
-        layout = Layout([chunk.samples for chunk in index.chunks], [chunk.name for chunk in index.chunks])
-        read = partial(_read, index, files, chosen, self._decode)
-        return Chunks(layout, read, digest_of(repr(index).encode()))
+    def _found_in(self, index: bytes, place: str) -> Chunks:
+        found, chosen = LitIndex.of(index), self._columns
+        if chosen is not None and found.chunks:
+            found.tree.chosen(chosen)
+        files = tuple(self._file_of(found, chunk) for chunk in found.chunks)
+        layout = Layout([chunk.samples for chunk in found.chunks], [chunk.name for chunk in found.chunks])
+        read = partial(_read, found, files, chosen, self._decode)
+        return Chunks(layout, read, digest_of(repr(found).encode()))
 
     def _file_of(self, index: LitIndex, chunk: LitChunk) -> Stored:
         stored = self._stored(chunk.name, chunk.size)

@@ -7,7 +7,7 @@ import hashlib
 import json
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -29,7 +29,7 @@ from samplerkit.storage.formats.base import (
     digest_of,
     require_inside,
 )
-from samplerkit.storage.formats.mds_values import Decoder, UnsafeEncodingError, decoder
+from samplerkit.storage.formats.values import Decoder, UnsafeEncodingError, decoder
 from samplerkit.storage.missing_file import REWRITE
 
 _CODECS: Final = {"zstd": "zstd", "br": "brotli", "snappy": "snappy"}
@@ -68,44 +68,44 @@ class MdsDataset(FolderDataset):
         MdsDataset('/data/c4/train', not looked at)
     """
 
-    def _find(self) -> Chunks:
-        index, data = self._read_index()
-        shards = guarded(index.name, "read", lambda: _shards_in(data))
+    def _found_in(self, index: bytes, place: str) -> Chunks:
+        shards = [self._chosen(shard) for shard in _shards_in(index)]
         # The index of an empty dataset has no columns.
         columns = shards[0].columns if shards else MdsColumns((), (), ())
         other = next((shard for shard in shards if shard.columns != columns), None)
         if other is not None:
             problem = f"says that {other.raw.name} has other columns than {shards[0].raw.name}"
-            raise DatasetError(index.name, problem, list(other.columns.names))
-        decoders = columns.decoders(index.name, (self._columns if shards else None) or columns.names)
-        files = tuple(map(self._file_of, shards))
+            raise DatasetError(place, problem, list(other.columns.names))
+        decoders = columns.decoders(place, (self._columns if shards else None) or columns.names)
+        files = [self._file_of(shard.file) for shard in shards]
         layout = Layout([shard.samples for shard in shards], [shard.raw.name for shard in shards])
         read = partial(_read, shards, files, decoders, self._decode)
-        return Chunks(layout, read, digest_of(data))
+        return Chunks(layout, read, digest_of(index))
 
-    def _file_of(self, shard: MdsShard) -> tuple[Stored, bool]:
-        """Gives the file of a shard, and whether it is the compressed one."""
-        raw, packed = shard.raw, shard.packed
-        is_packed = packed is not None and (self.is_remote or not Path(self._inside(raw.name)).exists())
-        file = packed if is_packed and packed else raw
+    def _chosen(self, shard: MdsShard) -> MdsShard:
+        """Gives a shard as it is read: not compressed, where its package has left it so on this machine."""
+        is_unpacked = not self.is_remote and Path(self._inside(shard.raw.name)).exists()
+        return replace(shard, packed=None) if is_unpacked else shard
+
+    def _file_of(self, file: ShardFile) -> Stored:
         stored = self._stored(file.name, file.size)
         if stored.size != file.size:
             problem = f"has {stored.size} bytes, and {INDEX} says"
             raise DatasetError(stored.name, problem, file.size, hint=REWRITE)
-        return stored, is_packed
+        return stored
 
 
 def _read(
     shards: Sequence[MdsShard],
-    files: Sequence[tuple[Stored, bool]],
+    files: Sequence[Stored],
     decoders: Mapping[str, Decoder],
     decode: DecodeSample | None,
     number: int,
 ) -> FileContent:
     """Reads a shard."""
-    shard, (stored, is_packed) = shards[number], files[number]
+    shard, stored = shards[number], files[number]
     (data,) = stored.read([(0, stored.size)])
-    samples = shard.samples_in(stored.name, data, is_packed=is_packed)
+    samples = guarded(stored.name, "read", lambda: shard.samples_in(stored.name, data))
 
     def made(sample: bytes) -> dict[str, Any]:
         values = shard.columns.cut(sample)
@@ -232,7 +232,7 @@ class MdsShard:
 
     Args:
         raw: the shard as it is.
-        packed: the shard when it is compressed; None where it never was.
+        packed: the shard when it is compressed; None where it never was, or is not read.
         compression: how, without the level.
         samples: how many it has.
         columns: what they hold.
@@ -266,39 +266,39 @@ class MdsShard:
         files = ShardFile.of(said["raw_data"]), ShardFile.of(packed) if packed else None
         return cls(*files, compression, samples, MdsColumns.of(said))
 
-    def samples_in(self, place: str, data: bytes, *, is_packed: bool) -> list[bytes]:
-        """Takes a shard that was read apart.
+    @property
+    def file(self) -> ShardFile:
+        """The file that is read."""
+        return self.packed or self.raw
+
+    def samples_in(self, place: str, data: bytes) -> list[bytes]:
+        """Takes the bytes of its file apart.
 
         Args:
             place: what errors call it.
-            data: the bytes of the file.
-            is_packed: whether it is the compressed one.
+            data: the bytes.
 
         Returns:
             The bytes of each sample.
 
         Raises:
-            DatasetError: it is not what the index says.
+            DatasetError: they do not fit a digest of the index.
+            ValueError: they are not what it says.
         """
-        file = self.packed if is_packed and self.packed else self.raw
-        file.require_digest(place, data)
-
-        def parsed() -> list[bytes]:
-            raw = _unpacked(self.compression, data, self.raw.size) if is_packed else data
-            if len(raw) != self.raw.size:
-                raise ValueError(f"it has {len(raw)} bytes, and index.json says {self.raw.size}")
-            (count,) = np.frombuffer(raw, "<u4", 1).tolist()
-            if count != self.samples:
-                raise ValueError(f"it has {count} samples, and index.json says {self.samples}")
-            ends = np.frombuffer(raw, "<u4", count + 1, 4).tolist()
-            head = 4 + 4 * len(ends)
-            if ends != sorted(ends) or ends[0] < head or ends[-1] != len(raw):
-                raise ValueError("its samples are not where it says")
-            if MdsColumns.of(json.loads(raw[head : ends[0]])) != self.columns:
-                raise ValueError("it has other columns than index.json says")
-            return [raw[start:end] for start, end in pairwise(ends)]
-
-        return guarded(place, "read", parsed)
+        self.file.require_digest(place, data)
+        raw = _unpacked(self.compression, data, self.raw.size) if self.packed else data
+        if len(raw) != self.raw.size:
+            raise ValueError(f"it has {len(raw)} bytes, and index.json says {self.raw.size}")
+        (count,) = np.frombuffer(raw, "<u4", 1).tolist()
+        if count != self.samples:
+            raise ValueError(f"it has {count} samples, and index.json says {self.samples}")
+        ends = np.frombuffer(raw, "<u4", count + 1, 4).tolist()
+        head = 4 + 4 * len(ends)
+        if ends != sorted(ends) or ends[0] < head or ends[-1] != len(raw):
+            raise ValueError("its samples are not where it says")
+        if MdsColumns.of(json.loads(raw[head : ends[0]])) != self.columns:
+            raise ValueError("it has other columns than index.json says")
+        return [raw[start:end] for start, end in pairwise(ends)]
 
 
 def _unpacked(compression: str, data: bytes, size: int) -> bytes:

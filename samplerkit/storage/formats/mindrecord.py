@@ -16,7 +16,7 @@ import numpy as np
 from samplerkit.errors import DatasetError
 from samplerkit.storage.files.chunked import ChunkLimits
 from samplerkit.storage.files.content import Content, FileContent, gathered_samples, require_columns
-from samplerkit.storage.files.packages import extra, guarded
+from samplerkit.storage.files.packages import extra
 from samplerkit.storage.files.stored import ByteSpan, Stored
 from samplerkit.storage.formats.base import (
     ChunkFile,
@@ -29,7 +29,6 @@ from samplerkit.storage.formats.base import (
 from samplerkit.storage.missing_file import REWRITE
 from samplerkit.storage.progress import Progress
 from samplerkit.storage.remote.options import RemoteOptions
-from samplerkit.storage.remote.storage import RemoteStorage
 
 _MOST_HEADER: Final = 1 << 28
 _NUMBERS: Final = {"int32": "<i4", "int64": "<i8", "float32": "<f4", "float64": "<f8"}
@@ -90,7 +89,7 @@ class MindRecordDataset(FormatOfFiles):
         super().__init__(files, limits, gathered_samples, progress, RemoteOptions.of(remote))
 
     def _look(self, number: int) -> ChunkFile:
-        file, digest = MindRecordFile.of(self.files[number], self._storage)
+        file, digest = MindRecordFile.of(Stored.of(self.files[number], self._storage))
         columns = tuple(name for name, _ in file.schema.kinds)
         return ChunkFile(file, [group.rows for group in file.groups], columns, digest)
 
@@ -105,19 +104,14 @@ def _read(
     """Reads a row group: of each row its numbers and texts, and its bytes and arrays.
 
     Raises:
-        DatasetError: it cannot be read, or is not what the header says.
+        DatasetError: it cannot be read.
+        ValueError: it is not what the header says.
     """
-    group, place = file.groups[number], f"{file.stored.name}, row group {number}"
+    group = file.groups[number]
     raw, blob = file.stored.read([group.raw, group.blob])
-
-    def parsed() -> list[tuple[bytes, bytes]]:
-        return list(zip(_rows(raw, group.rows), _rows(blob, group.rows), strict=True))
-
-    def made(row: tuple[bytes, bytes]) -> dict[str, Any]:
-        return file.schema.made(*row, columns)
-
-    rows = guarded(place, "read", parsed)
-    return content_of(place, rows, len(raw) + len(blob), made, decode)
+    rows = list(zip(_rows(raw, group.rows), _rows(blob, group.rows), strict=True))
+    size, made = len(raw) + len(blob), partial(file.schema.made, columns)
+    return content_of(file.place(number), rows, size, made, decode)
 
 
 @final
@@ -173,13 +167,13 @@ class MindSchema:
             raise ValueError(f"bytes and arrays in columns {sorted(in_blob)}, and says {list(blobs)}")
         return cls(kinds, shapes, blobs)
 
-    def made(self, raw: bytes, blob: bytes, chosen: Sequence[str]) -> dict[str, Any]:
+    def made(self, chosen: Sequence[str], row: tuple[bytes, bytes]) -> dict[str, Any]:
         """Makes the dict of a row.
 
         Raises:
             ValueError: it is not what the header says.
         """
-        plain, pieces = _unpacked(raw), self._pieces(blob)
+        plain, pieces = dict(extra("msgpack", "mindrecord").unpackb(row[0])), self._pieces(row[1])
         kinds, shapes = dict(self.kinds), dict(self.shapes)
         # Where a column of integers is an array, all columns of integers are written short.
         is_short = any(kinds[name].startswith("int") for name in shapes)
@@ -226,7 +220,7 @@ class MindRecordFile:
     groups: tuple[RowGroup, ...]
 
     @classmethod
-    def of(cls, path: str, storage: RemoteStorage | None) -> tuple[MindRecordFile, bytes]:
+    def of(cls, stored: Stored) -> tuple[MindRecordFile, bytes]:
         """Looks at a file: its header says where all its rows are.
 
         Returns:
@@ -234,17 +228,21 @@ class MindRecordFile:
 
         Raises:
             DatasetError: it cannot be read, or is no MindRecord file.
+            ValueError: its header is none.
+            LookupError: something is missing there.
         """
-        stored = Stored.of(path, storage)
         (start,) = stored.read([(0, min(8, stored.size))])
         length = int.from_bytes(start, "little")
         if len(start) < 8 or not 2 <= length <= min(stored.size - 8, _MOST_HEADER):
             raise DatasetError(stored.name, "is no MindRecord file, or was cut", hint=REWRITE)
         (data,) = stored.read([(8, length)])
-        header = guarded(stored.name, "read", lambda: json.loads(data))
-        schema = guarded(stored.name, "read", lambda: MindSchema.of(header["schema"]))
-        groups = guarded(stored.name, "read", lambda: _groups(header, stored.size))
-        return cls(stored, schema, groups), hashlib.blake2b(data, digest_size=16).digest()
+        header = json.loads(data)
+        found = cls(stored, MindSchema.of(header["schema"]), _groups(header, stored.size))
+        return found, hashlib.blake2b(data, digest_size=16).digest()
+
+    def place(self, group: int) -> str:
+        """What errors call a row group."""
+        return f"{self.stored.name}, row group {group}"
 
 
 def _groups(header: Mapping[str, Any], size: int) -> tuple[RowGroup, ...]:
@@ -294,11 +292,6 @@ def _rows(data: bytes, count: int) -> list[bytes]:
     if at != len(data):
         raise ValueError(f"{count} rows that end at {at}, in a page of {len(data)} bytes")
     return found
-
-
-def _unpacked(data: bytes) -> dict[str, Any]:
-    """Reads the numbers and texts of a row, which are a map in MessagePack."""
-    return dict(extra("msgpack", "mindrecord").unpackb(data))
 
 
 def _scalar(name: str, kind: str, plain: Mapping[str, Any]) -> Any:

@@ -7,7 +7,7 @@ import os
 import struct
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 from typing import Any, Final, Literal, final, get_args
@@ -19,7 +19,7 @@ from samplerkit.order import arguments
 from samplerkit.storage.arrays import narrow
 from samplerkit.storage.files.chunked import ChunkLimits
 from samplerkit.storage.files.content import Content, FileContent, gathered_samples
-from samplerkit.storage.files.packages import extra, guarded
+from samplerkit.storage.files.packages import extra
 from samplerkit.storage.files.stored import Stored
 from samplerkit.storage.formats.base import (
     ChunkFile,
@@ -106,8 +106,7 @@ class TfRecordDataset(IndexedFiles, FormatOfFiles):
 
     def _look(self, number: int) -> ChunkFile:
         stored = Stored.of(self.files[number], self._storage)
-        found, is_packed = self._indexes.of(stored)
-        file = RecordFile.of(stored, found, is_packed=is_packed, run_bytes=self._run_bytes)
+        file = RecordFile.of(stored, self._indexes.of(stored), self._run_bytes)
         # Changes with the lengths and checksums of all records; their features need not be alike.
         digest = repr([(run.span, run.rows, run.check) for run in file.runs]).encode()
         return ChunkFile(file, [run.rows for run in file.runs], digest=digest)
@@ -159,9 +158,8 @@ class _Sample:
 
 
 def _read(sample: _Sample, file: RecordFile, number: int) -> FileContent:
-    records, first = file.read(number), file.runs[number].first
-    place, size = f"{file.stored.name}, records from {first}", sum(map(len, records))
-    return content_of(place, records, size, sample.made, sample.decode)
+    records = file.read(number)
+    return content_of(file.place(number), records, sum(map(len, records)), sample.made, sample.decode)
 
 
 AROUND: Final = 16
@@ -185,10 +183,12 @@ class Records:
     Args:
         lengths: of the data of each, shape (records,), int64.
         crcs: the masked CRC-32C of each, as the file has it, shape (records,), uint32.
+        is_packed: whether the file is compressed by gzip.
     """
 
     lengths: Array
     crcs: Array
+    is_packed: bool = False
 
     @classmethod
     def walked(cls, read: Read, size: int) -> Records:
@@ -228,6 +228,9 @@ class Records:
             raise ValueError(problem)
         return cls(np.array(lengths, np.int64), np.frombuffer(b"".join(crcs), "<u4").astype(np.uint32))
 
+    def __len__(self) -> int:
+        return self.lengths.size
+
     @property
     def ends(self) -> Array:
         """Where each record ends."""
@@ -237,10 +240,6 @@ class Records:
         """Gives what changes with the lengths and the checksums of some records."""
         part = slice(first, last)
         return zlib.crc32(self.crcs[part].astype("<u4").tobytes(), zlib.crc32(self.lengths[part].tobytes()))
-
-
-IndexedRecords = tuple[Records, bool]
-"""The records of a file, and whether it is compressed."""
 
 
 @final
@@ -277,8 +276,9 @@ class RecordFile:
     runs: tuple[RecordRun, ...]
 
     @classmethod
-    def of(cls, stored: Stored, records: Records, *, is_packed: bool, run_bytes: int) -> RecordFile:
+    def of(cls, stored: Stored, records: Records, run_bytes: int) -> RecordFile:
         """Cuts the records of a file into runs of at most so many bytes, and at least one record."""
+        is_packed = records.is_packed
         ends, first, start = records.ends, 0, 0
         runs: list[RecordRun] = []
         while first < ends.size:
@@ -289,33 +289,30 @@ class RecordFile:
             first, start = last, end
         return cls(stored, is_packed, tuple(runs))
 
+    def place(self, number: int) -> str:
+        """What errors call a run."""
+        return f"{self.stored.name}, records from {self.runs[number].first}"
+
     def read(self, number: int) -> list[bytes]:
         """Reads a run; the data of all its records are compared with their checksums.
 
         Raises:
             DatasetError: it cannot be read, or is not what it was.
+            ValueError: it does not consist of records.
         """
         run = self.runs[number]
-        whole = (0, self.stored.size) if self.is_packed else run.span
-        (data,) = self.stored.read([whole])
-        place = f"{self.stored.name}, records {run.first} to {run.first + run.rows}"
-
-        def parsed() -> list[bytes]:
-            plain = unpacked(data) if self.is_packed else data
-            records = Records.walked(lambda at, size: plain[at : at + size], len(plain))
-            if records.lengths.size != run.rows or records.check(0, run.rows) != run.check:
-                raise DatasetError(place, "are not those that were there before", hint=REWRITE)
-            ends = [0, *records.ends.tolist()]
-            found = [plain[start + _HEAD.size : end - _TAIL] for start, end in pairwise(ends)]
-            wrong = np.flatnonzero(masked_crc32c(found) != records.crcs)
-            if wrong.size:
-                damaged = run.first + int(wrong[0])
-                raise DatasetError(
-                    self.stored.name, f"record {damaged} does not fit its checksum", hint=REWRITE
-                )
-            return found
-
-        return guarded(place, "read", parsed)
+        (data,) = self.stored.read([(0, self.stored.size) if self.is_packed else run.span])
+        plain = unpacked(data) if self.is_packed else data
+        records = Records.walked(lambda at, size: plain[at : at + size], len(plain))
+        if records.lengths.size != run.rows or records.check(0, run.rows) != run.check:
+            raise DatasetError(self.place(number), "are not those that were there before", hint=REWRITE)
+        ends = [0, *records.ends.tolist()]
+        found = [plain[start + _HEAD.size : end - _TAIL] for start, end in pairwise(ends)]
+        wrong = np.flatnonzero(masked_crc32c(found) != records.crcs)
+        if wrong.size:
+            problem = f"record {run.first + int(wrong[0])} does not fit its checksum"
+            raise DatasetError(self.stored.name, problem, hint=REWRITE)
+        return found
 
 
 def masked_crc32c(pieces: Sequence[bytes]) -> Array:
@@ -335,7 +332,7 @@ def unpacked(data: bytes) -> bytes:
     return b"".join(inflated(io.BytesIO(data).read))
 
 
-def _looked_through(path: str, size: int) -> IndexedRecords:
+def _looked_through(path: str, size: int) -> Records:
     with opened(path) as file:
 
         def read(at: int, count: int) -> bytes:
@@ -344,15 +341,16 @@ def _looked_through(path: str, size: int) -> IndexedRecords:
 
         start = read(0, _HEAD.size)
         if _is_head(start) or start[:2] not in {_GZIP, *_ZLIB}:
-            found, is_packed = Records.walked(read, size), False
+            found = Records.walked(read, size)
         elif start.startswith(_GZIP):
             data = unpacked(read(0, size))
-            found, is_packed = Records.walked(lambda at, count: data[at : at + count], len(data)), True
+            inside = Records.walked(lambda at, count: data[at : at + count], len(data))
+            found = replace(inside, is_packed=True)
         else:
             raise ValueError("it is compressed by zlib: pack it with gzip, or not at all")
     if not found.lengths.size:
         raise ValueError("it is empty: leave it out")
-    return found, is_packed
+    return found
 
 
 def _is_head(start: bytes) -> bool:
@@ -360,25 +358,19 @@ def _is_head(start: bytes) -> bool:
     return len(start) == _HEAD.size and masked_crc32c([start[:8]]).tobytes() == start[8:]
 
 
-def _packed(indexed: IndexedRecords) -> tuple[dict[str, Any], dict[str, Array]]:
-    records, is_packed = indexed
+def _packed(records: Records) -> tuple[dict[str, Any], dict[str, Array]]:
     lengths = records.lengths.astype(narrow(int(records.lengths.max(initial=0))))
-    return {"is_packed": is_packed}, {"length": lengths, "crc": records.crcs.astype("<u4")}
+    return {"is_packed": records.is_packed}, {"length": lengths, "crc": records.crcs.astype("<u4")}
 
 
-def _understood(size: int, meta: Mapping[str, Any], arrays: Mapping[str, Array]) -> IndexedRecords | None:
+def _understood(size: int, meta: Mapping[str, Any], arrays: Mapping[str, Array]) -> Records | None:
     if not {"length", "crc"} <= arrays.keys():
         return None
-    records = Records(arrays["length"].astype(np.int64), arrays["crc"].astype(np.uint32))
-    is_packed = bool(meta.get("is_packed"))
-    fits = is_packed or int((records.lengths + AROUND).sum()) == size
-    is_sound = fits and records.lengths.size == records.crcs.size > 0 and records.lengths.min() >= 0
-    return (records, is_packed) if is_sound else None
+    lengths, crcs = arrays["length"].astype(np.int64), arrays["crc"].astype(np.uint32)
+    records = Records(lengths, crcs, bool(meta.get("is_packed")))
+    fits = records.is_packed or int((lengths + AROUND).sum()) == size
+    return records if fits and lengths.size == crcs.size > 0 and lengths.min() >= 0 else None
 
 
-def _count(indexed: IndexedRecords) -> int:
-    return indexed[0].lengths.size
-
-
-INDEXES: Final = IndexKind("tfrecord", _looked_through, _packed, _understood, _count)
+INDEXES: Final = IndexKind("tfrecord", _looked_through, _packed, _understood, Records.__len__)
 """The indexes of TFRecord files. They are not trusted: records have checksums of their own."""

@@ -122,13 +122,13 @@ def test_an_index_that_lies_is_an_error_that_names_it(tmp_path):
     """Of another size, damaged, of another kind; or right in its size, and of another file."""
     path, other = written(tmp_path, [(5, 6), (6, 7)])
     stored, beside = Stored.of(path, None), Path(path + ".skidx")
-    records, _ = tfrecord_file.INDEXES.of(Stored.of(other))
+    records = tfrecord_file.INDEXES.of(Stored.of(other))
     shifted = tfrecord_file.Records(records.lengths + 1, records.crcs)
     half = tfrecord_file.Records(
         np.array([stored.size // 2 - 16, stored.size - stored.size // 2 - 16]), np.zeros(2, np.uint32)
     )
     for wrong, problem in ((shifted, "another state"), (half, "are not those that were there before")):
-        tfrecord_file.INDEXES.write(beside, stored, (wrong, False), "")
+        tfrecord_file.INDEXES.write(beside, stored, wrong, "")
         with (
             sk.TfRecordDataset(path, progress=False) as dataset,
             pytest.raises(sk.DatasetError, match=problem),

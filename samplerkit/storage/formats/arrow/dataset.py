@@ -17,7 +17,7 @@ import numpy as np
 from samplerkit.errors import DatasetError
 from samplerkit.storage.files.chunked import ChunkLimits
 from samplerkit.storage.files.content import Content, require_columns
-from samplerkit.storage.files.packages import extra, guarded
+from samplerkit.storage.files.packages import extra
 from samplerkit.storage.files.paths import local_paths
 from samplerkit.storage.files.stored import ByteSpan, Stored
 from samplerkit.storage.formats.arrow.rows import ArrowBatches, ArrowContent, gather_of
@@ -94,9 +94,7 @@ class ArrowDataset(FormatOfFiles):
 
 
 def _read_batch(columns: Sequence[str], file: ArrowFile, number: int) -> ArrowContent:
-    place = f"{file.stored.name}, record batch {number}"
-    table = file.read(number, place)
-    return ArrowContent(place, guarded(place, "read", lambda: table.select(list(columns))))
+    return ArrowContent(file.place(number), file.read(number).select(list(columns)))
 
 
 def _paths(files: Any) -> tuple[str, ...]:
@@ -169,12 +167,13 @@ class ArrowFile:
         """Goes through a file, from header to header.
 
         Raises:
-            DatasetError: it cannot be read, ends early, or is something else.
+            DatasetError: it cannot be read, or holds something else.
+            ValueError: it ends early, or is something else.
         """
         stored = Stored.of(path)
         if stored.size > 4 and stored.read([(0, 4)]) == [b"FEA1"]:
             raise DatasetError(path, "is Feather of version 1", hint="write it again as version 2")
-        messages = guarded(path, "read", lambda: list(_messages(stored)))
+        messages = list(_messages(stored))
         schemas, dictionaries, batches = (
             tuple(message for message in messages if message.kind == kind)
             for kind in (_SCHEMA, _DICTIONARY, _BATCH)
@@ -183,33 +182,31 @@ class ArrowFile:
         if len(schemas) != 1 or messages[0] != schemas[0] or number != len(messages):
             raise DatasetError(path, "holds other messages than one schema and its batches", hint=REWRITE)
         pa = extra("pyarrow", "parquet")
-        data = pa.BufferReader(_read(stored, schemas))
-        schema = guarded(stored.name, "read", lambda: pa.ipc.read_schema(data))
+        schema = pa.ipc.read_schema(pa.BufferReader(_read(stored, schemas)))
         columns = tuple((field.name, str(field.type)) for field in schema)
         return cls(stored, columns, schemas[0], dictionaries, batches)
 
-    def read(self, number: int, place: str) -> Any:
+    def place(self, batch: int) -> str:
+        """What errors call a record batch."""
+        return f"{self.stored.name}, record batch {batch}"
+
+    def read(self, number: int) -> Any:
         """Reads a record batch into a table.
 
         Raises:
             DatasetError: it cannot be read, or is not what it was.
+            Exception: as pyarrow raises.
         """
         batch = self.batches[number]
         before = [message for message in self.dictionaries if message.span < batch.span]
-        data = _read(self.stored, [self.schema, *before, batch])
-
-        def parsed() -> Any:
-            pa = extra("pyarrow", "parquet")
-            with pa.ipc.open_stream(pa.BufferReader(data)) as stream:
-                table = pa.Table.from_batches([stream.read_next_batch()])
-            # Nothing else protects from offsets that lead out of the batch.
-            table.validate(full=True)
-            return table
-
-        table = guarded(place, "read", parsed)
+        pa, data = extra("pyarrow", "parquet"), _read(self.stored, [self.schema, *before, batch])
+        with pa.ipc.open_stream(pa.BufferReader(data)) as stream:
+            table = pa.Table.from_batches([stream.read_next_batch()])
+        # Nothing else protects from offsets that lead out of the batch.
+        table.validate(full=True)
         if table.num_rows != batch.rows:
             problem = f"has {table.num_rows} rows, and its header said {batch.rows}"
-            raise DatasetError(place, problem, hint=REWRITE)
+            raise DatasetError(self.place(number), problem, hint=REWRITE)
         return table
 
 

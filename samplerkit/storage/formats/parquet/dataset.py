@@ -18,7 +18,6 @@ from samplerkit.order.typing import Ids
 from samplerkit.storage.catalogue.file_catalogue import DIGEST_BYTES, FileCatalogue
 from samplerkit.storage.files.chunked import ChunkLimits, Chunks
 from samplerkit.storage.files.content import Content, require_columns
-from samplerkit.storage.files.packages import guarded
 from samplerkit.storage.files.stored import Stored
 from samplerkit.storage.formats.arrow.rows import ArrowBatches, ArrowContent, gather_of, in_one_piece
 from samplerkit.storage.formats.base import ChunkFile, FilesOfChunks, FormatOfFiles, digest_of, names_of
@@ -248,10 +247,8 @@ class Footers:
 
 def _read_group(columns: tuple[str, ...], footers: Footers, file: ParquetFile, group: int) -> ArrowContent:
     """Reads a row group."""
-    table = file.read(group, columns, footers.of(file))
-    place = f"{file.stored.name}, row group {group}"
-    kept = file.kept[group] if file.kept else None
-    return ArrowContent(place, guarded(place, "read", table.combine_chunks), kept)
+    table = file.read(group, columns, footers.of(file)).combine_chunks()
+    return ArrowContent(file.place(group), table, file.kept[group] if file.kept else None)
 
 
 @final

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import io
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, Final, final
 
 import numpy as np
@@ -84,6 +84,10 @@ class ParquetFile:
             return self.rows
         return [n if kept is None else kept.size for n, kept in zip(self.rows, self.kept, strict=True)]
 
+    def place(self, group: int) -> str:
+        """What errors call a row group."""
+        return f"{self.stored.name}, row group {group}"
+
     def chosen(
         self, metadata: Metadata, names: Sequence[str] | None, condition: RowFilter | None
     ) -> ParquetFile:
@@ -114,8 +118,8 @@ class ParquetFile:
         if not condition.may_hold(ranges_of(metadata, group, condition.names) | keys):
             return _NO_ROWS
         table = self.read(group, condition.names, metadata)
-        place, hint = f"{self.stored.name}, row group {group}", "compare a column with values of its own type"
-        rows = guarded(place, "filtered", partial(condition.rows, table), hint)
+        hint = "compare a column with values of its own type"
+        rows = guarded(self.place(group), "filtered", lambda: condition.rows(table), hint)
         return None if rows.size == self.rows[group] else rows
 
     def _require_columns(self, group: int, columns: Sequence[str], metadata: Metadata) -> None:
@@ -156,7 +160,7 @@ class ParquetFile:
         Raises:
             DatasetError: it cannot be read, or is not what the footer says.
         """
-        place, own = f"{self.stored.name}, row group {group}", self._own(columns)
+        own = self._own(columns)
         reader = _Reader(self.stored.size, metadata)
         spans = self._spans(reader, group, own)
         pieces = self.stored.read(spans)
@@ -169,11 +173,11 @@ class ParquetFile:
                 return pieces[number][start : start + length]
             return self.stored.read([(offset, length)])[0]
 
-        table = guarded(place, "read", lambda: reader.table(part, group, own))
+        table = guarded(self.place(group), "read", lambda: reader.table(part, group, own))
         require_columns(self.stored.name, table.column_names, own)
         if table.num_rows != self.rows[group]:
             problem = f"has {table.num_rows} rows, and its footer says {self.rows[group]}"
-            raise DatasetError(place, problem, hint=REWRITE)
+            raise DatasetError(self.place(group), problem, hint=REWRITE)
         if len(own) == len(columns):
             return table
         for name, value in self.keys:
@@ -209,7 +213,7 @@ class ParquetFile:
                 if not asked:
                     raise
 
-        guarded(f"{self.stored.name}, row group {group}", "read", planned)
+        guarded(self.place(group), "read", planned)
         return sorted(asked)
 
 
@@ -246,21 +250,20 @@ class _Reader:
 
 
 @final
-class _Parts:
+class _Parts(io.RawIOBase):
     """What pyarrow reads from as from a file.
 
     It must not refer to what reads it: pyarrow holds it where no collection of garbage looks, so that both,
     and the bytes that were read, would stay for ever.
     """
 
-    closed = False
     part: Callable[[int, int], bytes]
 
     def __init__(self, size: int) -> None:
         self._size = size
         self._at = 0
 
-    def read(self, length: int) -> bytes:
+    def read(self, length: int = -1) -> bytes:
         """Reads from its position."""
         data = self.part(self._at, length)
         self._at += len(data)
@@ -271,10 +274,6 @@ class _Parts:
         self._at = offset + (0, self._at, self._size)[whence]
         return self._at
 
-    def tell(self) -> int:
-        """Returns its position."""
-        return self._at
-
     def readable(self) -> bool:
         """Returns that it can be read."""
         return True
@@ -282,9 +281,6 @@ class _Parts:
     def seekable(self) -> bool:
         """Returns that it can go anywhere."""
         return True
-
-    def close(self) -> None:
-        """Does nothing: nothing is open."""
 
 
 def _parsed(name: str, footer: bytes) -> Metadata:

@@ -1,11 +1,13 @@
-"""What a sample of litData is made of: values, in dicts, lists and tuples; and what bytes become them."""
+"""Values and samples of MDS and of litData: what bytes become them. Pickles are refused."""
 
 from __future__ import annotations
 
+import io
 import json
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import partial
 from itertools import accumulate
 from typing import Any, Final, final
@@ -13,7 +15,135 @@ from typing import Any, Final, final
 import numpy as np
 
 from samplerkit.storage.files.packages import extra
-from samplerkit.storage.formats.mds_values import Decoder, decoder
+
+Decoder = Callable[[bytes], Any]
+
+_SCALARS: Final = (
+    "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64", "float16", "float32", "float64",
+)  # fmt: skip
+_DTYPES: Final = {
+    8: "u1", 9: "i1", 16: "<u2", 17: "<i2", 18: "<f2",
+    32: "<u4", 33: "<i4", 34: "<f4", 64: "<u8", 65: "<i8", 66: "<f8",
+}  # fmt: skip
+_SHAPE_DTYPES: Final = ("u1", "<u2", "<u4", "<u8")
+
+
+class UnsafeEncodingError(Exception):
+    """An encoding that runs code when it is read."""
+
+
+def decoder(encoding: str) -> Decoder:
+    """Gives what makes a value of bytes.
+
+    Args:
+        encoding: as an index of MDS names it.
+
+    Raises:
+        UnsafeEncodingError: it is `pkl`.
+        ValueError: it is not known.
+
+    Example:
+        >>> decoder("int")(bytes([5, 0, 0, 0, 0, 0, 0, 0])), decoder("ndarray:uint8:2,1")(b"ab").tolist()
+        (5, [[97], [98]])
+    """
+    name, _, options = encoding.partition(":")
+    if name == "pkl":
+        raise UnsafeEncodingError(encoding)
+    if name == "ndarray":
+        return _array_decoder(options)
+    if name in _SCALARS and not options:
+        return partial(_scalar, np.dtype(name).newbyteorder("<"))
+    found = _MDS.get(encoding)
+    if found is None:
+        raise ValueError(f"encoding {encoding!r} is not known")
+    return found
+
+
+def _array_decoder(options: str) -> Decoder:
+    kind, _, sizes = options.partition(":")
+    if kind and kind not in _SCALARS:
+        raise ValueError(f"arrays of {kind!r} are not known")
+    shape = tuple(map(int, sizes.split(","))) if sizes else None
+    return partial(_array, np.dtype(kind).newbyteorder("<") if kind else None, shape)
+
+
+def _array(dtype: Any, shape: tuple[int, ...] | None, data: bytes) -> Any:
+    """Reads an array: its type and its shape come before it, unless all arrays have the same."""
+    at = 0
+    if dtype is None:
+        dtype, at = np.dtype(_DTYPES[data[0]]), 1
+    if shape is None:
+        number, of_sizes = data[at] >> 2, np.dtype(_SHAPE_DTYPES[data[at] % 4])
+        shape = tuple(np.frombuffer(data, of_sizes, number, at + 1).tolist())
+        at += 1 + number * of_sizes.itemsize
+    values = np.frombuffer(data, dtype, offset=at).reshape(shape)
+    return values.astype(dtype.newbyteorder("="))  # a copy, which can be written to
+
+
+def _scalar(dtype: Any, data: bytes) -> Any:
+    (value,) = np.frombuffer(data, dtype)
+    return value
+
+
+def _raw_image(data: bytes) -> Any:
+    width, height, named = np.frombuffer(data, "<u4", 3).tolist()
+    mode = data[12 : 12 + named].decode()
+    return _pillow().frombytes(mode, (width, height), data[12 + named :])
+
+
+def _image(kind: str, data: bytes) -> Any:
+    image = _pillow().open(io.BytesIO(data), formats=[kind])
+    image.load()  # else damage would be found only later
+    return image
+
+
+def _listed(decode: Decoder, start: int, data: bytes) -> list[Any]:
+    """Reads a list: how many, how long each is, and they themselves."""
+    number = int.from_bytes(data[start : start + 4], "little")
+    sizes = np.frombuffer(data, "<u4", number, start + 4).tolist()
+    at, found = start + 4 + 4 * number, []
+    for size in sizes:
+        found.append(decode(data[at : at + size]))
+        at += size
+    if at != len(data):
+        raise ValueError("a list that does not end where it says")
+    return found
+
+
+def _pillow() -> Any:
+    return extra("PIL.Image", "mds")
+
+
+def _integer(data: bytes) -> int:
+    (value,) = struct.unpack("<q", data)
+    return int(value)
+
+
+def _decimal(data: bytes) -> Decimal:
+    return Decimal(data.decode())
+
+
+_JPEG, _PNG = partial(_image, "JPEG"), partial(_image, "PNG")
+
+_MDS: Final[dict[str, Decoder]] = {
+    "bytes": bytes,
+    "str": bytes.decode,
+    "int": _integer,
+    "str_int": int,
+    "str_float": float,
+    "str_decimal": _decimal,
+    "json": json.loads,
+    "pil": _raw_image,
+    "jpeg": _JPEG,
+    "png": _PNG,
+    "jpeg_array": partial(_listed, _JPEG, 0),
+    "jpegarray": partial(_listed, _JPEG, 0),
+    "list[pil]": partial(_listed, _raw_image, 4),
+    "list[jpeg]": partial(_listed, _JPEG, 4),
+    "list[png]": partial(_listed, _PNG, 4),
+}
+
+# What a sample of litData is made of: values, in dicts, lists and tuples.
 
 _KINDS: Final[dict[str | None, str]] = {
     None: "leaf",
@@ -130,10 +260,10 @@ def value_decoder(name: str) -> Decoder:
     if kind == "pickle":
         return partial(_refused, "a value that is pickled, which is never loaded")
     if kind == "no_header_numpy":
-        return partial(_array, np.dtype(_NUMPY[int(more)]))
+        return partial(_flat_array, np.dtype(_NUMPY[int(more)]))
     if kind == "no_header_tensor":
         return partial(_tensor, _TORCH[int(more)], None)
-    found = _PLAIN.get(kind)
+    found = _LITDATA.get(kind)
     return partial(_refused, f"a value written by {name!r}, which is not read") if found is None else found
 
 
@@ -141,14 +271,14 @@ def _refused(problem: str, _data: bytes) -> Any:
     raise ValueError(problem)
 
 
-def _array(dtype: Any, data: bytes) -> Any:
+def _flat_array(dtype: Any, data: bytes) -> Any:
     return np.frombuffer(data, dtype).copy()
 
 
 def _shaped_array(data: bytes) -> Any:
     kind, number = struct.unpack_from("<II", data)
     shape = struct.unpack_from(f"<{number}I", data, 8)
-    return _array(np.dtype(_NUMPY[kind]), data[8 + 4 * number :]).reshape(shape)
+    return _flat_array(np.dtype(_NUMPY[kind]), data[8 + 4 * number :]).reshape(shape)
 
 
 def _tensor(dtype: str, shape: tuple[int, ...] | None, data: bytes) -> Any:
@@ -178,12 +308,12 @@ def _truth(data: bytes) -> bool:
     return data == b"\1"
 
 
-def _image(data: bytes) -> Any:
+def _jpeg_or_png(data: bytes) -> Any:
     image = decoder("png" if data.startswith(b"\x89PNG") else "jpeg")
     return image(data)
 
 
-_PLAIN: Final[dict[str, Decoder]] = {
+_LITDATA: Final[dict[str, Decoder]] = {
     "bytes": bytes,
     "file": bytes,
     "str": bytes.decode,
@@ -194,7 +324,7 @@ _PLAIN: Final[dict[str, Decoder]] = {
     "numpy": _shaped_array,
     "tensor": _shaped_tensor,
     "pil": decoder("pil"),
-    "jpeg": _image,
-    "image": _image,
+    "jpeg": _jpeg_or_png,
+    "image": _jpeg_or_png,
     "jpeg_array": decoder("jpeg_array"),
 }
