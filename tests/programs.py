@@ -212,8 +212,9 @@ class _Forks:
         self._selector.unregister(end)
         self._selector.unregister(connection)
         if not select.select([end], [], [], 0)[0]:
-            with contextlib.suppress(ProcessLookupError):
+            with contextlib.suppress(ProcessLookupError):  # it leads no group yet
                 os.killpg(child, signal.SIGKILL)
+            os.kill(child, signal.SIGKILL)
         _, status = os.waitpid(child, 0)
         os.close(end)
         with connection, contextlib.suppress(OSError):

@@ -16,11 +16,12 @@ ROOT = Path(__file__).parents[1]
 def test_what_a_test_leaves_in_the_temporary_folder_fails_the_run(tmp_path, made, code):
     test = tmp_path / "test_one.py"
     test.write_text(f"import tempfile\n\n\ndef test_one():\n    tempfile.{made}(prefix='left-here-')\n")
-    options = ["-p", "tests.conftest", "-c", os.devnull, "--rootdir", tmp_path, "-n", "1"]
+    (tmp_path / "now.py").write_text("from tests import conftest\n\nconftest.SECONDS_TO_CLEAN_UP = 0\n")
+    options = ["-p", "tests.conftest", "-p", "now", "-c", os.devnull, "--rootdir", tmp_path, "-n", "1"]
     ended = subprocess.run(
         [sys.executable, "-m", "pytest", *options, test],
         cwd=ROOT,
-        env={**os.environ, "TMPDIR": str(tmp_path)},
+        env={**os.environ, "TMPDIR": str(tmp_path), "PYTHONPATH": str(tmp_path)},
         check=False,
         capture_output=True,
         text=True,

@@ -1,36 +1,53 @@
-"""Batches of samples of unlike lengths: what is padded, how ranks differ, and who meets whom.
+"""Batches of samples of unlike lengths, beside real packages: padding, how ranks differ, who meets whom.
 
-    python -m tests.benchmarks.batches
-    python -m tests.benchmarks.batches --samples 1000000 --ours
+    python -m venv hf && hf/bin/pip install torch transformers
+    python -m venv lhotse && lhotse/bin/pip install torch lhotse urllib3
+    python -m tests.benchmarks.batches LengthGroupedSampler=hf/bin/python \
+        DynamicBucketingSampler=lhotse/bin/python
+    python -m tests.benchmarks.batches --samples 1000000
 
-Beside samplerkit stand random batches, and our own implementations of two rules that others made
-common: that of Hugging Face's `LengthGroupedSampler` (random runs of 50 batches, each sorted by length)
-and that of fairseq's `batch_by_size` (all sorted by length, cut by a budget, batches shuffled). They
-measure no package.
-
-Efficiency is real tokens over padded ones, fill is real tokens over batches times the budget. Imbalance
-is what all steps cost by their most expensive rank, over what they cost by the mean rank: in padded
-tokens, and in their squares, as attention costs. Mixing is distinct companions over companions met, of 200
-samples in 12 epochs: 1 means new ones each time.
+Each package runs in an interpreter of its own, over the same lengths. Efficiency is real tokens over padded
+ones, fill is real tokens over batches times the budget. Imbalance is what all steps cost by their most
+expensive rank, over what they cost by the mean rank: in padded tokens, and in their squares, as attention
+costs; where a package deals to ranks by a rule of its own, that of its own ranks. Mixing is distinct
+companions over companions met, of 200 samples in 12 epochs: 1 means new ones each time. Restore is seconds
+from a state in the middle of an epoch to the next batch, in a process that has the package, the lengths and
+(ours) the table of an earlier start.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 import samplerkit as sk
+from samplerkit.batches.plan import BatchPlan
 from samplerkit.order.typing import Ids
+from tests.benchmarks.batches_of_peer import RANKS, RULES
 from tests.benchmarks.report import print_header, print_row
-from tests.benchmarks.timing import timed
+from tests.benchmarks.timing import answer_of, timed
 
 BUDGET = 32_768
 BATCH_SIZE = 64
 EPOCHS = 12
-COLUMNS = "rule", "efficiency", "fill", "over budget", "padded 8 / 64", "attention 8 / 64", "mixing", "ns"
+SECONDS = 3600
+COLUMNS = (
+    "rule",
+    "efficiency",
+    "fill",
+    "over budget",
+    "padded 8 / 64",
+    "attention 8 / 64",
+    "mixing",
+    "ns",
+    "restore s",
+)
 PROBES = 200
 
 Rule = Callable[[int], tuple[Ids, Ids]]
@@ -76,6 +93,14 @@ def chats(generator: np.random.Generator, count: int) -> Ids:
     return np.clip(lengths, 2, 8192).astype(np.int64)
 
 
+OURS: dict[str, dict[str, Any]] = {
+    "whole set, as by default": {},
+    "whole set, pool=16": {"pool": 16},
+    "whole set, pool=4": {"pool": 4},
+    "whole set, waste=.02, pool=16": {"waste": 0.02, "pool": 16},
+    "windows of 65,536": {"window": 65_536},
+    "windows of 16,384": {"window": 16_384},
+}
 LENGTHS = {"text": text, "speech": speech, "documents": documents, "chats": chats}
 
 
@@ -93,6 +118,7 @@ class Row:
         attention: the imbalance in their squares.
         mixing: distinct companions over companions.
         nanoseconds: of one epoch, a sample.
+        restore: seconds from a state to the next batch.
     """
 
     name: str
@@ -104,6 +130,7 @@ class Row:
     attention: list[float]
     mixing: float
     nanoseconds: float
+    restore: float = float("nan")
 
     @property
     def cells(self) -> tuple[str, ...]:
@@ -111,7 +138,15 @@ class Row:
         over = f"{self.over:,} of {self.batches:,}" if self.over else "0"
         pairs = (" / ".join(f"{one:.3f}" for one in both) for both in (self.tokens, self.attention))
         shares = f"{self.efficiency:.3f}", f"{self.fill:.3f}"
-        return self.name, *shares, over, *pairs, f"{self.mixing:.3f}", f"{self.nanoseconds:.0f}"
+        return (
+            self.name,
+            *shares,
+            over,
+            *pairs,
+            f"{self.mixing:.3f}",
+            f"{self.nanoseconds:.0f}",
+            f"{self.restore:.3f}",
+        )
 
 
 def random_batches(lengths: Ids) -> Rule:
@@ -119,52 +154,9 @@ def random_batches(lengths: Ids) -> Rule:
     return lambda epoch: (np.random.default_rng(epoch).permutation(lengths.size), _even(lengths.size))
 
 
-def length_grouped(lengths: Ids) -> Rule:
-    """The rule of Hugging Face's LengthGroupedSampler: sorted within random runs of up to 50 batches."""
-
-    def made(epoch: int) -> tuple[Ids, Ids]:
-        shuffled = np.random.default_rng(epoch).permutation(lengths.size)
-        run = BATCH_SIZE * max(1, min(lengths.size // (BATCH_SIZE * 4), 50))
-        keys = (-lengths[shuffled], np.arange(lengths.size) // run)
-        ids = shuffled[np.lexsort(keys)]
-        # The longest of all comes first, so that a lack of memory shows at once.
-        longest = int(np.argmax(lengths[ids]))
-        ids[[0, longest]] = ids[[longest, 0]]
-        return ids, _even(lengths.size)
-
-    return made
-
-
-def sorted_budget(lengths: Ids, multiple: int = 8) -> Rule:
-    """The rule of fairseq's batch_by_size: sorted, cut where the budget is full, batches shuffled."""
-
-    def made(epoch: int) -> tuple[Ids, Ids]:
-        generator = np.random.default_rng(epoch)
-        shuffled = generator.permutation(lengths.size)
-        ids = shuffled[np.argsort(lengths[shuffled], kind="stable")]
-        batches = list(_cut_by_budget(ids, lengths[ids].tolist(), multiple))
-        dealt = [batches[number] for number in generator.permutation(len(batches))]
-        return np.concatenate(dealt), np.append(0, np.cumsum([batch.size for batch in dealt]))
-
-    return made
-
-
-def _cut_by_budget(ids: Ids, ascending: list[int], multiple: int) -> Iterator[Ids]:
-    begin = 0
-    while begin < len(ascending):
-        end = begin
-        while end < len(ascending) and (end + 1 - begin) * ascending[end] <= BUDGET:
-            end += 1
-        count = end - begin
-        if count > multiple and end < len(ascending):
-            count -= count % multiple
-        yield ids[begin : begin + count]
-        begin += count
-
-
-def ours(lengths: Ids, **arguments: object) -> Rule:
+def ours(lengths: Ids, **arguments: Any) -> Rule:
     """The plans of a recipe."""
-    recipe = sk.TokenBatches(BUDGET, lengths=lengths, abreast=64, **arguments)  # type: ignore[arg-type]
+    recipe = sk.TokenBatches(BUDGET, lengths=lengths, abreast=64, **arguments)
     plans = recipe.over(sk.RandomSampler(seed=7), lengths.size)
 
     def made(epoch: int) -> tuple[Ids, Ids]:
@@ -223,22 +215,64 @@ def measured(name: str, rule: Rule, lengths: Ids) -> Row:
     )
 
 
-def rules(lengths: Ids, *, only_ours: bool) -> dict[str, Rule]:
-    """The rules by name."""
-    others: dict[str, Rule] = {
-        f"random, {BATCH_SIZE} samples": random_batches(lengths),
-        "rule of LengthGroupedSampler (ours)": length_grouped(lengths),
-        "rule of fairseq, multiple 8 (ours)": sorted_budget(lengths),
-    }
-    return {
-        **({} if only_ours else others),
-        "whole set, as by default": ours(lengths),
-        "whole set, pool=16": ours(lengths, pool=16),
-        "whole set, pool=4": ours(lengths, pool=4),
-        "whole set, waste=.02, pool=16": ours(lengths, waste=0.02, pool=16),
-        "windows of 65,536": ours(lengths, window=65_536),
-        "windows of 16,384": ours(lengths, window=16_384),
-    }
+def of_peer(name: str, python: Path, lengths: Ids, folder: Path) -> Row:
+    """Lets a peer read, and gives the row of what it read.
+
+    Raises:
+        RuntimeError: it could not read.
+    """
+    np.save(folder / "lengths.npy", lengths)
+    asked = name, folder / "lengths.npy", folder
+    said = answer_of("batches_of_peer", *asked, python=python, timeout=SECONDS)
+
+    def rule(epoch: int) -> tuple[Ids, Ids]:
+        return _read(folder / f"epoch-{epoch}.npz")
+
+    row = measured(f"{said['package']} {said['version']}, {name}", rule, lengths)
+    row = replace(row, nanoseconds=said["seconds"] / lengths.size * 1e9, restore=said["restore"])
+    dealt = [folder / f"ranks-{ranks}.npz" for ranks in RANKS]
+    if all(path.exists() for path in dealt):
+        costs = [_costs(lengths, *_read(path)) for path in dealt]
+        pairs = [
+            [imbalance(cost[kind], ranks) for cost, ranks in zip(costs, RANKS, strict=True)]
+            for kind in (0, 1)
+        ]
+        row = replace(row, tokens=pairs[0], attention=pairs[1])
+        # Over the budget in any of the deals: a rank has one memory, whatever the number of ranks.
+        over = max(int((cost[0] > BUDGET).sum()) for cost in costs)
+        row = replace(row, over=max(row.over, over))
+    return row
+
+
+def of_ours(title: str, arguments: dict[str, Any], lengths: Ids, folder: Path) -> Row:
+    """Gives the row of a recipe of ours."""
+    row = measured(f"samplerkit, {title}", ours(lengths, **arguments), lengths)
+    np.save(folder / "lengths.npy", lengths)
+
+    def plan(known: tuple[int, int] = (0, 0)) -> BatchPlan:
+        recipe = sk.TokenBatches(BUDGET, lengths=folder / "lengths.npy", abreast=64, **arguments)
+        return recipe.over(sk.RandomSampler(seed=7), lengths.size, folder=folder / "kept").plan(3, known)
+
+    saved = plan()
+    middle = len(saved) // 2
+    known = saved.window_of(middle)
+    restored, used = timed(lambda: plan(known)[middle])
+    assert np.array_equal(restored, saved[middle])
+    return replace(row, restore=used.clock)
+
+
+def _read(path: Path) -> tuple[Ids, Ids]:
+    with np.load(path) as found:
+        return found["ids"], found["edges"]
+
+
+def _costs(lengths: Ids, ids: Ids, edges: Ids) -> tuple[Ids, Ids]:
+    """The padded tokens of batches and their squares; 0 for a rank that has none."""
+    counts = np.diff(edges)
+    longest = np.zeros(counts.size, dtype=np.int64)
+    if ids.size:
+        longest[counts > 0] = np.maximum.reduceat(lengths[ids], edges[:-1][counts > 0])
+    return counts * longest, counts * longest * longest
 
 
 def main() -> None:
@@ -246,16 +280,26 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.add_argument("peers", nargs="*", metavar="RULE=PYTHON", help=f"RULE is one of {', '.join(RULES)}")
     parser.add_argument("--samples", type=int, default=100_000)
     parser.add_argument("--lengths", choices=LENGTHS, nargs="*", default=list(LENGTHS))
-    parser.add_argument("--ours", action="store_true", help="leave the other rules out")
     arguments = parser.parse_args()
-    for name in arguments.lengths:
-        lengths = LENGTHS[name](np.random.default_rng(0), arguments.samples)
-        print(f"\n{name}, {lengths.size:,} samples, budget {BUDGET:,} tokens, abreast 64\n")
+    for distribution in arguments.lengths:
+        lengths = LENGTHS[distribution](np.random.default_rng(0), arguments.samples)
+        print(f"\n{distribution}, {lengths.size:,} samples, budget {BUDGET:,} tokens, abreast 64\n")
         print_header(*COLUMNS)
-        for title, rule in rules(lengths, only_ours=arguments.ours).items():
-            print_row(*measured(title, rule, lengths).cells)
+        print_row(*measured(f"random, {BATCH_SIZE} samples", random_batches(lengths), lengths).cells)
+        for peer in arguments.peers:
+            name, _, python = peer.partition("=")
+            with tempfile.TemporaryDirectory() as folder:
+                try:
+                    # As it was said: an environment's interpreter is a link, which must not be followed.
+                    print_row(*of_peer(name, Path(python).absolute(), lengths, Path(folder)).cells)
+                except RuntimeError as error:
+                    print_row(name, f"failed: {error}")
+        for title, chosen in OURS.items():
+            with tempfile.TemporaryDirectory() as folder:
+                print_row(*of_ours(title, chosen, lengths, Path(folder)).cells)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Reads epochs in the batches of a peer, in the peer's own interpreter: what `batches_peers` measures.
+"""Reads epochs in the batches of a peer, in the peer's own interpreter: what `batches` measures.
 
     PYTHON -m tests.benchmarks.batches_of_peer RULE LENGTHS.npy FOLDER
 

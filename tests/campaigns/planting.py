@@ -60,9 +60,9 @@ def notices(bug: Bug, among: str = "") -> bool:
     That they pass without it is asked of all at once, by `require_passing`. Of the tests, those are run whose
     ids have `among` in them.
     """
-    file, text = planted(bug)
+    file, module = planted(bug)
     copy, tests = _copy(), bug.tests.split()
-    replace(copy / "samplerkit" / file, text)
+    replace(copy / "samplerkit" / file, ast.unparse(module))
     first = _NOTICED.setdefault(bug.tests, {})
     try:
         by = failing_elsewhere(copy, [*first, *tests], MOST_SECONDS, among)
@@ -101,8 +101,8 @@ def _require_passing(tests: tuple[str, ...], among: str = "") -> None:
     assert by is None, f"{by} fails without a bug"
 
 
-def planted(bug: Bug, package: Path = PACKAGE) -> tuple[Path, str]:
-    """Gives the file that a bug changes, as a path inside of the package, and its text with the bug.
+def planted(bug: Bug, package: Path = PACKAGE) -> tuple[Path, ast.Module]:
+    """Gives the file that a bug changes, as a path inside of the package, and its module with the bug.
 
     Raises:
         LookupError: what is to be replaced is not there, or is there more than once.
@@ -121,7 +121,7 @@ def planted(bug: Bug, package: Path = PACKAGE) -> tuple[Path, str]:
         before[at : at + len(right)] = wrong
     else:
         setattr(parent, field, wrong[0])
-    return file, ast.unparse(ast.fix_missing_locations(module))
+    return file, module
 
 
 def _nodes(*texts: str) -> list[list[ast.AST]]:
@@ -151,7 +151,7 @@ def _named(above: ast.AST, prefix: str = "") -> Iterator[tuple[str, ast.AST]]:
             target = node.targets[0] if isinstance(node, ast.Assign) else node.target
             if isinstance(target, ast.Name):
                 yield prefix + target.id, node
-        else:
+        elif not isinstance(node, ast.expr):  # which holds no definition
             yield from _named(node, prefix)
 
 

@@ -47,9 +47,9 @@ def test_every_test_that_a_planted_bug_names_exists():
     ["return list(range(self.low, self.high))", "return list(  # all\n  range(self.low,\n self.high,))"],
 )
 def test_a_bug_is_planted_wherever_and_however_its_place_is_written(tmp_path, file, statement):
-    path, text = planted(BUG, of_files(tmp_path, **{file: statement}))
+    path, module = planted(BUG, of_files(tmp_path, **{file: statement}))
     assert path.stem == file
-    assert text.split() == DECK.format(statement=f"return list({BUG.wrong})").split()
+    assert ast.unparse(module).split() == DECK.format(statement=f"return list({BUG.wrong})").split()
 
 
 def test_statements_are_replaced_by_any_number_of_them(tmp_path):
@@ -58,8 +58,8 @@ def test_statements_are_replaced_by_any_number_of_them(tmp_path):
         ('print("a")\nprint("b")', "pass", "pass"),
         ('print("b")', "print('c')\nprint('d')", "print('a') print('c') print('d')"),
     ]:
-        text = planted(BUG._replace(right=right, wrong=wrong), folder)[1]
-        assert f"def cards(self): {left} return 1" in " ".join(text.split())
+        _, module = planted(BUG._replace(right=right, wrong=wrong), folder)
+        assert f"def cards(self): {left} return 1" in " ".join(ast.unparse(module).split())
 
 
 @pytest.mark.parametrize(

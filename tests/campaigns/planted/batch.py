@@ -162,13 +162,6 @@ BUGS = [
     ),
     Bug("what was dropped is found", "Cuts.batch_of", "places < self._ends[piece]", "places >= 0", LAWS),
     Bug(
-        "the short group is left where it was cut out",
-        "Groups.forward",
-        "batches >= self._cut_out",
-        "batches > self._cut_out",
-        LAWS,
-    ),
-    Bug(
         "the last batches are always lost",
         "Groups.__init__",
         "divmod(count, abreast)",
@@ -219,13 +212,6 @@ BUGS = [
     ),
     Bug("halves lose a sample", "halved", "batch[half:]", "batch[half + 1:]", f"{LAWS} {RECIPES}"),
     Bug("a set is read as if it were all", "SortedMembers._chunks", "ids is None", "True", RECIPES),
-    Bug(
-        "lengths that changed places have one digest",
-        "SampleLengths._checked_chunks",
-        "state.update(narrow.tobytes())",
-        "pass",
-        LENGTHS,
-    ),
     Bug("a file that was written again is believed", "_stamp", "status.st_ctime_ns", "0", LENGTHS),
     Bug(
         "a class comes twice in a batch",
@@ -235,13 +221,6 @@ BUGS = [
         RECIPES,
     ),
     Bug("an order is shuffled against its word", "Plans.plan", "shuffles(self.sampler)", "True", RECIPES),
-    Bug(
-        "a mask keeps one of the padding",
-        "SequenceField.padded",
-        "torch.arange(length, device=values.device) < ends[:, None]",
-        "torch.arange(length, device=values.device) <= ends[:, None]",
-        PADDING,
-    ),
     Bug("no batch is checked against its limit", "_require_within", "measure.most is None", "True", PADDING),
     Bug(
         "a batch is padded to its longest in place of its bucket's end",

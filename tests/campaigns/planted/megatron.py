@@ -78,11 +78,4 @@ BUGS = [
         "True",
         READING,
     ),
-    Bug(
-        "a pickle in a cache is run",
-        "compare_cache",
-        "np.load(path, allow_pickle=False)",
-        "np.load(path, allow_pickle=True)",
-        READING,
-    ),
 ]

@@ -26,13 +26,6 @@ BUGS = [
         DRAWS,
     ),
     Bug(
-        "the digit of a threshold counts as below it",
-        "count_table",
-        "draw < goes",
-        "draw <= goes",
-        DRAWS,
-    ),
-    Bug(
         "the inverse takes the digit behind",
         "SourceDraws.position",
         "np.count_nonzero(counts <= left, axis=0) - 1",
@@ -115,13 +108,6 @@ BUGS = [
         "Shard.read",
         "undealt %= len(self._order)",
         "undealt %= len(self._order) - 1",
-        DEALT,
-    ),
-    Bug(
-        "the offset turns the wrong way",
-        "Deal.shard",
-        "world.shard_id - max(self.offset, 0)",
-        "world.shard_id + max(self.offset, 0)",
         DEALT,
     ),
     Bug(

@@ -90,13 +90,6 @@ BUGS = [
         STATES,
     ),
     Bug(
-        "drop rounds up",
-        "Delivery.is_of_the_job",
-        "self.stage_of(step).size - 1",
-        "self.stage_of(step).size - 2",
-        UNEVEN,
-    ),
-    Bug(
         "the first position of a step is off by one",
         "Delivery.dealt",
         "first, seat, covered = self.first(step), self.seat(shard), self.stage_of(step).size",
@@ -202,13 +195,6 @@ BUGS = [
         DRAWS,
     ),
     Bug(
-        "the generators of the loop stay seeded",
-        "kept_generators",
-        'random.setstate(before["random"])',
-        "pass",
-        DRAWS,
-    ),
-    Bug(
         "ranks are never compared",
         "Agreement._require_agreeing",
         "not groups",
@@ -237,13 +223,6 @@ BUGS = [
         AGREEMENT,
     ),
     Bug(
-        "who finds a disagreement ends before the others know",
-        "Agreement._let_all_know",
-        "self._clock.sleep(2 * _LONGEST_PAUSE)",
-        "pass",
-        AGREEMENT,
-    ),
-    Bug(
         "nobody looks whether all shards are read",
         "Agreement._complete",
         "problem = '' if reads_all else unread_shards(self._members(mine))",
@@ -256,13 +235,6 @@ BUGS = [
         "self._current.require_agreement(self._cursor.upcoming)",
         "pass",
         "tests/loading/test_ranks_of_a_job.py",
-    ),
-    Bug(
-        "the bridge counts two samples a step",
-        "TorchSampler._count",
-        "CurrentRun(run, 1, tail, self._seconds)",
-        "CurrentRun(run, 2, tail, self._seconds)",
-        BRIDGE,
     ),
     Bug(
         "the bridge passes over an epoch that is set again",

@@ -47,13 +47,6 @@ BUGS = [
         f"{LOADER_WORKERS}::test_closing_and_breaking_end_the_workers",
     ),
     Bug(
-        "one thread more than its turn makes a batch",
-        "ThreadPool._take",
-        "self._at_work < schedule.at_once and (task := self._next()) is not None",
-        "self._at_work <= schedule.at_once and (task := self._next()) is not None",
-        "tests/loading/test_thread_turns.py::test_threads_that_hinder_one_another_take_turns_and_the_next_epoch_knows_it",
-    ),
-    Bug(
         "what is begun out of turn is a mistake",
         "Uses.begin",
         "islice(self._batches, MOST_OVERTAKEN)",

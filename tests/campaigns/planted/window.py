@@ -56,20 +56,6 @@ BUGS = [
         READING,
     ),
     Bug(
-        "the seam is no border",
-        "TokenSource.borders",
-        "found[seams, ends[seams]] = True",
-        "pass",
-        READING,
-    ),
-    Bug(
-        "a row begins within the document of the one before",
-        "TokenSource.borders",
-        "found[:, 0] = True",
-        "pass",
-        READING,
-    ),
-    Bug(
         "documents behind the seam begin too early",
         "TokenSource._starts_in",
         "row * width + at - first",
@@ -81,13 +67,6 @@ BUGS = [
         "made_outputs",
         "~borders[:, 1:]",
         "~borders[:, :-1]",
-        READING,
-    ),
-    Bug(
-        "outputs lie on one another",
-        "_in_one_block",
-        "at += -(-prod(of) * np.dtype(held).itemsize // _ALIGNED) * _ALIGNED",
-        "pass",
         READING,
     ),
     Bug(
