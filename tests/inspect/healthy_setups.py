@@ -11,7 +11,6 @@ import samplerkit as sk
 from tests.inspect import weighted_loss
 from tests.inspect.setups import (
     CLASSES,
-    FOUR,
     ROWS,
     TOKENS,
     Advancing,
@@ -23,13 +22,16 @@ from tests.inspect.setups import (
     Shards,
     bridged,
     by_class,
+    files_drop_in,
     in_batches,
     of_eight,
     of_files,
     of_torch,
     ours,
     over,
+    shards_drop_in,
     tokens,
+    torch_drop_in,
 )
 from tests.inspect.threaded_setups import HEALTHY_IN_THREADS
 from tests.inspect.trainer_setups import HEALTHY_IN_TRAINERS
@@ -38,155 +40,106 @@ from tests.loading.rings import Rings
 HEALTHY = {
     **HEALTHY_IN_THREADS,
     **HEALTHY_IN_TRAINERS,
-    "blocks of tokens whose pools are whole steps": (
-        FOUR,
-        lambda: ours(sk.BlockSampler(8), Rings([4096], 4, 16)),
-    ),
-    "folds, windows and repeats as they should be": (
-        FOUR,
-        lambda: ours(
-            over(
-                over(over(sk.FoldSampler(5, 0, by_files=True), sk.WindowSampler(4)), sk.RandomSampler()),
-                sk.RepeatSampler(3),
-            ),
-            sk.Layout([100] * 10),
+    "blocks of tokens whose pools are whole steps": lambda: ours(sk.BlockSampler(8), Rings([4096], 4, 16)),
+    "folds, windows and repeats as they should be": lambda: ours(
+        over(
+            over(over(sk.FoldSampler(5, 0, by_files=True), sk.WindowSampler(4)), sk.RandomSampler()),
+            sk.RepeatSampler(3),
         ),
+        sk.Layout([100] * 10),
     ),
-    "draws with replacement from copies of the samples": (
-        FOUR,
-        lambda: ours(
-            over(sk.RepeatSampler(2), sk.RandomSampler(replacement=True, num_samples=2000)), range(1000)
-        ),
+    "draws with replacement from copies of the samples": lambda: ours(
+        over(sk.RepeatSampler(2), sk.RandomSampler(replacement=True, num_samples=2000)), range(1000)
     ),
-    "more draws with replacement than files have samples, as in MindSpore": (
-        FOUR,
-        lambda: ours(sk.RandomSampler(replacement=True, num_samples=1600), sk.Layout([100] * 8)),
+    "more draws with replacement than files have samples, as in MindSpore": lambda: ours(
+        sk.RandomSampler(replacement=True, num_samples=1600), sk.Layout([100] * 8)
     ),
-    "torch's RandomSampler in an IterSampler, which seeds it": (
-        FOUR,
-        lambda: ours(sk.IterSampler(RandomSampler(range(800))), range(800)),
+    "torch's RandomSampler in an IterSampler, which seeds it": lambda: ours(
+        sk.IterSampler(RandomSampler(range(800))), range(800)
     ),
-    "repeats by factors that are shuffled": (
-        FOUR,
-        lambda: ours(over(sk.RepeatFactorSampler([1.5] * 800), sk.RandomSampler()), range(800)),
+    "repeats by factors that are shuffled": lambda: ours(
+        over(sk.RepeatFactorSampler([1.5] * 800), sk.RandomSampler()), range(800)
     ),
-    "a tree in persistent workers of a plain loader": (
-        sk.World(1, 0),
-        lambda: DataLoader(
-            sk.TreeDataset({"web": ROWS, "code": range(9)}), 10, num_workers=1, persistent_workers=True
-        ),
+    "batches of a budget": lambda: in_batches(tokens()),
+    "batches of a budget, eight abreast": lambda: in_batches(tokens(abreast=8)),
+    "batches in windows": lambda: in_batches(tokens(window=500)),
+    "batches with boundaries": lambda: in_batches(
+        sk.BucketBatches([6, 12, 20, 30], [32, 16, 8, 8], lengths=TOKENS)
     ),
-    "batches of a budget": (FOUR, lambda: in_batches(tokens())),
-    "batches of a budget, eight abreast": (FOUR, lambda: in_batches(tokens(abreast=8))),
-    "batches in windows": (FOUR, lambda: in_batches(tokens(window=500))),
-    "batches with boundaries": (
-        FOUR,
-        lambda: in_batches(sk.BucketBatches([6, 12, 20, 30], [32, 16, 8, 8], lengths=TOKENS)),
+    "batches by class": lambda: in_batches(sk.ClassBatches(2, 4, labels=[n % 5 for n in range(1000)])),
+    "an evaluation in batches that are split": lambda: in_batches(
+        tokens(lengths=TOKENS[:998]), range(998), sk.SequentialSampler(), tail="split"
     ),
-    "batches by class": (
-        FOUR,
-        lambda: in_batches(sk.ClassBatches(2, 4, labels=[n % 5 for n in range(1000)])),
+    "a loop that divides by the tokens of all ranks": lambda: weighted_loss.loader,
+    "two ranks that share a shard": lambda: ours(sk.DistributedSampler(2, 0), world=None),
+    "two ranks that share a shard through the bridge": lambda: bridged(
+        sk.DistributedSampler(2, 0), world=None
     ),
-    "an evaluation in batches that are split": (
-        FOUR,
-        lambda: in_batches(tokens(lengths=TOKENS[:998]), range(998), sk.SequentialSampler(), tail="split"),
+    "torch's distributed sampler in its second epoch": lambda: DataLoader(ROWS, 8, sampler=of_torch()),
+    "an evaluation that divides": lambda: DataLoader(ROWS, 8, sampler=of_torch(shuffle=False)),
+    "a Loader, shuffled": lambda: ours(sk.RandomSampler(seed=7), num_workers=2),
+    "a Loader over files": lambda: of_files([100] * 64, workers=4, shuffle="files"),
+    "blocks of 1.5 files": lambda: of_files([1000] * 8, shuffle="partial", partial_size=1500),
+    "two pools, whose second pass crosses files": lambda: of_files(
+        [1000] * 8, shuffle="partial", partial_size=500, pools=2
     ),
-    "a loop that divides by the tokens of all ranks": (FOUR, lambda: weighted_loss.loader),
-    "two ranks that share a shard": (FOUR, lambda: ours(sk.DistributedSampler(2, 0), world=None)),
-    "two ranks that share a shard through the bridge": (
-        FOUR,
-        lambda: bridged(sk.DistributedSampler(2, 0), world=None),
+    "an evaluation without repeats": lambda: ours(sk.SequentialSampler(), range(1001), tail="ragged"),
+    "the bridge at its first epoch": lambda: bridged(sk.DistributedSampler(seed=7), num_workers=2),
+    "the bridge in a loader that knows what was received": lambda: bridged(
+        sk.RandomSampler(), make=StatefulDataLoader, num_workers=2
     ),
-    "one process that shuffles": (sk.World(), lambda: DataLoader(ROWS, 8, shuffle=True, num_workers=2)),
-    "one process that evaluates": (sk.World(), lambda: DataLoader(range(1001), 8)),
-    "torch's distributed sampler in its second epoch": (
-        FOUR,
-        lambda: DataLoader(ROWS, 8, sampler=of_torch()),
+    "a ConcatDataset that divides": lambda: bridged(
+        sk.DistributedSampler(seed=7), ConcatDataset([range(4), range(1000)])
     ),
-    "an evaluation that divides": (FOUR, lambda: DataLoader(ROWS, 8, sampler=of_torch(shuffle=False))),
-    "a Loader, shuffled": (FOUR, lambda: ours(sk.RandomSampler(seed=7), num_workers=2)),
-    "a Loader over files": (FOUR, lambda: of_files([100] * 64, workers=4, shuffle="files")),
-    "blocks of 1.5 files": (FOUR, lambda: of_files([1000] * 8, shuffle="partial", partial_size=1500)),
-    "two pools, whose second pass crosses files": (
-        FOUR,
-        lambda: of_files([1000] * 8, shuffle="partial", partial_size=500, pools=2),
+    "a ConcatDataset that is dealt without pads": lambda: bridged(
+        sk.DistributedSampler(offset=0, seed=7), ConcatDataset([range(3), range(1000)])
     ),
-    "an evaluation without repeats": (FOUR, lambda: ours(sk.SequentialSampler(), range(1001), tail="ragged")),
-    "the bridge at its first epoch": (FOUR, lambda: bridged(sk.DistributedSampler(seed=7), num_workers=2)),
-    "the bridge in a loader that knows what was received": (
-        FOUR,
-        lambda: bridged(sk.RandomSampler(), make=StatefulDataLoader, num_workers=2),
+    "a ConcatDataset in a Loader": lambda: ours(
+        sk.DistributedSampler(seed=7), ConcatDataset([range(3), range(1000)])
     ),
-    "a ConcatDataset that divides": (
-        FOUR,
-        lambda: bridged(sk.DistributedSampler(seed=7), ConcatDataset([range(4), range(1000)])),
+    "a chain that is dealt once": lambda: ours(sk.SubsetRandomSampler(range(0, 1000, 4))),
+    "weights of a Loader": lambda: ours(sk.WeightedRandomSampler([1.0, 2.0] * 500)),
+    "1e8 samples in the drop-in for torch's": lambda: DataLoader(range(10**8), sampler=torch_drop_in()),
+    "files in the drop-in for PartiallyShuffle": files_drop_in,
+    "shards in the drop-in for webdataset": lambda: DataLoader(shards_drop_in(), 4, num_workers=2),
+    "1e8 samples in a Loader": lambda: ours(sk.RandomSampler(), range(10**8)),
+    "GLOBAL over remote files that the cache holds": lambda: ours(sk.RandomSampler(), Shards(fetch=None)),
+    "blocks of a few remote shards": lambda: ours(
+        sk.RandomSampler(shuffle="partial", partial_size=400), Shards(fetch="auto")
     ),
-    "a ConcatDataset that is dealt without pads": (
-        FOUR,
-        lambda: bridged(sk.DistributedSampler(offset=0, seed=7), ConcatDataset([range(3), range(1000)])),
+    "GLOBAL over eight files that are all kept": lambda: ours(sk.RandomSampler(), of_eight(8)),
+    "one file after another, one of them kept": lambda: ours(sk.RandomSampler(shuffle="files"), of_eight(1)),
+    "a stream that is cut": lambda: DataLoader(CutStream(), num_workers=2),
+    "an epoch in shared memory": lambda: DataLoader(
+        Epochs(multiprocessing.Value("q")), sampler=of_torch(), num_workers=2, persistent_workers=True
     ),
-    "a ConcatDataset in a Loader": (
-        FOUR,
-        lambda: ours(sk.DistributedSampler(seed=7), ConcatDataset([range(3), range(1000)])),
+    "a Loader with persistent workers and an epoch": lambda: ours(
+        sk.RandomSampler(), Epochs(0), num_workers=2, persistent_workers=True
     ),
-    "PK below a shuffle": (
-        sk.World(1, 0),
-        lambda: by_class(sk.RandomSampler(seed=1), sk.PKSampler(50, labels=CLASSES)),
-    ),
-    "a few samples of each class in a batch": (
-        sk.World(1, 0),
-        lambda: by_class(sk.PKSampler(4, shuffle=True, labels=CLASSES)),
-    ),
-    "PK over one class": (sk.World(1, 0), lambda: by_class(sk.PKSampler(50, labels=[1] * 1000))),
-    "PK in batches of one": (
-        sk.World(1, 0),
-        lambda: by_class(sk.PKSampler(50, labels=CLASSES), batch_size=1),
-    ),
-    "a chain that is dealt once": (FOUR, lambda: ours(sk.SubsetRandomSampler(range(0, 1000, 4)))),
-    "a Subset of every fourth sample, for one process": (
-        sk.World(),
-        lambda: DataLoader(Subset(ROWS, range(0, 1000, 4)), 8),
-    ),
-    "weights of a Loader": (FOUR, lambda: ours(sk.WeightedRandomSampler([1.0, 2.0] * 500))),
-    "1e8 samples in a Loader": (FOUR, lambda: ours(sk.RandomSampler(), range(10**8))),
-    "GLOBAL over remote files that the cache holds": (
-        FOUR,
-        lambda: ours(sk.RandomSampler(), Shards(fetch=None)),
-    ),
-    "blocks of a few remote shards": (
-        FOUR,
-        lambda: ours(sk.RandomSampler(shuffle="partial", partial_size=400), Shards(fetch="auto")),
-    ),
-    "GLOBAL over eight files that are all kept": (FOUR, lambda: ours(sk.RandomSampler(), of_eight(8))),
-    "blocks of three files and room for them": (
-        sk.World(),
-        lambda: ours(sk.RandomSampler(shuffle="partial", partial_size=300), of_eight(5), sk.World(1, 0)),
-    ),
-    "one file after another, one of them kept": (
-        FOUR,
-        lambda: ours(sk.RandomSampler(shuffle="files"), of_eight(1)),
-    ),
-    "a stream that is cut": (FOUR, lambda: DataLoader(CutStream(), num_workers=2)),
-    "an epoch in shared memory": (
-        FOUR,
-        lambda: DataLoader(
-            Epochs(multiprocessing.Value("q")), sampler=of_torch(), num_workers=2, persistent_workers=True
-        ),
-    ),
-    "a Loader with persistent workers and an epoch": (
-        FOUR,
-        lambda: ours(sk.RandomSampler(), Epochs(0), num_workers=2, persistent_workers=True),
-    ),
-    "a wrapper whose shuffle has a seed": (
-        FOUR,
-        lambda: DataLoader(range(100), sampler=Dealt(FromNumpy(7), 4, 1)),
-    ),
-    "a sampler that moves on by itself": (sk.World(), lambda: DataLoader(range(100), sampler=Advancing(7))),
-    "a sampler without a length": (sk.World(), lambda: DataLoader(range(100), 8, sampler=Endless())),
-    "no batches": (sk.World(), lambda: DataLoader(range(100), batch_size=None, shuffle=True)),
-    "batches on a device": (FOUR, lambda: sk.DeviceLoader(ours(sk.RandomSampler()), "cpu")),
-    "two ranks that share a model of two": (
-        FOUR,
-        lambda: DataLoader(ROWS, sampler=of_torch(ranks=2, rank=0)),
-    ),
+    "a wrapper whose shuffle has a seed": lambda: DataLoader(range(100), sampler=Dealt(FromNumpy(7), 4, 1)),
+    "batches on a device": lambda: sk.DeviceLoader(ours(sk.RandomSampler()), "cpu"),
+    "two ranks that share a model of two": lambda: DataLoader(ROWS, sampler=of_torch(ranks=2, rank=0)),
 }
+"""On four ranks."""
+
+HEALTHY_ALONE = {
+    "a tree in persistent workers of a plain loader": lambda: DataLoader(
+        sk.TreeDataset({"web": ROWS, "code": range(9)}), 10, num_workers=1, persistent_workers=True
+    ),
+    "one process that shuffles": lambda: DataLoader(ROWS, 8, shuffle=True, num_workers=2),
+    "one process that evaluates": lambda: DataLoader(range(1001), 8),
+    "PK below a shuffle": lambda: by_class(sk.RandomSampler(seed=1), sk.PKSampler(50, labels=CLASSES)),
+    "a few samples of each class in a batch": lambda: by_class(sk.PKSampler(4, shuffle=True, labels=CLASSES)),
+    "PK over one class": lambda: by_class(sk.PKSampler(50, labels=[1] * 1000)),
+    "PK in batches of one": lambda: by_class(sk.PKSampler(50, labels=CLASSES), batch_size=1),
+    "a Subset of every fourth sample, for one process": lambda: DataLoader(
+        Subset(ROWS, range(0, 1000, 4)), 8
+    ),
+    "blocks of three files and room for them": lambda: ours(
+        sk.RandomSampler(shuffle="partial", partial_size=300), of_eight(5), sk.World(1, 0)
+    ),
+    "a sampler that moves on by itself": lambda: DataLoader(range(100), sampler=Advancing(7)),
+    "a sampler without a length": lambda: DataLoader(range(100), 8, sampler=Endless()),
+    "no batches": lambda: DataLoader(range(100), batch_size=None, shuffle=True),
+}
+"""In one process."""

@@ -8,12 +8,16 @@ import random
 import tempfile
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import torch
 from torch.utils.data import DataLoader, DistributedSampler, IterableDataset, get_worker_info
 
 import samplerkit as sk
+from samplerkit.compat.partially_shuffle import DistributedSamplerViaLocallyShuffle
+from samplerkit.compat.torch import DistributedSampler as Torchs
+from samplerkit.compat.webdataset import WebDataset
 from samplerkit.storage.files.dataset import FileDataset
 
 ROWS = range(1000)
@@ -230,3 +234,25 @@ def windows(*sizes, cut=False, **given):
         if cut:
             os.truncate(place / f"{number}.npy", size)
     return sk.TokenDataset(str(place / "*.npy"), 100, **given)
+
+
+def torch_drop_in():
+    sampler = Torchs(range(10**8), 4, 1, algorithm="samplerkit-1")
+    sampler.set_epoch(1)
+    return sampler
+
+
+def files_drop_in():
+    """Its dataset has no length, and its epochs advance by themselves."""
+    files = [f"{number}.npz" for number in range(8)]
+    dataset = SimpleNamespace(files=files)
+    sampler = DistributedSamplerViaLocallyShuffle(dataset, "npz", 4, 1, files_len=dict.fromkeys(files, 100))
+    return DataLoader(dataset, batch_size=None, sampler=sampler)
+
+
+def shards_drop_in():
+    place = tempfile.mkdtemp(dir=folder().name)
+    with sk.TarWriter(f"{place}/%d.tar", samples_per_shard=1) as writer:
+        for number in range(8):
+            writer.write({"__key__": f"{number}", "txt": "a"})
+    return WebDataset(f"{place}/{{0..7}}.tar", cache=place)

@@ -15,7 +15,7 @@ from samplerkit.inspect import check
 from samplerkit.inspect.costs import files_needed_at_once
 from samplerkit.inspect.doctor.findings import KINDS
 from samplerkit.inspect.view import RunView
-from tests.inspect.healthy_setups import HEALTHY
+from tests.inspect.healthy_setups import HEALTHY, HEALTHY_ALONE
 from tests.inspect.planted_setups import ALONG_WITH, PLANTED
 from tests.inspect.setups import FOUR, ROWS, Dealt, FromNumpy, bridged, of_torch, ours
 from tests.storage.files.folders import write_npz
@@ -38,8 +38,9 @@ def test_at_least_one_mistake_is_planted_for_every_code_but_the_one_that_needs_a
     assert {code for code, _ in PLANTED.values()} == set(KINDS) - {"ranks-disagree"}
 
 
-@pytest.mark.parametrize(("world", "make"), HEALTHY.values(), ids=HEALTHY.keys())
-def test_a_healthy_set_up_has_no_findings(world, make):
+@pytest.mark.parametrize("name", {**HEALTHY, **HEALTHY_ALONE})
+def test_a_healthy_set_up_has_no_findings(name):
+    world, make = (FOUR, HEALTHY[name]) if name in HEALTHY else (sk.World(), HEALTHY_ALONE[name])
     assert check(make(), world=world) == ()
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 import samplerkit as sk
-from tests.inspect.setups import FOUR, ROWS, Epochs, of_eight, ours
+from tests.inspect.setups import ROWS, Epochs, of_eight, ours
 
 
 class Lines(Epochs):
@@ -76,8 +76,8 @@ PLANTED_IN_THREADS = {
 }
 
 HEALTHY_IN_THREADS = {
-    "threads that draw by positions": (FOUR, lambda: in_threads(Noisy(drawn_by_position))),
-    "threads with a file each": (FOUR, lambda: in_threads(CopiedLines())),
-    "threads over files": (FOUR, lambda: in_threads(of_eight(8))),
-    "processes that draw": (FOUR, lambda: ours(sk.RandomSampler(), Flipped(0), num_workers=2)),
+    "threads that draw by positions": lambda: in_threads(Noisy(drawn_by_position)),
+    "threads with a file each": lambda: in_threads(CopiedLines()),
+    "threads over files": lambda: in_threads(of_eight(8)),
+    "processes that draw": lambda: ours(sk.RandomSampler(), Flipped(0), num_workers=2),
 }

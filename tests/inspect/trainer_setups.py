@@ -55,18 +55,15 @@ PLANTED_IN_TRAINERS = {
 }
 
 HEALTHY_IN_TRAINERS = {
-    "a dispatcher that deals alone": (FOUR, lambda: dispatched(SequentialSampler(ROWS))),
-    "a Loader in a Trainer that leaves skipping to it": (
-        FOUR,
-        lambda: of_transformers(ours(sk.RandomSampler(seed=7)), ignore_data_skip=True),
+    "a dispatcher that deals alone": lambda: dispatched(SequentialSampler(ROWS)),
+    "a Loader in a Trainer that leaves skipping to it": lambda: of_transformers(
+        ours(sk.RandomSampler(seed=7)), ignore_data_skip=True
     ),
-    "a Loader in a Composer that leaves skipping to it": (
-        FOUR,
-        lambda: of_composer(ours(sk.RandomSampler(seed=7)), spin_dataloaders=False),
+    "a Loader in a Composer that leaves skipping to it": lambda: of_composer(
+        ours(sk.RandomSampler(seed=7)), spin_dataloaders=False
     ),
-    "windows in a Composer, which counts nothing": (
-        FOUR,
-        lambda: of_composer(in_batches(tokens(**WINDOWS)), spin_dataloaders=False),
+    "windows in a Composer, which counts nothing": lambda: of_composer(
+        in_batches(tokens(**WINDOWS)), spin_dataloaders=False
     ),
-    "a plan over the whole set in Lightning": (FOUR, lambda: of_lightning(in_batches(tokens()))),
+    "a plan over the whole set in Lightning": lambda: of_lightning(in_batches(tokens())),
 }

@@ -19,7 +19,7 @@ from samplerkit.inspect.doctor.findings import (
     rule,
 )
 from samplerkit.inspect.doctor.inspection import InspectedRun, Inspection
-from samplerkit.loading.torch_sampler import TorchSampler
+from samplerkit.loading.torch_sampler import EpochByCursor
 
 _EPOCH_NAMES = ("epoch", "_epoch", "current_epoch", "shared_epoch")
 _EPOCHS_COUNTED = 4
@@ -44,8 +44,10 @@ def epoch_frozen(seen: Inspection) -> Faults:
 
 def _advances_by_itself(seen: Inspection, sampler: Any) -> bool:
     # Every trainer that is known calls set_epoch when an epoch begins.
-    if seen.is_ours or seen.trainer is not None or isinstance(sampler, TorchSampler):
+    if seen.is_ours or seen.trainer is not None:
         return True
+    if isinstance(sampler, EpochByCursor):
+        return sampler._cursor._advances
     code = getattr(getattr(type(sampler), "__iter__", None), "__code__", None)
     if code is None:
         return False

@@ -16,9 +16,10 @@ from samplerkit.inspect.view import RunView
 from samplerkit.loading.device.loader import DeviceLoader
 from samplerkit.loading.job.world import detect_world
 from samplerkit.loading.loader import Loader
-from samplerkit.loading.torch_sampler import TorchSampler
+from samplerkit.loading.torch_sampler import EpochByCursor, TorchSampler
 from samplerkit.order.caching import cached_property
 from samplerkit.order.deal import World
+from samplerkit.order.keys import ALGORITHM
 from samplerkit.order.modes import Shuffle
 from samplerkit.samplers.base import Sampler
 from samplerkit.samplers.mixing.mixture import MixtureSampler
@@ -39,8 +40,8 @@ _SHARD_NAMES = (
 _COMPARED_INDICES = 1024
 _BYTES_OF_A_LIST = 40
 _BYTES_OF_A_TABLE = 24
+_BYTES_OF_AN_ID = 8
 _BY_ARITHMETIC = (
-    TorchSampler,
     SequentialSampler,
     RandomSampler,
     SubsetSampler,
@@ -363,11 +364,17 @@ def bytes_listed(sampler: Any, size: int) -> int:
     if isinstance(sampler, Sampler):
         return _BYTES_OF_A_TABLE * min(sampler.num_samples or size, size)
     if isinstance(sampler, torchs.DistributedSampler):
-        whole = len(sampler.dataset)  # type: ignore[arg-type]  # torch's own constructor asks for it
-        return (LISTED_BYTES if sampler.shuffle else _BYTES_OF_A_LIST) * whole
+        return _bytes_dealt(sampler, size)
     if isinstance(sampler, torchs.RandomSampler):
         return LISTED_BYTES * len(sampler.data_source)
     if isinstance(sampler, torchs.SubsetRandomSampler | torchs.WeightedRandomSampler):
         return LISTED_BYTES * len(sampler)
     held = [value for value in getattr(sampler, "__dict__", {}).values() if isinstance(value, list | tuple)]
     return _BYTES_OF_A_LIST * max((len(value) for value in held), default=0)
+
+
+def _bytes_dealt(sampler: Any, size: int) -> int:
+    if isinstance(sampler, EpochByCursor):
+        # One of samplerkit's, which compute their orders; but for torch's own order, drawn as an array.
+        return 0 if getattr(sampler, "algorithm", ALGORITHM) == ALGORITHM else _BYTES_OF_AN_ID * size
+    return (LISTED_BYTES if sampler.shuffle else _BYTES_OF_A_LIST) * len(sampler.dataset)

@@ -34,7 +34,10 @@ _BY_RANK = {
     "process_index",
     "detect_world",
 }
-_SPLIT_THEMSELVES = ("datasets.", "webdataset.", "streaming.", "litdata.", "torchdata.", "megatron.")
+_SPLIT_THEMSELVES = (
+    *("datasets.", "webdataset.", "streaming.", "litdata.", "torchdata.", "megatron."),
+    "samplerkit.compat.webdataset.",
+)
 _SHARD_NAMES = ("num_shards", "n_shards")
 _LIST_NAMES = ("urls", "shards", "files", "paths")
 _DEEPEST_STREAM = 4
