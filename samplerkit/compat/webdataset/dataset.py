@@ -238,7 +238,9 @@ class WebDataset(Fluent, Closing, torch.utils.data.IterableDataset[Any]):
             return self._length
         dataset, chain = self._pipeline.tar, self._pipeline.stages
         is_known = self._knows_batches or stages.batch_size(chain) > 1
-        if dataset is None or not is_known or stages.uncounted(chain) or self._pipeline.passes == FOREVER:
+        # How often the limit of a worker counts depends on how many a DataLoader has.
+        is_endless = self._pipeline.passes == FOREVER or self._pipeline.most_items is not None
+        if dataset is None or not is_known or stages.uncounted(chain) or is_endless:
             hint = "say batch_size= (that of your DataLoader), .batched(n) or .with_length(n)"
             raise ArgumentTypeError("len", "is not known of this dataset", self, hint=hint)
         rows = self._pipeline.split.rows_of_rank(len(dataset), Seat.here(self._world).world)

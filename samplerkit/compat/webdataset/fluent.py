@@ -306,9 +306,11 @@ class WebLoader(Fluent):
         pipeline = self._pipeline
         if self._length is not None:
             return self._length
-        if pipeline.stages or pipeline.passes == FOREVER or not isinstance(pipeline.shards, Loaded):
+        most = pipeline.most_items or FOREVER
+        is_endless = pipeline.passes == most == FOREVER
+        if pipeline.stages or is_endless or not isinstance(pipeline.shards, Loaded):
             raise ArgumentTypeError("len", "is not known of this loader", self, hint="say .with_length(n)")
-        return pipeline.passes * len(pipeline.shards.loader)
+        return min(pipeline.passes * len(pipeline.shards.loader), most)
 
     def _shuffled(self, size: int, shuffling: Shuffling) -> Self:
         # Nothing can be computed of what comes, so here the place in the pipeline matters.

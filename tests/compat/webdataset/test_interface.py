@@ -219,10 +219,19 @@ def test_a_loader_repeats_and_ends_as_webdatasets_does(tmp_path):
     loader = loaded(tmp_path, samples=10)
     assert [len(batch) for batch in loader.repeat(nepochs=2)] == [4, 4, 2, 4, 4, 2]
     assert len(list(loader.with_epoch(7))) == 7
+    known = wds.WebLoader(range(10), batch_size=4)
+    for limited, length in (
+        (known, 3),
+        (known.with_epoch(7), 7),
+        (known.repeat(3, 2), 2),
+        (known.repeat(2), 6),
+    ):
+        assert len(list(limited)) == len(limited) == length
+    with pytest.raises(TypeError, match="with_length"):
+        len(known.repeat())
     with pytest.raises(TypeError, match="with_length"):
         len(loader.unlisted())
     assert len(loader.unlisted().with_length(3)) == 3
-    assert len(wds.WebLoader(range(10), batch_size=4)) == 3
     assert repr(loader.unlisted()) == "WebLoader().unlisted()"
     with pytest.raises(sk.ArgumentValueError, match="no index"):
         loader.select(bool, by="key")
