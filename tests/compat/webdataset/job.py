@@ -18,7 +18,7 @@ from torch.utils.data import DataLoader
 import samplerkit.compat.webdataset as ours
 from tests.compat.webdataset.shards import preproc
 
-WORKERS, BATCH, EPOCHS = 8, 16, 2
+WORKERS, BATCH, EPOCHS = 4, 16, 2
 SAMPLES = 200
 
 

@@ -272,7 +272,7 @@ def told(job, name):
 def test_webdataset_is_counted_as_ours_is(job, tmp_path):
     ours, job = job, read_by_ranks(tmp_path, "theirs")
     print("", *(line for read in (ours, job) for name in read[0] for line in told(read, name)), sep="\n")
-    # Each of the 16 workers draws shards for itself: that all samples come once is out of the question.
+    # Each of the 8 workers draws shards for itself: that all samples come once is out of the question.
     assert all(len(set(epoch)) < SAMPLES for epoch in epochs(job, "webdataset, resampled"))
     # 5 shards on 2 ranks: by shard, one of them reads half as much again as the other.
     by_shard = [sum(map(len, results["webdataset, split by node, no check"][0])) for results in job]

@@ -1,0 +1,11 @@
+"""What all tests of the drop-in for webdataset have in common."""
+
+from __future__ import annotations
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def left_workers_end_soon(monkeypatch):
+    """torch waits 5 s for a worker that does not end by itself, such as one that waits for a command."""
+    monkeypatch.setattr("torch.utils.data._utils.MP_STATUS_CHECK_INTERVAL", 0.5)
