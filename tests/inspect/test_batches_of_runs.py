@@ -14,6 +14,7 @@ from samplerkit.inspect.pictures.plot_data import plot_data
 from samplerkit.inspect.plan import plan
 from samplerkit.inspect.time_machine import at, when
 from samplerkit.inspect.view import RunView
+from tests.inspect.told_steps import told_steps
 
 LENGTHS = [1 + number * 7 % 13 for number in range(40)]
 SAMPLERS = {
@@ -29,23 +30,6 @@ def loader(sampler, tail="pad", ranks=1, rank=0, **more):
     return sk.Loader(list(range(40)), sampler, batches=recipe, tail=tail, world=world, **more)
 
 
-def told_steps(make, tail, ranks):
-    """Yields what each rank reads in each step, told and really; then compares with what `when` tells."""
-    one, seen = make(0), {sample: set() for sample in range(40)}
-    for rank in range(ranks):
-        mine = make(rank)
-        for step, batch in enumerate(mine):
-            told = at(one, 0, step, rank)
-            assert told.ids.tolist() == mine.ids(step).tolist()
-            yield one, step, told, batch
-            for place, sample in enumerate(told.ids.tolist()):
-                seen[sample].add((rank, step, place, bool(told.pads[place])))
-    for sample in range(40):
-        found = when(one, sample, 0)[0]
-        assert {(time.rank, time.step, time.place, time.is_pad) for time in found.occurrences} == seen[sample]
-        assert not found.unread or tail == "drop"
-
-
 @pytest.mark.parametrize(
     ("tail", "ranks"), [("pad", 3), ("drop", 3), ("ragged", 3), ("split", 3), ("split", 16), ("pad", 1)]
 )
@@ -54,10 +38,10 @@ def test_when_and_at_tell_what_the_loaders_of_all_ranks_read(sampler, tail, rank
     def of(rank):
         return loader(sampler(), tail, ranks, rank)
 
-    for one, step, told, batch in told_steps(of, tail, ranks):
+    for one, told, batch in told_steps(of, ranks):
         assert told.ids.tolist() == batch.tolist()
         assert told.batch.tokens == sum(LENGTHS[sample] for sample in batch.tolist())
-        assert told.batch.step_tokens == one._current.reading(0, 0).tokens(step)
+        assert told.batch.step_tokens == one._current.reading(0, 0).tokens(told.step)
         held = [sample for number in told.batch.numbers for sample in one.plan[number].tolist()]
         assert set(batch.tolist()) <= set(held)
 
@@ -72,7 +56,7 @@ def test_when_and_at_tell_which_packs_the_loaders_of_all_ranks_read(window, tail
         world = sk.World(ranks, rank)
         return sk.Loader(dataset, sk.RandomSampler(seed=3), batches=recipe, tail=tail, world=world)
 
-    for _, _, told, batch in told_steps(of, tail, ranks):
+    for _, told, batch in told_steps(of, ranks):
         assert told.batch.tokens == int((batch["segment_ids"] > 0).sum())
         assert told.batch.shape == tuple(batch["input_ids"].shape)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
+from functools import partial
 from itertools import product
 
 import numpy as np
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 import samplerkit as sk
 from samplerkit.inspect.time_machine import at, occurrences_of, when
 from samplerkit.loading.run.delivery import Delivery
+from tests.inspect.told_steps import told_steps
 from tests.testing.strategies import chains
 
 LAYOUT = sk.Layout([9, 0, 17, 4, 11, 6])
@@ -56,85 +58,46 @@ def loader(recipe, tail, ranks, rank):
     return sk.Loader(Rows(), RECIPES[recipe](), batch_size=4, tail=tail, world=sk.World(ranks, rank))
 
 
-def really_read(ranks, make):
-    """What the loaders of all ranks hand out: by sample and epoch, each (rank, step, place, is it a pad)."""
-    seen = defaultdict(list)
-    for rank in range(ranks):
-        with make(rank) as run:
-            for epoch in range(EPOCHS):
-                for step, batch in enumerate(run):
-                    # The last batch ends the epoch only once the loop asks for more.
-                    pads = run.pads(step)
-                    for place, sample in enumerate(batch.tolist()):
-                        seen[epoch, sample].append((rank, step, place, bool(pads[place])))
-    return seen
+def resumed(rank):
+    """One of two ranks, where four had read a step."""
+    run = loader("partial", "pad", 2, rank)
+    run.load_state_dict(json.loads(json.dumps(loader("partial", "pad", 4, 0).state_dict(step=1))))
+    return run
 
 
-def asserted_both_ways(source, seen, ranks):
-    """Asks for every sample and for every step, and compares with what was read; gives how often."""
-    asked = 0
-    for sample in range(len(LAYOUT)):
-        for found in when(source, sample, range(EPOCHS)):
-            times = [(time.rank, time.step, time.place, time.is_pad) for time in found.occurrences]
-            assert sorted(times) == sorted(seen[found.epoch, sample])
-            asked += 1
-    steps = {(epoch, rank, step) for (epoch, _), times in seen.items() for rank, step, _, _ in times}
-    for epoch, rank, step in steps:
-        read = at(source, epoch, step, rank)
-        for place, (sample, is_pad) in enumerate(zip(read.ids.tolist(), read.pads.tolist(), strict=True)):
-            assert (rank, step, place, is_pad) in seen[epoch, sample]
-        assert np.array_equal(read.files, LAYOUT.file_of(read.ids))
-    assert len({(epoch, rank) for epoch, rank, _ in steps}) == EPOCHS * ranks
-    return asked
+def plain(offset, drop_last, rank):
+    recipe = deal_below_the_root()
+    if offset is not None:
+        recipe = sk.DistributedSampler(shuffle="files", lanes=2, offset=offset, seed=5)
+    sampler = sk.TorchSampler(recipe, Rows(), sk.World(3, rank))
+    return torch.utils.data.DataLoader(Rows(), batch_size=4, sampler=sampler, drop_last=drop_last)
 
 
-@pytest.mark.parametrize("tail", ["pad", "drop", "ragged"])
-@pytest.mark.parametrize("recipe", ["files", "a chain that repeats samples"])
-def test_at_and_when_agree_with_what_two_ranks_really_read_in_three_epochs(recipe, tail):
-    seen = really_read(2, lambda rank: loader(recipe, tail, 2, rank))
-    assert asserted_both_ways(loader(recipe, tail, 2, 0), seen, 2) == EPOCHS * len(LAYOUT)
+RUNS = {
+    **{
+        f"{recipe}, {tail}": (2, partial(loader, recipe, tail, 2))
+        for recipe in ("files", "a chain that repeats samples")
+        for tail in ("pad", "drop", "ragged")
+    },
+    "resumed on another number of ranks": (2, resumed),
+    **{
+        f"a plain DataLoader, {name}, {drop_last=}": (3, partial(plain, offset, drop_last))
+        for name, offset in (("padded", -1), ("rotated", 1), ("below the root", None))
+        for drop_last in (False, True)
+    },
+}
 
 
-def test_they_agree_with_a_run_that_was_resumed_on_another_number_of_ranks():
-    state = json.loads(json.dumps(loader("partial", "pad", 4, 0).state_dict(step=1)))
-    seen = defaultdict(list)
-    for rank in range(2):
-        run = loader("partial", "pad", 2, rank)
-        run.load_state_dict(state)
-        for step in range(run.steps_left):
-            for place, sample in enumerate(run.ids(step).tolist()):
-                seen[sample].append((rank, step, place))
-    source = loader("partial", "pad", 2, 0)
-    source.load_state_dict(state)
-    unread = 0
-    for sample in range(len(LAYOUT)):
-        (found,) = when(source, sample, 0)
-        assert sorted((t.rank, t.step, t.place) for t in found.occurrences) == sorted(seen[sample])
-        unread += len(found.unread)
-    assert unread == state["position"] == 16
+@pytest.mark.parametrize(("ranks", "make"), RUNS.values(), ids=RUNS.keys())
+def test_at_and_when_agree_with_what_all_ranks_really_read_in_three_epochs(ranks, make):
+    for _, told, batch in told_steps(make, ranks, EPOCHS):
+        assert told.ids.tolist() == batch.tolist()
+        assert np.array_equal(told.files, LAYOUT.file_of(told.ids))
 
 
-@pytest.mark.parametrize("drop_last", [False, True])
-@pytest.mark.parametrize("offset", [-1, 1, None], ids=["padded", "rotated", "below the root"])
-def test_they_agree_with_a_plain_dataloader_over_a_torch_sampler(drop_last, offset):
-    def plain(rank):
-        if offset is None:
-            recipe = deal_below_the_root()
-        else:
-            recipe = sk.DistributedSampler(shuffle="files", lanes=2, offset=offset, seed=5)
-        sampler = sk.TorchSampler(recipe, Rows(), sk.World(3, rank))
-        return torch.utils.data.DataLoader(Rows(), batch_size=4, sampler=sampler, drop_last=drop_last)
-
-    seen = defaultdict(list)
-    for rank, run in enumerate(map(plain, range(3))):
-        for epoch in range(EPOCHS):
-            for step, batch in enumerate(run):
-                for place, sample in enumerate(batch.tolist()):
-                    seen[epoch, sample].append((rank, step, place))
-    for sample in range(len(LAYOUT)):
-        for found in when(plain(0), sample, range(EPOCHS)):
-            times = [(time.rank, time.step, time.place) for time in found.occurrences]
-            assert sorted(times) == sorted(seen[found.epoch, sample])
+def test_what_was_read_before_a_resume_is_unread():
+    unread = [when(resumed(0), sample, 0)[0].unread for sample in range(len(LAYOUT))]
+    assert sorted(position for positions in unread for position in positions) == list(range(16))
 
 
 def test_the_inverse_of_the_delivery_is_right_in_every_small_case():
