@@ -14,7 +14,6 @@ import torch
 import samplerkit as sk
 from samplerkit.compat import megatron
 from samplerkit.config.config import Config
-from tests.compat.megatron_cases import recorded
 
 
 def write(prefix, documents):
@@ -228,28 +227,6 @@ CYCLIC = {**SINGLE, "kind": "megatron_cyclic"}
 
 def config_of(sampler, **sections) -> Config:
     return sk.load_config({"sampler": sampler, "loader": {"batch_size": 2, "tail": "drop"}, **sections})
-
-
-def told(case):
-    """A recorded setting of a sampler as a config."""
-    named = {"micro_batch_size": case["micro_batch"], "data_parallel_size": case["ranks"]}
-    named["consumed_samples"] = case["consumed"]
-    if case["kind"] == "single":
-        return {"kind": "megatron_single", **named}
-    return {"kind": "megatron_cyclic", **named, "data_sharding": case["kind"] == "cyclic sharded"}
-
-
-def test_a_config_gives_each_rank_the_recorded_micro_batches():
-    compared = 0
-    for case in recorded("samplers"):
-        config = config_of(told(case), loader={"batch_size": case["micro_batch"], "tail": "drop"})
-        assert sk.load_config(config.to_dict()) == config
-        steps = min(sum(len(batch) == case["micro_batch"] for batch in rank) for rank in case["batches"])
-        for rank, batches in enumerate(case["batches"]):
-            loader = config.make_loader(range(case["total"]), world=sk.World(case["ranks"], rank))
-            assert [batch.tolist() for batch in loader] == batches[:steps], case
-            compared += steps
-    assert compared > 400
 
 
 @pytest.mark.parametrize("kind", [SINGLE, CYCLIC])

@@ -59,14 +59,27 @@ def loader_of(case, **options):
     )
 
 
-def test_a_loader_gives_each_rank_the_recorded_micro_batches():
+def config_of(case):
+    """A recorded setting of a sampler as a config."""
+    sampler = {"kind": "megatron_single"}
+    if case["kind"] != "single":
+        sampler = {"kind": "megatron_cyclic", "data_sharding": case["kind"] == "cyclic sharded"}
+    sampler |= {"micro_batch_size": case["micro_batch"], "data_parallel_size": case["ranks"]}
+    loader = {"batch_size": case["micro_batch"], "tail": "drop"}
+    return sk.load_config({"sampler": {**sampler, "consumed_samples": case["consumed"]}, "loader": loader})
+
+
+def test_a_loader_and_a_config_give_each_rank_the_recorded_micro_batches():
     # But for the quirks: batches that not every rank has, and short ones.
     compared = left_out = 0
     for case in recorded("samplers"):
+        config = config_of(case)
+        assert sk.load_config(config.to_dict()) == config
         steps = min(sum(len(batch) == case["micro_batch"] for batch in rank) for rank in case["batches"])
         for rank, batches in enumerate(case["batches"]):
-            loader = loader_of(case, world=sk.World(case["ranks"], rank))
-            assert [batch.tolist() for batch in loader] == batches[:steps], case
+            world = sk.World(case["ranks"], rank)
+            for loader in (loader_of(case, world=world), config.make_loader(range(case["total"]), world)):
+                assert [batch.tolist() for batch in loader] == batches[:steps], case
             compared += steps
             left_out += len(batches) - steps
     assert compared > 400

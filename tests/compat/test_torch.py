@@ -343,6 +343,22 @@ def test_a_state_goes_on_with_any_number_of_ranks(algorithm, shuffle, drop_last,
         assert len(set(received)) == len(received) == (41 - left % new_ranks if drop_last else 41)
 
 
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize(
+    ("sizes", "ranks", "ends"),
+    [((0, 0), 1, [None]), ((1, 1), 1, [None, 0]), ((10, 7), 3, [None, None, None, 0, 0])],
+    ids=["of nothing", "of one sample", "of 7 samples, 10 before: repeats are no part of it"],
+)
+def test_a_state_says_that_an_epoch_has_ended_once_all_was_read(algorithm, sizes, ranks, ends):
+    for taken, ended in enumerate(ends):
+        dataset = Sized(sizes[0])
+        sampler = DistributedSampler(dataset, ranks, 0, algorithm=algorithm)
+        dataset.size = sizes[1]
+        items = iter(sampler)
+        assert len(list(itertools.islice(items, taken))) == taken
+        assert sampler.state_dict()["ended"] == ended
+
+
 def test_our_states_are_taken_over_by_torch_sampler_and_loader():
     dataset = list(range(100, 141))
     sampler = DistributedSampler(dataset, 1, 0, seed=3, algorithm="samplerkit-1")
