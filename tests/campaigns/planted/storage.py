@@ -17,13 +17,13 @@ BUGS = [
         "ParquetFile._wanted_rows",
         "self._require_columns(group, condition.names, metadata)",
         "pass",
-        "tests/storage/formats/test_parquet_trust.py::test_no_damage_to_a_footer_ends_the_process",
+        "tests/storage/formats/test_parquet_testing.py::test_no_damage_to_a_footer_ends_the_process",
     ),
     Bug(
         "the sum of rows in a footer is believed",
         "ParquetReader.count",
         "sum(metadata.row_group(number).num_rows for number in range(metadata.num_row_groups))",
         "metadata.num_rows",
-        "tests/storage/formats/test_parquet_trust.py::test_row_groups_count_where_the_footer_has_another_sum_of_rows",
+        "tests/storage/formats/test_parquet_testing.py::test_row_groups_count_where_the_footer_has_another_sum_of_rows",
     ),
 ]

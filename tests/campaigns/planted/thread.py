@@ -51,7 +51,7 @@ BUGS = [
         "Uses.begin",
         "islice(self._batches, MOST_OVERTAKEN)",
         "islice(self._batches, 1)",
-        "tests/storage/files/test_uses_of_threads.py",
+        "tests/storage/files/test_reading_once.py",
     ),
     Bug(
         "the loop begins an epoch that threads have not left",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from functools import cache
 
 import numpy as np
@@ -11,8 +12,9 @@ from hypothesis import strategies as st
 
 import samplerkit as sk
 from samplerkit.storage.ahead import uses
-from samplerkit.storage.ahead.uses import NEVER, Uses
+from samplerkit.storage.ahead.uses import MOST_MISTAKES, MOST_OVERTAKEN, NEVER, Uses
 from samplerkit.storage.files.dataset import FileDataset
+from tests.loading.worker_kinds import beside
 from tests.storage.files.folders import Watching, write_npz
 
 FILES, ROWS, RANKS = 64, 100, 4
@@ -231,12 +233,12 @@ def test_next_uses_are_those_that_a_scan_of_all_batches_finds(batches, wanted):
 
 def test_batches_that_nobody_expected_end_what_is_known():
     known = Uses(iter([np.array([0, 1]), np.array([2])]), sk.Layout([3]).file_of, 3)
-    for _ in range(uses.MOST_MISTAKES - 1):
+    for _ in range(MOST_MISTAKES - 1):
         known.begin(np.array([1, 2]))
         assert known.is_right
     known.begin(np.array([0, 1]))
     assert known.next_use(0) == 0
-    for _ in range(uses.MOST_MISTAKES):
+    for _ in range(MOST_MISTAKES):
         known.begin(np.array([7]))
     assert not known.is_right
 
@@ -279,3 +281,53 @@ def test_an_order_other_than_expected_is_read_rightly_all_the_same(ones):
         for id in [5, 3, 3, 7, 0, 1, 2, 6, 4, 5, 0, 7] * 3:
             assert int(dataset.__getitems__([id])[0]["id"]) == id
         assert dataset.stats.peak_files <= 2
+
+
+# It is known still when several threads begin its batches out of turn.
+
+BATCHES = [np.arange(10 * file, 10 * file + 4) for file in range(60)]
+
+
+def in_a_thread(call):
+    thread = threading.Thread(target=call)
+    thread.start()
+    thread.join()
+
+
+def test_a_batch_that_is_begun_before_its_turn_takes_nothing_from_the_one_before():
+    uses = Uses(iter(BATCHES), lambda ids: ids // 10, 8)
+    in_a_thread(lambda: uses.begin(BATCHES[1]))
+    assert [uses.next_use(file) for file in (0, 1, 2)] == [0, 1, 2]
+    uses.begin(BATCHES[0])
+    uses.end()
+    assert [uses.next_use(file) for file in (0, 1, 2)] == [NEVER, 1, 2]
+    for batch in BATCHES[2:20]:
+        uses.begin(batch)
+        uses.end()
+    assert uses.is_right
+    assert uses.next_use(20) == 20
+
+
+def test_one_that_many_have_overtaken_is_taken_not_to_come():
+    uses = Uses(iter(BATCHES), lambda ids: ids // 10, 60)
+    for batch in BATCHES[1 : MOST_OVERTAKEN + 2]:
+        uses.begin(batch)
+        uses.end()
+    assert uses.is_right
+    assert uses.next_use(0) == NEVER
+    for _ in range(MOST_MISTAKES):
+        uses.begin(BATCHES[0])
+    assert not uses.is_right
+
+
+def test_threads_with_room_for_few_files_read_each_file_once_an_epoch(tmp_path):
+    for number in range(20):
+        np.savez(tmp_path / f"{number:02}.npz", x=np.arange(10) + number * 10)
+    dataset = sk.FileDataset(str(tmp_path / "*.npz"), "npz", max_files=5, progress=False)
+    sampler = sk.RandomSampler(shuffle="partial", partial_size=15, seed=7)
+    with dataset, sk.Loader(dataset, sampler, batch_size=4, **beside("3 threads")) as loader:
+        for epoch in (1, 2, 3):
+            read = [index for batch in loader for index in batch["x"].tolist()]
+            assert read == sampler.order(dataset, epoch - 1)[:].tolist()
+        assert loader.stats.dataset.files_read <= 3 * 20 + 3  # what an epoch leaves in memory may go
+        assert loader.stats.dataset.peak_files <= 5

@@ -1,17 +1,20 @@
-"""Apache's own suite of Parquet files: what pyarrow reads is read alike, what it refuses is an error.
+"""Parquet is read as pyarrow reads it or refused as there; what could end the process is not asked of it.
 
-The files are not in this repository. With a checkout of github.com/apache/parquet-testing:
+Apache's own suite of files is not in this repository. With a checkout of github.com/apache/parquet-testing:
 `SAMPLERKIT_PARQUET_TESTING=FOLDER pytest -rP tests/storage/formats/test_parquet_testing.py`
 """
 
 from __future__ import annotations
 
+import gc
 import os
 from pathlib import Path
 
 import pytest
 
 import samplerkit as sk
+from tests.programs import run
+from tests.storage.formats.test_parquet import write
 
 pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed: no Parquet here")
 pq = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed: no Parquet here")
@@ -78,3 +81,89 @@ def test_a_file_of_the_suite_is_read_as_pyarrow_reads_it_or_refused_as_there(pat
     for name in table.column_names if samples else ():
         assert_same([sample[name] for sample in samples], table.column(name))
     print(f"read: {table.num_rows} rows, {table.num_columns} columns")
+
+
+def test_what_python_has_no_value_for_is_an_error_that_names_the_column_and_is_read_as_arrow(tmp_path):
+    """Times behind the year 9999, and texts of other encodings: pyarrow checks neither when it reads."""
+    late = pa.array([{"at": 1 << 60}], pa.struct({"at": pa.timestamp("us")}))
+    text = pa.Array.from_buffers(
+        pa.string(), 1, [None, pa.py_buffer(b"\0\0\0\0\1\0\0\0"), pa.py_buffer(b"\xff")]
+    )
+    table = pa.table({"late": late, "text": text, "id": [7]})
+    pq.write_table(table, tmp_path / "a.parquet")
+    for name in ("late", "text"):
+        with sk.ParquetDataset(tmp_path / "a.parquet", [name], progress=False) as dataset:
+            problem = (
+                rf"row group 0: cannot be converted to Python values, column '{name}' \(.*; read it as arrow"
+            )
+            with pytest.raises(sk.DatasetError, match=problem):
+                dataset[0]
+            with pytest.raises(sk.DatasetError, match=f"column '{name}'"):
+                dataset[name]
+    with sk.ParquetDataset(tmp_path / "a.parquet", batches="arrow", progress=False) as dataset:
+        assert dataset.__getitems__([0]).column("late").equals(late)
+    with sk.ParquetDataset(tmp_path / "a.parquet", ["id"], progress=False) as dataset:
+        assert dataset[0] == {"id": 7}
+
+
+def test_a_filter_reads_row_groups_whose_statistics_python_cannot_hold(tmp_path):
+    ticks = pa.array([1 << 60, 0, 5], pa.timestamp("us"))
+    pq.write_table(pa.table({"at": ticks, "id": [0, 1, 2]}), tmp_path / "a.parquet", row_group_size=1)
+    filters = [("at", ">", pa.scalar(3, pa.timestamp("us")))]
+    with sk.ParquetDataset(tmp_path / "a.parquet", ["id"], filters=filters, progress=False) as dataset:
+        assert [int(sample["id"]) for sample in dataset.__getitems__(range(len(dataset)))] == [0, 2]
+
+
+def test_row_groups_count_where_the_footer_has_another_sum_of_rows(tmp_path):
+    """Some writers leave the sum out: pyarrow reads all row groups, and so do both of our readers."""
+    (path,) = write(tmp_path, [(7, 3)])
+    data = Path(path).read_bytes()
+    at = data.index(bytes([0x16, 14]), len(data) - 8 - int.from_bytes(data[-8:-4], "little"))  # the number 7
+    Path(path).write_bytes(data[:at] + bytes([0x16, 0]) + data[at + 2 :])
+    assert pq.read_metadata(path).num_rows == 0
+    with sk.ParquetDataset(path, progress=False) as dataset:
+        assert [sample["id"] for sample in dataset.__getitems__(range(7))] == list(range(7))
+    with sk.FileDataset(path, "parquet", progress=False) as dataset:
+        assert len(dataset) == 7
+        assert dataset[6]["id"] == 6
+
+
+def test_no_damage_to_a_footer_ends_the_process(tmp_path):
+    """pyarrow ends it, where it is asked for a column whose metadata are damaged: so it is not asked.
+
+    Each bit of a footer is flipped, but for those of the schema that pyarrow keeps in it for itself.
+    """
+    path = tmp_path / "a.parquet"
+    table = pa.table({"maybe": [None, 3, 4, 5]})
+    pq.write_table(table, path, store_schema=False, compression="none", use_dictionary=False)
+    code = """
+import sys
+import samplerkit as sk
+path, whole, errors = sys.argv[1], open(sys.argv[1], "rb").read(), [0, 0]
+for at in range(len(whole) - 8 - int.from_bytes(whole[-8:-4], "little"), len(whole)):
+    for bit in range(8):
+        other = bytearray(whole)
+        other[at] ^= 1 << bit
+        open(path, "wb").write(other)
+        for which, filters in enumerate([None, [("maybe", ">", 3)]]):
+            try:
+                with sk.ParquetDataset(path, filters=filters, progress=False) as dataset:
+                    dataset.__getitems__(range(len(dataset)))
+            except sk.DatasetError:
+                errors[which] += 1
+print(*errors)
+"""
+    done = run(["-c", code, str(path)])
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert all(int(errors) > 300 for errors in done.stdout.split())
+
+
+def test_what_was_read_is_let_go_when_nobody_has_it(tmp_path):
+    """pyarrow holds the file that it reads where garbage is not looked for."""
+    path = tmp_path / "many.parquet"
+    pq.write_table(pa.table({"id": range(400)}), path, row_group_size=10)
+    with sk.ParquetDataset([path], ["id"], progress=False) as dataset:
+        assert [dataset[number]["id"] for number in range(400)] == [*range(400)]
+    del dataset
+    gc.collect()
+    assert [type(one) for one in gc.get_objects() if type(one).__name__ in {"_Reader", "_Parts"}] == []

@@ -1,5 +1,7 @@
 """Whole documents and parts of them: what packs are made of."""
 
+from collections import Counter
+
 import numpy as np
 import pytest
 
@@ -113,3 +115,40 @@ def test_threads_find_documents_by_an_index_of_which_the_others_read_pages(tmp_p
         for id, documents in enumerate(found):
             expected = of_token[5 * id : 5 * id + 5]
             assert np.array_equal(np.diff(documents), np.diff(expected) != 0), (attempt, id)
+
+
+SIZES = [int(size) for size in np.clip(np.random.default_rng(0).lognormal(3, 1, 60), 1, 150)]
+PACKED = [[number + 1] * size for number, size in enumerate(SIZES)]
+
+
+@pytest.mark.parametrize("window", [None, 20])
+def test_documents_of_a_token_file_are_packed_and_resumed_on_other_ranks(tmp_path, window):
+    with sk.TokenWriter(tmp_path / "pair", "uint16") as writer:
+        for document in PACKED:
+            writer.write(document)
+    documents = sk.TokenDataset(tmp_path / "pair", 32).as_documents()
+    recipe = sk.PackBatches(32, packs=2, window=window)
+    seen: Counter[int] = Counter()
+
+    def loaders(ranks: int) -> list[sk.Loader]:
+        sampler = sk.RandomSampler(seed=3)
+        return [
+            sk.Loader(documents, sampler, batches=recipe, world=sk.World(ranks, rank), tail="split")
+            for rank in range(ranks)
+        ]
+
+    def count(loader: sk.Loader, step: int, batch: dict) -> None:
+        assert batch["input_ids"].shape[1] == 32
+        if not loader.pads(step).any():
+            seen.update(batch["input_ids"][batch["segment_ids"] > 0].tolist())
+
+    first = loaders(3)
+    running = [iter(loader) for loader in first]
+    for step in range(4):
+        for loader, batches in zip(first, running, strict=True):
+            count(loader, step, next(batches))
+    for loader in loaders(2):
+        loader.load_state_dict(first[0].state_dict())
+        for step, batch in enumerate(loader):
+            count(loader, step, batch)
+    assert seen == Counter(token for document in PACKED for token in document)
