@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from hypothesis import strategies as st
@@ -117,17 +118,21 @@ def datasets() -> st.SearchStrategy[Any]:
     return st.sampled_from(range(MOST_SAMPLES + 1)) | layouts()
 
 
-def _of_parts(case: Case, below: Layout, lengths: set[int]) -> list[st.SearchStrategy[SamplerCall]]:
+Makers = list[Callable[[], links.Calls]]
+"""What makes the calls of a sampler: of all that may stand at a place, only one is made."""
+
+
+def _of_parts(case: Case, below: Layout, lengths: set[int]) -> Makers:
     """What repeats samples, and what parts them, as far as it may stand here."""
-    choices = [links.repeat_link()]
+    choices: Makers = [links.repeat_link]
     if len(lengths) == 1 and min(lengths) > 0:
-        choices += [links.repeat_factor_link(min(lengths))]
+        choices += [partial(links.repeat_factor_link, min(lengths))]
     if (below.has_files or not case.links) and len(below):
-        choices += [links.window_link(int(below.sizes.max())) for _ in range(1 + 2 * below.has_files)]
+        choices += [partial(links.window_link, int(below.sizes.max()))] * (1 + 2 * below.has_files)
     makes = [link.make for link in case.links]
     if all(getattr(make, "is_fixed", False) for make in makes) and len(below) > 1:
         is_repeated = bool(makes) and case.undealt().num_passes > 1
-        choices += [] if is_repeated else [links.fold_link(below, len(case.layout))]
+        choices += [] if is_repeated else [partial(links.fold_link, below, len(case.layout))]
     return choices
 
 
@@ -141,31 +146,25 @@ def links_above(case: Case, lengths: set[int], *, is_root: bool) -> st.SearchStr
         below = case.undealt().layout if knows else Layout(smallest)
     knows_files = is_leaf or below.has_files
     modes = links.legal_modes(of_files=below.has_files, is_leaf=knows_files, is_root=is_root)
-    # Each one made new: of a strategy that is there twice, Hypothesis knows only one.
     times = 2 + is_leaf + 6 * (below.has_files and not is_leaf)
-    choices = [link(modes) for link in (links.distributed_link, links.random_link) for _ in range(times)]
+    choices: Makers = [partial(link, modes) for link in (links.distributed_link, links.random_link)] * times
     choices += [
-        links.distributed_link(modes),
-        links.of_the_user_link(),
-        links.sequential_link(smallest),
-        links.sequential_link(smallest),
+        partial(links.distributed_link, modes),
+        links.of_the_user_link,
+        *[partial(links.sequential_link, smallest)] * 2,
+        *_of_parts(case, below, lengths),
     ]
-    choices += _of_parts(case, below, lengths)
     if smallest > 0:
-        choices += [
-            links.subset_link(smallest),
-            links.subset_random_link(smallest),
-            links.weighted_link(smallest),
-            links.iter_link(smallest),
-        ]
+        of_ids = (links.subset_link, links.subset_random_link, links.weighted_link, links.iter_link)
+        choices += [partial(link, smallest) for link in of_ids]
     if len(case.layout) > 0:
-        choices += [links.pk_link(len(case.layout))]
+        choices += [partial(links.pk_link, len(case.layout))]
     if is_leaf and case.layout.has_files:
         # Above others it reads the dataset itself, in the order of these over its blocks.
-        choices += [links.block_link(case.layout.sizes.tolist())]
-    if len(case.layout) > 0 and is_leaf and case.layout.has_files:
-        choices += [links.mixture_link(case.layout.sizes.tolist()) for _ in range(2)]
-    return st.one_of(choices)
+        sizes = case.layout.sizes.tolist()
+        choices += [partial(links.block_link, sizes)]
+        choices += [partial(links.mixture_link, sizes)] * (2 * (len(case.layout) > 0))
+    return st.sampled_from(choices).flatmap(lambda link: link())
 
 
 @st.composite
