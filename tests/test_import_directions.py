@@ -143,7 +143,7 @@ def late(node: ast.AST) -> Iterator[str]:
     """Gives what a call imports by name; a name that is computed is as good as any."""
     if not isinstance(node, ast.Call):
         return
-    function = ast.unparse(node.func).split(".")[-1]
+    function = getattr(node.func, "attr", getattr(node.func, "id", ""))
     if function in {"import_module", "__import__"}:
         name = node.args[0] if node.args else None
         is_literal = isinstance(name, ast.Constant) and isinstance(name.value, str)

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from tests.benchmarks.peers import torchdata
+from tests.benchmarks.peers import measuring, samplerkit, torch, torchdata
 from tests.benchmarks.peers.cases import BATCH, RESIZES, SHARD, SHARDS
 from tests.benchmarks.peers.collect import TEXTS, command_of
 from tests.benchmarks.peers.counting import lost_and_repeated
@@ -19,10 +19,15 @@ PAGES = (ROOT / "docs" / "performance.md", ROOT / "README.md")
 RESULTS = ROOT / "docs" / "performance.json"
 
 
-def cells(peer, *arguments):
-    found = list(cells_of(command_of(sys.executable, peer, *arguments)))
-    assert not [cell for cell in found if ENDED in cell]
-    return found
+@pytest.fixture
+def cells(capsys):
+    """What a measurement in this process prints."""
+
+    def printed(measure, *arguments):
+        measure(*arguments)
+        return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+    return printed
 
 
 @pytest.mark.parametrize(
@@ -46,20 +51,21 @@ def test_an_id_of_no_sample_is_no_arrival():
         lost_and_repeated(4, [0, 1, 4])
 
 
-def test_the_cells_of_a_curve_run():
-    epoch, seek, resume = cells("samplerkit", "curve", 10_000, "epoch,seek,resume")
+def test_the_cells_of_a_curve_run_in_a_process_of_their_own():
+    command = command_of(sys.executable, "samplerkit", "curve", 10_000, "epoch,seek,resume")
+    epoch, seek, resume = cells_of(command)
     assert epoch["per_second"] > 10_000 / SHARDS
     assert min(epoch["seconds"], seek["seconds"], resume["seconds"]) > 0
 
 
-def test_rows_come_end_to_end():
-    found = cells("samplerkit", "rows", 2000, 2)
+def test_rows_come_end_to_end(cells):
+    found = cells(measuring.end_to_end, samplerkit.Samplerkit(), "2000", "2")
     assert len({cell["variant"] for cell in found}) == 2
     assert all(cell["per_second"] > 0 for cell in found)
 
 
-def test_samplerkit_loses_and_repeats_nothing_on_other_ranks_but_the_pads_of_a_tail_that_pads():
-    measured = cells("samplerkit", "ranks")
+def test_samplerkit_loses_and_repeats_nothing_on_other_ranks_but_the_pads_of_a_tail_that_pads(cells):
+    measured = cells(measuring.ranks, samplerkit.Samplerkit())
     found = {(cell["rule"], cell["case"]): (cell["lost"], cell["repeated"]) for cell in measured}
     assert len(found) == 2 * len(RESIZES)
     not_exact = {key: counts for key, counts in found.items() if counts != (0, 0)}
@@ -67,8 +73,9 @@ def test_samplerkit_loses_and_repeats_nothing_on_other_ranks_but_the_pads_of_a_t
     assert not_exact == {("`Loader`", "4 to 3, uneven tail"): (0, 2)}
 
 
-def test_the_count_of_an_epoch_that_is_read_again_is_what_came_before():
-    found = [cell for cell in cells("torch", "ranks") if "the epoch again" in cell["rule"]]
+def test_the_count_of_an_epoch_that_is_read_again_is_what_came_before(cells):
+    measured = cells(measuring.ranks, torch.Torch())
+    found = [cell for cell in measured if "the epoch again" in cell["rule"]]
     seen = {case.name: case.seen for case in RESIZES if case.size % case.new_ranks == 0}
     assert {cell["case"]: (cell["lost"], cell["repeated"]) for cell in found if cell["case"] in seen} == {
         name: (0, count) for name, count in seen.items()

@@ -1,4 +1,4 @@
-"""Benchmark of the core beside torch, in one run: first index, seek, memory, speed, DataLoader, cost by n.
+"""Benchmark of the core beside torch, in one run: speed, DataLoader, first index and seek by n.
 
 Run it with `python -m tests.benchmarks.core`; `--quick` takes a tenth of torch's sizes. It prints Markdown,
 as it stands in docs/performance.md. Ratios are what counts: machines are shared, and times do not carry over.
@@ -7,8 +7,6 @@ as it stands in docs/performance.md. Ratios are what counts: machines are shared
 from __future__ import annotations
 
 import argparse
-import json
-import statistics
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -19,13 +17,11 @@ from torch.utils.data import DataLoader
 from torch.utils.data import DistributedSampler as TorchDistributedSampler
 
 import samplerkit as sk
-from tests.benchmarks.peers.memory import PeakGrowth
 from tests.benchmarks.peers.torch_rows import Batches, as_fetched
 from tests.benchmarks.report import print_header, print_row, versions
-from tests.benchmarks.timing import answer_of, in_turns, medians, seconds
+from tests.benchmarks.timing import in_turns, medians, seconds
 
 SHARDS, SHARD, BATCH = 8, 3, 256
-MIB = 1 << 20
 READ, SLICE = 1 << 23, 1 << 18
 """How many ids of each order are read for its speed, and how many at once."""
 
@@ -47,26 +43,6 @@ def alternated(works: dict[str, Callable[[], Any]], repeats: int) -> dict[str, f
 def our_order(size: int) -> sk.Order:
     """GLOBAL, shard 3 of 8."""
     return sk.DistributedSampler(SHARDS, SHARD, seed=7).order(size)
-
-
-def first_index(who: str, size: int) -> dict[str, float]:
-    """Seconds and extra memory until the first index is there, after a warm-up on a small n."""
-    work = {
-        "samplerkit": lambda n: our_order(n)[0],
-        "torch": lambda n: next(iter(TorchDistributedSampler(range(n), SHARDS, SHARD, seed=7))),
-    }[who]
-    work(10_000)
-    growth = PeakGrowth()
-    return {"seconds": seconds(lambda: work(size)), "mib": growth.mib()}
-
-
-def report_first_index(torch_size: int) -> None:
-    print(f"\n### First index, GLOBAL, shard {SHARD} of {SHARDS}\n")
-    print_header("who", "n", "time", "extra memory")
-    for who, size in (("torch", torch_size), ("samplerkit", torch_size), ("samplerkit", 2**40)):
-        runs = [answer_of("core", "--first-index", who, size) for _ in range(1 if who == "torch" else 5)]
-        taken, memory = (statistics.median(run[key] for run in runs) for key in ("seconds", "mib"))
-        print_row(who, f"{size:,}", f"{taken * 1e3:,.2f} ms", f"{memory:,.1f} MiB")
 
 
 def orders() -> dict[str, sk.Order]:
@@ -197,19 +173,13 @@ def report_curve() -> None:
 
 
 def main() -> None:
-    """Runs the benchmark, or one measurement of it in this process."""
+    """Runs the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="torch at n = 10^7 in place of 10^8")
-    parser.add_argument("--first-index", nargs=2, metavar=("WHO", "N"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     torch.set_num_threads(1)
-    if options.first_index:
-        who, size = options.first_index
-        print(json.dumps(first_index(who, int(size))))
-        return
     torch_size = 10**7 if options.quick else 10**8
     print(versions("numpy", "torch", "samplerkit"))
-    report_first_index(torch_size)
     report_speed(torch_size)
     report_loader()
     report_curve()

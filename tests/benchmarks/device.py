@@ -33,6 +33,7 @@ from tests.benchmarks.device_cases import (
     published_cases,
 )
 from tests.benchmarks.report import print_header, print_row, versions
+from tests.benchmarks.timing import side_by_side
 
 STEPS = 120
 PICTURE = Path(__file__).parents[2] / "docs" / "images" / "device.png"
@@ -73,24 +74,13 @@ FLOOR = "no loader: loads and steps in two processes"
 
 def floor_seconds(dataset: Loads, step: Callable[[], None]) -> float:
     """How long the loads and the steps of an epoch take side by side, in two processes."""
-    context = torch.multiprocessing.get_context("fork")
-    begin, is_ready = context.Event(), context.Event()
 
     def load() -> None:
         torch.set_num_threads(1)
-        is_ready.set()
-        begin.wait()
         for index in range(STEPS):
             dataset[index]
 
-    process = context.Process(target=load)
-    process.start()
-    is_ready.wait()
-    started = time.perf_counter()
-    begin.set()
-    epoch_seconds(range(STEPS), step)
-    process.join()
-    return time.perf_counter() - started
+    return side_by_side(load, lambda: epoch_seconds(range(STEPS), step))
 
 
 def ratios(case: Case, rates: dict[str, float], repeats: int) -> dict[str, float]:

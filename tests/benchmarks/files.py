@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import multiprocessing
 import os
 import statistics
 import tempfile
@@ -27,7 +26,7 @@ import samplerkit as sk
 from samplerkit.storage.files.dataset import FileDataset
 from samplerkit.storage.files.readers import NpzReader
 from tests.benchmarks.report import print_header, print_row, versions
-from tests.benchmarks.timing import seconds
+from tests.benchmarks.timing import seconds, side_by_side
 
 ROWS, BATCH, RANKS = 256, 32, 4
 STEPS_PER_FILE = ROWS // BATCH
@@ -88,27 +87,6 @@ def epoch_seconds(dataset: FileDataset, step: float) -> float:
         return time.perf_counter() - begun
 
 
-def apart_seconds(paths: list[str], reader: Reader, training: FileDataset, step: float) -> float:
-    """How long reading and training take side by side in two processes that nothing joins."""
-    context = multiprocessing.get_context("fork")
-    begin, is_ready = context.Event(), context.Event()
-
-    def read() -> None:
-        is_ready.set()
-        begin.wait()
-        for path in paths:
-            reader(path)
-
-    process = context.Process(target=read)
-    process.start()
-    is_ready.wait()
-    begun = time.perf_counter()
-    begin.set()
-    epoch_seconds(training, step)
-    process.join()
-    return time.perf_counter() - begun
-
-
 def overlap(paths: list[str], reader: Reader, ratio: float) -> dict[str, float]:
     """Seconds of reading alone, of training alone, and of both: without and with reading ahead, and apart.
 
@@ -128,7 +106,8 @@ def overlap(paths: list[str], reader: Reader, ratio: float) -> dict[str, float]:
     train = epoch_seconds(FileDataset(paths, in_memory.__getitem__, lengths), step)
     after = epoch_seconds(FileDataset(paths, reader, lengths, read_ahead=0), step)
     ahead = epoch_seconds(FileDataset(paths, reader, lengths), step)
-    apart = apart_seconds(paths, reader, FileDataset(paths, in_memory.__getitem__, lengths), step)
+    training = FileDataset(paths, in_memory.__getitem__, lengths)
+    apart = side_by_side(lambda: [reader(path) for path in paths], lambda: epoch_seconds(training, step))
     return {"read": read, "train": train, "one after the other": after, "ahead": ahead, "apart": apart}
 
 

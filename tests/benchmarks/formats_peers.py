@@ -18,8 +18,6 @@ import statistics
 import tempfile
 from collections.abc import Callable
 from functools import partial
-from multiprocessing import get_context
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +27,7 @@ import torch
 import samplerkit as sk
 from tests.benchmarks.peer_litdata import litdata_loader, write_litdata
 from tests.benchmarks.report import print_header, print_row, versions
-from tests.benchmarks.timing import in_turns, now, timed
+from tests.benchmarks.timing import forked, in_turns, now, timed
 
 SAMPLES, SIZE, BATCH, REPEATS, CHUNK = 32_000, 4096, 64, 3, 500
 
@@ -113,7 +111,7 @@ def samples_of(loader: Any) -> int:
     return sum(len(batch) for batch in loader)
 
 
-def measured(name: str, folder: str, workers: int, channel: Connection) -> None:
+def measured(name: str, folder: str, workers: int) -> tuple[int, float, float, int]:
     """Reads all once in this process: samples, seconds of all CPUs, seconds, and bytes."""
     loader = READERS[name](Path(folder), workers)
     len(loader)
@@ -121,17 +119,7 @@ def measured(name: str, folder: str, workers: int, channel: Connection) -> None:
     count, used = timed(partial(samples_of, loader))
     read, ended = asked() - before, now()
     del loader  # with its workers, whose time counts from now on
-    channel.send((count, used.processor + now().processor - ended.processor, used.clock, read))
-
-
-def of_reader(name: str, workers: int, folder: str) -> tuple[int, float, float, int]:
-    """The same in a process of its own."""
-    mine, theirs = get_context("fork").Pipe()
-    process = get_context("fork").Process(target=measured, args=(name, folder, workers, theirs))
-    process.start()
-    found: tuple[int, float, float, int] = mine.recv()
-    process.join()
-    return found
+    return count, used.processor + now().processor - ended.processor, used.clock, read
 
 
 def main() -> None:
@@ -144,8 +132,12 @@ def main() -> None:
         importlib.import_module(package)
     with tempfile.TemporaryDirectory() as place:
         write(Path(place))
-        cases = [(name, workers) for workers in (0, 2) for name in READERS]
-        found = in_turns({case: partial(of_reader, *case, place) for case in cases}, repeats)
+        works = {
+            (name, workers): partial(forked, partial(measured, name, place, workers))
+            for workers in (0, 2)
+            for name in READERS
+        }
+        found = in_turns(works, repeats)
     print(f"{versions('torch', 'litdata')}, {SAMPLES} samples of {SIZE} bytes\n")
     print_header("who", "workers", "samples a second of CPU", "samples/s", "MB asked for")
     for (name, workers), runs in found.items():

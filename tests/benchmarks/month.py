@@ -1,26 +1,22 @@
 """A month of 4,096 ranks over 10^12 samples in 10^6 files, with a failure every hour, simulated.
 
 Run it with `python -m tests.benchmarks.month` (a few minutes; `--quick` a tenth of the failures). It prints
-Markdown, as it stands in docs/performance.md: lost and repeated samples, the time spent on resuming, and the
-memory of a rank. The loaders, orders and states are the real ones; see scale_month.py.
+Markdown, as it stands in docs/performance.md: lost and repeated samples, and the time spent on resuming. What
+a rank holds in memory is counted by scale.py. Loaders, orders and states are real; see scale_month.py.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
-import tracemalloc
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 import samplerkit as sk
-from tests.benchmarks.peers.memory import PeakGrowth
 from tests.benchmarks.report import print_header, print_row
-from tests.benchmarks.scale_month import Job, Month, loader_of, lost_and_repeated, simulate
-from tests.benchmarks.timing import answer_of
+from tests.benchmarks.scale_month import Job, Month, lost_and_repeated, simulate
 
 SAMPLES, FILES, RANKS, BATCH = 10**12, 10**6, 4096, 32
 STEPS_AN_HOUR = 14_400
@@ -29,7 +25,6 @@ OTHER_RANKS = (4096, 4088, 4032, 3840, 3584, 2048)
 HOURS = 30 * 24
 MODES = ("global", "partial")
 WINDOWS = 12
-MIB = 1 << 20
 
 
 def layout_of(samples: int, files: int) -> sk.Layout:
@@ -58,32 +53,6 @@ def job_of(layout: sk.Layout, mode: str, failures: int) -> Job:
         steps=(STEPS_AN_HOUR // 2, STEPS_AN_HOUR * 3 // 2),
         checkpoint=600,
     )
-
-
-def memory(mode: str, *, traced: bool) -> dict[str, float]:
-    """Measures what a rank holds, in MiB: its layout, and a loader that is resumed and reads some steps."""
-    layout_of(1000, 10)
-    if traced:
-        tracemalloc.start()
-    growth = PeakGrowth()
-    layout = layout_of(SAMPLES, FILES)
-    loader = loader_of(job_of(layout, mode, 1), RANKS, 17)
-    state = loader.state_dict(step=10**6)
-    del loader
-    before, _ = tracemalloc.get_traced_memory()
-    if traced:
-        tracemalloc.reset_peak()
-    resumed = loader_of(job_of(layout, mode, 1), 4088, 17)
-    resumed.load_state_dict(state)
-    for step in range(50):
-        resumed.ids(step)
-    held, peak = tracemalloc.get_traced_memory()
-    return {
-        "layout": before / MIB,
-        "held": (held - before) / MIB,
-        "peak": peak / MIB,
-        "process": growth.mib(),
-    }
 
 
 def report_month(layout: sk.Layout, failures: int) -> None:
@@ -117,29 +86,12 @@ def report_month(layout: sk.Layout, failures: int) -> None:
         print_row(title, *map(shown, months.values()))
 
 
-def report_memory() -> None:
-    """Prints what a rank holds."""
-    print(f"\nMemory of a rank with {FILES:,} files, each line in processes of its own:\n")
-    held = "held by loader and order", "peak of a resume and 50 steps", "growth of the process"
-    print_header("mode", "layout", *held)
-    for mode in MODES:
-        found = answer_of("month", "--memory", mode, "traced")
-        found["process"] = answer_of("month", "--memory", mode, "process")["process"]
-        print_row(mode.upper(), *(f"{mib:.0f} MiB" for mib in found.values()))
-
-
 def main() -> None:
-    """Runs the benchmark, or one measurement of memory in this process."""
+    """Runs the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a tenth of the failures")
-    parser.add_argument("--memory", nargs=2, metavar=("MODE", "KIND"), help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.memory:
-        mode, kind = options.memory
-        print(json.dumps(memory(mode, traced=kind == "traced")))
-        return
     report_month(layout_of(SAMPLES, FILES), HOURS // 10 if options.quick else HOURS)
-    report_memory()
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import resource
 import statistics
@@ -56,6 +57,37 @@ def in_turns(works: Mapping[K, Callable[[], T]], rounds: int) -> dict[K, list[T]
 def medians(found: Mapping[str, list[float]]) -> dict[str, float]:
     """The median of each row."""
     return {name: statistics.median(values) for name, values in found.items()}
+
+
+def forked(work: Callable[[], T]) -> T:
+    """What some work gives in a fork of this process, of which all else is left behind."""
+    context = multiprocessing.get_context("fork")
+    answer = context.SimpleQueue()
+    process = context.Process(target=lambda: answer.put(work()))
+    process.start()
+    given: T = answer.get()
+    process.join()
+    return given
+
+
+def side_by_side(other: Callable[[], Any], work: Callable[[], Any]) -> float:
+    """Seconds by the clock of both, the other one in a fork: what two processes take that nothing joins."""
+    context = multiprocessing.get_context("fork")
+    both = context.Barrier(2)
+
+    def begun() -> None:
+        both.wait()
+        other()
+
+    process = context.Process(target=begun)
+    process.start()
+
+    def both_done() -> None:
+        work()
+        process.join()
+
+    both.wait()
+    return seconds(both_done)
 
 
 def answer_of(

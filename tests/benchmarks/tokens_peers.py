@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import importlib
 import logging
-import multiprocessing
 import os
 import sys
 import tempfile
@@ -35,7 +34,7 @@ from samplerkit.storage.tokens.token_files import HEADER, MAGIC
 from tests.benchmarks.peer_litdata import litdata_loader, written_tokens
 from tests.benchmarks.peers.memory import PeakGrowth
 from tests.benchmarks.report import versions
-from tests.benchmarks.timing import in_turns, timed
+from tests.benchmarks.timing import forked, in_turns, timed
 
 DOCUMENTS, EACH = 10_000_000, 1000
 FOUR = ("tokens", "labels", "loss_mask", "position_ids")
@@ -195,21 +194,14 @@ def tell(title: str, rates: dict[str, list[float]], base: str) -> None:
         )
 
 
-def _peak(work: Callable[[], Any], told: Any) -> None:
-    """In a process of its own: how long a piece of work takes, and by how much it grows."""
-    growth = PeakGrowth()
-    told.put((*timed(work)[1], growth.mib()))
-
-
 def peak(work: Callable[[], Any]) -> tuple[float, float, float]:
-    """Gives seconds of wall and CPU, and MiB at the peak, mapped pages included."""
-    context = multiprocessing.get_context("fork")
-    told = context.SimpleQueue()
-    process = context.Process(target=_peak, args=(work, told))
-    process.start()
-    found: tuple[float, float, float] = told.get()
-    process.join()
-    return found
+    """Gives seconds of wall and CPU, and MiB at the peak, mapped pages included, in a process of its own."""
+
+    def measured() -> tuple[float, float, float]:
+        growth = PeakGrowth()
+        return (*timed(work)[1], growth.mib())
+
+    return forked(measured)
 
 
 def first_batches(folder: Path, rounds: int) -> None:
