@@ -99,11 +99,11 @@ def _read(
     if stored.storage is not None:
         stored = Stored.of(stored.path, stored.storage)
     (data,) = stored.read([(0, stored.size)])
-    samples = guarded(stored.name, "read", lambda: index.samples_in(number, data))
+    samples, size = guarded(stored.name, "read", lambda: index.samples_in(number, data))
     if samples and isinstance(samples[0], dict):
-        return content_of(stored.name, samples, len(data), lambda row: _chosen(row, columns), decode)
+        return content_of(stored.name, samples, size, lambda row: _chosen(row, columns), decode)
     cut, make = index.cutter(), index.maker(columns)
-    return content_of(stored.name, samples, len(data), lambda part: make(cut(*part)), decode)
+    return content_of(stored.name, samples, size, lambda part: make(cut(*part)), decode)
 
 
 def _chosen(row: Mapping[str, Any], columns: Sequence[str] | None) -> Any:
@@ -215,8 +215,11 @@ class LitIndex:
 
         return cut
 
-    def samples_in(self, number: int, data: bytes) -> Sequence[SampleBytes | dict[str, Any]]:
-        """Finds the samples in the bytes of a chunk: a part each, or the dict of a row of Arrow's.
+    def samples_in(self, number: int, data: bytes) -> tuple[Sequence[SampleBytes | dict[str, Any]], int]:
+        """Finds the samples in the bytes of a chunk.
+
+        Returns:
+            The samples, a part each or the dict of a row of Arrow's; and the bytes that they take, unpacked.
 
         Raises:
             ValueError: it is not what the index says.
@@ -226,16 +229,17 @@ class LitIndex:
         if len(raw) not in chunk.sizes:
             raise ValueError(f"it has {len(raw)} bytes, and index.json says {chunk.size}")
         if self.packing == "batch":
-            return _framed(raw, chunk.samples)
+            found = _framed(raw, chunk.samples)
+            return found, sum(end - start for _, start, end in found)
         ends = _ends(raw, 4, chunk.samples)
         if int.from_bytes(raw[:4], "little") != chunk.samples or ends[0] != 4 * (chunk.samples + 2):
             raise ValueError(f"it does not begin with {chunk.samples} samples, as index.json says")
         if ends[-1] != len(raw):
-            return _rows(raw, ends[-1], chunk.samples)
+            return _rows(raw, ends[-1], chunk.samples), len(raw)
         if self.packing == "sample":
             unpacked = [_unpacked(raw[start:end]) for start, end in pairwise(ends)]
-            return [(sample, 0, len(sample)) for sample in unpacked]
-        return _CutSamples(raw, ends)
+            return [(sample, 0, len(sample)) for sample in unpacked], sum(map(len, unpacked))
+        return _CutSamples(raw, ends), len(raw)
 
 
 @final
@@ -260,7 +264,7 @@ def _ends(data: bytes, at: int, count: int) -> list[int]:
     return ends
 
 
-def _framed(raw: bytes, samples: int) -> list[SampleBytes | dict[str, Any]]:
+def _framed(raw: bytes, samples: int) -> list[SampleBytes]:
     """Unpacks runs of samples, each packed by itself."""
     mark, version, flags, count, _, frames = _HEAD_OF_FRAMES.unpack_from(raw)
     if (mark, version, flags, count) != (_MARK_OF_FRAMES, 1, 0, samples):
@@ -268,7 +272,7 @@ def _framed(raw: bytes, samples: int) -> list[SampleBytes | dict[str, Any]]:
     ends, at = _ends(raw, _HEAD_OF_FRAMES.size, count), _HEAD_OF_FRAMES.size + 4 * (count + 1)
     said = [_FRAME.unpack_from(raw, at + number * _FRAME.size) for number in range(frames)]
     place, first = at + frames * _FRAME.size, 0
-    found: list[SampleBytes | dict[str, Any]] = []
+    found: list[SampleBytes] = []
     for begins, items, offset, packed, size in said:
         last = first + items
         if (begins, offset) != (first, place) or last > count or size != ends[last] - ends[first]:
@@ -284,7 +288,7 @@ def _framed(raw: bytes, samples: int) -> list[SampleBytes | dict[str, Any]]:
     return found
 
 
-def _rows(raw: bytes, start: int, samples: int) -> list[SampleBytes | dict[str, Any]]:
+def _rows(raw: bytes, start: int, samples: int) -> list[dict[str, Any]]:
     """Reads the table of rows that follows the samples, or replaces them."""
     length = int.from_bytes(raw[-12:-8], "little")
     if raw[-8:] != _MARK_OF_ROWS or start + length + 12 != len(raw):
@@ -295,7 +299,7 @@ def _rows(raw: bytes, start: int, samples: int) -> list[SampleBytes | dict[str, 
     found.validate(full=True)
     if found.num_rows != samples:
         raise ValueError(f"a table of {found.num_rows} rows, and index.json says {samples}")
-    rows: list[SampleBytes | dict[str, Any]] = found.to_pylist()
+    rows: list[dict[str, Any]] = found.to_pylist()
     return rows
 
 

@@ -64,6 +64,16 @@ def test_folders_of_litdata_are_read_without_it(name):
             assert type(sample) is type(wanted)
 
 
+def test_what_a_chunk_takes_in_memory_is_counted_unpacked():
+    taken = {}
+    for name in ("plain", "chunk", "batch", "sample"):
+        with sk.LitDataset(FOLDER / name, read_ahead=0) as dataset:
+            assert len(dataset.__getitems__(range(20))) == 20
+            taken[name] = dataset.stats.bytes_read
+    assert taken["chunk"] == taken["plain"]
+    assert taken["batch"] == taken["sample"] == taken["plain"] - 4 * (20 + 3 * 2)  # without where samples end
+
+
 def test_values_are_of_the_types_that_were_written():
     with sk.LitDataset(FOLDER / "plain") as dataset:
         sample, wanted = dataset[8], row_of(8)
