@@ -5,35 +5,38 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import replace
 from functools import partial
 from typing import Any, Literal, Self, final, get_args
 
 import numpy as np
 
-from samplerkit.closing import Closing
 from samplerkit.order import arguments
 from samplerkit.order.keys import Key
-from samplerkit.order.layout import Layout
 from samplerkit.order.modes import Mode, Shuffle
 from samplerkit.order.typing import Ids
 from samplerkit.storage.ahead.cache_entries import CacheLimits, FileStats
+from samplerkit.storage.catalogue.catalogue_file import opened_catalogue, refuse_lengths
 from samplerkit.storage.ids import checked_ids
-from samplerkit.storage.lengths import save_lengths
+from samplerkit.storage.lengths import fetched_lengths, given_lengths, save_lengths
 from samplerkit.storage.missing_file import AbsentError, Present, log_missing
-from samplerkit.storage.progress import progress_of
+from samplerkit.storage.names import short_names
+from samplerkit.storage.per_process import storage_for
+from samplerkit.storage.progress import Progress, progress_of
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.tar.codecs import Decode
 from samplerkit.storage.tar.format.flaws import Skipped
 from samplerkit.storage.tar.index.finding import Cache
 from samplerkit.storage.tar.pipeline import OrderWatch, Selection, View
-from samplerkit.storage.tar.read.shards import Fetch, OnError, TarOptions
-from samplerkit.storage.tar.sources import source_of
+from samplerkit.storage.tar.read.contents import told_contents
+from samplerkit.storage.tar.read.shard_reading import ShardReading
+from samplerkit.storage.tar.read.shards import Fetch, OnError, Shards, TarOptions, archive_names
+from samplerkit.storage.tar.sources import IndexReading, Source, indexed_contents, joint_contents
 from samplerkit.storage.tar.steps import Map, MapDict, Rename, Step, ToTuple, checked_function
+from samplerkit.storage.urls import is_remote, shown
 
 
 @final
-class TarDataset(Closing):
+class TarDataset(View):
     """Samples in tar shards, as webdataset writes them: a map-style dataset with a pipeline.
 
     Files whose names are the same up to the first dot are one sample: a dict with `__key__`, `__url__` and
@@ -126,7 +129,7 @@ class TarDataset(Closing):
             arguments.at_least("max_shards", max_shards, 1),
             arguments.at_least("read_ahead", read_ahead, 0),
         )
-        self._view = View(source_of(urls, options, progress_of(progress), lengths))
+        super().__init__(source_of(urls, options, progress_of(progress), lengths))
         self._window: int | None = None
         self._watch: OrderWatch | None = None
         self._iterations = 0
@@ -183,8 +186,7 @@ class TarDataset(Closing):
             predicate: is given the sample as it is at this place of the pipeline, or its key.
             by: `sample` reads every sample once; `key` reads the index only.
         """
-        selection = Selection.of(self._view, predicate, by)
-        return self._with(replace(self._view, selection=selection), self._window)
+        return self._with(_selection=Selection.of(self, predicate, by))
 
     def shuffle(self, size: int) -> Self:
         """Makes PARTIAL with this window the default order of samplerkit's loaders and of `for`.
@@ -196,34 +198,19 @@ class TarDataset(Closing):
             ArgumentTypeError: no integer.
             ArgumentRangeError: negative.
         """
-        return self._with(self._view, arguments.at_least("shuffle", size, 0) or None)
-
-    @property
-    def layout(self) -> Layout:
-        """How many samples lie in which shard."""
-        return self._view.layout
-
-    @property
-    def fingerprint(self) -> str:
-        """A text that changes when keys, fields or sizes do; with `checksums`, when any byte does.
-
-        With `lengths` it is of the lengths and the names of the shards.
-        """
-        return self._view.fingerprint
+        return self._with(_window=arguments.at_least("shuffle", size, 0) or None)
 
     @property
     def default_partial_size(self) -> int | None:
         """The window of `shuffle`: the `partial_size` of the default order; None for no shuffle."""
         return self._window
 
-    def __len__(self) -> int:
-        return len(self._view.layout)
-
     def __getitem__(self, id: int) -> Any:
-        numbers = self._ids([id])
+        # Nearly always it is a plain integer: to make an array of it takes a fifth of the time of reading.
+        number = id if type(id) is int and 0 <= id < len(self) else int(self._ids([id])[0])
         if self._watch is not None:
-            self._watch.see(numbers.tolist())
-        sample = self._view.sample(int(numbers[0]))
+            self._watch.see([number])
+        sample = self._sample(number)
         if isinstance(sample, AbsentError):
             raise sample.with_traceback(None)
         return sample
@@ -238,7 +225,7 @@ class TarDataset(Closing):
         A `Loader` calls it, and logs that by itself; with `logs=True` it is logged here. None where nothing
         is left out: unless `on_error` is `skip` and shards are read one by one.
         """
-        source = self._view.source
+        source = self._source
         return self._present if source.options.skips and not source.is_indexed else None
 
     def _present(self, ids: Any, *, logs: bool = False) -> Present:
@@ -246,11 +233,11 @@ class TarDataset(Closing):
         # An array is what samplerkit's loaders send; a plain DataLoader sends a list.
         if self._watch is not None and isinstance(ids, list):
             self._watch.see(numbers.tolist())
-        found = Present(self._view.samples(numbers))
+        found = Present(self._samples(numbers))
         if found.missing:
-            found.fill(numbers, self._view.layout, self._view.sample)
+            found.fill(numbers, self.layout, self._sample)
             if logs:
-                log_missing(found.missing, self._view.source.logged)
+                log_missing(found.missing, self._source.logged)
         return found
 
     def __iter__(self) -> Iterator[Any]:
@@ -261,17 +248,6 @@ class TarDataset(Closing):
         mode = Mode(Shuffle.PARTIAL, partial_size=self._window)
         return self.in_order(mode.order(self.layout, partial(Key, 0, epoch, 0), run_lanes=1))
 
-    def in_order(self, ids: Iterable[int]) -> Iterator[Any]:
-        """Iterates over samples in any order, reading some at a time.
-
-        Args:
-            ids: of the samples: an `Order`, an array, or anything that yields integers.
-
-        Raises:
-            OutOfDatasetError: there is no such sample.
-        """
-        return self._view.in_order(ids)
-
     def keys(self, ids: Any = None) -> list[str]:
         """Returns the keys of samples without reading the samples; "" for one that is missing and skipped.
 
@@ -279,7 +255,7 @@ class TarDataset(Closing):
             ids: of the samples; None for all.
         """
         numbers = np.arange(len(self)) if ids is None else self._ids(ids)
-        return self._view.source.keys(self._view.source_ids(numbers))
+        return self._source.reading.keys(self._source_ids(numbers))
 
     def order_is_given(self) -> None:
         """Informs a shuffled dataset that its order is chosen on purpose, so that it does not warn."""
@@ -290,13 +266,12 @@ class TarDataset(Closing):
         return checked_ids(ids, len(self))
 
     def _then(self, step: Step) -> Self:
-        return self._with(self._view.then(step), self._window)
+        return self._with(_steps=(*self._steps, step))
 
-    def _with(self, view: View, window: int | None) -> Self:
+    def _with(self, **changes: Any) -> Self:
         other = copy(self)
-        other._view, other._window = view, window
-        other._watch = OrderWatch() if window is not None else None
-        other._iterations = 0
+        vars(other).update(changes, _iterations=0)
+        other._watch = OrderWatch() if other._window is not None else None
         return other
 
     @property
@@ -305,7 +280,7 @@ class TarDataset(Closing):
 
         With `lengths` it is what this process has met so far.
         """
-        return self._view.source.skipped
+        return self._source.skipped
 
     @property
     def stats(self) -> FileStats | None:
@@ -314,16 +289,16 @@ class TarDataset(Closing):
         The workers of a `Loader` are added, as their batches are handed out. Those of a plain DataLoader tell
         nobody.
         """
-        return self._view.source.stats
+        return None if self._source.is_indexed else self._source.stats
 
     def count_workers(self, told: Callable[[], FileStats | None]) -> None:
         """Receives what reports the figures of the workers of a loader; a `Loader` calls it."""
-        self._view.source.count_workers(told)
+        self._source.count_workers(told)
 
     @property
     def is_layout_known(self) -> bool:
         """Whether the layout is known without requests for remote shards."""
-        return self._view.selection is None and self._view.source.is_layout_known
+        return self._selection is None and self._source.is_layout_known
 
     @property
     def expect(self) -> Callable[[Iterable[Ids]], None] | None:
@@ -331,34 +306,34 @@ class TarDataset(Closing):
 
         A `Loader` calls it. None where that is of no use: for indexed shards on disk.
         """
-        return None if self._view.source.is_indexed else self._expect
+        return None if self._source.is_indexed else self._expect
 
     @property
     def fetch(self) -> Fetch | None:
         """How remote shards are read; None for indexed shards on disk."""
-        source = self._view.source
+        source = self._source
         return None if source.is_indexed else source.options.fetch
 
     @property
     def max_cache_bytes(self) -> int | None:
         """What the cache for fetched shards may hold at most, if that was said."""
-        source = self._view.source
+        source = self._source
         return source.options.cache.options.max_cache_bytes if source.is_remote else None
 
     @property
     def _limits(self) -> CacheLimits | None:
         """How many shards may be at hand: what `check` looks at."""
-        source = self._view.source
+        source = self._source
         return None if source.is_indexed else source.options.limits
 
     @property
     def is_remote(self) -> bool:
         """Whether some shards are remote."""
-        return self._view.source.is_remote
+        return self._source.is_remote
 
     def shard_bytes(self) -> Ids:
         """Returns the size of each shard; of remote ones, by one request each."""
-        return self._view.source.shard_bytes()
+        return self._source.shard_bytes()
 
     def local_path(self, url: str) -> str | None:
         """Returns where a shard lies on a disk of this machine, fetched ones included; None if it does not.
@@ -366,23 +341,48 @@ class TarDataset(Closing):
         Args:
             url: of the shard, as in `__url__`.
         """
-        return self._view.source.local_path(url)
+        return self._source.local_path(url)
 
     def save_lengths(self, path: str | os.PathLike[str]) -> None:
         """Writes the number of samples of each shard as JSON, for `lengths` of a later run.
 
         Shards go by their names below the folder that they share, so the file is right where that is moved.
         """
-        layout = self._view.source.layout
+        layout = self._source.layout
         save_lengths(path, layout.names or (), layout.sizes)
 
     def close(self) -> None:
         """Ends the threads and lets go of open shards. The dataset can be used again."""
-        self._view.source.close()
-
-    def __repr__(self) -> str:
-        return f"TarDataset{self._view.description}"
+        self._source.close()
 
     def _expect(self, upcoming: Iterable[Ids]) -> None:
-        in_source = upcoming if self._view.selection is None else map(self._view.source_ids, upcoming)
-        self._view.source.expect(in_source, len(self))
+        in_source = upcoming if self._selection is None else map(self._source_ids, upcoming)
+        self._source.reading.expect(in_source, len(self))
+
+
+def source_of(urls: Any, options: TarOptions, progress: Progress, lengths: Any) -> Source:
+    """Returns what is read: archives on disk are joined under one index, others are opened one by one.
+
+    Raises:
+        ArgumentTypeError: names or lengths have the wrong type.
+        ArgumentValueError: they do not fit.
+        DatasetError: a file is not there.
+    """
+    remote = options.cache.options
+    known = opened_catalogue(urls, "tar", remote)
+    if known is not None:
+        refuse_lengths(lengths)
+        names = known.files
+        storage, told = storage_for(known.is_remote, None, remote), known.lengths.tolist()
+    else:
+        # What is told and skipped may be missing from the start.
+        names = archive_names(urls, remote, keeps_absent=lengths is not None and options.skips)
+        storage, told = storage_for(any(map(is_remote, names)), lengths, remote), None
+        if lengths is not None:
+            told = given_lengths(fetched_lengths(lengths, storage), names, short_names(names))
+    public = tuple(map(shown, names)) if known is None else names  # a catalogue names nothing private
+    shards = Shards(names, public, storage, options, known)
+    if told is None and storage is None:
+        return Source(shards, None, joint_contents, IndexReading, progress)
+    contents = None if told is None else told_contents(shards.short_names, told)
+    return Source(shards, contents, indexed_contents, ShardReading, progress)

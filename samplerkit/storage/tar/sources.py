@@ -1,41 +1,30 @@
-"""What a view reads from: archives on disk under one index, or shards that are opened one by one."""
+"""The shards of a dataset as a pipeline sees them: what lies in them, and in each process what reads them."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any, cast, final
+from typing import Any, Protocol, final
 
 import numpy as np
 
 from samplerkit.order.caching import cached_property
 from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
-from samplerkit.storage.ahead.cache_entries import CacheLimits, FileStats
-from samplerkit.storage.catalogue.catalogue_file import opened_catalogue, refuse_lengths
-from samplerkit.storage.lengths import fetched_lengths, given_lengths
+from samplerkit.storage.ahead.cache_entries import FileStats
 from samplerkit.storage.names import short_names
-from samplerkit.storage.per_process import OpenPerProcess, storage_for, with_requests
+from samplerkit.storage.per_process import Open, OpenPerProcess, with_requests
 from samplerkit.storage.progress import Progress, silence
 from samplerkit.storage.tar.format.flaws import Skipped
 from samplerkit.storage.tar.index.archive import Archive
 from samplerkit.storage.tar.index.index import Index
 from samplerkit.storage.tar.index.joining import Joint, Summary, joint_index
-from samplerkit.storage.tar.pipeline import ArchiveSource
-from samplerkit.storage.tar.read.contents import Contents, told_contents
+from samplerkit.storage.tar.read.contents import Contents
 from samplerkit.storage.tar.read.reader import Reader
-from samplerkit.storage.tar.read.shard_reading import ShardReading
-from samplerkit.storage.tar.read.shards import (
-    ASKED_AT_A_TIME,
-    FETCHED_AT_A_TIME,
-    Shards,
-    TarOptions,
-    archive_names,
-)
-from samplerkit.storage.threads import in_threads, this_worker
-from samplerkit.storage.urls import is_remote, shown
+from samplerkit.storage.tar.read.shards import ASKED_AT_A_TIME, FETCHED_AT_A_TIME, Shards
+from samplerkit.storage.threads import in_threads
+from samplerkit.storage.urls import is_remote
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -43,132 +32,101 @@ BYTES_AT_ONCE = 4 << 20
 """Bytes up to which several samples on disk are read together."""
 
 
-def warn_of_skipped(skipped: Skipped, name: str) -> None:
-    """Logs what was skipped."""
-    if len(skipped):
-        counts = ", ".join(f"{count} {reason}" for reason, count in skipped.counts.items())
-        _LOGGER.warning("skipped in %s and the other archives: %s", name, counts)
-
-
-def sizes_of(archives: Iterable[Archive]) -> Ids:
-    """Returns the size of each archive."""
-    return np.array([archive.size for archive in archives], dtype=np.int64)
-
-
-@final
-class IndexedSource(ArchiveSource):
-    """Archives on disk, indexed at first use."""
-
-    is_indexed = True
-
-    def __init__(self, names: tuple[str, ...], options: TarOptions, progress: Progress) -> None:
-        self.names = names
-        self.options = options
-        self.progress = progress
-        self.logged = set()
-        self._made: tuple[Any, ...] | None = None
-
-    @cached_property
-    def index(self) -> Index:
-        """Where all samples lie; made at first use.
-
-        Raises:
-            DatasetError: an archive cannot be read, or has a flaw and flaws are errors; or another process
-                made it, and it is not in the cache any more.
-        """
-        if self._made is not None:
-            make, arguments = self._made
-            return cast(Index, make(*arguments))
-        archives, options = tuple(map(Archive.of, self.names)), self.options
-        found = joint_index(archives, options.cache, checksums=options.checksums, progress=self.progress)
-        if not options.skips and len(found.skipped):
-            raise found.skipped.places[0].error()
-        warn_of_skipped(found.skipped, self.names[0])
-        return found
-
-    @cached_property
-    def reader(self) -> Reader:
-        """Reads samples."""
-        return Reader(self.index, self.options.cache, self.options.max_handles)
-
-    @property
-    def layout(self) -> Layout:
-        return self.index.layout
-
-    @property
-    def fingerprint(self) -> str:
-        return self.index.fingerprint
+class ProcessReading(Open, Protocol):
+    """Reads samples at any ids, in one process."""
 
     @property
     def skipped(self) -> Skipped:
-        return self.index.skipped
+        """What was skipped of what was met here."""
+
+    def expect(self, upcoming: Iterable[Ids], epoch_samples: int) -> None:
+        """Receives what is read next, batch by batch, and how many samples an epoch has."""
 
     def read(self, ids: Ids) -> list[dict[str, Any]]:
-        return self.reader.read(ids)
+        """Reads samples; where flaws are skipped, an `AbsentError` is in place of one that is missing."""
 
     def read_one(self, id: int) -> dict[str, Any]:
-        return self.reader.read_one(id)
+        """Reads one sample: what `read` gives for it."""
 
     def keys(self, ids: Ids) -> list[str]:
-        return self.index.keys(ids)
+        """Returns the keys of samples; "" for one that is missing."""
 
     def is_large(self, ids: Ids) -> bool:
-        # Large ones gain nothing from company, and one at a time they stay in the processor's cache.
-        begins, ends = self.index.extents(ids)
-        return bool((ends - begins).sum() > BYTES_AT_ONCE)
-
-    def shard_bytes(self) -> Ids:
-        return sizes_of(self.index.archives)
-
-    def local_path(self, name: str) -> str | None:
-        return name
-
-    def close(self) -> None:
-        # Without reading what would have to be indexed for it first.
-        reader = self.__dict__.get("reader")
-        if reader is not None:
-            reader.close()
-
-    def __getstate__(self) -> dict[str, Any]:
-        # What shows the progress belongs to this process. The index is mapped at its first use: an error
-        # of unpickling ends a spawned worker before it can say anything.
-        state = {**self.__dict__, "progress": silence}
-        state.pop("reader", None)
-        made = state.pop("index", None)
-        return state if made is None else {**state, "_made": made.__reduce__()}
+        """Whether samples are so large that they are better read one at a time."""
 
 
 @final
-class ShardSource(OpenPerProcess[ShardReading], ArchiveSource):
-    """Shards that are opened one by one, on disk or remote.
+class IndexReading(Reader):
+    """Reads archives on disk that lie under one index: a `ProcessReading`."""
 
-    Each process has its own threads and open shards; what is fetched lies in a cache on disk that all
-    processes of the machine share.
+    def __init__(self, shards: Shards, index: Index, stats: FileStats) -> None:
+        super().__init__(index, shards.options.cache, shards.options.max_handles)
+        self.skipped = index.skipped
+        self.stats = stats
+
+    def expect(self, upcoming: Iterable[Ids], epoch_samples: int) -> None:
+        """Needs to know nothing of it: the system reads ahead."""
+
+    def keys(self, ids: Ids) -> list[str]:
+        """Returns the keys of samples."""
+        return self._index.keys(ids)
+
+    def is_large(self, ids: Ids) -> bool:
+        """Large ones gain nothing from company, and one at a time they stay in the processor's cache."""
+        begins, ends = self._index.extents(ids)
+        return bool((ends - begins).sum() > BYTES_AT_ONCE)
+
+
+@final
+class Source(OpenPerProcess[ProcessReading]):
+    """Samples in shards, at any id.
+
+    Each process reads by itself; what is fetched lies in a cache on disk that all processes of the machine
+    share.
+
+    Args:
+        shards: where they are, and how they are read.
+        told: what lies in them, where the user or a catalogue says it.
+        find: finds it out, where nobody does, at first use.
+        open_reading: makes what reads them in this process. It must not hold this object.
+        progress: of finding out.
+
+    Attributes:
+        names: of the shards.
+        options: of reading them.
+        progress: as it was given.
+        logged: the shards of which it was logged that something of them is missing.
+        is_indexed: whether all are on disk under one index: nothing is fetched, nothing is missing.
     """
 
-    is_indexed = False
-
-    def __init__(self, shards: Shards, lengths: list[int] | None, progress: Progress) -> None:
+    def __init__(
+        self,
+        shards: Shards,
+        told: Contents | None,
+        find: Callable[[Shards, Progress], Contents | Index],
+        open_reading: Callable[[Shards, Any, FileStats], ProcessReading],
+        progress: Progress,
+    ) -> None:
         super().__init__()
         self.names = shards.names
         self.options = shards.options
         self.progress = progress
         self.logged: set[str] = set()
+        self.is_indexed = open_reading is IndexReading
         self._shards = shards
-        self._told = None if lengths is None else told_contents(shards.short_names, lengths)
+        self._told = told
+        self._find = find
+        self._open_reading = open_reading
 
     @cached_property
-    def contents(self) -> Contents:
+    def contents(self) -> Contents | Index:
         """What lies in the shards.
 
         Raises:
-            DatasetError: they are indexed now, and one cannot be read, or has a flaw and flaws are errors.
+            DatasetError: they are indexed now, and one cannot be read, or has a flaw and flaws are errors; or
+                another process indexed them, and the index is not in the cache any more.
         """
-        if self._told is not None:
-            return self._told
-        found = indexed_contents(self._shards, self.progress)
-        warn_of_skipped(found.skipped, self.names[0])
-        return found
+        return self._find(self._shards, self.progress) if self._told is None else self._told
 
     @cached_property
     def _numbers(self) -> dict[str, int]:
@@ -176,63 +134,62 @@ class ShardSource(OpenPerProcess[ShardReading], ArchiveSource):
 
     @property
     def layout(self) -> Layout:
+        """How many samples lie in which shard."""
         return self.contents.layout
 
     @property
     def fingerprint(self) -> str:
+        """Changes with the samples."""
         return self.contents.fingerprint
 
     @property
     def is_remote(self) -> bool:
+        """Whether some shards are remote."""
         known = self._shards.catalogue
-        return any(map(self._shards.is_remote, range(len(self.names)))) if known is None else known.is_remote
+        if known is not None:
+            return known.is_remote
+        return self._shards.storage is not None and any(map(is_remote, self.names))
 
     @property
     def is_layout_known(self) -> bool:
-        """Whether the layout can be told without asking for a shard."""
-        return self._told is not None or "contents" in self.__dict__
+        """Whether the layout is known without requests for remote shards."""
+        return self._told is not None or "contents" in self.__dict__ or not self.is_remote
 
     @property
     def skipped(self) -> Skipped:
+        """What was skipped, as far as it is known: nothing, unless flaws are skipped."""
         reading = self._processes.here().held
         return self.contents.skipped if self._told is None or reading is None else reading.skipped
 
     @property
     def stats(self) -> FileStats:
+        """What was fetched and waited for."""
         process = self._processes.here()
         return process.with_workers(with_requests(process.stats, self._shards.storage))
 
-    def expect(self, upcoming: Iterable[Ids], epoch_samples: int) -> None:
-        self._reading().expect(upcoming, epoch_samples)
-
-    def read(self, ids: Ids) -> list[dict[str, Any]]:
-        return self._reading().read(ids) if ids.size else []
-
-    def read_one(self, id: int) -> dict[str, Any]:
-        return self._reading().read(np.array([id]))[0]
-
-    def keys(self, ids: Ids) -> list[str]:
-        keys: list[str] = [""] * ids.size
-        reading = self._reading()
-        parts = self.contents.split(ids)
-        for number, index in reading.indexes(parts).items():
-            rows, places = reading.present(number, *parts[number])
-            for row, place in zip(rows.tolist(), places.tolist(), strict=True):
-                keys[place] = index.key(row)
-        return keys
-
-    def is_large(self, ids: Ids) -> bool:
-        # Together, for that is how requests go out at the same time.
-        return False
+    @property
+    def reading(self) -> ProcessReading:
+        """What reads them in this process."""
+        process = self._processes.here()
+        held = process.held
+        if held is not None:
+            return held
+        # Before the lock is taken: indexing may take its time, and close must not wait for it.
+        return process.opened(self, partial(self._open_reading, self._shards, self.contents))
 
     def shard_bytes(self) -> Ids:
+        """Returns the size of each shard."""
         known = self._shards.catalogue
-        return sizes_of(self._shards.archives()) if known is None else known.sizes
+        if known is not None:
+            return known.sizes
+        return np.array([archive.size for archive in self._shards.archives()], dtype=np.int64)
 
     def local_path(self, name: str) -> str | None:
+        """Returns where a shard lies on a disk of this machine; None if it does not."""
         return self._shards.local_path(self._numbers[name])
 
     def close(self) -> None:
+        """Lets go of what is open."""
         self._processes.here().close()
         # Last: a thread that reads samples ahead would open it again.
         if self._shards.storage is not None:
@@ -240,50 +197,30 @@ class ShardSource(OpenPerProcess[ShardReading], ArchiveSource):
 
     def __getstate__(self) -> dict[str, Any]:
         # The user's terminal does not travel to another process.
-        return {**super().__getstate__(), "progress": silence}
-
-    def _reading(self) -> ShardReading:
-        process = self._processes.here()
-        held = process.held
-        if held is not None:
-            return held
-        # Before the lock is taken: indexing may take its time, and close must not wait for it.
-        make = partial(ShardReading, self._shards, self.contents, self._limits_here())
-        return process.opened(self, make)
-
-    def _limits_here(self) -> CacheLimits:
-        limits, storage = self.options.limits, self._shards.storage
-        if storage is None or storage.options.max_cache_bytes is None:
-            return limits
-        # What workers hold open cannot be evicted: else they would wait for one another.
-        share = self._shards.cache_capacity() // this_worker()[1]
-        return replace(limits, max_files=max(1, min(limits.max_files, share)))
+        state = {**super().__getstate__(), "progress": silence}
+        found = state.get("contents")
+        if isinstance(found, Index):
+            # It is mapped at its first use: an error of unpickling ends a spawned worker before it can say
+            # anything.
+            del state["contents"]
+            state["_find"] = partial(_found_before, *found.__reduce__())
+        return state
 
 
-def source_of(urls: Any, options: TarOptions, progress: Progress, lengths: Any) -> ArchiveSource:
-    """Returns what is read: archives on disk are joined under one index, others are opened one by one.
+def _found_before(make: Callable[..., Index], arguments: Any, _: Shards, __: Progress) -> Index:
+    return make(*arguments)
+
+
+def joint_contents(shards: Shards, progress: Progress) -> Index:
+    """Finds or makes the joint index of archives on disk.
 
     Raises:
-        ArgumentTypeError: names or lengths have the wrong type.
-        ArgumentValueError: they do not fit.
-        DatasetError: a file is not there.
+        DatasetError: an archive cannot be read, or has a flaw and flaws are errors.
     """
-    remote = options.cache.options
-    known = opened_catalogue(urls, "tar", remote)
-    if known is not None:
-        refuse_lengths(lengths)
-        storage = storage_for(known.is_remote, None, remote)
-        shards = Shards(known.files, known.files, storage, options, known)
-        return ShardSource(shards, known.lengths.tolist(), progress)
-    # What is told and skipped may be missing from the start.
-    names = archive_names(urls, remote, keeps_absent=lengths is not None and options.skips)
-    if lengths is None and not any(map(is_remote, names)):
-        return IndexedSource(names, options, progress)
-    storage = storage_for(any(map(is_remote, names)), lengths, remote)
-    if lengths is not None:
-        lengths = given_lengths(fetched_lengths(lengths, storage), names, short_names(names))
-    public = tuple(shown(name) if is_remote(name) else name for name in names)
-    return ShardSource(Shards(names, public, storage, options), lengths, progress)
+    archives, options = tuple(map(Archive.of, shards.names)), shards.options
+    found = joint_index(archives, options.cache, checksums=options.checksums, progress=progress)
+    _check_skipped(found.skipped, shards)
+    return found
 
 
 def indexed_contents(shards: Shards, progress: Progress) -> Contents:
@@ -313,9 +250,18 @@ def indexed_contents(shards: Shards, progress: Progress) -> Contents:
                 progress("indexing archive", len(found), number)
     parts = [found[shard] for shard in range(number)]
     joint = Joint.of(parts)
-    if len(joint.skipped) and not shards.options.skips:
-        raise joint.skipped.places[0].error()
+    _check_skipped(joint.skipped, shards)
     firsts, stops = np.array(joint.cuts, dtype=np.int64).T
     counts = np.array([part.num_samples for part in parts], dtype=np.int64)
     layout = Layout(stops - firsts, short_names(shards.urls))
     return Contents(layout, counts, firsts, joint.fingerprint, joint.skipped, is_told=False)
+
+
+def _check_skipped(skipped: Skipped, shards: Shards) -> None:
+    """Logs what is skipped of shards; where flaws are errors, the first one is raised."""
+    if not len(skipped):
+        return
+    if not shards.options.skips:
+        raise skipped.places[0].error()
+    counts = ", ".join(f"{count} {reason}" for reason, count in skipped.counts.items())
+    _LOGGER.warning("skipped in %s and the other archives: %s", shards.names[0], counts)

@@ -123,22 +123,6 @@ def test_a_size_in_thousands_of_digits_is_a_damaged_header(tmp_path):
     assert len(TarDataset(path, on_error="skip")) == 0
 
 
-def test_an_archive_without_an_end_mark_is_truncated(tmp_path):
-    path = shard(tmp_path / "shard.tar", GOOD)
-    path.write_bytes(path.read_bytes()[: 8 * BLOCK])
-    with pytest.raises(sk.DatasetError, match=r"truncated at byte 4096: the archive ends after 4096 bytes"):
-        len(TarDataset(path))
-
-
-@pytest.mark.parametrize("content", [b"", b"\0" * 100, b"not a tar file at all" * 100])
-def test_what_is_no_archive_is_an_error(tmp_path, content):
-    path = tmp_path / "shard.tar"
-    path.write_bytes(content)
-    with pytest.raises(sk.DatasetError, match=r"shard\.tar: (truncated|damaged header) at byte 0"):
-        len(TarDataset(path))
-    assert len(TarDataset(path, on_error="skip")) == 0
-
-
 def test_an_empty_archive_has_no_samples(tmp_path):
     path = shard(tmp_path / "shard.tar", [])
     dataset = TarDataset([path, shard(tmp_path / "other.tar", GOOD)])
@@ -146,15 +130,31 @@ def test_an_empty_archive_has_no_samples(tmp_path):
     assert list(TarDataset(path)) == []
 
 
-@pytest.mark.parametrize(
-    ("name", "compress"), [("bzip2", bz2.compress), ("xz", lzma.compress), ("zstandard", None)]
-)
-def test_other_compressions_are_refused_by_name(tmp_path, name, compress):
+NO_ARCHIVES = {
+    "nothing": (lambda data: b"", "truncated at byte 0"),
+    "a few zeros": (lambda data: bytes(100), "truncated at byte 0"),
+    "text": (lambda data: b"not a tar file at all" * 100, "damaged header at byte 0"),
+    "no end mark": (
+        lambda data: data[: 8 * BLOCK],
+        "truncated at byte 4096: the archive ends after 4096",
+    ),
+    "bzip2": (bz2.compress, "is compressed by bzip2, which is not supported; unpack it"),
+    "xz": (lzma.compress, "is compressed by xz, which is not supported; unpack it"),
+    "zstandard": (
+        lambda data: b"\x28\xb5\x2f\xfd" + data,
+        "is compressed by zstandard, which is not",
+    ),
+}
+
+
+@pytest.mark.parametrize(("change", "text"), NO_ARCHIVES.values(), ids=NO_ARCHIVES)
+def test_what_is_no_whole_archive_is_an_error(tmp_path, change, text):
     path = shard(tmp_path / "shard.tar", GOOD)
-    data = path.read_bytes()
-    path.write_bytes(compress(data) if compress else b"\x28\xb5\x2f\xfd" + data)
-    with pytest.raises(sk.DatasetError, match=f"is compressed by {name}, which is not supported; unpack it"):
+    path.write_bytes(change(path.read_bytes()))
+    with pytest.raises(sk.DatasetError, match=rf"shard\.tar: {text}"):
         len(TarDataset(path))
+    if "byte 0" in text:
+        assert len(TarDataset(path, on_error="skip")) == 0
 
 
 def test_a_sparse_file_is_an_error(tmp_path):

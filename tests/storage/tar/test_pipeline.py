@@ -135,42 +135,6 @@ def test_a_missing_field_is_named_with_those_that_are_there(tiles):
             dataset[0]
 
 
-@pytest.mark.parametrize(
-    ("call", "error"),
-    [
-        (lambda d: d.decode("jpeg2000"), sk.ArgumentValueError),
-        (lambda d: d.decode(3), sk.ArgumentTypeError),
-        (lambda d: d.decode(only=3), sk.ArgumentTypeError),
-        (lambda d: d.rename(), sk.ArgumentValueError),
-        (lambda d: d.rename(image=3), sk.ArgumentTypeError),
-        (lambda d: d.rename(image="jpg;"), sk.ArgumentValueError),
-        (lambda d: d.map_dict(), sk.ArgumentValueError),
-        (lambda d: d.map_dict(image="f"), sk.ArgumentTypeError),
-        (lambda d: d.map(None), sk.ArgumentTypeError),
-        (lambda d: d.to_tuple(), sk.ArgumentValueError),
-        (lambda d: d.to_tuple(""), sk.ArgumentValueError),
-        (lambda d: d.to_tuple(3), sk.ArgumentTypeError),
-        (lambda d: d.select(3), sk.ArgumentTypeError),
-        (lambda d: d.select(len, by="file"), sk.ArgumentValueError),
-        (lambda d: d.shuffle(-1), sk.ArgumentRangeError),
-        (lambda d: d.shuffle(2.5), sk.ArgumentTypeError),
-        (lambda d: d.shuffle(True), sk.ArgumentTypeError),
-        (lambda d: d[60], sk.OutOfDatasetError),
-        (lambda d: d[-1], IndexError),
-        (lambda d: d["a"], sk.ArgumentTypeError),
-        (lambda d: d[1.0], sk.ArgumentTypeError),
-        (lambda d: d[0:3], sk.ArgumentTypeError),
-        (lambda d: d.__getitems__([[1]]), sk.ArgumentTypeError),
-        (lambda d: d.__getitems__([0, 60]), sk.OutOfDatasetError),
-        (lambda d: list(d.in_order([99])), sk.OutOfDatasetError),
-    ],
-)
-def test_bad_arguments_are_refused(tiles, call, error):
-    with pytest.raises(error) as caught:
-        call(tiles)
-    assert isinstance(caught.value, sk.SamplerkitError)
-
-
 def test_iteration_in_any_order_reads_what_is_asked(tiles):
     order = sk.RandomSampler(seed=7).order(tiles)
     by_order = [sample["__key__"] for sample in tiles.in_order(order)]

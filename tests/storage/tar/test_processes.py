@@ -194,22 +194,21 @@ def test_threads_read_the_same_archives_at_the_same_time(tmp_path):
     all_done(lambda: read(0), lambda: read(1))
 
 
-@pytest.fixture(name="paths")
-def fixture_paths(tmp_path):
-    paths = [tmp_path / str(number) for number in range(5)]
+@pytest.mark.parametrize("is_copy", [True, False])
+def test_what_was_used_least_recently_is_closed_for_another_file_and_so_is_an_evicted_copy(tmp_path, is_copy):
+    paths, opened = [tmp_path / str(number) for number in range(4)], []
     for path in paths:
         path.write_bytes(b"data")
-    return paths
-
-
-@pytest.mark.parametrize("is_copy", [True, False])
-def test_a_copy_that_was_evicted_is_let_go_when_another_one_is_opened_and_no_other_file_is(paths, is_copy):
-    opened = []
 
     def open_file(number):
         opened.append(number)
         return Handle(os.open(paths[number], os.O_RDONLY), is_copy=is_copy)
 
+    handles = Handles(open_file, most=2)
+    for number in (0, 1, 0, 2, 0, 2, 1):
+        assert os.pread(handles.get(number).descriptor, 4, 0) == b"data"
+        assert len(handles) <= 2
+    assert opened == [0, 1, 2, 1]
     handles = Handles(open_file, most=4)
     for number in range(3):
         handles.get(number)
@@ -218,19 +217,4 @@ def test_a_copy_that_was_evicted_is_let_go_when_another_one_is_opened_and_no_oth
     assert len(handles) == (3 if is_copy else 4)
     for number in (0, 2, 3):
         handles.get(number)
-    assert opened == [0, 1, 2, 3]
-    handles.close()
-
-
-def test_the_archive_that_was_used_least_recently_is_closed_for_a_new_one(paths):
-    opened = []
-
-    def open_file(number):
-        opened.append(number)
-        return Handle(os.open(paths[number], os.O_RDONLY))
-
-    handles = Handles(open_file, most=2)
-    for number in (0, 1, 0, 2, 0, 2, 1):
-        assert os.pread(handles.get(number).descriptor, 4, 0) == b"data"
-        assert len(handles) <= 2
-    assert opened == [0, 1, 2, 1]
+    assert opened[4:] == [0, 1, 2, 3]

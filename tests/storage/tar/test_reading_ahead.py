@@ -148,7 +148,7 @@ def test_who_is_told_anew_reads_ahead_by_that_alone(tmp_path, server, fetch):
             dataset.expect(iter(plan))
             for ids in plan[:2]:
                 assert keys(dataset, ids) == ids.tolist()
-        reading = dataset._view.source._processes.here().held
+        reading = dataset._source._processes.here().held
         assert reading._is_whole == (fetch == "shards")
         # What was begun before has ended, and all that is asked for is of the last plan.
         most = reading._limits.threads if fetch == "shards" else 1
@@ -165,7 +165,7 @@ def test_shards_that_are_needed_no_more_are_let_go_with_the_end_of_the_batch(tmp
     with remote(server, tmp_path, **FEW, fetch="shards", read_ahead=1) as dataset:
         plan = in_order()
         dataset.expect(iter(plan))
-        opened = dataset._view.source._processes.here().held._open
+        opened = dataset._source._processes.here().held._open
         for ids in plan:
             assert keys(dataset, ids) == ids.tolist()
             last = int(ids[-1]) // EACH
@@ -178,7 +178,7 @@ def test_local_shards_of_told_lengths_are_opened_ahead_as_a_whole(tmp_path):
     pattern = write_shards(tmp_path / "data")
     with sk.TarDataset(pattern, lengths=LENGTHS, cache=tmp_path / "cache", read_ahead=2) as dataset:
         dataset.expect(iter(in_order()))
-        reading = dataset._view.source._processes.here().held
+        reading = dataset._source._processes.here().held
         assert (reading._is_whole, reading._batches) == (True, None)
         wait_until(lambda: dataset.stats.files_read == 2)
         for ids in in_order():
@@ -210,7 +210,7 @@ def test_from_shards_to_samples_and_back_nothing_stays_open(tmp_path, server):
         before = readers_ahead()
         for _ in range(3):
             dataset.expect(iter(in_order()))
-            reading = dataset._view.source._processes.here().held
+            reading = dataset._source._processes.here().held
             shards = reading._open
             assert (reading._is_whole, reading._batches) == (True, None)
             wait_until(lambda shards=shards: len(shards._entries.contents) >= 2)
@@ -236,7 +236,7 @@ def test_an_order_other_than_was_told_is_read_rightly_and_what_was_told_is_forgo
         for _ in range(MOST_MISTAKES + 3):
             ids = rng.choice(SHARDS * EACH, 5, replace=False)
             assert keys(dataset, ids) == ids.tolist()
-        reading = dataset._view.source._processes.here().held
+        reading = dataset._source._processes.here().held
         if fetch == "ranges":
             assert (reading._batches, reading._is_whole) == (None, None)
         else:

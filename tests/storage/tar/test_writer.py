@@ -60,25 +60,13 @@ def test_values_are_written_so_that_decode_gives_them_back(tmp_path):
         writer.write(sample)
     read = TarDataset(writer.paths).decode()[0]
     assert read.pop("__url__") == writer.paths[0]
-    assert list(read) == [name for name in sample if name != "__url__"]
-    assert np.array_equal(read.pop("npy"), sample["npy"])
-    assert {name: array.tolist() for name, array in read.pop("npz").items()} == {
-        "x": [1, 1, 1],
-        "y": [[0, 0], [0, 0]],
-    }
-    assert read == {
-        "__key__": "a/b",
-        "txt": "text é",
-        "cls": 7,
-        "index": 12,
-        "json": {"x": [1, None]},
-        "meta.json": [],
-        "txt.gz": "more text é",
-        "meta.json.gz": [1],
-        "cls.gz": 7,
-        "bin": b"\0\1",
-        "raw": b"\2",
-    }
+    sample.pop("__url__")
+    assert list(read) == list(sample)
+    for arrays in (sample, read):
+        arrays["npy"] = arrays["npy"].tolist()
+        arrays["npz"] = {name: array.tolist() for name, array in arrays["npz"].items()}
+    # As Python compares them: 12 is an np.int64 of it, and bytes are a bytearray of them.
+    assert read == {**sample, "raw": b"\2"}
 
 
 def test_a_shard_is_begun_before_it_would_exceed_its_bytes(tmp_path):
@@ -125,14 +113,6 @@ def test_a_path_without_a_number_is_one_tar_of_any_size(tmp_path):
         TarWriter(tmp_path / "deep" / "one.tar").write({"__key__": "0", "cls": 0})
 
 
-@pytest.mark.parametrize("limit", [{"samples_per_shard": 5}, {"bytes_per_shard": 1000}])
-def test_one_tar_takes_no_limit(limit):
-    with pytest.raises(
-        sk.ArgumentValueError, match=r"shards: is one tar, and no limit goes with it, got 'x\.tar'; give"
-    ):
-        TarWriter("x.tar", **limit)
-
-
 def test_members_have_no_owner_and_no_time(tmp_path):
     with TarWriter(f"{tmp_path}/x-%d.tar", index=False) as writer:
         writer.write({"__key__": "a", "txt": "fine"})
@@ -142,75 +122,16 @@ def test_members_have_no_owner_and_no_time(tmp_path):
     assert not list(tmp_path.glob("*.skidx"))
 
 
-@pytest.mark.parametrize(
-    ("sample", "error", "text"),
-    [
-        ({"txt": "x"}, sk.ArgumentTypeError, "__key__: must be a text"),
-        ({"__key__": 3, "txt": "x"}, sk.ArgumentTypeError, "__key__: must be a text"),
-        ({"__key__": "a"}, sk.ArgumentValueError, "sample: has no field"),
-        ({"__key__": "a.b", "txt": "x"}, sk.ArgumentValueError, "must have no dot in its last part"),
-        ({"__key__": "", "txt": "x"}, sk.ArgumentValueError, "must have no dot"),
-        ({"__key__": "a/", "txt": "x"}, sk.ArgumentValueError, "cannot be the name of a file"),
-        ({"__key__": "/a", "txt": "x"}, sk.ArgumentValueError, "cannot be the name of a file"),
-        ({"__key__": "../a", "txt": "x"}, sk.ArgumentValueError, "cannot be the name of a file"),
-        ({"__key__": "a\0", "txt": "x"}, sk.ArgumentValueError, "cannot be the name of a file"),
-        ({"__key__": "__meta__/a", "txt": "x"}, sk.ArgumentValueError, "is left out by readers"),
-        (
-            {"__key__": "__a", "b__": "x"},
-            sk.ArgumentValueError,
-            "that readers leave out, got '__a.b__'",
-        ),
-        (
-            {"__key__": "\ud800", "txt": "x"},
-            sk.ArgumentValueError,
-            r"__key__: has a letter that no file's name can have, got '\\ud800.x'",
-        ),
-        ({"__key__": "a", "\ud800": "x"}, sk.ArgumentValueError, "field: has a letter"),
-        (
-            {"__key__": "a", "txt": "\ud800"},
-            sk.ArgumentValueError,
-            r"txt: is no text that UTF-8 can hold, got '\\ud800'; give bytes",
-        ),
-        ({"__key__": "a", "TXT": "x"}, sk.ArgumentValueError, "must be an extension in lower case"),
-        ({"__key__": "a", "t/xt": "x"}, sk.ArgumentValueError, "must be an extension in lower case"),
-        ({"__key__": "first", "txt": "x"}, sk.ArgumentValueError, "is there already"),
-        (
-            {"__key__": "a", "txt": "fine", "jpg": 3},
-            sk.ArgumentTypeError,
-            "has no encoding for such a value, got 3; give bytes",
-        ),
-        ({"__key__": "a", "cls": True}, sk.ArgumentTypeError, "has no encoding"),
-        ({"__key__": "a", "npy": np.array([{}])}, sk.ArgumentTypeError, "has no encoding"),
-        ({"__key__": "a", "npz": {"x": np.array([{}])}}, sk.ArgumentTypeError, "cannot be written as arrays"),
-        ({"__key__": "a", "npz": {"file": np.zeros(3)}}, sk.ArgumentTypeError, "cannot be written as arrays"),
-        ({"__key__": "a", "json": {1, 2}}, sk.ArgumentTypeError, "cannot be written as JSON"),
-        ([], sk.ArgumentTypeError, "must be a dict"),
-    ],
-)
-def test_what_a_reader_would_not_take_is_refused(tmp_path, sample, error, text):
+def test_a_sample_that_is_refused_leaves_no_trace(tmp_path):
     with TarWriter(f"{tmp_path}/x-%d.tar") as writer:
         writer.write({"__key__": "first", "txt": "x"})
-        with pytest.raises(error, match=text):
-            writer.write(sample)
+        for sample, text in (
+            ({"__key__": "first", "txt": "y"}, "__key__: is there already, got 'first'; keys differ"),
+            ({"__key__": "a", "txt": "fine", "jpg": 3}, "jpg: has no encoding for such a value, got 3; give"),
+        ):
+            with pytest.raises(sk.SamplerkitError, match=text):
+                writer.write(sample)
     assert [s["__key__"] for s in read_by_webdataset([tmp_path / "x-0.tar"])] == ["first"]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "error"),
-    [
-        ({"shards": "x-\0%d.tar"}, sk.ArgumentValueError),
-        ({"shards": "x-{1..2.tar"}, sk.ArgumentValueError),
-        ({"shards": "x-%d-%d.tar"}, sk.ArgumentValueError),
-        ({"shards": "x-%s.tar"}, sk.ArgumentValueError),
-        ({"shards": "x-%d.tgz"}, sk.ArgumentValueError),
-        ({"shards": 3}, sk.ArgumentTypeError),
-        ({"shards": "x-%d.tar", "samples_per_shard": 0}, sk.ArgumentRangeError),
-        ({"shards": "x-%d.tar", "bytes_per_shard": "1G"}, sk.ArgumentTypeError),
-    ],
-)
-def test_bad_arguments_are_refused(arguments, error):
-    with pytest.raises(error):
-        TarWriter(**arguments)
 
 
 def test_what_readers_would_leave_out_is_left_out_and_nothing_else(tmp_path):

@@ -103,12 +103,17 @@ class Skipped:
         """Counts some flaws.
 
         Args:
-            flaws: those that are known one by one.
+            flaws: those that are known one by one; `MOST_PLACES` of each reason and archive are kept.
             counts: how many there are in all, if more than those.
         """
-        places = tuple(flaws)
-        found: Counter[str] = Counter(flaw.reason for flaw in places)
-        return cls(dict(found) if counts is None else dict(counts), places)
+        met: Counter[tuple[str, str]] = Counter()
+        places, found = [], Counter[str]()
+        for flaw in flaws:
+            found[flaw.reason] += 1
+            met[flaw.archive, flaw.reason] += 1
+            if met[flaw.archive, flaw.reason] <= MOST_PLACES:
+                places.append(flaw)
+        return cls(dict(found if counts is None else counts), tuple(places))
 
     @classmethod
     def joined(cls, several: Iterable[Skipped]) -> Skipped:

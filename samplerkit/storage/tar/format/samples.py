@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
-from itertools import accumulate, compress, count, pairwise
+from collections.abc import Sequence, Sized
+from dataclasses import dataclass
+from itertools import compress, count, pairwise
 from operator import methodcaller, ne
 from typing import final
 
+import numpy as np
+
+from samplerkit.storage.arrays import Array, narrow
 from samplerkit.storage.tar.format.flaws import Flaw, Reason
 from samplerkit.storage.tar.format.headers import BLOCK, REGULAR, HeaderError, parse
 from samplerkit.storage.tar.format.scan import Members
@@ -91,29 +95,21 @@ def _lowered(extension: bytes) -> str:
     return extension.decode("utf-8", "surrogateescape").lower()
 
 
-@dataclass
+@dataclass(frozen=True)
 class Samples:
     """The samples of one archive.
 
     Args:
-        keys: one a sample.
-        first: the number of each sample's first member, among those that are kept.
-        signatures: the number of each sample's tuple of fields.
+        arrays: where they lie, as in an `Index`.
         fields: the distinct tuples of fields, in the order in which their files stand.
-        offsets: where the data of each member that is kept begins.
-        sizes: bytes of data of each.
         flaws: what is wrong with the archive.
         ignored: how many files have no extension, or are the format's own (`__name__`).
     """
 
-    keys: list[bytes] = field(default_factory=list)
-    first: list[int] = field(default_factory=list)
-    signatures: list[int] = field(default_factory=list)
-    fields: list[tuple[str, ...]] = field(default_factory=list)
-    offsets: list[int] = field(default_factory=list)
-    sizes: list[int] = field(default_factory=list)
-    flaws: list[Flaw] = field(default_factory=list)
-    ignored: int = 0
+    arrays: dict[str, Array]
+    fields: tuple[tuple[str, ...], ...]
+    flaws: list[Flaw]
+    ignored: int
 
 
 def group(members: Members, archive: str) -> Samples:
@@ -164,15 +160,22 @@ class _Grouping:
             spans = compress(pairwise(self._first), is_kept)
             entries = [number for begin, end in spans for number in entries[begin:end]]
             keys, signatures = list(compress(keys, is_kept)), list(compress(signatures, is_kept))
-        first = list(accumulate(map(len, signatures), initial=0))[:-1]
-        fields = list(dict.fromkeys(signatures))
+        fields = tuple(dict.fromkeys(signatures))
         numbers = {names: number for number, names in enumerate(fields)}
         offsets, sizes = self._members.offsets, self._members.sizes
         if len(entries) < len(offsets):
             offsets, sizes = [offsets[at] for at in entries], [sizes[at] for at in entries]
-        flaws = [*self._members.flaws, *self._flaws]
-        of_samples = list(map(numbers.__getitem__, signatures))
-        return Samples(keys, first, of_samples, fields, offsets, sizes, flaws, self._ignored)
+        size = np.array(sizes, dtype=np.int64)
+        arrays: dict[str, Array] = {
+            "samples": np.array([len(keys)], dtype=np.int64),
+            "first": _ends(signatures),
+            "signature": np.array([*map(numbers.__getitem__, signatures)], dtype=narrow(len(fields))),
+            "key_end": _ends(keys),
+            "keys": np.frombuffer(b"".join(keys), dtype=np.uint8),
+            "offset": np.array(offsets, dtype=np.int64),
+            "size": size.astype(narrow(int(size.max(initial=0)))),
+        }
+        return Samples(arrays, fields, [*self._members.flaws, *self._flaws], self._ignored)
 
     def _assign(self) -> None:
         """Gives each member to a sample: the one at hand if the key is the same, else a new one."""
@@ -277,3 +280,10 @@ class _Grouping:
 
     def _shown(self, sample: int) -> str:
         return repr(self._keys[sample].decode("utf-8", "replace"))
+
+
+def _ends(texts: Sequence[Sized]) -> Array:
+    """Returns where each of some texts begins, one behind the other, and where the last one ends."""
+    ends = np.zeros(len(texts) + 1, dtype=np.int64)
+    np.cumsum([*map(len, texts)], out=ends[1:])
+    return ends.astype(narrow(int(ends[-1])))

@@ -6,7 +6,6 @@ import fcntl
 import hashlib
 import os
 import zlib
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -17,7 +16,7 @@ from typing import IO, Any
 import numpy as np
 
 from samplerkit.errors import ArgumentTypeError, DatasetError
-from samplerkit.storage.arrays import Array, narrow
+from samplerkit.storage.arrays import Array
 from samplerkit.storage.atomic import unlock, user_cache_folder
 from samplerkit.storage.files.handles import Handle, open_for_reading
 from samplerkit.storage.inflate import GzipError, TooLargeError, inflated
@@ -25,9 +24,9 @@ from samplerkit.storage.remote.attempt import UNKNOWN_SIZE, Version
 from samplerkit.storage.remote.cache_entries import entry_of
 from samplerkit.storage.remote.disk_cache import DiskCache, LocalFile, PartFile
 from samplerkit.storage.remote.options import RemoteOptions
-from samplerkit.storage.tar.format.flaws import MOST_PLACES, Flaw, Skipped
+from samplerkit.storage.tar.format.flaws import Flaw, Skipped
 from samplerkit.storage.tar.format.samples import Samples, group
-from samplerkit.storage.tar.format.scan import scan
+from samplerkit.storage.tar.format.scan import Members, scan
 from samplerkit.storage.tar.index.archive import INDEX_SUFFIX, Archive, is_gzip
 from samplerkit.storage.tar.index.index import Index, read_index
 from samplerkit.storage.threads import Stop
@@ -240,7 +239,7 @@ def make_index(archive: Archive, cache: Cache, *, checksums: bool) -> Index:
 
 def empty_index(archive: Archive, flaw: Flaw) -> Index:
     """Makes the index of an archive of which nothing can be read."""
-    return _of_samples(archive, None, Samples(flaws=[flaw]), None)
+    return _of_samples(archive, None, replace(group(Members(), archive.url), flaws=[flaw]), None)
 
 
 def _made(
@@ -255,34 +254,15 @@ def _made(
 
 
 def _of_samples(archive: Archive, unpacked_size: int | None, samples: Samples, crc: Array | None) -> Index:
-    key_end = np.zeros(len(samples.keys) + 1, dtype=np.int64)
-    np.cumsum(list(map(len, samples.keys)), out=key_end[1:])
-    first = np.array([*samples.first, len(samples.offsets)], dtype=np.int64)
-    sizes = np.array(samples.sizes, dtype=np.int64)
-    arrays: dict[str, Array] = {
-        "samples": np.array([len(samples.keys)], dtype=np.int64),
-        "first": first.astype(narrow(len(samples.offsets))),
-        "signature": np.array(samples.signatures, dtype=narrow(len(samples.fields))),
-        "key_end": key_end.astype(narrow(int(key_end[-1]))),
-        "keys": np.frombuffer(b"".join(samples.keys), dtype=np.uint8),
-        "offset": np.array(samples.offsets, dtype=np.int64),
-        "size": sizes.astype(narrow(int(sizes.max(initial=0)))),
-    }
-    if crc is not None:
-        arrays["crc"] = crc
-    counts: Counter[str] = Counter()
-    places = []
-    for flaw in samples.flaws:
-        counts[flaw.reason] += 1
-        if counts[flaw.reason] <= MOST_PLACES:
-            places.append(flaw)
-    skipped = Skipped.of(places, counts)
-    return Index((archive,), (unpacked_size,), tuple(samples.fields), skipped, samples.ignored, arrays)
+    arrays = samples.arrays if crc is None else {**samples.arrays, "crc": crc}
+    skipped = Skipped.of(samples.flaws)
+    return Index((archive,), (unpacked_size,), samples.fields, skipped, samples.ignored, arrays)
 
 
 def _checksums(archive: Archive, descriptor: int, samples: Samples) -> np.ndarray[Any, np.dtype[np.uint32]]:
-    found = np.zeros(len(samples.offsets), dtype=np.uint32)
-    for number, (offset, size) in enumerate(zip(samples.offsets, samples.sizes, strict=True)):
+    offsets, sizes = samples.arrays["offset"].tolist(), samples.arrays["size"].tolist()
+    found = np.zeros(len(offsets), dtype=np.uint32)
+    for number, (offset, size) in enumerate(zip(offsets, sizes, strict=True)):
         crc, position, end = 0, offset, offset + size
         while position < end:
             data = os.pread(descriptor, min(_PIECE, end - position), position)

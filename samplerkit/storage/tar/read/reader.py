@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 
@@ -30,7 +30,6 @@ IN_ONE_READ = 64
 """Neighbours that one call reads at most."""
 
 
-@final
 class Reader:
     """Reads the samples of an index from archives on disk."""
 
@@ -96,7 +95,7 @@ class Reader:
             verify(self._index, range(first, stop), fields, sample)
         return sample
 
-    def close(self) -> None:
+    def close(self, *, waits: bool = True) -> None:
         """Lets go of the open archives."""
         self._handles.close()
 

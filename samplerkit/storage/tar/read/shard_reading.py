@@ -6,10 +6,12 @@ import threading
 import warnings
 from collections.abc import Iterable, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import tee
 from typing import Any, final
 from weakref import WeakValueDictionary
+
+import numpy as np
 
 from samplerkit.order.typing import Ids
 from samplerkit.storage.ahead.batches import BatchesAhead, SampleBatch
@@ -47,10 +49,10 @@ class OpenShard:
 class ShardReading:
     """Reads samples in one process; it has threads and open shards."""
 
-    def __init__(self, shards: Shards, contents: Contents, limits: CacheLimits, stats: FileStats) -> None:
+    def __init__(self, shards: Shards, contents: Contents, stats: FileStats) -> None:
         self._shards = shards
         self._contents = contents
-        self._limits = limits
+        self._limits = limits_here(shards)
         self._fetch = shards.options.fetch
         self._finding = threading.Lock()
         self._open: ReadAheadCache[OpenShard] = self._new_cache(stats)
@@ -143,9 +145,23 @@ class ShardReading:
                 found |= dict(in_threads(self.index, missing, ASKED_AT_A_TIME, "samplerkit-index"))
         return found
 
-    def present(self, number: int, rows: Ids, places: Ids) -> tuple[Ids, Ids]:
-        """Leaves out the samples of a shard that are missing, once its index is known."""
-        return self._met.present(number, rows, places, {})
+    def read_one(self, id: int) -> dict[str, Any]:
+        """Reads one sample: what `read` gives for it."""
+        return self.read(np.array([id]))[0]
+
+    def keys(self, ids: Ids) -> list[str]:
+        """Returns the keys of samples; "" for one that is missing."""
+        keys: list[str] = [""] * ids.size
+        parts = self._contents.split(ids)
+        for number, index in self.indexes(parts).items():
+            rows, places = self._met.present(number, *parts[number], {})
+            for key, place in zip(index.keys(rows), places.tolist(), strict=True):
+                keys[place] = key
+        return keys
+
+    def is_large(self, ids: Ids) -> bool:
+        """Never says so: together, requests go out at the same time."""
+        return False
 
     def close(self, *, waits: bool = True) -> None:
         """Lets everything go; threads end when they are done; `waits` for that, for a second each at most."""
@@ -251,6 +267,18 @@ class ShardReading:
             first, *others = self._shards.names
             shards = f"{first} and {len(others)} more shards" if others else first
             warnings.warn(f"{shards}: {advice}", stacklevel=2)
+
+
+def limits_here(shards: Shards) -> CacheLimits:
+    """Returns what this process may have at hand.
+
+    What workers hold open cannot be evicted from a small cache: else they would wait for one another.
+    """
+    limits, storage = shards.options.limits, shards.storage
+    if storage is None or storage.options.max_cache_bytes is None:
+        return limits
+    share = shards.cache_capacity() // this_worker()[1]
+    return replace(limits, max_files=max(1, min(limits.max_files, share)))
 
 
 @dataclass(frozen=True, eq=False)
