@@ -33,7 +33,6 @@ class RunView:
     Args:
         run: the recipe over the dataset, with the constants of the first start.
         batch_size: units a rank and step: samples, or one batch of a plan.
-        tail: what becomes of the last units.
         epoch: the epoch at which the run stands.
         start: the position at which it began that epoch.
         deals_in_lanes: whether a step is dealt in the order of lanes, as a `Loader` does.
@@ -43,7 +42,6 @@ class RunView:
 
     run: Run
     batch_size: int
-    tail: Tail
     epoch: int = 0
     start: int = 0
     deals_in_lanes: bool = True
@@ -81,6 +79,11 @@ class RunView:
         return self.run.world.num_shards
 
     @property
+    def tail(self) -> Tail:
+        """What becomes of the last units."""
+        return self.run.tail
+
+    @property
     def layout(self) -> Layout:
         """Which samples lie in which files."""
         return Layout.of(self.run.dataset)
@@ -88,7 +91,7 @@ class RunView:
     @property
     def fingerprint(self) -> str:
         """The short name of the orders of all epochs."""
-        return self.run.state(Place(0, 0), self.tail).fingerprint
+        return self.run.state(Place(0, 0)).fingerprint
 
     def reading(self, epoch: int, rank: int = 0, start: int | None = None) -> Reading:
         """Gives what a rank reads in an epoch.
@@ -115,9 +118,10 @@ class RunView:
             size = len(self.run.undealt(epoch)) if plan is None else len(plan)
             if not 0 <= start <= size:
                 raise ArgumentRangeError("start", f"must be in [0, {size}]", start)
-        reading = self.run.reading(epoch, start, self.batch_size, self.tail)
+        reading = self.run.reading(epoch, start)
         if not self.deals_in_lanes:
-            reading = replace(reading, delivery=replace(reading.delivery, lanes=1))
+            dealt = replace(reading.delivery, batch_size=self.batch_size, lanes=1)
+            reading = replace(reading, delivery=dealt)
         return replace(reading, shard=rank)
 
     @property
@@ -195,12 +199,11 @@ def _is_config(source: Any) -> bool:
 
 
 def _of_ours(loader: Loader) -> RunView:
-    at = loader.epoch, loader._cursor.at.start
     return RunView(
-        loader._current.run,
+        loader._cursor.run,
         loader.batch_size or 1,
-        loader.tail,
-        *at,
+        loader.epoch,
+        loader._cursor.at.start,
         num_workers=loader.num_workers if loader.workers == "processes" and not loader.file_affinity else 0,
     )
 
@@ -219,9 +222,8 @@ def _of_torch(loader: Any) -> RunView:
         raise ArgumentTypeError("batch_sampler", "makes batches in an unknown way", batches)
     deals_batches = sampler.counts_batches
     return RunView(
-        sampler._current.run,
+        sampler._cursor.run,
         batches.batch_size or 1,
-        sampler._current.tail,
         sampler.epoch,
         sampler._cursor.at.start,
         deals_in_lanes=False,

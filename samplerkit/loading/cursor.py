@@ -7,12 +7,14 @@
 | `TorchSampler`, `DistributedSamplerViaLocallyShuffle` | a sample of each rank | advances | holds at once |
 | torch's samplers | a sample of each rank | stays until it is set | holds at once |
 
-What differs in the arithmetic is one function, `Reached`.
+What differs in the arithmetic is one method, `reached`: where a `Run` is read, that of `RunCursor`; elsewhere
+often a function.
 """
 
 from __future__ import annotations
 
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, final
@@ -23,14 +25,6 @@ from samplerkit.loading.state.past import NOTHING, EpochsRead, Past
 from samplerkit.loading.state.state import Place
 
 _log = logging.getLogger("samplerkit")
-
-Reached = Callable[[int, int, int], tuple[int, bool]]
-"""From an epoch, a start and the units taken since: the position that all ranks have reached, and whether the
-epoch is finished for all of them. At position 0 it never is: that an epoch is empty shows only when it is
-read."""
-
-StretchOf = Callable[[int, int, int], EpochsRead]
-"""From the same: the stretch of the epoch that all ranks have read."""
 
 
 @final
@@ -77,16 +71,13 @@ class Iteration:
         return {**self.__dict__, "is_open": False}
 
 
-@final
-class Cursor:
+class Cursor(ABC):
     """Carries a reader from iteration to iteration, from epoch to epoch, and from a saved state on.
 
     All that a state says hangs on one reference, `at`: whoever looks, be it a signal handler, sees the place
     before a change or the one after it.
 
     Args:
-        reached: the reader's arithmetic.
-        stretch_of: likewise, of a reader that keeps its past.
         advances: whether a finished epoch moves on by itself. Else it stays until `set_epoch` says another
             one; a state then says the next epoch once any was ever set, since that is what comes.
         waits: whether `set_epoch` during an iteration waits for its end, else ends it.
@@ -98,7 +89,7 @@ class Cursor:
         was_set: whether an epoch was ever set.
 
     Example:
-        >>> cursor = Cursor(lambda epoch, start, taken: (start + taken, start + taken == 5))
+        >>> cursor = FunctionCursor(lambda epoch, start, taken: (start + taken, start + taken == 5))
         >>> iteration = cursor.begin()
         >>> iteration.taken = 3
         >>> cursor.place(), cursor.upcoming.epoch
@@ -109,7 +100,7 @@ class Cursor:
 
         Of an epoch at whose end a state was saved nothing is left in the job that loads it:
 
-        >>> resumed = Cursor(lambda epoch, start, taken: (start + taken, start + taken == 5))
+        >>> resumed = FunctionCursor(lambda epoch, start, taken: (start + taken, start + taken == 5))
         >>> resumed.load(cursor.place())
         >>> resumed.set_epoch(0)
         >>> resumed.begin().is_spent
@@ -118,21 +109,33 @@ class Cursor:
 
     def __init__(
         self,
-        reached: Reached,
-        stretch_of: StretchOf | None = None,
         *,
         advances: bool = True,
         waits: bool = False,
         resumes: bool = False,
     ) -> None:
-        self._reached: Final = reached
-        self._stretch_of: Final = stretch_of
         self._advances: Final = advances
         self._waits: Final = waits
         self._resumes: Final = resumes
         self.next_epoch: int | None = None
         self.was_set = False
         self.at = Iteration(0)
+
+    @abstractmethod
+    def reached(self, epoch: int, start: int, taken: int) -> tuple[int, bool]:
+        """Returns the position that all ranks have reached, and whether the epoch is finished for all.
+
+        At position 0 it never is: that an epoch is empty shows only when it is read.
+
+        Args:
+            epoch: the epoch.
+            start: the position at which the iteration began.
+            taken: the units taken since.
+        """
+
+    def stretch(self, epoch: int, start: int, taken: int) -> EpochsRead | None:
+        """Returns the stretch of an epoch that all ranks have read; None of a reader that keeps no past."""
+        return None
 
     @property
     def epoch(self) -> int:
@@ -149,16 +152,15 @@ class Cursor:
         taken = at.taken if taken is None else taken
         if not taken and at.stands_at is not None:
             return at.stands_at
-        position, is_over = self._reached(at.epoch, at.start, taken)
+        position, is_over = self.reached(at.epoch, at.start, taken)
         return self._end_of(at.epoch) if is_over else Place(at.epoch, position)
 
     def past(self, taken: int | None = None) -> Past:
         """Returns what all ranks have read, up to `place(taken)`."""
         at = self.at
         taken = at.taken if taken is None else taken
-        if not taken or self._stretch_of is None:
-            return at.past
-        return at.past.then(self._stretch_of(at.epoch, at.start, taken))
+        read = self.stretch(at.epoch, at.start, taken) if taken else None
+        return at.past if read is None else at.past.then(read)
 
     @property
     def upcoming(self) -> Iteration:
@@ -230,12 +232,12 @@ class Cursor:
         self._move(Iteration(epoch, position))
 
     def require_closed(self) -> None:
-        """Refuses to load a state into a reader whose loop holds an iteration.
+        """Refuses to load a state while a loop holds an iteration, where `set_epoch` waits for its end too.
 
         Raises:
             StateError: one is under way.
         """
-        if self.at.is_open:
+        if self._waits and self.at.is_open:
             problem = "cannot be loaded while an iteration is under way"
             raise StateError("state", problem, hint="load before iterating")
 
@@ -276,12 +278,30 @@ class Cursor:
     def _is_over(self) -> bool:
         """Whether all was handed out; never before the first unit: a state of an end is iterated, empty."""
         at = self.at
-        return at.taken > 0 and self._reached(at.epoch, at.start, at.taken)[1]
+        return at.taken > 0 and self.reached(at.epoch, at.start, at.taken)[1]
 
     def _end_of(self, epoch: int) -> Place:
         if self.next_epoch is not None:
             return _beginning_of(self.next_epoch, epoch)
         return Place(epoch + (self._advances or self.was_set), 0, ended=epoch)
+
+
+@final
+class FunctionCursor(Cursor):
+    """The cursor of a reader that reads no run.
+
+    Args:
+        reached: gives what the method of that name returns.
+        **choices: as for `Cursor`.
+    """
+
+    def __init__(self, reached: Callable[[int, int, int], tuple[int, bool]], **choices: bool) -> None:
+        super().__init__(**choices)
+        self._reached: Final = reached
+
+    def reached(self, epoch: int, start: int, taken: int) -> tuple[int, bool]:
+        """Asks the function."""
+        return self._reached(epoch, start, taken)
 
 
 def _beginning_of(epoch: int, ended: int | None) -> Place:

@@ -15,12 +15,11 @@ from samplerkit.batches.recipe import BatchRecipe
 from samplerkit.closing import Closing
 from samplerkit.errors import ArgumentTypeError, OutOfDatasetError, StateError
 from samplerkit.loading.background import require_outside
-from samplerkit.loading.cursor import Cursor
 from samplerkit.loading.device.stage import DeviceStage, MakeStage
 from samplerkit.loading.device.streams import checked_device
 from samplerkit.loading.options import WorkerKind, checked_options, checked_tail, checked_workers
-from samplerkit.loading.run.current_run import CurrentRun
 from samplerkit.loading.run.delivery import Tail
+from samplerkit.loading.run.editable_run import EditableRun
 from samplerkit.loading.run.run import Run, beginning_of
 from samplerkit.loading.state.state import Place
 from samplerkit.loading.stats import LoaderStats, Received
@@ -99,6 +98,8 @@ class Loader(MetricsMixin, Closing):
         True
     """
 
+    _cursor: EditableRun
+
     def __init__(
         self,
         dataset: Any,
@@ -121,7 +122,6 @@ class Loader(MetricsMixin, Closing):
     ) -> None:
         if isinstance(dataset, torch.utils.data.IterableDataset):
             raise ArgumentTypeError("dataset", "must be map-style, with __getitem__", dataset)
-        run = Run.of(sampler, dataset, world, batches)
         drops = arguments.boolean("drop_last", dataloader_options.pop("drop_last", False))
         self.dataset: Final = dataset
         self.batches: Final = batches
@@ -137,9 +137,11 @@ class Loader(MetricsMixin, Closing):
         stage = None if device is None else partial(DeviceStage, device=checked_device(device))
         self._make_stage: MakeStage | None = stage
         seconds = arguments.seconds("agreement_seconds", agreement_seconds)
-        self._current = CurrentRun(run, self.batch_size or 1, self.tail, seconds)
+        run = Run.of(sampler, dataset, world, batches, batch_size=self.batch_size or 1, tail=self.tail)
+        self._cursor = EditableRun(run, seconds, waits=True, resumes=resumes)
+        self._cursor.go_to(*beginning_of(run.recipe, dataset, batches))
         self._workers: Final = LoaderWorkers(
-            self._current,
+            self._cursor,
             self.num_workers,
             skips,
             checked_options(dataloader_options, self.num_workers, self.workers),
@@ -148,13 +150,11 @@ class Loader(MetricsMixin, Closing):
             file_affinity=self.file_affinity,
         )
         self._received = Received(self.dataset if self._workers.has_processes else None)
-        self._cursor = Cursor(self._current.reached, self._current.stretch, waits=True, resumes=resumes)
-        self._cursor.go_to(*beginning_of(run.recipe, dataset, batches))
 
     @property
     def sampler(self) -> Sampler:
         """The recipe, with all edits if it is a ledger."""
-        return self._current.run.recipe
+        return self._cursor.run.recipe
 
     @property
     def editable_from(self) -> int:
@@ -162,7 +162,7 @@ class Loader(MetricsMixin, Closing):
 
         That is what was handed out, and what workers, a device or `run_ahead` fetch before it is needed.
         """
-        return self._current.editable_from(self._cursor.at)
+        return self._cursor.editable_from
 
     def edit(self, edit: Edit | None = None, /, **said: Any) -> int:
         """Edits the run from a position on, and returns that position. The loader must read by a `Ledger`.
@@ -198,17 +198,17 @@ class Loader(MetricsMixin, Closing):
             [0, 1]
             [2, 3]
         """
-        return self._current.make_edit(edit, said, self._cursor.at)
+        return self._cursor.make_edit(edit, said)
 
     @property
     def plan(self) -> BatchPlan | None:
         """The batches of the current epoch of all ranks; None with `batch_size`."""
-        return self._current.run.plan(self._cursor.epoch)
+        return self._cursor.run.plan(self.epoch)
 
     @property
     def fingerprint(self) -> str:
         """The short name of the orders of all epochs, as `samplerkit plan` and `samplerkit state` show it."""
-        return self._current.run.state(Place(0, 0), self.tail).fingerprint
+        return self._cursor.run.state(Place(0, 0)).fingerprint
 
     @property
     def skipped(self) -> tuple[SkippedSample, ...]:
@@ -257,7 +257,7 @@ class Loader(MetricsMixin, Closing):
             step, delivery = arguments.integer("step", step), self._reading.delivery
             if not (step == 0 or delivery.is_of_the_job(step - 1)):
                 raise OutOfDatasetError("step", f"must be in [0, {delivery.job_steps}]", step)
-        return self._current.state(self._cursor, step)
+        return self._cursor.state(step)
 
     def load_state_dict(self, state: Mapping[str, Any], allow: Collection[str] = ()) -> None:
         """Makes the next iteration begin at the place of a saved state, on any number of ranks and workers.
@@ -270,8 +270,7 @@ class Loader(MetricsMixin, Closing):
         Raises:
             StateError: it is damaged, of a newer schema, or of another run; or an iteration is under way.
         """
-        self._cursor.require_closed()
-        self._current.restore(state, self._cursor, allow)
+        self._cursor.restore(state, allow)
         self.close()  # workers that live on know the constants of before
 
     def close(self) -> None:
@@ -293,10 +292,10 @@ class Loader(MetricsMixin, Closing):
         try:
             reading = self._reading
             self._received.begin(iteration, self._workers.readers)
-            self._current.require_agreement(iteration)
+            self._cursor.require_agreement(iteration)
             if reading.has(0):  # else nothing is started, and nothing can run ahead
                 opened = self._workers.open(reading, make_stage, run_ahead=run_ahead)
-                for step in takewhile(partial(self._current.comes, reading), count()):
+                for step in takewhile(partial(self._cursor.comes, reading), count()):
                     self._received.ask()
                     batch = self._received.take(step, opened.next())
                     # The loop's batch and the number change together: nothing is called between these two

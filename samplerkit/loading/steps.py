@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from samplerkit.errors import WorldError
-from samplerkit.loading.cursor import Cursor
 from samplerkit.loading.job.world import detect_world
-from samplerkit.loading.run.current_run import CurrentRun
 from samplerkit.loading.run.delivery import Reading
 from samplerkit.loading.run.history import History
+from samplerkit.loading.run.run import RunCursor
+from samplerkit.loading.state.past import Past
 from samplerkit.loading.state.state import Place
 from samplerkit.loading.stats import LoaderStats, Received
 from samplerkit.order import arguments
@@ -34,8 +34,7 @@ LATEST_STEPS = 64
 class CountsSteps(ABC):
     """The epoch and the steps of a loader, by its cursor: none of it needs to read anything."""
 
-    _current: CurrentRun
-    _cursor: Cursor
+    _cursor: RunCursor
     _received: Received
 
     @property
@@ -46,12 +45,12 @@ class CountsSteps(ABC):
     @property
     def world(self) -> World:
         """Which rank of how many this process is; the running job is asked once."""
-        return self._current.run.world
+        return self._cursor.run.world
 
     @property
     def order(self) -> Order:
         """The undealt order of the current epoch."""
-        return self._current.run.undealt(self._cursor.epoch)
+        return self._cursor.run.undealt(self.epoch)
 
     @property
     def batch_sampler(self) -> SimpleNamespace:
@@ -165,13 +164,15 @@ class CountsSteps(ABC):
         Raises:
             StateError: the state is damaged, or of another run.
         """
-        current = self._current
-        return History(*((current.run, self._cursor.past()) if state is None else current.read_until(state)))
+        if state is None:
+            return History(self._cursor.run, self._cursor.past())
+        run, saved = self._cursor.run.restored(state)
+        return History(run, Past.of(saved))
 
     @property
     def _reading(self) -> Reading:
         """What this rank reads from where it began the epoch."""
-        return self._current.reading_of(self._cursor.at)
+        return self._cursor.reading_of(self._cursor.at)
 
 
 class MetricsMixin(CountsSteps):
@@ -242,15 +243,16 @@ class MetricsMixin(CountsSteps):
         return with_bar(self)
 
     def _sources_read(self, place: Place) -> dict[str, SourceRead]:
-        run, order = self._current.run, self._current.run.undealt(place.epoch)
-        position, units = place.position, self._current.reading(place.epoch, 0).delivery.size
+        run = self._cursor.run
+        order, units = run.undealt(place.epoch), run.reading(place.epoch, 0).delivery.size
+        position = place.position
         if run.unit.recipe is not None:
             # Which samples are in the batches so far would be counted batch by batch.
             position = round(len(order) * position / max(1, units))
         return source_reads(run.recipe, run.dataset, order, position)
 
     def _shares(self, ids: np.ndarray[Any, Any]) -> dict[str, float]:
-        layout = Layout.of(self._current.run.dataset)
+        layout = Layout.of(self._cursor.run.dataset)
         if not layout.parts or not ids.size:
             return {}
         parts = np.searchsorted(layout.part_starts, ids, side="right") - 1

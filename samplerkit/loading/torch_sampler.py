@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any, final
 
 import torch.utils.data
@@ -12,9 +13,8 @@ from samplerkit.batches.recipe import BatchRecipe
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, CompositionError, NotSupportedError
 from samplerkit.loading.cursor import Cursor, Iteration
 from samplerkit.loading.options import checked_tail
-from samplerkit.loading.run.current_run import CurrentRun
 from samplerkit.loading.run.delivery import EVALUATED_AT_ONCE, FIRST_PART, Tail
-from samplerkit.loading.run.run import Run, beginning_of
+from samplerkit.loading.run.run import Run, RunCursor, beginning_of
 from samplerkit.order import arguments
 from samplerkit.order.deal import Deal, World
 from samplerkit.order.order import Order
@@ -120,6 +120,7 @@ class TorchSampler(TorchNames, EpochByCursor, torch.utils.data.DistributedSample
     """
 
     drop_last = False
+    _cursor: RunCursor
 
     def __init__(
         self,
@@ -139,12 +140,9 @@ class TorchSampler(TorchNames, EpochByCursor, torch.utils.data.DistributedSample
         self.dataset = dataset
         self.counts_batches = False
         deal = self.recipe.root_deal(dataset)
-        self._count(run, "pad" if deal is None or deal.offset < 0 else "ragged")
+        tail: Tail = "pad" if deal is None or deal.offset < 0 else "ragged"
+        self._cursor = RunCursor(replace(run, tail=tail), self._seconds)
         self._cursor.go_to(*beginning_of(self.recipe, dataset))
-
-    def _count(self, run: Run, tail: Tail) -> None:
-        self._current = CurrentRun(run, 1, tail, self._seconds)
-        self._cursor = Cursor(self._current.reached, self._current.stretch)
 
     def deal_batches(self, batches: BatchRecipe, tail: Tail) -> None:
         """Makes this sampler count batches: a `TorchBatchSampler` hands them out, and shares its epochs.
@@ -169,14 +167,15 @@ class TorchSampler(TorchNames, EpochByCursor, torch.utils.data.DistributedSample
         if self.counts_batches or at.taken or at.start:
             hint = "make the batch sampler before reading and loading"
             raise ArgumentValueError("sampler", "has begun to count other units", self, hint=hint)
-        self._count(Run.of(self.recipe, self.dataset, self._current.run.given_world, batches), tail)
+        run = Run.of(self.recipe, self.dataset, self._cursor.run.given_world, batches, tail=tail)
+        self._cursor = RunCursor(run, self._seconds)
         self._cursor.go_to(at.epoch)
         self.counts_batches = True
 
     @property
     def world(self) -> World:
         """Which shard of how many this process reads; the running job is asked once."""
-        return self._current.run.world
+        return self._cursor.run.world
 
     @property
     def order(self) -> Order:
@@ -208,7 +207,7 @@ class TorchSampler(TorchNames, EpochByCursor, torch.utils.data.DistributedSample
 
     def _batches_of(self, iteration: Iteration, size: int | None) -> Iterator[Ids]:
         if size is None:
-            return (ids for _, ids in self._current.reading_of(iteration).batches())
+            return (ids for _, ids in self._cursor.reading_of(iteration).batches())
         chunks = _evaluated(self._rest_of(iteration), size)
         return (chunk[at : at + size] for chunk in chunks for at in range(0, chunk.size, size))
 
@@ -222,7 +221,7 @@ class TorchSampler(TorchNames, EpochByCursor, torch.utils.data.DistributedSample
         That loader keeps the state that belongs to each batch. A plain DataLoader does not: its workers take
         ids ahead of what the loop has received, so there this state is ahead too. Use `Loader`.
         """
-        return self._current.state(self._cursor)
+        return self._cursor.state()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Makes the next iteration begin at the place of a saved state.
@@ -230,11 +229,11 @@ class TorchSampler(TorchNames, EpochByCursor, torch.utils.data.DistributedSample
         Raises:
             StateError: the state is damaged, of a newer schema, or of another run.
         """
-        self._current.restore(state, self._cursor)
+        self._cursor.restore(state)
 
     def epoch_batches(self) -> int:
         """Returns the number of batches of the recipe in the current epoch, of this shard."""
-        return self._current.reading(self.epoch, 0).epoch_steps
+        return self._cursor.run.reading(self.epoch, 0).epoch_steps
 
     def _require_samples(self) -> None:
         if self.counts_batches:
@@ -242,7 +241,7 @@ class TorchSampler(TorchNames, EpochByCursor, torch.utils.data.DistributedSample
             raise CompositionError("sampler", problem, self.recipe, hint="iterate over its TorchBatchSampler")
 
     def _begun(self) -> Iteration:
-        self._current.require_agreement(self._cursor.upcoming)
+        self._cursor.require_agreement(self._cursor.upcoming)
         return self._cursor.begin()
 
     def _rest_of(self, iteration: Iteration) -> Order:
@@ -252,7 +251,7 @@ class TorchSampler(TorchNames, EpochByCursor, torch.utils.data.DistributedSample
 
     def _order_from(self, epoch: int, position: int) -> Order:
         deal = self.recipe.root_deal(self.dataset) or Deal()
-        return deal.shard(self._current.run.undealt(epoch), self.world, position)
+        return deal.shard(self._cursor.run.undealt(epoch), self.world, position)
 
 
 def _evaluated(order: Order, size: int) -> Iterator[Ids]:

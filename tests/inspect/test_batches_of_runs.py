@@ -41,7 +41,7 @@ def test_when_and_at_tell_what_the_loaders_of_all_ranks_read(sampler, tail, rank
     for one, told, batch in told_steps(of, ranks):
         assert told.ids.tolist() == batch.tolist()
         assert told.batch.tokens == sum(LENGTHS[sample] for sample in batch.tolist())
-        assert told.batch.step_tokens == one._current.reading(0, 0).tokens(told.step)
+        assert told.batch.step_tokens == one._cursor.run.reading(0, 0).tokens(told.step)
         held = [sample for number in told.batch.numbers for sample in one.plan[number].tolist()]
         assert set(batch.tolist()) <= set(held)
 

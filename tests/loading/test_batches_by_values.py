@@ -186,8 +186,8 @@ def require_all(lengths: tuple[int, ...], order: str, recipe: str) -> tuple[int,
             if left <= count and ranks in ranks_of:
                 require_parts(units, each, count - left, ranks)
         for position in range(count):
-            saved = json.loads(json.dumps(run.state(Place(0, position), "pad").to_dict()))
-            other, _ = other.restored(saved, "pad", ranks_of[0])
+            saved = json.loads(json.dumps(run.state(Place(0, position)).to_dict()))
+            other, _ = other.restored(saved)
             rest, begin = other.plan(0), whole.edges[position]
             found = rest.samples(np.arange(position, count))
             assert not rest.has(count)

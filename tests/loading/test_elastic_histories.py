@@ -148,7 +148,7 @@ class Life:
         reading = loader._reading
         if not reading.has(step):  # `ragged`: its last step may be missing
             return
-        world, size = loader._current.run.world, self.history.size
+        world, size = loader._cursor.run.world, self.history.size
         positions = reading.positions(step)
         global_batch = world.num_shards * self._batch
         begin = reading.delivery.start + step * global_batch

@@ -186,7 +186,7 @@ def test_shares_put_together_are_the_batch(sizes, mode, batch_size, workers, ste
     reading = loader._reading
     maker = BatchMaker(SampleReader(dataset, ReaderOptions(0, skips=True)), batch_of)
     affinity, owners, firsts, has_read = FileAffinity(dataset.layout, workers), {}, {}, defaultdict(list)
-    for request in requests_of(loader._current, (), False, reading):
+    for request in requests_of(loader._cursor, (), False, reading):
         parts = affinity.shares_of(request)
         for part in parts:
             firsts.setdefault(part.worker, part)

@@ -219,7 +219,7 @@ def test_a_history_of_forty_epochs_of_a_trillion_samples_is_asked_in_small_memor
     assert len(history) == 40 * 10**12 + 1000
     assert history.count(list(range(1000))).tolist() == [40] * 1000
     middle = history[20 * 10**12 + 5 : 20 * 10**12 + 1005]
-    assert middle.tolist() == loader._current.run.undealt(20)[5:1005].tolist()
+    assert middle.tolist() == loader._cursor.run.undealt(20)[5:1005].tolist()
     assert history.epochs_of([0, 20 * 10**12 + 5, -1 + len(history)]).tolist() == [0, 20, 40]
     assert tracemalloc.get_traced_memory()[1] < 16 << 20
     tracemalloc.stop()
@@ -358,7 +358,7 @@ def forged(**said):
     """A state whose section says something else, with the checksum of that."""
     loader = sk.Loader(TREE, sk.RandomSampler(seed=3), batch_size=5)
     run = loader.history().run
-    state = run.state(sk.loading.state.state.Place(0, 10), "pad", Past((EpochsRead(0, 1, 0, 10),)))
+    state = run.state(sk.loading.state.state.Place(0, 10), Past((EpochsRead(0, 1, 0, 10),)))
     state.sections["read"].update(said)
     return state.to_dict()
 

@@ -12,7 +12,7 @@ from samplerkit.compat.partially_shuffle.batches import BatchReader, Item, batch
 from samplerkit.compat.partially_shuffle.files import DatasetFiles, FileTable
 from samplerkit.compat.torch.epoch_sampler import Cycled, DealtPart, GivenRank, ResumableSampler
 from samplerkit.errors import ArgumentRangeError, ArgumentValueError, StateError
-from samplerkit.loading.cursor import Cursor, Iteration
+from samplerkit.loading.cursor import FunctionCursor, Iteration
 from samplerkit.loading.job.agreement import agree
 from samplerkit.loading.state.state import Place, State
 from samplerkit.order import arguments
@@ -209,7 +209,7 @@ class DistributedSamplerViaLocallyShuffle(  # type: ignore[override]  # torch ha
         if self.pools not in {1, 2}:
             raise ArgumentRangeError("pools", "must be 1 or 2", self.pools)
         self.seed = arguments.seed(seed)
-        self._cursor = Cursor(self._reached)
+        self._cursor = FunctionCursor(self._reached)
         self._given = Deal(
             arguments.optional_integer("num_replicas", num_replicas), arguments.optional_integer("rank", rank)
         )

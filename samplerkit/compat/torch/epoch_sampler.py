@@ -12,7 +12,7 @@ import numpy as np
 import torch.utils.data
 
 from samplerkit.errors import StateError
-from samplerkit.loading.cursor import Cursor, Iteration
+from samplerkit.loading.cursor import FunctionCursor, Iteration
 from samplerkit.loading.job.world import detect_world, require_still
 from samplerkit.loading.state.state import Place, State
 from samplerkit.loading.torch_sampler import EpochByCursor, TorchNames
@@ -206,8 +206,8 @@ class EpochSampler(ResumableSampler[Item_co]):
 
     _has_warned = False
 
-    def _new_cursor(self) -> Cursor:
-        return Cursor(self._reached, advances=False)
+    def _new_cursor(self) -> FunctionCursor:
+        return FunctionCursor(self._reached, advances=False)
 
     @abstractmethod
     def _open(self, start: int) -> Callable[[], InLists]:

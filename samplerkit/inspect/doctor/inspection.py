@@ -290,7 +290,7 @@ def _says_numbers(loader: Loader) -> bool:
     """Whether a Loader does not leave to the job which shard of how many it reads."""
     deals = [link.deal for link in loader.sampler._links() if link.deal is not None]
     said = [number for deal in deals for number in (deal.num_shards, deal.shard_id)]
-    return loader._current.run.given_world is not None or any(number is not None for number in said)
+    return loader._cursor.run.given_world is not None or any(number is not None for number in said)
 
 
 def _is_iterable(loader: Any) -> bool:

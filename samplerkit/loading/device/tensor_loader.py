@@ -11,13 +11,11 @@ import numpy as np
 import torch
 
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, NotSupportedError, StateError
-from samplerkit.loading.cursor import Cursor
 from samplerkit.loading.device.batch_tree import leaves, map_leaves
 from samplerkit.loading.device.order import DeviceOrder, order_on
 from samplerkit.loading.options import checked_tail
-from samplerkit.loading.run.current_run import CurrentRun
 from samplerkit.loading.run.delivery import Reading, Tail
-from samplerkit.loading.run.run import Run, beginning_of
+from samplerkit.loading.run.run import Run, RunCursor, beginning_of
 from samplerkit.loading.stats import Received
 from samplerkit.loading.steps import CountsSteps
 from samplerkit.order import arguments
@@ -94,11 +92,10 @@ class TensorLoader(CountsSteps):
         self.tail: Final = checked_tail(tail, batch_size, None)
         chosen = arguments.choice("evaluate_on", evaluate_on, get_args(EvaluateOn))
         self._evaluate_on: Final = "host" if chosen == "auto" and self.device.type == "cpu" else chosen
-        run = Run.of(sampler, rows, world)
+        run = Run.of(sampler, rows, world, batch_size=self.batch_size, tail=self.tail)
         seconds = arguments.seconds("agreement_seconds", agreement_seconds)
-        self._current = CurrentRun(run, self.batch_size, self.tail, seconds)
         self._received = Received(None)
-        self._cursor = Cursor(self._current.reached, self._current.stretch, waits=True)
+        self._cursor = RunCursor(run, seconds, waits=True)
         self._cursor.go_to(*beginning_of(run.recipe, rows))
         self._last: tuple[Order, DeviceOrder | None] | None = None
 
@@ -109,7 +106,7 @@ class TensorLoader(CountsSteps):
 
     def state_dict(self) -> dict[str, Any]:
         """Gives the state after the batches handed out: JSON values, under 4 KB, on every rank the same."""
-        return self._current.state(self._cursor)
+        return self._cursor.state()
 
     def load_state_dict(self, state: Mapping[str, Any], allow: Collection[str] = ()) -> None:
         """Makes the next iteration begin at the place of a saved state, of this class or of a `Loader`.
@@ -121,8 +118,7 @@ class TensorLoader(CountsSteps):
         Raises:
             StateError: it is damaged, of a newer schema, or of another run; or an iteration is under way.
         """
-        self._cursor.require_closed()
-        self._current.restore(state, self._cursor, allow)
+        self._cursor.restore(state, allow)
 
     def __iter__(self) -> Iterator[Any]:
         iteration = self._cursor.begin()
@@ -130,7 +126,7 @@ class TensorLoader(CountsSteps):
         try:
             reading = self._reading
             self._received.begin(iteration, [])
-            self._current.require_agreement(iteration)
+            self._cursor.require_agreement(iteration)
             for step, ids in enumerate(self._ids(reading)):
                 batch = map_leaves(partial(_rows_at, ids), self.data)
                 iteration.taken = step + 1
@@ -144,7 +140,7 @@ class TensorLoader(CountsSteps):
 
     def _ids(self, reading: Reading) -> Iterator[torch.Tensor]:
         """Gives the ids of each step, on the device; more steps at once as one goes."""
-        order = self._current.run.undealt(reading.epoch)
+        order = self._cursor.run.undealt(reading.epoch)
         ids_at = self._on_device(order)
         if ids_at is None:
             for _, ids in reading.batches():

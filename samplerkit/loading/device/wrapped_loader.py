@@ -36,8 +36,7 @@ class WrappedLoader:
 
     def __init__(self, loader: Iterable[Any]) -> None:
         self._loader: Final = loader
-        self._progress: Final[StepProgress] = _progress_of(loader)
-        self._cursor: Final = Cursor(self._progress.reached, waits=True)
+        self._cursor: Final[StepCursor] = _cursor_of(loader)
         self._stage: DeviceStage | None = None
         # Of the batches in the stage and the ends of epochs, in the order in which they leave it.
         self._notes: collections.deque[Any] = collections.deque()
@@ -68,7 +67,7 @@ class WrappedLoader:
 
     def state_dict(self) -> dict[str, Any]:
         """Gives the state after the batches handed out."""
-        return self._progress.state(self._cursor.place())
+        return self._cursor.state()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Makes the next iteration begin at the place of a state.
@@ -78,10 +77,7 @@ class WrappedLoader:
         """
         self._cursor.require_closed()
         self._drop_stage()
-        place = self._progress.load(state)
-        self._must_set_epoch = place is not None
-        if place is not None:
-            self._cursor.load(place)
+        self._must_set_epoch = self._cursor.restore(state)
 
     def close(self) -> None:
         """Ends the thread, and the iteration under way."""
@@ -109,13 +105,13 @@ class WrappedLoader:
             self._cursor.go_to(epoch, skipped)
         # Worker processes are started by the thread that trains, as without a device loader.
         batches = iter(()) if upcoming.is_spent else iter(self._loader)
-        progress, notes = self._progress, collections.deque[Any]()
-        progress.count(progress.note())
+        cursor, notes = self._cursor, collections.deque[Any]()
+        cursor.count(cursor.note())
         # The thread of a stage that was dropped may still append to its own.
         self._notes = notes
         rest = itertools.islice(batches, skipped, None)  # which reads what is skipped in the loading thread
         following = itertools.count(epoch + 1) if run_ahead else iter(())
-        return _read(self._loader, rest, following, lambda: notes.append(progress.note()))
+        return _read(self._loader, rest, following, lambda: notes.append(cursor.note()))
 
     def _deliver(self, iteration: Iteration, stage: DeviceStage, *, run_ahead: bool) -> Iterator[Any]:
         try:
@@ -123,7 +119,7 @@ class WrappedLoader:
                 if not iteration.is_open:
                     raise StateError("iteration", "was ended by a newer one or by close()")
                 received = [next(stage)]
-                self._progress.count(self._notes.popleft())
+                self._cursor.count(self._notes.popleft())
                 if received[0] is EPOCH_END:
                     self._end_epoch(iteration, run_ahead=run_ahead)
                     return
@@ -180,8 +176,8 @@ def _read(
         batches = iter(loader)
 
 
-class StepProgress:
-    """Progress of a loader without a state: its batches are counted, and skipped after a restore.
+class StepCursor(Cursor):
+    """The cursor of a loader without a state: its batches are counted, and skipped after a restore.
 
     Skipped batches are read all the same. The loader must give the same batches in the same order again.
 
@@ -190,6 +186,7 @@ class StepProgress:
     """
 
     def __init__(self, loader: Any) -> None:
+        super().__init__(waits=True)
         self._loader: Final = loader
 
     def note(self) -> Any:
@@ -207,25 +204,27 @@ class StepProgress:
         except TypeError:
             return step, False
 
-    def state(self, place: Place) -> dict[str, Any]:
+    def state(self) -> dict[str, Any]:
         """The epoch and the step; at the end of an epoch the next one and 0, and the epoch that ended."""
+        place = self.place()
         return {"schema": SCHEMA, "epoch": place.epoch, "step": place.position, "ended": place.ended}
 
-    def load(self, state: Mapping[str, Any]) -> Place | None:
-        """Takes a state; gives its place if it says one.
+    def restore(self, state: Mapping[str, Any]) -> bool:
+        """Goes to the place of a state; returns whether it says one.
 
         Raises:
             StateError: a field is missing, or damaged, or of a newer schema.
         """
         require_fields("state", state, _CHECKS, may_lack=("ended",))
-        return Place(state["epoch"], state["step"], state.get("ended"))
+        self.load(Place(state["epoch"], state["step"], state.get("ended")))
+        return True
 
 
 @final
-class SnapshotProgress(StepProgress):
-    """Progress of a loader that has a state: a snapshot of it is taken after each batch.
+class SnapshotCursor(StepCursor):
+    """The cursor of a loader that has a state: a snapshot of it is taken after each batch.
 
-    The cursor then knows the epoch alone: what a state means is the loader's own affair.
+    It knows the epoch alone: what a state means is the loader's own affair.
 
     Args:
         loader: has `state_dict` and `load_state_dict`, as torchdata's `StatefulDataLoader`.
@@ -248,19 +247,20 @@ class SnapshotProgress(StepProgress):
         """Nothing is skipped, and an end is only seen."""
         return 0, False
 
-    def state(self, place: Place) -> dict[str, Any]:
+    def state(self) -> dict[str, Any]:
         """The snapshot of the batch handed out last; before the first one, the loader's own state."""
         return self.note() if self._state is None else copy.deepcopy(self._state)
 
-    def load(self, state: Mapping[str, Any]) -> None:
-        """Gives it to the loader."""
+    def restore(self, state: Mapping[str, Any]) -> bool:
+        """Gives it to the loader, which alone knows its place."""
         self._loader.load_state_dict(state)
         self._state = copy.deepcopy(dict(state))
+        return False
 
 
-def _progress_of(loader: Any) -> StepProgress:
+def _cursor_of(loader: Any) -> StepCursor:
     is_stateful = all(callable(getattr(loader, name, None)) for name in ("state_dict", "load_state_dict"))
-    return SnapshotProgress(loader) if is_stateful else StepProgress(loader)
+    return SnapshotCursor(loader) if is_stateful else StepCursor(loader)
 
 
 def _set_epoch(loader: Any, epoch: int) -> None:

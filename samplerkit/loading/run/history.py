@@ -157,7 +157,7 @@ class History(Order):
         Raises:
             StateError: the state is damaged, of another run, or not in the past of this one.
         """
-        run, saved = self.run.restored(state, State.from_dict(state).tail, 1)
+        run, saved = self.run.replaced(tail=State.from_dict(state).tail).restored(state)
         past = Past.of(saved)
         # What this history has forgotten is the oldest of theirs.
         forgotten = self.past.older - past.older

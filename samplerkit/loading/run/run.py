@@ -1,15 +1,20 @@
-"""A run: a recipe over a dataset in a job. A frozen value: an edit or a loaded state gives another one."""
+"""A run: a recipe over a dataset in a job, and the cursor of who reads it.
+
+A `Run` is a frozen value: an edit or a loaded state gives another one, which the cursor then holds.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, final
+from typing import Any, Final, final
 
 from samplerkit.batches.plan import BatchPlan
 from samplerkit.batches.recipe import BatchRecipe
 from samplerkit.errors import ArgumentTypeError, CompositionError, NotSupportedError
+from samplerkit.loading.cursor import Cursor, Iteration
+from samplerkit.loading.job.agreement import agree
 from samplerkit.loading.job.world import require_still, world_of
 from samplerkit.loading.run.batch_unit import BatchUnit
 from samplerkit.loading.run.delivery import Delivery, Reading, Tail
@@ -25,7 +30,7 @@ from samplerkit.loading.state.identity import (
     section_of_ids,
     seeds_of,
 )
-from samplerkit.loading.state.past import Past
+from samplerkit.loading.state.past import EpochsRead, Past
 from samplerkit.loading.state.state import Place, Section, State
 from samplerkit.order.arguments import LARGEST
 from samplerkit.order.caching import Latest, cached_property
@@ -49,6 +54,8 @@ class Run:
         recipe: the chain of samplers.
         dataset: what is read; anything that `Sampler.order` takes.
         unit: what is counted and dealt.
+        batch_size: units a rank and step: samples, or one batch.
+        tail: what becomes of the last units, which do not fill a step of all ranks.
         given_world: which shard of how many this process reads; None asks the running job at first use.
         fixed: the constants of the first start, from a state; None in the first start itself.
     """
@@ -56,11 +63,22 @@ class Run:
     recipe: Sampler
     dataset: Any
     unit: Unit
+    batch_size: int
+    tail: Tail
     given_world: World | None
     fixed: RunConstants | None = None
 
     @classmethod
-    def of(cls, recipe: Any, dataset: Any, world: Any, batches: Any = None) -> Run:
+    def of(
+        cls,
+        recipe: Any,
+        dataset: Any,
+        world: Any,
+        batches: Any = None,
+        *,
+        batch_size: int = 1,
+        tail: Tail = "pad",
+    ) -> Run:
         """Makes a run of what a user gives.
 
         Args:
@@ -68,6 +86,8 @@ class Run:
             dataset: what is read.
             world: a World or None.
             batches: a recipe for batches, which are then dealt in place of samples; None for samples.
+            batch_size: units a rank and step.
+            tail: what becomes of the last units.
 
         Raises:
             ArgumentTypeError: one of them is something else.
@@ -84,16 +104,12 @@ class Run:
         order_is_given = getattr(dataset, "order_is_given", None)
         if callable(order_is_given):
             order_is_given()
-        return cls(recipe, dataset, unit_of(recipe, dataset, batches), world)
+        return cls(recipe, dataset, unit_of(recipe, dataset, batches), batch_size, tail, world)
 
     @cached_property
     def world(self) -> World:
         """Which shard of how many this process reads; the running job is asked once."""
         return world_of(self.recipe, self.given_world)
-
-    def require_same_world(self) -> None:
-        """Refuses a process group that says something else than the job said when it was first asked."""
-        require_still(self.world, partial(world_of, self.recipe, self.given_world))
 
     @cached_property
     def constants(self) -> RunConstants:
@@ -112,31 +128,23 @@ class Run:
         """Returns the batch plan of an epoch; None where samples are dealt."""
         return self.epoch(epoch).plan
 
-    def reading(self, epoch: int, start: int, batch_size: int, tail: Tail) -> Reading:
-        """Returns what this process reads from a position of an epoch on.
+    def reading(self, epoch: int, start: int) -> Reading:
+        """Returns what this process reads from a position of an epoch on; the latest is kept."""
+        return self._readings.get((epoch, start), lambda: self._reading(epoch, start))
 
-        Args:
-            epoch: from 0.
-            start: the position.
-            batch_size: units a rank and step: samples, or one batch.
-            tail: what becomes of the last units.
-        """
+    def _reading(self, epoch: int, start: int) -> Reading:
         deal, units = self.recipe.root_deal(self.dataset), self.epoch(epoch)
         delivery = Delivery(
             total=units.total,
             start=start,
             num_shards=self.world.num_shards,
-            batch_size=batch_size,
-            tail=tail,
+            batch_size=self.batch_size,
+            tail=self.tail,
             rotation=0 if deal is None else max(0, deal.offset),
             lanes=self.recipe.woven_lanes(self.dataset, self.constants) if self.unit.is_woven else 1,
             ramp=self.edits.ramp(units, start, self.world.num_shards),
         )
         return Reading(units, delivery, self.world.shard_id)
-
-    def position(self, epoch: int, position: int) -> int:
-        """Returns the position of the run, as edits count it, up to which those of an epoch lead."""
-        return self.epoch(epoch).run_position(position)
 
     @cached_property
     def edits(self) -> EditHistory:
@@ -145,7 +153,7 @@ class Run:
 
     def edited(self, ledger: Ledger) -> Run:
         """Returns the run that reads by a ledger with one more edit."""
-        run = self._with(recipe=ledger, fixed=self.constants)
+        run = self.replaced(recipe=ledger, fixed=self.constants)
         for epoch, units in self._epochs.items():
             run.epoch(epoch).learn(units, ledger.edits[-1])
         return run
@@ -155,12 +163,12 @@ class Run:
         """The dataset and the chain in words."""
         return self._described_as(self.dataset), describe_chain(self.recipe)
 
-    def state(self, place: Place, tail: str, past: Past | None = None) -> State:
+    def state(self, place: Place, past: Past | None = None) -> State:
         """Returns the state of this run at a place, with what was read up to there, if that is known."""
         dataset, sampler = self.described
-        sections = self.epoch(place.epoch).saved(place.position)
-        sections |= {} if past is None else past.saved()
-        sections |= self.edits.saved(partial(self.position, place.epoch, place.position))
+        units = self.epoch(place.epoch)
+        sections = units.saved(place.position) | ({} if past is None else past.saved())
+        sections |= self.edits.saved(partial(units.run_position, place.position))
         if place.position and (ids := self.given_ids(place.epoch)) is not None:
             sections["ids"] = ids
         # The number of shards of a distributed sampler below the root is a constant.
@@ -171,7 +179,7 @@ class Run:
             **place._asdict(),
             lanes=self.constants.lanes,
             limit=self.constants.limit,
-            tail=tail,
+            tail=self.tail,
             dataset=dataset,
             sampler=sampler,
             num_shards=self.world.num_shards if is_dealt_below else None,
@@ -185,19 +193,11 @@ class Run:
             return None
         return self._given_ids.get(epoch, lambda: section_of_ids(self.undealt(epoch)))
 
-    def restored(
-        self,
-        saved: Any,
-        tail: str,
-        samples_a_step: int,
-        allow: Collection[str] | None = None,
-    ) -> tuple[Run, State]:
+    def restored(self, saved: Any, allow: Collection[str] | None = None) -> tuple[Run, State]:
         """Returns the run that a saved state is of, and the state, in the units of this run.
 
         Args:
             saved: the state, as JSON values.
-            tail: of the reader.
-            samples_a_step: of all ranks, for errors that count steps.
             allow: the fields that may differ; None for a reader that has no such argument, which errors
                 then do not advise.
 
@@ -209,17 +209,17 @@ class Run:
         dataset, _ = self.described
         if state.dataset != dataset and state.dataset in map(self._described_as, self.edits.smaller_trees()):
             state = replace(state, dataset=dataset)
-        here = self.state(Place(0, 0), tail)
+        here = self.state(Place(0, 0))
         cost = ResumeCost(state, here, self.recipe, self.dataset)
         state.require_equal(here, allow or (), None if allow is None else cost.of)
         if {*state.differing(here)} - {"tail"}:
             # What was read by another order is not found by this one.
             state = Past.of(state).forgotten().in_state(state)
-        state = self.unit.converted(self._facts, state, samples_a_step)
-        run = self._with(fixed=RunConstants(state.lanes, state.limit))
+        state = self.unit.converted(self._facts, state, self.world.num_shards * self.batch_size)
+        run = self.replaced(fixed=RunConstants(state.lanes, state.limit))
         if (saved_ids := state.sections.get("ids")) is not None:
             require_same_ids(saved_ids, run.given_ids(state.epoch))
-        run = run._with(unit=run.unit.restored(run._facts, state))
+        run = run.replaced(unit=run.unit.restored(run._facts, state))
         units = run.epoch(state.epoch)
         units.require_position(state)
         run.edits.require_fits(state, units, self.world.num_shards)
@@ -229,7 +229,7 @@ class Run:
         described = describe_dataset(dataset, self.unit.described_layout(dataset))
         return described + describe_looks(self.recipe, dataset)
 
-    def _with(self, **changed: Any) -> Run:
+    def replaced(self, **changed: Any) -> Run:
         """Returns the same run but for some fields, with what is known already: the world is asked once."""
         run = replace(self, **changed)
         run.__dict__.update(world=self.world, described=self.described)
@@ -246,12 +246,88 @@ class Run:
         return Latest(self.unit.epochs_kept)
 
     @cached_property
+    def _readings(self) -> Latest[Reading]:
+        return Latest()
+
+    @cached_property
     def _given_ids(self) -> Latest[Section]:
         return Latest()
 
     def __getstate__(self) -> dict[str, Any]:
         """A worker does not ask the job."""
         return {**self.__dict__, "world": self.world, "constants": self.constants}
+
+
+class RunCursor(Cursor):
+    """Where the reader of a run is: the run as it is now, which a loaded state replaces, and a place in it.
+
+    Args:
+        run: the run at its beginning.
+        seconds: how long ranks wait for one another when an iteration begins.
+        **choices: as for `Cursor`.
+
+    Attributes:
+        run: the run.
+    """
+
+    def __init__(self, run: Run, seconds: float, **choices: bool) -> None:
+        super().__init__(**choices)
+        self.run = run
+        self._seconds: Final = seconds
+        self._agreed = run
+
+    def reading_of(self, iteration: Iteration) -> Reading:
+        """Returns what an iteration reads."""
+        reading = self.run.reading(iteration.epoch, iteration.start)
+        return replace(reading, is_spent=True) if iteration.is_spent else reading
+
+    def reached(self, epoch: int, start: int, taken: int) -> tuple[int, bool]:
+        """Returns the position after some steps of all ranks, and whether nothing is left to any of them."""
+        delivery = self.run.reading(epoch, start).delivery
+        return delivery.position_after(taken), delivery.is_over_after(taken)
+
+    def stretch(self, epoch: int, start: int, taken: int) -> EpochsRead:
+        """Returns the stretch of an epoch that all ranks have read in some steps."""
+        delivery = self.run.reading(epoch, start).delivery
+        end, drops = delivery.position_after(taken), delivery.tail == "drop"
+        if delivery.is_over_after(taken) and not (drops and delivery.ramp):
+            end = -delivery.global_batch if drops else -1
+        return EpochsRead(epoch, 1, start, end)
+
+    def state(self, steps: int | None = None) -> dict[str, Any]:
+        """Returns the state after some steps, as JSON values; None for those handed out."""
+        return self.run.state(self.place(steps), self.past(steps)).to_dict()
+
+    def restore(self, saved: Any, allow: Collection[str] | None = None) -> None:
+        """Replaces the run by that of a saved state, and goes to its place; see `Run.restored`.
+
+        Raises:
+            StateError: the state is damaged or of another run, or an iteration is under way; and all is as
+                it was.
+        """
+        self.require_closed()
+        self.run, state = self.run.restored(saved, allow)
+        self.load(state.place, Past.of(state))
+
+    def require_agreement(self, iteration: Iteration) -> None:
+        """Compares what the ranks of the job begin to read.
+
+        Raises:
+            DisagreementError: another rank begins something else, or no rank reads some shard.
+            WorldError: the process group says other numbers than were taken.
+        """
+        run = self.run
+        require_still(run.world, partial(world_of, run.recipe, run.given_world))
+        place = Place(iteration.epoch, iteration.start, iteration.epoch if iteration.is_spent else None)
+
+        def identity() -> dict[str, Any]:
+            state = run.state(place)
+            ids, values = run.given_ids(iteration.epoch), state.to_dict()
+            del values["checksum"]
+            return {**values, "order": state.fingerprint, "batch_size": run.batch_size, "ids": ids}
+
+        agree(run.world, self._seconds, identity)
+        self._agreed = run
 
 
 def unit_of(recipe: Sampler, dataset: Any, batches: Any) -> Unit:

@@ -14,8 +14,8 @@ from samplerkit.loading.collate.sample_fields import SampleCollate
 from samplerkit.loading.device.stage import MakeStage
 from samplerkit.loading.device.streams import current_device
 from samplerkit.loading.generators import kept_generators
-from samplerkit.loading.run.current_run import CurrentRun
 from samplerkit.loading.run.delivery import Reading
+from samplerkit.loading.run.editable_run import EditableRun
 from samplerkit.loading.workers.batch_maker import BatchMaker, SendingMaker, batch_of
 from samplerkit.loading.workers.file_affinity import AffineIterator
 from samplerkit.loading.workers.protocol import BadSamples, Batches, MakeRequests, Request, Workers
@@ -111,7 +111,7 @@ class LoaderWorkers:
 
     def __init__(
         self,
-        current: CurrentRun,
+        current: EditableRun,
         num_workers: int,
         bad_samples: BadSamples,
         options: dict[str, Any],
@@ -234,14 +234,14 @@ class LoaderWorkers:
         return make(reader, collate)
 
 
-def batches_of(current: CurrentRun, request: Request) -> Batches:
+def batches_of(current: EditableRun, request: Request) -> Batches:
     """Returns the batches of the reading that a request is of; a worker edits a run of its own first."""
     current.follow(request.edits)
-    return current.reading(request.epoch, request.start).batches
+    return current.run.reading(request.epoch, request.start).batches
 
 
 def requests_of(
-    current: CurrentRun, wanted: tuple[str, ...], run_ahead: bool, reading: Reading
+    current: EditableRun, wanted: tuple[str, ...], run_ahead: bool, reading: Reading
 ) -> Iterator[Request]:
     """Iterates over the requests of a reading, and perhaps of the epochs after it.
 
@@ -258,4 +258,4 @@ def requests_of(
             yield Request(reading.epoch, reading.start, step, ids, draws, columns, segments, current.edits)
         if not run_ahead:
             return
-        reading = current.reading(reading.epoch + 1, 0)
+        reading = current.run.reading(reading.epoch + 1, 0)

@@ -105,22 +105,22 @@ BUGS = [
     Bug(
         "what is prefetched counts",
         "Loader.state_dict",
-        "self._current.state(self._cursor, step)",
-        "self._current.state(self._cursor, step or self._cursor.at.taken + 2 * self.num_workers)",
+        "self._cursor.state(step)",
+        "self._cursor.state(step or self._cursor.at.taken + 2 * self.num_workers)",
         LOADERS,
     ),
     Bug(
         "an order survives a change of the constants",
-        "Run._with",
+        "Run.replaced",
         "(run.recipe, run.unit, run.constants) == (self.recipe, self.unit, self.constants)",
         "(run.recipe, run.unit) == (self.recipe, self.unit)",
         LOADERS,
     ),
     Bug(
         "a loaded state starts over",
-        "CurrentRun.restore",
-        "cursor.load(state.place, past)",
-        "cursor.go_to(state.epoch)",
+        "RunCursor.restore",
+        "self.load(state.place, Past.of(state))",
+        "self.go_to(state.epoch)",
         CURSOR,
     ),
     Bug(

@@ -14,7 +14,7 @@ BUGS = [
     Bug(
         "a state is loaded in the middle of an iteration",
         "Cursor.require_closed",
-        "self.at.is_open",
+        "self._waits and self.at.is_open",
         "False",
         "tests/loading/test_loader_states.py::test_a_state_cannot_be_loaded_while_an_iteration_is_under_way",
     ),
@@ -62,9 +62,9 @@ BUGS = [
     ),
     Bug(
         "a mixture starts over",
-        "CurrentRun.restore",
-        "cursor.load(state.place, past)",
-        "cursor.go_to(state.epoch)",
+        "RunCursor.restore",
+        "self.load(state.place, Past.of(state))",
+        "self.go_to(state.epoch)",
         "tests/samplers/test_mixtures.py::test_a_mixture_resumes_on_other_ranks_after_a_source_has_ended",
     ),
     Bug(

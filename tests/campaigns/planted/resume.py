@@ -20,8 +20,8 @@ BUGS = [
     ),
     Bug(
         "what the tail drops was read",
-        "CurrentRun.stretch",
-        '-delivery.global_batch if self.tail == "drop" else -1',
+        "RunCursor.stretch",
+        "-delivery.global_batch if drops else -1",
         "-1",
         HISTORY,
     ),
@@ -41,8 +41,8 @@ BUGS = [
     ),
     Bug(
         "an edit may change what was read before the run went back",
-        "CurrentRun.restore",
-        "one.epoch + one.epochs > state.epoch + 1",
+        "EditableRun.restore",
+        "one.epoch + one.epochs > following",
         "False",
         HISTORY,
     ),
@@ -62,9 +62,9 @@ BUGS = [
     ),
     Bug(
         "an epoch ends with the batches of this rank",
-        "CurrentRun.reached",
-        "delivery.is_over_after(steps)",
-        "0 < steps >= self.reading(epoch, start).steps",
+        "RunCursor.reached",
+        "delivery.is_over_after(taken)",
+        "0 < taken >= self.run.reading(epoch, start).steps",
         UNEVEN,
     ),
     Bug(
@@ -77,8 +77,8 @@ BUGS = [
     Bug(
         "an epoch of no batches runs ahead",
         "Loader.iterate_on",
-        "self._current.require_agreement(iteration)",
-        "self._current.require_agreement(iteration)\nif not reading.steps:\n"
+        "self._cursor.require_agreement(iteration)",
+        "self._cursor.require_agreement(iteration)\nif not reading.steps:\n"
         "    opened = self._source.open(reading, make_stage, run_ahead=run_ahead)",
         "tests/loading/test_run_ahead.py",
     ),
@@ -140,7 +140,7 @@ BUGS = [
     ),
     Bug(
         "a device loader counts what is loaded",
-        "StepProgress.reached",
+        "StepCursor.reached",
         "start + taken",
         "taken",
         CURSOR,
@@ -232,7 +232,7 @@ BUGS = [
     Bug(
         "a sampler for torch compares nothing",
         "TorchSampler._begun",
-        "self._current.require_agreement(self._cursor.upcoming)",
+        "self._cursor.require_agreement(self._cursor.upcoming)",
         "pass",
         "tests/loading/test_ranks_of_a_job.py",
     ),
