@@ -170,14 +170,14 @@ class Passes(Stream):
         self.name: Final = name
         self.gone: Final = no_positions() if gone is None else gone
         self.is_even: Final = len(spans) < 2
-        self._order = order
+        self.orders: Final = order
         self._given = spans
         self._latest: Latest[Order] = Latest(_KEPT_PASSES)
 
     @property
     def woven(self) -> int:
         """Into how many lanes each order is woven."""
-        return getattr(self._order, "woven", self.lanes)
+        return getattr(self.orders, "woven", self.lanes)
 
     @cached_property
     def length(self) -> int:
@@ -190,14 +190,14 @@ class Passes(Stream):
 
     @property
     def recipe(self) -> tuple[object, ...]:
-        return self._order, self.lanes, self.gone, *(said for span in self._given for said in span)
+        return self.orders, self.lanes, self.gone, *(said for span in self._given for said in span)
 
     def order(self, number: int) -> Order:
         """Gives the order of a pass; the last ones are kept."""
         return self._latest.get(number, lambda: self._checked(number))
 
     def _checked(self, number: int) -> Order:
-        order = self._order(number)
+        order = self.orders(number)
         if not (number or self._given):
             return order  # the others are as long
         span = self._of_pass(number)
@@ -230,14 +230,14 @@ class Passes(Stream):
         first, begin = under_way.first + begun, under_way.begin + begun * under_way.length
         _, positions = self.locate(ids, drawn.low, begin)
         lacking = np.union1d(self._spans[-1].ids, ids)
-        left = len(WithoutIds(self._order(first), lacking, self.woven))
+        left = len(WithoutIds(self.orders(first), lacking, self.woven))
         if not left:
             hint = "give it the weight 0 at the same position"
             raise NotSupportedError(self.name, "would have no samples left", hint=hint)
         before = tuple(one for one in self._spans if one.first < first)
         gone = np.union1d(self.gone, positions[~drawn.has(positions)])
         spans = (*before, PassSpan(first, begin, left, lacking))
-        return Passes(self._order, self.lanes, self.name, spans, gone)
+        return Passes(self.orders, self.lanes, self.name, spans, gone)
 
     def pieces(self, positions: Ids) -> Iterator[Piece]:
         if self.is_even:

@@ -77,7 +77,7 @@ class PartLengths:
         count = lengths.size
         if passes is not None:
             count = passes.length
-            total = found.drawn.get((name, passes.recipe), partial(_total, lengths, passes))
+            total = found.drawn.get((name, passes.orders), partial(_total, lengths, passes))
         if not total:
             raise DatasetError("weights", "give a share of the tokens to a source without any", name)
         return total / count
