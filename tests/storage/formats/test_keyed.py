@@ -1,13 +1,18 @@
-"""SQLite as a keyed store: any sample at any time, in the order of GLOBAL."""
+"""SQLite and LMDB as keyed stores: what is read is what their packages read, and damage is an error."""
 
 from __future__ import annotations
 
+import os
+import shutil
 import sqlite3
 
+import numpy as np
 import pytest
 
 import samplerkit as sk
 from samplerkit.testing import DatasetContract
+from tests.storage.formats.damage import outcome_in_a_fork, outcomes
+from tests.storage.formats.lmdb_store import FILE, items
 
 
 def filled(path, rows=range(12)):
@@ -122,3 +127,134 @@ def test_a_database_that_is_locked_is_an_error_that_says_so(tmp_path, monkeypatc
     ):
         dataset[0]
     writing.close()
+
+
+# LMDB
+
+LEFT_OUT = ["__len__", "other"]
+
+
+def numbered(item):
+    return {"id": int(item["key"]), "value": item["value"]}
+
+
+def told(dataset):
+    return [(item["key"], item["value"]) for item in dataset.__getitems__(range(len(dataset)))]
+
+
+class TestLmdb(DatasetContract):
+    """A store without checksums: of lies only those are found that lead somewhere."""
+
+    has_files = False
+
+    def write(self, folder):
+        shutil.copy(FILE, folder)
+        return [[numbered({"key": key, "value": value}) for key, value in items(other=False)]]
+
+    def make(self, folder):
+        return sk.LmdbDataset(folder, leave_out=LEFT_OUT, decode=numbered)
+
+    def lies(self, whole):
+        return super().lies(whole)[:2]
+
+
+def test_both_databases_of_a_store_are_read(tmp_path):
+    """By the folder and by the file."""
+    shutil.copy(FILE, tmp_path)
+    assert told(sk.LmdbDataset(tmp_path, leave_out=LEFT_OUT)) == items(other=False)
+    with sk.LmdbDataset(tmp_path / "data.mdb", "other") as dataset:
+        assert told(dataset) == items(other=True)
+        assert dataset[-1] == dict(zip(("key", "value"), items(other=True)[-1], strict=True))
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({}, "holds databases by name, got 'other'; name one, or leave its name out"),
+        ({"database": "none"}, r"holds no database 'none', but only, got \['other'\]"),
+        ({"leave_out": [*LEFT_OUT, "x"]}, "holds no key to leave out, got b'x'"),
+    ],
+)
+def test_what_is_not_in_the_store_is_named(given, message):
+    with sk.LmdbDataset(FILE, **given) as dataset, pytest.raises(sk.DatasetError, match=message):
+        len(dataset)
+
+
+def test_a_store_that_was_written_to_is_an_error_even_where_times_say_nothing(tmp_path):
+    """Each change has a number; as many bytes, and a time that was set back, do not hide it."""
+    shutil.copy(FILE, tmp_path)
+    path = tmp_path / "data.mdb"
+    before = path.stat()
+    with sk.LmdbDataset(path, "other") as dataset:
+        dataset[0]
+        page = 4096
+        data = bytearray(path.read_bytes())
+        changes = [int.from_bytes(data[at + 144 : at + 152], "little") for at in (0, page)]
+        older = changes.index(min(changes)) * page
+        data[older + 144 : older + 152] = (max(changes) + 1).to_bytes(8, "little")
+        path.write_bytes(data)
+        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+        with pytest.raises(sk.DatasetError, match="was changed while it was read"):
+            dataset[0]
+
+
+@pytest.mark.parametrize("times", [100, pytest.param(2000, marks=pytest.mark.campaign)])
+def test_what_was_cut_is_an_error_and_never_a_signal(tmp_path, times):
+    """LMDB has no checksums and follows what pages say: one bit may lead it anywhere, or end the process."""
+    shutil.copy(FILE, tmp_path)
+    path = tmp_path / "data.mdb"
+    samples = [{"key": key, "value": value} for key, value in items(other=False)]
+
+    def make():
+        return sk.LmdbDataset(path, leave_out=LEFT_OUT)
+
+    found, others = outcomes(path, make, samples, times, seed=4, read=outcome_in_a_fork)
+    print(f"lmdb, never seen: {dict(found)}")
+    content = np.zeros(path.stat().st_size, dtype=bool)
+    for part in (part for item in samples for part in item.values() if part):
+        at = path.read_bytes().find(part)
+        content[at : at + len(part)] = True
+    print(f"other data outside of keys and values: {sum(not content[place] for _, place in others)}")
+    assert not found["signal of a cut"]
+    assert found["error"] > times // 5
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_stores_that_its_package_has_changed_often_are_read_as_it_reads_them(tmp_path, seed):
+    lmdb = pytest.importorskip("lmdb", reason="lmdb is not installed: it writes the stores")
+    random = np.random.default_rng(seed)
+    kinds = {None: {}, b"reversed": {"reverse_key": True}, b"integers": {"integerkey": True}}
+    with lmdb.open(str(tmp_path), map_size=1 << 26, max_dbs=3, writemap=seed == 1) as store:
+        bases = {name: store.open_db(name, **kind) for name, kind in kinds.items()}
+        for _ in range(8):
+            with store.begin(write=True) as writing:
+                for number in random.integers(0, 300, 150).tolist():
+                    base = bases[[*bases][number % 3]]
+                    key = (
+                        number.to_bytes(4, "little") if number % 3 == 2 else b"%d" % number * (1 + number % 9)
+                    )
+                    if random.random() < 0.3:
+                        writing.delete(key, db=base)
+                    else:
+                        size = int(random.choice([0, 7, 1900, 2039, 2040, 9000]))
+                        writing.put(key, random.bytes(size), db=base)
+        with store.begin() as reading:
+            wanted = {
+                name: [item for item in reading.cursor(db=base) if item[0] not in kinds]
+                for name, base in bases.items()
+            }
+        with pytest.raises(sk.DatasetError, match="is open in this process; close it, or read it in another"):
+            len(sk.LmdbDataset(tmp_path, "integers"))
+    for name, rows in wanted.items():
+        names = [other.decode() for other in kinds if other] if name is None else []
+        with sk.LmdbDataset(tmp_path, name and name.decode(), names) as dataset:
+            assert told(dataset) == rows
+
+
+def test_several_values_of_a_key_are_refused(tmp_path):
+    lmdb = pytest.importorskip("lmdb", reason="lmdb is not installed: it writes the store")
+    with lmdb.open(str(tmp_path), max_dbs=1) as store, store.begin(write=True) as writing:
+        base = store.open_db(b"several", writing, dupsort=True)
+        writing.put(b"key", b"one", db=base)
+    with pytest.raises(sk.DatasetError, match="keys that have several values"):
+        len(sk.LmdbDataset(tmp_path, "several"))
