@@ -71,7 +71,7 @@ BUGS = [
         "TokenSource.of_first",
         "self.files[:files]",
         "self.files",
-        "tests/storage/tokens/test_parts_of_trees.py",
+        "tests/storage/tokens/test_tokens_in_loaders.py",
     ),
     Bug(
         "a ledger comes below blocks within a pool",
@@ -85,7 +85,7 @@ BUGS = [
         "EditHistory.of",
         "below or (recipe if isinstance(recipe, Ledger) else _NO_EDITS)",
         "recipe if isinstance(recipe, Ledger) else _NO_EDITS",
-        "tests/storage/tokens/test_parts_of_trees.py",
+        "tests/storage/tokens/test_tokens_in_loaders.py",
     ),
     Bug(
         "the phase is that of the epoch of the run, not of the source",

@@ -35,7 +35,7 @@ BUGS = [
         "_with_borders",
         "share.places[row]",
         "row",
-        "tests/storage/tokens/test_parts_of_trees.py",
+        "tests/storage/tokens/test_tokens_in_loaders.py",
     ),
     Bug("a part receives the ids of the tree", "Share.glance", "mine - self._begin", "mine", SHARES),
     Bug(

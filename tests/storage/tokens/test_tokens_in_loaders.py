@@ -1,4 +1,6 @@
-"""Windows of tokens through a Loader: in batches, workers, mixtures with passes, trees and resumed runs."""
+"""Windows of tokens through a Loader: in batches, workers, mixtures, trees and resumed runs."""
+
+from itertools import islice
 
 import numpy as np
 import pytest
@@ -6,6 +8,7 @@ import torch
 
 import samplerkit as sk
 from samplerkit.order.deal import World
+from samplerkit.storage.tokens.outputs import OUTPUTS
 
 ALONE = World(1, 0)
 WEIGHTS = {"big": 0.5, "small": 0.5}
@@ -106,3 +109,167 @@ def test_a_bad_file_leaves_the_others_where_bad_samples_are_skipped(tmp_path):
         batches = iter(loader)
         rows = torch.cat([next(batches)["tokens"] for _ in range(2)])
     assert rows.shape == (80, 10)
+
+
+# As parts of a tree: what one dataset hands out of all corpora, the tree does too.
+
+CORPORA = {"web": 900, "code": 500, "books": 700}
+
+
+@pytest.fixture
+def files(tmp_path):
+    rng = np.random.default_rng(3)
+    for name, tokens in CORPORA.items():
+        with sk.TokenWriter(str(tmp_path / name), "uint16") as writer:
+            while tokens > 0:
+                length = int(rng.integers(1, 30))
+                writer.write(rng.integers(1, 9000, length))
+                tokens -= length
+    return {name: str(tmp_path / name) for name in CORPORA}
+
+
+def both(files, seq_len=16, **options):
+    """One dataset of named corpora, and a tree of a dataset each that bears its corpus's name."""
+    parts = {name: sk.TokenDataset({name: path}, seq_len, **options) for name, path in files.items()}
+    return sk.TokenDataset(files, seq_len, **options), sk.TreeDataset(parts)
+
+
+def same(one, other):
+    assert type(one) is type(other)
+    if not isinstance(one, dict):
+        assert one.dtype == other.dtype
+        np.testing.assert_array_equal(one, other)
+        return
+    assert list(one) == list(other)
+    for name, values in one.items():
+        same(values, other[name])
+
+
+@pytest.mark.parametrize("documents", ["idx", 7])
+@pytest.mark.parametrize(
+    "outputs", [OUTPUTS, ("cu_seqlens",), ("cu_seqlens", "tokens"), ("labels", "loss_mask")], ids=len
+)
+@pytest.mark.parametrize("options", [{}, {"phase": False}, {"block_len": 64}], ids=str)
+def test_a_tree_hands_out_what_one_dataset_of_all_corpora_does(files, documents, outputs, options):
+    one, tree = both(files, documents=documents, outputs=outputs, **options)
+    rng, cases = np.random.default_rng(5), 0
+    assert len(one) == len(tree)
+    for epoch in (0, 1, 5):
+        one.set_epoch(epoch)
+        tree.set_epoch(epoch)
+        for size in (1, 2, 7, 40):
+            ids = rng.permutation(len(one))[:size]
+            same(one.__getitems__(ids), tree.__getitems__(ids))
+            same(one[int(ids[0])], tree[int(ids[0])])
+            cases += 1
+    assert cases == 12
+
+
+@pytest.mark.parametrize("outputs", [OUTPUTS, ("cu_seqlens",), ("tokens",)], ids=len)
+@pytest.mark.parametrize(
+    "way", [{}, {"seed_draws": True}, {"num_workers": 2, "persistent_workers": True}], ids=str
+)
+def test_a_loader_reads_the_same_batches_of_both(files, outputs, way):
+    def batches(data):
+        options = {"world": ALONE, **way}
+        with sk.Loader(data, sk.RandomSampler(seed=4), batch_size=6, **options) as loader:
+            return [batch for _ in range(2) for batch in loader]
+
+    one, tree = both(files, documents="idx", outputs=outputs)
+    expected, found = batches(one), batches(tree)
+    assert len(expected) == len(found) > 20
+    for left, right in zip(expected, found, strict=True):
+        left, right = ({"": batch} if torch.is_tensor(batch) else batch for batch in (left, right))
+        assert left.keys() == right.keys()
+        assert all(torch.equal(left[name], right[name]) for name in left)
+
+
+def test_a_subset_of_windows_is_a_part_with_borders_too(files):
+    one = sk.TokenDataset(files["web"], 16, documents="idx", outputs=("cu_seqlens", "tokens"))
+    tree = sk.TreeDataset({"web": torch.utils.data.Subset(one, range(5, 20))})
+    same(one.__getitems__([9, 6, 5]), tree.__getitems__([4, 1, 0]))
+
+
+def test_windows_of_unlike_lengths_cannot_be_laid_flat(files):
+    options = {"documents": "idx", "outputs": ("cu_seqlens",)}
+    tree = sk.TreeDataset(
+        {"a": sk.TokenDataset(files["web"], 16, **options), "b": sk.TokenDataset(files["code"], 8, **options)}
+    )
+    with pytest.raises(sk.DatasetError, match=r"part 'b': gives windows of another length than 16.*got 8"):
+        tree.__getitems__([0, len(tree) - 1])
+
+
+def test_a_part_without_borders_beside_one_with_them_is_refused(files):
+    tree = sk.TreeDataset(
+        {
+            "a": sk.TokenDataset(files["web"], 16, documents="idx", outputs=("tokens", "cu_seqlens")),
+            "b": sk.TokenDataset(files["code"], 16, outputs=("tokens", "labels")),
+        }
+    )
+    with pytest.raises(sk.DatasetError, match="part 'a': gives cu_seqlens, and part 'b' does not"):
+        tree.__getitems__([0, len(tree) - 1])
+
+
+def test_without_its_name_a_corpus_has_other_phases_in_a_tree(files):
+    """What docs/trees.md says: the phase of a file follows from the names that lead to its corpus."""
+    one = sk.TokenDataset(files, 16)
+    tree = sk.TreeDataset({name: sk.TokenDataset(path, 16) for name, path in files.items()})
+    first = [np.stack(data.__getitems__([0, len(data) - 1])) for data in (one, tree)]
+    assert not np.array_equal(*first)
+    fixed = sk.TokenDataset(files, 16, phase=False)
+    unnamed = sk.TreeDataset({name: sk.TokenDataset(path, 16, phase=False) for name, path in files.items()})
+    ids = np.arange(len(fixed))
+    np.testing.assert_array_equal(fixed.__getitems__(ids), np.stack(unnamed.__getitems__(ids)))
+
+
+MIX = {"web": 0.6, "code": 0.4}
+ALL = {"web": 0.4, "code": 0.3, "books": 0.3}
+
+
+def mixture():
+    return sk.MixtureSampler({"web": sk.RandomSampler(seed=1), "code": None}, weights=MIX, seed=4)
+
+
+def of_blocks(child):
+    sampler = sk.BlockSampler(2, seed=3)
+    sampler.add_child(child)
+    return sampler
+
+
+WAYS = {
+    "windows": ({}, lambda sampler: sampler, 20),
+    "windows without phases": ({"phase": False}, lambda sampler: sampler, 20),
+    "blocks": ({"block_len": 32}, of_blocks, 10),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("with_a_ledger", [True, False])
+def test_a_state_from_before_a_corpus_was_appended_loads_behind_an_edit_that_adds_it(
+    files, way, with_a_ledger
+):
+    options, over, at = WAYS[way]
+
+    def loader(names, sampler):
+        data = sk.TokenDataset({name: files[name] for name in names}, 16, **options)
+        return sk.Loader(data, over(sampler), batch_size=4, world=ALONE, tail="ragged")
+
+    before = loader(MIX, sk.Ledger(mixture()) if with_a_ledger else mixture())
+    state = before.state_dict(step=5)
+    edits = [sk.Edit(at=at, source="books", weights=ALL)]
+    after = loader(ALL, sk.Ledger(mixture(), edits))
+    after.load_state_dict(state)
+    whole = loader(ALL, sk.Ledger(mixture(), edits))
+    read = np.concatenate([*islice(before, 5), *after])
+    expected = np.concatenate(list(whole))
+    assert len(read) == len(expected) > 40
+    np.testing.assert_array_equal(read[20:], expected[20:])
+    # A BlockSampler above a ledger shuffles a pool in another way than one above the mixture alone.
+    np.testing.assert_array_equal(*(np.sort(rows[:20], axis=0) for rows in (read, expected)))
+    for refused in [
+        loader(ALL, sk.Ledger(mixture())),
+        loader(ALL, sk.Ledger(mixture(), [sk.Edit(at=at - 2, source="books", weights=ALL)])),
+        loader(["code", "web", "books"], sk.Ledger(mixture(), edits)),
+    ]:
+        with pytest.raises(sk.StateError):
+            refused.load_state_dict(state)
