@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import zlib
 from bisect import bisect_right
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterator
 from functools import partial
 from itertools import islice
 from typing import Any
@@ -28,6 +27,9 @@ NEAR = 4 << 10
 
 IN_ONE_READ = 64
 """Neighbours that one call reads at most."""
+
+_Reads = Iterator[tuple[int, int, int, int]]
+_Described = Iterator[tuple[int, int, tuple[str, ...]]]
 
 
 class Reader:
@@ -58,16 +60,15 @@ class Reader:
         """
         if ids.size < 2:
             return [self.read_one(id) for id in ids.tolist()]
-        plan = _Plan.of(self._index, ids)
-        samples = self._follow(plan)
+        # Samples are numbered as they lie.
+        places = np.argsort(ids, kind="stable")
+        samples: list[Any] = [None] * ids.size
+        for place, sample in zip(places.tolist(), self._follow(*self._plan(ids[places])), strict=True):
+            samples[place] = sample
         if self._has_crc:
-            members = iter(plan.members)
-            for sample, (_, _, fields) in zip(samples, plan.described, strict=True):
-                verify(self._index, islice(members, len(fields)), fields, sample)
-        ordered: list[Any] = [None] * len(samples)
-        for place, sample in zip(plan.places, samples, strict=True):
-            ordered[place] = sample
-        return ordered
+            for id, sample in zip(ids.tolist(), samples, strict=True):
+                verify(self._index, id, sample)
+        return samples
 
     def read_one(self, id: int) -> dict[str, Any]:
         """Reads one sample: what `read` gives for it, without a plan for many."""
@@ -92,23 +93,55 @@ class Reader:
             for name, begin, size in zip(fields, begins, sizes, strict=True):
                 sample[name] = self._exactly(handle, shard, begin, size)
         if self._has_crc:
-            verify(self._index, range(first, stop), fields, sample)
+            verify(self._index, id, sample)
         return sample
 
     def close(self, *, waits: bool = True) -> None:
         """Lets go of the open archives."""
         self._handles.close()
 
-    def _follow(self, plan: _Plan) -> list[dict[str, Any]]:
+    def _plan(self, ids: Ids) -> tuple[_Reads, _Described, Iterator[tuple[int, int]]]:
+        """Plans the reading of samples in the order in which they lie: neighbours are read together.
+
+        Returns:
+            Of each read the archive, the place, the length, and for how many samples it is; the length is -1
+            where the files of one large sample are read one by one. Of each sample, where its key stands, and
+            its fields. Of each file, where its data begin and end, counted from where their read begins.
+        """
+        shards = interval_of(self._index.layout.starts, ids)
+        first = self._first[ids].astype(np.int64)
+        counts = self._first[ids + 1] - first
+        stops = np.cumsum(counts)
+        members = numbers_in(first, counts)
+        begins = self._offset[members]
+        ends = begins + self._size[members]
+        begin, end = begins[stops - counts], ends[stops - 1]
+        is_small = end - begin <= TOGETHER
+        gap = begin[1:] - end[:-1]
+        is_joined = (shards[1:] == shards[:-1]) & (gap >= 0) & (gap <= NEAR) & is_small[1:] & is_small[:-1]
+        is_joined &= np.arange(1, ids.size) % IN_ONE_READ != 0
+        heads = np.concatenate([[0], np.flatnonzero(~is_joined) + 1])
+        per_read = np.diff(heads, append=ids.size)
+        start = begin[heads]
+        length = np.where(is_small[heads], end[heads + per_read - 1] - start, -1)
+        base = np.repeat(np.repeat(start, per_read), counts)
+        fields = map(self._index.fields.__getitem__, self._signature[ids].tolist())
+        return (
+            zip(shards[heads].tolist(), start.tolist(), length.tolist(), per_read.tolist(), strict=True),
+            zip(self._key_end[ids].tolist(), self._key_end[ids + 1].tolist(), fields, strict=True),
+            zip((begins - base).tolist(), (ends - base).tolist(), strict=True),
+        )
+
+    def _follow(
+        self, reads: _Reads, described: _Described, extents: Iterator[tuple[int, int]]
+    ) -> list[dict[str, Any]]:
         # The innermost loop of all reading: it is flat, because calls in it would cost as much as its work.
         # A view of its own: without a GIL, threads must not cut one view at the same moment.
         keys, pread = self._keys.data, os.pread
-        described = iter(plan.described)
-        extents = zip(plan.begins, plan.ends, strict=True)
         samples = []
         current, url = -1, ""
         handle: Any = None
-        for shard, start, length, count in plan.reads:
+        for shard, start, length, count in reads:
             if shard != current:
                 current, url, handle = shard, self._urls[shard], self._handles.get(shard)
             if length >= 0:
@@ -151,79 +184,14 @@ class Reader:
         return DatasetError(self._urls[shard], problem, hint="make the dataset again")
 
 
-def verify(index: Index, members: Iterable[int], fields: Iterable[str], sample: dict[str, Any]) -> None:
-    """Compares the checksums of a sample's files."""
-    for name, number in zip(fields, members, strict=True):
-        if zlib.crc32(sample[name]) != index.arrays["crc"][number]:
-            offset, key = int(index.arrays["offset"][number]), sample["__key__"]
+def verify(index: Index, number: int, sample: dict[str, Any]) -> None:
+    """Compares the checksums of the files of a sample, which has its key and its place before them."""
+    first = int(index.arrays["first"][number])
+    for member, name in enumerate(islice(sample, 2, None), first):
+        if zlib.crc32(sample[name]) != index.arrays["crc"][member]:
+            offset, key = int(index.arrays["offset"][member]), sample["__key__"]
             problem = f"damaged data at byte {offset}: {name!r} of {key!r} has another checksum"
             raise DatasetError(sample["__url__"], problem, hint="fetch or make the archive again")
-
-
-@dataclass(frozen=True)
-class _Plan:
-    """What is to be read for some ids, in the order in which it lies on disk.
-
-    Args:
-        places: where each sample stands among the ids.
-        described: of each sample, where its key stands, and its fields.
-        members: the numbers of its files, one after another.
-        begins: where the data of each begin, counted from where their read begins.
-        ends: where they end.
-        reads: of each read the archive, the place, the length, and for how many samples it is; the length
-            is -1 where the files of one large sample are read one by one.
-    """
-
-    places: list[int]
-    described: list[tuple[int, int, tuple[str, ...]]]
-    members: list[int]
-    begins: list[int]
-    ends: list[int]
-    reads: list[tuple[int, int, int, int]]
-
-    @classmethod
-    def of(cls, index: Index, ids: Ids) -> _Plan:
-        """Makes the plan: an archive is opened once, and neighbours are read together."""
-        arrays = index.arrays
-        # Samples are numbered as they lie.
-        places = np.argsort(ids, kind="stable")
-        ids = ids[places]
-        shards = interval_of(index.layout.starts, ids)
-        first = arrays["first"][ids].astype(np.int64)
-        counts = arrays["first"][ids + 1] - first
-        stops = np.cumsum(counts)
-        members = numbers_in(first, counts)
-        begins = arrays["offset"][members]
-        ends = begins + arrays["size"][members]
-        begin, end = begins[stops - counts], ends[stops - 1]
-        is_small = end - begin <= TOGETHER
-        gap = begin[1:] - end[:-1]
-        is_joined = (shards[1:] == shards[:-1]) & (gap >= 0) & (gap <= NEAR) & is_small[1:] & is_small[:-1]
-        is_joined &= np.arange(1, ids.size) % IN_ONE_READ != 0
-        heads = np.concatenate([[0], np.flatnonzero(~is_joined) + 1])
-        per_read = np.diff(heads, append=ids.size)
-        start = begin[heads]
-        length = np.where(is_small[heads], end[heads + per_read - 1] - start, -1)
-        base = np.repeat(np.repeat(start, per_read), counts)
-        fields = index.fields
-        key_end = arrays["key_end"]
-        return cls(
-            places.tolist(),
-            list(
-                zip(
-                    key_end[ids].tolist(),
-                    key_end[ids + 1].tolist(),
-                    [fields[number] for number in arrays["signature"][ids].tolist()],
-                    strict=True,
-                )
-            ),
-            members.tolist(),
-            (begins - base).tolist(),
-            (ends - base).tolist(),
-            list(
-                zip(shards[heads].tolist(), start.tolist(), length.tolist(), per_read.tolist(), strict=True)
-            ),
-        )
 
 
 def _opened(index: Index, cache: Cache, number: int) -> Handle:

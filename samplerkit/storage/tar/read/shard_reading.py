@@ -337,5 +337,5 @@ def _sample(index: Index, row: int, data: bytes) -> dict[str, Any]:
             raise index.stale()
         sample[field] = data[at : at + size]
     if "crc" in arrays:
-        verify(index, range(first, stop), fields, sample)
+        verify(index, row, sample)
     return sample
