@@ -7,7 +7,6 @@ import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, final
 
@@ -220,9 +219,18 @@ class Config:
         if self.min_quality is None:
             return []
         # As a loader does: a chain that is not dealt by itself is dealt to the job.
-        check = partial(self.check_order, drawn_from, world)
         job = world_of(self.sampler, world)
-        return self.min_quality.check(self.sampler, drawn_from, job, batch_size, check)
+        try:
+            return self.min_quality.check(self.sampler, drawn_from, job, batch_size)
+        except ConfigError:
+            raise
+        except SamplerkitError as error:
+            reason = error
+            try:
+                self.check_order(drawn_from, world)
+            except ConfigError as located:
+                reason = located
+            raise ConfigError(SECTION, f"cannot be told ({reason})") from error
 
     def __eq__(self, other: object) -> bool:
         return self._written == other._written if isinstance(other, Config) else NotImplemented

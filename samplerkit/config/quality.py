@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -12,7 +12,7 @@ from samplerkit.config.constructor import Call, Constructor
 from samplerkit.config.error_messages import require_mapping
 from samplerkit.config.paths import Folder
 from samplerkit.config.redaction import below
-from samplerkit.errors import ArgumentValueError, ConfigError, SamplerkitError
+from samplerkit.errors import ArgumentValueError, ConfigError
 from samplerkit.inspect.quality.figure import Figure, shown
 from samplerkit.inspect.quality.mixing import ALREADY_MIXED, label_mixing, mixing, storage_mixing
 from samplerkit.inspect.quality.order_source import chooses
@@ -65,9 +65,7 @@ class MinQuality:
         if self.batch_size is not None:
             arguments.positive("batch_size", self.batch_size)
 
-    def check(
-        self, sampler: Sampler, dataset: Any, world: World, batch_size: int, check_order: Callable[[], None]
-    ) -> list[Figure]:
+    def check(self, sampler: Sampler, dataset: Any, world: World, batch_size: int) -> list[Figure]:
         """Computes the figures that are asked for, and compares.
 
         Args:
@@ -75,27 +73,14 @@ class MinQuality:
             dataset: what it draws from: a layout, or the dataset itself.
             world: of the first start.
             batch_size: samples in a batch of one rank.
-            check_order: says where in the config stands what the order cannot be made of.
 
         Returns:
             The figures; label mixing is left out where the labels are not known yet.
 
         Raises:
-            ConfigError: one falls short: the error names it, its weakest window and a hint. Or there is
-                none: the mode does not fit the dataset, or the labels do not.
+            ConfigError: one falls short: the error names it, its weakest window and a hint.
+            SamplerkitError: there is none: the mode does not fit the dataset, or the labels do not.
         """
-        try:
-            return self._checked(sampler, dataset, world, batch_size)
-        except SamplerkitError as error:
-            if isinstance(error, ConfigError):
-                raise
-            try:
-                check_order()
-            except ConfigError as located:
-                raise ConfigError(SECTION, f"cannot be told ({located})") from error
-            raise ConfigError(SECTION, f"cannot be told ({error})") from error
-
-    def _checked(self, sampler: Sampler, dataset: Any, world: World, batch_size: int) -> list[Figure]:
         batch = self.batch_size or batch_size * world.num_shards
         labels = _labels_of(dataset) if self.labels is None else self.labels
         found = []
