@@ -90,14 +90,14 @@ def side_by_side(other: Callable[[], Any], work: Callable[[], Any]) -> float:
     return seconds(both_done)
 
 
-def answer_of(
+def printed_by(
     module: str,
     *arguments: object,
     python: str | Path = sys.executable,
     timeout: float | None = None,
     **environment: str,
-) -> Any:
-    """What a module of the benchmarks says in a process of its own: the JSON value that it prints last.
+) -> str:
+    """What a module of the benchmarks prints in a process of its own.
 
     Args:
         module: below `tests.benchmarks`.
@@ -107,18 +107,21 @@ def answer_of(
         environment: variables besides those of this process.
 
     Raises:
-        RuntimeError: it failed; the message is the last line of what it wrote to standard error.
+        RuntimeError: it took longer, or failed; the message is the last line of its standard error.
     """
     command = [python, "-m", f"tests.benchmarks.{module}", *map(str, arguments)]
-    done = subprocess.run(
-        command,
-        cwd=ROOT,
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        timeout=timeout,
-        check=False,
-    )
+    variables = {**os.environ, **environment}
+    try:
+        done = subprocess.run(
+            command, cwd=ROOT, env=variables, capture_output=True, text=True, timeout=timeout, check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise RuntimeError(f"over {timeout} s") from None
     if done.returncode:
         raise RuntimeError((done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1])
-    return json.loads(done.stdout.splitlines()[-1])
+    return done.stdout
+
+
+def answer_of(module: str, *arguments: object, **options: Any) -> Any:
+    """The JSON value that a module prints last, in a process of its own: as `printed_by`."""
+    return json.loads(printed_by(module, *arguments, **options).splitlines()[-1])

@@ -16,6 +16,7 @@ from typing import Any
 from tests.benchmarks.peers.cases import CURVE_CELLS, QUICK_ROWS, QUICK_SIZES, ROWS, SIZES
 from tests.benchmarks.peers.environments import PEERS, Environment
 from tests.benchmarks.peers.limits import ENDED, ROOT, cells_of
+from tests.benchmarks.timing import printed_by
 
 Cells = list[dict[str, Any]]
 
@@ -119,12 +120,7 @@ def measure_peers(
     yield "ranks", results()
 
 
-TEXTS: dict[str, tuple[str, ...]] = {
-    "core": ("tests.benchmarks.core", "--quick"),
-    "resume": ("tests.benchmarks.resume",),
-    "tar": ("tests.benchmarks.tar", "--quick"),
-    "scale": ("tests.benchmarks.month",),
-}
+TEXTS = {"core": ("core", "--quick"), "resume": ("resume",), "tar": ("tar", "--quick"), "scale": ("month",)}
 """The benchmarks that print their own Markdown."""
 
 TEXT_SECONDS = 420
@@ -133,20 +129,9 @@ TEXT_SECONDS = 420
 def text_of(python: str, command: Sequence[str]) -> str:
     """Runs a benchmark that prints Markdown; gives that, or why there is none."""
     try:
-        run = subprocess.run(
-            [python, "-W", "ignore", "-m", *command],
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            timeout=TEXT_SECONDS,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        return f"Not run: over {TEXT_SECONDS} s."
-    if run.returncode:
-        errors = run.stderr.strip().splitlines() or [f"exit code {run.returncode}"]
-        return f"Not run: {errors[-1]}"
-    return run.stdout.strip()
+        return printed_by(*command, python=python, timeout=TEXT_SECONDS, PYTHONWARNINGS="ignore").strip()
+    except RuntimeError as error:
+        return f"Not run: {error}"
 
 
 def machine() -> dict[str, Any]:

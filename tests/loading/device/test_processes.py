@@ -109,7 +109,7 @@ def test_a_signal_ends_a_process_that_waits_for_a_batch(number, workers, short_f
 class Stuck(Slow):
     def __getitem__(self, index):
         if index >= 4:
-            time.sleep(1.5)
+            time.sleep(0.5)
         return torch.zeros(1)
 batches = torch.utils.data.DataLoader(Stuck(), batch_size=2, num_workers={workers})
 for number, batch in enumerate(DeviceLoader(batches, "cpu")):
