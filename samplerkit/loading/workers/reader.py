@@ -90,12 +90,9 @@ class SampleReader:
         self.options = options
         self._reports = reports
         self._number = number
-        batches = batch_reader(dataset)
-        self._enters_draws = bool(getattr(batches, "enters_draws", False))
-        self._together, self._single = _ways_to_read(dataset, options)
-        gives_parts = options.is_packed and gives_segments(dataset)
-        seeds_each = options.seeds_draws and not self._enters_draws
-        self._is_read_together = not seeds_each and (gives_parts or batches is not None)
+        self._enters_draws = bool(getattr(batch_reader(dataset), "enters_draws", False))
+        together, self._single = _ways_to_read(dataset, options)
+        self._together = together if self._enters_draws or not options.seeds_draws else None
         self._batches_of = batches_of if callable(getattr(dataset, "expect", None)) else None
         self._last: Request | None = None
 
@@ -135,17 +132,17 @@ class SampleReader:
 
     def read(self, request: Request) -> Answer:
         """Reads the samples of a request; what is bad is left out, or an error that names it."""
-        answer = self._read_together(request) if self._is_read_together else None
+        answer = None if self._together is None else self._read_together(self._together, request)
         answer = answer or self._read_singly(request)
         if self._reports:
             return replace(answer, reports=(Report(self._number or os.getpid(), self.dataset.stats),))
         return answer
 
-    def _read_together(self, request: Request) -> Answer | None:
+    def _read_together(self, read: Read, request: Request) -> Answer | None:
         """Returns None where something is bad and is to be left out: only one by one shows what it is."""
         try:
             with self.draws(request):
-                return self._together(request)
+                return read(request)
         except Exception as error:
             if self.options.skips:
                 return None
@@ -196,15 +193,16 @@ def reports_stats(dataset: Any) -> bool:
     return is_dataclass(stats) and hasattr(type(stats), "__add__")
 
 
-def _ways_to_read(dataset: Any, options: ReaderOptions) -> tuple[Read, ReadOne | None]:
-    """Returns how all samples of a request are read, and how one is; None for `dataset[index]`."""
+def _ways_to_read(dataset: Any, options: ReaderOptions) -> tuple[Read | None, ReadOne | None]:
+    """Returns how all samples are read, where a dataset can, and how one is; None for `dataset[index]`."""
     if options.is_packed and gives_segments(dataset):
         return partial(_parts, dataset), partial(_one_part, dataset)
-    together = partial(_present if present_reader(dataset) else _together, dataset)
+    read = _present if present_reader(dataset) else _together
+    together = None if batch_reader(dataset) is None else partial(read, dataset)
     # A `__getitems__` may take more of each sample than the id.
     single = partial(_by_itself, dataset) if wanted(dataset) else None
     if options.is_packed:
-        return partial(_cut_all, together), partial(_cut_one, single or partial(_one, dataset))
+        return together and partial(_cut_all, together), partial(_cut_one, single or partial(_one, dataset))
     return together, single
 
 
