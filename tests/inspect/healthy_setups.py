@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import multiprocessing
 
-from torch.utils.data import ConcatDataset, DataLoader, RandomSampler, Subset
+from torch.utils.data import ConcatDataset, DataLoader, RandomSampler, Subset, WeightedRandomSampler
 from torchdata.stateful_dataloader import StatefulDataLoader
 
 import samplerkit as sk
+from samplerkit.compat.torch import DistributedSampler as Torchs
+from samplerkit.compat.torch import distributed
 from tests.inspect import weighted_loss
 from tests.inspect.setups import (
     CLASSES,
@@ -24,6 +26,7 @@ from tests.inspect.setups import (
     by_class,
     files_drop_in,
     in_batches,
+    of_drop_in,
     of_eight,
     of_files,
     of_torch,
@@ -31,7 +34,6 @@ from tests.inspect.setups import (
     over,
     shards_drop_in,
     tokens,
-    torch_drop_in,
 )
 from tests.inspect.threaded_setups import HEALTHY_IN_THREADS
 from tests.inspect.trainer_setups import HEALTHY_IN_TRAINERS
@@ -99,7 +101,12 @@ HEALTHY = {
     ),
     "a chain that is dealt once": lambda: ours(sk.SubsetRandomSampler(range(0, 1000, 4))),
     "weights of a Loader": lambda: ours(sk.WeightedRandomSampler([1.0, 2.0] * 500)),
-    "1e8 samples in the drop-in for torch's": lambda: DataLoader(range(10**8), sampler=torch_drop_in()),
+    "1e8 samples in the drop-in for torch's": lambda: of_drop_in(
+        Torchs(range(10**8), 4, 1, algorithm="samplerkit-1"), range(10**8)
+    ),
+    "a sampler of torch's in the drop-in that seeds it": lambda: of_drop_in(
+        distributed(WeightedRandomSampler([1.0] * 1000, 1000), 4, 1)
+    ),
     "files in the drop-in for PartiallyShuffle": files_drop_in,
     "shards in the drop-in for webdataset": lambda: DataLoader(shards_drop_in(), 4, num_workers=2),
     "1e8 samples in a Loader": lambda: ours(sk.RandomSampler(), range(10**8)),

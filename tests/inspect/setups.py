@@ -16,7 +16,6 @@ from torch.utils.data import DataLoader, DistributedSampler, IterableDataset, ge
 
 import samplerkit as sk
 from samplerkit.compat.partially_shuffle import DistributedSamplerViaLocallyShuffle
-from samplerkit.compat.torch import DistributedSampler as Torchs
 from samplerkit.compat.webdataset import WebDataset
 from samplerkit.storage.files.dataset import FileDataset
 
@@ -236,10 +235,9 @@ def windows(*sizes, cut=False, **given):
     return sk.TokenDataset(str(place / "*.npy"), 100, **given)
 
 
-def torch_drop_in():
-    sampler = Torchs(range(10**8), 4, 1, algorithm="samplerkit-1")
+def of_drop_in(sampler, rows=ROWS):
     sampler.set_epoch(1)
-    return sampler
+    return DataLoader(rows, 8, sampler=sampler)
 
 
 def files_drop_in():
