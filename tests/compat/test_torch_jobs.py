@@ -92,6 +92,7 @@ def test_a_rank_that_reads_alone_does_not_wait_for_ever(job):
 
 PEAKS = """
 import gc, json
+from itertools import islice
 from pathlib import Path
 import torch.utils.data
 from samplerkit.compat.torch import DistributedSampler
@@ -102,7 +103,8 @@ def taken(sampler):
     gc.collect()
     Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
     before = memory("VmRSS")
-    assert sum(1 for _ in sampler) == len(sampler)
+    read = min(len(sampler), 10**6)  # what it takes all along, it has taken by then
+    assert sum(1 for _ in islice(sampler, read)) == read
     return memory("VmHWM") - before
 def torchs(dataset, ranks, rank, algorithm):
     return torch.utils.data.DistributedSampler(dataset, ranks, rank)

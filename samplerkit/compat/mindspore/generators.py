@@ -51,10 +51,9 @@ class Mt19937(Engine):
     span = 2**32 - 1
 
     def __init__(self, seed: int) -> None:
-        # The legacy way to turn a seed into a state is that of the C++ standard, too.
-        state: Any = np.random.RandomState(seed).get_state(legacy=False)
         self._engine = np.random.MT19937(0)
-        self._engine.state = state
+        # The legacy way to turn a seed into a state is that of the C++ standard, too.
+        np.random.RandomState(self._engine).seed(seed)
         self._ahead = np.zeros(0, dtype=np.int64)
 
     def peek(self, count: int) -> Ids:
