@@ -167,6 +167,10 @@ NAMED_TWICE = {
 """Names of types that may stand twice, and why."""
 
 
+def is_type_variable(value: ast.expr) -> bool:
+    return isinstance(value, ast.Call) and "TypeVar" in ast.unparse(value.func)
+
+
 def named_twice(texts: Iterable[str]) -> set[str]:
     """The names that several classes of modules bear, or a class and another type; no type variables."""
     classes: Counter[str] = Counter()
@@ -179,7 +183,7 @@ def named_twice(texts: Iterable[str]) -> set[str]:
                     classes[node.name] += 1
                 elif isinstance(node, ast.If | ast.Try | ast.ExceptHandler | ast.With):
                     waiting.append(node)
-                elif isinstance(node, ast.Assign) and "TypeVar(" not in ast.unparse(node.value):
+                elif isinstance(node, ast.Assign) and not is_type_variable(node.value):
                     others |= {target.id for target in node.targets if isinstance(target, ast.Name)}
     return {name for name, count in classes.items() if count > 1 or name in others}
 

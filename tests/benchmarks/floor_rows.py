@@ -18,7 +18,7 @@ from torch.utils.data import DataLoader, default_collate
 
 import samplerkit as sk
 from tests.benchmarks.peers.torch_rows import Rows, Sized
-from tests.benchmarks.resume import torchdata_loader
+from tests.benchmarks.peers.torchdata import loader_of
 from tests.benchmarks.tokens_peers import Reader
 
 ALONE = sk.World(1, 0)
@@ -266,7 +266,7 @@ def of_starts() -> Iterator[Row]:
             return len([data[at] for at in np.random.default_rng(7).integers(0, len(data), 256).tolist()])
 
         def of_torchdata(_: int, size: int = size) -> Any:
-            return next(iter(torchdata_loader(size)))
+            return next(iter(loader_of(size, 8, 3, 256)))
 
         peer = calls_of(of_torchdata, count, 1) if size <= 10**6 else None
         reason = "a loader and an order are made"

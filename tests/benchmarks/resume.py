@@ -1,7 +1,7 @@
-"""Benchmark of resuming: from a loaded state to the ids of the first batch, beside torchdata, in one run.
+"""Benchmark of resuming: from a loaded state to the ids of the first batch, by order and by position.
 
 Run it with `python -m tests.benchmarks.resume`. It prints Markdown, as it stands in docs/performance.md. No
-sample is read on either side: what is measured is the cost of finding the place.
+sample is read: what is measured is the cost of finding the place. Peers are in the benchmark of peers.
 """
 
 from __future__ import annotations
@@ -14,11 +14,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from torchdata.stateful_dataloader import StatefulDataLoader
-from torchdata.stateful_dataloader.sampler import StatefulDistributedSampler
 
 import samplerkit as sk
-from tests.benchmarks.peers.torch_rows import Sized
 from tests.benchmarks.report import print_header, print_row, versions
 from tests.benchmarks.timing import seconds
 
@@ -73,31 +70,8 @@ def ours(recipe: Callable[[], sk.Sampler], layout: sk.Layout, position: int) -> 
     return milliseconds(resume, REPEATS)
 
 
-def torchdata_loader(size: int) -> StatefulDataLoader[int]:
-    """torchdata's loader, over its distributed sampler, in the main process."""
-    dataset = Sized(size)
-    sampler = StatefulDistributedSampler(dataset, SHARDS, SHARD, seed=7)
-    return StatefulDataLoader(dataset, batch_size=BATCH, sampler=sampler, collate_fn=len)
-
-
-def theirs(size: int, batches: int) -> float:
-    """Milliseconds of torchdata's loader from a state after some batches to its next batch."""
-    first = torchdata_loader(size)
-    iterator = iter(first)
-    for _ in range(batches):
-        next(iterator)
-    state = first.state_dict()
-
-    def resume() -> None:
-        loader = torchdata_loader(size)
-        loader.load_state_dict(state)
-        next(iter(loader))
-
-    return milliseconds(resume, 5)
-
-
-def report_ours() -> None:
-    """Prints a table of our times."""
+def report() -> None:
+    """Prints a table of our times, by order, size and position."""
     places = {"0": lambda n: 0, "10^3": lambda n: 10**3, "10^6": lambda n: 10**6 if n > 10**6 else None}
     places |= {"n / 2": lambda n: n // 2, "n - 1": lambda n: n - 1}
     print(f"\n### Resuming: a new loader, a loaded state, the ids of the first batch of {BATCH}\n")
@@ -121,27 +95,12 @@ def report_ours() -> None:
     print(f"\nThe slowest of them takes {worst:.1f} ms; the target is at most {TARGET_MS} ms.")
 
 
-def report_theirs() -> None:
-    """Prints a table of torchdata's times, at positions that its state can be in."""
-    print("\n### Resuming with torchdata's `StatefulDataLoader` and its `StatefulDistributedSampler`\n")
-    print_header("n", "position", "batches before", "torchdata", "samplerkit", "times")
-    for size in (10**6, 10**7):
-        for position in (0, 10**5, size // 2, size - BATCH * SHARDS):
-            batches = position // (BATCH * SHARDS)
-            exact = batches * BATCH * SHARDS
-            slow = theirs(size, batches)
-            fast = ours(RECIPES["GLOBAL"][0], sk.Layout(size), exact)
-            places = (f"{count:,}" for count in (size, exact, batches))
-            print_row(*places, f"{slow:,.1f} ms", f"{fast:.2f} ms", f"{slow / fast:,.0f}")
-
-
 def main() -> None:
     """Runs the benchmark."""
     argparse.ArgumentParser(description=__doc__).parse_args()
     torch.set_num_threads(1)
-    print(versions("numpy", "torch", "torchdata", "samplerkit"))
-    report_ours()
-    report_theirs()
+    print(versions("numpy", "torch", "samplerkit"))
+    report()
 
 
 if __name__ == "__main__":
