@@ -96,6 +96,8 @@ class Pool:
             Exception: the first that a call raised.
             Stopped: the threads were ended.
         """
+        if not items:
+            return []
         found: list[Any] = [None] * len(items)
         rest = iter(range(len(items)))
 

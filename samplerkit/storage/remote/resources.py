@@ -1,18 +1,21 @@
-"""What a remote storage holds in one process: clients, threads, figures."""
+"""What a remote storage holds in one process: clients, threads, figures; and what is asked by them."""
 
 from __future__ import annotations
 
 import os
+import time
 import weakref
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar, final
 
+from samplerkit.storage.remote.attempt import UNKNOWN_SIZE, Span, Version, in_other_words
 from samplerkit.storage.remote.filesystem import Filesystems, has_filesystem
 from samplerkit.storage.remote.http import Http
 from samplerkit.storage.remote.object_stores import ObjectStores
 from samplerkit.storage.remote.options import RemoteOptions
-from samplerkit.storage.remote.retries import Client, Counts, RemoteStats, retried
-from samplerkit.storage.threads import Pool, Stop, is_worker
+from samplerkit.storage.remote.retries import Client, Counts, RemoteStats, final_error, retried
+from samplerkit.storage.threads import Pool, Stop, Stopped, is_worker
 from samplerkit.storage.urls import is_web
 
 Result = TypeVar("Result")
@@ -25,6 +28,11 @@ _QUESTIONS, _QUESTIONS_A_FILE, _SAMPLES_BYTES = 64, 8, 64 << 20
 class RemoteResources:
     """What a remote storage holds in one process; a child gets its own.
 
+    Args:
+        options: how files are reached.
+        versions: those that are known, by URL; it grows.
+        stats: the figures to begin with.
+
     Attributes:
         stop: ends all that is on its way.
         counts: the figures.
@@ -34,8 +42,9 @@ class RemoteResources:
 
     finalizer: weakref.finalize[Any, Any]
 
-    def __init__(self, options: RemoteOptions, stats: RemoteStats) -> None:
+    def __init__(self, options: RemoteOptions, versions: dict[str, Version], stats: RemoteStats) -> None:
         self.counts = Counts(stats)
+        self._versions = versions
         self._pid = os.getpid()
         self._web = Http(options, self.counts)
         self._filesystems = Filesystems(options, self.counts)
@@ -66,18 +75,51 @@ class RemoteResources:
         """
         return retried(url, self.client(url), attempt, stop)
 
-    def notice(self, files: int) -> None:
+    def waited(self, url: str, call: Callable[[], Result]) -> Result:
+        """Calls, and adds the time of it to the time that callers waited.
+
+        Raises:
+            DatasetError: the storage was closed meanwhile; or as the call raises.
+        """
+        begun = time.monotonic()
+        try:
+            return in_other_words(call, Stopped, partial(final_error, url))
+        finally:
+            self.counts.add(wait_seconds=time.monotonic() - begun)
+
+    def version(self, url: str, stop: Stop) -> Version:
+        """Gives the version of a file, asked if it is not known."""
+        known = self._versions.get(url)
+        if known is not None:
+            return known
+        found = self.tried(url, lambda client: client.version(url, stop), stop)
+        return self._versions.setdefault(url, found)
+
+    def part(self, span: Span, stop: Stop) -> bytes:
+        """Reads a part of a file whose version is known."""
+        url, offset, length = span
+        version = self._versions[url]
+        return self.tried(url, lambda client: client.part(url, version, offset, length, stop), stop)
+
+    def confirm(self, url: str, stop: Stop) -> None:
+        """Makes certain that parts that were read are of the version that is known, where that is unsure."""
+        version = self._versions[url]
+        self.tried(url, lambda client: client.confirm(url, version, stop), stop)
+
+    def has_no_ranges(self, url: str) -> bool:
+        """Whether only the whole of a file can be had, of which the version is known."""
+        return self._versions[url].size == UNKNOWN_SIZE or url in self.client(url).without_ranges
+
+    def notice(self) -> None:
         """Finds out, before data are read, whether this process does so much that obstore is worth it.
 
         Workers forked from a process that has used obstore cannot use it. So a process that may still fork
-        workers asks what a dataset asks when it is made, and reads a first sample, through fsspec.
-
-        Args:
-            files: that are known: a dataset asks a few questions of each.
+        workers asks what a dataset asks when it is made, and reads a first sample, through fsspec. A dataset
+        asks a few questions of each file.
         """
         if not self._reads_much:
             done = self.counts.stats
-            questions = _QUESTIONS + _QUESTIONS_A_FILE * files
+            questions = _QUESTIONS + _QUESTIONS_A_FILE * len(self._versions)
             self._reads_much = done.requests > questions or done.bytes > _SAMPLES_BYTES
 
     def end(self) -> None:

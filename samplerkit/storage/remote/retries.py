@@ -8,7 +8,6 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any, TypeVar, final
@@ -81,15 +80,6 @@ class Counts:
         with self._lock:
             for name, number in more.items():
                 self._so_far[name] += number
-
-    @contextmanager
-    def waiting(self) -> Iterator[None]:
-        """Adds the time of what is done in it to the time that callers waited."""
-        begun = time.monotonic()
-        try:
-            yield
-        finally:
-            self.add(wait_seconds=time.monotonic() - begun)
 
 
 class Client(ABC):
@@ -196,13 +186,18 @@ def retried(url: str, client: Way, attempt: Callable[[Way], Result], stop: Stop)
         is_ours = isinstance(error, Transient | Refused | Stopped | SamplerkitError)
         return final_error(url, error if is_ours else client.fault(error))
 
-    options, begun, waited, number = client.options, time.monotonic(), 0.0, 0
+    def after(wait: float) -> Result:
+        if wait:
+            stop.sleep(wait)
+        return attempt(client)
+
+    options, begun, waited, wait, number = client.options, time.monotonic(), 0.0, 0.0, 0
     # A small budget is shared out among the attempts, so that the first waits do not use it up.
     first = min(_FIRST_WAIT, options.retry_seconds / 2 ** min(options.attempts + 1, 9))
     while True:
         number += 1
         try:
-            return in_other_words(lambda: attempt(client), Exception, said)
+            return in_other_words(partial(after, wait), Exception, said)
         except Transient as fault:
             reason, asked = fault.reason, fault.wait
         left = options.retry_seconds - waited
@@ -226,7 +221,6 @@ def retried(url: str, client: Way, attempt: Callable[[Way], Result], stop: Stop)
             reason,
             wait,
         )
-        unless_stopped(url, partial(stop.sleep, wait))
         waited += wait
         client.counts.add(retries=1)
 
@@ -239,11 +233,6 @@ def final_error(url: str, fault: Exception) -> Exception:
         kind = AbsentError if isinstance(fault, Absent) else DatasetError
         return kind(shown(url), fault.problem, hint=fault.hint)
     return fault
-
-
-def unless_stopped(url: str, call: Callable[[], Result]) -> Result:
-    """Calls, and raises a `DatasetError` where the storage is closed meanwhile."""
-    return in_other_words(call, Stopped, lambda fault: final_error(url, fault))
 
 
 def _between(most: float) -> float:

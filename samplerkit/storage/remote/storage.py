@@ -6,11 +6,11 @@ import hashlib
 import logging
 import os
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, TypeVar, final
+from typing import Any, Final, final
 
 from samplerkit.closing import Closing
 from samplerkit.errors import ArgumentTypeError, DatasetError, OutOfDatasetError
@@ -20,13 +20,10 @@ from samplerkit.storage.remote.cache_entries import Entry, entry_of
 from samplerkit.storage.remote.disk_cache import DiskCache, LocalFile, PartFile
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.resources import RemoteResources
-from samplerkit.storage.remote.retries import Client, RemoteStats, final_error, unless_stopped
-from samplerkit.storage.threads import Stop
+from samplerkit.storage.remote.retries import Client, RemoteStats, final_error
 from samplerkit.storage.urls import digest_of, identity, shown
 
 __all__ = ["LocalFile", "RemoteStorage", "Span", "Version"]
-
-Result = TypeVar("Result")
 
 
 @final
@@ -71,7 +68,7 @@ class RemoteStorage(Closing):
             DatasetError: there is no such file, it may not be read, or the server does not answer.
         """
         resources = self._resources()
-        return self._version(resources, url, resources.stop)
+        return resources.version(url, resources.stop)
 
     def know(self, url: str, version: Version) -> None:
         """Receives the version of a file, so that it is not asked: all that is read is checked against it.
@@ -108,23 +105,9 @@ class RemoteStorage(Closing):
             DatasetError: a part cannot be read, or its file was changed.
         """
         resources, wanted = self._resources(), list(spans)
-        resources.notice(len(self._versions))
-        with resources.counts.waiting():
-            urls = list(dict.fromkeys(span.url for span in wanted))
-            self._together(resources, self._version, [url for url in urls if url not in self._versions])
-            for span in wanted:
-                _check(span, self._versions[span.url].size)
-            whole = {url for url in urls if self._has_no_ranges(resources, url)}
-            parts = {span for span in wanted if span.url not in whole and span.length}
-            requests = Requests.of(parts)
-            answers = self._together(resources, self._part, requests.spans)
-            found = {span: requests.taken(span, answers) for span in parts}
-            unsure = [url for url in urls if url not in whole and resources.client(url).is_unsure]
-            self._together(resources, self._confirm, unsure)
-            for url in whole:
-                mine = [span for span in wanted if span.url == url]
-                found.update(zip(mine, self._parts_of_whole(resources, url, mine), strict=True))
-        return [found.get(span, b"") for span in wanted]
+        if not wanted:
+            return []
+        return resources.waited(wanted[0].url, partial(self._read, resources, wanted))
 
     def read_small(self, url: str, most_bytes: int = 1 << 24) -> bytes | None:
         """Reads a small file as a whole by one request, past the cache: such as an index beside a shard.
@@ -136,15 +119,17 @@ class RemoteStorage(Closing):
             DatasetError: the server does not answer, or the file is larger than `most_bytes`.
         """
         resources = self._resources()
-        with resources.counts.waiting():
-            try:
-                data, version = resources.tried(
-                    url, lambda client: client.small(url, most_bytes, resources.stop), resources.stop
-                )
-            except AbsentError:
-                return None
-            self.know(url, version)
-            return data
+        stop = resources.stop
+
+        def attempt(client: Client) -> tuple[bytes, Version]:
+            return client.small(url, most_bytes, stop)
+
+        try:
+            data, version = resources.waited(url, lambda: resources.tried(url, attempt, stop))
+        except AbsentError:
+            return None
+        self.know(url, version)
+        return data
 
     def read_shared(self, url: str, most_bytes: int) -> bytes | None:
         """Reads a file that all processes of this machine need as a whole: one of them fetches it.
@@ -177,8 +162,7 @@ class RemoteStorage(Closing):
                 fit into the cache.
         """
         resources = self._resources()
-        with resources.counts.waiting():
-            return self._fetched(resources, url)
+        return resources.waited(url, partial(self._fetched, resources, url))
 
     def cached(self, url: str) -> LocalFile | None:
         """Gives a whole file if it lies in the cache of this machine; nothing is downloaded.
@@ -218,43 +202,27 @@ class RemoteStorage(Closing):
         return resources
 
     def _new_resources(self, stats: RemoteStats) -> RemoteResources:
-        resources = RemoteResources(self.options, stats)
+        resources = RemoteResources(self.options, self._versions, stats)
         resources.finalizer = weakref.finalize(self, resources.end)
         return resources
 
-    def _version(self, resources: RemoteResources, url: str, stop: Stop) -> Version:
-        known = self._versions.get(url)
-        if known is not None:
-            return known
-        found = resources.tried(url, lambda client: client.version(url, stop), stop)
-        return self._versions.setdefault(url, found)
-
-    def _part(self, resources: RemoteResources, span: Span, stop: Stop) -> bytes:
-        url, version = span.url, self._versions[span.url]
-
-        def attempt(client: Client) -> bytes:
-            return client.part(url, version, span.offset, span.length, stop)
-
-        return resources.tried(url, attempt, stop)
-
-    def _confirm(self, resources: RemoteResources, url: str, stop: Stop) -> None:
-        version = self._versions[url]
-        resources.tried(url, lambda client: client.confirm(url, version, stop), stop)
-
-    def _together(
-        self,
-        resources: RemoteResources,
-        call: Callable[[RemoteResources, Any, Stop], Result],
-        items: Sequence[Any],
-    ) -> list[Result]:
-        """Makes requests for files or parts of them at the same time."""
-        if not items:
-            return []
-        place = items[0] if isinstance(items[0], str) else items[0].url
-        return unless_stopped(place, lambda: resources.pool.map(partial(call, resources), items))
-
-    def _has_no_ranges(self, resources: RemoteResources, url: str) -> bool:
-        return self._versions[url].size == UNKNOWN_SIZE or url in resources.client(url).without_ranges
+    def _read(self, resources: RemoteResources, wanted: list[Span]) -> list[bytes]:
+        resources.notice()
+        urls, together = list(dict.fromkeys(span.url for span in wanted)), resources.pool.map
+        together(resources.version, [url for url in urls if url not in self._versions])
+        for span in wanted:
+            _check(span, self._versions[span.url].size)
+        whole = {url for url in urls if resources.has_no_ranges(url)}
+        parts = {span for span in wanted if span.url not in whole and span.length}
+        requests = Requests.of(parts)
+        answers = together(resources.part, requests.spans)
+        found = {span: requests.taken(span, answers) for span in parts}
+        unsure = [url for url in urls if url not in whole and resources.client(url).is_unsure]
+        together(resources.confirm, unsure)
+        for url in whole:
+            mine = [span for span in wanted if span.url == url]
+            found.update(zip(mine, self._parts_of_whole(resources, url, mine), strict=True))
+        return [found.get(span, b"") for span in wanted]
 
     def _parts_of_whole(self, resources: RemoteResources, url: str, spans: Sequence[Span]) -> list[bytes]:
         with self._fetched(resources, url) as local, Path(local.path).open("rb") as file:
@@ -263,11 +231,11 @@ class RemoteStorage(Closing):
             return [os.pread(file.fileno(), span.length, span.offset) for span in spans]
 
     def _fetched(self, resources: RemoteResources, url: str) -> LocalFile:
-        version = self._version(resources, url, resources.stop)
-        resources.notice(len(self._versions))
+        version = resources.version(url, resources.stop)
+        resources.notice()
         cache = DiskCache.of(self.options, resources.stop)
         write = partial(download, resources, url, version, digest_of(self.options.digests, url))
-        local, is_made = unless_stopped(url, lambda: cache.get(self._entry(cache, url, version), write))
+        local, is_made = cache.get(self._entry(cache, url, version), write)
         resources.counts.add(**{"downloads" if is_made else "cache_hits": 1})
         return local
 
