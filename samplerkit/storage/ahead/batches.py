@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, final
@@ -12,7 +11,7 @@ import numpy as np
 from samplerkit.order.typing import Ids
 from samplerkit.storage.ahead.cache import ReadAheadCache
 from samplerkit.storage.ahead.cache_entries import CacheLimits, FileStats
-from samplerkit.storage.ahead.uses import MOST_MISTAKES, MOST_OVERTAKEN
+from samplerkit.storage.ahead.uses import MOST_OVERTAKEN
 from samplerkit.storage.threads import weakly
 
 MOST_BYTES = 256 << 20
@@ -45,64 +44,49 @@ class BatchesAhead:
 
     def __init__(self, read: Callable[[Ids], SampleBatch], upcoming: Iterable[Any]) -> None:
         self._read_now = read
-        self._turn = threading.Lock()
         self._expected: dict[int, Ids] = {}
-        self._begun: set[int] = set()
-        self._last = -1
-        self._mistakes = 0
+        self._looked_at: list[int] = []
         self._num_bytes = 0
         # To the cache each batch is a file that is used once.
         limits = CacheLimits(max_files=3, max_bytes=None, read_ahead=1, threads=1, keeps_unneeded=False)
         self._cache = ReadAheadCache(weakly(self._read), 1, limits, FileStats())
-        self._cache.expect(self._numbered(upcoming), lambda numbers: numbers)
+        self._cache.expect(self._numbered(upcoming), weakly(self._numbers))
 
     @property
     def is_right(self) -> bool:
         """Whether what is read is still what was expected."""
-        return self._mistakes < MOST_MISTAKES
+        return self._cache.is_expecting
 
     def read(self, ids: Ids) -> list[Any]:
         """Returns the samples of a batch; one that was not expected is read now."""
-        number = self._found(ids)
-        if number is None:
+        found = self._cache.begin(ids)
+        if not found:
             return self._now(ids)
-        self._cache.begin(_as_file(number, ids))
+        number, samples = found[0], None
+        expected = self._expected.get(number)
         try:
-            with self._cache.using(number) as batch:
-                samples = batch.samples
+            # It has the size, the first and the last id of what was expected; here all ids are compared.
+            if expected is not None and np.array_equal(expected, ids):
+                with self._cache.using(number) as batch:
+                    samples = batch.samples
         finally:
             self._cache.end()
-            with self._turn:
-                self._begun.discard(number)
-                self._expected.pop(number, None)
+            for gone in (number, number - 2 * MOST_OVERTAKEN):
+                self._expected.pop(gone, None)
         return self._now(ids) if samples is None else samples
 
     def close(self, *, waits: bool = True) -> None:
         """Ends the thread when it has read what it reads now; `waits` for that, for a second at most."""
         self._cache.close(waits=waits)
 
-    def _found(self, ids: Ids) -> int | None:
-        """Returns the number of an expected batch: the next one, or one beside it where threads read."""
-        # Of several threads that want the same batch, one gets what was read ahead.
-        with self._turn:
-            for number in range(self._last - MOST_OVERTAKEN, self._last + MOST_OVERTAKEN):
-                expected = None if number in self._begun else self._expected.get(number)
-                if expected is not None and np.array_equal(expected, ids):
-                    self._begun.add(number)
-                    self._last = max(self._last, number)
-                    self._expected.pop(number - 2 * MOST_OVERTAKEN, None)
-                    self._mistakes = 0
-                    return number
-            self._mistakes += 1
-            return None
-
     def _now(self, ids: Ids) -> list[Any]:
         batch = self._read_now(ids)
+        self._num_bytes = batch.num_bytes
         return [] if batch.samples is None else batch.samples
 
     def _read(self, number: int) -> SampleBatch:
         expected = self._expected.get(number)
-        if expected is None or (number not in self._begun and self._num_bytes > MOST_BYTES):
+        if expected is None or self._num_bytes > MOST_BYTES:
             return SampleBatch(None, 0)
         batch = self._read_now(expected)
         self._num_bytes = batch.num_bytes
@@ -111,8 +95,10 @@ class BatchesAhead:
     def _numbered(self, upcoming: Iterable[Any]) -> Iterator[Ids]:
         for number, ids in enumerate(upcoming):
             self._expected[number] = np.asarray(ids, dtype=np.int64)
-            yield _as_file(number, self._expected[number])
+            self._looked_at.append(number)
+            yield self._expected[number]
 
-
-def _as_file(number: int, ids: Ids) -> Ids:
-    return np.full(max(1, ids.size), number)
+    def _numbers(self, _: Ids) -> Ids:
+        """Returns the number of the batch of each id, of all batches that were looked at since."""
+        numbers, self._looked_at = self._looked_at, []
+        return np.repeat(numbers, [self._expected[number].size for number in numbers])

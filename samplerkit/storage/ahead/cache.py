@@ -82,13 +82,21 @@ class ReadAheadCache(Generic[Content]):
             self._change_plan(Uses(upcoming, file_of, limits.max_files + limits.read_ahead + 1))
             self._read_ahead()
 
-    def begin(self, ids: Ids) -> None:
-        """Notes that a batch is read now."""
+    @property
+    def is_expecting(self) -> bool:
+        """Whether what is read is still what `expect` told."""
+        return self._entries.uses is not None
+
+    def begin(self, ids: Ids) -> list[int]:
+        """Notes that a batch is read now; returns its files, and none if it was not expected."""
         with self._changed:
-            if (uses := self._entries.uses) is not None:
-                uses.begin(ids)
-                if not uses.is_right:
-                    self._change_plan(None)
+            uses = self._entries.uses
+            if uses is None:
+                return []
+            files = uses.begin(ids)
+            if not uses.is_right:
+                self._change_plan(None)
+            return files
 
     def end(self) -> None:
         """Notes that the batch is over: its files may go."""

@@ -66,24 +66,25 @@ class Uses:
         """Whether what is read is still what was expected."""
         return self._mistakes < MOST_MISTAKES
 
-    def begin(self, ids: Ids) -> None:
-        """Notes that a batch is read now; one that was not expected changes nothing."""
+    def begin(self, ids: Ids) -> list[int]:
+        """Notes that a batch is read now, and returns its files; one that nobody expected changes nothing."""
         while not self._batches and self._upcoming is not None:
             self._look_ahead(_LEAST_IDS)
         wanted, near = _mark(ids), enumerate(islice(self._batches, MOST_OVERTAKEN))
         place = next((place for place, (_, mark, _) in near if mark == wanted), None)
         if place is None:
             self._mistakes += 1
-            return
+            return []
         self._mistakes = 0
         self.end()
         number, _, files = self._batches[place]
         del self._batches[place]
         self._now[threading.get_ident()] = number, files
         while self._batches and self._batches[0][0] <= number - MOST_OVERTAKEN:
-            late, _, files = self._batches.popleft()
-            self._leave_out(late, files)
+            late, _, overtaken = self._batches.popleft()
+            self._leave_out(late, overtaken)
         self._look_ahead(max(_LEAST_IDS, _IDS_AHEAD_PER_ID * ids.size))
+        return files
 
     def used(self, file: int) -> None:
         """Notes that the batch that this thread reads needs a file no more."""
