@@ -84,7 +84,7 @@ class Filesystems(Client):
         def ask() -> bytes:
             if _is_s3(filesystem):
                 reading = asyncio.wait_for(
-                    _s3_part(filesystem, path, version.tag, offset, length), self._seconds(length)
+                    _s3_part(filesystem, path, version, offset, length), self._seconds(length)
                 )
                 return asyncio.run_coroutine_threadsafe(reading, filesystem.loop).result()
             return bytes(filesystem.cat_file(path, start=offset, end=offset + length))
@@ -221,16 +221,19 @@ def _is_s3(filesystem: Any) -> bool:
     return hasattr(filesystem, "call_s3")
 
 
-async def _s3_part(filesystem: Any, path: str, tag: str, offset: int, length: int) -> bytes:
-    """Reads a part of an object on condition that it is of the version with a tag."""
-    bucket, key, version = filesystem.split_path(path)
+async def _s3_part(filesystem: Any, path: str, version: Version, offset: int, length: int) -> bytes:
+    """Reads a part of an object on condition that it is of a version; some stores leave conditions aside."""
+    bucket, key, named = filesystem.split_path(path)
     wanted: dict[str, Any] = {"Bucket": bucket, "Key": key, "Range": f"bytes={offset}-{offset + length - 1}"}
-    if tag.startswith("ETag "):
-        wanted["IfMatch"] = tag.removeprefix("ETag ")
-    if version:
-        wanted["VersionId"] = version
+    if version.tag.startswith("ETag "):
+        wanted["IfMatch"] = version.tag.removeprefix("ETag ")
+    if named:
+        wanted["VersionId"] = named
     answer = await filesystem._call_s3("get_object", **wanted)
     try:
+        if version.tag.startswith("ETag "):
+            told = answer.get("ETag")
+            version.check(UNKNOWN_SIZE, f"ETag {told}" if told else "")
         data: bytes = await answer["Body"].read()
     finally:
         answer["Body"].close()

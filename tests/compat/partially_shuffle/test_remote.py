@@ -12,7 +12,8 @@ import pytest
 import samplerkit as sk
 from samplerkit.storage.remote.options import RemoteOptions
 from tests.compat.partially_shuffle.folders import Dataset, all_ranks, items_of, make_dataset, make_sampler
-from tests.storage.files.web import cluster, serving
+from tests.storage.cluster import cluster
+from tests.storage.files.web import serving
 
 SIZES = [20, 31, 7, 16] * 3
 SECRET = "?X-Signature=5ec4e7"  # noqa: S105  # no secret of anyone's
@@ -61,7 +62,7 @@ def test_a_url_that_is_left_to_the_reader_reaches_it_as_it_is(local, tmp_path):
             data = dict(loaded)
         return (data, len(data["id"])) if get_data else len(data["id"])
 
-    with cluster(tmp_path, tmp_path / "ledger") as url:
+    with cluster(tmp_path) as url:
         read = all_ranks(at_urls(local, url), 2, reader=reader)
     assert read == all_ranks(local, 2)
 

@@ -19,8 +19,9 @@ import samplerkit as sk
 from samplerkit.storage.files.dataset import FileDataset
 from samplerkit.storage.remote.options import RemoteOptions
 from tests.own_seconds import OwnSeconds
+from tests.storage.cluster import cluster
 from tests.storage.files.folders import plain, reading_threads, samples_of, write_npz
-from tests.storage.files.web import cluster, serving
+from tests.storage.files.web import serving
 from tests.storage.remote import faults
 from tests.storage.remote.server import right, served
 from tests.waiting import wait_until
@@ -83,11 +84,9 @@ def test_urls_give_the_batches_of_local_files_and_each_is_fetched_once(folder, w
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_a_file_system_that_the_user_registers_serves_npz_files_from_end_to_end(
-    folder, tmp_path, remote, workers
-):
+def test_a_file_system_that_the_user_registers_serves_npz_files_from_end_to_end(folder, remote, workers):
     sampler = sk.DistributedSampler(shuffle="partial", partial_size=9, seed=5)
-    with cluster(folder, tmp_path / "ledger") as address:
+    with cluster(folder) as address:
         with FileDataset(f"{address}/data/*.npz", "npz", SIZES, remote=remote) as dataset:
             assert dataset.files == tuple(f"{address}/data/{name}" for name in NAMES)
             assert dataset.layout.names == tuple(NAMES)
@@ -97,7 +96,7 @@ def test_a_file_system_that_the_user_registers_serves_npz_files_from_end_to_end(
         with FileDataset(str(folder / "data" / "*.npz"), "npz") as dataset:
             here = received(sk.Loader(dataset, sampler, batch_size=4))
         assert there == here
-        assert Counter((tmp_path / "ledger").read_text().split()) == Counter(NAMES)
+        assert Counter((folder / "ledger").read_text().split()) == Counter(NAMES)
 
 
 def in_a_rank(urls, remote, rank, results):

@@ -20,16 +20,20 @@ def server() -> Iterator[Server]:
         yield state
 
 
+def read_by(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Says by which client clouds are read: "both" asks questions by fsspec, and reads by obstore."""
+    if way == "fsspec":
+        monkeypatch.setattr("samplerkit.storage.remote.store_options._is_forked_from_user", True)
+    elif way == "both":
+        monkeypatch.setattr("samplerkit.storage.remote.resources._QUESTIONS", -1000)
+    elif way == "obstore alone":
+        monkeypatch.setattr("samplerkit.storage.remote.resources.has_filesystem", lambda url: False)
+
+
 @pytest.fixture(params=["fsspec", "both", "obstore alone"])
 def way(request, monkeypatch) -> str:
-    """By which client stores of clouds are read: "both" asks questions by fsspec, and reads by obstore."""
-    few = "samplerkit.storage.remote.resources._QUESTIONS"
-    if request.param == "fsspec":
-        monkeypatch.setattr("samplerkit.storage.remote.store_options._is_forked_from_user", True)
-    elif request.param == "both":
-        monkeypatch.setattr(few, -1000)
-    elif request.param == "obstore alone":
-        monkeypatch.setattr("samplerkit.storage.remote.resources.has_filesystem", lambda url: False)
+    """By which client stores of clouds are read."""
+    read_by(request.param, monkeypatch)
     return request.param
 
 

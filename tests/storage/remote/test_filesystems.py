@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import errno
 import io
-import os
 import threading
 import zipfile
-from pathlib import Path
-from typing import Any
 
 import fsspec
 import pytest
-from fsspec.implementations.local import LocalFileSystem
 
 from samplerkit.errors import DatasetError
 from samplerkit.storage.remote.filesystem import expand
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import Span
 from tests.own_seconds import OwnSeconds
+from tests.storage.cluster import Cluster, cluster
 from tests.storage.remote.children import Child
 from tests.storage.remote.contents import content
 from tests.waiting import wait_until
@@ -26,60 +23,11 @@ from tests.waiting import wait_until
 DATA = bytes(range(256)) * 100
 
 
-class Cluster(LocalFileSystem):
-    """Stands for HDFS: the URLs, and the calls, of such a filesystem, over a local folder.
-
-    Attributes:
-        root: the folder.
-        failures: are raised by the next reads, the first first.
-    """
-
-    protocol = "hdfs"
-    cachable = True
-    root: Path
-    failures: list[BaseException]
-
-    def __init__(self, host: str = "", user: str = "", **options: Any) -> None:
-        super().__init__(**options)
-        self.pid = os.getpid()
-        self.user = user
-
-    @classmethod
-    def _strip_protocol(cls, path: str) -> str:
-        rest = str(path).removeprefix("hdfs://")
-        return "/" + rest.partition("/")[2] if str(path).startswith("hdfs://") else rest
-
-    @staticmethod
-    def _get_kwargs_from_urls(path: str) -> dict[str, str]:
-        return {"host": path.removeprefix("hdfs://").partition("/")[0].rpartition("@")[2]}
-
-    def info(self, path: str, **options: Any) -> dict[str, Any]:
-        found = super().info(f"{self.root}{self._strip_protocol(path)}")
-        return {"name": path, "size": found["size"], "type": found["type"], "mtime": found["mtime"]}
-
-    def ls(self, path: str, detail: bool = False, **options: Any) -> list[Any]:
-        folder = Path(f"{self.root}{self._strip_protocol(path)}")
-        names = [
-            f"{self._strip_protocol(path).rstrip('/')}/{name}"
-            for name in sorted(each.name for each in folder.iterdir())
-        ]
-        return [self.info(name) for name in names] if detail else names
-
-    def cat_file(self, path: str, start: int | None = None, end: int | None = None, **options: Any) -> bytes:
-        assert self.pid == os.getpid(), "a filesystem of another process"
-        if self.failures:
-            failure = self.failures.pop(0)
-            if isinstance(failure, BaseException):
-                raise failure
-            return failure(path)
-        return Path(f"{self.root}{self._strip_protocol(path)}").read_bytes()[start:end]
-
-
 @pytest.fixture(autouse=True)
-def cluster(tmp_path) -> None:
-    Cluster.root, Cluster.failures = tmp_path / "hdfs", []
-    Cluster.root.mkdir()
-    fsspec.register_implementation("hdfs", Cluster, clobber=True)
+def _cluster(tmp_path):
+    (tmp_path / "hdfs").mkdir()
+    with cluster(tmp_path / "hdfs"):
+        yield
 
 
 def put(name: str, data: bytes = DATA) -> str:
@@ -89,23 +37,6 @@ def put(name: str, data: bytes = DATA) -> str:
     return f"hdfs://namenode:8020/{name}"
 
 
-def test_a_registered_filesystem_is_read_in_parts_and_as_a_whole(storage):
-    reader, url = storage(storage_options={"user": "me"}), put("data/a.tar")
-    assert reader.version(url).size == len(DATA)
-    assert reader.version(url).tag.startswith("mtime ")
-    assert reader.stats.requests == 1  # of both, since it is asked once
-    assert reader.read([Span(url, 300, 5), Span(url, 0, 2), Span(url, 7, 0)]) == [
-        DATA[300:305],
-        DATA[:2],
-        b"",
-    ]
-    assert content(reader.fetch(url)) == content(reader.fetch(url)) == DATA
-    assert (reader.stats.downloads, reader.stats.cache_hits) == (1, 1)
-    assert reader.read_small(url) == DATA
-    assert reader.read_small("hdfs://namenode:8020/none") is None
-    assert [reader.exists(each) for each in (url, "hdfs://namenode:8020/none")] == [True, False]
-
-
 def test_a_forked_process_makes_a_filesystem_of_its_own(storage):
     reader, url = storage(), put("a.tar")
     assert reader.read([Span(url, 3, 4)]) == [DATA[3:7]]
@@ -113,21 +44,6 @@ def test_a_forked_process_makes_a_filesystem_of_its_own(storage):
         assert Child(lambda: reader.read([Span(url, 5, 6)])[0]).result() == DATA[5:11]
         assert Child(lambda: content(reader.fetch(url))).result() == DATA
     assert reader.read([Span(url, 3, 4)]) == [DATA[3:7]]
-
-
-def test_a_file_that_changes_is_never_mixed(storage):
-    url = put("a.tar", b"a" * 1000)
-    reader = storage()
-    assert reader.read([Span(url, 0, 2)]) == [b"aa"]
-    put("a.tar", b"b" * 1000)
-    for call in (
-        lambda: reader.read([Span(url, 0, 2)]),
-        lambda: reader.fetch(url),
-        lambda: reader.read_small(url),
-    ):
-        with pytest.raises(DatasetError, match="was changed while it was in use"):
-            call()
-    assert content(storage().fetch(url)) == b"b" * 1000
 
 
 TRANSIENT = [

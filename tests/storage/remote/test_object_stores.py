@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
-
 import pytest
 
 from samplerkit.errors import DatasetError
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import Span
 from samplerkit.storage.remote.store_options import bucket_of
-from tests.jobs import ended
-from tests.own_seconds import OwnSeconds
-from tests.storage.remote import faults
-from tests.storage.remote.contents import content
 from tests.storage.remote.server import MODIFIED, Resource, served
 
 pytest.importorskip("s3fs", reason="s3fs is not installed")
@@ -51,26 +45,6 @@ def test_a_store_that_changes_or_hides_its_tag_is_noticed(server, storage):
 
 @pytest.mark.parametrize("way", ["obstore alone"], indirect=True)
 @pytest.mark.usefixtures("way")
-def test_a_store_is_given_up_when_the_storage_is_closed(server, storage):
-    url = put(server, 0, b"a" * SIZE)
-    reader = storage(timeout=60.0, storage_options={"anon": True, "endpoint_url": server.url})
-    reader.version(url)
-    server.always["GET", "/shards/0.bin"] = faults.stalls_before_the_head
-    with ThreadPoolExecutor(2) as threads:
-        running = [threads.submit(reader.read, [Span(url, 0, 10)]), threads.submit(reader.fetch, url)]
-        while len(server.asked("GET")) < 2:
-            pass
-        with OwnSeconds() as own:
-            reader.close()
-            for each in running:
-                with pytest.raises(DatasetError, match="was given up"):
-                    each.result(60)
-        assert own.seconds < 10
-        server.released.set()
-
-
-@pytest.mark.parametrize("way", ["obstore alone"], indirect=True)
-@pytest.mark.usefixtures("way")
 def test_the_signature_does_not_follow_a_redirect_to_another_host(server, storage):
     with served() as other:
         url = put(server, 0, b"a" * SIZE)
@@ -82,41 +56,6 @@ def test_the_signature_does_not_follow_a_redirect_to_another_host(server, storag
         assert storage(storage_options=options).read([Span(url, 0, 3)]) == [b"aaa"]
         assert all("authorization" in request.headers for request in server.asked("GET"))
         assert not any("authorization" in request.headers for request in other.requests)
-
-
-def generations(handler, resource):
-    """Answers as the stores of Google and Azure do."""
-    status, data, headers = handler.served(resource)
-    handler.head(status, **headers, x_goog_generation=len(resource.data), x_ms_version="2023-11-03")
-    handler.body(data)
-
-
-GOOGLE = {"token": "anon"}, "gs://shards/a", "/shards/a"
-AZURE = {"account_name": "me", "anon": True}, "az://shards/a", "/shards/a"
-
-
-@pytest.mark.parametrize(("options", "url", "path"), [GOOGLE, AZURE], ids=["Google", "Azure"])
-@pytest.mark.parametrize("way", ["obstore alone"], indirect=True)
-@pytest.mark.usefixtures("way")
-def test_the_other_stores_are_read_and_their_changes_noticed(
-    options, url, path, server, storage, monkeypatch
-):
-    monkeypatch.setenv("AZURE_STORAGE_ENDPOINT", server.url)
-    monkeypatch.setenv("GOOGLE_BASE_URL", server.url)
-    named = {"endpoint_url": server.url} if url.startswith("gs") else {}
-    monkeypatch.setattr("samplerkit.storage.remote.store_options.Bucket.allows_http", True)
-    server.put(path, b"a" * SIZE)
-    server.resources[path].modified = MODIFIED
-    server.always["GET", path] = server.always["HEAD", path] = generations
-    reader = storage(storage_options={**options, **named})
-    assert reader.read([Span(url, 3, 4)]) == [b"aaaa"]
-    assert reader.version(url).tag.startswith("generation 5000" if named else "etag ")
-    assert content(reader.fetch(url)) == b"a" * SIZE
-    assert reader.read_small(url) == b"a" * SIZE
-    server.put(path, b"b" * (SIZE + 1))
-    server.resources[path].modified = MODIFIED
-    with pytest.raises(DatasetError, match="was changed while it was in use"):
-        reader.read([Span(url, 0, 10)])
 
 
 S3_ENDPOINT = {"endpoint_url": "http://127.0.0.1:9"}
@@ -202,26 +141,3 @@ def test_the_region_of_a_bucket_is_asked_where_no_endpoint_is_named(server, monk
         monkeypatch.delenv(name, raising=False)
     bucket = bucket_of("s3://b/k", RemoteOptions(storage_options={"anon": True}))
     assert bucket.config["region"] == "eu-west-3"
-
-
-ENDS = """
-import sys, threading, time
-from samplerkit.storage.remote import resources
-from samplerkit.storage.remote.options import RemoteOptions
-from samplerkit.storage.remote.storage import RemoteStorage, Span
-resources.has_filesystem = lambda url: False
-store = {"anon": True, "endpoint_url": sys.argv[1]}
-reader = RemoteStorage(RemoteOptions(timeout=300.0, storage_options=store))
-reader.version("s3://shards/0.bin")
-threading.Thread(target=reader.read, args=([Span("s3://shards/0.bin", 0, 10)],), daemon=True).start()
-time.sleep(0.5)
-assert "obstore" in sys.modules
-print("ends")
-"""
-
-
-def test_an_interpreter_ends_while_obstore_waits_for_an_answer(server):
-    put(server, 0, b"a" * SIZE)
-    server.always["GET", "/shards/0.bin"] = faults.stalls_before_the_head
-    code, printed, _ = ended("-c", ENDS, server.url, seconds=120)
-    assert (code, printed) == (0, "ends\n")

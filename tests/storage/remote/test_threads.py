@@ -15,7 +15,6 @@ import pytest
 
 from samplerkit.errors import DatasetError
 from samplerkit.storage.remote.storage import RemoteStorage, Span
-from tests.jobs import ended
 from tests.own_seconds import OwnSeconds
 from tests.storage.remote import faults
 from tests.storage.remote.children import Child
@@ -41,19 +40,6 @@ def interrupted(options, url):
         reader.read([Span(url, number, 10) for number in range(20)])
     wait_until(lambda: not begun_since(before))
     return [thread.name for thread in begun_since(before)]
-
-
-ENDS = """
-import sys, threading, time
-from samplerkit.storage.remote.options import RemoteOptions
-from samplerkit.storage.remote.storage import RemoteStorage, Span
-reader = RemoteStorage(RemoteOptions(timeout=300.0, cache=sys.argv[2]))
-for call in (lambda: reader.read([Span(sys.argv[1], 0, 10)] * 3), lambda: reader.fetch(sys.argv[1])):
-    threading.Thread(target=call, daemon=True).start()
-while len(list(__import__("pathlib").Path(sys.argv[2]).glob("*.part"))) < 1:
-    time.sleep(0.01)
-print("ends")
-"""
 
 
 def test_no_more_requests_than_threads_are_on_their_way(server, storage):
@@ -96,33 +82,6 @@ def test_threads_end_when_a_storage_is_garbage(server, storage, threads):
     wait_until(lambda: threads() == [])
 
 
-def test_closing_ends_what_is_on_its_way(server, storage, threads):
-    url = server.put("/a", DATA[:1000])
-    server.always["GET", "/a"] = faults.stalls_before_the_head
-    reader = storage(timeout=60.0)
-    errors = []
-
-    def run(call):
-        try:
-            call()
-        except DatasetError as error:
-            errors.append(str(error))
-
-    calls = [lambda: reader.read([Span(url, 0, 10)] * 3), lambda: reader.fetch(url)]
-    running = [threading.Thread(target=run, args=(call,)) for call in calls]
-    for thread in running:
-        thread.start()
-    wait_until(lambda: len(server.asked("GET")) >= 2)
-    with OwnSeconds() as own:
-        reader.close()
-        for thread in running:
-            thread.join(60)
-    assert own.seconds < 10
-    assert len(errors) == 2
-    assert all("was given up" in error for error in errors)
-    wait_until(lambda: threads() == [])
-
-
 def test_a_part_that_fails_gives_up_the_others(server, storage):
     stalled, missing, right_one = (server.put(path, DATA[:1000]) for path in ("/a", "/b", "/c"))
     server.always["GET", "/a"] = faults.stalls_before_the_head
@@ -149,13 +108,6 @@ def test_an_interrupted_read_leaves_no_thread(server, storage):
         os.kill(child.process.pid, signal.SIGINT)
         assert child.result() == []
     assert own.seconds < 10
-
-
-def test_an_interpreter_that_ends_does_not_wait_for_what_is_on_its_way(server, tmp_path):
-    url = server.put("/a", DATA[:1000])
-    server.always["GET", "/a"] = faults.stalls_before_the_head
-    code, printed, _ = ended("-c", ENDS, url, str(tmp_path), seconds=120)
-    assert (code, printed) == (0, "ends\n")
 
 
 def test_nothing_grows_with_use(server, storage):
