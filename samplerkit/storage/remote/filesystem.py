@@ -164,7 +164,7 @@ class Filesystems(Client):
 
 
 @cache
-def _has_package(scheme: str) -> bool:
+def has_filesystem(scheme: str) -> bool:
     """Whether fsspec, and its package for a scheme, are installed."""
     try:
         known: dict[str, Any] = import_module("fsspec.registry").known_implementations
@@ -172,11 +172,6 @@ def _has_package(scheme: str) -> bool:
         return False
     package = str(known.get(scheme, {}).get("class", "fsspec.")).partition(".")[0]
     return find_spec(package) is not None
-
-
-def has_filesystem(url: str) -> bool:
-    """Whether fsspec's package for the scheme of a URL is installed."""
-    return _has_package(url.partition("://")[0].lower())
 
 
 def opened_filesystem(url: str, options: RemoteOptions) -> tuple[Any, str]:

@@ -143,7 +143,7 @@ class Connections:
 
     def _route(self, url: str, *, is_named: bool) -> _Route:
         parts = urlsplit(url)
-        host, port = parts.hostname, parts.port or _PORTS[parts.scheme]
+        host, server = parts.hostname, _server(parts)
         if not host:
             raise ValueError
         named = {} if urllib.request.proxy_bypass(host) else urllib.request.getproxies()
@@ -160,7 +160,7 @@ class Connections:
         if proxy and parts.scheme == "http":
             path = f"http://{parts.netloc.rpartition('@')[2]}{path}"
             headers |= _proxy_headers(proxy)
-        return _Route((parts.scheme, host, port), proxy, path, headers)
+        return _Route(server, proxy, path, headers)
 
     def _made(self, route: _Route) -> http.client.HTTPConnection:
         scheme, host, port = route.server
@@ -294,14 +294,13 @@ def is_same_place(url: str, target: str) -> bool:
         >>> is_same_place("http://host/a", "http://host:8080/a")
         False
     """
-    before, after = _place(url), _place(target)
-    is_safer = (before[1], before[2], after[1], after[2]) == ("http", 80, "https", 443)
-    return before == after or (before[0] == after[0] and is_safer)
+    before, after = _server(urlsplit(url)), _server(urlsplit(target))
+    is_safer = (before[::2], after[::2]) == (("http", 80), ("https", 443))
+    return before == after or (before[1] == after[1] and is_safer)
 
 
-def _place(url: str) -> tuple[str | None, str, int | None]:
-    parts = urlsplit(url)
-    return parts.hostname, parts.scheme, parts.port or _PORTS.get(parts.scheme)
+def _server(parts: SplitResult) -> tuple[str, str, int]:
+    return parts.scheme, parts.hostname or "", parts.port or _PORTS[parts.scheme]
 
 
 @final

@@ -64,7 +64,7 @@ class RemoteResources:
         """
         if is_web(url):
             return self._web
-        is_fast = self._reads_much or not has_filesystem(url)
+        is_fast = self._reads_much or not has_filesystem(url.partition("://")[0].lower())
         return self._stores if is_fast and self._stores.serves(url) else self._filesystems
 
     def tried(self, url: str, attempt: Callable[[Client], Result], stop: Stop) -> Result:

@@ -213,16 +213,15 @@ class RemoteStorage(Closing):
         for span in wanted:
             _check(span, self._versions[span.url].size)
         whole = {url for url in urls if resources.has_no_ranges(url)}
-        parts = {span for span in wanted if span.url not in whole and span.length}
-        requests = Requests.of(parts)
+        requests = Requests.of(span for span in wanted if span.url not in whole and span.length)
         answers = together(resources.part, requests.spans)
-        found = {span: requests.taken(span, answers) for span in parts}
         unsure = [url for url in urls if url not in whole and resources.client(url).is_unsure]
         together(resources.confirm, unsure)
+        found: dict[Span, bytes] = {}
         for url in whole:
             mine = [span for span in wanted if span.url == url]
             found.update(zip(mine, self._parts_of_whole(resources, url, mine), strict=True))
-        return [found.get(span, b"") for span in wanted]
+        return [found[span] if span in found else requests.taken(span, answers) for span in wanted]
 
     def _parts_of_whole(self, resources: RemoteResources, url: str, spans: Sequence[Span]) -> list[bytes]:
         with self._fetched(resources, url) as local, Path(local.path).open("rb") as file:

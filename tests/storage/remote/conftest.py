@@ -27,7 +27,7 @@ def read_by(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     elif way == "both":
         monkeypatch.setattr("samplerkit.storage.remote.resources._QUESTIONS", -1000)
     elif way == "obstore alone":
-        monkeypatch.setattr("samplerkit.storage.remote.resources.has_filesystem", lambda url: False)
+        monkeypatch.setattr("samplerkit.storage.remote.resources.has_filesystem", lambda scheme: False)
 
 
 @pytest.fixture(params=["fsspec", "both", "obstore alone"])

@@ -148,7 +148,7 @@ from pathlib import Path
 from samplerkit.storage.remote import resources
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage, Span
-resources.has_filesystem = lambda url: False
+resources.has_filesystem = lambda scheme: False
 url, folder, known = sys.argv[1:]
 reader = RemoteStorage(RemoteOptions(timeout=300.0, cache=folder, storage_options=json.loads(known)))
 for call in (lambda: reader.read([Span(url, 0, 10)] * 3), lambda: reader.fetch(url)):
