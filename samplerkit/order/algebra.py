@@ -69,6 +69,8 @@ class Composed(Order):
 
     def epochs_at(self, epoch: int, positions: Ids) -> Ids:
         inner = self.parts[-1]
+        if self.num_passes == 1 and type(inner).epochs_at is Order.epochs_at:
+            return np.full_like(positions, epoch)  # nothing repeats, and so no id is asked for
         repeats, positions = self._repeats(self.parts[:-1], positions)
         if repeats.any():
             # What is repeated may be in several passes by itself.

@@ -18,7 +18,7 @@ from samplerkit.order.intervals import edges_of, groups, interval_of
 from samplerkit.order.keys import Key
 from samplerkit.order.mixing.source_counts import SourceCounts
 from samplerkit.order.mixing.source_draws import SourceDraws
-from samplerkit.order.order import Located, Order
+from samplerkit.order.order import Located, Order, OrderView, Read
 from samplerkit.order.typing import Ids
 
 MOST_AHEAD = 150
@@ -109,7 +109,7 @@ def first_length(
 
 
 @final
-class OnceEach(Order):
+class OnceEach(OrderView):
     """Several orders, each read to its end: until a lane has no more of what it draws.
 
     What each lane has left then is in its last rows, shuffled among themselves. Where a lane has a few
@@ -118,8 +118,7 @@ class OnceEach(Order):
     Args:
         turns: the draws, whose thresholds are shares of the sizes.
         lanes: into how many lanes the mixture is woven; row k of lane l of a source is k * lanes + l there.
-        orders: of the sources.
-        starts: what is added to the ids of each source, ascending, and the end of the last.
+        orders: of the sources, which share no id.
         key: what a lane has left is shuffled by the words of (lane, index).
         index: as for the draws.
     """
@@ -129,11 +128,10 @@ class OnceEach(Order):
         turns: SourceCounts,
         lanes: int,
         orders: Sequence[Order],
-        starts: Ids,
         key: Key,
         index: int = 0,
     ) -> None:
-        self._turns, self._lanes, self._orders, self._starts = turns, lanes, tuple(orders), starts
+        self._turns, self._lanes, self._orders = turns, lanes, tuple(orders)
         sizes = np.array([len(order) for order in orders], dtype=np.int64)
         self._length: Final = int(sizes.sum())
         lane = np.arange(lanes)
@@ -151,26 +149,19 @@ class OnceEach(Order):
 
     @property
     def recipe(self) -> tuple[object, ...]:
-        return (*self._turns.recipe, self._lanes, self._starts, self._shuffle, *self._orders)
+        return (*self._turns.recipe, self._lanes, self._shuffle, *self._orders)
 
     def __len__(self) -> int:
         return self._length
 
     @property
-    def num_passes(self) -> int:
-        return max(order.num_passes for order in self._orders)
-
-    def ids_at(self, positions: Ids) -> Ids:
-        return self._read(positions, wants_passes=False)
-
-    def passes_at(self, positions: Ids) -> Ids:
-        return self._read(positions, wants_passes=True)
+    def viewed(self) -> Sequence[Order]:
+        return self._orders
 
     def locate(self, ids: Ids) -> Located:
-        which = np.flatnonzero((ids >= self._starts[0]) & (ids < self._starts[-1]))
-        found = [(which[:0],) * 2]
-        for source, at in groups(interval_of(self._starts, ids[which])):
-            mine, inner = self._orders[source].locate(ids[which[at]] - self._starts[source])
+        found = [(ids[:0],) * 2]
+        for source, order in enumerate(self._orders):
+            which, inner = order.locate(ids)
             turn, lane = np.divmod(inner, self._lanes)
             late = turn - self._drawn[lane, source]
             positions = np.empty_like(inner)
@@ -182,13 +173,13 @@ class OnceEach(Order):
             places = self._shuffle.locate(left)[1]
             last = interval_of(self._places, places)
             positions[rest] = (places - self._places[last] + self._rows[last]) * self._lanes + last
-            found.append((which[at[mine]], positions))
+            found.append((which, positions))
         return np.concatenate([which for which, _ in found]), np.concatenate([p for _, p in found])
 
     def _rows_before(self, position: int) -> Ids:
         return (position - np.arange(self._lanes) + self._lanes - 1) // self._lanes
 
-    def _read(self, positions: Ids, *, wants_passes: bool) -> Ids:
+    def read(self, positions: Ids, what: Read) -> Ids:
         rows, lanes = np.divmod(positions, self._lanes)
         source, turn = np.empty_like(rows), np.empty_like(rows)
         early, rest = np.flatnonzero(positions < self._border), np.flatnonzero(positions >= self._border)
@@ -200,6 +191,5 @@ class OnceEach(Order):
         turn[rest] = left - self._left[item] + self._drawn[lanes[rest], source[rest]]
         read = np.empty_like(positions)
         for number, at in groups(source):
-            order, inner = self._orders[number], turn[at] * self._lanes + lanes[at]
-            read[at] = order.passes_at(inner) if wants_passes else order.ids_at(inner) + self._starts[number]
+            read[at] = what(self._orders[number], turn[at] * self._lanes + lanes[at])
         return read

@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from types import MappingProxyType
 from typing import Any, Final, Literal, final, get_args
 
@@ -18,7 +19,7 @@ from samplerkit.errors import (
     NotSupportedError,
 )
 from samplerkit.order import arguments
-from samplerkit.order.algebra import limited
+from samplerkit.order.algebra import compose, limited
 from samplerkit.order.arguments import LARGEST
 from samplerkit.order.caching import cached_property
 from samplerkit.order.keys import ALGORITHM, Key, path_number
@@ -30,6 +31,7 @@ from samplerkit.order.mixing.stream_algebra import Mix
 from samplerkit.order.mixing.streams import Passes
 from samplerkit.order.mixing.weights import thresholds
 from samplerkit.order.order import PASS_BITS, Order
+from samplerkit.order.sequences import Range
 from samplerkit.order.typing import Ids
 from samplerkit.samplers.base import Sampler
 from samplerkit.samplers.chain import Context, RunConstants, checked_algorithm
@@ -361,15 +363,18 @@ class Blend:
                 problem = "ends beyond position 2^62 of the run, which is the last"
                 raise ArgumentRangeError("epoch", problem, self._context.epoch)
             return self.stream.epoch(begin, self.length, runs_on=not self.restarts)
-        pairs = zip(self.sources, self._is_read, strict=True)
-        passes = [(one, is_read) for one, is_read in pairs if isinstance(one, Passes)]
-        orders = [limited(one.order(0), None if is_read else 0) for one, is_read in passes]
+        parts = zip(self.sources, self._is_read, pairwise(self._starts.tolist()), strict=True)
+        orders = [
+            compose(limited(one.order(0), None if is_read else 0), Range(start, end - start))
+            for one, is_read, (start, end) in parts
+            if isinstance(one, Passes)
+        ]
         sizes = [len(order) for order in orders]
         if not any(sizes):
             raise DatasetError("dataset", "holds no samples to mix", self._layout)
         turns = SourceCounts(self._draws, thresholds(sizes)[None])
         key = replace(self._key, role="dice-left")
-        whole = OnceEach(turns, self.lanes, orders, self._starts, key, path_number(self._context.path))
+        whole = OnceEach(turns, self.lanes, orders, key, path_number(self._context.path))
         return limited(whole, self._mixture.num_samples or None)
 
     @property
