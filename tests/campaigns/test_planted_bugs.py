@@ -8,8 +8,8 @@ from __future__ import annotations
 import pytest
 
 from tests.campaigns.planted import EVERY
-from tests.campaigns.planted.loader import LOADERS, OVER_THREADS
-from tests.campaigns.planting import Bug, notices, require_passing
+from tests.campaigns.planted.loader import OVER_THREADS
+from tests.campaigns.planting import notices, require_passing
 
 pytestmark = pytest.mark.campaign
 
@@ -28,7 +28,3 @@ def test_a_planted_bug_is_noticed(name):
 @pytest.mark.parametrize("bug", OVER_THREADS, ids=lambda bug: bug.name)
 def test_a_planted_bug_is_noticed_over_threads_alone(bug):
     assert notices(bug, among="threads")
-
-
-def test_the_tests_pass_without_a_planted_bug():
-    assert not notices(Bug("none", "Loader.close", "self._workers.close()", "self._workers.close()", LOADERS))

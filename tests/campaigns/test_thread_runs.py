@@ -21,8 +21,8 @@ def test_whatever_ends_an_iteration_over_threads_the_rest_of_the_epoch_follows()
 
 
 @pytest.mark.campaign
-def test_kills_endings_and_epochs_over_threads_lose_repeat_and_leave_nothing():
-    asked = ("--kills", "20", "--endings", "150", "--epochs", "100")
+def test_kills_and_endings_over_threads_lose_repeat_and_leave_nothing():
+    asked = ("--kills", "20", "--endings", "150")
     done = run(["-m", "tests.campaigns.thread_runs", *asked], seconds=280)
     print(done.stdout)
     assert done.returncode == 0, done.stdout + done.stderr[-6000:]

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import argparse
 import resource
-import statistics
 import tempfile
 import time
 from collections import Counter
 from pathlib import Path
 
-import samplerkit as sk
 from tests.campaigns.thread_runs.endings import ended_at_random
 from tests.campaigns.thread_runs.kills import killed_again_and_again
 
@@ -34,25 +32,11 @@ def settled() -> tuple[int, int, int]:
     return min(looks)
 
 
-def many_epochs(number: int) -> tuple[float, ...]:
-    """How much the medians of threads, descriptors and bytes grow from the second tenth to the last one."""
-    found = []
-    with sk.Loader(range(64), batch_size=8, num_workers=2, workers="threads") as loader:
-        for _ in range(number):
-            assert sum(len(ids) for ids in loader) == 64
-            found.append(held())
-    tenth, amounts = number // 10, zip(*found, strict=True)
-    return tuple(
-        statistics.median(each[-tenth:]) - statistics.median(each[tenth : 2 * tenth]) for each in amounts
-    )
-
-
 def main() -> None:
     """Runs all, and prints what came of it."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--endings", type=int, default=2000)
     parser.add_argument("--kills", type=int, default=200)
-    parser.add_argument("--epochs", type=int, default=1000)
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         batches, lost, repeated = killed_again_and_again(Path(folder), asked.kills, seed=1)
@@ -67,7 +51,6 @@ def main() -> None:
     grown = [now - then for now, then in zip(settled(), before, strict=True)]
     print(f"{asked.endings} endings, {dict(ends)}: wrong {wrong or 0}")
     print(f"grown by them: threads {grown[0]}, descriptors {grown[1]}, bytes {grown[2]}", flush=True)
-    print(f"grown over {asked.epochs} epochs (threads, descriptors, bytes): {many_epochs(asked.epochs)}")
     if wrong or lost or repeated:
         raise SystemExit(1)
 
