@@ -7,7 +7,7 @@ import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import accumulate, pairwise
+from itertools import pairwise
 from typing import Any, Final, final
 
 import numpy as np
@@ -26,7 +26,7 @@ from samplerkit.storage.formats.base import (
     digest_of,
     require_inside,
 )
-from samplerkit.storage.formats.values import Make, SampleTree, tree_of, value_decoder
+from samplerkit.storage.formats.values import Make, SampleTree, cut, tree_of, value_decoder
 from samplerkit.storage.missing_file import REWRITE
 
 _HEAD_OF_FRAMES: Final = struct.Struct("<8sHHIII")
@@ -102,8 +102,8 @@ def _read(
     samples, size = guarded(stored.name, "read", lambda: index.samples_in(number, data))
     if samples and isinstance(samples[0], dict):
         return content_of(stored.name, samples, size, lambda row: _chosen(row, columns), decode)
-    cut, make = index.cutter(), index.maker(columns)
-    return content_of(stored.name, samples, size, lambda part: make(cut(*part)), decode)
+    cut_sample, make = index.cutter(), index.maker(columns)
+    return content_of(stored.name, samples, size, lambda part: make(cut_sample(*part)), decode)
 
 
 def _chosen(row: Mapping[str, Any], columns: Sequence[str] | None) -> Any:
@@ -204,16 +204,8 @@ class LitIndex:
         """Gives what cuts the bytes of a sample into those of its values."""
         if self.is_tokens:
             return lambda data, start, end: [data[start:end]]
-        count = len(self.formats)
-        sizes = struct.Struct(f"<{count}I")
-
-        def cut(data: bytes, start: int, end: int) -> Sequence[bytes]:
-            ends = [*accumulate(sizes.unpack_from(data, start), initial=start + sizes.size)]
-            if count and ends[-1] != end:
-                raise ValueError(f"its values end at {ends[-1] - start}, and there are {end - start} bytes")
-            return [data[begin:stop] for begin, stop in pairwise(ends)]
-
-        return cut
+        sizes = struct.Struct(f"<{len(self.formats)}I")
+        return lambda data, start, end: cut(data, sizes.unpack_from(data, start), start + sizes.size, end)
 
     def samples_in(self, number: int, data: bytes) -> tuple[Sequence[SampleBytes | dict[str, Any]], int]:
         """Finds the samples in the bytes of a chunk.

@@ -5,8 +5,9 @@ from __future__ import annotations
 import bz2
 import hashlib
 import json
+import struct
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
@@ -29,7 +30,7 @@ from samplerkit.storage.formats.base import (
     digest_of,
     require_inside,
 )
-from samplerkit.storage.formats.values import Decoder, UnsafeEncodingError, decoder
+from samplerkit.storage.formats.values import Decoder, UnsafeEncodingError, cut, decoder
 from samplerkit.storage.missing_file import REWRITE
 
 _CODECS: Final = {"zstd": "zstd", "br": "brotli", "snappy": "snappy"}
@@ -98,7 +99,7 @@ class MdsDataset(FolderDataset):
 def _read(
     shards: Sequence[MdsShard],
     files: Sequence[Stored],
-    decoders: Mapping[str, Decoder],
+    decoders: Sequence[tuple[str, int, Decoder]],
     decode: DecodeSample | None,
     number: int,
 ) -> FileContent:
@@ -107,9 +108,11 @@ def _read(
     (data,) = stored.read([(0, stored.size)])
     samples = guarded(stored.name, "read", lambda: shard.samples_in(stored.name, data))
 
+    cut_sample = shard.columns.cutter()
+
     def made(sample: bytes) -> dict[str, Any]:
-        values = shard.columns.cut(sample)
-        return {name: decode_value(values[name]) for name, decode_value in decoders.items()}
+        values = cut_sample(sample)
+        return {name: decode_value(values[at]) for name, at, decode_value in decoders}
 
     return content_of(stored.name, samples, sum(map(len, samples)), made, decode)
 
@@ -187,18 +190,19 @@ class MdsColumns:
             raise ValueError("columns of which some lack a name, an encoding or a size, or have one name")
         return cls(names, encodings, sizes)
 
-    def decoders(self, place: str, chosen: Sequence[str]) -> dict[str, Decoder]:
-        """Gives what reads the values of some columns.
+    def decoders(self, place: str, chosen: Sequence[str]) -> list[tuple[str, int, Decoder]]:
+        """Gives some columns: name, place among all, and what reads a value.
 
         Raises:
             DatasetError: there is no such column, or its encoding is not safe.
         """
         require_columns(place, self.names, chosen)
-        found = {}
+        found = []
         for name in chosen:
-            encoding = self.encodings[self.names.index(name)]
+            at = self.names.index(name)
+            encoding = self.encodings[at]
             try:
-                found[name] = decoder(encoding)
+                found.append((name, at, decoder(encoding)))
             except UnsafeEncodingError as error:
                 hint = "name the other columns, or write it again with another encoding"
                 problem = f"column {name!r} is pickled, which is never loaded"
@@ -207,22 +211,16 @@ class MdsColumns:
                 raise DatasetError(place, f"column {name!r} cannot be read: {error}") from error
         return found
 
-    def cut(self, sample: bytes) -> dict[str, bytes]:
-        """Cuts the bytes of a sample into those of its values.
+    def cutter(self) -> Callable[[bytes], list[bytes]]:
+        """Gives what cuts the bytes of a sample into those of its values."""
+        said = struct.Struct(f"<{self.sizes.count(None)}I")
 
-        Raises:
-            ValueError: they are more or fewer than they say.
-        """
-        said = sum(size is None for size in self.sizes)
-        sizes = iter(np.frombuffer(sample, "<u4", said).tolist())
-        at, found = 4 * said, {}
-        for name, fixed in zip(self.names, self.sizes, strict=True):
-            size = next(sizes) if fixed is None else fixed
-            found[name] = sample[at : at + size]
-            at += size
-        if at != len(sample):
-            raise ValueError(f"its values take {at} bytes, and there are {len(sample)}")
-        return found
+        def cut_sample(sample: bytes) -> list[bytes]:
+            rest = iter(said.unpack_from(sample))
+            sizes = [next(rest) if size is None else size for size in self.sizes]
+            return cut(sample, sizes, said.size, len(sample))
+
+        return cut_sample
 
 
 @final

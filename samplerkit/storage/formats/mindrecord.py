@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, final
+from typing import Any, Final, Literal, final
 
 import numpy as np
 
@@ -109,7 +109,7 @@ def _read(
     """
     group = file.groups[number]
     raw, blob = file.stored.read([group.raw, group.blob])
-    rows = list(zip(_rows(raw, group.rows), _rows(blob, group.rows), strict=True))
+    rows = list(zip(_cut(raw, group.rows, "little"), _cut(blob, group.rows, "little"), strict=True))
     size, made = len(raw) + len(blob), partial(file.schema.made, columns)
     return content_of(file.place(number), rows, size, made, decode)
 
@@ -193,15 +193,7 @@ class MindSchema:
     def _pieces(self, blob: bytes) -> dict[str, bytes]:
         if len(self.blobs) == 1:
             return {self.blobs[0]: blob}  # it alone has no length before it
-        if not self.blobs:
-            return {}
-        at, found = 0, {}
-        for name in self.blobs:
-            size = int.from_bytes(blob[at : at + 8], "big")
-            found[name], at = blob[at + 8 : at + 8 + size], at + 8 + size
-        if at != len(blob):
-            raise ValueError(f"its columns take {at} bytes, and there are {len(blob)}")
-        return found
+        return dict(zip(self.blobs, _cut(blob, len(self.blobs), "big"), strict=True)) if self.blobs else {}
 
 
 @final
@@ -282,15 +274,15 @@ def _groups(header: Mapping[str, Any], size: int) -> tuple[RowGroup, ...]:
     return tuple(found)
 
 
-def _rows(data: bytes, count: int) -> list[bytes]:
-    """Cuts a page into rows, each with its length before it."""
+def _cut(data: bytes, count: int, order: Literal["big", "little"]) -> list[bytes]:
+    """Cuts a page into rows, or a row into its bytes and arrays, each with its length before it."""
     at, found = 0, []
     for _ in range(count):
-        size = int.from_bytes(data[at : at + 8], "little")
+        size = int.from_bytes(data[at : at + 8], order)
         found.append(data[at + 8 : at + 8 + size])
         at += 8 + size
     if at != len(data):
-        raise ValueError(f"{count} rows that end at {at}, in a page of {len(data)} bytes")
+        raise ValueError(f"{count} parts that end at {at}, and there are {len(data)} bytes")
     return found
 
 

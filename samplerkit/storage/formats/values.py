@@ -5,11 +5,11 @@ from __future__ import annotations
 import io
 import json
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import Any, Final, final
 
 import numpy as np
@@ -26,6 +26,22 @@ _DTYPES: Final = {
     32: "<u4", 33: "<i4", 34: "<f4", 64: "<u8", 65: "<i8", 66: "<f8",
 }  # fmt: skip
 _SHAPE_DTYPES: Final = ("u1", "<u2", "<u4", "<u8")
+
+
+def cut(data: bytes, sizes: Iterable[int], start: int, end: int) -> list[bytes]:
+    """Cuts bytes into values of these sizes, one behind another.
+
+    Raises:
+        ValueError: they do not end where they should.
+
+    Example:
+        >>> cut(b"abcdef", [1, 0, 2], 2, 5)
+        [b'c', b'', b'de']
+    """
+    ends = [*accumulate(sizes, initial=start)]
+    if ends[-1] != end:
+        raise ValueError(f"its values take {ends[-1] - start} bytes, and there are {end - start}")
+    return [data[begin:stop] for begin, stop in pairwise(ends)]
 
 
 class UnsafeEncodingError(Exception):
@@ -101,13 +117,7 @@ def _listed(decode: Decoder, start: int, data: bytes) -> list[Any]:
     """Reads a list: how many, how long each is, and they themselves."""
     number = int.from_bytes(data[start : start + 4], "little")
     sizes = np.frombuffer(data, "<u4", number, start + 4).tolist()
-    at, found = start + 4 + 4 * number, []
-    for size in sizes:
-        found.append(decode(data[at : at + size]))
-        at += size
-    if at != len(data):
-        raise ValueError("a list that does not end where it says")
-    return found
+    return [decode(value) for value in cut(data, sizes, start + 4 + 4 * number, len(data))]
 
 
 def _pillow() -> Any:
