@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import multiprocessing
 import os
 import pickle
 from pathlib import Path
@@ -21,6 +22,7 @@ from samplerkit.storage.tar.index.archive import INDEX_SUFFIX, Archive
 from samplerkit.storage.tar.index.finding import Cache, make_index
 from samplerkit.storage.tar.index.index import read_index
 from samplerkit.storage.tar.index.joining import joint_index
+from tests.storage.remote.children import Child
 from tests.storage.tar.shards import jpeg_tiles, python_sources, write
 
 
@@ -151,23 +153,13 @@ def test_checksums_want_an_index_that_has_them(tmp_path, walks):
 
 @pytest.mark.parametrize("suffix", [".tar", ".tar.gz"])
 def test_several_processes_may_index_at_once(tmp_path, suffix):
-    path = write(tmp_path / f"shard{suffix}", jpeg_tiles())
-    ready, begin = os.pipe()
-    running = []
-    for _ in range(3):
-        pid = os.fork()
-        if pid == 0:
-            code = 1
-            try:
-                os.close(begin)
-                os.read(ready, 1)  # all three begin when the test closes its end
-                code = len(TarDataset(path, cache=tmp_path / "cache", progress=False))
-            finally:
-                os._exit(code)
-        running.append(pid)
-    os.close(begin)
-    os.close(ready)
-    assert [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in running] == [60] * 3
+    path, all_here = write(tmp_path / f"shard{suffix}", jpeg_tiles()), multiprocessing.Barrier(3)
+
+    def indexed():
+        all_here.wait(60)
+        return len(TarDataset(path, cache=tmp_path / "cache", progress=False))
+
+    assert [child.result() for child in [Child(indexed) for _ in range(3)]] == [60] * 3
     assert not list((tmp_path / "cache").rglob("*part"))
 
 

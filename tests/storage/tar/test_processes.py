@@ -20,6 +20,7 @@ from samplerkit.storage.tar.dataset import TarDataset
 from samplerkit.storage.tar.writer import TarWriter
 from tests.programs import run
 from tests.storage.crowd import all_done
+from tests.storage.remote.children import Child
 from tests.storage.tar.remote_shards import LENGTHS, NUMBERS, write_shards
 from tests.storage.tar.shards import jpeg_tiles, write
 
@@ -103,20 +104,17 @@ def test_a_fork_while_another_thread_reads_does_not_hang(tmp_path):
     stop = threading.Event()
 
     def read():
-        while not stop.is_set():
-            dataset.__getitems__(np.arange(60))
+        return [int(sample["txt"]) for sample in dataset.__getitems__(np.arange(60))]
 
-    thread = threading.Thread(target=read)
+    def read_on():
+        while not stop.is_set():
+            read()
+
+    thread = threading.Thread(target=read_on)
     thread.start()
     try:
         for _ in range(20):
-            child = os.fork()
-            if child == 0:
-                code = (
-                    0 if [int(s["txt"]) for s in dataset.__getitems__(np.arange(60))] == [*range(60)] else 3
-                )
-                os._exit(code)
-            assert os.waitpid(child, 0)[1] == 0
+            assert Child(read).result() == [*range(60)]
     finally:
         stop.set()
         thread.join(30)

@@ -47,22 +47,14 @@ def shards_of(layout, batches):
 
 
 @pytest.mark.parametrize("workers", [1, 2, 4])
-@pytest.mark.parametrize("mode", LOCAL)
+@pytest.mark.parametrize("mode", [*LOCAL, "GLOBAL"])
 @pytest.mark.parametrize("shards", LAYOUTS)
-def test_orders_that_stay_in_few_shards_fetch_them(shards, mode, workers):
+def test_orders_that_stay_in_few_shards_fetch_them_and_global_reads_samples(shards, mode, workers):
     number, each = LAYOUTS[shards]
     layout = sk.Layout([each] * number)
-    batches = batches_of(layout, workers, **LOCAL[mode](each))
-    assert stretch_of(shards_of(layout, batches), layout.sizes, 1000, workers).is_whole
-
-
-@pytest.mark.parametrize("workers", [1, 2, 4])
-@pytest.mark.parametrize("shards", ["4 of 25", "16 of 50", "64 of 1000"])
-def test_global_reads_samples(shards, workers):
-    number, each = LAYOUTS[shards]
-    layout = sk.Layout([each] * number)
-    batches = batches_of(layout, workers, shuffle=True)
-    assert not stretch_of(shards_of(layout, batches), layout.sizes, 1000, workers).is_whole
+    batches = batches_of(layout, workers, **LOCAL[mode](each) if mode in LOCAL else {"shuffle": True})
+    found = stretch_of(shards_of(layout, batches), layout.sizes, 1000, workers)
+    assert found.is_whole == (mode in LOCAL or shards == "one")
 
 
 def test_a_wide_window_fetches_shards_if_the_cache_can_hold_them():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import pickle
 import time
 import warnings
@@ -14,6 +13,7 @@ import pytest
 
 import samplerkit as sk
 from samplerkit.storage.arrays import Column, read_arrays, write_arrays
+from tests.storage.remote.children import Child
 from tests.storage.tar.remote_shards import (
     EACH,
     LENGTHS,
@@ -141,11 +141,9 @@ def test_a_pickled_dataset_and_a_forked_child_read_the_same(tmp_path, server, lo
         assert len(text) < 20_000
         with pickle.loads(text) as copy:  # noqa: S301  # our own
             assert list(copy) == [(sample["txt"],) for sample in local]
-        child = os.fork()
-        if child == 0:
-            read, wanted = (without_place(one.__getitems__([5, 90])) for one in (dataset, local))
-            os._exit(0 if read == wanted else 3)
-        assert os.waitpid(child, 0)[1] == 0
+        assert Child(lambda: without_place(dataset.__getitems__([5, 90]))).result() == without_place(
+            local.__getitems__([5, 90])
+        )
         assert without_place(dataset.__getitems__(np.arange(40, 80))) == without_place(
             local.__getitems__(np.arange(40, 80))
         )
