@@ -54,16 +54,21 @@ def headers(data: bytes) -> list[int]:
     return [start for start in starts if data[start + 257 : start + 262] == b"ustar"]
 
 
-@pytest.mark.parametrize("name", SHARDS)
+@pytest.mark.parametrize("name", [*SHARDS, "gzip"])
 def test_every_truncation_is_found(tmp_path, name):
-    original = write(tmp_path / "original.tar", *SHARDS[name])
-    data = original.read_bytes()
+    if name == "gzip":
+        original = write(tmp_path / "original.tar.gz", jpeg_tiles()[:45])
+        data = original.read_bytes()
+        end_mark = len(data)
+    else:
+        original = write(tmp_path / "original.tar", *SHARDS[name])
+        data = original.read_bytes()
+        end_mark = len(data.rstrip(b"\0"))
+        end_mark += -end_mark % BLOCK + 2 * BLOCK
     expected = read_by_webdataset([original])
-    end_mark = len(data.rstrip(b"\0"))
-    end_mark += -end_mark % BLOCK + 2 * BLOCK
     found = Counter()
     path = tmp_path / "cut.tar"
-    for length in range(0, len(data) + 1, 64):
+    for length in [*range(0, len(data), 64), len(data) - 8, len(data) - 1, len(data)]:
         path.write_bytes(data[:length])
         result = outcome(path, expected)
         found[result] += 1
