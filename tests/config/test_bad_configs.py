@@ -11,6 +11,7 @@ import yaml
 
 import samplerkit as sk
 from samplerkit.config import text as reading
+from tests.config.answers import refused
 
 LONG = "9" * 30
 LAUGHS = "sampler:\n  kind: pk\n  num_val: 1\n  labels:\n  - &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
@@ -160,18 +161,6 @@ TEXTS = [
     ("sampler: {kind: random}\nloader: {batch_size: 0}", "loader.batch_size", "must be positive", 0),
     ("sampler: {kind: random}\nloader: {prefetch_factor: 2}", "loader.prefetch_factor", "needs workers", 2),
 ]
-
-
-def refused(load, *arguments):
-    """The one error of a wrong config, which shows nothing of pydantic's or of YAML's."""
-    with pytest.raises(sk.ConfigError) as caught:
-        load(*arguments)
-    error = caught.value
-    assert "\n" not in str(error)
-    assert len(str(error)) < 300
-    assert str(error).startswith(f"{error.place}: ")
-    assert error.__suppress_context__ or error.__context__ is None
-    return error
 
 
 @pytest.mark.parametrize(

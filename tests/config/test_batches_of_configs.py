@@ -10,7 +10,7 @@ import yaml
 
 import samplerkit as sk
 from samplerkit.config.registry import BATCHES
-from tests.config.json_schema import valid
+from tests.config.answers import refused, valid
 
 LENGTHS = [1 + number * 7 % 30 for number in range(60)]
 SIXTY = {"kind": "size", "size": 60}
@@ -193,16 +193,9 @@ AT_THE_PLAN = [
 ]
 
 
-def refused(load):
-    with pytest.raises(sk.ConfigError) as caught:
-        load()
-    assert "\n" not in str(caught.value)
-    return caught.value
-
-
 @pytest.mark.parametrize(("config", "place", "says"), AT_LOAD, ids=lambda value: str(value)[:50])
 def test_a_wrong_section_is_refused_by_the_path_of_its_key(config, place, says):
-    error = refused(lambda: sk.load_config({"dataset": SIXTY, "sampler": RANDOM, **config}))
+    error = refused(sk.load_config, {"dataset": SIXTY, "sampler": RANDOM, **config})
     assert error.place == place
     assert says in str(error)
 

@@ -16,7 +16,7 @@ from samplerkit.config.datasets import DATASETS
 from samplerkit.config.derive import default_of
 from samplerkit.storage.files.dataset import FileDataset
 from samplerkit.storage.tar.dataset import TarDataset
-from tests.config.json_schema import valid
+from tests.config.answers import valid
 from tests.storage.files.web import serving
 
 SAMPLER = {"kind": "random", "shuffle": "files", "seed": 2}

@@ -15,7 +15,7 @@ from samplerkit.config.datasets import DATASETS
 from samplerkit.config.loader import LOADER
 from samplerkit.config.quality import MIN_QUALITY
 from samplerkit.config.registry import BATCHES, SAMPLERS
-from tests.config.json_schema import valid
+from tests.config.answers import valid
 from tests.config.links import LINKS, SIZE, orders
 
 
