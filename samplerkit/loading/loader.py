@@ -20,7 +20,7 @@ from samplerkit.loading.device.streams import checked_device
 from samplerkit.loading.options import WorkerKind, checked_options, checked_tail, checked_workers
 from samplerkit.loading.run.delivery import Tail
 from samplerkit.loading.run.editable_run import EditableRun
-from samplerkit.loading.run.run import Run, beginning_of
+from samplerkit.loading.run.run import Run
 from samplerkit.loading.state.state import Place
 from samplerkit.loading.stats import LoaderStats, Received
 from samplerkit.loading.steps import MetricsMixin
@@ -139,7 +139,6 @@ class Loader(MetricsMixin, Closing):
         seconds = arguments.seconds("agreement_seconds", agreement_seconds)
         run = Run.of(sampler, dataset, world, batches, batch_size=self.batch_size or 1, tail=self.tail)
         self._cursor = EditableRun(run, seconds, waits=True, resumes=resumes)
-        self._cursor.go_to(*beginning_of(run.recipe, dataset, batches))
         self._workers: Final = LoaderWorkers(
             self._cursor,
             self.num_workers,

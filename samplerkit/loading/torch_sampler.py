@@ -14,7 +14,7 @@ from samplerkit.errors import ArgumentTypeError, ArgumentValueError, Composition
 from samplerkit.loading.cursor import Cursor, Iteration
 from samplerkit.loading.options import checked_tail
 from samplerkit.loading.run.delivery import EVALUATED_AT_ONCE, FIRST_PART, Tail
-from samplerkit.loading.run.run import Run, RunCursor, beginning_of
+from samplerkit.loading.run.run import Run, RunCursor
 from samplerkit.order import arguments
 from samplerkit.order.deal import Deal, World
 from samplerkit.order.order import Order
@@ -142,7 +142,6 @@ class TorchSampler(TorchNames, EpochByCursor, torch.utils.data.DistributedSample
         deal = self.recipe.root_deal(dataset)
         tail: Tail = "pad" if deal is None or deal.offset < 0 else "ragged"
         self._cursor = RunCursor(replace(run, tail=tail), self._seconds)
-        self._cursor.go_to(*beginning_of(self.recipe, dataset))
 
     def deal_batches(self, batches: BatchRecipe, tail: Tail) -> None:
         """Makes this sampler count batches: a `TorchBatchSampler` hands them out, and shares its epochs.

@@ -9,6 +9,7 @@ import pytest
 
 import samplerkit as sk
 from samplerkit.batches.set_plan import StaticPlan
+from samplerkit.compat.megatron.samplers import MegatronPretrainingRandomSampler
 from tests.loading.batch_loaders import LENGTHS, RECIPE, SAMPLERS, SIZE, Noisy, loader, read
 from tests.loading.worker_kinds import THREADS
 
@@ -115,3 +116,13 @@ def test_bad_arguments_are_typed(options, error, match):
 def test_num_samples_is_refused_where_a_whole_set_is_read():
     with pytest.raises(sk.ArgumentRangeError, match="num_batches"):
         next(iter(sk.Loader(Noisy(), sk.RandomSampler(num_samples=20), batches=RECIPE)))
+
+
+def test_where_another_package_has_begun_batches_are_counted_from_a_whole_epoch_on():
+    def begun(consumed):
+        sampler = MegatronPretrainingRandomSampler(2, 1, consumed_samples=consumed)
+        return sk.Loader(range(16), sampler, batches=sk.TokenBatches(8, lengths=[1] * 16, window=8))
+
+    assert (begun(32).epoch, begun(32).state_dict()["position"]) == (2, 0)
+    with pytest.raises(sk.NotSupportedError, match="are counted, and the sampler begins at a sample, got 4"):
+        begun(36)

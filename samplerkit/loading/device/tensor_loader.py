@@ -15,7 +15,7 @@ from samplerkit.loading.device.batch_tree import leaves, map_leaves
 from samplerkit.loading.device.order import DeviceOrder, order_on
 from samplerkit.loading.options import checked_tail
 from samplerkit.loading.run.delivery import Reading, Tail
-from samplerkit.loading.run.run import Run, RunCursor, beginning_of
+from samplerkit.loading.run.run import Run, RunCursor
 from samplerkit.loading.stats import Received
 from samplerkit.loading.steps import CountsSteps
 from samplerkit.order import arguments
@@ -96,7 +96,6 @@ class TensorLoader(CountsSteps):
         seconds = arguments.seconds("agreement_seconds", agreement_seconds)
         self._received = Received(None)
         self._cursor = RunCursor(run, seconds, waits=True)
-        self._cursor.go_to(*beginning_of(run.recipe, rows))
         self._last: tuple[Order, DeviceOrder | None] | None = None
 
     @property

@@ -262,7 +262,7 @@ class RunCursor(Cursor):
     """Where the reader of a run is: the run as it is now, which a loaded state replaces, and a place in it.
 
     Args:
-        run: the run at its beginning.
+        run: the run; it begins at its `beginning_of`.
         seconds: how long ranks wait for one another when an iteration begins.
         **choices: as for `Cursor`.
 
@@ -275,6 +275,7 @@ class RunCursor(Cursor):
         self.run = run
         self._seconds: Final = seconds
         self._agreed = run
+        self.go_to(*beginning_of(run.recipe, run.dataset, run.unit.recipe))
 
     def reading_of(self, iteration: Iteration) -> Reading:
         """Returns what an iteration reads."""
@@ -371,7 +372,7 @@ def beginning_of(sampler: Sampler, dataset: Any, batches: BatchRecipe | None = N
 
     Raises:
         CompositionError: a sampler that continues another run is not the outermost one.
-        NotSupportedError: the run counts batches, and such a sampler samples.
+        NotSupportedError: the run counts batches, and such a sampler begins within an epoch, at a sample.
         ArgumentRangeError: all samples have been read there, or there is no whole step.
         ArgumentValueError: there is no run.
     """
@@ -382,6 +383,6 @@ def beginning_of(sampler: Sampler, dataset: Any, batches: BatchRecipe | None = N
             problem, hint = "continues a run, and is below another one", "a loader deals it by itself"
             raise CompositionError(type(link).__name__, problem, hint=hint)
     begins = (0, 0) if outermost[1] is None else outermost[1](len(Layout.of(dataset)))
-    if batches is not None and begins != (0, 0):
+    if batches is not None and begins[1]:
         raise NotSupportedError("batches", "are counted, and the sampler begins at a sample", begins[1])
     return begins
