@@ -1,4 +1,4 @@
-"""Set-ups with a mistake each, and the code of its finding."""
+"""Set-ups with a mistake each: the name begins with the code of its finding."""
 
 from __future__ import annotations
 
@@ -45,242 +45,175 @@ from tests.loading.rings import Rings
 PLANTED = {
     **PLANTED_IN_THREADS,
     **PLANTED_IN_TRAINERS,
-    "two distributed samplers, one over the other's ids": (
-        "double-sharding",
-        lambda: DataLoader(ROWS, sampler=Dealt(of_torch(), 4, 1)),
+    "double-sharding: two distributed samplers, one over the other's ids": lambda: DataLoader(
+        ROWS, sampler=Dealt(of_torch(), 4, 1)
     ),
-    "a Subset cut by rank under a distributed sampler": (
-        "double-sharding",
-        lambda: DataLoader(Subset(ROWS, range(1, 1000, 4)), sampler=of_torch(rows=range(250))),
+    "double-sharding: a Subset cut by rank under a distributed sampler": lambda: DataLoader(
+        Subset(ROWS, range(1, 1000, 4)), sampler=of_torch(rows=range(250))
     ),
-    "a distributed sampler below another one": ("double-sharding", deal_of_a_deal),
-    "torch's distributed sampler inside of a Loader": (
-        "double-sharding",
-        lambda: ours(sk.IterSampler(of_torch())),
+    "double-sharding: a distributed sampler below another one": deal_of_a_deal,
+    "double-sharding: torch's distributed sampler inside of a Loader": lambda: ours(
+        sk.IterSampler(of_torch())
     ),
-    "accelerate's kind of batch sampler over a TorchSampler": (
-        "double-sharding",
-        lambda: DataLoader(
-            ROWS,
-            batch_sampler=Dealt(BatchSampler(sk.TorchSampler(None, ROWS, FOUR), 8, drop_last=False), 4, 1),
-        ),
+    "double-sharding: accelerate's kind of batch sampler over a TorchSampler": lambda: DataLoader(
+        ROWS,
+        batch_sampler=Dealt(BatchSampler(sk.TorchSampler(None, ROWS, FOUR), 8, drop_last=False), 4, 1),
     ),
-    "shuffle=True in a job of four": ("not-sharded", lambda: DataLoader(ROWS, shuffle=True)),
-    "a rank that is written down": ("other-world", lambda: DataLoader(ROWS, sampler=of_torch(rank=0))),
-    "a fixed shard in a Loader": ("other-world", lambda: ours(sk.DistributedSampler(4, 0), world=None)),
-    "more shards than ranks in a Loader": (
-        "other-world",
-        lambda: ours(sk.DistributedSampler(8, 1), world=None),
+    "not-sharded: shuffle=True in a job of four": lambda: DataLoader(ROWS, shuffle=True),
+    "other-world: a rank that is written down": lambda: DataLoader(ROWS, sampler=of_torch(rank=0)),
+    "other-world: a fixed shard in a Loader": lambda: ours(sk.DistributedSampler(4, 0), world=None),
+    "other-world: more shards than ranks in a Loader": lambda: ours(sk.DistributedSampler(8, 1), world=None),
+    "other-world: a fixed shard through the bridge": lambda: bridged(sk.DistributedSampler(4, 0), world=None),
+    "epoch-frozen: set_epoch that is never called": lambda: DataLoader(ROWS, sampler=of_torch(epoch=0)),
+    "epoch-in-workers: persistent workers with a copy of the epoch": lambda: DataLoader(
+        Epochs(0), sampler=of_torch(), num_workers=2, persistent_workers=True
     ),
-    "a fixed shard through the bridge": (
-        "other-world",
-        lambda: bridged(sk.DistributedSampler(4, 0), world=None),
+    "padded-evaluation: a padded evaluation": lambda: DataLoader(
+        range(1001), sampler=of_torch(rows=range(1001), shuffle=False)
     ),
-    "set_epoch that is never called": ("epoch-frozen", lambda: DataLoader(ROWS, sampler=of_torch(epoch=0))),
-    "persistent workers with a copy of the epoch": (
-        "epoch-in-workers",
-        lambda: DataLoader(Epochs(0), sampler=of_torch(), num_workers=2, persistent_workers=True),
+    "padded-evaluation: a padded evaluation through the bridge": lambda: bridged(
+        sk.DistributedSampler(shuffle=False), range(1001)
     ),
-    "a padded evaluation": (
-        "padded-evaluation",
-        lambda: DataLoader(range(1001), sampler=of_torch(rows=range(1001), shuffle=False)),
+    "repeats-break-lanes: a repeat of shuffled files on four ranks": lambda: ours(
+        over(sk.RandomSampler(shuffle="files"), sk.RepeatSampler(3)), sk.Layout([100] * 12)
     ),
-    "a padded evaluation through the bridge": (
-        "padded-evaluation",
-        lambda: bridged(sk.DistributedSampler(shuffle=False), range(1001)),
+    "draws-limited: more draws with replacement than there are samples": lambda: ours(
+        sk.RandomSampler(replacement=True, num_samples=3000)
     ),
-    "a repeat of shuffled files on four ranks": (
-        "repeats-break-lanes",
-        lambda: ours(over(sk.RandomSampler(shuffle="files"), sk.RepeatSampler(3)), sk.Layout([100] * 12)),
+    "draws-limited: more samples of a subset than it has": lambda: ours(
+        over(sk.SubsetSampler(list(range(800))), sk.RandomSampler(num_samples=1600))
     ),
-    "more draws with replacement than there are samples": (
-        "draws-limited",
-        lambda: ours(sk.RandomSampler(replacement=True, num_samples=3000)),
+    "copies-together: repeats by factors as they stand": lambda: ours(
+        sk.RepeatFactorSampler([1.5] * 800), range(800)
     ),
-    "more samples of a subset than it has": (
-        "draws-limited",
-        lambda: ours(over(sk.SubsetSampler(list(range(800))), sk.RandomSampler(num_samples=1600))),
+    "held-out-shuffled: training on what is held out": lambda: ours(
+        over(sk.FoldSampler(5, 0, held_out=True), sk.RandomSampler()), range(800)
     ),
-    "repeats by factors as they stand": (
-        "copies-together",
-        lambda: ours(sk.RepeatFactorSampler([1.5] * 800), range(800)),
+    "folds-overlap: folds of windows that overlap": lambda: ours(
+        over(sk.WindowSampler(4), sk.FoldSampler(5, 0)), sk.Layout([100] * 8)
     ),
-    "training on what is held out": (
-        "held-out-shuffled",
-        lambda: ours(over(sk.FoldSampler(5, 0, held_out=True), sk.RandomSampler()), range(800)),
+    "uneven-steps: ragged training": lambda: ours(sk.RandomSampler(), range(1025), tail="ragged"),
+    "seed-from-clock: a seed from the clock": lambda: ours(sk.RandomSampler(seed=int(time.time()))),
+    "random-from-process: a wrapper that deals numpy's shuffle": lambda: DataLoader(
+        range(100), sampler=Dealt(FromNumpy(), 4, 1)
     ),
-    "folds of windows that overlap": (
-        "folds-overlap",
-        lambda: ours(over(sk.WindowSampler(4), sk.FoldSampler(5, 0)), sk.Layout([100] * 8)),
+    "random-from-process: a user's sampler that draws from Python's state": lambda: ours(DrawsFromPython()),
+    "partial-size-in-file: blocks that divide the files": lambda: of_files(
+        [1000] * 8, shuffle="partial", partial_size=500
     ),
-    "ragged training": ("uneven-steps", lambda: ours(sk.RandomSampler(), range(1025), tail="ragged")),
-    "a seed from the clock": ("seed-from-clock", lambda: ours(sk.RandomSampler(seed=int(time.time())))),
-    "a wrapper that deals numpy's shuffle": (
-        "random-from-process",
-        lambda: DataLoader(range(100), sampler=Dealt(FromNumpy(), 4, 1)),
+    "few-files: fewer files than ranks x workers": lambda: of_files([100] * 6, workers=2, shuffle="files"),
+    "files-read-again: blocks of three files of which two are kept": lambda: ours(
+        sk.RandomSampler(shuffle="partial", partial_size=300), of_eight(2), sk.World(1, 0)
     ),
-    "a user's sampler that draws from Python's state": (
-        "random-from-process",
-        lambda: ours(DrawsFromPython()),
+    "lanes-do-not-divide: six lanes on four ranks": lambda: of_files([100] * 6, shuffle="files", lanes=6),
+    "materialises: torch's shuffle of 1e8 samples": lambda: DataLoader(
+        range(10**8), sampler=of_torch(rows=range(10**8))
     ),
-    "blocks that divide the files": (
-        "partial-size-in-file",
-        lambda: of_files([1000] * 8, shuffle="partial", partial_size=500),
+    "materialises: an iterable of 1e8 ids": lambda: ours(sk.IterSampler(range(10**8)), range(10**8)),
+    "too-many-weights: more weights than torch draws from": lambda: DataLoader(
+        ROWS, sampler=WeightedRandomSampler(np.ones(2**24 + 1, np.float32), 10)
     ),
-    "fewer files than ranks x workers": (
-        "few-files",
-        lambda: of_files([100] * 6, workers=2, shuffle="files"),
+    "python-lists: a list of five million paths and four workers": lambda: with_list(5_000_000, 4),
+    "drops-everything: an incomplete batch that is the only one": lambda: DataLoader(
+        range(100), 32, sampler=of_torch(rows=range(100)), drop_last=True
     ),
-    "blocks of three files of which two are kept": (
-        "files-read-again",
-        lambda: ours(sk.RandomSampler(shuffle="partial", partial_size=300), of_eight(2), sk.World(1, 0)),
+    "drops-everything: an incomplete global batch that is the only one": lambda: ours(
+        sk.RandomSampler(), range(31), tail="drop"
     ),
-    "six lanes on four ranks": ("lanes-do-not-divide", lambda: of_files([100] * 6, shuffle="files", lanes=6)),
-    "torch's shuffle of 1e8 samples": (
-        "materialises",
-        lambda: DataLoader(range(10**8), sampler=of_torch(rows=range(10**8))),
+    "batch-larger-than-shard: a batch larger than the shard": lambda: ours(
+        sk.RandomSampler(), batch_size=300
     ),
-    "an iterable of 1e8 ids": ("materialises", lambda: ours(sk.IterSampler(range(10**8)), range(10**8))),
-    "more weights than torch draws from": (
-        "too-many-weights",
-        lambda: DataLoader(ROWS, sampler=WeightedRandomSampler(np.ones(2**24 + 1, np.float32), 10)),
+    "workers-repeat: a stream that workers do not cut": lambda: DataLoader(Stream(), num_workers=2),
+    "ranks-repeat: a stream that ranks do not cut": lambda: DataLoader(Stream()),
+    "idle-workers: a stream of few shards": lambda: DataLoader(CutStream(6), num_workers=2),
+    "resume-inexact: a bridge whose state was loaded, with workers": restored,
+    "costly-remote: samples of remote shards whose sizes cannot be asked": lambda: ours(
+        sk.RandomSampler(), Shards(fails=True)
     ),
-    "a list of five million paths and four workers": ("python-lists", lambda: with_list(5_000_000, 4)),
-    "an incomplete batch that is the only one": (
-        "drops-everything",
-        lambda: DataLoader(range(100), 32, sampler=of_torch(rows=range(100)), drop_last=True),
+    "lengths-not-told: remote files that nobody has counted": lambda: ours(
+        sk.RandomSampler(), FileDataset(["http://127.0.0.1:9/a.npz"], "npz")
     ),
-    "an incomplete global batch that is the only one": (
-        "drops-everything",
-        lambda: ours(sk.RandomSampler(), range(31), tail="drop"),
+    "concat-padded: a ConcatDataset that the core pads": lambda: bridged(
+        sk.DistributedSampler(seed=7), ConcatDataset([range(3), range(1000)])
     ),
-    "a batch larger than the shard": (
-        "batch-larger-than-shard",
-        lambda: ours(sk.RandomSampler(), batch_size=300),
+    "one-class-batches: PK below nothing that mixes": lambda: by_class(sk.PKSampler(50, labels=CLASSES)),
+    "lengths-do-not-fit: lengths of another dataset": lambda: in_batches(tokens(lengths=TOKENS[:-1])),
+    "sample-above-budget: a sample above the budget": lambda: in_batches(tokens(20)),
+    "sample-above-budget: a sample above the last boundary": lambda: in_batches(
+        sk.BucketBatches([10, 20], 4, lengths=TOKENS)
     ),
-    "a stream that workers do not cut": ("workers-repeat", lambda: DataLoader(Stream(), num_workers=2)),
-    "a stream that ranks do not cut": ("ranks-repeat", lambda: DataLoader(Stream())),
-    "a stream of few shards": ("idle-workers", lambda: DataLoader(CutStream(6), num_workers=2)),
-    "a bridge whose state was loaded, with workers": ("resume-inexact", restored),
-    "samples of remote shards whose sizes cannot be asked": (
-        "costly-remote",
-        lambda: ours(sk.RandomSampler(), Shards(fails=True)),
+    "sample-above-budget: a document above a pack": lambda: in_batches(
+        sk.PackBatches(20, lengths=TOKENS, long="raise")
     ),
-    "remote files that nobody has counted": (
-        "lengths-not-told",
-        lambda: ours(sk.RandomSampler(), FileDataset(["http://127.0.0.1:9/a.npz"], "npz")),
+    "tokens-cut-off: documents that are cut off": lambda: in_batches(
+        sk.PackBatches(20, lengths=TOKENS, long="truncate")
     ),
-    "a ConcatDataset that the core pads": (
-        "concat-padded",
-        lambda: bridged(sk.DistributedSampler(seed=7), ConcatDataset([range(3), range(1000)])),
+    "samples-left-out: documents that are dropped": lambda: in_batches(
+        sk.PackBatches(20, lengths=TOKENS, long="drop")
     ),
-    "PK below nothing that mixes": ("one-class-batches", lambda: by_class(sk.PKSampler(50, labels=CLASSES))),
-    "lengths of another dataset": ("lengths-do-not-fit", lambda: in_batches(tokens(lengths=TOKENS[:-1]))),
-    "a sample above the budget": ("sample-above-budget", lambda: in_batches(tokens(20))),
-    "a sample above the last boundary": (
-        "sample-above-budget",
-        lambda: in_batches(sk.BucketBatches([10, 20], 4, lengths=TOKENS)),
+    "documents-read-again: documents that are read for each part": lambda: in_batches(
+        sk.PackBatches(4, lengths=TOKENS)
     ),
-    "a document above a pack": (
-        "sample-above-budget",
-        lambda: in_batches(sk.PackBatches(20, lengths=TOKENS, long="raise")),
+    "padding-wasted: packs of one document": lambda: in_batches(
+        sk.PackBatches(40, lengths=[21] * len(TOKENS))
     ),
-    "documents that are cut off": (
-        "tokens-cut-off",
-        lambda: in_batches(sk.PackBatches(20, lengths=TOKENS, long="truncate")),
+    "boundaries-unreached: boundaries that nothing reaches": lambda: in_batches(
+        sk.BucketBatches([10, 20, 30, 300, 3000], 4, lengths=TOKENS)
     ),
-    "documents that are dropped": (
-        "samples-left-out",
-        lambda: in_batches(sk.PackBatches(20, lengths=TOKENS, long="drop")),
+    "padding-wasted: one bucket for all": lambda: in_batches(sk.BucketBatches([30], 16, lengths=TOKENS)),
+    "abreast-does-not-fit: five abreast on four ranks": lambda: in_batches(tokens(abreast=5)),
+    "samples-left-out: long samples that are dropped": lambda: in_batches(tokens(25, long="drop", waste=0.5)),
+    "fewer-batches-than-ranks: two batches for four ranks": lambda: in_batches(
+        tokens(240, lengths=[4] * 100), range(100)
     ),
-    "documents that are read for each part": (
-        "documents-read-again",
-        lambda: in_batches(sk.PackBatches(4, lengths=TOKENS)),
+    "fewer-batches-than-ranks: the same, dropped": lambda: in_batches(
+        tokens(240, lengths=[4] * 100), range(100), tail="drop"
     ),
-    "packs of one document": (
-        "padding-wasted",
-        lambda: in_batches(sk.PackBatches(40, lengths=[21] * len(TOKENS))),
+    "loss-ignores-tokens: a loop that takes the mean of means": lambda: unweighted_loss.loader,
+    "uneven-steps: batches that one rank may have more of": lambda: in_batches(
+        tokens(lengths=TOKENS[:998]), range(998), tail="ragged"
     ),
-    "boundaries that nothing reaches": (
-        "boundaries-unreached",
-        lambda: in_batches(sk.BucketBatches([10, 20, 30, 300, 3000], 4, lengths=TOKENS)),
+    "padded-evaluation: an evaluation whose last batch comes twice": lambda: in_batches(
+        tokens(lengths=TOKENS[:950]), range(950), sk.SequentialSampler()
     ),
-    "one bucket for all": (
-        "padding-wasted",
-        lambda: in_batches(sk.BucketBatches([30], 16, lengths=TOKENS)),
+    "evaluation-with-phase: tokens evaluated in order, with a phase": lambda: ours(
+        sk.SequentialSampler(), Rings([400], 4, 4)
     ),
-    "five abreast on four ranks": ("abreast-does-not-fit", lambda: in_batches(tokens(abreast=5))),
-    "long samples that are dropped": (
-        "samples-left-out",
-        lambda: in_batches(tokens(25, long="drop", waste=0.5)),
+    "empty-part: a part of a tree without samples": lambda: ours(
+        sk.RandomSampler(), sk.TreeDataset({"web": ROWS, "code": []})
     ),
-    "two batches for four ranks": (
-        "fewer-batches-than-ranks",
-        lambda: in_batches(tokens(240, lengths=[4] * 100), range(100)),
+    "read-too-often: a small source of a large weight": lambda: ours(
+        mixed(2, 1, 600), sk.TreeDataset({"web": ROWS, "wiki": range(40)})
     ),
-    "the same, dropped": (
-        "fewer-batches-than-ranks",
-        lambda: in_batches(tokens(240, lengths=[4] * 100), range(100), tail="drop"),
+    "weights-of-documents: documents whose weights are no shares of tokens": lambda: in_batches(
+        sk.PackBatches(4000, long="truncate"),
+        sk.TreeDataset({"web": Texts([10, 12] * 300), "wiki": Texts([100] * 400)}),
+        mixed(3, 1),
     ),
-    "a loop that takes the mean of means": ("loss-ignores-tokens", lambda: unweighted_loss.loader),
-    "batches that one rank may have more of": (
-        "uneven-steps",
-        lambda: in_batches(tokens(lengths=TOKENS[:998]), range(998), tail="ragged"),
+    "same-part: one dataset twice in a tree": lambda: ours(
+        sk.RandomSampler(), sk.TreeDataset({"a": ROWS, "b": sk.TreeDataset({"c": ROWS})})
     ),
-    "an evaluation whose last batch comes twice": (
-        "padded-evaluation",
-        lambda: in_batches(tokens(lengths=TOKENS[:950]), range(950), sk.SequentialSampler()),
+    "parts-not-told: a concatenation of datasets with an epoch": lambda: ours(
+        sk.RandomSampler(), ConcatDataset([Epochs(0), ROWS])
     ),
-    "tokens evaluated in order, with a phase": (
-        "evaluation-with-phase",
-        lambda: ours(sk.SequentialSampler(), Rings([400], 4, 4)),
+    "seq-len-fixed: windows of blocks in a global order": lambda: ours(
+        sk.RandomSampler(), Rings([4096], 4, 16)
     ),
-    "a part of a tree without samples": (
-        "empty-part",
-        lambda: ours(sk.RandomSampler(), sk.TreeDataset({"web": ROWS, "code": []})),
+    "pools-missed: pools that no step meets": lambda: ours(sk.BlockSampler(251), Rings([4096], 4, 16)),
+    "vocabulary-beyond-dtype: a tokenizer with more tokens than the type of the files": lambda: ours(
+        sk.RandomSampler(), windows(4000, vocab_size=65_537)
     ),
-    "a small source of a large weight": (
-        "read-too-often",
-        lambda: ours(mixed(2, 1, 600), sk.TreeDataset({"web": ROWS, "wiki": range(40)})),
+    "short-files: tokens in files shorter than a block": lambda: ours(
+        sk.RandomSampler(), windows(4000, 50, 60, 2)
     ),
-    "documents whose weights are no shares of tokens": (
-        "weights-of-documents",
-        lambda: in_batches(
-            sk.PackBatches(4000, long="truncate"),
-            sk.TreeDataset({"web": Texts([10, 12] * 300), "wiki": Texts([100] * 400)}),
-            mixed(3, 1),
-        ),
-    ),
-    "one dataset twice in a tree": (
-        "same-part",
-        lambda: ours(sk.RandomSampler(), sk.TreeDataset({"a": ROWS, "b": sk.TreeDataset({"c": ROWS})})),
-    ),
-    "a concatenation of datasets with an epoch": (
-        "parts-not-told",
-        lambda: ours(sk.RandomSampler(), ConcatDataset([Epochs(0), ROWS])),
-    ),
-    "windows of blocks in a global order": (
-        "seq-len-fixed",
-        lambda: ours(sk.RandomSampler(), Rings([4096], 4, 16)),
-    ),
-    "pools that no step meets": (
-        "pools-missed",
-        lambda: ours(sk.BlockSampler(251), Rings([4096], 4, 16)),
-    ),
-    "a tokenizer with more tokens than the type of the files": (
-        "vocabulary-beyond-dtype",
-        lambda: ours(sk.RandomSampler(), windows(4000, vocab_size=65_537)),
-    ),
-    "tokens in files shorter than a block": (
-        "short-files",
-        lambda: ours(sk.RandomSampler(), windows(4000, 50, 60, 2)),
-    ),
-    "a file of tokens that was cut": (
-        "refused",
-        lambda: ours(sk.RandomSampler(), windows(4000, cut=True)),
-    ),
-    "FILES over a dataset without files": ("refused", lambda: ours(sk.RandomSampler(shuffle="files"))),
+    "refused: a file of tokens that was cut": lambda: ours(sk.RandomSampler(), windows(4000, cut=True)),
+    "refused: FILES over a dataset without files": lambda: ours(sk.RandomSampler(shuffle="files")),
 }
+
+
+def code_of(name: str) -> str:
+    return name.partition(": ")[0]
+
 
 ALONG_WITH = {
     "files-read-again": {"reads-everything"},

@@ -16,14 +16,14 @@ from samplerkit.inspect.costs import files_needed_at_once
 from samplerkit.inspect.doctor.findings import KINDS
 from samplerkit.inspect.view import RunView
 from tests.inspect.healthy_setups import HEALTHY, HEALTHY_ALONE
-from tests.inspect.planted_setups import ALONG_WITH, PLANTED
+from tests.inspect.planted_setups import ALONG_WITH, PLANTED, code_of
 from tests.inspect.setups import FOUR, ROWS, Dealt, FromNumpy, bridged, of_torch, ours
 from tests.storage.files.folders import write_npz
 
 
-@pytest.mark.parametrize(("code", "make"), PLANTED.values(), ids=PLANTED.keys())
-def test_a_planted_mistake_is_found_and_nothing_else(code, make):
-    findings = check(make(), world=FOUR)
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_planted_mistake_is_found_and_nothing_else(name):
+    code, findings = code_of(name), check(PLANTED[name](), world=FOUR)
     assert code in {finding.code for finding in findings}
     assert {finding.code for finding in findings} - {code} <= ALONG_WITH.get(code, set())
     for finding in findings:
@@ -35,7 +35,7 @@ def test_a_planted_mistake_is_found_and_nothing_else(code, make):
 
 
 def test_at_least_one_mistake_is_planted_for_every_code_but_the_one_that_needs_a_function():
-    assert {code for code, _ in PLANTED.values()} == set(KINDS) - {"ranks-disagree"}
+    assert set(map(code_of, PLANTED)) == set(KINDS) - {"ranks-disagree"}
 
 
 @pytest.mark.parametrize("name", {**HEALTHY, **HEALTHY_ALONE})

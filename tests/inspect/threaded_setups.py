@@ -1,4 +1,4 @@
-"""Set-ups of threads: with a mistake each and the code of its finding, and without."""
+"""Set-ups of threads: with a mistake each, named by the code of its finding, and without."""
 
 from __future__ import annotations
 
@@ -61,17 +61,15 @@ def in_threads(dataset):
 
 
 PLANTED_IN_THREADS = {
-    "an open file that threads share": ("not-thread-safe", lambda: in_threads(Lines())),
-    "one in a part of a tree": (
-        "not-thread-safe",
-        lambda: in_threads(sk.TreeDataset({"web": Lines(), "more": ROWS})),
+    "not-thread-safe: an open file that threads share": lambda: in_threads(Lines()),
+    "not-thread-safe: one in a part of a tree": lambda: in_threads(
+        sk.TreeDataset({"web": Lines(), "more": ROWS})
     ),
-    "a generator of the process in threads": ("generator-shared", lambda: in_threads(Flipped(0))),
-    "a transform that draws in threads": ("generator-shared", lambda: in_threads(Noisy(random.random))),
-    "one that draws from torch": ("generator-shared", lambda: in_threads(Noisy(drawn))),
-    "a generator of one's own in threads": (
-        "generator-shared",
-        lambda: in_threads(Noisy(np.random.default_rng(7).random)),
+    "generator-shared: a generator of the process in threads": lambda: in_threads(Flipped(0)),
+    "generator-shared: a transform that draws in threads": lambda: in_threads(Noisy(random.random)),
+    "generator-shared: one that draws from torch": lambda: in_threads(Noisy(drawn)),
+    "generator-shared: a generator of one's own in threads": lambda: in_threads(
+        Noisy(np.random.default_rng(7).random)
     ),
 }
 

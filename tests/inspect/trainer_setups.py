@@ -33,24 +33,18 @@ def dispatched(sampler):
 WINDOWS = {"pool": 1, "window": 100}
 
 PLANTED_IN_TRAINERS = {
-    "a dispatcher over a sampler that deals": (
-        "double-sharding",
-        lambda: dispatched(sk.TorchSampler(None, ROWS, FOUR)),
+    "double-sharding: a dispatcher over a sampler that deals": lambda: dispatched(
+        sk.TorchSampler(None, ROWS, FOUR)
     ),
-    "a Loader in a Trainer that skips": ("skipped-twice", lambda: of_transformers(ours(sk.RandomSampler()))),
-    "the bridge in a Trainer that skips": (
-        "skipped-twice",
-        lambda: of_transformers(bridged(sk.RandomSampler())),
+    "skipped-twice: a Loader in a Trainer that skips": lambda: of_transformers(ours(sk.RandomSampler())),
+    "skipped-twice: the bridge in a Trainer that skips": lambda: of_transformers(bridged(sk.RandomSampler())),
+    "skipped-twice: a Loader in a Composer that skips": lambda: of_composer(ours(sk.RandomSampler())),
+    "batches-counted: windows in a Trainer that counts": lambda: of_transformers(
+        in_batches(tokens(**WINDOWS)), ignore_data_skip=True
     ),
-    "a Loader in a Composer that skips": ("skipped-twice", lambda: of_composer(ours(sk.RandomSampler()))),
-    "windows in a Trainer that counts": (
-        "batches-counted",
-        lambda: of_transformers(in_batches(tokens(**WINDOWS)), ignore_data_skip=True),
-    ),
-    "windows in Lightning": ("batches-counted", lambda: of_lightning(in_batches(tokens(**WINDOWS)))),
-    "a Loader that was told that it is alone": (
-        "reads-everything",
-        lambda: sk.Loader(ROWS, sk.RandomSampler(seed=7), batch_size=8, world=sk.World(1, 0)),
+    "batches-counted: windows in Lightning": lambda: of_lightning(in_batches(tokens(**WINDOWS))),
+    "reads-everything: a Loader that was told that it is alone": lambda: sk.Loader(
+        ROWS, sk.RandomSampler(seed=7), batch_size=8, world=sk.World(1, 0)
     ),
 }
 
