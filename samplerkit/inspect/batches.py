@@ -42,10 +42,10 @@ class BatchFigures:
         saved: the part of the padded tokens of these that is saved.
         fill: tokens over batches times the budget; None without a budget.
         imbalance: padded tokens of the most expensive rank of each step, over those of the mean rank.
-        mixing: distinct companions over companions met by a sample in 6 epochs: 1 means new ones in each;
-            None where looking would take long.
         is_counted: whether all batches were looked at.
         documents_cut: documents of which packs hold parts; None for batches that are no packs.
+        mixing: distinct companions over companions met by a sample in 6 epochs, as `new_companions` gives
+            them: 1 means new ones in each; None where nobody looked, or looking would take long.
     """
 
     recipe: str
@@ -62,23 +62,17 @@ class BatchFigures:
     saved: float | None
     fill: float | None
     imbalance: float
-    mixing: float | None
     is_counted: bool
     documents_cut: int | None = None
+    mixing: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Gives plain data, for JSON."""
         return asdict(self)
 
 
-def batch_figures(view: RunView, epoch: int, *, with_mixing: bool = True) -> BatchFigures | None:
-    """Looks at the batches of an epoch; None where samples are dealt, in batches of one size.
-
-    Args:
-        view: a run.
-        epoch: which one.
-        with_mixing: whether the companions of other epochs are looked at, too.
-    """
+def batch_figures(view: RunView, epoch: int) -> BatchFigures | None:
+    """Looks at the batches of an epoch, not at their mixing; None where batches are of one size."""
     plan = view.run.plan(epoch)
     if plan is None or view.recipe is None:
         return None
@@ -107,7 +101,6 @@ def batch_figures(view: RunView, epoch: int, *, with_mixing: bool = True) -> Bat
         saved=None if plain is None or not efficiency else 1 - plain / efficiency,
         fill=total / (sizes.size * budget) if budget and sizes.size else None,
         imbalance=_imbalance(padded, view.num_ranks),
-        mixing=new_companions(view, epoch) if with_mixing else None,
         is_counted=is_counted,
         documents_cut=None if plan.measure.pack is None else round(cut * count / max(1, sizes.size)),
     )

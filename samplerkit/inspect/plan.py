@@ -128,7 +128,7 @@ class RunFigures:
     @cached_property
     def batches(self) -> BatchFigures | None:
         """The batches of a plan, without their mixing; None where batches are of one size."""
-        return batch_figures(self.view, self.epoch, with_mixing=False)
+        return batch_figures(self.view, self.epoch)
 
     @cached_property
     def windows(self) -> WindowUnit | None:

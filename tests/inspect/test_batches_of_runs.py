@@ -7,7 +7,7 @@ import pytest
 import torch.utils.data
 
 import samplerkit as sk
-from samplerkit.inspect.batches import batch_figures
+from samplerkit.inspect.batches import batch_figures, new_companions
 from samplerkit.inspect.pictures.panels import LIGHT, draw_batches, new_figure
 from samplerkit.inspect.pictures.picture import _panels_of
 from samplerkit.inspect.pictures.plot_data import plot_data
@@ -74,7 +74,7 @@ def test_the_figures_of_packs_are_what_the_packs_say(long, cut, window):
     assert figures.efficiency == figures.tokens / (8 * len(packs)) == run.plan.efficiency()
     assert figures.plain_efficiency == figures.tokens / (8 * sum(map(len, packs)))
     assert figures.imbalance == 1.0
-    assert 0 < figures.mixing <= 1
+    assert 0 < new_companions(RunView.of(run), 0) <= 1
     shown = plot_data({"packs": run})[0]
     steps, ranks, low, high = shown.batches
     found = [run.plan[number].lengths for number in (4 * steps + ranks).tolist()]
@@ -125,14 +125,14 @@ def test_the_figures_of_batches_are_what_the_batches_say():
     # Only the order of the same batches is new in each epoch: companions stay, and mixing says so.
     fixed = sk.BucketBatches(None, 2, keys=np.arange(20_000) // 2)
     again = sk.Loader(range(20_000), sk.RandomSampler(seed=7), batches=fixed, world=sk.World(4, 0))
-    assert batch_figures(RunView.of(again), 0).mixing == pytest.approx(1 / 6)
-    assert figures.mixing > 0.5
+    assert new_companions(RunView.of(again), 0) == pytest.approx(1 / 6)
+    assert new_companions(RunView.of(run), 0) > 0.5
 
 
 def test_a_long_epoch_is_looked_at_in_steps_and_says_so():
     recipe = sk.TokenBatches(8, lengths=np.tile(np.arange(1, 9), 20_000))
     run = sk.Loader(range(160_000), sk.RandomSampler(), batches=recipe, world=sk.World(8, 0))
-    figures = batch_figures(RunView.of(run), 0, with_mixing=False)
+    figures = batch_figures(RunView.of(run), 0)
     assert not figures.is_counted
     assert figures.efficiency == pytest.approx(run.plan.efficiency(), abs=0.01)
     assert figures.tokens == pytest.approx(160_000 * 4.5, rel=0.02)
