@@ -6,15 +6,13 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from inspect import Parameter, signature
-from typing import Any, Final, get_args
+from typing import Any, Final
 
 from samplerkit.compat.webdataset.commands import is_command, parsed
 from samplerkit.compat.webdataset.handlers import Handler
-from samplerkit.compat.webdataset.split import EqualSteps
 from samplerkit.compat.webdataset.stream import Piped
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, DatasetError, NotSupportedError
 from samplerkit.order import arguments
-from samplerkit.order.deal import World
 from samplerkit.storage.names import expand_braces
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.tar.dataset import TarDataset
@@ -141,18 +139,6 @@ def shard_shuffle(value: Any) -> bool:
     if value is None or isinstance(value, bool):
         return bool(value)
     return arguments.integer("shardshuffle", value) > 0
-
-
-def equal_steps_of(value: Any) -> str | None:
-    """Takes `equal_steps`."""
-    return None if value is None else arguments.choice("equal_steps", value, get_args(EqualSteps))
-
-
-def world_of(value: Any, *, everything: bool) -> World | None:
-    """Takes `world`; None asks the running job."""
-    if value is not None and not isinstance(value, World):
-        raise ArgumentTypeError("world", "must be a World or None", value)
-    return World(1, 0) if value is None and everything else value
 
 
 def refuse_file_functions(select_files: Any, rename_files: Any) -> None:

@@ -6,7 +6,7 @@ import weakref
 from collections.abc import Generator, Iterator, Mapping
 from dataclasses import asdict
 from multiprocessing import context
-from typing import Any, Self, final
+from typing import Any, Self, final, get_args
 
 import torch.utils.data
 
@@ -177,7 +177,9 @@ class WebDataset(Fluent, Closing, torch.utils.data.IterableDataset[Any]):
         is_resampled = taken.resampling(mode, resampled)
         everything = taken.reads_everything(nodesplitter, workersplitter, resampled=is_resampled)
         taken.refuse_file_functions(select_files, rename_files)
-        self._world = taken.world_of(world, everything=everything)
+        if world is not None and not isinstance(world, World):
+            raise ArgumentTypeError("world", "must be a World or None", world)
+        self._world = World(1, 0) if world is None and everything else world
         shards = taken.shards(
             urls,
             checked,
@@ -195,7 +197,9 @@ class WebDataset(Fluent, Closing, torch.utils.data.IterableDataset[Any]):
                 lanes=arguments.lanes(lanes),
             ),
             split=Split(
-                taken.equal_steps_of(equal_steps),
+                None
+                if equal_steps is None
+                else arguments.choice("equal_steps", equal_steps, get_args(EqualSteps)),
                 1 if batch_size is None else arguments.positive("batch_size", batch_size),
             ),
             passes=FOREVER if is_resampled or arguments.boolean("repeat", repeat) else 1,
@@ -273,8 +277,8 @@ class WebDataset(Fluent, Closing, torch.utils.data.IterableDataset[Any]):
         if isinstance(self._pipeline.shards, TarDataset):
             self._pipeline.shards.close()
 
-    def _with(self, pipeline: SamplePipeline) -> Self:
-        other = super()._with(pipeline)
+    def _changed(self, **changes: Any) -> Self:
+        other = super()._changed(**changes)
         other._start_counting(self._epochs.next)
         return other
 

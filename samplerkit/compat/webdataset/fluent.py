@@ -29,12 +29,6 @@ class Fluent:
     _pipeline: SamplePipeline
     _length: int | None
 
-    def _with(self, pipeline: SamplePipeline) -> Self:
-        """Returns the dataset with another pipeline."""
-        other = copy(self)
-        other._pipeline = pipeline
-        return other
-
     def shuffle(
         self, size: int, *, seed: int | None = None, initial: Any = None, rng: Any = None, handler: Any = None
     ) -> Self:
@@ -237,7 +231,7 @@ class Fluent:
             n: the length.
             silent: not needed.
         """
-        other = self._with(self._pipeline)
+        other = self._changed()
         other._length = arguments.integer("with_length", n)
         return other
 
@@ -256,11 +250,13 @@ class Fluent:
         return self._changed(stages=(*self._pipeline.stages, *added))
 
     def _changed(self, **changes: Any) -> Self:
-        pipeline = replace(self._pipeline, **changes)
+        """Returns the dataset with another pipeline."""
+        other, pipeline = copy(self), replace(self._pipeline, **changes)
         block = stages.batch_size(pipeline.stages)
         if block > 1:
             pipeline = replace(pipeline, split=replace(pipeline.split, block=block))
-        return self._with(pipeline)
+        other._pipeline = pipeline
+        return other
 
 
 @final
