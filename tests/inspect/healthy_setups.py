@@ -8,6 +8,7 @@ from torch.utils.data import ConcatDataset, DataLoader, RandomSampler, Subset, W
 from torchdata.stateful_dataloader import StatefulDataLoader
 
 import samplerkit as sk
+from samplerkit.compat import mindspore
 from samplerkit.compat.torch import DistributedSampler as Torchs
 from samplerkit.compat.torch import distributed
 from tests.inspect import weighted_loss
@@ -109,6 +110,9 @@ HEALTHY = {
     ),
     "files in the drop-in for PartiallyShuffle": files_drop_in,
     "shards in the drop-in for webdataset": lambda: DataLoader(shards_drop_in(), 4, num_workers=2),
+    "1e8 samples in MindSpore's order without a shuffle": lambda: ours(
+        mindspore.DistributedSampler(shuffle=False, seed=7), range(10**8)
+    ),
     "1e8 samples in a Loader": lambda: ours(sk.RandomSampler(), range(10**8)),
     "GLOBAL over remote files that the cache holds": lambda: ours(sk.RandomSampler(), Shards(fetch=None)),
     "blocks of a few remote shards": lambda: ours(

@@ -8,6 +8,7 @@ import numpy as np
 from torch.utils.data import BatchSampler, ConcatDataset, DataLoader, Subset, WeightedRandomSampler
 
 import samplerkit as sk
+from samplerkit.compat import mindspore
 from samplerkit.storage.files.dataset import FileDataset
 from tests.inspect import unweighted_loss
 from tests.inspect.setups import (
@@ -108,6 +109,9 @@ PLANTED = {
     "lanes-do-not-divide: six lanes on four ranks": lambda: of_files([100] * 6, shuffle="files", lanes=6),
     "materialises: torch's shuffle of 1e8 samples": lambda: DataLoader(
         range(10**8), sampler=of_torch(rows=range(10**8))
+    ),
+    "materialises: MindSpore's shuffle of 1e8 samples": lambda: ours(
+        mindspore.RandomSampler(seed=7), range(10**8)
     ),
     "materialises: an iterable of 1e8 ids": lambda: ours(sk.IterSampler(range(10**8)), range(10**8)),
     "too-many-weights: more weights than torch draws from": lambda: DataLoader(

@@ -359,7 +359,8 @@ def bytes_listed(sampler: Any, size: int) -> int:
     torchs = torch.utils.data
     draws = isinstance(sampler, WeightedRandomSampler | torchs.RandomSampler)
     # With replacement, torch draws 32 at a time.
-    if isinstance(sampler, _BY_ARITHMETIC) or (draws and sampler.replacement):
+    is_computed = isinstance(sampler, _BY_ARITHMETIC) or (draws and sampler.replacement)
+    if is_computed and not _replays_a_shuffle(sampler):
         return 0
     if isinstance(sampler, Sampler):
         return _BYTES_OF_A_TABLE * min(sampler.num_samples or size, size)
@@ -371,6 +372,12 @@ def bytes_listed(sampler: Any, size: int) -> int:
         return LISTED_BYTES * len(sampler)
     held = [value for value in getattr(sampler, "__dict__", {}).values() if isinstance(value, list | tuple)]
     return _BYTES_OF_A_LIST * max((len(value) for value in held), default=0)
+
+
+def _replays_a_shuffle(sampler: Any) -> bool:
+    """Whether it shuffles as another package does, which makes a table of all samples."""
+    is_other = getattr(sampler, "algorithm", ALGORITHM) != ALGORITHM
+    return is_other and sampler.get_shuffle_mode() is not Shuffle.FALSE
 
 
 def _bytes_dealt(sampler: Any, size: int) -> int:
