@@ -9,16 +9,14 @@ import pytest
 import samplerkit as sk
 from samplerkit.errors import ArgumentValueError, DatasetError
 from samplerkit.testing import DatasetContract
+from tests.storage.tokens.test_reading import written
 
 DOCUMENTS = [np.arange(begin, begin + 40) for begin in range(0, 400, 40)]
 
 
 def pair(folder, name="a"):
     """Ten documents of 40 tokens of two bytes: 800 bytes of tokens, 234 of an index."""
-    with sk.TokenWriter(folder / name, "uint16") as writer:
-        for document in DOCUMENTS:
-            writer.write(document)
-    return folder / name
+    return written(folder / name, DOCUMENTS)
 
 
 class TestPairs(DatasetContract):
@@ -26,9 +24,7 @@ class TestPairs(DatasetContract):
 
     def write(self, folder):
         for name in ("a", "b"):
-            with sk.TokenWriter(f"{folder}/{name}", "uint16") as writer:
-                for document in DOCUMENTS:
-                    writer.write(document)
+            written(f"{folder}/{name}", DOCUMENTS)
         tokens = np.arange(400)
         return [[tokens[begin : begin + 31] for begin in range(0, 390, 30)]] * 2
 

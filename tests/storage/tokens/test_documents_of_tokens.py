@@ -9,17 +9,14 @@ import samplerkit as sk
 from samplerkit.errors import ArgumentTypeError, DatasetError, OutOfDatasetError
 from samplerkit.storage.tokens import token_files
 from tests.storage.crowd import all_done
+from tests.storage.tokens.test_reading import written
 
 DOCUMENTS = [[1, 2, 3, 0], [0], [4, 5, 0], [6, 7, 8, 9, 10, 0], [11]]
 
 
 def pair(folder, documents=DOCUMENTS, dtype="uint16"):
     """Documents as Megatron reads them."""
-    prefix = folder / "pair"
-    with sk.TokenWriter(prefix, dtype) as writer:
-        for document in documents:
-            writer.write(document)
-    return prefix
+    return written(folder / "pair", documents, dtype)
 
 
 def raw(folder):
@@ -123,10 +120,7 @@ PACKED = [[number + 1] * size for number, size in enumerate(SIZES)]
 
 @pytest.mark.parametrize("window", [None, 20])
 def test_documents_of_a_token_file_are_packed_and_resumed_on_other_ranks(tmp_path, window):
-    with sk.TokenWriter(tmp_path / "pair", "uint16") as writer:
-        for document in PACKED:
-            writer.write(document)
-    documents = sk.TokenDataset(tmp_path / "pair", 32).as_documents()
+    documents = sk.TokenDataset(pair(tmp_path, PACKED), 32).as_documents()
     recipe = sk.PackBatches(32, packs=2, window=window)
     seen: Counter[int] = Counter()
 

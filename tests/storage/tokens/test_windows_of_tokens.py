@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import samplerkit as sk
 from samplerkit.storage.tokens.rings import PASS, Rings
+from tests.storage.tokens.test_reading import written
 
 GOLDEN = Path(__file__).parents[2] / "data" / "token_phases_1.json"
 
@@ -179,9 +180,7 @@ def test_the_corpora_of_a_tree_keep_their_phases_when_another_one_comes(tmp_path
 @pytest.mark.parametrize("case", ["phases", "blocks", "no phases", "split"])
 def test_documents_are_taken_out_with_all_their_windows_and_what_else_leaves_is_named(tmp_path, case):
     lengths = [6, 0, 3, 0, 0, 8, 1, 1, 12, 2, 0, 7]
-    with sk.TokenWriter(tmp_path / "corpus", dtype="u2") as writer:
-        for length in lengths:
-            writer.write(range(length))
+    written(tmp_path / "corpus", map(range, lengths))
     given = {"phases": {}, "blocks": {"block_len": 8}, "no phases": {"phase": False}}.get(case)
     data = sk.TokenDataset(
         {"code": tmp_path / "corpus"}, 4, **({"split": "1,1,0", "part": "valid"} if given is None else given)
