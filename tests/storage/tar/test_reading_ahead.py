@@ -238,6 +238,6 @@ def test_an_order_other_than_was_told_is_read_rightly_and_what_was_told_is_forgo
             assert keys(dataset, ids) == ids.tolist()
         reading = dataset._source._processes.here().held
         if fetch == "ranges":
-            assert (reading._batches, reading._is_whole) == (None, None)
+            assert (reading._batches, reading._is_whole) == (None, False)
         else:
             assert reading._open._entries.uses is None

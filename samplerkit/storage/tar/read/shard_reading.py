@@ -59,7 +59,7 @@ class ShardReading:
         self._at_hand: WeakValueDictionary[int, OpenShard] = WeakValueDictionary()
         self._met = MetIndexes(shards.names, contents, skips=shards.options.skips)
         self._batches: BatchesAhead | None = None
-        self._is_whole: bool | None = None  # None: it was not told what comes
+        self._is_whole = self._fetch == "shards"  # whether whole shards are read, and no parts
         self._epoch_samples = contents.layout.num_samples
         self._stretch: Stretch | None = None
         self._advice: str | None = None  # None: what the order costs is not known yet
@@ -117,11 +117,8 @@ class ShardReading:
                 self._warn_of_costs()
                 return samples
             batches.close(waits=False)
-            self._batches = self._is_whole = None
-        is_whole = self._is_whole
-        if is_whole or (is_whole is None and self._fetch == "shards"):
-            return self._by_shards(ids)
-        return self._by_ranges(ids).samples or []
+            self._batches = None
+        return self._by_shards(ids) if self._is_whole else self._by_ranges(ids).samples or []
 
     def index(self, number: int) -> Index:
         """Returns the index of a shard; the shard is fetched for it if there is none."""
