@@ -22,7 +22,7 @@ from samplerkit.storage.catalogue.file_catalogue import FileCatalogue, KnownFile
 from samplerkit.storage.catalogue.making import join_parts
 from tests.benchmarks.peers.memory import PeakGrowth
 from tests.benchmarks.report import print_header, print_row
-from tests.benchmarks.timing import answer_of
+from tests.benchmarks.timing import forked
 
 PART = 1024
 COLUMNS = (("id", "int64"), ("tokens", "list<element: int32>"))
@@ -89,9 +89,15 @@ STEPS = {"written": written, "join": join, "read": read, "opened": opened, "name
 
 def measured(step: str, kind: str, folder: str, files: int) -> tuple[float, float]:
     """Runs a step in a process of its own; gives its seconds and its MiB."""
-    call = ("--step", step, "--kind", kind, "--folder", folder, "--files", files)
-    seconds, mebibytes = answer_of("catalogue", *call)
-    return seconds, mebibytes
+
+    def work() -> tuple[float, float]:
+        growth, begun = PeakGrowth(), time.process_time()
+        kept = STEPS[step](kind, folder, files)
+        found = time.process_time() - begun, growth.mib()
+        del kept
+        return found
+
+    return forked(work)
 
 
 def tell(step: str, kind: str, folder: str, files: int, name: str) -> None:
@@ -104,17 +110,8 @@ def tell(step: str, kind: str, folder: str, files: int, name: str) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--files", type=int, default=1_000_000)
-    parser.add_argument("--step", choices=STEPS)
-    parser.add_argument("--kind", default="tar")
-    parser.add_argument("--folder", default="")
     given = parser.parse_args()
-    if given.step:
-        _ = sk.TarDataset, sk.ParquetDataset, sk.FileDataset  # imported, and not measured
-        growth, begun = PeakGrowth(), time.process_time()
-        kept = STEPS[given.step](given.kind, given.folder, given.files)
-        print([time.process_time() - begun, growth.mib()])
-        del kept
-        return
+    _ = sk.TarDataset, sk.ParquetDataset, sk.FileDataset  # imported, and not measured
     print_header("files", "step", "MB", "s", "MiB")
     for kind in ("tar", "parquet", "files"):
         with TemporaryDirectory() as folder:
