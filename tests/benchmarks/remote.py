@@ -15,7 +15,6 @@ import shutil
 import socket
 import statistics
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from functools import partial
@@ -25,7 +24,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from tests.benchmarks.remote_clients import CLIENTS, OBJECT, OBJECTS
-from tests.benchmarks.remote_loading import CASES
+from tests.benchmarks.remote_loading import CASES, write
 from tests.benchmarks.report import print_header, print_row, versions
 from tests.benchmarks.timing import answer_of, in_turns
 
@@ -105,7 +104,7 @@ def main() -> None:
                     title = f"{shown}, {threads} thread{'s' * (threads > 1)}"
                     report(title, "requests", bases, measured("remote_clients", runs, repeats))
             if options.only != "clients":
-                subprocess.run([sys.executable, "-m", "tests.benchmarks.remote_loading", bucket], check=True)
+                write(bucket)
                 for workers in (0, 2):
                     runs = {name: [url, str(workers)] for name in CASES}
                     title = f"An epoch, {workers} workers"

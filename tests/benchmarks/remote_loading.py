@@ -1,8 +1,8 @@
 """Loaders over remote shards, one run each, in a process of its own.
 
-`python -m tests.benchmarks.remote_loading FOLDER` writes the data. With CASE, URL and WORKERS in place of it,
-samples a second are printed, and the microseconds of processor time that each took in this process. All that
-a case needs is imported before the clock starts, ours as webdataset: a job imports once, and reads for hours.
+`python -m tests.benchmarks.remote_loading CASE URL WORKERS` prints samples a second, and the microseconds of
+processor time that each took in this process. All that a case needs is imported before the clock starts, ours
+as webdataset: a job imports once, and reads for hours. `tests.benchmarks.remote` writes the data.
 """
 
 from __future__ import annotations
@@ -159,10 +159,7 @@ def import_all(workers: int) -> None:
 
 
 def main() -> None:
-    """Writes the data, or reads an epoch, from the first byte on."""
-    if len(sys.argv) == 2:
-        write(Path(sys.argv[1]))
-        return
+    """Reads an epoch, from the first byte on."""
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     import_all(int(sys.argv[3]))
