@@ -17,13 +17,13 @@ from tests.campaigns.digit_orders import (
     EPOCHS,
     SEEDS,
     Trained,
+    correlation,
     layout_of,
     permuted_on_disk,
     sorted_digits,
     train_all,
     unsorted,
 )
-from tests.campaigns.rank_correlation import correlation
 
 PICTURE = Path(__file__).parents[2] / "docs" / "images" / "quality.png"
 TITLES = {"mixing": "mixing", "label_mixing": "label mixing"}

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
-try:
-    import matplotlib as mpl
-except ImportError:
-    sys.exit("matplotlib is missing: install it to draw the picture")
+import matplotlib as mpl
 
 mpl.use("agg")
 from matplotlib import pyplot as plt

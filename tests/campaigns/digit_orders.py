@@ -1,14 +1,15 @@
 """The experiment behind the quality figures: one small network, many orders of the same digits.
 
 Handwritten digits, sorted by label, lie in files. A network is trained on them in each of more than twenty
-orders, with several seeds each; all networks of a layout are trained at once, as one batched product.
+orders, with several seeds each; all networks of a layout are trained at once, as one batched product. What
+came of it is correlated by ranks, with a bootstrap interval over orders and seeds.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -21,6 +22,9 @@ from samplerkit.inspect.quality import label_mixing, mixing
 BATCH_SIZE, EPOCHS, HIDDEN, LEARNING_RATE = 32, 6, 32, 0.2
 TEST_EVERY = 5
 SEEDS = 8
+RESAMPLES = 2000
+OUTCOMES = {"accuracy": 1, "loss_area": -1}
+"""What is measured, and whether more of it is better."""
 
 
 @dataclass(frozen=True)
@@ -190,3 +194,39 @@ def _answers(pixels: torch.Tensor, weights: list[torch.Tensor]) -> torch.Tensor:
     first, first_bias, second, second_bias = weights
     hidden = torch.relu(torch.baddbmm(first_bias, pixels, first))
     return torch.baddbmm(second_bias, hidden, second)
+
+
+class Correlation(NamedTuple):
+    """A rank correlation and its 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"{self.value:.2f} ({self.low:.2f} to {self.high:.2f})"
+
+
+def correlation(trained: list[Trained], figure: str, outcome: str) -> Correlation:
+    """Correlates a figure with the mean outcome over seeds; both are drawn again for the interval."""
+    figures = np.array([getattr(one, figure) for one in trained])
+    outcomes = OUTCOMES[outcome] * np.stack([getattr(one, outcome) for one in trained])
+    generator = np.random.default_rng(0)
+    drawn = []
+    for _ in range(RESAMPLES):
+        orders = generator.integers(len(trained), size=len(trained))
+        seeds = generator.integers(outcomes.shape[1], size=outcomes.shape[1])
+        drawn.append(spearman(figures[orders], outcomes[orders][:, seeds].mean(axis=1)))
+    low, high = np.quantile(drawn, [0.025, 0.975])
+    return Correlation(spearman(figures, outcomes.mean(axis=1)), float(low), float(high))
+
+
+def spearman(one: Any, other: Any) -> float:
+    """Spearman's rank correlation; ties get their mean rank."""
+    return float(np.corrcoef(_ranks(one), _ranks(other))[0, 1])
+
+
+def _ranks(values: Any) -> np.ndarray[Any, Any]:
+    # Figures that differ by rounding only are ties.
+    _, which, counts = np.unique(np.round(values, 6), return_inverse=True, return_counts=True)
+    return (np.cumsum(counts) - (counts - 1) / 2)[which]

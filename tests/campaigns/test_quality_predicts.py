@@ -15,14 +15,15 @@ from samplerkit.inspect.quality.mixing import ALREADY_MIXED
 from tests.campaigns.digit_orders import (
     BATCH_SIZE,
     SEEDS,
+    correlation,
     layout_of,
     orders,
     permuted_on_disk,
     sorted_digits,
+    spearman,
     train_all,
     unsorted,
 )
-from tests.campaigns.rank_correlation import correlation, spearman
 
 pytestmark = pytest.mark.statistics
 
