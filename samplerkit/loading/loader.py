@@ -136,9 +136,8 @@ class Loader(MetricsMixin, Closing):
         skips: Any = arguments.choice("bad_samples", bad_samples, get_args(BadSamples))
         stage = None if device is None else partial(DeviceStage, device=checked_device(device))
         self._make_stage: MakeStage | None = stage
-        seconds = arguments.seconds("agreement_seconds", agreement_seconds)
         run = Run.of(sampler, dataset, world, batches, batch_size=self.batch_size or 1, tail=self.tail)
-        self._cursor = EditableRun(run, seconds, waits=True, resumes=resumes)
+        self._cursor = EditableRun(run, agreement_seconds, waits=True, resumes=resumes)
         self._workers: Final = LoaderWorkers(
             self._cursor,
             self.num_workers,

@@ -135,13 +135,12 @@ class TorchSampler(TorchNames, EpochByCursor, torch.utils.data.DistributedSample
         if run.edits.ledger.ramp:
             problem = "says a global_batch, and another loader makes the batches"
             raise NotSupportedError("sampler", problem, sampler, hint="read by sk.Loader")
-        self._seconds = arguments.seconds("agreement_seconds", agreement_seconds)
         self.recipe = run.recipe
         self.dataset = dataset
         self.counts_batches = False
         deal = self.recipe.root_deal(dataset)
         tail: Tail = "pad" if deal is None or deal.offset < 0 else "ragged"
-        self._cursor = RunCursor(replace(run, tail=tail), self._seconds)
+        self._cursor = RunCursor(replace(run, tail=tail), agreement_seconds)
 
     def deal_batches(self, batches: BatchRecipe, tail: Tail) -> None:
         """Makes this sampler count batches: a `TorchBatchSampler` hands them out, and shares its epochs.
@@ -167,7 +166,7 @@ class TorchSampler(TorchNames, EpochByCursor, torch.utils.data.DistributedSample
             hint = "make the batch sampler before reading and loading"
             raise ArgumentValueError("sampler", "has begun to count other units", self, hint=hint)
         run = Run.of(self.recipe, self.dataset, self._cursor.run.given_world, batches, tail=tail)
-        self._cursor = RunCursor(run, self._seconds)
+        self._cursor = RunCursor(run, self._cursor.agreement_seconds)
         self._cursor.go_to(at.epoch)
         self.counts_batches = True
 

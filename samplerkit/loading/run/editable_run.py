@@ -28,7 +28,7 @@ class EditableRun(RunCursor):
 
     Args:
         run: the run at its beginning.
-        seconds: how long ranks wait for one another when an iteration begins.
+        agreement_seconds: how long ranks wait for one another when an iteration begins.
         **choices: as for `Cursor`.
 
     Attributes:
@@ -36,8 +36,8 @@ class EditableRun(RunCursor):
         edits: all edits of the run, if it was edited here.
     """
 
-    def __init__(self, run: Run, seconds: float, **choices: bool) -> None:
-        super().__init__(run, seconds, **choices)
+    def __init__(self, run: Run, agreement_seconds: float, **choices: bool) -> None:
+        super().__init__(run, agreement_seconds, **choices)
         self.lock = Lock()
         self.edits: tuple[Edit, ...] = ()
         self._requested = 0
@@ -146,7 +146,7 @@ class EditableRun(RunCursor):
             "edits": f"{len(self.edits)}, of digest {run.edits.digests[-1]}",
             "last": repr(self.edits[-1]),
         }
-        agree(run.world, self._seconds, lambda: identity, alone=False)
+        agree(run.world, self.agreement_seconds, lambda: identity, alone=False)
         self._agreed = run
 
     def __getstate__(self) -> dict[str, Any]:

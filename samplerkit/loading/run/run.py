@@ -32,6 +32,7 @@ from samplerkit.loading.state.identity import (
 )
 from samplerkit.loading.state.past import EpochsRead, Past
 from samplerkit.loading.state.state import Place, Section, State
+from samplerkit.order import arguments
 from samplerkit.order.arguments import LARGEST
 from samplerkit.order.caching import Latest, cached_property
 from samplerkit.order.deal import World
@@ -263,17 +264,18 @@ class RunCursor(Cursor):
 
     Args:
         run: the run; it begins at its `beginning_of`.
-        seconds: how long ranks wait for one another when an iteration begins.
+        agreement_seconds: how long ranks wait for one another when an iteration begins.
         **choices: as for `Cursor`.
 
-    Attributes:
-        run: the run.
+    Raises:
+        ArgumentTypeError: `agreement_seconds` is no number.
+        ArgumentRangeError: it is negative or not finite.
     """
 
-    def __init__(self, run: Run, seconds: float, **choices: bool) -> None:
+    def __init__(self, run: Run, agreement_seconds: float, **choices: bool) -> None:
         super().__init__(**choices)
         self.run = run
-        self._seconds: Final = seconds
+        self.agreement_seconds: Final = arguments.seconds("agreement_seconds", agreement_seconds)
         self._agreed = run
         self.go_to(*beginning_of(run.recipe, run.dataset, run.unit.recipe))
 
@@ -327,7 +329,7 @@ class RunCursor(Cursor):
             del values["checksum"]
             return {**values, "order": state.fingerprint, "batch_size": run.batch_size, "ids": ids}
 
-        agree(run.world, self._seconds, identity)
+        agree(run.world, self.agreement_seconds, identity)
         self._agreed = run
 
 
