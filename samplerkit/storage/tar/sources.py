@@ -15,7 +15,7 @@ from samplerkit.order.typing import Ids
 from samplerkit.storage.ahead.cache_entries import FileStats
 from samplerkit.storage.names import short_names
 from samplerkit.storage.per_process import Open, OpenPerProcess, with_requests
-from samplerkit.storage.progress import Progress, silence
+from samplerkit.storage.progress import Progress, all_in_threads, silence
 from samplerkit.storage.tar.format.flaws import Skipped
 from samplerkit.storage.tar.index.archive import Archive
 from samplerkit.storage.tar.index.index import Index
@@ -178,11 +178,12 @@ class Source(OpenPerProcess[ProcessReading]):
         return process.opened(self, partial(self._open_reading, self._shards, self.contents))
 
     def shard_bytes(self) -> Ids:
-        """Returns the size of each shard."""
-        known = self._shards.catalogue
-        if known is not None:
-            return known.sizes
-        return np.array([archive.size for archive in self._shards.archives()], dtype=np.int64)
+        """Returns the size of each shard; they are asked for it several at the same time."""
+        shards = self._shards
+        if shards.catalogue is not None:
+            return shards.catalogue.sizes
+        found = all_in_threads(shards.archive, len(shards.urls), ASKED_AT_A_TIME, "samplerkit-version")
+        return np.array([archive.size for archive in found], dtype=np.int64)
 
     def local_path(self, name: str) -> str | None:
         """Returns where a shard lies on a disk of this machine; None if it does not."""

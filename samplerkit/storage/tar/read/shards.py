@@ -18,7 +18,6 @@ from samplerkit.storage.catalogue.file_catalogue import FileCatalogue
 from samplerkit.storage.files.paths import file_paths
 from samplerkit.storage.missing_file import AbsentError
 from samplerkit.storage.names import short_names
-from samplerkit.storage.progress import all_in_threads
 from samplerkit.storage.remote.attempt import UNKNOWN_SIZE
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import LocalFile, RemoteStorage
@@ -116,14 +115,6 @@ class Shards:
         """
         if self.catalogue is not None:
             self.catalogue.require(number, self.storage)
-
-    def archives(self) -> tuple[Archive, ...]:
-        """Asks for the size and the version of each shard, several at the same time.
-
-        Raises:
-            DatasetError: one is not there, or the server does not answer.
-        """
-        return tuple(all_in_threads(self.archive, len(self.urls), ASKED_AT_A_TIME, "samplerkit-version"))
 
     def shard_bytes(self) -> int | None:
         """Returns the size of the first remote shard, for all; None where it is not known."""
