@@ -60,6 +60,9 @@ HEALTHY = {
     "torch's RandomSampler in an IterSampler, which seeds it": lambda: ours(
         sk.IterSampler(RandomSampler(range(800))), range(800)
     ),
+    "torch's DistributedSampler in an IterSampler below the bridge, which sets its epoch": lambda: bridged(
+        sk.IterSampler(of_torch(0, epoch=0, ranks=1))
+    ),
     "repeats by factors that are shuffled": lambda: ours(
         over(sk.RepeatFactorSampler([1.5] * 800), sk.RandomSampler()), range(800)
     ),

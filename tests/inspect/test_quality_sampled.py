@@ -178,6 +178,8 @@ def test_a_layout_of_one_file_or_none_has_the_spread_alone():
         assert [part.name for part in found.parts] == ["spread"]
         with pytest.raises(sk.DatasetError, match="fewer than two files"):
             file_mixing(sk.SequentialSampler(), dataset, 16)
+    # Of one sample, no two could be in different files, and nobody asks.
+    assert [part.name for part in mixing(sk.RepeatSampler(40), 1, 16).parts] == ["spread"]
 
 
 def test_a_figure_is_plain_data_and_one_line():

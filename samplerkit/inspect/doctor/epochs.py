@@ -44,10 +44,10 @@ def epoch_frozen(seen: Inspection) -> Faults:
 
 def _advances_by_itself(seen: Inspection, sampler: Any) -> bool:
     # Every trainer that is known calls set_epoch when an epoch begins.
-    if seen.is_ours or seen.trainer is not None:
-        return True
-    if isinstance(sampler, EpochByCursor):
+    if isinstance(sampler, EpochByCursor) and seen.trainer is None:
         return sampler._cursor._advances
+    if seen.is_led or seen.trainer is not None:
+        return True
     code = getattr(getattr(type(sampler), "__iter__", None), "__code__", None)
     if code is None:
         return False

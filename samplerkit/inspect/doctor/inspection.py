@@ -187,6 +187,11 @@ class Inspection:
         return [sampler for sampler in self.samplers if not isinstance(sampler, Sampler | TorchSampler)]
 
     @cached_property
+    def is_led(self) -> bool:
+        """Whether a reader of samplerkit's seeds other samplers while they draw, and sets their epoch."""
+        return self.is_ours or any(isinstance(sampler, EpochByCursor) for sampler in self.samplers)
+
+    @cached_property
     def is_evaluation(self) -> bool:
         """Whether samplerkit's chain reads in the order of the dataset."""
         names = {type(link).__name__ for link in self.chain}

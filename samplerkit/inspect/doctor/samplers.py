@@ -13,7 +13,7 @@ import torch.utils.data
 from samplerkit.inspect.doctor.findings import Fault, Faults, Finding, any_loader, kind, order, rule, run
 from samplerkit.inspect.doctor.inspection import GIB, InspectedRun, Inspection
 from samplerkit.inspect.doctor.probe import ids_under, seeds
-from samplerkit.loading.torch_sampler import EpochByCursor, TorchSampler
+from samplerkit.loading.torch_sampler import TorchSampler
 from samplerkit.order.modes import FILE_AWARE, Shuffle
 from samplerkit.samplers.base import Sampler
 from samplerkit.samplers.fold import FoldSampler
@@ -127,9 +127,7 @@ def _drawn_from_process(seen: Inspection) -> str:
     shuffling = [sampler for sampler in seen.others if isinstance(sampler, _SHUFFLING)]
     # accelerate copies rank 0's random state to all ranks at the start of an epoch.
     is_synchronised = bool(getattr(seen.loader, "rng_types", None))
-    # Those below a reader of ours, such as in an IterSampler or a drop-in, are seeded while they draw.
-    is_seeded = seen.view is not None or any(isinstance(one, EpochByCursor) for one in seen.samplers)
-    for sampler in () if is_seeded or is_synchronised else shuffling:
+    for sampler in () if seen.is_led or is_synchronised else shuffling:
         if sampler.generator is None:
             return type(sampler).__name__
     foreign = [sampler for sampler in seen.samplers if _is_foreign(sampler)]

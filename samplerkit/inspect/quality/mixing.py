@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, final
 
@@ -63,12 +64,12 @@ class Observation:
         if subject.plain is not None and not subject.is_shuffled:
             found = closed_figures(subject.plain, windows, names)
         layout = subject.layout
-        known: dict[str, tuple[Statistic, float]] = {
-            "file_mixing": (differing(layout.file_of), different_pairs(layout.sizes)),
-            "spread": (distance, random_distance(len(layout))),
+        known: dict[str, Callable[[], tuple[Statistic, float]]] = {
+            "file_mixing": lambda: (differing(layout.file_of), different_pairs(layout.sizes)),
+            "spread": lambda: (distance, random_distance(len(layout))),
         }
         missing = [name for name in names if found[name] is None]
-        estimates = iter(self.estimates(*(known[name] for name in missing)))
+        estimates = iter(self.estimates(*(known[name]() for name in missing)))
         return [(found[name] or next(estimates)).figure(name, windows) for name in names]
 
     def estimates(self, *asked: tuple[Statistic, float]) -> list[Estimate]:
