@@ -118,7 +118,8 @@ class OnceEach(OrderView):
     Args:
         turns: the draws, whose thresholds are shares of the sizes.
         lanes: into how many lanes the mixture is woven; row k of lane l of a source is k * lanes + l there.
-        orders: of the sources, which share no id.
+        orders: of the sources.
+        starts: where the ids of each source begin, ascending, and the end of the last.
         key: what a lane has left is shuffled by the words of (lane, index).
         index: as for the draws.
     """
@@ -128,10 +129,11 @@ class OnceEach(OrderView):
         turns: SourceCounts,
         lanes: int,
         orders: Sequence[Order],
+        starts: Ids,
         key: Key,
         index: int = 0,
     ) -> None:
-        self._turns, self._lanes, self._orders = turns, lanes, tuple(orders)
+        self._turns, self._lanes, self._orders, self._starts = turns, lanes, tuple(orders), starts
         sizes = np.array([len(order) for order in orders], dtype=np.int64)
         self._length: Final = int(sizes.sum())
         lane = np.arange(lanes)
@@ -159,9 +161,10 @@ class OnceEach(OrderView):
         return self._orders
 
     def locate(self, ids: Ids) -> Located:
-        found = [(ids[:0],) * 2]
-        for source, order in enumerate(self._orders):
-            which, inner = order.locate(ids)
+        which = np.flatnonzero((ids >= self._starts[0]) & (ids < self._starts[-1]))
+        found = [(which[:0],) * 2]
+        for source, at in groups(interval_of(self._starts, ids[which])):
+            mine, inner = self._orders[source].locate(ids[which[at]])
             turn, lane = np.divmod(inner, self._lanes)
             late = turn - self._drawn[lane, source]
             positions = np.empty_like(inner)
@@ -173,7 +176,7 @@ class OnceEach(OrderView):
             places = self._shuffle.locate(left)[1]
             last = interval_of(self._places, places)
             positions[rest] = (places - self._places[last] + self._rows[last]) * self._lanes + last
-            found.append((which, positions))
+            found.append((which[at[mine]], positions))
         return np.concatenate([which for which, _ in found]), np.concatenate([p for _, p in found])
 
     def _rows_before(self, position: int) -> Ids:
