@@ -14,6 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import samplerkit as sk
+from samplerkit.inspect import check
+from samplerkit.inspect.doctor.findings import KINDS
+from samplerkit.inspect.plan import plan
 from samplerkit.inspect.time_machine import at, occurrences_of, when
 from samplerkit.loading.run.delivery import Delivery
 from tests.inspect.told_steps import told_steps
@@ -129,10 +132,12 @@ def test_every_legal_chain_can_be_asked(case, tail, batch):
         world = case.world(rank) or alone
         return sk.Loader(case.dataset, case.sampler(rank), batch_size=batch, tail=tail, world=world)
 
-    seen = defaultdict(list)
+    seen, steps, pads = defaultdict(list), [], 0
     for rank, one in enumerate(map(run, case.shards)):
         one.set_epoch(case.epoch)
+        steps.append(len(one))
         for step in range(len(one)):
+            pads += one.pads(step).sum()
             read = at(run(0), case.epoch, step, rank)
             assert read.ids.tolist() == one.ids(step).tolist()
             for place, sample in enumerate(read.ids.tolist()):
@@ -141,6 +146,9 @@ def test_every_legal_chain_can_be_asked(case, tail, batch):
         (found,) = when(run(0), sample, case.epoch)
         times = [(time.rank, time.step, time.place, time.is_pad) for time in found.occurrences]
         assert sorted(times) == sorted(seen[sample])
+    planned = plan(run(0), epoch=case.epoch)
+    assert (planned.fewest_steps, planned.steps, planned.pads) == (min(steps), max(steps), pads)
+    assert all(finding.code in KINDS for finding in check(run(0)))
 
 
 HUGE = 10**12
