@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import logging
 import random
@@ -11,6 +10,7 @@ import numpy as np
 import pytest
 from torch.utils.data import RandomSampler
 
+from tests.compat.any_samplers import dealt_back
 from tests.compat.torch_job import factory
 from tests.jobs import ended
 
@@ -30,10 +30,6 @@ def job(tmp_path_factory):
     folder = tmp_path_factory.mktemp("job")
     finished("-m", "tests.ranks", str(RANKS), "tests.compat.torch_job", str(folder))
     return [json.loads((folder / f"{rank}.json").read_text()) for rank in range(RANKS)]
-
-
-def dealt_back(shares):
-    return [item for row in itertools.zip_longest(*shares) for item in row]
 
 
 def test_before_the_process_group_is_there_the_numbers_must_be_given(job):
