@@ -227,8 +227,9 @@ async def _s3_part(filesystem: Any, path: str, version: Version, offset: int, le
     answer = await filesystem._call_s3("get_object", **wanted)
     try:
         if version.tag.startswith("ETag "):
-            told = answer.get("ETag")
-            version.check(UNKNOWN_SIZE, f"ETag {told}" if told else "")
+            told, size = answer.get("ETag"), answer.get("ContentRange", "").rpartition("/")[2]
+            size = int(size) if size.isdecimal() else UNKNOWN_SIZE
+            version.check(size, f"ETag {told}" if told else "")
         data: bytes = await answer["Body"].read()
     finally:
         answer["Body"].close()

@@ -25,7 +25,7 @@ from tests.storage.remote.server import MODIFIED
 from tests.waiting import wait_until
 
 PATH = "/shards/a"
-DATA = random.Random(5).randbytes(25_600)
+DATA = random.Random(5).randbytes(9_000_000)
 
 
 def generations(handler, resource):
@@ -52,13 +52,21 @@ def put_on(server, url, data):
     return url
 
 
+def put_in_bucket(bucket, data):
+    """Puts a file into a bucket of moto."""
+    bucket.put_object(Key="a", Body=data)
+    return "s3://shards/a"
+
+
 def put_into(folder, data):
     """Puts a file into the folder of a cluster."""
     (folder / "a").write_bytes(data)
     return "hdfs://namenode:8020/a"
 
 
-KINDS = ["http", "hdfs", "s3 by fsspec", "s3 by both", "s3 by obstore alone", "gs", "az"]
+WAYS = ["fsspec", "both", "obstore alone"]
+KINDS = ["http", "hdfs", "gs", "az", *(f"{store} by {way}" for store in ("s3", "moto") for way in WAYS)]
+"""Where moto answers, and not the server of these tests, it does so as S3 does, with conditions."""
 
 
 @pytest.fixture
@@ -74,6 +82,14 @@ def store(request, server, monkeypatch, tmp_path):
     if find_spec("s3fs") is None or find_spec("obstore") is None:
         pytest.skip("s3fs or obstore is not installed")
     read_by(way or "obstore alone", monkeypatch)
+    if kind == "moto":
+        options = {
+            "key": "test-key",
+            "secret": "test-secret",
+            "endpoint_url": request.getfixturevalue("endpoint"),
+        }
+        yield Store(partial(put_in_bucket, request.getfixturevalue("bucket")), 'ETag "', options)
+        return
     tag, options = {
         "s3": ("ETag ", {"anon": True, "endpoint_url": server.url}),
         "gs": ("generation ", {"token": "anon", "endpoint_url": server.url}),
@@ -107,6 +123,7 @@ def test_a_file_is_read_in_parts_and_as_a_whole(store, storage):
     assert reader.read_small(url) == DATA
     assert reader.read_small(f"{url}-none") is None
     assert [reader.exists(each) for each in (url, f"{url}-none")] == [True, False]
+    assert reader.stats.retries == 0
 
 
 @every

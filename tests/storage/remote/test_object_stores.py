@@ -23,14 +23,14 @@ def put(server, number, data):
     return f"s3://shards/{number}.bin"
 
 
-@pytest.mark.parametrize("way", ["both", "obstore alone"], indirect=True)
 @pytest.mark.usefixtures("way")
 def test_a_store_that_changes_or_hides_its_tag_is_noticed(server, storage):
     url = put(server, 0, b"a" * SIZE)
     reader = storage(storage_options={"anon": True, "endpoint_url": server.url})
     assert reader.read([Span(url, 5, 7)]) == [b"a" * 7]
     etag = server.resources["/shards/0.bin"].etag
-    assert server.asked("GET")[-1].headers["if-match"] == etag
+    sent = {name.lower(): value for name, value in server.asked("GET")[-1].headers.items()}
+    assert sent["if-match"] == etag
     for changed in (
         Resource.of(b"b" * SIZE),
         Resource(b"a" * (SIZE + 1), etag),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import random
 from typing import Any
 
 import pytest
@@ -18,28 +16,10 @@ pytest.importorskip("s3fs", reason="s3fs is not installed")
 pytest.importorskip("obstore", reason="obstore is not installed")
 pytestmark = pytest.mark.usefixtures("way")
 
-DATA = random.Random(3).randbytes(9_000_000)
-
 
 @pytest.fixture
 def options(endpoint) -> dict[str, Any]:
     return {"key": "test-key", "secret": "test-secret", "endpoint_url": endpoint}
-
-
-def test_objects_are_read_in_parts_and_as_a_whole(bucket, options, storage):
-    bucket.put_object(Key="train/a.tar", Body=DATA)
-    reader, url = storage(storage_options=options), "s3://shards/train/a.tar"
-    assert reader.version(url).size == len(DATA)
-    assert reader.version(url).tag == f'ETag "{hashlib.md5(DATA, usedforsecurity=False).hexdigest()}"'
-    draw = random.Random(2)
-    spans = [Span(url, draw.randrange(len(DATA) - 1000), draw.randrange(1, 1000)) for _ in range(50)]
-    before = reader.stats.requests
-    assert reader.read(spans) == [DATA[span.offset :][: span.length] for span in spans]
-    assert 2 <= reader.stats.requests - before <= 50
-    assert content(reader.fetch(url)) == content(reader.fetch(url)) == DATA
-    assert reader.read_small("s3://shards/train/none") is None
-    assert not reader.exists("s3://shards/train/none")
-    assert reader.stats.retries == 0
 
 
 @pytest.mark.parametrize("told", [{}, {"version_aware": True}])
