@@ -1,0 +1,117 @@
+"""The states of the drop-in for torch's sampler: on any ranks, in torchdata's loader, and of other runs."""
+
+from __future__ import annotations
+
+import itertools
+import json
+
+import pytest
+from torchdata.stateful_dataloader import StatefulDataLoader
+
+import samplerkit as sk
+from samplerkit.compat.torch import DistributedSampler
+
+ALGORITHMS = ["torch", "samplerkit-1"]
+
+
+def made(algorithm="torch", ranks=2, rank=0, size=41, **chosen):
+    return DistributedSampler(range(size), ranks, rank, **{"seed": 3, "algorithm": algorithm, **chosen})
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("shuffle", [False, True])
+@pytest.mark.parametrize("drop_last", [False, True])
+@pytest.mark.parametrize("new_ranks", [1, 2, 3, 5])
+def test_a_state_goes_on_with_any_number_of_ranks(algorithm, shuffle, drop_last, new_ranks):
+    chosen = {"algorithm": algorithm, "shuffle": shuffle, "drop_last": drop_last}
+    for cut in range(20):
+        received = []
+        for rank in range(2):
+            sampler = made(rank=rank, **chosen)
+            sampler.set_epoch(6)
+            received += itertools.islice(sampler, cut)
+            state = json.loads(json.dumps(sampler.state_dict()))
+        assert len(json.dumps(state)) < 1000
+        rests = []
+        for rank in range(new_ranks):
+            sampler = made(ranks=new_ranks, rank=rank, **chosen)
+            sampler.load_state_dict(state)
+            rests.append(list(sampler))
+        left = 41 - 2 * cut
+        rows = left // new_ranks if drop_last else -(-left // new_ranks)
+        assert [len(rest) for rest in rests] == [rows] * new_ranks
+        received += [index for row in zip(*rests, strict=True) for index in row][:left]
+        assert len(set(received)) == len(received) == (41 - left % new_ranks if drop_last else 41)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize(
+    ("sizes", "ranks", "ends"),
+    [((0, 0), 1, [None]), ((1, 1), 1, [None, 0]), ((10, 7), 3, [None, None, None, 0, 0])],
+    ids=["of nothing", "of one sample", "of 7 samples, 10 before: repeats are no part of it"],
+)
+def test_a_state_says_that_an_epoch_has_ended_once_all_was_read(algorithm, sizes, ranks, ends):
+    for taken, ended in enumerate(ends):
+        dataset = list(range(sizes[0]))
+        sampler = DistributedSampler(dataset, ranks, 0, algorithm=algorithm)
+        del dataset[sizes[1] :]
+        items = iter(sampler)
+        assert len(list(itertools.islice(items, taken))) == taken
+        assert sampler.state_dict()["ended"] == ended
+
+
+def test_our_states_are_taken_over_by_torch_sampler_and_loader():
+    dataset = list(range(100, 141))
+    sampler = DistributedSampler(dataset, 1, 0, seed=3, algorithm="samplerkit-1")
+    whole = list(sampler)
+    sampler.set_epoch(0)
+    list(itertools.islice(sampler, 12))
+    recipe, world = sk.DistributedSampler(seed=3), sk.World(1, 0)
+    torch_sampler = sk.TorchSampler(recipe, dataset, world)
+    torch_sampler.load_state_dict(sampler.state_dict())
+    assert list(torch_sampler) == whole[12:]
+    loader = sk.Loader(dataset, recipe, batch_size=4, world=world)
+    loader.load_state_dict(sampler.state_dict())
+    assert [value - 100 for batch in loader for value in batch.tolist()] == whole[12:]
+
+
+def loader_of(algorithm, workers, drop_last=False):
+    sampler = made(algorithm, drop_last=drop_last)
+    return StatefulDataLoader(range(41), 4, sampler=sampler, num_workers=workers, collate_fn=list)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize(("workers", "cut"), [(0, 0), (0, 5), (2, 3)])
+def test_torchdatas_loader_resumes_exactly(algorithm, workers, cut):
+    loader = loader_of(algorithm, workers)
+    loader.sampler.set_epoch(2)
+    whole = list(loader)
+    loader.sampler.set_epoch(2)
+    batches = iter(loader)
+    assert [next(batches) for _ in range(cut)] == whole[:cut]
+    state = loader.state_dict()
+    resumed = loader_of(algorithm, workers)
+    resumed.sampler.set_epoch(2)
+    resumed.load_state_dict(state)
+    assert list(resumed) == whole[cut:]
+    resumed.sampler.set_epoch(3)
+    fresh = loader_of(algorithm, 0)
+    fresh.sampler.set_epoch(3)
+    assert list(resumed) == list(fresh)
+    del batches
+
+
+@pytest.mark.parametrize(
+    ("changed", "field"),
+    [
+        ({"seed": 4}, "seed"),
+        ({"size": 40}, "dataset"),
+        ({"algorithm": "samplerkit-1"}, "algorithm"),
+        ({"shuffle": False}, "sampler"),
+        ({"drop_last": True}, "tail"),
+    ],
+)
+def test_a_state_of_another_run_is_refused_by_field(changed, field):
+    with pytest.raises(sk.StateError) as raised:
+        made(**changed).load_state_dict(made().state_dict())
+    assert raised.value.field == field
