@@ -92,7 +92,7 @@ def _in_epoch(
     found = []
     for window in windows:
         for read in in_epoch(view, reading, window).occurrences:
-            draws = replace(reading, shard=read.rank).positions(read.step)
+            draws = replace(reading, shard=read.rank).draws(read.step)
             epoch = int(reading.units.epochs(draws)[read.place])
             found += [
                 PartRead(read, window, first, tokens)

@@ -169,7 +169,7 @@ def at(
         num_ranks=view.num_ranks,
         num_steps=steps,
         ids=ids,
-        positions=reading.positions(step),
+        positions=reading.draws(step),
         pads=reading.pads(step),
         files=layout.file_of(ids) if layout.has_files else None,
         fingerprint=view.fingerprint,

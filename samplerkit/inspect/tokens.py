@@ -94,7 +94,7 @@ def spans_of(
     """
     if not callable(getattr(view.run.dataset, "spans", None)):
         return None
-    epochs = reading.units.epochs(reading.positions(step))
+    epochs = reading.units.epochs(reading.draws(step))
     if places is not None:
         ids, epochs = ids[places], epochs[places]
     each = zip(ids.tolist(), epochs.tolist(), strict=True)

@@ -17,15 +17,15 @@ from samplerkit.errors import ArgumentTypeError, OutOfDatasetError, StateError
 from samplerkit.loading.background import require_outside
 from samplerkit.loading.device.stage import DeviceStage, MakeStage
 from samplerkit.loading.device.streams import checked_device
-from samplerkit.loading.options import WorkerKind, checked_options, checked_tail, checked_workers
+from samplerkit.loading.options import checked_options, checked_tail, checked_workers
 from samplerkit.loading.run.delivery import Tail
-from samplerkit.loading.run.editable_run import EditableRun
+from samplerkit.loading.run.editable_cursor import EditableCursor
 from samplerkit.loading.run.run import Run
 from samplerkit.loading.state.state import Place
 from samplerkit.loading.stats import LoaderStats, Received
 from samplerkit.loading.steps import MetricsMixin
 from samplerkit.loading.workers.loader_workers import LoaderWorkers, WorkerIteration
-from samplerkit.loading.workers.protocol import BadSamples, SkippedSample
+from samplerkit.loading.workers.protocol import BadSamples, SkippedSample, WorkerKind
 from samplerkit.order import arguments
 from samplerkit.order.deal import World
 from samplerkit.samplers.base import Sampler
@@ -98,7 +98,7 @@ class Loader(MetricsMixin, Closing):
         True
     """
 
-    _cursor: EditableRun
+    _cursor: EditableCursor
 
     def __init__(
         self,
@@ -137,14 +137,14 @@ class Loader(MetricsMixin, Closing):
         stage = None if device is None else partial(DeviceStage, device=checked_device(device))
         self._make_stage: MakeStage | None = stage
         run = Run.of(sampler, dataset, world, batches, batch_size=self.batch_size or 1, tail=self.tail)
-        self._cursor = EditableRun(run, agreement_seconds, waits=True, resumes=resumes)
+        self._cursor = EditableCursor(run, agreement_seconds, waits=True, resumes=resumes)
         self._workers: Final = LoaderWorkers(
             self._cursor,
             self.num_workers,
             skips,
             checked_options(dataloader_options, self.num_workers, self.workers),
             seed_draws=seeds,
-            uses_threads=self.workers == "threads",
+            kind=self.workers,
             file_affinity=self.file_affinity,
         )
         self._received = Received(self.dataset if self._workers.has_processes else None)
@@ -283,7 +283,7 @@ class Loader(MetricsMixin, Closing):
             make_stage: puts a stage, such as a `DeviceStage`, behind an iterator of batches.
             run_ahead: as for the loader.
         """
-        require_outside(self._workers.loader)
+        require_outside(self._workers.token)
         iteration = self._cursor.begin()
         is_at_its_end = False
         opened: WorkerIteration | None = None

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, cast, get_args
+from typing import Any, cast, get_args
 
 import torch.utils.data
 
 from samplerkit.batches.recipe import BatchRecipe
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError
 from samplerkit.loading.run.delivery import Tail
+from samplerkit.loading.workers.protocol import WorkerKind
 from samplerkit.order import arguments
-
-WorkerKind = Literal["processes", "threads"]
-"""What the workers of a loader are."""
 
 REFUSED = {
     "shuffle": "give the sampler a shuffle mode",

@@ -149,7 +149,7 @@ class Life:
         if not reading.has(step):  # `ragged`: its last step may be missing
             return
         world, size = loader._cursor.run.world, self.history.size
-        positions = reading.positions(step)
+        positions = reading.draws(step)
         global_batch = world.num_shards * self._batch
         begin = reading.delivery.start + step * global_batch
         lanes = reading.delivery.lanes

@@ -120,7 +120,7 @@ class Job:
             for loader, batch in zip(self.loaders, received, strict=True):
                 if batch is not None:
                     step = loader.step - 1
-                    positions = loader._reading.positions(step)
+                    positions = loader._reading.draws(step)
                     if loader.plan is not None:  # batches come one after another, samples by their positions
                         positions[:] = loader.world.shard_id
                     kept = ~loader.pads(step)

@@ -301,9 +301,9 @@ class Reading:
 
     def pads(self, step: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
         """Returns which samples of a step are pads, that repeat another one to fill the batch."""
-        return self.positions(step) >= self.units.num_draws
+        return self.draws(step) >= self.units.num_draws
 
-    def positions(self, step: int) -> Ids:
+    def draws(self, step: int) -> Ids:
         """Returns the draws of one step, one a sample: with samples dealt, their positions.
 
         Returns:

@@ -15,10 +15,17 @@ from samplerkit.loading.device.stage import MakeStage
 from samplerkit.loading.device.streams import current_device
 from samplerkit.loading.generators import kept_generators
 from samplerkit.loading.run.delivery import Reading
-from samplerkit.loading.run.editable_run import EditableRun
+from samplerkit.loading.run.editable_cursor import EditableCursor
 from samplerkit.loading.workers.batch_maker import BatchMaker, SendingMaker, batch_of
 from samplerkit.loading.workers.file_affinity import AffineIterator
-from samplerkit.loading.workers.protocol import BadSamples, Batches, MakeRequests, Request, Workers
+from samplerkit.loading.workers.protocol import (
+    BadSamples,
+    Batches,
+    MakeRequests,
+    Request,
+    WorkerKind,
+    Workers,
+)
 from samplerkit.loading.workers.reader import ReaderOptions, SampleReader, reports_stats
 from samplerkit.loading.workers.thread_pool import ThreadPool
 from samplerkit.loading.workers.thread_scheduling import ThreadSchedule
@@ -97,41 +104,41 @@ class LoaderWorkers:
     """Chooses the workers of a loader, starts them at first use, and opens iterations over what they make.
 
     Args:
-        current: the run.
+        cursor: of the run.
         num_workers: worker processes or threads.
         bad_samples: what becomes of a sample that cannot be read.
         options: of the DataLoader, from `checked_options`.
         seed_draws: whether the process-wide generators are seeded for each draw.
-        uses_threads: whether the workers are threads.
+        kind: processes or threads.
         file_affinity: whether each file is one worker's.
 
     Attributes:
-        loader: an object that threads hold in place of the loader, since they must not keep it alive.
+        token: what threads hold in place of the loader, since they must not keep it alive.
     """
 
     def __init__(
         self,
-        current: EditableRun,
+        cursor: EditableCursor,
         num_workers: int,
         bad_samples: BadSamples,
         options: dict[str, Any],
         *,
         seed_draws: bool = False,
-        uses_threads: bool = False,
+        kind: WorkerKind = "processes",
         file_affinity: bool = False,
     ) -> None:
-        self._current = current
+        self._cursor = cursor
         self._num_workers = num_workers
         self._skips = bad_samples == "skip"
         self._options = options
         self._seed_draws = seed_draws
-        self._uses_threads = uses_threads and num_workers > 0
+        self._kind = kind
         # Threads share what they read, and one worker reads all.
-        self._is_affine = file_affinity and num_workers > 1 and not uses_threads
+        self._is_affine = file_affinity and num_workers > 1 and kind == "processes"
         self._reset()
 
     def _reset(self) -> None:
-        self.loader = object()
+        self.token = object()
         self._schedule = ThreadSchedule(self._num_workers)  # holds for the next epoch too
         self._held: _Held | None = None
         self._open: WorkerIteration | None = None
@@ -149,7 +156,7 @@ class LoaderWorkers:
     @property
     def has_processes(self) -> bool:
         """Whether other processes read."""
-        return self._num_workers > 0 and not self._uses_threads
+        return self._num_workers > 0 and self._kind == "processes"
 
     def open(self, reading: Reading, make_stage: MakeStage | None, *, run_ahead: bool) -> WorkerIteration:
         """Begins to answer the requests of a reading, or takes the iteration that ran ahead to it.
@@ -178,7 +185,7 @@ class LoaderWorkers:
         kept = opened.workers if opened is not None and opened.end() else None
         self._open = WorkerIteration(
             kept or self._make_workers(reading.epoch),
-            partial(requests_of, self._current, wanted(self._current.run.dataset), run_ahead, reading),
+            partial(requests_of, self._cursor, wanted(self._cursor.run.dataset), run_ahead, reading),
             make_stage,
             keeps_workers=bool(self._options.get("persistent_workers")),
             keeps_generators=seeds_here,
@@ -210,11 +217,11 @@ class LoaderWorkers:
         if not self._num_workers:
             return Workers(maker.__getitem__)
         self._held = _Held()
-        return ThreadPool(maker, self._num_workers, options, self._schedule, self._held, self.loader)
+        return ThreadPool(maker, self._num_workers, options, self._schedule, self._held, self.token)
 
     def _maker(self, epoch: int, make: Any) -> Any:
         """Returns what makes batches of requests."""
-        run = self._current.run
+        run = self._cursor.run
         dataset, plan = run.dataset, run.plan(epoch)
         if not (hasattr(dataset, "__getitem__") or hasattr(dataset, "__getitems__")):
             raise ArgumentTypeError("dataset", "must be map-style, with __getitem__", dataset)
@@ -230,32 +237,32 @@ class LoaderWorkers:
         if plan is not None and isinstance(collate, SampleCollate):
             collate = collate.measured_by(plan.measure)
         reports = self.has_processes and reports_stats(dataset)
-        reader = SampleReader(dataset, options, partial(batches_of, self._current), reports=reports)
+        reader = SampleReader(dataset, options, partial(batches_of, self._cursor), reports=reports)
         return make(reader, collate)
 
 
-def batches_of(current: EditableRun, request: Request) -> Batches:
+def batches_of(cursor: EditableCursor, request: Request) -> Batches:
     """Returns the batches of the reading that a request is of; a worker edits a run of its own first."""
-    current.follow(request.edits)
-    return current.run.reading(request.epoch, request.start).batches
+    cursor.follow(request.edits)
+    return cursor.run.reading(request.epoch, request.start).batches
 
 
 def requests_of(
-    current: EditableRun, wanted: tuple[str, ...], run_ahead: bool, reading: Reading
+    cursor: EditableCursor, wanted: tuple[str, ...], run_ahead: bool, reading: Reading
 ) -> Iterator[Request]:
     """Iterates over the requests of a reading, and perhaps of the epochs after it.
 
     It knows no stage: a stage's thread holds it, and must not hold what ends it.
 
     Args:
-        current: the run, which edits may replace meanwhile.
+        cursor: of the run, which edits may replace meanwhile.
         wanted: what the dataset wants to know of each sample, `passes` or `epochs`.
         run_ahead: whether the epochs after that of the reading follow.
         reading: the first one.
     """
     while reading.has(0):
-        for step, (ids, draws, segments, columns) in current.steps(reading, wanted):
-            yield Request(reading.epoch, reading.start, step, ids, draws, columns, segments, current.edits)
+        for step, (ids, draws, segments, columns) in cursor.steps(reading, wanted):
+            yield Request(reading.epoch, reading.start, step, ids, draws, columns, segments, cursor.edits)
         if not run_ahead:
             return
-        reading = current.run.reading(reading.epoch + 1, 0)
+        reading = cursor.run.reading(reading.epoch + 1, 0)

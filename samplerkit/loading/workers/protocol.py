@@ -16,6 +16,9 @@ from samplerkit.loading.background import end_together
 from samplerkit.order.typing import Ids, as_array
 from samplerkit.samplers.mixing.edit import Edit
 
+WorkerKind = Literal["processes", "threads"]
+"""What the workers of a loader are."""
+
 BadSamples = Literal["raise", "skip"]
 """What to do with a sample that cannot be read."""
 
@@ -34,7 +37,7 @@ class Request:
         start: the position of the epoch at which the reading began.
         step: the step of the reading.
         ids: the samples, int64 of shape (samples,).
-        positions: theirs in the epoch's order, which are their draws; mostly a range, which is less to send.
+        draws: of the samples, their positions in the epoch's order; mostly a range, which is less to send.
         columns: what the dataset takes behind the ids: the passes over their sources, the epochs of these,
             or both.
         segments: which parts of the samples are read, for packs; None where they are whole.
@@ -45,7 +48,7 @@ class Request:
     start: int
     step: int
     ids: Ids
-    positions: range | Ids
+    draws: range | Ids
     columns: tuple[Ids, ...] = ()
     segments: Segments | None = None
     edits: tuple[Edit, ...] = ()
@@ -80,7 +83,7 @@ class Request:
         return replace(
             self,
             ids=self.ids[chosen],
-            positions=as_array(self.positions)[chosen],
+            draws=as_array(self.draws)[chosen],
             columns=tuple(column[chosen] for column in self.columns),
             segments=self.segments and self.segments.at(chosen),
             **changed,

@@ -128,7 +128,7 @@ class SampleReader:
         """Returns the draws of a batch, at their beginning."""
         begin = seed_generators if self.options.seeds_draws else None
         seed, alone = self.options.seed, self._enters_draws
-        return Draws(seed, request.epoch, request.positions, enters_alone=alone, begin=begin)
+        return Draws(seed, request.epoch, request.draws, enters_alone=alone, begin=begin)
 
     def read(self, request: Request) -> Answer:
         """Reads the samples of a request; what is bad is left out, or an error that names it."""

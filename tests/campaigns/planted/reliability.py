@@ -77,8 +77,8 @@ BUGS = [
     Bug(
         "the first pad is taken for a sample",
         "Reading.pads",
-        "self.positions(step) >= self.units.num_draws",
-        "self.positions(step) > self.units.num_draws",
+        "self.draws(step) >= self.units.num_draws",
+        "self.draws(step) > self.units.num_draws",
         "tests/loading/test_uneven_ranks.py",
     ),
     Bug(

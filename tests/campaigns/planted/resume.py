@@ -41,7 +41,7 @@ BUGS = [
     ),
     Bug(
         "an edit may change what was read before the run went back",
-        "EditableRun.restore",
+        "EditableCursor.restore",
         "one.epoch + one.epochs > following",
         "False",
         HISTORY,
@@ -169,15 +169,15 @@ BUGS = [
     Bug(
         "a draw is that of its sample",
         "SampleReader.draws",
-        "request.positions",
+        "request.draws",
         "request.ids",
         DRAWS,
     ),
     Bug(
         "draws are counted in their batch",
         "requests_of",
-        "Request(reading.epoch, reading.start, step, ids, draws, columns, segments, current.edits)",
-        "Request(reading.epoch, reading.start, step, ids, range(len(ids)), known, segments, current.edits)",
+        "Request(reading.epoch, reading.start, step, ids, draws, columns, segments, cursor.edits)",
+        "Request(reading.epoch, reading.start, step, ids, range(len(ids)), known, segments, cursor.edits)",
         DRAWS,
     ),
     Bug(

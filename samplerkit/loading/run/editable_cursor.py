@@ -20,7 +20,7 @@ from samplerkit.storage.atomic import atomic
 
 
 @final
-class EditableRun(RunCursor):
+class EditableCursor(RunCursor):
     """The cursor of a run that is edited while it is read.
 
     Requests may be made in a background thread, while the loop edits. So whoever makes one, and whoever
