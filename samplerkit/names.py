@@ -1,4 +1,4 @@
-"""Where the public names and the algorithms are written, so that each is imported when it is asked for."""
+"""Where the public names and the algorithms are, and `found`, which imports what is asked for, and no sooner."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The array types of this floor."""
+"""The array types of orders."""
 
 from __future__ import annotations
 

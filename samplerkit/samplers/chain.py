@@ -304,7 +304,7 @@ class Chain:
 
 
 def running_job() -> World:
-    """Asks the running job for its world. This floor knows none: who asks is imported when it is wanted."""
+    """Asks the running job for its world; samplers know no job, so who asks is imported when it is wanted."""
     return cast("World", names.found("loading.job.world", "detect_world")())
 
 

@@ -142,7 +142,7 @@ def pools_missed(seen: InspectedRun) -> Faults:
 @rule("warning", any_loader)
 def evaluation_with_phase(seen: Inspection) -> Faults:
     """Windows of tokens are read in order, and begin at another token in each epoch."""
-    # Known by its attributes: this room does not know that of tokens.
+    # Known by its attributes: this package does not import that of tokens.
     has_phase = getattr(seen.dataset, "wants_epochs", False) is True
     if seen.is_evaluation and has_phase and hasattr(seen.dataset, "windows_per_block"):
         yield Fault(
@@ -250,7 +250,7 @@ def lanes_do_not_divide(seen: InspectedRun) -> Faults:
 @rule("warning", order)
 def files_read_again(seen: InspectedRun) -> Faults:
     """`max_files`, `max_chunks` or `max_shards` is too few for how the order goes."""
-    # Known by its attributes: this room does not know that of files.
+    # Known by its attributes: this package does not import that of files.
     limits: Any = getattr(seen.dataset, "_limits", None)
     view = seen.view
     if not hasattr(limits, "max_files") or not view.layout.has_files:

@@ -53,7 +53,7 @@ RESIZES = (
     Resize("4 to 4 (control)", 1296, 4, 12, 12, 4, 12),
     Resize("4 to 2, same global batch", 1296, 4, 12, 12, 2, 24),
     Resize("4 to 3, same global batch", 1296, 4, 12, 12, 3, 16),
-    Resize("4 to 2, same batch a rank", 1296, 4, 12, 12, 2, 12),
-    Resize("4 to 3, same batch a rank", 1296, 4, 12, 12, 3, 12),
+    Resize("4 to 2, same batch per rank", 1296, 4, 12, 12, 2, 12),
+    Resize("4 to 3, same batch per rank", 1296, 4, 12, 12, 3, 12),
     Resize("4 to 3, uneven tail", 1000, 4, 12, 12, 3, 16),
 )

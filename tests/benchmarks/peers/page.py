@@ -230,8 +230,8 @@ def summary_table(results: Results) -> str:
 
 
 SUMMARY_SIZE = 10**8
-SUMMARY_RESIZE = "4 to 3, same batch a rank"
-"""What the README shows: of a peer with several ways to go on, the one that loses and repeats least."""
+SUMMARY_RESIZE = "4 to 3, same batch per rank"
+"""What the README shows: where a peer can resume in several ways, the one that loses and repeats least."""
 
 BLOCKS: dict[str, Callable[[Results], str]] = {
     "machine": machine_text,
