@@ -12,7 +12,7 @@ import pytest
 
 import samplerkit as sk
 from samplerkit.errors import SamplerkitError
-from samplerkit.storage.remote.attempt import Span
+from samplerkit.storage.remote.access import Span
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage
 from tests.storage.files.folders import write_npz

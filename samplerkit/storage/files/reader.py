@@ -15,7 +15,7 @@ from samplerkit.order.typing import Ids
 from samplerkit.storage.files.content import FileContent
 from samplerkit.storage.files.stored import Stored
 from samplerkit.storage.progress import all_in_threads
-from samplerkit.storage.remote.attempt import in_other_words
+from samplerkit.storage.remote.access import in_other_words
 from samplerkit.storage.remote.storage import RemoteStorage
 from samplerkit.storage.urls import is_remote, shown
 

@@ -11,7 +11,7 @@ from typing import final
 from samplerkit.errors import DatasetError
 from samplerkit.storage.files.handles import Handle, open_for_reading, plain_file
 from samplerkit.storage.missing_file import REWRITE, unopened
-from samplerkit.storage.remote.attempt import UNKNOWN_SIZE, RemoteAccess, Span
+from samplerkit.storage.remote.access import UNKNOWN_SIZE, RemoteAccess, Span
 from samplerkit.storage.urls import is_remote, shown
 
 ByteSpan = tuple[int, int]

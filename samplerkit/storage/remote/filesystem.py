@@ -13,7 +13,7 @@ from typing import Any, TypeVar, final
 
 from samplerkit.errors import DatasetError
 from samplerkit.storage.names import may_match_folders
-from samplerkit.storage.remote.attempt import (
+from samplerkit.storage.remote.access import (
     UNKNOWN_SIZE,
     Refused,
     Transient,

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from email.message import Message
 from typing import final
 
-from samplerkit.storage.remote.attempt import (
+from samplerkit.storage.remote.access import (
     MODIFIED,
     UNKNOWN_SIZE,
     Absent,

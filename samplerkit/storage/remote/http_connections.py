@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, final
 from urllib.parse import SplitResult, quote, unquote, urljoin, urlsplit
 
-from samplerkit.storage.remote.attempt import Refused, Transient
+from samplerkit.storage.remote.access import Refused, Transient
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.threads import TICK, Stop
 from samplerkit.storage.urls import is_web

@@ -10,7 +10,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, final
 
-from samplerkit.storage.remote.attempt import Transient, Version, changed, library_fault
+from samplerkit.storage.remote.access import Transient, Version, changed, library_fault
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.retries import Client, Counts
 from samplerkit.storage.remote.store_options import Bucket, bucket_of, is_forked_from_user, names_version

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeVar, final
 
-from samplerkit.storage.remote.attempt import UNKNOWN_SIZE, Span, Version, in_other_words
+from samplerkit.storage.remote.access import UNKNOWN_SIZE, Span, Version, in_other_words
 from samplerkit.storage.remote.filesystem import Filesystems, has_filesystem
 from samplerkit.storage.remote.http import Http
 from samplerkit.storage.remote.object_stores import ObjectStores

@@ -14,7 +14,7 @@ from typing import Any, TypeVar, final
 
 from samplerkit.errors import DatasetError, SamplerkitError
 from samplerkit.storage.missing_file import AbsentError
-from samplerkit.storage.remote.attempt import (
+from samplerkit.storage.remote.access import (
     UNKNOWN_SIZE,
     Absent,
     Refused,

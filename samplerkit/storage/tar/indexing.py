@@ -17,7 +17,7 @@ from samplerkit.storage.arrays import on_disk
 from samplerkit.storage.lengths import lengths_in, lengths_text
 from samplerkit.storage.names import short_names
 from samplerkit.storage.progress import Progress, all_in_threads, silence
-from samplerkit.storage.remote.attempt import UNKNOWN_SIZE
+from samplerkit.storage.remote.access import UNKNOWN_SIZE
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage
 from samplerkit.storage.small_files import read_small, write_small

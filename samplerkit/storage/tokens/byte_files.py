@@ -11,7 +11,7 @@ from samplerkit.errors import DatasetError
 from samplerkit.storage.files.handles import Handle, Handles, open_for_reading
 from samplerkit.storage.files.stored import Stored
 from samplerkit.storage.progress import all_in_threads
-from samplerkit.storage.remote.attempt import RemoteAccess, Span
+from samplerkit.storage.remote.access import RemoteAccess, Span
 from samplerkit.storage.urls import is_remote
 
 _ASKED_AT_A_TIME = 16

@@ -40,7 +40,7 @@ def way(request, monkeypatch) -> str:
 @pytest.fixture
 def apart(monkeypatch) -> None:
     """Lets each part have a request of its own, also where files are as small as those of tests."""
-    monkeypatch.setattr("samplerkit.storage.remote.attempt._joined", lambda before, part: None)
+    monkeypatch.setattr("samplerkit.storage.remote.access._joined", lambda before, part: None)
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import random
 import pytest
 
 from samplerkit.errors import DatasetError
-from samplerkit.storage.remote.attempt import UNKNOWN_SIZE
+from samplerkit.storage.remote.access import UNKNOWN_SIZE
 from samplerkit.storage.remote.storage import Span
 from tests.storage.remote import faults
 from tests.storage.remote.contents import content, leftovers

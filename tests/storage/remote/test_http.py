@@ -159,7 +159,7 @@ def test_a_small_file_is_read_by_one_request(server, storage):
 
 
 def test_parts_near_one_another_share_a_request_and_long_ones_have_several(server, storage, monkeypatch):
-    monkeypatch.setattr("samplerkit.storage.remote.attempt.LONGEST", 200_000)
+    monkeypatch.setattr("samplerkit.storage.remote.access.LONGEST", 200_000)
     url = server.put("/a", DATA)
     reader = storage()
     reader.version(url)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from samplerkit.errors import DatasetError
 from samplerkit.storage.files.handles import open_for_reading, plain_file
-from samplerkit.storage.remote.attempt import RemoteAccess
+from samplerkit.storage.remote.access import RemoteAccess
 from samplerkit.storage.urls import is_remote, shown
 
 INDEX_SUFFIX = ".skidx"

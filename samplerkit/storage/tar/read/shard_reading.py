@@ -18,7 +18,7 @@ from samplerkit.storage.ahead.batches import BatchesAhead, SampleBatch
 from samplerkit.storage.ahead.cache import ReadAheadCache
 from samplerkit.storage.ahead.cache_entries import CacheLimits, FileStats
 from samplerkit.storage.missing_file import AbsentError
-from samplerkit.storage.remote.attempt import Requests, Span
+from samplerkit.storage.remote.access import Requests, Span
 from samplerkit.storage.remote.disk_cache import LocalFile
 from samplerkit.storage.remote.storage import RemoteStorage
 from samplerkit.storage.tar.fetch_costs import EpochCosts, FetchCosts, Stretch, stretch_of

@@ -18,7 +18,7 @@ from samplerkit.storage.catalogue.file_catalogue import FileCatalogue
 from samplerkit.storage.files.paths import file_paths
 from samplerkit.storage.missing_file import AbsentError
 from samplerkit.storage.names import short_names
-from samplerkit.storage.remote.attempt import UNKNOWN_SIZE
+from samplerkit.storage.remote.access import UNKNOWN_SIZE
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import LocalFile, RemoteStorage
 from samplerkit.storage.small_files import MOST_BYTES

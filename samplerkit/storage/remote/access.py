@@ -1,4 +1,4 @@
-"""One attempt to read a remote file: what may be asked, what is known of the file, and what can go wrong.
+"""How remote files are accessed: what may be asked, what is known of a file, and what can go wrong.
 
 None of the faults leaves this package: `retried` makes a `DatasetError` of each. Exceptions of other libraries
 hold URLs with their queries, so they are never chained, and their texts never shown.
