@@ -1,4 +1,4 @@
-"""Where the public names and the algorithms are, and `found`, which imports what is asked for, and no sooner."""
+"""Where the public names and the algorithms are; `found` imports what is asked for, and no sooner."""
 
 from __future__ import annotations
 

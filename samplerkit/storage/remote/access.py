@@ -1,7 +1,7 @@
 """How remote files are accessed: what may be asked, what is known of a file, and what can go wrong.
 
-None of the faults leaves this package: `retried` makes a `DatasetError` of each. Exceptions of other libraries
-hold URLs with their queries, so they are never chained, and their texts never shown.
+No fault leaves this package: `retried` makes a `DatasetError` of each. Exceptions of other libraries hold
+URLs with their queries, so they are never chained, and their texts never shown.
 """
 
 from __future__ import annotations
