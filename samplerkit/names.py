@@ -1,4 +1,4 @@
-"""Where the public names and the algorithms are; `found` imports what is asked for, and no sooner."""
+"""Where the public names and the algorithms are; `found` imports one when it is first needed."""
 
 from __future__ import annotations
 
