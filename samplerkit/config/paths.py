@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -89,17 +90,21 @@ def text_and_folder(source: str | os.PathLike[str]) -> tuple[str, str, Folder]:
 
 
 def _local(path: Path) -> bytes:
+    data, is_folder = None, False
     try:
-        if path.is_dir():
-            raise ConfigError("config", "is a folder", str(path), hint="name the file")
-        if not path.is_file():
-            raise ConfigError("config", "there is no such file", str(path))
-        return path.read_bytes()
+        mode = path.stat().st_mode  # `is_file` of Python 3.14 calls what cannot be looked at absent
+        is_folder = stat.S_ISDIR(mode)
+        data = path.read_bytes() if stat.S_ISREG(mode) else None
+    except (FileNotFoundError, NotADirectoryError):
+        pass
     except (OSError, ValueError) as error:
-        if isinstance(error, ConfigError):
-            raise
         reason = error.strerror if isinstance(error, OSError) else error
         raise ConfigError("config", f"cannot be read ({reason})"[:120], str(path)) from None
+    if is_folder:
+        raise ConfigError("config", "is a folder", str(path), hint="name the file")
+    if data is None:
+        raise ConfigError("config", "there is no such file", str(path))
+    return data
 
 
 def array_at(path: str) -> np.ndarray[Any, Any]:
