@@ -20,6 +20,7 @@ import random
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -84,16 +85,17 @@ def _hugging_face(path: str, workers: int) -> Any:
     return _torch_loader(datasets.load_dataset("json", data_files=path, split="train"), workers)
 
 
-def _ours(path: str, workers: int) -> Any:
+def _ours(path: str, workers: int, kind: str = "processes") -> Any:
     dataset = sk.JsonlDataset(path, progress=False)
-    options = {"batch_size": BATCH, "collate_fn": list, "num_workers": workers, "world": sk.World(1, 0)}
-    return sk.Loader(dataset, sk.RandomSampler(shuffle="global", seed=1), **options)
+    options = {"batch_size": BATCH, "collate_fn": list, "num_workers": workers, "workers": kind}
+    return sk.Loader(dataset, sk.RandomSampler(shuffle="global", seed=1), world=sk.World(1, 0), **options)
 
 
 READERS: dict[str, Callable[[str, int], Any]] = {
     "plain loop": _plain,
     "datasets": _hugging_face,
     "JsonlDataset": _ours,
+    "JsonlDataset, by threads": partial(_ours, kind="threads"),
 }
 
 
