@@ -128,7 +128,7 @@ def read_window(reading: Reading, step: int) -> np.ndarray[Any, Any]:
     """
     delivery, order = reading.delivery, reading.units.order
     ranks = [dataclasses.replace(reading, shard=rank) for rank in range(delivery.num_shards)]
-    parts = [rank.positions(step) for rank in ranks]
+    parts = [rank.draws(step) for rank in ranks]
     positions = np.concatenate(parts)
     first = delivery.start + step * delivery.global_batch
     expected = np.arange(first, min(first + delivery.global_batch, delivery.total))
