@@ -9,10 +9,9 @@ import socket
 import ssl
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from email.message import Message
 from typing import final
 
 from samplerkit.storage.remote.access import (
@@ -24,7 +23,8 @@ from samplerkit.storage.remote.access import (
     Version,
     may_pass,
 )
-from samplerkit.storage.remote.http_connections import Connections, TimedResponse, number_in_words
+from samplerkit.storage.remote.http_connections import Connections, number_in_words
+from samplerkit.storage.remote.http_response import Headers, Response
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.retries import Client, Counts, check_small
 from samplerkit.storage.threads import Pool, Stop
@@ -49,7 +49,7 @@ class Http(Client):
         with self._asked("HEAD", url, stop) as answer:
             if answer.status not in _HEAD_IS_REFUSED:
                 check_answer(answer)
-                if answer.headers.get("Accept-Ranges", "").strip().lower() == "none":
+                if answer.headers.get("accept-ranges", "").lower() == "none":
                     self.without_ranges.add(url)
                 version = version_of(content_length(answer.headers), answer.headers)
                 if version.size != UNKNOWN_SIZE and version.tag:
@@ -102,7 +102,7 @@ class Http(Client):
         self._connections.close()
 
     def _body(
-        self, answer: TimedResponse, version: Version, offset: int, length: int, *, is_part: bool = True
+        self, answer: Response, version: Version, offset: int, length: int, *, is_part: bool = True
     ) -> Iterator[bytes]:
         """Reads the wanted bytes of an answer, be it a part or the whole, once its head is right.
 
@@ -150,14 +150,10 @@ class Http(Client):
             raise Transient(f"the answer broke off after {at} of {end} bytes")
 
     @contextmanager
-    def _asked(self, method: str, url: str, stop: Stop, part: str = "") -> Iterator[TimedResponse]:
+    def _asked(self, method: str, url: str, stop: Stop, part: str = "") -> Iterator[Response]:
         self.counts.add(requests=1)
-        headers = {"Range": f"bytes={part}"} if part else {}
-        with self._connections.response(method, url, headers, stop) as answer:
+        with self._connections.response(method, url, part, stop) as answer:
             yield answer
-
-
-Headers = Mapping[str, str] | Message
 
 
 _CONTENT_RANGE = re.compile(r"bytes (?:(\d+)-(\d+)|\*)/(\d+|\*)", re.ASCII)
@@ -215,7 +211,7 @@ def fault(error: Exception, timeout: float) -> Exception:
     return Transient(reason) if reason else error
 
 
-def check_answer(answer: TimedResponse) -> None:
+def check_answer(answer: Response) -> None:
     """Lets an answer pass that has content as it is in the file, and raises the fault that another one means.
 
     Raises:
@@ -234,7 +230,7 @@ def check_answer(answer: TimedResponse) -> None:
         raise Absent(f"may not be read (status {status})", hint)
     if status not in {200, 206}:
         raise Refused(f"was refused by its server (status {status})")
-    encoding = headers.get("Content-Encoding", "identity").strip().lower()
+    encoding = headers.get("content-encoding", "identity").lower()
     if encoding not in {"", "identity"}:
         problem = f"is sent with the content encoding {encoding[:20]!r}, though none was asked for"
         raise Refused(problem, "store it without Content-Encoding")
@@ -242,9 +238,9 @@ def check_answer(answer: TimedResponse) -> None:
 
 def version_of(size: int, headers: Headers) -> Version:
     """Gives a version, tagged by the ETag, else by the time of the last change."""
-    tag = headers.get("ETag", "").strip()
-    if not tag and "Last-Modified" in headers:
-        tag = MODIFIED + headers["Last-Modified"].strip()
+    tag = headers.get("etag", "")
+    if not tag and "last-modified" in headers:
+        tag = MODIFIED + headers["last-modified"].strip()
     return Version(size, tag)
 
 
@@ -257,7 +253,7 @@ def check_version(version: Version, size: int, headers: Headers) -> None:
     """
     before = MODIFIED if version.tag.startswith(MODIFIED) else ""
     name = "Last-Modified" if before else "ETag"
-    told = headers.get(name, "").strip()
+    told = headers.get(name.lower(), "")
     version.check(size, told and before + told, name)
 
 
@@ -267,14 +263,14 @@ def content_length(headers: Headers) -> int:
     Raises:
         Transient: it is longer than any file.
     """
-    text = headers.get("Content-Length", "").strip()
-    is_chunked = "chunked" in headers.get("Transfer-Encoding", "").lower()
+    text = headers.get("content-length", "")
+    is_chunked = "chunked" in headers.get("transfer-encoding", "").lower()
     return _number(text) if text.isascii() and text.isdigit() and not is_chunked else UNKNOWN_SIZE
 
 
 def check_end(headers: Headers, hint: str = "") -> None:
     """Refuses a body of which the end cannot be told from a connection that broke."""
-    if content_length(headers) < 0 and "chunked" not in headers.get("Transfer-Encoding", "").lower():
+    if content_length(headers) < 0 and "chunked" not in headers.get("transfer-encoding", "").lower():
         raise Refused("is sent without its length, so its end cannot be told from a break", hint)
 
 
@@ -285,10 +281,10 @@ def content_range(headers: Headers) -> ContentRange:
         Transient: it is not there, cannot be understood, or says more bytes than any file has.
 
     Example:
-        >>> content_range({"Content-Range": "bytes 0-9/100"})
+        >>> content_range({"content-range": "bytes 0-9/100"})
         ContentRange(first=0, last=9, size=100)
     """
-    match = _CONTENT_RANGE.fullmatch(headers.get("Content-Range", "").strip())
+    match = _CONTENT_RANGE.fullmatch(headers.get("content-range", ""))
     if match is None:
         raise Transient("a part without a right Content-Range")
     first, last, size = match.groups()
@@ -306,7 +302,7 @@ def _number(digits: str) -> int:
 
 
 def _retry_after(headers: Headers) -> float | None:
-    text = headers.get("Retry-After", "").strip()
+    text = headers.get("retry-after", "")
     if text.isascii() and text.isdigit():
         return float(text[:9])
     try:

@@ -4,34 +4,29 @@ from __future__ import annotations
 
 import base64
 import http.client
-import io
 import netrc
 import os
 import re
 import select
 import socket
 import ssl
-import time
+import struct
 import urllib.request
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from email.message import Message
-from functools import partial
 from pathlib import Path
 from typing import Any, final
 from urllib.parse import SplitResult, quote, unquote, urljoin, urlsplit
 
 from samplerkit.storage.remote.access import Refused, Transient
+from samplerkit.storage.remote.http_response import Headers, Response
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.threads import TICK, Stop
 from samplerkit.storage.urls import is_web
 
 MOST_HOPS = 10
-
-_SHORT_BODY = 4096
-"""A body of which no more is left is read, since the connection can be used again then."""
 
 _ROUTES = 1024
 """Of so many URLs it is kept how they are reached: a dataset may have millions."""
@@ -39,6 +34,7 @@ _ROUTES = 1024
 _STATUSES = {301, 302, 303, 307, 308}
 _PORTS = {"http": 80, "https": 443}
 _IN_PATHS = "!$&'()*+,/:;=?@[]~"
+_NO_LINE = re.compile(r"[\r\n\0]")
 _LONE_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
 
 
@@ -50,14 +46,12 @@ class _Route:
     Args:
         server: scheme, host and port.
         proxy: the one that the environment names for it, or None.
-        path: the path of the request; the whole URL if a proxy forwards the request.
-        headers: for each request.
+        head: of each request, without its method, and the empty line at its end.
     """
 
     server: tuple[str, str, int]
     proxy: SplitResult | None
-    path: str
-    headers: Mapping[str, str]
+    head: bytes
 
 
 @final
@@ -79,10 +73,14 @@ class Connections:
         self._is_closed = False
 
     @contextmanager
-    def response(
-        self, method: str, url: str, headers: Mapping[str, str], stop: Stop
-    ) -> Iterator[TimedResponse]:
+    def response(self, method: str, url: str, part: str, stop: Stop) -> Iterator[Response]:
         """Makes a request, follows redirects, and gives the response, of which the body is still to be read.
+
+        Args:
+            method: such as "GET".
+            url: of the file.
+            part: of it that is wanted, such as "0-99"; "" for all of it.
+            stop: ends it.
 
         Raises:
             Transient: the server cannot be reached.
@@ -97,7 +95,7 @@ class Connections:
             route = self._routes[url] = self._route(url, is_named=True)
         is_named = True
         for _ in range(MOST_HOPS + 1):
-            with self._sent(method, route, headers, stop) as response:
+            with self._sent(method, route, part, stop) as response:
                 target = target_of(url, response.status, response.headers)
                 if target is None:
                     yield response
@@ -115,30 +113,26 @@ class Connections:
                 idle.pop().close()
 
     @contextmanager
-    def _sent(
-        self, method: str, route: _Route, headers: Mapping[str, str], stop: Stop
-    ) -> Iterator[TimedResponse]:
+    def _sent(self, method: str, route: _Route, part: str, stop: Stop) -> Iterator[Response]:
         """Sends one request; its connection is kept if the body was read to its end."""
         stop.check()
         idle = self._idle[route.server, route.proxy]
         made = _usable(idle) or self._made(route)
-        made.response_class = partial(TimedResponse, self._timeout, stop)  # type: ignore[assignment]
-        response: Any = None
         may_be_kept = False
         try:
             if made.sock is None:
                 self._connect(made, route)
-            made.sock.settimeout(self._timeout)
-            made.request(method, route.path, headers={**route.headers, **headers})
-            response = made.getresponse()
+            if isinstance(made.sock, ssl.SSLSocket):
+                made.sock.settimeout(self._timeout)
+            wanted = f"Range: bytes={part}\r\n\r\n" if part else "\r\n"
+            made.sock.sendall(method.encode() + route.head + wanted.encode())
+            response = Response(made.sock, method, self._timeout, stop)
             yield response
-            may_be_kept = _is_finished(response) and not self._is_closed
+            may_be_kept = response.finish() and not self._is_closed
         finally:
             if may_be_kept:
                 idle.append(made)
             else:
-                if response is not None:
-                    response.close()
                 made.close()
 
     def _route(self, url: str, *, is_named: bool) -> _Route:
@@ -148,10 +142,13 @@ class Connections:
             raise ValueError
         named = {} if urllib.request.proxy_bypass(host) else urllib.request.getproxies()
         proxy = _proxy(named.get(parts.scheme))
-        headers = {"User-Agent": "samplerkit", "Accept": "*/*"}
+        headers = {"Host": _host(server), "User-Agent": "samplerkit", "Accept": "*/*"}
+        headers["Accept-Encoding"] = "identity"
         auth = self._given.get("auth") if is_named else None
         if is_named:
-            headers |= dict(self._given.get("headers") or {})
+            given = dict(self._given.get("headers") or {})
+            named_so = {str(name).lower() for name in given}
+            headers = {name: value for name, value in headers.items() if name.lower() not in named_so} | given
         if is_named and auth is None and parts.username is not None:
             auth = unquote(parts.username), unquote(parts.password or "")
         if (auth := auth or _of_netrc(host)) is not None:
@@ -160,7 +157,10 @@ class Connections:
         if proxy and parts.scheme == "http":
             path = f"http://{parts.netloc.rpartition('@')[2]}{path}"
             headers |= _proxy_headers(proxy)
-        return _Route(server, proxy, path, headers)
+        lines = [f" {path} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
+        if any(_NO_LINE.search(line) for line in lines):
+            raise ValueError
+        return _Route(server, proxy, "".join(f"{line}\r\n" for line in lines).encode("latin-1"))
 
     def _made(self, route: _Route) -> http.client.HTTPConnection:
         scheme, host, port = route.server
@@ -183,6 +183,8 @@ class Connections:
             server = "the proxy" if route.proxy else "its server"
             problem = f"{server} cannot be reached{number_in_words(error)}"
         else:
+            if not isinstance(connection.sock, ssl.SSLSocket):
+                _let_system_time(connection.sock, self._timeout)
             return
         raise Transient(problem)
 
@@ -203,6 +205,14 @@ class Connections:
         return tls
 
 
+def _let_system_time(sock: socket.socket, seconds: float) -> None:
+    """Lets the system itself end what waits for a socket: a request may take so long, a receipt a tick."""
+    sock.settimeout(None)
+    for option, longest in ((socket.SO_SNDTIMEO, seconds), (socket.SO_RCVTIMEO, TICK)):
+        whole, rest = divmod(longest, 1)
+        sock.setsockopt(socket.SOL_SOCKET, option, struct.pack("@ll", int(whole), int(rest * 1_000_000)))
+
+
 def number_in_words(error: Exception) -> str:
     """Gives what the system's number of an error means, in brackets; nothing if it has none."""
     number = error.errno if isinstance(error, OSError) else None
@@ -219,16 +229,6 @@ def _usable(idle: list[http.client.HTTPConnection]) -> http.client.HTTPConnectio
             return kept
         kept.close()
     return None
-
-
-def _is_finished(response: http.client.HTTPResponse) -> bool:
-    """Whether the connection of a response can be used again; a short rest of its body is read first."""
-    if response.length is not None and response.length <= _SHORT_BODY:
-        with suppress(OSError, http.client.HTTPException):
-            response.read()
-            return not response.will_close
-        return False
-    return response.isclosed() and not response.will_close
 
 
 def _quoted(text: str) -> str:
@@ -261,7 +261,7 @@ def _basic(user: str, password: str = "") -> str:
     return "Basic " + base64.b64encode(f"{user}:{password}".encode("latin-1", "replace")).decode()
 
 
-def target_of(url: str, status: int, headers: Mapping[str, str] | Message) -> str | None:
+def target_of(url: str, status: int, headers: Headers) -> str | None:
     """Gives the URL that an answer redirects to; None if it does not.
 
     Raises:
@@ -269,13 +269,13 @@ def target_of(url: str, status: int, headers: Mapping[str, str] | Message) -> st
         ValueError: the place makes no sense.
 
     Example:
-        >>> target_of("https://host/a?v=2", 302, {"Location": "../b"})
+        >>> target_of("https://host/a?v=2", 302, {"location": "../b"})
         'https://host/b'
     """
-    if status not in _STATUSES or "Location" not in headers:
+    if status not in _STATUSES or "location" not in headers:
         return None
     # The bytes of a header come as if they were Latin-1; most servers mean UTF-8.
-    place = str(headers["Location"]).encode("latin-1").decode("utf-8")
+    place = str(headers["location"]).encode("latin-1").decode("utf-8")
     target: str = urljoin(url, place.strip())
     if not is_web(target) or not urlsplit(target).hostname:
         raise Refused("was redirected to what is no URL of HTTP", "check the server's redirects")
@@ -299,84 +299,12 @@ def is_same_place(url: str, target: str) -> bool:
     return before == after or (before[1] == after[1] and is_safer)
 
 
+def _host(server: tuple[str, str, int]) -> str:
+    """Gives what the header of a request calls its server."""
+    scheme, host, port = server
+    name = f"[{host}]" if ":" in host else host.encode("idna").decode()
+    return name if port == _PORTS[scheme] else f"{name}:{port}"
+
+
 def _server(parts: SplitResult) -> tuple[str, str, int]:
     return parts.scheme, parts.hostname or "", parts.port or _PORTS[parts.scheme]
-
-
-@final
-class TimedResponse(http.client.HTTPResponse):
-    """An answer that has so long for its head, then for each piece that is read of it.
-
-    The timeout of a socket starts again with each byte; this one does not: a head without an end, or a body
-    of which nothing comes through, is one that stalls, however much is sent.
-
-    Args:
-        seconds: for each of these.
-        stop: ends the waiting.
-        sock: to receive from.
-        arguments: of `HTTPResponse`, like `options`.
-    """
-
-    def __init__(
-        self, seconds: float, stop: Stop, sock: socket.socket, *arguments: Any, **options: Any
-    ) -> None:
-        super().__init__(sock, *arguments, **options)
-        buffered: Any = self.fp
-        self._receiver = _TimedReader(buffered.detach(), sock, seconds, stop)
-        self.fp = io.BufferedReader(self._receiver, 1 << 16)
-
-    def read(self, amt: int | None = None) -> bytes:
-        """Reads on in the body, and gives nothing at its end."""
-        self._receiver.renew()
-        return super().read(amt)
-
-
-@final
-class _TimedReader(io.RawIOBase):
-    """Receives from a socket, looking at the clock in between.
-
-    Args:
-        held: the socket's own reader: the socket stays open until this is closed.
-        sock: to receive from.
-        seconds: from one renewal to the next.
-        stop: ends the waiting.
-    """
-
-    def __init__(self, held: io.RawIOBase, sock: socket.socket, seconds: float, stop: Stop) -> None:
-        super().__init__()
-        self._held = held
-        self._sock = sock
-        self._seconds = seconds
-        self._stop = stop
-        self.renew()
-
-    def renew(self) -> None:
-        """Begins a new stretch of time."""
-        self._end = time.monotonic() + self._seconds
-
-    def readable(self) -> bool:
-        """Returns True: it can be read from."""
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        """Receives at least a byte; nothing at the end.
-
-        Raises:
-            TimeoutError: the time is over.
-            Stopped: the answer is not wanted any more.
-        """
-        while True:
-            self._stop.check()
-            left = self._end - time.monotonic()
-            if left <= 0:
-                raise TimeoutError
-            self._sock.settimeout(min(left, TICK))
-            try:
-                return self._sock.recv_into(buffer)
-            except TimeoutError:
-                continue
-
-    def close(self) -> None:
-        """Lets go of the socket."""
-        self._held.close()
-        super().close()

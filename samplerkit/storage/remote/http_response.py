@@ -1,0 +1,188 @@
+"""The response to an HTTP request: its head, and a body of which no part may stall."""
+
+from __future__ import annotations
+
+import http.client
+import io
+import re
+import socket
+import ssl
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any, final
+
+from samplerkit.storage.threads import TICK, Stop
+
+Headers = Mapping[str, str]
+"""The headers of a response, by names in lower case; of several of one name the first."""
+
+_SHORT_BODY = 4096
+"""A body of which no more is left is read, since the connection can be used again then."""
+
+_MOST_HEAD = 1 << 16
+_HEAD_PIECE = 4096
+_END_OF_HEAD = re.compile(rb"\r?\n\r?\n")
+_END_OF_LINE = re.compile(r"\r?\n")
+_STATUS_LINE = re.compile(r"HTTP/1\.([01]) ([1-5]\d\d)(?: .*)?", re.ASCII)
+
+
+@final
+class Response:
+    """A response of which the head was received, and the body is still to be read.
+
+    It has so long for its head, then for each piece that is read of its body. The timeout of a socket starts
+    again with each byte; this one does not: a head without an end, or a body of which nothing comes through,
+    is one that stalls, however much is sent.
+
+    A body whose length is known is received by one call for each piece, which waits for all of it: each call
+    gives up the interpreter's lock, and to get that back from many threads costs more than the bytes do. So
+    `http.client`, which reads line by line and 8 KiB by 8 KiB, decodes only what comes in chunks.
+
+    Args:
+        sock: to receive from; the request was sent.
+        method: of the request.
+        seconds: for the head, and for each piece.
+        stop: ends the waiting.
+
+    Attributes:
+        status: of the response.
+        headers: of the response.
+
+    Raises:
+        TimeoutError: the head did not come in time.
+        Stopped: it is not wanted any more.
+        HTTPException: it is no HTTP.
+        OSError: the connection broke.
+    """
+
+    def __init__(self, sock: socket.socket, method: str, seconds: float, stop: Stop) -> None:
+        self._receiver = receiver = _Receiver(sock, seconds, stop)
+        self.status = 100
+        while self.status < 200:  # such as "continue": the response comes after it
+            head = receiver.head()
+            self.status, self.headers, is_kept = _understood(head)
+        self._is_kept = is_kept
+        length = self.headers.get("content-length", "")
+        self._left = int(length) if length.isascii() and length.isdigit() and len(length) < 20 else None
+        self._chunks: http.client.HTTPResponse | None = None
+        if method == "HEAD" or self.status in {204, 304}:
+            self._left = 0
+        elif "transfer-encoding" in self.headers:
+            receiver.received = head + receiver.received
+            again: Any = receiver  # what it asks of a socket is to make a file
+            self._chunks = http.client.HTTPResponse(again, method=method)
+            self._chunks.begin()
+
+    def read(self, most: int) -> bytes:
+        """Reads so many bytes of the body; less at its end, or where the connection was closed."""
+        self._receiver.renew()
+        if self._chunks is not None:
+            return self._chunks.read(most)
+        if self._left is None:
+            return self._receiver.exactly(most)
+        data = self._receiver.exactly(min(most, self._left))
+        self._left -= len(data)
+        return data
+
+    def finish(self) -> bool:
+        """Returns whether the connection can be used again; a short rest of the body is read first."""
+        if self._chunks is not None:
+            is_read = self._chunks.isclosed()
+        else:
+            with suppress(OSError):
+                if self._left is not None and self._left <= _SHORT_BODY:
+                    self.read(self._left)
+            is_read = self._left == 0
+        return is_read and self._is_kept and not self._receiver.received
+
+
+def _understood(head: bytes) -> tuple[int, dict[str, str], bool]:
+    """Gives the status, the headers, and whether the connection stays open."""
+    first, *lines = _END_OF_LINE.split(head.decode("latin-1"))
+    match = _STATUS_LINE.fullmatch(first)
+    if match is None:
+        raise http.client.BadStatusLine(first[:80])
+    headers: dict[str, str] = {}
+    for line in lines:
+        name, colon, value = line.partition(":")
+        if colon:
+            headers.setdefault(name.strip().lower(), value.strip())
+    connection = headers.get("connection", "").lower()
+    is_kept = "keep-alive" in connection if match[1] == "0" else "close" not in connection
+    return int(match[2]), headers, is_kept
+
+
+@final
+class _Receiver(io.RawIOBase):
+    """Receives from a socket, looking at the clock in between.
+
+    Args:
+        sock: to receive from. It waits no longer than `TICK`: by its own timeout with TLS, else by that of
+            the system (`SO_RCVTIMEO`), with which one call can wait for many bytes.
+        seconds: from one renewal to the next.
+        stop: ends the waiting.
+
+    Attributes:
+        received: bytes that came, and are not taken.
+    """
+
+    def __init__(self, sock: socket.socket, seconds: float, stop: Stop) -> None:
+        super().__init__()
+        self._sock = sock
+        self._seconds = seconds
+        self._stop = stop
+        self._waits_for_all = 0 if isinstance(sock, ssl.SSLSocket) else socket.MSG_WAITALL
+        if not self._waits_for_all:
+            sock.settimeout(TICK)
+        self.received = b""
+        self.renew()
+
+    def renew(self) -> None:
+        """Begins a new stretch of time."""
+        self._end = time.monotonic() + self._seconds
+
+    def head(self) -> bytes:
+        """Receives a head, with its empty line."""
+        while (end := _END_OF_HEAD.search(self.received)) is None:
+            more = self._some(_HEAD_PIECE)
+            if not more and not self.received:
+                raise http.client.RemoteDisconnected("no response")
+            if not more or len(self.received) > _MOST_HEAD:
+                raise http.client.HTTPException("a head without an end")
+            self.received += more
+        head, self.received = self.received[: end.end()], self.received[end.end() :]
+        return head
+
+    def exactly(self, count: int) -> bytes:
+        """Receives so many bytes; less if the connection was closed before."""
+        pieces = [self.received[:count]]
+        self.received = self.received[count:]
+        left = count - len(pieces[0])
+        while left and (more := self._some(left, self._waits_for_all)):
+            pieces.append(more)
+            left -= len(more)
+        return b"".join(pieces)
+
+    def makefile(self, _: str) -> io.BufferedReader:
+        """Gives itself as a file, as a socket does."""
+        return io.BufferedReader(self)
+
+    def readable(self) -> bool:
+        """Returns True: it can be read from."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Receives at least a byte; nothing at the end."""
+        data = self.received[: len(buffer)] or self._some(len(buffer))
+        self.received = self.received[len(data) :]
+        buffer[: len(data)] = data
+        return len(data)
+
+    def _some(self, most: int, flags: int = 0) -> bytes:
+        while True:
+            self._stop.check()
+            if time.monotonic() >= self._end:
+                raise TimeoutError
+            with suppress(TimeoutError, BlockingIOError):
+                return self._sock.recv(most, flags)
