@@ -285,7 +285,7 @@ class PartFile:
         if entry.size != UNKNOWN_SIZE:
             self._reserve(entry.size)
 
-    def write(self, data: bytes) -> None:
+    def write(self, data: bytes | memoryview) -> None:
         """Adds what has arrived.
 
         Raises:

@@ -24,7 +24,7 @@ from samplerkit.storage.remote.access import (
     library_fault,
 )
 from samplerkit.storage.remote.options import RemoteOptions
-from samplerkit.storage.remote.retries import Client, Counts, retried
+from samplerkit.storage.remote.retries import Client, Counts, Piece, retried
 from samplerkit.storage.remote.store_options import OF_HTTP, is_forked_from_user, names_version, s3_defaults
 from samplerkit.storage.threads import Stop, bounded
 from samplerkit.storage.urls import has_pattern, is_web, shown
@@ -77,7 +77,7 @@ class Filesystems(Client):
         tag = tag.rstrip('"') if tag.startswith("etag ") else tag
         return Version(UNKNOWN_SIZE if size is None else int(size), tag)
 
-    def part(self, url: str, version: Version, offset: int, length: int, stop: Stop) -> bytes:
+    def pieces(self, url: str, version: Version, offset: int, length: int, stop: Stop) -> list[Piece]:
         """Reads a part of a file, of at least one byte; except on S3, of whatever version there is."""
         filesystem, path = self._opened(url)
 
@@ -93,7 +93,7 @@ class Filesystems(Client):
         self.counts.add(bytes=len(data))
         if len(data) != length:
             raise Transient(f"{len(data)} bytes came in place of {length}")
-        return data
+        return [data]
 
     def fault(self, error: Exception) -> Exception:
         """Gives what an error of a filesystem means: those of all kinds raise errors of all kinds."""

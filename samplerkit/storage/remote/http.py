@@ -64,12 +64,12 @@ class Http(Client):
                 return version_of(content_length(headers), headers)
             return version_of(content_range(headers).size, headers)
 
-    def part(self, url: str, version: Version, offset: int, length: int, stop: Stop) -> bytes:
+    def pieces(self, url: str, version: Version, offset: int, length: int, stop: Stop) -> Iterator[bytes]:
         """Reads a part of a file, of at least one byte."""
         with self._asked("GET", url, stop, f"{offset}-{offset + length - 1}") as answer:
             if answer.status == 200:
                 self.without_ranges.add(url)
-            return b"".join(self._body(answer, version, offset, length))
+            yield from self._body(answer, version, offset, length)
 
     def rest(
         self, url: str, version: Version, offset: int, pool: Pool, stop: Stop, *, is_verified: bool

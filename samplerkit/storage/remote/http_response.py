@@ -23,8 +23,8 @@ _SHORT_BODY = 4096
 _MOST_HEAD = 1 << 16
 _HEAD_PIECE = 4096
 _END_OF_HEAD = re.compile(rb"\r?\n\r?\n")
-_END_OF_LINE = re.compile(r"\r?\n")
-_STATUS_LINE = re.compile(r"HTTP/1\.([01]) ([1-5]\d\d)(?: .*)?", re.ASCII)
+_STATUS_LINE = re.compile(r"HTTP/1\.([01]) ([1-5]\d\d)[ \r\n]", re.ASCII)
+_HEADER = re.compile(r"^([^\s:]+)[ \t]*:(.*)$", re.MULTILINE)
 
 
 @final
@@ -99,15 +99,13 @@ class Response:
 
 def _understood(head: bytes) -> tuple[int, dict[str, str], bool]:
     """Gives the status, the headers, and whether the connection stays open."""
-    first, *lines = _END_OF_LINE.split(head.decode("latin-1"))
-    match = _STATUS_LINE.fullmatch(first)
+    text = head.decode("latin-1")
+    match = _STATUS_LINE.match(text)
     if match is None:
-        raise http.client.BadStatusLine(first[:80])
+        raise http.client.BadStatusLine(text[:80])
     headers: dict[str, str] = {}
-    for line in lines:
-        name, colon, value = line.partition(":")
-        if colon:
-            headers.setdefault(name.strip().lower(), value.strip())
+    for name, value in _HEADER.findall(text):
+        headers.setdefault(name.lower(), value.strip())
     connection = headers.get("connection", "").lower()
     is_kept = "keep-alive" in connection if match[1] == "0" else "close" not in connection
     return int(match[2]), headers, is_kept

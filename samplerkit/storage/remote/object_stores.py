@@ -12,7 +12,7 @@ from typing import Any, final
 
 from samplerkit.storage.remote.access import Transient, Version, changed, library_fault
 from samplerkit.storage.remote.options import RemoteOptions
-from samplerkit.storage.remote.retries import Client, Counts
+from samplerkit.storage.remote.retries import Client, Counts, Piece
 from samplerkit.storage.remote.store_options import Bucket, bucket_of, is_forked_from_user, names_version
 from samplerkit.storage.threads import Stop
 
@@ -54,7 +54,7 @@ class ObjectStores(Client):
         """Asks for the size and the tag."""
         return self._got(url, 0, head=True)[1]
 
-    def part(self, url: str, version: Version, offset: int, length: int, stop: Stop) -> bytes:
+    def pieces(self, url: str, version: Version, offset: int, length: int, stop: Stop) -> list[Piece]:
         """Reads a part of a file, of at least one byte, and of the version that is given."""
         options: dict[str, Any] = {"range": (offset, offset + length)}
         if version.tag.startswith("ETag "):
@@ -62,17 +62,17 @@ class ObjectStores(Client):
         # obstore has compared the part that it was sent with the one that was asked for.
         answer, found = self._got(url, length, **options)
         version.check(found.size, found.tag)
-        pieces: list[bytes] = []
+        pieces: list[Piece] = []
         size = 0
-        for piece in answer.stream(min_chunk_size=length):
-            pieces.append(bytes(piece))
+        for piece in answer.stream(min_chunk_size=min(length, _MIB)):
+            pieces.append(memoryview(piece))
             size += len(piece)
             if size >= length:  # to ask for the end of the answer takes as long as to ask for its beginning
                 break
         if size != length:
             raise Transient(f"{'more' if size > length else size} bytes came in place of {length}")
         self.counts.add(bytes=size)
-        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        return pieces
 
     def fault(self, error: Exception) -> Exception:
         """Gives what an exception of obstore means."""

@@ -20,7 +20,7 @@ from samplerkit.storage.urls import is_web
 
 Result = TypeVar("Result")
 
-_QUESTIONS, _QUESTIONS_A_FILE, _SAMPLES_BYTES = 64, 8, 64 << 20
+_QUESTIONS, _QUESTIONS_A_FILE, _SAMPLES_BYTES = 64, 3, 64 << 20
 """A process that has asked, or read, more than this reads data for training."""
 
 
@@ -115,7 +115,7 @@ class RemoteResources:
 
         Workers forked from a process that has used obstore cannot use it. So a process that may still fork
         workers asks what a dataset asks when it is made, and reads a first sample, through fsspec. A dataset
-        asks a few questions of each file.
+        asks for the version of each file, and for its footer or index by one request or two.
         """
         if not self._reads_much:
             done = self.counts.stats

@@ -7,7 +7,7 @@ import secrets
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any, TypeVar, final
@@ -30,13 +30,16 @@ _LOG = logging.getLogger(__name__)
 _FIRST_WAIT = 0.5
 _LONGEST_WAIT = 30.0
 
-_PIECE = 4 << 20
+_PART = 4 << 20
 """Bytes of a whole file that one request asks for, where answers cannot be read bit by bit."""
 
 _AT_A_TIME = 4
-"""Such pieces that are on their way at a time: one connection of a store is slower than the network."""
+"""Such parts that are on their way at a time: one connection of a store is slower than the network."""
 
 Result = TypeVar("Result")
+
+Piece = bytes | memoryview
+"""What came of a file."""
 
 
 @final
@@ -106,8 +109,8 @@ class Client(ABC):
         """Asks for the size and the tag of a file."""
 
     @abstractmethod
-    def part(self, url: str, version: Version, offset: int, length: int, stop: Stop) -> bytes:
-        """Reads a part of a file, of at least one byte."""
+    def pieces(self, url: str, version: Version, offset: int, length: int, stop: Stop) -> Iterable[Piece]:
+        """Reads a part of a file, of at least one byte, piece by piece."""
 
     @abstractmethod
     def fault(self, error: Exception) -> Exception:
@@ -116,6 +119,10 @@ class Client(ABC):
     @abstractmethod
     def close(self) -> None:
         """Lets connections go."""
+
+    def part(self, url: str, version: Version, offset: int, length: int, stop: Stop) -> bytes:
+        """Reads a part of a file, of at least one byte."""
+        return b"".join(self.pieces(url, version, offset, length, stop))
 
     def small(self, url: str, most: int, stop: Stop) -> tuple[bytes, Version]:
         """Reads a whole small file, after asking for its version."""
@@ -127,7 +134,7 @@ class Client(ABC):
 
     def rest(
         self, url: str, version: Version, offset: int, pool: Pool, stop: Stop, *, is_verified: bool
-    ) -> Iterator[bytes]:
+    ) -> Iterator[Piece]:
         """Reads a file from a byte on to its end, by parts, several at a time.
 
         Args:
@@ -141,12 +148,13 @@ class Client(ABC):
         if version.size == UNKNOWN_SIZE:
             raise Refused("has no size by its filesystem, so a break could not be noticed")
 
-        def part(at: int, stop: Stop) -> bytes:
-            return self.part(url, version, at, min(_PIECE, version.size - at), stop)
+        def part(at: int, stop: Stop) -> list[Piece]:
+            return [*self.pieces(url, version, at, min(_PART, version.size - at), stop)]
 
-        places = range(offset, version.size, _PIECE)
+        places = range(offset, version.size, _PART)
         for first in range(0, len(places), _AT_A_TIME):
-            yield from pool.map(part, places[first : first + _AT_A_TIME])
+            for pieces in pool.map(part, places[first : first + _AT_A_TIME]):
+                yield from pieces
         self.confirm(url, version, stop)
 
     def confirm(self, url: str, version: Version, stop: Stop) -> None:
