@@ -48,7 +48,8 @@ class ObjectStores(Client):
 
     def serves(self, url: str) -> bool:
         """Whether obstore may be used here, and can read a URL with the options that were given."""
-        return is_usable() and self._bucket(url) is not None
+        bucket = self._bucket(url) if is_usable() else None
+        return bucket is not None and bucket.has(url)
 
     def version(self, url: str, stop: Stop) -> Version:
         """Asks for the size and the tag."""
@@ -97,8 +98,7 @@ class ObjectStores(Client):
         with self._lock:
             if name not in self._buckets:
                 self._buckets[name] = bucket_of(url, self.options)
-            bucket = self._buckets[name]
-        return bucket if bucket is None or bucket.has(url) else None
+            return self._buckets[name]
 
     def _got(self, url: str, length: int, **options: Any) -> tuple[Any, Version]:
         """Asks for a file, or a part of it; gives the answer with the version that it is of."""
