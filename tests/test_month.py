@@ -11,7 +11,7 @@ import pytest
 from samplerkit.loading.run.delivery import Delivery
 from samplerkit.loading.state.state import State
 from tests.benchmarks.month import layout_of, sampler_of
-from tests.benchmarks.scale_month import Job, Stretch, loader_of, lost_and_repeated, read_window, simulate
+from tests.benchmarks.scale_month import Job, loader_of, lost_and_repeated, read_window, simulate
 
 SAMPLES, FAILURES = 1_000_000, 60
 
@@ -57,21 +57,6 @@ def test_a_checkpoint_that_is_off_by_some_positions_is_counted(steps, counted):
     assert found[counted] > 0
     assert found[counted] % 5 == 0
     assert found[1 - counted] == 0
-
-
-@pytest.mark.parametrize(
-    ("intervals", "expected"),
-    [
-        ([(0, 0, 60), (0, 60, 100), (1, 0, 30)], (0, 0)),
-        ([(0, 0, 60), (0, 70, 100), (1, 0, 30)], (10, 0)),
-        ([(0, 0, 60), (0, 50, 100), (1, 0, 30)], (0, 10)),
-        ([(0, 0, 60), (0, 60, 90), (1, 0, 30)], (10, 0)),
-        ([(0, 0, 60), (0, 60, 100), (1, 5, 30)], (5, 0)),
-        ([(0, 0, 100), (0, 20, 40), (1, 0, 30)], (0, 20)),
-    ],
-)
-def test_gaps_are_lost_and_overlaps_repeated(intervals, expected):
-    assert lost_and_repeated([Stretch(*one, ranks=4, pads=0) for one in intervals], 100) == expected
 
 
 def test_a_deal_that_is_wrong_for_one_rank_is_noticed_in_a_window(monkeypatch):

@@ -11,7 +11,6 @@ import sys
 import pytest
 
 from tests.programs import Program, run
-from tests.waiting import alive, wait_until
 
 SAID = """
 import atexit, json, os, random, signal, sys, threading
@@ -67,20 +66,3 @@ def test_a_fork_ends_as_a_program_of_python_ends(text, code, errors):
     done = run(["-c", text])
     assert done.returncode == code
     assert done.stderr.endswith(errors)
-
-
-def test_a_program_whose_starter_is_gone_is_ended():
-    start = "from tests.programs import Program; import os; print(Program(['-c', {!r}]).pid); os._exit(0)"
-    inner = "import time; time.sleep(600)"
-    done = python(["-c", start.format(inner)], stdout=subprocess.PIPE)
-    pid = int(done.communicate()[0])
-    wait_until(lambda: not alive([pid]))
-
-
-def test_who_waits_no_longer_than_some_seconds_can_wait_again():
-    with Program(["-c", "import time; time.sleep(1); print('done')"], **IN_PIPES) as program:
-        with pytest.raises(subprocess.TimeoutExpired):
-            program.communicate(timeout=0.1)
-        assert program.poll() is None
-        assert program.communicate() == ("done\n", "")
-    assert program.poll() == 0

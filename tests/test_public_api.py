@@ -43,9 +43,6 @@ class Loader(Base):
     ("before", "after", "gone"),
     [
         ("workers: int = 0", "workers: int = 1", "-    workers: int = 0 (by name)"),
-        ("workers: int", "threads: int", "-    workers: int = 0 (by name)"),
-        ("*, workers", "workers", "-    workers: int = 0 (by name)"),
-        ("epoch(self, number", "epoch(self, which", "-  .epoch(number: int) -> int"),
         ("def close(", "def _close(", "-  .close() -> None"),
         ("data: list[int]", "data: list[str]", "-    data: list[int]"),
     ],

@@ -12,7 +12,6 @@ from samplerkit.config.config import load_config
 
 RECIPES = {
     "tokens": "{kind: tokens, max_tokens: 90, lengths: lengths.npy}",
-    "windows": "{kind: tokens, max_tokens: 90, lengths: lengths.npy, window: 64}",
     "classes": "{kind: classes, num_class: 2, num_val: 3, labels: keys.npy}",
 }
 
@@ -65,40 +64,19 @@ def test_each_command_speaks_of_batches(config, tmp_path, said):
     assert "Traceback" not in said("check", config, "--world", 1)
 
 
-@pytest.mark.parametrize("window", ["", ", window: 64"])
-def test_each_command_speaks_of_packs(window, tmp_path, monkeypatch, said):
+def test_a_plan_speaks_of_packs(tmp_path, monkeypatch, said):
     monkeypatch.chdir(tmp_path)
     np.save("lengths.npy", 1 + np.arange(300) * 7 % 30)
-    recipe = f"{{kind: packs, seq_len: 20, packs: 2, lengths: lengths.npy{window}}}"
+    recipe = "{kind: packs, seq_len: 20, packs: 2, lengths: lengths.npy}"
     path = tmp_path / "run.yaml"
     path.write_text(f"dataset: {{kind: size, size: 300}}\nsampler: {{kind: random}}\nbatches: {recipe}\n")
 
     plan = load_config(path).make_loader(range(300), sk.World(3, 0)).plan
-    assert said("validate", path) == f"{path}: valid\n"
     text = said("plan", path, "--world", 3)
-    assert f"recipe     PackBatches(seq_len=20, packs=2{window.replace(': ', '=')})" in text
+    assert "recipe     PackBatches(seq_len=20, packs=2)" in text
     density = f"{plan.efficiency():.5f}".lstrip("0")
     assert f"density    {density} of the packs is tokens; one document a row would have ." in text
     assert "cut        100 documents, 33.3 %" in text
-    planned = json.loads(said("plan", path, "--world", 3, "--json"))
-    assert planned["batches"]["documents_cut"] == 100
     at = json.loads(said("at", path, "--world", 3, "--epoch", 0, "--step", 1, "--rank", 1, "--json"))
     assert (at["ids"], at["batch"]["numbers"]) == (plan[4].ids.tolist(), [4])
     assert at["batch"]["tokens"] == int(plan[4].lengths.sum())
-    when = json.loads(said("when", path, "--world", 3, "--sample", at["ids"][0], "--json"))
-    assert (1, 1) in {(time["rank"], time["step"]) for time in when["epochs"][0]["occurrences"]}
-    assert "Traceback" not in said("check", path, "--world", 1)
-
-
-def test_a_state_of_other_batches_does_not_fit(command, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    text = (
-        "dataset: {kind: size, size: 60}\nsampler: {kind: random}\n"
-        "batches: {kind: tokens, max_tokens: %d, lengths: %s}\n"
-    )
-    (tmp_path / "run.yaml").write_text(text % (90, [5] * 60))
-    (tmp_path / "other.yaml").write_text(text % (60, [5] * 60))
-    saved = load_config("run.yaml").make_loader(range(60), sk.World(1, 0)).state_dict(step=1)
-    (tmp_path / "state.json").write_text(json.dumps(saved))
-    code, _, error = command("state", "state.json", "--config", "other.yaml", "--world", 1)
-    assert (code, "state: recipe: differs from the saved state" in error) == (1, True)

@@ -45,13 +45,6 @@ def test_the_written_config_goes_on_from_the_checkpoint_by_the_edit(tmp_path):
     assert loader.fingerprint == told["order"]
 
 
-def test_what_changes_is_said_in_words(tmp_path):
-    result = edited(tmp_path, "--skip", "1", "--at", "142")
-    assert result.exit_code == 0, result.output
-    assert "142: position 42 of epoch 1" in result.output
-    assert "102 positions behind the checkpoint stay as they were" in result.output
-
-
 def test_a_step_has_more_samples_from_the_checkpoint_on(tmp_path):
     result = edited(tmp_path, "--global-batch", "30")
     assert result.exit_code == 0, result.output
@@ -127,30 +120,3 @@ class Parts:
 def test_what_cannot_be_is_refused_and_nothing_is_written(tmp_path, options):
     assert edited(tmp_path, *options).exit_code != 0
     assert not (tmp_path / "edited.yaml").exists()
-
-
-def test_a_corpus_that_was_appended_to_a_dataset_of_tokens_is_read_from_the_checkpoint_on(tmp_path, caplog):
-    for name, tokens in {"web": 900, "code": 500, "books": 700}.items():
-        np.save(tmp_path / f"{name}.npy", np.arange(tokens, dtype=np.uint16))
-
-    def config(*names):
-        files = {name: str(tmp_path / f"{name}.npy") for name in names}
-        mixture = {"kind": "mixture", "sources": {"web": None, "code": None}, "seed": 4}
-        return {
-            "dataset": {"kind": "tokens", "files": files, "seq_len": 16},
-            "sampler": {**mixture, "weights": {"web": 0.6, "code": 0.4}},
-            "loader": {"batch_size": 4},
-        }
-
-    before = sk.load_config(config("web", "code")).make_loader(world=sk.World(1, 0))
-    (tmp_path / "state.json").write_text(json.dumps(before.state_dict(step=5)))
-    (tmp_path / "train.yaml").write_text(yaml.safe_dump(config("web", "code", "books"), sort_keys=False))
-    command = ["edit", str(tmp_path / "state.json"), "--config", str(tmp_path / "train.yaml")]
-    shares = ["--source", "books", "--weights", "web=0.2,code=0.2,books=0.6"]
-    result = CliRunner().invoke(app, [*command, "-o", str(tmp_path / "edited.yaml"), *shares])
-    assert result.exit_code == 0, result.output
-    assert not caplog.messages  # the edit is what makes the larger dataset fit
-    edited = resumed(tmp_path, world=sk.World(1, 0))
-    books = edited.dataset.layout.part_starts[2]
-    assert (edited.order[:20] < books).all()
-    assert (edited.order[20:] >= books).mean() > 0.4

@@ -19,7 +19,6 @@ import pytest
 from samplerkit.storage.tar.dataset import TarDataset
 from samplerkit.storage.tar.writer import TarWriter
 from tests.cli.processes import ROOT, environment, processes_of, run_example
-from tests.storage.files.web import serving
 
 SHARDS, SAMPLES = 8, 16
 
@@ -138,43 +137,6 @@ def test_a_run_that_is_killed_half_way_goes_on_and_loses_and_repeats_nothing(sha
     # A third time there is nothing left to do, and the sum is the same.
     again = run_example(*command(shards, out), temporary=tmp_path)
     assert again.stdout.splitlines() == [f"{SHARDS} shards, {SHARDS} of them finished before", SUMMARY]
-
-
-@pytest.mark.campaign
-def test_a_shard_that_fails_is_named_and_the_others_are_made(shards, tmp_path):
-    """One is cut off; and a folder of other settings is not mixed with these."""
-    raw, out = tmp_path / "raw", tmp_path / "small"
-    raw.mkdir()
-    for path in sorted(shards.glob("*.tar"))[:2]:
-        (raw / path.name).write_bytes(path.read_bytes())
-    whole = (raw / "raw-001.tar").read_bytes()
-    (raw / "raw-001.tar").write_bytes(whole[:50_000])
-    arguments = ("etl.py", f"{raw}/raw-{{000..001}}.tar", out, "--processes", "2")
-    done = run_example(*arguments, temporary=tmp_path)
-    assert done.returncode == 1
-    assert done.stderr.startswith(f"failed: raw-001.tar: {raw}/raw-001.tar: ")
-    assert done.stdout.splitlines()[-1].startswith(f"{SAMPLES} samples read, ")
-    assert done.stdout.splitlines()[-1].endswith("1 shards failed")
-    (raw / "raw-001.tar").write_bytes(whole)
-    done = run_example(*arguments, temporary=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[-1].startswith(f"{2 * SAMPLES} samples read, ")
-    other = run_example(*arguments, "--side", "50", temporary=tmp_path)
-    assert other.returncode == 1
-    assert "holds shards of side 256" in other.stderr
-
-
-@pytest.mark.campaign
-def test_shards_at_urls_are_taken_too(shards, tmp_path):
-    out = tmp_path / "small"
-    with serving(shards) as web:
-        pattern = f"{web.url}/raw-{{000..001}}.tar?X-Signature=5ec4e7"
-        done = run_example("etl.py", pattern, out, "--side", "100", "--processes", "2", temporary=tmp_path)
-        assert done.returncode == 0, done.stderr
-        assert done.stdout.splitlines()[-1].startswith(f"{2 * SAMPLES} samples read, ")
-        assert [web.asked["GET", f"raw-{number:03}.tar"] for number in range(2)] == [1, 1]
-    keys = TarDataset(f"{out}/raw-{{000..001}}.tar", cache=tmp_path / "cache").keys()
-    assert keys == [f"dir/{number:04}" for number in WHOLE if number < 2 * SAMPLES]
 
 
 def test_without_shards_it_shows_itself(tmp_path):

@@ -37,34 +37,14 @@ def test_schema_is_the_json_schema_of_configs(command):
 USAGE = {
     "a picture without a name": (("plot", "CONFIG"), "is missing: say a .png or .html file, or --open"),
     "a page of two configs": (("plot", "CONFIG", "CONFIG", "--open"), "--open shows one"),
-    "a page that is a picture": (("plot", "CONFIG", "--open", "-o", "order.png"), "must end in .html"),
     "a missing option": (("at", "CONFIG", "--epoch", 3), "Missing option '--step'; see samplerkit at --help"),
-    "a wrong number": (("at", "CONFIG", "--epoch", "x", "--step", 0), "Invalid value for '--epoch'"),
     "a rank that is not there": (
         ("at", "CONFIG", "--epoch", 0, "--step", 0, "--rank", 3, "--world", 2),
         "rank: must be in [0, 2), got 3",
     ),
-    "a rank without a world": (
-        ("at", "CONFIG", "--epoch", 0, "--step", 0, "--rank", 3),
-        "say the number of ranks as world",
-    ),
-    "a rank to check without a world": (("check", "CONFIG", "--rank", 3), "the number of ranks as --world"),
-    "endless epochs that begin too early": (
-        ("when", "CONFIG", "--sample", 0, "--epochs=-1:1000000000000"),
-        "holds no epochs",
-    ),
-    "a step that is not there": (
-        ("at", "CONFIG", "--epoch", 0, "--step", 51),
-        "step: must be in [0, 51) in epoch 0 of rank 0, got 51",
-    ),
-    "a sample that is not there": (
-        ("when", "CONFIG", "--sample", 408),
-        "outside of a dataset of 408 samples",
-    ),
     "epochs that are none": (("when", "CONFIG", "--sample", 0, "--epochs", "a:b"), "write 3, or 0:10"),
     "no config": (("plan", "nothing.yaml"), "there is no such file"),
     "a config without a dataset": (("plan", "BARE"), "add for instance dataset: {kind: size"),
-    "a config without a dataset to check": (("check", "BARE"), "add for instance dataset: {kind: size"),
     "no such command": (("plam",), "No such command 'plam'"),
     "no such file": (("state", "nothing.json"), "cannot be read"),
     "a picture of another kind": (("plot", "CONFIG", "-o", "order.gif"), "must end in .png or .html"),

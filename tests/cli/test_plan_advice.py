@@ -27,31 +27,16 @@ MODES = [
 SEQUENTIAL, RANDOM = {"kind": "sequential"}, {"kind": "random", "seed": 3}
 WHOLE = {
     "random": RANDOM,
-    "sequential": SEQUENTIAL,
-    "in files": {**RANDOM, "shuffle": "files"},
     "distributed": {"kind": "distributed", "seed": 7},
     "distributed over sequential": {"kind": "distributed", "seed": 7, "child": SEQUENTIAL},
-    "distributed over random": {"kind": "distributed", "shuffle": False, "child": RANDOM},
-    "sequential over random": {**SEQUENTIAL, "child": RANDOM},
     "three links": {"kind": "distributed", "shuffle": False, "child": {**RANDOM, "child": SEQUENTIAL}},
 }
 CHOOSING = {
     "a subset": {"kind": "subset", "indices": [3, 5, 8, 9]},
     "a shuffled subset": {"kind": "subset_random", "indices": [3, 5, 8, 9]},
     "weights": {"kind": "weighted_random", "weights": [1] * 400},
-    "classes": {"kind": "pk", "num_val": 2, "labels": [n % 5 for n in range(400)]},
     "a limit": {**RANDOM, "num_samples": 30},
-    "a limit of a shard": {"kind": "distributed", "num_samples": 30},
-    "a start": {"kind": "sequential", "start_index": 5},
     "repeats": {**RANDOM, "replacement": True},
-    "an iterable": {"kind": "iter", "sampler": [4, 3, 2]},
-    "a mixture": {"kind": "mixture", "weights": [1] * 8},
-    "a shard of a shard": {
-        "kind": "distributed",
-        "num_shards": 2,
-        "shard_id": 0,
-        "child": {"kind": "distributed", "num_shards": 2, "shard_id": 1},
-    },
 }
 CHOOSING |= {
     f"{name}, dealt": {"kind": "distributed", "shuffle": False, "child": CHOOSING[name]}
@@ -164,14 +149,6 @@ def test_each_machine_fetches_what_its_ranks_read(options, per_machine, monkeypa
     estimated = downloads_of_parts(view, 0, per_machine)[""]
     assert not estimated.is_counted
     assert estimated.whole.requests == pytest.approx(wanted, rel=0.35)
-
-
-def test_files_of_a_worker_are_those_that_it_reads():
-    loader = remote(2, workers=3, shuffle="files")
-    view = RunView.of(loader)
-    read = np.concatenate([ids for step, ids in view.reading(0, 0).batches() if step % 3 == 0])
-    assert plan(loader).files_of_a_worker == np.unique(view.layout.file_of(read)).size
-    assert plan(remote(2, shuffle="files")).files_of_a_worker is None
 
 
 def test_a_run_that_goes_on_on_other_ranks_is_planned_with_the_lanes_of_its_start(command, tmp_path):

@@ -11,8 +11,6 @@ import yaml
 
 import samplerkit as sk
 from samplerkit.cli.printing import size_of
-from samplerkit.inspect.download_costs import downloads_of_parts
-from samplerkit.inspect.view import RunView
 from samplerkit.storage.tar.dataset import TarDataset
 from samplerkit.storage.tar.writer import TarWriter
 from tests.storage.files.folders import write_npz
@@ -236,60 +234,6 @@ def test_global_over_remote_shards_is_compared_with_fetching_them(command, tmp_p
     assert told["whole"].endswith("this is what it does")
     assert command("check", corrected)[0] == 0
     assert web.count("GET") == 0
-
-
-def test_local_shards_that_are_read_sample_by_sample_are_counted_without_advice(command, tmp_path, folder):
-    dataset = {"kind": "tar", "urls": str(folder / "data" / "part-{000..015}.tar")}
-    told = dict(rows(command("plan", config(tmp_path, dataset, shuffle="global"))[1]))
-    assert 600 <= int(told["ranges"].split()[0]) <= 640
-    assert "costly" not in told
-    assert "whole" not in told
-
-
-def test_large_samples_are_worth_a_request_each(tmp_path, command):
-    """A request counts as a MiB: of samples of 3 MiB none is advised against."""
-    folder = tmp_path / "large"
-    with TarWriter(f"{folder}/part-%03d.tar", samples_per_shard=4) as writer:
-        for number in range(16):
-            writer.write({"__key__": f"{number}", "bin": bytes(3 << 20)})
-    with serving(folder) as web:
-        dataset = {"kind": "tar", "urls": f"{web.url}/part-{{000..003}}.tar", "lengths": [4] * 4}
-        path = config(tmp_path, {**dataset, "fetch": "ranges"}, shuffle="global")
-        moved = json.loads(command("plan", path, "--json")[1])["transfers"]
-        assert moved["way"] == "ranges"
-        assert 1 < moved["ratio"] < 2
-        assert moved["advice"] == ""
-        assert command("check", path)[0] == 0
-
-
-def test_a_long_epoch_is_estimated_from_a_stretch_of_it(monkeypatch):
-    """Of so few samples that the truth can be counted too."""
-
-    class Remote:
-        is_remote = True
-        layout = sk.Layout([100] * 64)
-
-        def __init__(self, max_cache_bytes):
-            self.max_cache_bytes = max_cache_bytes
-
-        def shard_bytes(self):
-            return np.full(64, 1000)
-
-    for sampler in (
-        sk.RandomSampler(shuffle="files", seed=1),
-        sk.RandomSampler(shuffle="partial", partial_size=350, seed=1),
-        sk.RandomSampler(seed=1),
-    ):
-        for most in (8000, 40_000, None):
-            loader = sk.Loader(Remote(most), sampler, batch_size=5, world=sk.World(4, 0))
-            found = []
-            for limit in (1 << 20, 3200):
-                monkeypatch.setattr("samplerkit.inspect.download_costs.COUNTED_SAMPLES", limit)
-                found.append(downloads_of_parts(RunView.of(loader), 0)[""])
-            exact, estimated = found
-            assert (exact.is_counted, estimated.is_counted) == (True, False)
-            assert exact.whole.requests >= 64
-            assert estimated.whole.requests == pytest.approx(exact.whole.requests, rel=0.25)
 
 
 def test_remote_shards_are_indexed_into_a_folder_for_upload(command, tmp_path, folder, web):

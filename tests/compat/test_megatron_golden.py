@@ -86,30 +86,6 @@ def test_a_loader_and_a_config_give_each_rank_the_recorded_micro_batches():
     assert left_out < 60
 
 
-@pytest.mark.parametrize("ranks", [1, 3, 4])
-def test_other_ranks_go_on_with_the_same_samples_in_the_same_steps(ranks):
-    case = {"total": 1000, "micro_batch": 3, "ranks": 4, "consumed": 26, "kind": "single"}
-    recorded_steps = zip(
-        *[megatron.micro_batches("single", 1000, 26, 3, rank, 4) for rank in range(4)], strict=True
-    )
-    theirs = [sorted(id for batch in step for id in batch) for step in recorded_steps]
-    ours = [loader_of(case, world=sk.World(ranks, rank), batch_size=12 // ranks) for rank in range(ranks)]
-    steps = zip(*ours, strict=True)
-    assert [sorted(id for batch in step for id in batch.tolist()) for step in steps] == theirs
-
-
-def test_a_state_saved_after_the_move_resumes_on_other_ranks_as_any_other():
-    case = {"total": 100, "micro_batch": 2, "ranks": 4, "consumed": 9, "kind": "single"}
-    before = loader_of(case, world=sk.World(4, 0))
-    batches = iter(before)
-    next(batches), next(batches)
-    state = before.state_dict()
-    assert state["position"] == 25
-    resumed = loader_of({**case, "consumed": 33}, world=sk.World(1, 0), batch_size=8)
-    resumed.load_state_dict(state)
-    assert sorted(next(iter(resumed)).tolist()) == list(range(25, 33))
-
-
 def lagging(weights, length, sizes=None):
     """The rule of a blend, said as plainly as it goes."""
     counts, sources = [0] * len(weights), []
@@ -149,13 +125,6 @@ def test_stretches_that_guessed_wrongly_are_run_again_side_by_side():
     assert blend.blended(weights, 24_000, shortest=80).tolist() == lagging(weights.tolist(), 24_000)
 
 
-def test_equal_weights_are_read_in_turn_however_long_the_blend():
-    # Each position is a tie, which the first source wins.
-    sources = blend.blended(np.full(4, 0.25), 40_000)
-    assert (sources == np.arange(40_000) % 4).all()
-    assert (blend.turns(sources) == np.arange(40_000) // 4).all()
-
-
 def test_a_part_without_tokens_is_refused_where_megatron_looks_for_ever():
     empty = np.zeros(4, dtype=np.int32)
     with pytest.raises(sk.DatasetError, match=r"gives this part no token.*sequences 2 to 4 of 4"):
@@ -174,8 +143,6 @@ def test_orders_of_the_block_deal_invert():
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        ({"consumed_samples": 100}, sk.ArgumentRangeError, "must be below the 100 samples there are"),
-        ({"consumed_samples": -1}, sk.ArgumentRangeError, "must not be negative"),
         ({"consumed_samples": 2.5}, sk.ArgumentTypeError, "must be an integer"),
         (
             {"consumed_samples": 10, "dataloader_type": "cyclic"},
@@ -188,21 +155,9 @@ def test_orders_of_the_block_deal_invert():
             "must be at least one step of 120",
         ),
         ({"dataloader_type": "external"}, sk.ArgumentValueError, "dataloader_type"),
-        ({"micro_batch_size": 0}, sk.ArgumentRangeError, "must be positive"),
-        ({"data_parallel_size": True}, sk.ArgumentTypeError, "must be an integer"),
     ],
 )
 def test_a_place_where_no_run_stands_is_refused(arguments, error, message):
     given = {"micro_batch_size": 4, "data_parallel_size": 2, **arguments}
     with pytest.raises(error, match=message):
         megatron.loader(range(100), **given)
-
-
-def test_a_child_below_a_replayed_sampler_is_refused():
-    for sampler in (
-        megatron.MegatronPretrainingSampler(2, 2),
-        megatron.MegatronPretrainingRandomSampler(2, 2),
-    ):
-        sampler.add_child(sk.RandomSampler())
-        with pytest.raises(sk.CompositionError, match="leave the child out"):
-            sampler.order(8)

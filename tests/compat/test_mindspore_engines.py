@@ -12,7 +12,6 @@ from samplerkit.compat.mindspore.generators import (
     MinstdRand0,
     Mt19937,
     canonical,
-    first_words,
     uniform_integers,
 )
 from samplerkit.compat.mindspore.shuffle import shuffle, swapped, weighted_draws
@@ -68,12 +67,6 @@ def test_mt19937_gives_the_words_of_the_standard():
     assert generator.peek(1).tolist() == [4123659995]
 
 
-def test_minstd_rand0_gives_the_words_of_the_standard():
-    assert MinstdRand0(1).peek(10_000)[-1] + 1 == 1043618065
-    # The state is never 0: the seeds 0 and 2^31 - 1 count as 1.
-    assert MinstdRand0(0).peek(1) == MinstdRand0(2**31 - 1).peek(1) == MinstdRand0(1).peek(1)
-
-
 @pytest.mark.parametrize("kind", GENERATORS)
 def test_words_do_not_depend_on_how_they_are_asked_for(kind):
     expected = kind(3).peek(200_000)
@@ -84,11 +77,6 @@ def test_words_do_not_depend_on_how_they_are_asked_for(kind):
     assert np.array_equal(generator.peek(1000), expected[70_003:71_003])
     generator.skip(100_000)
     assert generator.peek(1)[0] == expected[170_003]
-
-
-def test_first_words_are_those_of_a_generator_of_each_seed():
-    seeds = np.array([0, 1, 5489, 2**31, 2**32 - 1, *range(100, 120)])
-    assert first_words(seeds).tolist() == [int(Mt19937(seed).peek(1)[0]) for seed in seeds.tolist()]
 
 
 @pytest.mark.parametrize("kind", GENERATORS)
@@ -120,12 +108,6 @@ def test_swaps_all_at_once_are_swaps_one_after_another(fractions):
 def test_more_elements_than_words_are_refused():
     with pytest.raises(sk.NotSupportedError, match="shuffle"):
         shuffle(2**31, MinstdRand0(1))
-
-
-def test_a_single_weight_uses_no_word():
-    generator = Mt19937(1)
-    assert weighted_draws(np.array([2.0]), 5, generator).tolist() == [0] * 5
-    assert generator.peek(1) == Mt19937(1).peek(1)
 
 
 def test_weighted_draws_in_chunks_are_those_of_a_search_one_by_one():

@@ -150,13 +150,6 @@ def test_each_case_with_a_quirk_is_in_one_group(capsys):
     assert groups == GROUPS
 
 
-def test_without_the_flag_weighted_and_subset_draws_differ_from_epoch_to_epoch():
-    for sampler in (ds.WeightedRandomSampler([1.0] * 50, seed=7), ds.SubsetRandomSampler(range(50), seed=7)):
-        assert list(sampler.order(50, 0)) != list(sampler.order(50, 1))
-    constant = ds.WeightedRandomSampler([1.0] * 50, seed=7, quirks=True)
-    assert list(constant.order(50, 0)) == list(constant.order(50, 5))
-
-
 def test_an_epoch_is_the_same_whether_earlier_ones_were_asked_for_or_not():
     sampler = ds.RandomSampler(seed=3)
     fifth = sampler.order(1000, 5)[:]
@@ -195,14 +188,6 @@ def test_samplers_of_one_chain_have_one_algorithm():
     assert parent.chain_algorithm == "mindspore-2.10"
 
 
-@pytest.mark.parametrize("name", ["lanes", "pools"])
-def test_what_mindspore_has_not_is_refused(name):
-    with pytest.raises(NotImplementedError, match=name):
-        sk.RandomSampler(algorithm="mindspore-2.10", **{name: 2})
-    with pytest.raises(NotImplementedError, match="algorithm"):
-        sk.MixtureSampler(algorithm="mindspore-2.10")
-
-
 def test_a_loader_saves_the_algorithm_and_refuses_another_one():
     dataset = list(range(40))
     loader = sk.Loader(dataset, ds.RandomSampler(seed=1), batch_size=4)
@@ -232,11 +217,6 @@ CONCAT = ConcatDataset([range(3), range(4)])
 def test_a_concat_dataset_refuses_what_mindspore_refuses(sampler, kind, name):
     with pytest.raises(kind, match=name):
         sampler().order(CONCAT)
-
-
-def test_over_a_concat_dataset_a_torch_loader_pads_nothing():
-    shards = [sk.TorchSampler(ds.DistributedSampler(2, shard, False), CONCAT) for shard in range(2)]
-    assert [list(shard) for shard in shards] == [[0, 2, 4, 6], [1, 3, 5]]
 
 
 @pytest.mark.parametrize(

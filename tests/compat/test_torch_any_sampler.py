@@ -16,7 +16,6 @@ import samplerkit as sk
 from samplerkit.compat.torch import DistributedSampler, distributed
 from tests.compat.any_samplers import (
     ANY,
-    BY_EPOCH,
     IN_ORDER,
     MAKE,
     WEIGHTS,
@@ -43,11 +42,6 @@ def test_epochs_and_seeds_differ_and_repeat(name):
     assert shares(name, 2, epoch=1) != first
     assert shares(name, 2, seed=1) != first
     assert shares(name, 2, seed=1) != shares(name, 2, epoch=1)
-
-
-@pytest.mark.parametrize("name", BY_EPOCH)
-def test_a_sampler_that_knows_epochs_is_told(name):
-    assert shares(name, 2, epoch=7)[0][0] == (7 if name == "by its epoch" else [7, 8, 9, 10])
 
 
 def states(sampler):
@@ -99,14 +93,6 @@ def test_draws_on_a_gpu_are_the_same_too(holds):
         read.append(list(distributed(WeightedRandomSampler(weights, 400, generator=own), 4, rank)))
         assert torch.cuda.get_rng_state().equal(before)
     assert dealt_back(read) == list(distributed(WeightedRandomSampler(weights, 400, generator=own), 1, 0))
-
-
-def test_batches_go_to_a_dataloader_whole():
-    whole = shares("batches", 1)[0]
-    batches = [distributed(MAKE["batches"](), 2, rank) for rank in range(2)]
-    read = [[batch.tolist() for batch in DataLoader(range(40), batch_sampler=sampler)] for sampler in batches]
-    assert dealt_back(read) == [*whole, whole[0]]
-    assert batches[0].batch_size == 6
 
 
 def test_trainers_see_a_distributed_sampler():
@@ -181,10 +167,6 @@ class Endless(torch.utils.data.Sampler):
 def test_what_cannot_be_dealt_is_refused_at_once(sampler, error):
     with pytest.raises(error, match="sampler"):
         distributed(sampler, 2, 0)
-
-
-def test_a_sampler_of_one_rank_is_no_dealing_one():
-    assert list(distributed(Torchs(range(6), 1, 0, shuffle=False), 2, 1)) == [1, 3, 5]
 
 
 @pytest.mark.parametrize(

@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import json
-import logging
-import random
 
-import numpy as np
 import pytest
-from torch.utils.data import RandomSampler
 
 from tests.compat.any_samplers import dealt_back
-from tests.compat.torch_job import factory
 from tests.jobs import ended
 
 RANKS, SAMPLES, EPOCHS = 2, 103, 3
@@ -124,29 +119,3 @@ def test_ten_million_samples_take_less_memory_than_with_torchs_sampler():
     for ranks in (8, 1):
         assert 80e6 < taken[f"torch, {ranks} ranks"] < taken[f"torch's own, {ranks} ranks"] / 2
         assert taken[f"samplerkit-1, {ranks} ranks"] < 20e6
-
-
-def test_the_factory_takes_what_published_ones_take(caplog):
-    example, logger = factory(), logging.getLogger("factory")
-    with caplog.at_level(logging.INFO):
-        dataset, loader, sampler = example.build_dataloader(
-            {"samples": 12}, 4, dist=False, workers=2, seed=7, logger=logger, training=True
-        )
-    assert "12 samples" in caplog.text
-    assert sampler is None
-    assert isinstance(loader.sampler, RandomSampler)
-    assert loader.collate_fn is dataset.collate_batch
-    assert sorted(number for batch in loader for number in batch.tolist()) == list(range(12))
-    before, numpys = random.getstate(), np.random.get_state()  # noqa: NPY002  # which the factory seeds
-    try:
-        drawn = []
-        for worker in (0, 1, 0):
-            loader.worker_init_fn(worker)
-            drawn.append((random.random(), np.random.random()))  # noqa: NPY002
-        assert drawn[0] == drawn[2] != drawn[1]
-        random.seed(3)
-        example.build_dataloader({"samples": 12}, 4, dist=False)[1].worker_init_fn(0)
-        assert random.random() == random.Random(3).random(), "without a seed they are left alone"
-    finally:
-        random.setstate(before)
-        np.random.set_state(numpys)  # noqa: NPY002

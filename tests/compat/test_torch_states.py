@@ -60,21 +60,6 @@ def test_a_state_says_that_an_epoch_has_ended_once_all_was_read(algorithm, sizes
         assert sampler.state_dict()["ended"] == ended
 
 
-def test_our_states_are_taken_over_by_torch_sampler_and_loader():
-    dataset = list(range(100, 141))
-    sampler = DistributedSampler(dataset, 1, 0, seed=3, algorithm="samplerkit-1")
-    whole = list(sampler)
-    sampler.set_epoch(0)
-    list(itertools.islice(sampler, 12))
-    recipe, world = sk.DistributedSampler(seed=3), sk.World(1, 0)
-    torch_sampler = sk.TorchSampler(recipe, dataset, world)
-    torch_sampler.load_state_dict(sampler.state_dict())
-    assert list(torch_sampler) == whole[12:]
-    loader = sk.Loader(dataset, recipe, batch_size=4, world=world)
-    loader.load_state_dict(sampler.state_dict())
-    assert [value - 100 for batch in loader for value in batch.tolist()] == whole[12:]
-
-
 def loader_of(algorithm, workers, drop_last=False):
     sampler = made(algorithm, drop_last=drop_last)
     return StatefulDataLoader(range(41), 4, sampler=sampler, num_workers=workers, collate_fn=list)

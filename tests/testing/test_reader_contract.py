@@ -132,25 +132,6 @@ class ReadsBackwards(Json):
         return super().__call__(path)[::-1]
 
 
-class OneAfterAnother:
-    """A sequence that gives whatever comes next."""
-
-    def __init__(self, samples):
-        self.samples, self.next = samples, 0
-
-    def __len__(self):
-        return len(self.samples)
-
-    def __getitem__(self, row):
-        self.next += 1
-        return self.samples[(self.next - 1) % len(self.samples)]
-
-
-class InItsOwnOrder(Json):
-    def __call__(self, path):
-        return OneAfterAnother(super().__call__(path))
-
-
 class AnotherTimeOtherwise(Json):
     """Reads each file rightly, once."""
 
@@ -178,32 +159,9 @@ class TakesWhatIsThere(Json):
             return [int(number) for number in text.split(", ") if number.isdigit()]
 
 
-class OutOfMemory(Json):
-    """Believes what a damaged file claims."""
-
-    def __call__(self, path):
-        try:
-            return super().__call__(path)
-        except ValueError as error:
-            raise MemoryError("a TiB, please") from error
-
-
 class HoldsAFunction(Json):
     def __init__(self):
         self.function = lambda path: path
-
-
-class ByName(Json):
-    """Forgets on its way to a worker what it was given."""
-
-    def __init__(self, step=0):
-        self.step = step
-
-    def __call__(self, path):
-        return [sample * self.step for sample in super().__call__(path)]
-
-    def __reduce__(self):
-        return (ByName, ())
 
 
 class OneBuffer(Json):
@@ -220,14 +178,11 @@ class OneBuffer(Json):
     [
         (CountsWrongly, "the_samples_of_a_file_are_counted"),
         (ReadsBackwards, "any_samples_are_read_in_any_order_and_again"),
-        (InItsOwnOrder, "any_samples_are_read_in_any_order_and_again"),
         (AnotherTimeOtherwise, "a_file_is_read_alike_whenever_and_by_whomever"),
         (WantsSamples, "a_file_without_samples_has_none"),
         (TakesWhatIsThere, "a_file_that_was_cut_is_an_error_that_names_it"),
         (TakesWhatIsThere, "a_file_that_was_overwritten_is_an_error_that_names_it"),
-        (OutOfMemory, "a_file_that_was_overwritten_is_an_error_that_names_it"),
         (HoldsAFunction, "a_pickled_reader_reads_as_before"),
-        (lambda: ByName(1), "a_pickled_reader_reads_as_before"),
         (OneBuffer, "threads_share_a_reader"),
     ],
 )

@@ -19,36 +19,6 @@ def test_an_example_leaves_no_thread_of_gloo_to_the_end_of_python(tmp_path, exam
     assert [(tmp_path / f"left-{rank}").read_text() for rank in range(2)] == ["", ""]
 
 
-ENDED = """
-import gc, sys
-sys.path.insert(0, "docs/trainers")
-import torch.distributed as dist
-import torch.distributed.nn.functional
-from digits import end_process_group, make_network
-from torch.nn.parallel import DistributedDataParallel
-from tests.trainers.left_job import threads_of_gloo
-
-def train():
-    DistributedDataParallel(make_network())
-
-gc.disable()
-dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-train()
-{end}
-print("left:", *threads_of_gloo(), flush=True)
-"""
-
-
-@pytest.mark.parametrize(
-    ("end", "leaves_some"),
-    [("end_process_group()", False), ("dist.destroy_process_group()", True)],
-)
-def test_the_end_of_the_group_alone_leaves_those_that_a_model_holds(tmp_path, end, leaves_some):
-    code, printed = run(tmp_path, "-c", ENDED.format(end=end))
-    assert code == 0, printed
-    assert ("gloo" in printed.rpartition("left:")[2]) is leaves_some
-
-
 MAKES_A_GROUP = re.compile(r"torchrun|init_process_group|Accelerator\(|lightning\.Trainer\(")
 
 

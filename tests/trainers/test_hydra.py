@@ -27,19 +27,6 @@ def test_a_run_that_is_killed_goes_on_and_refuses_another_seed(tmp_path):
     check_exactly_once(ledger, pads=[0, 0])
 
 
-INSTANTIATED = """
-from hydra.utils import instantiate
-import samplerkit as sk
-sampler = instantiate({"_target_": "samplerkit.DistributedSampler", "shuffle": "partial", "partial_size": 50})
-assert isinstance(sampler, sk.DistributedSampler) and sampler.get_shuffle_mode() is sk.Shuffle.PARTIAL
-print(sampler.seed, len(sampler.order(1437)))
-"""
-
-
-def test_instantiate_makes_a_sampler_too(tmp_path):
-    assert run(tmp_path, "-c", INSTANTIATED) == (0, "0 1437\n")
-
-
 def test_the_command_line_chooses_another_sampler(tmp_path):
     arguments = (f"folder={tmp_path}", "sampler=chain", "loader.batch_size=100", "epochs=1")
     code, printed = run(tmp_path, SCRIPT, *arguments)

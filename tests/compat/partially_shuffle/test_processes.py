@@ -18,7 +18,6 @@ from tests import ranks
 from tests.compat.partially_shuffle.folders import (
     all_ranks,
     flat,
-    ids_of,
     items_of,
     make_dataset,
     make_sampler,
@@ -89,23 +88,6 @@ def test_workers_get_what_was_read_in_the_main_process(dataset, workers):
     assert reading_threads() == []
 
 
-def test_with_workers_counting_the_steps_of_the_loop_resumes_exactly(dataset):
-    def loader(sampler):
-        return DataLoader(dataset, batch_size=None, sampler=sampler, num_workers=2)
-
-    whole = [batch["id"].tolist() for batch in loader(make_sampler(dataset))]
-    used, sampler = 0, make_sampler(dataset)
-    for _ in loader(sampler):
-        used += 1
-        if used == 4:
-            break
-    # The workers were ahead of the loop: the sampler itself is further on.
-    assert sampler.state_dict()["position"] > 4 * 8
-    resumed = make_sampler(dataset)
-    resumed.find_ckpt_position(used)
-    assert [batch["id"].tolist() for batch in loader(resumed)] == whole[4:]
-
-
 def test_files_are_read_ahead_in_a_thread(folder):
     slow = make_dataset(folder, SIZES, seconds=0.02)
     sampler = make_sampler(slow, shuffle=False, batch_size=20)
@@ -116,11 +98,6 @@ def test_files_are_read_ahead_in_a_thread(folder):
     assert any(name.startswith("samplerkit-read-ahead") for name in slow.threads)
     assert sampler.stats.files_read == len(SIZES)
     assert sampler.stats.waits < len(SIZES) // 2
-
-
-def broken(sampler):
-    for _ in sampler:
-        break
 
 
 def raised(sampler):
@@ -137,25 +114,13 @@ def closed(sampler):
         next(iterator)
 
 
-def left_by_with(sampler):
-    with sampler:
-        sampler.kept = iter(sampler)
-        next(sampler.kept)
-    del sampler.kept
-
-
 def forgotten(sampler):
     iterator = iter(sampler)
     next(iterator)
     del iterator
 
 
-def of_a_dataloader(sampler):
-    for _ in DataLoader(sampler.dataset, batch_size=None, sampler=sampler):
-        break
-
-
-@pytest.mark.parametrize("leave", [broken, raised, closed, left_by_with, forgotten, of_a_dataloader])
+@pytest.mark.parametrize("leave", [raised, closed, forgotten])
 def test_no_thread_is_left(folder, leave):
     sampler = make_sampler(make_dataset(folder, SIZES, seconds=0.01), batch_size=4)
     iterator = iter(sampler)
@@ -178,14 +143,6 @@ def test_nothing_runs_and_nothing_is_opened_at_construction(tmp_path):
     assert dataset.counted == []
     with pytest.raises(sk.DatasetError, match="no such file"):
         next(iterator)
-
-
-def test_two_iterations_at_once_do_not_disturb_one_another(dataset):
-    sampler = make_sampler(dataset)
-    first, second = iter(sampler), iter(sampler)
-    pairs = [(ids_of(one), ids_of(other)) for one, other in zip(first, second, strict=True)]
-    assert [one for one, _ in pairs] == [other for _, other in pairs]
-    assert sampler.epoch == 1
 
 
 def pickled(sampler):

@@ -47,14 +47,6 @@ def test_urls_are_fetched_once_for_all_ranks_and_epochs(local, remote, tmp_path)
             assert sampler.stats.downloads == 0
 
 
-def test_a_state_holds_when_only_the_queries_of_urls_are_others(local, remote, tmp_path):
-    with serving(tmp_path) as web:
-        named = {"reader": "npz", "remote": remote}
-        state = make_sampler(at_urls(local, web.url, SECRET), **named).state_dict()
-        make_sampler(at_urls(local, web.url, "?X-Signature=another"), **named).load_state_dict(state)
-        assert "5ec4e7" not in str(state)
-
-
 def test_a_url_that_is_left_to_the_reader_reaches_it_as_it_is(local, tmp_path):
     def reader(filename, get_data=False):
         assert filename.startswith("hdfs://")

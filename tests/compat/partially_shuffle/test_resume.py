@@ -46,14 +46,6 @@ def test_from_every_step_on_it_reads_what_was_left_and_no_more_files(dataset, ve
         assert sampler.epoch == 4
 
 
-def test_a_step_past_the_end_leaves_nothing_and_then_comes_the_next_epoch(dataset):
-    sampler, other = make_sampler(dataset), make_sampler(dataset)
-    other.set_epoch(1)
-    sampler.find_ckpt_position(10**6)
-    assert items_of(sampler) == []
-    assert items_of(sampler) == items_of(other)
-
-
 @pytest.mark.parametrize("calls", ["epoch, step", "step, epoch"])
 def test_the_step_holds_for_the_epoch_that_is_set_before_or_after_it(dataset, calls):
     whole, sampler = make_sampler(dataset), make_sampler(dataset)
@@ -64,17 +56,6 @@ def test_the_step_holds_for_the_epoch_that_is_set_before_or_after_it(dataset, ca
         else:
             sampler.find_ckpt_position(5)
     assert items_of(sampler) == items_of(whole)[5:]
-
-
-def test_the_step_holds_once_and_the_dataset_is_reset_once(dataset):
-    whole, sampler = make_sampler(dataset), make_sampler(dataset)
-    dataset.resets = 0
-    sampler.find_ckpt_position(5)
-    assert dataset.resets == 1
-    rest = items_of(sampler)
-    assert dataset.resets == 1
-    assert rest == items_of(whole)[5:]
-    assert items_of(sampler) == items_of(whole)
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 6])
@@ -113,8 +94,6 @@ def test_files_that_were_never_counted_are_counted_for_a_state_only(dataset):
 REFUSED = {
     "another seed": ({"seed": 5}, "seed"),
     "another buffer": ({"shuffle_buffer": 61}, "sampler"),
-    "two pools": ({"version": 2}, "sampler"),
-    "no shuffle": ({"shuffle": False}, "sampler"),
 }
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import random
 from types import SimpleNamespace
 
@@ -19,7 +18,6 @@ from tests.compat.partially_shuffle.folders import (
     VERSIONS,
     all_ranks,
     flat,
-    ids_of,
     items_of,
     make_dataset,
     make_sampler,
@@ -115,19 +113,6 @@ def test_an_item_is_a_list_of_arrays_by_file_none_and_the_files(dataset):
     assert seen == set(dataset.files)
 
 
-@pytest.mark.parametrize(("size", "batch_size", "sizes"), [(17, 8, [8, 8, 1]), (5, 1, [1] * 5), (3, 8, [3])])
-def test_the_last_item_has_what_is_left_also_a_single_sample(tmp_path, size, batch_size, sizes):
-    sampler = make_sampler(make_dataset(tmp_path, [size]), batch_size=batch_size)
-    assert [len(ids) for ids in items_of(sampler)] == sizes
-    assert len(sampler) == sampler.num_samples == sampler.total_size == size
-
-
-def test_files_of_a_batch_stand_in_the_order_in_which_they_first_come_up(dataset):
-    sampler = make_sampler(dataset, shuffle=False, batch_size=100)
-    files = [file for item in sampler for file in item[2]]
-    assert list(dict.fromkeys(files)) == dataset.files
-
-
 def test_without_shuffling_each_rank_reads_its_run_of_rows_and_the_last_goes_on_at_the_beginning(datasets):
     size = sum(UNEQUAL)
     for ranks in (1, 3, 5):
@@ -172,17 +157,6 @@ def test_there_may_be_more_ranks_than_files_or_samples(tmp_path, sizes, ranks, s
     share = -(-sum(sizes) // ranks)
     assert [len(flat(items)) for items in read] == [share] * ranks
     assert {id for items in read for id in flat(items)} == set(range(sum(sizes)))
-
-
-def test_files_without_samples_give_no_items(tmp_path):
-    dataset = make_dataset(tmp_path, [0, 0])
-    assert [items_of(make_sampler(dataset, 2, rank)) for rank in range(2)] == [[], []]
-
-
-def test_a_file_that_is_listed_twice_is_read_twice(tmp_path):
-    dataset = make_dataset(tmp_path, [5, 6])
-    dataset.files = [dataset.files[0], *dataset.files]
-    assert sorted(flat(items_of(make_sampler(dataset)))) == sorted([*range(5), *range(11)])
 
 
 def test_the_dataset_is_reset_before_each_epoch_and_may_list_other_files_then(tmp_path):
@@ -271,18 +245,6 @@ def test_a_reader_that_fails_is_an_error_that_names_the_file(dataset):
         items_of(make_sampler(dataset, reader=reader))
 
 
-def test_an_array_of_which_rows_cannot_be_taken_is_an_error_that_names_the_file(dataset):
-    class Refuses:
-        shape = (36,)
-
-        def __getitem__(self, rows):
-            raise TypeError("rows must ascend")
-
-    sampler = make_sampler(dataset, reader=lambda path: {"x": Refuses()}, files_len=None)
-    with pytest.raises(sk.DatasetError, match=r"\d+\.npz: .*\(TypeError: rows must ascend\)"):
-        next(iter(sampler))
-
-
 def test_without_a_shuffle_buffer_it_is_as_large_as_the_files_in_memory_allow(tmp_path):
     dataset = make_dataset(tmp_path, EQUAL)
     for version in VERSIONS:
@@ -291,14 +253,6 @@ def test_without_a_shuffle_buffer_it_is_as_large_as_the_files_in_memory_allow(tm
         assert len(dataset.read) == 64
         displaced = [len({id // 25 for id in flat(read[n : n + 10])}) for n in range(0, 190, 10)]
         assert min(displaced) >= 8
-
-
-def test_debugging_logs_the_files_that_are_read(dataset, caplog):
-    with caplog.at_level(logging.INFO, "samplerkit"):
-        items_of(make_sampler(dataset, 4, 0))
-        assert caplog.records == []
-        items_of(make_sampler(dataset, 4, 0, debug=True))
-    assert len(caplog.records) == len(dataset.read) / 2
 
 
 WRONG = {
@@ -315,16 +269,9 @@ WRONG = {
     ),
     "a rank too high": (lambda: some(num_replicas=2, rank=2), RuntimeError, "shard_id"),
     "a float for a size": (lambda: some(batch_size=2.0), TypeError, "batch_size"),
-    "an empty batch": (lambda: some(batch_size=0), RuntimeError, "batch_size"),
-    "an empty buffer": (lambda: some(shuffle_buffer=0), RuntimeError, "shuffle_buffer"),
     "no file in memory": (lambda: some(file_buffer=0), RuntimeError, "file_buffer"),
-    "three pools": (lambda: some(pools=3), RuntimeError, "pools"),
-    "a negative seed": (lambda: some(seed=-1), ValueError, "seed"),
     "a list of lengths": (lambda: some(files_len=[3]), TypeError, "files_len"),
-    "text as length": (lambda: some(files_len={"a": "3"}), TypeError, r"files_len\['a'\]"),
     "no reader": (lambda: some(reader=None), TypeError, "reader"),
-    "a negative epoch": (lambda: some().set_epoch(-1), ValueError, "epoch"),
-    "a negative step": (lambda: some().find_ckpt_position(-1), ValueError, "step"),
 }
 
 
@@ -338,11 +285,3 @@ def test_wrong_arguments_are_errors_that_name_the_place(call, kind, place):
     with pytest.raises(kind, match=place) as caught:
         call()
     assert isinstance(caught.value, sk.SamplerkitError)
-
-
-def test_an_error_ends_no_sampler(dataset):
-    sampler = make_sampler(dataset)
-    first = next(iter(sampler))
-    with pytest.raises(ValueError, match="step"):
-        sampler.find_ckpt_position(-3)
-    assert ids_of(next(iter(sampler))) == ids_of(first)

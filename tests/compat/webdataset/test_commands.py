@@ -70,24 +70,6 @@ def test_a_command_is_not_run_unless_it_is_allowed(tmp_path):
 
 
 @CURL
-def test_samples_that_curl_fetches_are_dicts(tmp_path, server):
-    before = children()
-    write(tmp_path, 1, 4)
-    url = f"pipe:curl -s {server}/many-000.tar"
-    samples = list(piped(url))
-    assert samples[3] == {
-        "__key__": "00003",
-        "__url__": f"pipe:curl ... {server}/many-000.tar",
-        "txt": b"3",
-        "cls": b"3",
-    }
-    assert samples == [
-        {**sample, "__url__": samples[0]["__url__"]} for sample in sk.TarDataset(f"{tmp_path}/many-000.tar")
-    ]
-    assert children() <= before
-
-
-@CURL
 def test_a_command_that_fails_is_an_error_without_what_is_private(server):
     url = f"pipe:curl -s -f -H 'Authorization: 5f3a' '{server}/no.tar?token=5f3a'"
     with pytest.raises(
@@ -145,10 +127,6 @@ PROGRAMS = {
         f'pipe:{{python}} -c "{WRITES}); sys.exit(3)" {{shard}}',
         r"failed after \d+ bytes \(exit status 3\)",
     ),
-    "it fails in the middle": (
-        f'pipe:{{python}} -c "{WRITES}[:3000]); sys.exit(3)" {{shard}}',
-        r"failed after \d+ bytes \(exit status 3\)",
-    ),
     "it fails in the middle of a gzip": (
         "pipe:sh -c 'gzip -c \"$0\" | head -c 100; exit 3' {shard}",
         r"failed after 100 bytes \(exit status 3\)",
@@ -180,14 +158,6 @@ def test_a_command_that_fails_is_an_error_and_never_a_shorter_epoch(tmp_path, ur
     assert children() <= before
 
 
-def test_a_command_that_fails_in_a_worker_is_an_error_in_the_loop(tmp_path):
-    url = f"pipe:head -c 3000 {write(tmp_path, 1, 4)}"
-    batches = iter(DataLoader(piped(url), num_workers=1, batch_size=None))
-    with pytest.raises(sk.DatasetError, match="truncated at byte 2048"):
-        list(batches)
-    batches._shutdown_workers()
-
-
 def test_a_handler_goes_on_with_the_next_command(tmp_path):
     write(tmp_path, 3, 9)
     urls = [cat(f"{tmp_path}/many-000.tar"), "pipe:false", cat(f"{tmp_path}/many-002.tar")]
@@ -210,11 +180,6 @@ def endless(tmp_path):
     return ENDLESS.format(python=sys.executable, shard=f"{tmp_path}/many-000.tar", marker=marker), marker
 
 
-def leave(dataset):
-    for _sample in dataset:
-        break
-
-
 def fail(dataset):
     with pytest.raises(ZeroDivisionError):
         for _sample in dataset:
@@ -231,19 +196,12 @@ def close(dataset):
         next(iterator)
 
 
-def use_with(dataset):
-    with dataset:
-        iterator = iter(dataset)
-        next(iterator)
-    del iterator
-
-
 def leave_with_workers(dataset):
     for _batch in DataLoader(dataset, batch_size=1, num_workers=1):
         break
 
 
-@pytest.mark.parametrize("leaving", [leave, fail, close, use_with, leave_with_workers])
+@pytest.mark.parametrize("leaving", [fail, close, leave_with_workers])
 def test_a_command_ends_when_its_reader_leaves(tmp_path, leaving):
     before = children()
     url, marker = endless(tmp_path)
@@ -252,8 +210,7 @@ def test_a_command_ends_when_its_reader_leaves(tmp_path, leaving):
     assert children() <= before
 
 
-@pytest.mark.parametrize("kind", [signal.SIGKILL, signal.SIGTERM])
-def test_a_command_ends_with_its_reader_however_that_ends(tmp_path, kind):
+def test_a_command_ends_with_its_reader_that_is_killed(tmp_path):
     url, marker = endless(tmp_path)
     code = (
         "import sys; from samplerkit.compat.webdataset import WebDataset\n"
@@ -265,7 +222,7 @@ def test_a_command_ends_with_its_reader_however_that_ends(tmp_path, kind):
         reader.stdin.close()
         assert reader.stdout.readline() == "read\n"
         assert len(running(marker)) >= 2
-        reader.send_signal(kind)
+        reader.send_signal(signal.SIGKILL)
     wait_until(lambda: not running(marker))
 
 
@@ -279,21 +236,14 @@ def test_commands_and_files_do_not_mix_and_have_no_index_options(tmp_path):
         piped(cat(path), command_timeout=0)
 
 
-def test_a_command_may_be_waited_for_longer_than_the_system_can(tmp_path):
-    assert len(list(piped(cat(write(tmp_path, 1, 4)), command_timeout=1e9))) == 4
-
-
 SHELL = {
     "a pipe": ("zcat a.tgz | head", "a pipe"),
-    "a redirection": ("cat a.tar > b.tar", "a redirection"),
     "two commands": ("cat a.tar; rm a.tar", "several commands"),
     "the background": ("curl -s http://h/a.tar?x=1&y=2", "background"),
     "a variable": ("cat $HOME/a.tar", "a variable"),
     "a variable in quotes": ('cat "$HOME/a.tar"', "a variable"),
     "backticks": ("cat `ls`", "in its place"),
     "backticks in quotes": ('cat "`ls`"', "in its place"),
-    "a subshell": ("(cat a.tar)", "subshell"),
-    "two lines": ("cat a.tar\nrm a.tar", "several commands"),
     "a variable in front": ("A=b cat a.tar", "env"),
     "no command": ("", "no command"),
     "an open quote": ("cat 'a.tar", "quotes"),

@@ -75,25 +75,6 @@ def test_spawned_workers_count_epochs_too(tmp_path):
     assert Counter(second) == once_each(53)
 
 
-def forget_the_job(_worker):
-    for name in ("RANK", "WORLD_SIZE"):
-        del os.environ[name]
-
-
-@pytest.mark.campaign
-def test_a_spawned_worker_that_cannot_ask_the_job_has_the_rank_of_its_parent(tmp_path, monkeypatch):
-    dataset = numbers(write(tmp_path, 5, 53), tmp_path).shuffle(20)
-    options = {"multiprocessing_context": "spawn", "worker_init_fn": forget_the_job}
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    monkeypatch.setenv("RANK", "0")
-    mine = received(loader(dataset, num_workers=1, **options))
-    monkeypatch.setenv("RANK", "1")
-    dataset.set_epoch(0)
-    others = list(dataset)
-    assert (len(mine), len(others)) == (27, 26)
-    assert Counter(mine + others) == once_each(53)
-
-
 def test_a_seed_that_comes_back_does_not_bring_the_epoch_back(tmp_path):
     dataset = numbers(write(tmp_path, 5, 53), tmp_path).shuffle(20)
     epochs = []
@@ -135,18 +116,6 @@ def test_two_loaders_of_a_dataset_that_run_at_once_read_two_epochs(tmp_path):
     first, second = (received(batches) for batches in zip(*pairs, strict=True))
     assert Counter(first) == Counter(second) == once_each(53)
     assert first != second
-
-
-def test_a_loop_without_a_loader_counts_with_the_workers(tmp_path):
-    dataset = numbers(write(tmp_path, 5, 53), tmp_path).shuffle(20)
-    expected = []
-    for epoch in range(3):
-        other = numbers(f"{tmp_path}/many-*.tar", tmp_path).shuffle(20)
-        other.set_epoch(epoch)
-        expected.append(list(other))
-    assert list(dataset) == expected[0]
-    assert Counter(received(loader(dataset, num_workers=2))) == once_each(53)
-    assert list(dataset) == expected[2]
 
 
 def count_in_a_process(dataset, queue):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections import Counter
 from itertools import pairwise
 
@@ -25,7 +24,6 @@ from tests.compat.webdataset.shards import (
     write,
 )
 from tests.storage.files.web import serving
-from tests.waiting import wait_until
 
 
 def test_a_worker_opens_few_shards(tmp_path):
@@ -39,9 +37,9 @@ def test_a_worker_opens_few_shards(tmp_path):
             assert len(set((ids // 10).tolist())) <= 3
 
 
-@pytest.mark.parametrize("total", [0, 1, 5, 24, 97])
-@pytest.mark.parametrize("ranks", [1, 3, 4])
-@pytest.mark.parametrize("workers", [1, 2, 5])
+@pytest.mark.parametrize("total", [0, 5, 24, 97])
+@pytest.mark.parametrize("ranks", [1, 4])
+@pytest.mark.parametrize("workers", [1, 5])
 @pytest.mark.parametrize("block", [1, 4])
 def test_the_split_loses_and_repeats_nothing_and_equal_steps_are_equal(total, ranks, workers, block):
     def read(equal_steps):
@@ -151,14 +149,6 @@ def test_with_epoch_gives_so_many_items_from_as_many_passes_as_needed(tmp_path, 
     assert dataset.epoch == 2
 
 
-def test_passes_of_one_iteration_and_epochs_have_orders_of_their_own(tmp_path):
-    dataset = numbers(write(tmp_path, 2, 30), tmp_path).shuffle(30).repeat(2)
-    first, second = list(dataset), list(dataset)
-    parts = [tuple(part) for epoch in (first, second) for part in (epoch[:30], epoch[30:])]
-    assert len(set(parts)) == 4
-    assert all(Counter(part) == once_each(30) for part in parts)
-
-
 def test_resampled_reads_without_end_and_each_pass_has_every_sample(tmp_path):
     urls = write(tmp_path, 5, 20)
     dataset = numbers(urls, tmp_path, resampled=True, nodesplitter=None).with_epoch(60)
@@ -241,26 +231,9 @@ def test_shards_on_a_web_server_are_fetched_once_and_read_by_all_ranks_and_worke
     assert [asked["GET", f"many-{number:03}.tar"] for number in range(4)] == [1] * 4
 
 
-def test_nothing_reads_ahead_for_a_loop_that_was_left(tmp_path, shards):
-    urls, _ = shards
-    before = set(threading.enumerate())
-    for _sample in WebDataset(urls, cache_dir=tmp_path / "cache", fetch="shards"):
-        assert any("samplerkit" in thread.name for thread in set(threading.enumerate()) - before)
-        break
-    # The server has threads of its own.
-    wait_until(lambda: all("samplerkit" not in thread.name for thread in set(threading.enumerate()) - before))
-
-
 @pytest.mark.parametrize("remote", [{"cache": "/scratch"}, sk.RemoteOptions(max_cache_bytes=10**9)])
 def test_the_cache_for_remote_shards_is_said_once(tmp_path, remote):
     with pytest.raises(
         sk.ArgumentTypeError, match=r"cache_(dir|size): is said twice.*; say it in one of them"
     ):
         WebDataset("https://host/a.tar", cache_dir=tmp_path, cache_size=10**9, remote=remote)
-
-
-def test_a_cache_folder_goes_with_options_of_remote_that_name_none(tmp_path, shards):
-    urls, _ = shards
-    dataset = WebDataset(urls, cache_dir=tmp_path / "cache", remote={"attempts": 2}, fetch="shards")
-    assert len(list(dataset)) == 40
-    assert len(list((tmp_path / "cache").glob("*.file"))) == 4
