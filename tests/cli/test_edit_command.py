@@ -112,7 +112,6 @@ class Parts:
         [],
         ["--weights", "web"],
         ["--weights", "web=1"],
-        ["--weights", "web=1", "--source", "web: {kind: nonsense}"],
         ["--weights", "web=1", "--source", "{1: null}"],
         ["--weights", "web=1", "--source", "{web: ["],
     ],

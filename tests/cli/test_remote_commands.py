@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 import shutil
 
-import numpy as np
 import pytest
 import yaml
 
-import samplerkit as sk
 from samplerkit.cli.printing import size_of
 from samplerkit.storage.tar.dataset import TarDataset
 from samplerkit.storage.tar.writer import TarWriter
@@ -94,55 +92,27 @@ def test_a_plan_tells_the_downloads_and_bytes_of_an_epoch_and_downloads_nothing(
     assert "5ec4e7" not in output
 
 
-def test_a_plan_of_a_tree_tells_what_each_part_asks_on_each_machine(command, tmp_path, folder, web):
-    parts = {
-        "web": npz(web, lengths=SIZES),
-        "own": {"kind": "files", "files": [str(folder / "data" / "000.npz")], "reader": "npz"},
-        "far": {"kind": "tree", "parts": {"code": {**tar(web, lengths=SIZES), "fetch": "ranges"}}},
-    }
-    by_files = {"kind": "random", "shuffle": "files", "seed": 3}
-    code = {"kind": "mixture", "sources": {"code": by_files}, "weights": {"code": 1}}
-    sources = {"web": by_files, "own": {"kind": "random"}, "far": code}
-    sampler = {"kind": "mixture", "sources": sources, "weights": {"web": 2, "own": 1, "far": 1}, "lanes": 4}
+def test_a_plan_of_a_tree_tells_what_each_part_asks(command, tmp_path, web):
+    code = {**tar(web, lengths=SIZES), "fetch": "ranges"}
+    parts = {"web": npz(web, lengths=SIZES), "far": {"kind": "tree", "parts": {"code": code}}}
+    sources = {"web": {"kind": "random", "shuffle": "files", "seed": 3}, "far": None}
+    sampler = {"kind": "mixture", "sources": sources, "weights": {"web": 2, "far": 1}, "num_samples": 600}
+    sections = {"dataset": {"kind": "tree", "parts": parts}, "sampler": sampler, "loader": {"batch_size": 5}}
     path = tmp_path / "run.yaml"
-    sections = {"dataset": {"kind": "tree", "parts": parts}, "sampler": {**sampler, "num_samples": 600}}
-    path.write_text(yaml.safe_dump({**sections, "loader": {"batch_size": 5}}, sort_keys=False))
-    code, output, errors = command("plan", path, "--world", 4, "--ranks-per-machine", 2)
-    assert (code, errors) == (0, "")
-    config = sk.load_config(path)
-    batches = [
-        [loader.ids(step) for step in range(loader.steps_left)]
-        for loader in (config.make_loader(world=sk.World(4, rank)) for rank in range(4))
-    ]
-    first = 640 + 40  # the ids of code
-    starts = sk.Layout(SIZES).starts
-    read = [np.concatenate(of_rank) for of_rank in batches]
-    files = [
-        {np.searchsorted(starts, one, side="right") for rank in ranks for one in read[rank] if one < 640}
-        for ranks in ((0, 1), (2, 3))
-    ]
-    downloads = sum(map(len, files))
-    requests = sum(
-        1 + int((np.diff(ids) != 1).sum()) if (ids := np.sort(batch[batch >= first])).size else 0
-        for of_rank in batches
-        for batch in of_rank
-    )
-    told = rows(output)
-    size = sum(file.stat().st_size for file in (folder / "data").glob("*.npz"))
-    assert ("storage", f"web: 16 remote files, {size_of(size)}") in told
-    assert next(value for name, value in told if name == "whole").startswith(f"web: {downloads} downloads")
-    (ranges,) = (value for name, value in told if name == "ranges")
-    assert ranges.startswith(f"far/code: {requests} requests and ")
-    assert ranges.endswith("an epoch; this is what it does")
-    assert dict(told)["total"].startswith(f"{downloads} downloads and {requests} requests, ")
-    answer = json.loads(command("plan", path, "--world", 4, "--ranks-per-machine", 2, "--json")[1])
+    path.write_text(yaml.safe_dump(sections, sort_keys=False))
+    asked = ("plan", path, "--world", 4, "--ranks-per-machine", 2)
+    answer = json.loads(command(*asked, "--json")[1])
     assert answer["transfers"] is None
     moved = answer["transfers_of_parts"]
     assert list(moved) == ["web", "far/code"]
-    assert (moved["web"]["whole"]["requests"], moved["far/code"]["ranges"]["requests"]) == (
-        downloads,
-        requests,
-    )
+    downloads, requests = moved["web"]["whole"]["requests"], moved["far/code"]["ranges"]["requests"]
+    assert 10 <= downloads <= 20  # 400 samples, 40 in a file
+    assert requests == pytest.approx(200, abs=20)  # a third of the samples, each by itself
+    told = rows(command(*asked)[1])
+    assert next(value for name, value in told if name == "whole").startswith(f"web: {downloads} downloads")
+    (ranges,) = (value for name, value in told if name == "ranges")
+    assert ranges.startswith(f"far/code: {requests} requests and ")
+    assert dict(told)["total"].startswith(f"{downloads} downloads and {requests} requests, ")
     findings = json.loads(command("check", path, "--world", 4, "--json")[1])["findings"]
     (what,) = (one["what"] for one in findings if one["code"] == "costly-remote")
     assert " in far/code: " in what

@@ -261,22 +261,6 @@ def test_what_no_run_says_is_refused_at_its_key(sampler, message):
         config_of(sampler).check_order(range(100))
 
 
-def test_a_loader_refuses_where_no_run_stands_before_it_reads():
-    made = [
-        (sk.ArgumentRangeError, {**SINGLE, "consumed_samples": 100}, {}),
-        (sk.CompositionError, {"kind": "ledger", "child": {**SINGLE, "consumed_samples": 8}}, {}),
-        (
-            sk.NotSupportedError,
-            {**SINGLE, "consumed_samples": 8},
-            {"batches": sk.TokenBatches(64, lengths=[1] * 100)},
-        ),
-    ]
-    for error, sampler, options in made:
-        config = sk.load_config({"sampler": sampler})
-        with pytest.raises(error):
-            config.make_loader(range(100), world=sk.World(1, 0), **options)
-
-
 def test_a_whole_run_stands_in_one_file_and_names_the_prefixes_beside_it(tmp_path):
     with sk.TokenWriter(tmp_path / "web", "uint16", progress=False) as writer:
         for document in range(60):

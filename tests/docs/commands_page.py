@@ -1,4 +1,4 @@
-"""The page on the commands' options, from the functions behind them."""
+"""The tables of the commands' options, from the functions behind them."""
 
 from __future__ import annotations
 
@@ -14,20 +14,12 @@ from typer.models import ArgumentInfo
 from samplerkit.cli.main import app
 from tests.docs.docstring import in_a_cell, summary
 
-NAME = "commands.md"
-
-_HEAD = """# Commands
-
-This page is written by `python -m tests.docs.write_pages`, from the commands themselves; `samplerkit COMMAND
---help` shows the same. [Command line](../cli.md) explains them with examples, and lists the exit codes.
-"""
-
 _VALUES = {int: "INTEGER", float: "FLOAT", str: "TEXT", Path: "PATH"}
 
 
-def page() -> str:
-    """Writes the page."""
-    return "".join([_HEAD, *(part for command in commands() for part in _described(command))])
+def described() -> str:
+    """Describes each command with what it takes."""
+    return "".join(part for command in commands() for part in _described(command))
 
 
 def commands() -> list[Callable[..., Any]]:

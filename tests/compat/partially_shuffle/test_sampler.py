@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from types import SimpleNamespace
 
 import numpy as np
@@ -132,21 +131,6 @@ def test_where_ranks_divide_the_samples_the_order_is_that_of_our_own_sampler(dat
         # Within a batch, the samples of a file stand together.
         read = items_of(sampler)
         assert [sorted(ids) for ids in read] == [sorted(ours[k : k + 8].tolist()) for k in range(0, 400, 8)]
-
-
-def test_no_global_generator_is_read_or_touched(dataset):
-    def states():
-        return random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state().tolist()  # noqa: NPY002
-
-    random.seed(1)
-    before = states()
-    sampler = make_sampler(dataset, 2, 0, version=2)
-    read = items_of(sampler)
-    sampler.find_ckpt_position(2)
-    next(iter(sampler))
-    assert states() == before
-    random.seed(2)
-    assert items_of(make_sampler(dataset, 2, 0, version=2)) == read
 
 
 @pytest.mark.parametrize(("sizes", "ranks"), [([30, 31, 2], 7), ([2], 5), ([1, 1], 4)])
