@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import re
-import sys
 import threading
 from datetime import timedelta
 from importlib import import_module
-from importlib.util import find_spec
 from typing import Any, final
 
 from samplerkit.storage.remote.access import Transient, Version, changed, library_fault
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.retries import Client, Counts, Piece
-from samplerkit.storage.remote.store_options import Bucket, bucket_of, is_forked_from_user, names_version
+from samplerkit.storage.remote.store_options import Bucket, bucket_of, names_version
 from samplerkit.storage.threads import Stop
 
 _MIB = 1 << 20
@@ -31,11 +29,6 @@ _REASONS = {
 """What obstore's errors have in their texts, which are not passed on: they have URLs in them."""
 
 
-def is_usable() -> bool:
-    """Whether this process may use obstore: it is installed, and was not used before a fork."""
-    return not is_forked_from_user() and ("obstore" in sys.modules or find_spec("obstore") is not None)
-
-
 @final
 class ObjectStores(Client):
     """The buckets of one process; each answer is checked against the version."""
@@ -47,8 +40,8 @@ class ObjectStores(Client):
         self._stores: dict[tuple[str, bool], Any] = {}
 
     def serves(self, url: str) -> bool:
-        """Whether obstore may be used here, and can read a URL with the options that were given."""
-        bucket = self._bucket(url) if is_usable() else None
+        """Whether obstore can read a URL with the options that were given."""
+        bucket = self._bucket(url)
         return bucket is not None and bucket.has(url)
 
     def version(self, url: str, stop: Stop) -> Version:

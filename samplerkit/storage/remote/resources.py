@@ -15,6 +15,7 @@ from samplerkit.storage.remote.http import Http
 from samplerkit.storage.remote.object_stores import ObjectStores
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.retries import Client, Counts, RemoteStats, final_error, retried
+from samplerkit.storage.remote.store_options import may_use_obstore
 from samplerkit.storage.threads import Pool, Stop, Stopped, is_worker
 from samplerkit.storage.urls import is_web
 
@@ -54,7 +55,7 @@ class RemoteResources:
         self.pool = Pool(options.threads, "samplerkit-remote", self.stop)
 
     def client(self, url: str) -> Client:
-        """Gives the way to a URL.
+        """Gives the way to a URL: HTTP, obstore where it is worth it and survives, else fsspec.
 
         Args:
             url: of a file.
@@ -64,8 +65,9 @@ class RemoteResources:
         """
         if is_web(url):
             return self._web
-        is_fast = self._reads_much or not has_filesystem(url.partition("://")[0].lower())
-        return self._stores if is_fast and self._stores.serves(url) else self._filesystems
+        is_worth_it = self._reads_much or not has_filesystem(url.partition("://")[0].lower())
+        is_fast = is_worth_it and may_use_obstore() and self._stores.serves(url)
+        return self._stores if is_fast else self._filesystems
 
     def tried(self, url: str, attempt: Callable[[Client], Result], stop: Stop) -> Result:
         """Makes a request by the way to its URL, until it goes well.

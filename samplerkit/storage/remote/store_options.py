@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Any, final
 
 from samplerkit.errors import DatasetError
@@ -75,6 +76,11 @@ os.register_at_fork(after_in_child=_after_fork)
 def is_forked_from_user() -> bool:
     """Whether this process was forked from one that may have used obstore, so that it must not."""
     return _is_forked_from_user
+
+
+def may_use_obstore() -> bool:
+    """Whether this process may use obstore: it is installed, and was not used before a fork."""
+    return not _is_forked_from_user and ("obstore" in sys.modules or find_spec("obstore") is not None)
 
 
 @final

@@ -25,8 +25,8 @@ from typing import Any
 import numpy as np
 
 import samplerkit as sk
-from samplerkit.storage.remote.object_stores import is_usable
 from samplerkit.storage.remote.storage import RemoteStorage, Span
+from samplerkit.storage.remote.store_options import may_use_obstore
 from tests.jobs import ended
 from tests.storage.remote.server import MODIFIED, Server, served
 
@@ -45,7 +45,7 @@ LIFE = 25
 
 def as_list(batch: Any) -> Any:
     """Collates nothing, and says whether its process reads by obstore."""
-    is_fast = "obstore" in sys.modules and is_usable()
+    is_fast = "obstore" in sys.modules and may_use_obstore()
     return [(is_fast, int(sample["__key__"]), sample["bin"]) for sample in batch]
 
 
