@@ -24,7 +24,7 @@ _MOST_HEAD = 1 << 16
 _HEAD_PIECE = 4096
 _END_OF_HEAD = re.compile(rb"\r?\n\r?\n")
 _STATUS_LINE = re.compile(r"HTTP/1\.([01]) ([1-5]\d\d)[ \r\n]", re.ASCII)
-_HEADER = re.compile(r"^([^\s:]+)[ \t]*:(.*)$", re.MULTILINE)
+_HEADER = re.compile(r"^([^\s:]+):(.*)$", re.MULTILINE)
 
 
 @final
