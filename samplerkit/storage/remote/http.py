@@ -30,7 +30,7 @@ from samplerkit.storage.remote.retries import Client, Counts, check_small
 from samplerkit.storage.threads import Pool, Stop
 
 PIECE = 1 << 20
-"""Bytes of a body that are read at a time."""
+"""Bytes of a body that are read at a time, where its length is not known; a part is read as a whole."""
 
 _HEAD_IS_REFUSED = {400, 403, 405, 501}
 """A server that has no HEAD, or a URL that was signed for GET, answers so."""
@@ -135,8 +135,9 @@ class Http(Client):
             first, end = offset, offset + length if is_told and length != UNKNOWN_SIZE else size
         last = sys.maxsize if length == UNKNOWN_SIZE else first + length
         at = 0
+        most = PIECE if length == UNKNOWN_SIZE else length
         # Where the head has told the length not more can come, and the end may lie before it.
-        while not (is_told and at == end) and (piece := answer.read(PIECE)):
+        while not (is_told and at == end) and (piece := answer.read(most)):
             if is_told:
                 piece = piece[: end - at]
             self.counts.add(bytes=len(piece))

@@ -21,6 +21,7 @@ _SHORT_BODY = 4096
 """A body of which no more is left is read, since the connection can be used again then."""
 
 _MOST_HEAD = 1 << 16
+_MIB = 1 << 20
 _HEAD_PIECE = 4096
 _END_OF_HEAD = re.compile(rb"\r?\n\r?\n")
 _STATUS_LINE = re.compile(r"HTTP/1\.([01]) ([1-5]\d\d)[ \r\n]", re.ASCII)
@@ -31,7 +32,7 @@ _HEADER = re.compile(r"^([^\s:]+):(.*)$", re.MULTILINE)
 class Response:
     """A response of which the head was received, and the body is still to be read.
 
-    It has so long for its head, then for each piece that is read of its body. The timeout of a socket starts
+    It has so long for its head, then for each MiB of its body, or the rest of it. The timeout of a socket starts
     again with each byte; this one does not: a head without an end, or a body of which nothing comes through,
     is one that stalls, however much is sent.
 
@@ -153,13 +154,17 @@ class _Receiver(io.RawIOBase):
         return head
 
     def exactly(self, count: int) -> bytes:
-        """Receives so many bytes; less if the connection was closed before."""
+        """Receives so many bytes; less if the connection was closed before. Each MiB has its own time."""
         pieces = [self.received[:count]]
         self.received = self.received[count:]
         left = count - len(pieces[0])
+        renewed_at = left
         while left and (more := self._some(left, self._waits_for_all)):
             pieces.append(more)
             left -= len(more)
+            if renewed_at - left >= _MIB:
+                self.renew()
+                renewed_at = left
         return b"".join(pieces)
 
     def makefile(self, _: str) -> io.BufferedReader:
