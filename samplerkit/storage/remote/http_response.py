@@ -32,9 +32,9 @@ _HEADER = re.compile(r"^([^\s:]+):(.*)$", re.MULTILINE)
 class Response:
     """A response of which the head was received, and the body is still to be read.
 
-    It has so long for its head, then for each MiB of its body, or the rest of it. The timeout of a socket starts
-    again with each byte; this one does not: a head without an end, or a body of which nothing comes through,
-    is one that stalls, however much is sent.
+    It has so long for its head, then for each MiB of its body, or the rest of it. The timeout of a socket
+    starts again with each byte; this one does not: a head without an end, or a body of which nothing comes
+    through, is one that stalls, however much is sent.
 
     A body whose length is known is received by one call for each piece, which waits for all of it: each call
     gives up the interpreter's lock, and to get that back from many threads costs more than the bytes do. So
