@@ -38,8 +38,8 @@ _AT_A_TIME = 4
 
 Result = TypeVar("Result")
 
-Piece = bytes | memoryview
-"""What came of a file."""
+Content = bytes | memoryview
+"""Bytes of a file."""
 
 
 @final
@@ -109,7 +109,7 @@ class Client(ABC):
         """Asks for the size and the tag of a file."""
 
     @abstractmethod
-    def pieces(self, url: str, version: Version, offset: int, length: int, stop: Stop) -> Iterable[Piece]:
+    def pieces(self, url: str, version: Version, offset: int, length: int, stop: Stop) -> Iterable[Content]:
         """Reads a part of a file, of at least one byte, piece by piece."""
 
     @abstractmethod
@@ -134,7 +134,7 @@ class Client(ABC):
 
     def rest(
         self, url: str, version: Version, offset: int, pool: Pool, stop: Stop, *, is_verified: bool
-    ) -> Iterator[Piece]:
+    ) -> Iterator[Content]:
         """Reads a file from a byte on to its end, by parts, several at a time.
 
         Args:
@@ -148,7 +148,7 @@ class Client(ABC):
         if version.size == UNKNOWN_SIZE:
             raise Refused("has no size by its filesystem, so a break could not be noticed")
 
-        def part(at: int, stop: Stop) -> list[Piece]:
+        def part(at: int, stop: Stop) -> list[Content]:
             return [*self.pieces(url, version, at, min(_PART, version.size - at), stop)]
 
         places = range(offset, version.size, _PART)
