@@ -24,7 +24,7 @@ from samplerkit.storage.remote.access import (
     library_fault,
 )
 from samplerkit.storage.remote.options import RemoteOptions
-from samplerkit.storage.remote.retries import Client, Content, Counts, retried
+from samplerkit.storage.remote.retries import Client, Counts, FileBytes, retried
 from samplerkit.storage.remote.store_options import OF_HTTP, is_forked_from_user, names_version, s3_defaults
 from samplerkit.storage.threads import Stop, bounded
 from samplerkit.storage.urls import has_pattern, is_web, shown
@@ -77,7 +77,7 @@ class Filesystems(Client):
         tag = tag.rstrip('"') if tag.startswith("etag ") else tag
         return Version(UNKNOWN_SIZE if size is None else int(size), tag)
 
-    def pieces(self, url: str, version: Version, offset: int, length: int, stop: Stop) -> list[Content]:
+    def pieces(self, url: str, version: Version, offset: int, length: int, stop: Stop) -> list[FileBytes]:
         """Reads a part of a file, of at least one byte; except on S3, of whatever version there is."""
         filesystem, path = self._opened(url)
 

@@ -10,7 +10,7 @@ from typing import Any, final
 
 from samplerkit.storage.remote.access import Transient, Version, changed, library_fault
 from samplerkit.storage.remote.options import RemoteOptions
-from samplerkit.storage.remote.retries import Client, Content, Counts
+from samplerkit.storage.remote.retries import Client, Counts, FileBytes
 from samplerkit.storage.remote.store_options import Bucket, bucket_of, names_version
 from samplerkit.storage.threads import Stop
 
@@ -48,7 +48,7 @@ class ObjectStores(Client):
         """Asks for the size and the tag."""
         return self._got(url, 0, head=True)[1]
 
-    def pieces(self, url: str, version: Version, offset: int, length: int, stop: Stop) -> list[Content]:
+    def pieces(self, url: str, version: Version, offset: int, length: int, stop: Stop) -> list[FileBytes]:
         """Reads a part of a file, of at least one byte, and of the version that is given."""
         options: dict[str, Any] = {"range": (offset, offset + length)}
         if version.tag.startswith("ETag "):
@@ -56,7 +56,7 @@ class ObjectStores(Client):
         # obstore has compared the part that it was sent with the one that was asked for.
         answer, found = self._got(url, length, **options)
         version.check(found.size, found.tag)
-        pieces: list[Content] = []
+        pieces: list[FileBytes] = []
         size = 0
         for piece in answer.stream(min_chunk_size=min(length, _MIB)):
             pieces.append(memoryview(piece))

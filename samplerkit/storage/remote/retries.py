@@ -38,7 +38,7 @@ _AT_A_TIME = 4
 
 Result = TypeVar("Result")
 
-Content = bytes | memoryview
+FileBytes = bytes | memoryview
 """Bytes of a file."""
 
 
@@ -109,7 +109,7 @@ class Client(ABC):
         """Asks for the size and the tag of a file."""
 
     @abstractmethod
-    def pieces(self, url: str, version: Version, offset: int, length: int, stop: Stop) -> Iterable[Content]:
+    def pieces(self, url: str, version: Version, offset: int, length: int, stop: Stop) -> Iterable[FileBytes]:
         """Reads a part of a file, of at least one byte, piece by piece."""
 
     @abstractmethod
@@ -134,7 +134,7 @@ class Client(ABC):
 
     def rest(
         self, url: str, version: Version, offset: int, pool: Pool, stop: Stop, *, is_verified: bool
-    ) -> Iterator[Content]:
+    ) -> Iterator[FileBytes]:
         """Reads a file from a byte on to its end, by parts, several at a time.
 
         Args:
@@ -148,7 +148,7 @@ class Client(ABC):
         if version.size == UNKNOWN_SIZE:
             raise Refused("has no size by its filesystem, so a break could not be noticed")
 
-        def part(at: int, stop: Stop) -> list[Content]:
+        def part(at: int, stop: Stop) -> list[FileBytes]:
             return [*self.pieces(url, version, at, min(_PART, version.size - at), stop)]
 
         places = range(offset, version.size, _PART)
