@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 import samplerkit as sk
-from samplerkit.compat import webdataset
 from samplerkit.storage.names import matching_files
 from tests.storage.crowd import all_done
 
@@ -107,18 +106,6 @@ def test_hard_links_are_files_of_their_own(tmp_path):
     assert matching_files(f"{tmp_path}/*.npy") == [f"{tmp_path}/a.npy", f"{tmp_path}/z.npy"]
 
 
-def test_shards_under_links_are_read_once(tmp_path):
-    with sk.TarWriter(f"{tmp_path}/data/%d.tar", samples_per_shard=2) as writer:
-        for number in range(6):
-            writer.write({"__key__": str(number), "cls": number})
-    (tmp_path / "data" / "up").symlink_to(tmp_path)
-    (tmp_path / "data" / "twin.tar").symlink_to("0.tar")
-    for pattern in (f"{tmp_path}/**/*.tar", f"{tmp_path}/{{data,data/up/data}}/**/*.tar"):
-        dataset = sk.TarDataset(pattern, cache=tmp_path / "cache")
-        assert dataset.keys()[:6] == list("012345")
-        assert len(dataset) == 6 * (1 + ("{" in pattern))  # what braces name is named on purpose
-
-
 def write_three(folder, kind):
     """Three files of a format, of two samples each; returns a function that opens a dataset over names."""
     if kind == "tar":
@@ -126,9 +113,6 @@ def write_three(folder, kind):
             for number in range(6):
                 writer.write({"__key__": str(number), "cls": number})
         return lambda names: sk.TarDataset(names, cache=folder / "cache")
-    if kind == "webdataset":
-        write_three(folder, "tar")
-        return lambda names: list(webdataset.WebDataset(names, shardshuffle=False))
     for number in range(3):
         path = folder / f"{number}.{kind}"
         if kind == "parquet":
@@ -145,43 +129,29 @@ def write_three(folder, kind):
     }[kind]
 
 
-KINDS = ("npz", "npy", "parquet", "tar", "webdataset")
+KINDS = ("npz", "npy", "parquet", "tar")
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("what", ["dangling link", "link to itself", "pipe"])
 def test_a_match_that_cannot_be_read_is_the_error_that_its_name_is(tmp_path, kind, what):
     """A dataset of the other two files would be a shorter epoch that nobody notices."""
-    opened, suffix = write_three(tmp_path, kind), "tar" if kind == "webdataset" else kind
-    assert len(opened(f"{tmp_path}/?.{suffix}")) > 2
-    path = tmp_path / f"1.{suffix}"
+    opened = write_three(tmp_path, kind)
+    assert len(opened(f"{tmp_path}/?.{kind}")) > 2
+    path = tmp_path / f"1.{kind}"
     path.unlink()
     if what == "pipe":
         os.mkfifo(path)
     else:
         path.symlink_to("nowhere" if what == "dangling link" else path.name)
     messages = []
-    for names in (f"{tmp_path}/?.{suffix}", [f"{tmp_path}/0.{suffix}", str(path)]):
+    for names in (f"{tmp_path}/?.{kind}", [f"{tmp_path}/0.{kind}", str(path)]):
         with pytest.raises(sk.DatasetError, match=re.escape(str(path))) as caught:
             len(opened(names))
         messages.append(str(caught.value))
         if what == "pipe":
             assert "no plain file" in messages[-1]
     assert messages[0] == messages[1]
-
-
-def test_a_missing_shard_that_a_pattern_matches_may_be_skipped_as_one_that_is_named(tmp_path):
-    write_three(tmp_path, "tar")
-    (tmp_path / "1.tar").unlink()
-    (tmp_path / "1.tar").symlink_to("nowhere")
-    read = []
-    for names in (f"{tmp_path}/?.tar", [f"{tmp_path}/{number}.tar" for number in range(3)]):
-        lengths = dict.fromkeys(("0.tar", "1.tar", "2.tar"), 2)
-        dataset = sk.TarDataset(names, lengths=lengths, on_error="skip", cache=tmp_path / "cache").decode()
-        loader = sk.Loader(dataset, batch_size=2, collate_fn=list, bad_samples="skip")
-        read.append([sample["cls"] for batch in loader for sample in batch])
-    assert read[0] == read[1]
-    assert set(read[0]) == {0, 1, 4, 5}  # a batch of none is filled up
 
 
 @pytest.mark.parametrize("pattern", ["*/*.npy", "**/*.npy", "*/sub/b.npy", "*/link/*.npy", "link*/**/b.npy"])

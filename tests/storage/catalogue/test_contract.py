@@ -7,6 +7,7 @@ from pathlib import Path
 
 import samplerkit as sk
 from samplerkit.storage.catalogue.making import make_catalogue
+from samplerkit.testing import DatasetContract
 from tests.storage.formats import test_parquet
 from tests.testing import test_dataset_contract as of_files
 
@@ -62,6 +63,9 @@ class TestShards(OfCatalogue, of_files.TestShards):
     """Tar shards, whose indexes are made when they are opened."""
 
     suffix = ".tar"
+    test_a_pickled_dataset_reads_in_another_process = (
+        DatasetContract.test_a_pickled_dataset_reads_in_another_process
+    )
 
     def opened(self, path):
         dataset = sk.TarDataset(path, checksums=True, progress=False)

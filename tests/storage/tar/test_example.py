@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
 from tests.cli.processes import run_example
 
 
+@pytest.mark.campaign
 def test_the_example_trains_on_shards_of_jpegs(tmp_path):
     done = run_example("train_tar_shards.py", temporary=tmp_path)
     assert done.returncode == 0, done.stderr

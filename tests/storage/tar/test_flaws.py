@@ -123,13 +123,6 @@ def test_a_size_in_thousands_of_digits_is_a_damaged_header(tmp_path):
     assert len(TarDataset(path, on_error="skip")) == 0
 
 
-def test_an_empty_archive_has_no_samples(tmp_path):
-    path = shard(tmp_path / "shard.tar", [])
-    dataset = TarDataset([path, shard(tmp_path / "other.tar", GOOD)])
-    assert (len(dataset), dataset.layout.sizes.tolist()) == (2, [0, 2])
-    assert list(TarDataset(path)) == []
-
-
 NO_ARCHIVES = {
     "nothing": (lambda data: b"", "truncated at byte 0"),
     "a few zeros": (lambda data: bytes(100), "truncated at byte 0"),

@@ -13,7 +13,6 @@ import pytest
 import torch.utils.data
 
 import samplerkit as sk
-from samplerkit.compat.webdataset import WebDataset
 from samplerkit.storage.missing_file import AbsentError
 from tests.storage.tar.remote_shards import EACH, LENGTHS, NUMBERS, PATTERN, SHARDS, as_list
 from tests.storage.tar.server import Server
@@ -43,7 +42,7 @@ def damage(folder):
     (folder / f"train-{EMPTY:02}.tar").write_bytes(b"no archive" * 1000)
 
 
-@pytest.fixture(name="place", params=["disk", "shards", "ranges", "auto"])
+@pytest.fixture(name="place", params=["disk", "shards", "ranges"])
 def fixture_place(request, folder):
     """Where the shards lie, and how remote ones are fetched; those of the folder are damaged later."""
     if request.param == "disk":
@@ -76,9 +75,8 @@ def check_log(caplog):
 
 
 @pytest.mark.filterwarnings("ignore:.*requests")
-@pytest.mark.parametrize("sampler", [sk.SequentialSampler(), sk.RandomSampler(seed=3)])
-def test_the_good_samples_are_read_once_and_the_steps_stay(place, folder, tmp_path, sampler):
-    dataset = made(place, tmp_path)
+def test_the_good_samples_are_read_once_and_the_steps_stay(place, folder, tmp_path):
+    dataset, sampler = made(place, tmp_path), sk.RandomSampler(seed=3)
     damage(folder)
     for epoch in range(2):
         loaders = [
@@ -110,8 +108,8 @@ def test_the_good_samples_are_read_once_and_the_steps_stay(place, folder, tmp_pa
     dataset.close()
 
 
-def test_each_shard_has_one_line_in_the_log_of_a_loader(place, folder, tmp_path, caplog):
-    dataset = made(place, tmp_path)
+def test_each_shard_has_one_line_in_the_log_of_a_loader(folder, tmp_path, caplog):
+    dataset = made((f"{folder}/{PATTERN}", {}), tmp_path)
     damage(folder)
     loader = sk.Loader(dataset, sk.SequentialSampler(), batch_size=5, collate_fn=as_list, num_workers=2)
     with caplog.at_level(logging.WARNING), loader:
@@ -180,23 +178,12 @@ def test_the_draws_of_good_samples_are_those_of_whole_shards(folder, tmp_path):
         assert batch == left if left else [number for _, number in batch] == [other[0][1]]
 
 
-def test_raising_stays_raising(place, folder, tmp_path):
-    urls, more = place
-    dataset = sk.TarDataset(urls, lengths=LENGTHS, progress=False, cache=tmp_path / "cache", **more)
-    damage(folder)
-    with pytest.raises(sk.DatasetError, match=rf"train-{CUT:02}\.tar: truncated at byte"):
-        dataset[CUT * EACH]
-    with pytest.raises(sk.DatasetError, match=rf"train-{GONE:02}\.tar: (cannot be|does not exist)"):
-        dataset[GONE * EACH]
-    dataset.close()
-
-
 def test_a_shard_that_goes_while_it_is_in_use_is_left_out_from_then_on(place, folder, tmp_path, caplog):
     dataset = made(place, tmp_path, max_shards=1, read_ahead=0)
     assert dataset[GONE * EACH]["__key__"] == f"{GONE * EACH:05}"
     dataset[0]
     damage(folder)
-    if place[1].get("fetch") in {"shards", "auto"}:
+    if place[1].get("fetch") == "shards":
         # It stays in the cache on disk.
         assert dataset[GONE * EACH + 3]["__key__"] == f"{GONE * EACH + 3:05}"
     else:
@@ -233,16 +220,23 @@ def test_where_most_is_gone_the_job_ends(folder, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("told", "id", "kind", "text"),
+    ("on_error", "told", "id", "kind", "text"),
     [
-        (EACH - 1, 0, sk.DatasetError, rf"has {EACH} samples, but {EACH - 1} were given; correct lengths"),
-        (EACH + 1, EACH, AbsentError, rf"lacks 1 of the {EACH + 1} samples .* \(it has no more\)"),
+        ("skip", EACH - 1, 0, sk.DatasetError, f"has {EACH} samples, but {EACH - 1} were given; correct len"),
+        ("skip", EACH + 1, EACH, AbsentError, rf"lacks 1 of the {EACH + 1} samples .* \(it has no more\)"),
+        (
+            "raise",
+            EACH + 3,
+            0,
+            sk.DatasetError,
+            f"has {EACH} samples, but {EACH + 3} were given",
+        ),
     ],
 )
 def test_another_number_of_samples_without_damage_is_the_fault_of_the_lengths(
-    folder, tmp_path, told, id, kind, text
+    folder, tmp_path, on_error, told, id, kind, text
 ):
-    options = {"on_error": "skip", "cache": tmp_path / "cache"}
+    options = {"on_error": on_error, "cache": tmp_path / "cache"}
     dataset = sk.TarDataset(f"{folder}/{PATTERN}", lengths=[told] * SHARDS, **options)
     with pytest.raises(kind, match=rf"train-00\.tar: {text}"):
         dataset[id]
@@ -281,13 +275,3 @@ def test_a_server_that_does_not_answer_is_no_missing_shard(folder, tmp_path):
     with pytest.raises(sk.DatasetError, match=r"train-00\.tar: could not be read, tried once"):
         dataset.__getitems__(np.arange(3))
     dataset.close()
-
-
-def test_the_webdataset_drop_in_leaves_out_what_is_missing(place, folder, tmp_path, caplog):
-    urls, more = place
-    dataset = WebDataset(
-        urls, lengths=LENGTHS, on_error="skip", cache=tmp_path / "cache", shardshuffle=False, **more
-    )
-    damage(folder)
-    assert [sample["__key__"] for sample in dataset] == GOOD
-    check_log(caplog)

@@ -12,7 +12,7 @@ import pytest
 import samplerkit as sk
 from samplerkit.storage.ahead.batches import MOST_BYTES, BatchesAhead, SampleBatch
 from samplerkit.storage.ahead.uses import MOST_MISTAKES
-from tests.storage.tar.remote_shards import EACH, LENGTHS, SHARDS, remote, write_shards
+from tests.storage.tar.remote_shards import EACH, LENGTHS, SHARDS, remote
 from tests.waiting import wait_until
 
 FEW = {"lengths": LENGTHS, "max_shards": 4}
@@ -174,18 +174,6 @@ def test_shards_that_are_needed_no_more_are_let_go_with_the_end_of_the_batch(tmp
         assert dataset.stats.files_read == SHARDS
 
 
-def test_local_shards_of_told_lengths_are_opened_ahead_as_a_whole(tmp_path):
-    pattern = write_shards(tmp_path / "data")
-    with sk.TarDataset(pattern, lengths=LENGTHS, cache=tmp_path / "cache", read_ahead=2) as dataset:
-        dataset.expect(iter(in_order()))
-        reading = dataset._source._processes.here().held
-        assert (reading._is_whole, reading._batches) == (True, None)
-        wait_until(lambda: dataset.stats.files_read == 2)
-        for ids in in_order():
-            assert keys(dataset, ids) == ids.tolist()
-        assert dataset.stats.files_read == SHARDS
-
-
 @pytest.mark.parametrize("share", [1, 4])
 def test_the_warning_of_costs_is_of_the_samples_that_an_epoch_has(tmp_path, server, share):
     """A dataset of every fourth sample asks for a fourth of the requests."""
@@ -225,19 +213,3 @@ def test_from_shards_to_samples_and_back_nothing_stays_open(tmp_path, server):
         dataset.expect(iter(in_order()))
         wait_until(lambda: not any(thread.is_alive() for thread in samples._cache._threads))
     wait_until(lambda: readers_ahead() <= before)
-
-
-@pytest.mark.parametrize("fetch", ["shards", "ranges"])
-def test_an_order_other_than_was_told_is_read_rightly_and_what_was_told_is_forgotten(tmp_path, server, fetch):
-    rng = np.random.default_rng(2)
-    with remote(server, tmp_path, **FEW, fetch=fetch) as dataset:
-        dataset.expect(iter(in_order()))
-        assert keys(dataset, in_order()[0]) == list(range(6))
-        for _ in range(MOST_MISTAKES + 3):
-            ids = rng.choice(SHARDS * EACH, 5, replace=False)
-            assert keys(dataset, ids) == ids.tolist()
-        reading = dataset._source._processes.here().held
-        if fetch == "ranges":
-            assert (reading._batches, reading._is_whole) == (None, False)
-        else:
-            assert reading._open._entries.uses is None

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
-
 import numpy as np
 import pytest
 
 import samplerkit as sk
 from samplerkit.inspect.download_costs import downloads_of_parts
-from samplerkit.inspect.plan import plan
 from samplerkit.inspect.view import RunView
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage
@@ -23,7 +20,6 @@ from samplerkit.storage.tar.fetch_costs import (
 )
 from samplerkit.storage.tar.index.finding import Cache
 from samplerkit.storage.tar.read.shards import Shards, TarOptions
-from tests.storage.tar.remote_shards import as_list
 from tests.storage.tar.server import Server
 
 LAYOUTS = {"4 of 25": (4, 25), "16 of 50": (16, 50), "64 of 1000": (64, 1000), "one": (1, 300)}
@@ -178,39 +174,6 @@ def test_ranks_of_which_each_wants_little_of_every_shard_read_large_samples_one_
         loader = resumed(sk.Layout([EACH] * SHARDS), 2, sk.World(16, rank), 3, batch_size=2)
         found = stretch(loader, EACH * megabytes * MIB)
         assert (found.is_whole, found.is_local, found.is_short) == (False, True, False), rank
-
-
-def is_of_costs(warning):
-    return "single samples" in str(warning.message)
-
-
-@pytest.mark.parametrize("shuffle", ["partial", "global"])
-def test_after_two_ranks_came_three_and_only_global_is_warned_of(tmp_path, shuffle):
-    with sk.TarWriter(f"{tmp_path}/%02d.tar", samples_per_shard=EACH) as writer:
-        for number in range(SHARDS * EACH):
-            writer.write({"__key__": f"{number:05}", "txt": "." * 100})
-    sampler = SAMPLER if shuffle == "partial" else sk.DistributedSampler(seed=7)
-    with Server(tmp_path) as server:
-        urls = f"{server.url}/{{00..{SHARDS - 1}}}.tar"
-        for rank in range(3):
-            with (
-                sk.TarDataset(urls, lengths=[EACH] * SHARDS, cache=tmp_path / f"cache-{rank}") as dataset,
-                warnings.catch_warnings(record=True) as caught,
-            ):
-                warnings.simplefilter("always")
-                begun = sk.Loader(dataset, sampler, batch_size=16, world=sk.World(2, 0))
-                loader = sk.Loader(
-                    dataset, sampler, batch_size=16, world=sk.World(3, rank), collate_fn=as_list
-                )
-                loader.load_state_dict(begun.state_dict(step=5))
-                batches = iter(loader)
-                for _ in range(4):
-                    next(batches)
-                loader.close()
-                is_global = shuffle == "global"
-                assert any(map(is_of_costs, caught)) == is_global, rank
-                assert (dataset.stats.downloads > 0) != is_global, rank
-                assert plan(loader).transfers.way == ("ranges" if is_global else "whole")
 
 
 class Remote:

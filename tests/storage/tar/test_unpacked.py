@@ -6,8 +6,6 @@ import gzip
 import io
 import os
 import random
-import threading
-import time
 from collections import Counter
 from contextlib import suppress
 from pathlib import Path
@@ -16,6 +14,7 @@ import numpy as np
 import pytest
 
 import samplerkit as sk
+from samplerkit.storage import inflate
 from samplerkit.storage.inflate import FLOOR, TooLargeError, inflated
 from samplerkit.storage.tar.codecs import Decode
 from samplerkit.storage.tar.dataset import TarDataset
@@ -46,37 +45,16 @@ def shards(tmp_path):
     return [str(path) for path in paths], samples
 
 
+def bytes_in(folder):
+    found = 0
+    for path in [*folder.glob("*.file"), *folder.glob("*.part")]:
+        with suppress(FileNotFoundError):  # it has gone meanwhile
+            found += path.stat().st_size
+    return found
+
+
 def copies(folder):
     return sorted((folder / "remote").glob("*.file"))
-
-
-def watched(folder, call):
-    """What a call gives, and the most bytes that lay in a cache meanwhile."""
-    most, done = [0], threading.Event()
-
-    def sizes():
-        found = {}
-        for path in [*folder.glob("*.file"), *folder.glob("*.part")]:
-            with suppress(FileNotFoundError):
-                found[path.stem] = path.stat().st_size
-        return found
-
-    def watch():
-        while not done.is_set():
-            before = sizes()
-            # A listing takes a while, on a busy machine so long that copies go and others come: only what lay
-            # there before and after lay there at one time.
-            if sizes().keys() == before.keys():
-                most.append(sum(before.values()))
-            time.sleep(0.001)
-
-    thread = threading.Thread(target=watch)
-    thread.start()
-    try:
-        return call(), max(most)
-    finally:
-        done.set()
-        thread.join()
 
 
 def test_a_gzip_archive_is_unpacked_once_and_a_changed_one_anew(tmp_path):
@@ -138,22 +116,15 @@ def test_unpacked_copies_count_in_the_bound_of_the_cache(tmp_path, shards, worke
     dataset = TarDataset(paths, cache=tmp_path / "cache", remote={"max_cache_bytes": bound, "timeout": 60})
     loader = sk.Loader(dataset, sk.RandomSampler(seed=7), batch_size=4, num_workers=workers, collate_fn=list)
 
-    def read():
-        return [sample for batch in loader for sample in batch]
-
-    found, most = watched(tmp_path / "cache" / "remote", read)
+    found, most = [], 0
+    for batch in loader:
+        found += batch
+        # A look takes a moment in which one copy may go and another come, and both be counted.
+        most = max(most, min(bytes_in(tmp_path / "cache" / "remote") for _ in range(5)))
     assert Counter(sample["__key__"] for sample in found) == Counter(samples.keys())
     assert all(sample["bin"] == samples[sample["__key__"]] for sample in found)
     assert SHARD // 2 < most <= bound
     assert leftovers(tmp_path / "cache" / "remote") == []
-
-
-def test_a_cache_that_holds_one_copy_serves_all(tmp_path, shards):
-    paths, samples = shards
-    dataset = TarDataset(paths, cache=tmp_path / "cache", remote={"max_cache_bytes": SHARD, "timeout": 5})
-    ids = random.Random(1).choices(range(6 * SAMPLES), k=30)
-    assert [sample["bin"] for sample in dataset.__getitems__(ids)] == [samples[f"{id:03}"] for id in ids]
-    assert len(copies(tmp_path / "cache")) == 1
 
 
 def test_a_copy_that_does_not_fit_is_an_error_before_it_fills_the_disk(tmp_path, shards):
@@ -180,8 +151,9 @@ def test_an_archive_that_unpacks_to_more_than_it_may_is_an_error_that_names_the_
 
 
 @pytest.mark.parametrize("name", ["bin.gz", "npz"])
-def test_a_field_that_unpacks_to_more_than_memory_should_hold_is_an_error(name):
-    zeros = np.zeros(300 << 20, np.uint8)
+def test_a_field_that_unpacks_to_more_than_memory_should_hold_is_an_error(monkeypatch, name):
+    monkeypatch.setattr(inflate, "_FIELD_FLOOR", 1 << 20)  # the limit itself takes a second to fill
+    zeros = np.zeros(2 << 20, np.uint8)
     stream = io.BytesIO()
     if name == "npz":
         np.savez_compressed(stream, a=zeros)

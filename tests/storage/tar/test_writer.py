@@ -2,41 +2,16 @@
 
 from __future__ import annotations
 
-import io
 import tarfile
 
 import numpy as np
 import pytest
 
 import samplerkit as sk
-from samplerkit.storage.tar.codecs import encode
 from samplerkit.storage.tar.dataset import TarDataset
 from samplerkit.storage.tar.pack import pack_folder
 from samplerkit.storage.tar.writer import TarWriter
-from tests.storage.tar.shards import SOURCES, as_samples, read_by_webdataset
-
-
-@pytest.mark.parametrize("source", SOURCES)
-def test_what_is_written_is_read_and_has_an_index(tmp_path, source):
-    samples = as_samples(SOURCES[source]())
-    with TarWriter(f"{tmp_path}/x-%04d.tar", samples_per_shard=5, checksums=True) as writer:
-        for sample in samples:
-            writer.write(sample)
-    assert writer.num_samples == len(samples)
-    assert len(writer.paths) == -(-len(samples) // 5)
-    dataset = TarDataset(writer.paths, checksums=True, cache=tmp_path / "cache")
-    assert [{**sample, "__url__": None} for sample in dataset] == [{**s, "__url__": None} for s in samples]
-    assert sorted(path.name for path in tmp_path.glob("*.skidx")) == [
-        f"x-{number:04}.tar.skidx" for number in range(len(writer.paths))
-    ]
-    assert not list(tmp_path.glob(".*"))
-
-
-def test_arrays_are_written_as_numpy_writes_them():
-    arrays = {"x": np.ones(3), "y": [[1, 2], [3, 4]], "z": np.float32(2)}
-    written = io.BytesIO()
-    np.savez(written, **arrays)
-    assert encode("npz", arrays) == written.getvalue()
+from tests.storage.tar.shards import read_by_webdataset
 
 
 def test_values_are_written_so_that_decode_gives_them_back(tmp_path):
@@ -78,16 +53,6 @@ def test_a_shard_is_begun_before_it_would_exceed_its_bytes(tmp_path):
     sizes = [(tmp_path / f"x-{number}.tar").stat().st_size for number in range(len(writer.paths))]
     assert [size for size in sizes if size > 20_480] == [102_400]
     assert TarDataset(writer.paths).layout.sizes.tolist() == [9, 9, 9, 9, 4, 1, 1]
-
-
-def test_an_error_drops_the_shard_at_hand_and_keeps_the_others(tmp_path):
-    with pytest.raises(ZeroDivisionError), TarWriter(f"{tmp_path}/x-%d.tar", samples_per_shard=2) as writer:
-        for number in range(5):
-            writer.write({"__key__": str(number), "cls": number})
-        raise ZeroDivisionError
-    written = sorted(path.name for path in tmp_path.iterdir() if path.is_file())
-    assert written == ["x-0.tar", "x-0.tar.skidx", "x-1.tar", "x-1.tar.skidx"]
-    assert len(TarDataset(f"{tmp_path}/x-{{0..1}}.tar")) == 4
 
 
 def test_shards_may_be_named_one_by_one(tmp_path):

@@ -36,8 +36,15 @@ class TestPairs(DatasetContract):
         return ()
 
 
-class TestIndexes(TestPairs):
-    """The index is what is cut, deleted, and lies."""
+class TestDocuments(TestPairs):
+    """Whole documents, whose lengths an index tells: that is what is cut, deleted, and lies."""
+
+    def write(self, folder):
+        super().write(folder)
+        return [DOCUMENTS] * 2
+
+    def make(self, folder):
+        return super().make(folder).as_documents()
 
     def victim(self, folder):
         return next(path for path in super().victim(folder).parent.iterdir() if path.name == "b.idx")
@@ -56,17 +63,6 @@ class TestArrays(TestPairs):
 
     def make(self, folder):
         return sk.TokenDataset([f"{folder}/a.npy", f"{folder}/b.npy"], 30, phase=False)
-
-
-class TestDocuments(TestIndexes):
-    """Whole documents, whose lengths an index tells."""
-
-    def write(self, folder):
-        super().write(folder)
-        return [DOCUMENTS] * 2
-
-    def make(self, folder):
-        return super().make(folder).as_documents()
 
 
 @pytest.mark.parametrize(

@@ -33,8 +33,7 @@ def made(place, names=NAMES, remote=None, **arguments):
     return sk.TokenDataset([f"{place}/{name}" for name in names], 64, seed=3, remote=remote, **told)
 
 
-@pytest.mark.parametrize("fetch", ["ranges", "shards"])
-@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize(("fetch", "workers"), [("ranges", 0), ("shards", 2)])
 def test_urls_give_the_batches_of_local_files(web, tmp_path, fetch, workers):
     remote = {"cache": tmp_path / "cache"}
     read, stats = {}, None
@@ -151,16 +150,3 @@ def test_a_batch_that_was_not_expected_and_one_of_another_epoch_are_read_all_the
             ids = np.arange(at, at + 8) if at % 48 else rng.integers(0, len(near), 8)
             epochs = np.where(rng.integers(0, 2, 8) == 1, at // 100, 2)
             assert np.array_equal(far.__getitems__(ids, epochs), near.__getitems__(ids, epochs))
-
-
-@pytest.mark.parametrize("passes", ["run_on", "restart"])
-def test_sources_of_a_mixture_at_urls_are_read_in_their_passes(web, passes):
-    def loader(place):
-        files = {"one": f"{place}/far/a", "two": [f"{place}/a", f"{place}/b"]}
-        data = sk.TokenDataset(files, 100, seed=4)
-        sampler = sk.MixtureSampler({"one": None, "two": None}, weights={"one": 1, "two": 7}, passes=passes)
-        return sk.Loader(data, sampler, batch_size=32, world=World(1, 0))
-
-    with loader(web.url) as far, loader(web.folder) as near:
-        for one, other in zip(far, near, strict=True):
-            assert one.tolist() == other.tolist()

@@ -20,14 +20,6 @@ def corpus(folder, name="a", tokens=1000, dtype=np.uint16):
     return folder / f"{name}.npy"
 
 
-def test_a_loader_gives_tensors_of_rows(tmp_path):
-    data = sk.TokenDataset(corpus(tmp_path), 10, seed=1)
-    with sk.Loader(data, sk.RandomSampler(seed=3), batch_size=8, world=ALONE) as loader:
-        batches = list(loader)
-    assert all(batch.dtype == torch.int64 and batch.shape[1] == 11 for batch in batches)
-    assert sorted(torch.cat(batches)[:, :-1].reshape(-1).tolist()) == list(range(1000))
-
-
 def test_a_loader_gives_a_dict_of_tensors_where_there_are_several_outputs(tmp_path):
     data = sk.TokenDataset(
         corpus(tmp_path), 10, documents=7, outputs=("tokens", "labels", "position_ids", "cu_seqlens")
@@ -43,18 +35,16 @@ def test_a_loader_gives_a_dict_of_tensors_where_there_are_several_outputs(tmp_pa
     assert int(batch["cu_seqlens"][-1]) == 40
 
 
-@pytest.mark.parametrize(("most", "start"), [(2, "fork"), (1, "spawn")])
-def test_workers_read_what_one_process_reads(tmp_path, most, start):
+def test_workers_read_what_one_process_reads(tmp_path):
     data = sk.TokenDataset(corpus(tmp_path), 10, seed=1)
     read = []
-    for workers in (0, most):
-        # A worker that is spawned imports torch: those stay for the second epoch.
-        stay = {"multiprocessing_context": start, "persistent_workers": start == "spawn"}
-        options = stay if workers else {}
+    for workers in (0, 2):
         with sk.Loader(
-            data, sk.RandomSampler(seed=3), batch_size=16, num_workers=workers, world=ALONE, **options
+            data, sk.RandomSampler(seed=3), batch_size=16, num_workers=workers, world=ALONE
         ) as loader:
-            read.append([batch.tolist() for epoch in range(2) for batch in loader])
+            batches = [batch for epoch in range(2) for batch in loader]
+        assert all(batch.dtype == torch.int64 and batch.shape[1] == 11 for batch in batches)
+        read.append([batch.tolist() for batch in batches])
     assert read[0] == read[1]
     first, second = read[0][: len(read[0]) // 2], read[0][len(read[0]) // 2 :]
     assert first != second
@@ -77,38 +67,6 @@ def test_each_pass_over_a_source_has_a_phase_and_keeps_it_in_the_next_epoch(tmp_
     for one in passes:
         assert sorted(one[:, :-1].reshape(-1).tolist()) == list(range(5000, 5100))
     assert len({int(one[:, 0].min()) % 10 for one in passes}) > 3
-
-
-def test_a_run_of_tokens_is_resumed_on_other_ranks(tmp_path):
-    data = sk.TokenDataset(corpus(tmp_path, tokens=4000), 10, seed=1)
-
-    def loader(ranks, rank):
-        return sk.Loader(
-            data, sk.RandomSampler(seed=3), batch_size=24 // ranks, world=World(ranks, rank), tail="ragged"
-        )
-
-    read = []
-    for rank in range(3):
-        with loader(3, rank) as one:
-            batches = iter(one)
-            read += [next(batches) for _ in range(5)]
-            state = one.state_dict()
-    for rank in range(2):
-        with loader(2, rank) as one:
-            one.load_state_dict(state)
-            read += list(one)
-    assert sorted(torch.cat(read)[:, :-1].reshape(-1).tolist()) == list(range(4000))
-
-
-def test_a_bad_file_leaves_the_others_where_bad_samples_are_skipped(tmp_path):
-    files = [corpus(tmp_path, name) for name in ("a", "b")]
-    data = sk.TokenDataset(files, 10, outputs=("tokens", "labels"))
-    assert len(data) == 200
-    files[1].write_bytes(files[1].read_bytes()[:-1])
-    with sk.Loader(data, sk.SequentialSampler(), batch_size=40, world=ALONE, bad_samples="skip") as loader:
-        batches = iter(loader)
-        rows = torch.cat([next(batches)["tokens"] for _ in range(2)])
-    assert rows.shape == (80, 10)
 
 
 # As parts of a tree: what one dataset hands out of all corpora, the tree does too.
@@ -152,22 +110,19 @@ def same(one, other):
 @pytest.mark.parametrize("options", [{}, {"phase": False}, {"block_len": 64}], ids=str)
 def test_a_tree_hands_out_what_one_dataset_of_all_corpora_does(files, documents, outputs, options):
     one, tree = both(files, documents=documents, outputs=outputs, **options)
-    rng, cases = np.random.default_rng(5), 0
+    rng = np.random.default_rng(5)
     assert len(one) == len(tree)
-    for epoch in (0, 1, 5):
+    for epoch in (0, 5):
         one.set_epoch(epoch)
         tree.set_epoch(epoch)
-        for size in (1, 2, 7, 40):
+        for size in (1, 7, 40):
             ids = rng.permutation(len(one))[:size]
             same(one.__getitems__(ids), tree.__getitems__(ids))
             same(one[int(ids[0])], tree[int(ids[0])])
-            cases += 1
-    assert cases == 12
 
 
-@pytest.mark.parametrize("outputs", [OUTPUTS, ("cu_seqlens",), ("tokens",)], ids=len)
 @pytest.mark.parametrize(
-    "way", [{}, {"seed_draws": True}, {"num_workers": 2, "persistent_workers": True}], ids=str
+    ("outputs", "way"), [(("tokens",), {"seed_draws": True}), (OUTPUTS, {"num_workers": 2})], ids=str
 )
 def test_a_loader_reads_the_same_batches_of_both(files, outputs, way):
     def batches(data):

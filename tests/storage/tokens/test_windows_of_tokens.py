@@ -69,7 +69,7 @@ def test_every_token_of_small_files_is_an_input_exactly_once():
     st.integers(0, 1000),
     st.integers(0, 5),
 )
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=40)
 def test_every_token_is_an_input_exactly_once(tokens, seq_len, many, seed, epoch, number):
     assert holds_the_law(rings(tokens, seq_len, seq_len * many, seed), epoch, number)
 
@@ -169,14 +169,6 @@ def test_phases_are_even_and_differ_from_epoch_to_epoch_and_pass_to_pass():
             assert abs((found[first] == found[second]).mean() - 0.1) < 0.04
 
 
-def test_the_corpora_of_a_tree_keep_their_phases_when_another_one_comes(tmp_path):
-    for name in ("web", "code", "books"):
-        np.save(tmp_path / f"{name}.npy", np.arange(500, dtype=np.uint16))
-    few = sk.TokenDataset({name: tmp_path / f"{name}.npy" for name in ("web", "code")}, 8, seed=5)
-    more = sk.TokenDataset({name: tmp_path / f"{name}.npy" for name in ("books", "web", "code")}, 8, seed=5)
-    assert np.array_equal(few.__getitems__(range(len(few))), more.__getitems__(range(62, len(more))))
-
-
 @pytest.mark.parametrize("case", ["phases", "blocks", "no phases", "split"])
 def test_documents_are_taken_out_with_all_their_windows_and_what_else_leaves_is_named(tmp_path, case):
     lengths = [6, 0, 3, 0, 0, 8, 1, 1, 12, 2, 0, 7]
@@ -185,7 +177,7 @@ def test_documents_are_taken_out_with_all_their_windows_and_what_else_leaves_is_
     data = sk.TokenDataset(
         {"code": tmp_path / "corpus"}, 4, **({"split": "1,1,0", "part": "valid"} if given is None else given)
     )
-    epochs = range(1 if case == "no phases" else 200)  # many enough for each phase
+    epochs = range(1 if case == "no phases" else 60)  # many enough for each phase
     spans = {(id, epoch): data.spans(id, epoch=epoch) for id in range(len(data)) for epoch in epochs}
     for wanted in ([5], [8, 9], [6, 7, 11], [10]):
         if case == "split":

@@ -78,16 +78,6 @@ def test_a_batch_is_what_a_walk_over_the_parts_finds(dataset, data):
     assert describe_dataset(again) == describe_dataset(dataset)
 
 
-def test_each_part_reads_its_own_in_one_go_in_the_order_of_the_batch():
-    web, code = Batched("abcd"), Batched("xy")
-    tree = sk.TreeDataset(
-        {"all": sk.TreeDataset({"web": web}), "code": torch.utils.data.ConcatDataset([code, "z"])}
-    )
-    assert tree.__getitems__([5, 3, 6, 0, 3, 4]) == ["y", "d", "z", "a", "d", "x"]
-    assert (web.asked, code.asked) == ([[3, 0, 3]], [[1, 0]])
-    assert tree[-1] == "z"
-
-
 def test_real_files_and_shards_beside_one_another(tmp_path):
     files = sk.FileDataset(write_npz(tmp_path / "files", [4, 3]), "npz")
     shards = sk.TarDataset(write_shards(tmp_path / "tar"), cache=tmp_path / "cache").decode()
@@ -102,8 +92,7 @@ def test_real_files_and_shards_beside_one_another(tmp_path):
     assert sk.TreeDataset({"a": ["x"]}).fingerprint is None
 
 
-@pytest.mark.parametrize("fetch", ["shards", "ranges"])
-def test_remote_shards_of_which_one_is_gone_are_left_out_by_name(tmp_path, caplog, fetch):
+def test_remote_shards_of_which_one_is_gone_are_left_out_by_name(tmp_path, caplog):
     write_shards(tmp_path / "data", index=False)
     (tmp_path / "data" / "train-01.tar").unlink()
     with Server(tmp_path / "data") as server:
@@ -111,7 +100,7 @@ def test_remote_shards_of_which_one_is_gone_are_left_out_by_name(tmp_path, caplo
         options = {
             "lengths": [EACH] * 2,
             "on_error": "skip",
-            "fetch": fetch,
+            "fetch": "ranges",
             "progress": False,
             "cache": tmp_path / "c",
         }
