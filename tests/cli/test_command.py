@@ -37,6 +37,11 @@ def test_a_mistake_in_a_kept_config_is_one_line_before_any_launch(refused, tmp_p
     assert error.endswith(f"in the config file {path}\n")
 
 
+def test_a_folder_that_cannot_be_written_is_a_usage_error(refused, tmp_path):
+    (tmp_path / "file").write_text("")
+    assert "--keep" in refused("demo", "--keep", tmp_path / "file" / "below")
+
+
 def test_a_name_of_a_file_that_is_no_text_is_read_described_and_printed(command, monkeypatch, tmp_path):
     path = tmp_path / os.fsdecode(b"\xff.txt")
     path.write_text("a\nb\n")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 
 import pytest
 import yaml
@@ -206,7 +205,7 @@ def test_global_over_remote_shards_is_compared_with_fetching_them(command, tmp_p
     assert web.count("GET") == 0
 
 
-def test_remote_shards_are_indexed_into_a_folder_for_upload(command, tmp_path, folder, web):
+def test_remote_shards_are_indexed_into_a_folder_for_upload(command, tmp_path, web):
     urls = f"{web.url}/part-{{000..003}}.tar?{SECRET}"
     code, output, errors = command("index", urls, "--out", tmp_path / "indexes", "--checksums")
     assert (code, errors) == (0, "")
@@ -215,19 +214,6 @@ def test_remote_shards_are_indexed_into_a_folder_for_upload(command, tmp_path, f
     assert made.pop(0).name == "lengths.json"
     assert [path.name for path in made] == [f"part-{number:03}.tar.skidx" for number in range(4)]
     assert web.count("GET") == 4
-    # Uploaded beside the shards, they are what a reader begins with.
-    upload = tmp_path / "upload"
-    upload.mkdir()
-    for number in range(4):
-        shutil.copy(folder / "data" / f"part-{number:03}.tar", upload)
-        shutil.copy(made[number], upload)
-    with serving(upload) as other:
-        dataset = TarDataset(f"{other.url}/part-{{000..003}}.tar", fetch="ranges", remote={"attempts": 2})
-        with dataset:
-            assert dataset.layout.sizes.tolist() == [40] * 4
-            assert dataset[77]["txt"] == b"number 77"
-            assert other.asked["GET", "part-001.tar.skidx"] == 1
-            assert other.asked["GET", "part-000.tar"] == 0
     told = tmp_path / "indexes" / "lengths.json"
     with TarDataset(f"{web.url}/part-{{000..003}}.tar", lengths=told) as dataset:
         assert dataset.layout.sizes.tolist() == [40] * 4

@@ -46,15 +46,6 @@ def test_a_folder_is_packed_and_every_file_comes_back(command, tmp_path, folder)
     assert sorted(shards.parent.glob("*.skidx")) == [Path(f"{path}.skidx") for path in paths]
 
 
-def test_a_number_of_shards_is_filled_evenly_and_the_answer_is_json_on_request(command, tmp_path, folder):
-    pattern = f"{tmp_path}/out-{{00..03}}.tar"
-    answer = in_json(command, "pack", folder, "--shards", pattern, "--checksums")[1]
-    sizes = TarDataset(pattern, checksums=True).layout.sizes.tolist()
-    assert answer["shards"] == [f"{tmp_path}/out-{number:02}.tar" for number in range(4)]
-    assert sum(sizes) == answer["samples"] == answer["files"] == len(sources(folder))
-    assert max(sizes) - min(sizes) <= 1
-
-
 def test_packing_twice_gives_the_same_bytes_and_needs_a_word(command, tmp_path, folder):
     arguments = ("pack", folder, "--shards", f"{tmp_path}/out-%d.tar")
     assert command(*arguments)[0] == 0

@@ -161,3 +161,10 @@ def test_a_place_where_no_run_stands_is_refused(arguments, error, message):
     given = {"micro_batch_size": 4, "data_parallel_size": 2, **arguments}
     with pytest.raises(error, match=message):
         megatron.loader(range(100), **given)
+
+
+def test_a_child_below_a_replayed_sampler_is_refused():
+    sampler = megatron.MegatronPretrainingRandomSampler(2, 2)
+    sampler.add_child(sk.RandomSampler())
+    with pytest.raises(sk.CompositionError, match="leave the child out"):
+        sampler.order(8)

@@ -14,7 +14,7 @@ from samplerkit.compat.mindspore.generators import (
     canonical,
     uniform_integers,
 )
-from samplerkit.compat.mindspore.shuffle import shuffle, swapped, weighted_draws
+from samplerkit.compat.mindspore.shuffle import shuffle, weighted_draws
 
 GENERATORS = [Mt19937, MinstdRand0]
 
@@ -94,15 +94,6 @@ def test_integers_are_those_of_a_loop_and_the_generator_is_left_behind_them(kind
 def test_a_shuffle_is_that_of_a_loop(kind, size):
     # Around the square root of the span, one word stops serving two swaps, and most words are thrown away.
     assert shuffle(size, kind(7)).tolist() == shuffled_by_a_loop(size, kind(7))
-
-
-@given(st.lists(st.floats(0, 1, exclude_max=True), max_size=300))
-def test_swaps_all_at_once_are_swaps_one_after_another(fractions):
-    targets = [int(fraction * (i + 1)) for i, fraction in enumerate(fractions)]
-    items = list(range(len(targets)))
-    for i, target in enumerate(targets):
-        items[i], items[target] = items[target], items[i]
-    assert swapped(np.array(targets, dtype=np.int64)).tolist() == items
 
 
 def test_more_elements_than_words_are_refused():

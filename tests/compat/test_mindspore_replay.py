@@ -188,6 +188,12 @@ def test_samplers_of_one_chain_have_one_algorithm():
     assert parent.chain_algorithm == "mindspore-2.10"
 
 
+@pytest.mark.parametrize("name", ["lanes", "pools"])
+def test_what_mindspore_has_not_is_refused(name):
+    with pytest.raises(NotImplementedError, match=name):
+        sk.RandomSampler(algorithm="mindspore-2.10", **{name: 2})
+
+
 def test_a_loader_saves_the_algorithm_and_refuses_another_one():
     dataset = list(range(40))
     loader = sk.Loader(dataset, ds.RandomSampler(seed=1), batch_size=4)

@@ -95,6 +95,14 @@ def test_draws_on_a_gpu_are_the_same_too(holds):
     assert dealt_back(read) == list(distributed(WeightedRandomSampler(weights, 400, generator=own), 1, 0))
 
 
+def test_batches_go_to_a_dataloader_whole():
+    whole = shares("batches", 1)[0]
+    batches = [distributed(MAKE["batches"](), 2, rank) for rank in range(2)]
+    read = [[batch.tolist() for batch in DataLoader(range(40), batch_sampler=sampler)] for sampler in batches]
+    assert dealt_back(read) == [*whole, whole[0]]
+    assert batches[0].batch_size == 6
+
+
 def test_trainers_see_a_distributed_sampler():
     sampler = distributed(MAKE["weighted"](), 3, 1, drop_last=True)
     assert isinstance(sampler, Torchs)

@@ -5,14 +5,11 @@ from __future__ import annotations
 import logging
 import traceback
 
-import fsspec
-import numpy as np
 import pytest
 
 import samplerkit as sk
 from samplerkit.storage.remote.options import RemoteOptions
 from tests.compat.partially_shuffle.folders import Dataset, all_ranks, items_of, make_dataset, make_sampler
-from tests.storage.cluster import cluster
 from tests.storage.files.web import serving
 
 SIZES = [20, 31, 7, 16] * 3
@@ -45,18 +42,6 @@ def test_urls_are_fetched_once_for_all_ranks_and_epochs(local, remote, tmp_path)
             assert set(first[2]) <= set(dataset.files)
             assert sampler.stats.files_counted == len(SIZES)
             assert sampler.stats.downloads == 0
-
-
-def test_a_url_that_is_left_to_the_reader_reaches_it_as_it_is(local, tmp_path):
-    def reader(filename, get_data=False):
-        assert filename.startswith("hdfs://")
-        with fsspec.open(filename) as file, np.load(file) as loaded:
-            data = dict(loaded)
-        return (data, len(data["id"])) if get_data else len(data["id"])
-
-    with cluster(tmp_path) as url:
-        read = all_ranks(at_urls(local, url), 2, reader=reader)
-    assert read == all_ranks(local, 2)
 
 
 @pytest.mark.parametrize("is_fetched", [True, False])

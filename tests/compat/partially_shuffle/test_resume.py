@@ -82,15 +82,6 @@ def test_on_other_ranks_each_step_has_the_same_samples(dataset, ranks):
     assert len(rest[-1]) - len(whole[-1]) < ranks
 
 
-def test_files_that_were_never_counted_are_counted_for_a_state_only(dataset):
-    sampler = make_sampler(dataset)
-    sampler.set_epoch(4)
-    sampler.find_ckpt_position(2)
-    assert dataset.counted == []
-    assert sampler.state_dict()["position"] == 16
-    assert len(dataset.counted) == len(SIZES)
-
-
 REFUSED = {
     "another seed": ({"seed": 5}, "seed"),
     "another buffer": ({"shuffle_buffer": 61}, "sampler"),
@@ -104,14 +95,6 @@ def test_a_state_of_another_order_is_refused(dataset, named, field):
     with pytest.raises(sk.StateError) as caught:
         make_sampler(dataset, **named).load_state_dict(state)
     assert caught.value.field == field
-
-
-def test_a_state_of_other_files_or_a_damaged_one_is_refused(dataset, tmp_path):
-    state = make_sampler(dataset).state_dict()
-    with pytest.raises(sk.StateError, match="dataset"):
-        make_sampler(make_dataset(tmp_path, SIZES[:-1])).load_state_dict(state)
-    with pytest.raises(sk.StateError, match="checksum"):
-        make_sampler(dataset).load_state_dict({**state, "position": 4})
 
 
 def test_a_stateful_dataloader_saves_and_resumes_it(dataset):

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from torch.utils.data import DataLoader, Sampler
+from torch.utils.data import Sampler
 
 import samplerkit as sk
 from samplerkit.compat.partially_shuffle import DistributedSamplerViaLocallyShuffle
@@ -155,18 +155,6 @@ def test_the_dataset_is_reset_before_each_epoch_and_may_list_other_files_then(tm
     sampler = make_sampler(dataset)
     assert [len(flat(items_of(sampler))) for _ in range(3)] == [5, 11, 18]
     assert sorted(dataset.counted) == everything
-
-
-@pytest.mark.parametrize("batch_size", [None, 1])
-def test_a_dataloader_hands_items_to_the_dataset(dataset, batch_size):
-    sampler = make_sampler(dataset, 4, 2, batch_size=16)
-    collate = dataset.collate if batch_size else None
-    loader = DataLoader(dataset, batch_size=batch_size, sampler=sampler, collate_fn=collate)
-    read = [batch["id"].tolist() for batch in loader]
-    sampler.set_epoch(0)
-    assert read == items_of(sampler)
-    # As in the original, the length is that in samples.
-    assert len(loader) == len(sampler) == -(-sum(UNEQUAL) // 4)
 
 
 @pytest.mark.parametrize("total_size", [None, sum(UNEQUAL), 7, 10**10])
