@@ -29,6 +29,9 @@ _DIGEST = re.compile(r"\b(?=\w*[a-f])[0-9a-f]{12,}\b")
 _CHANGES_EACH_TIME = ("worker", "ranks: rank")
 """Process ids, and which of two threads is first."""
 
+TOLD = json.loads(FILE.read_text(encoding="utf-8"))
+"""The place and the values of the errors of `OTHERS`, as they are written down."""
+
 OTHERS = {name: call for name, call in MINE.items() if not name.startswith(_CHANGES_EACH_TIME)}
 """Wrong calls that take more than a line, by the beginning of the message that they lead to."""
 

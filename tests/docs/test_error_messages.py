@@ -7,17 +7,11 @@ from pathlib import Path
 
 import pytest
 
-import samplerkit as sk
 from tests.docs.raised import LOGGED, MINE
+from tests.values_in_messages import OTHERS, TOLD, raised, told
 
 PAGE = (Path(__file__).parents[2] / "docs" / "error-messages.md").read_text(encoding="utf-8")
 MESSAGES = re.findall(r"^- `(.+)`$", PAGE, re.MULTILINE)
-
-
-def of(message):
-    """The one entry of the table for a message."""
-    (found,) = [beginning for beginning in MINE if message.startswith(beginning)]
-    return MINE[found]
 
 
 def pattern(message):
@@ -33,10 +27,12 @@ def test_the_page_has_the_messages_that_are_raised_here_and_those_of_the_log():
 
 
 @pytest.mark.parametrize("message", RAISED, ids=lambda message: re.sub(r"\W+", "-", message)[:60].strip("-"))
-def test_a_message_is_word_for_word_what_is_raised(message, tmp_path):
-    with pytest.raises(sk.SamplerkitError) as raised:
-        of(message)(tmp_path)
-    assert re.fullmatch(pattern(message), str(raised.value), re.DOTALL), str(raised.value)
+def test_a_message_is_word_for_word_what_is_raised_with_its_place_and_values(message):
+    (name,) = [beginning for beginning in MINE if message.startswith(beginning)]
+    error, folder = raised(MINE[name])
+    assert re.fullmatch(pattern(message), str(error), re.DOTALL), str(error)
+    if name in OTHERS:
+        assert told(error, folder) == TOLD[name]
 
 
 @pytest.mark.parametrize("beginning", LOGGED)

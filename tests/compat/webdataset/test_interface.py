@@ -11,7 +11,6 @@ from collections import Counter
 import numpy as np
 import pytest
 import torch
-from torch.utils.data import DataLoader
 from webdataset import autodecode, filters, tenbin
 
 import samplerkit as sk
@@ -216,8 +215,6 @@ def test_a_draw_of_samples_is_another_one_in_each_epoch_and_the_same_for_a_seed(
     assert list(numbers(urls, tmp_path, seed=1).rsample(0.5)) != epochs[0]
     assert list(dataset.rsample(0)) == []
     assert len(list(numbers(urls, tmp_path).rsample(1))) == 200
-    by_workers = list(DataLoader(numbers(urls, tmp_path).rsample(), batch_size=None, num_workers=2))
-    assert len(set(by_workers)) == len(by_workers)
     for wrong in (True, "half", None):
         with pytest.raises(sk.ArgumentTypeError, match="probability"):
             dataset.rsample(wrong)
