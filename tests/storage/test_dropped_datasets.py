@@ -64,7 +64,7 @@ READS = {
 }
 
 
-@pytest.mark.parametrize("fault", [None, faults.status(500), faults.status(403), faults.resets])
+@pytest.mark.parametrize("fault", [None, faults.status(500), faults.resets])
 @pytest.mark.parametrize("read", READS.values(), ids=READS)
 def test_a_storage_that_is_dropped_is_gone_with_its_threads(options, read, fault):
     with served() as server:

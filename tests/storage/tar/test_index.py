@@ -16,7 +16,7 @@ from samplerkit.storage.arrays import UnreadableFileError, read_arrays
 from samplerkit.storage.progress import silence
 from samplerkit.storage.tar.dataset import TarDataset
 from samplerkit.storage.tar.index import finding as index_module
-from samplerkit.storage.tar.index.archive import INDEX_SUFFIX, Archive
+from samplerkit.storage.tar.index.archive import Archive
 from samplerkit.storage.tar.index.finding import Cache, make_index
 from samplerkit.storage.tar.index.index import read_index
 from samplerkit.storage.tar.index.joining import joint_index
@@ -78,23 +78,6 @@ def test_an_archive_that_was_written_again_is_indexed_again(tmp_path, cache_home
     os.utime(paths[0], ns=(0, 12345))
     assert list(TarDataset(paths)) == samples
     assert walks[3:] == ["one.tar"]
-
-
-def test_an_index_beside_the_shard_is_used_if_it_is_of_this_shard(tmp_path, walks):
-    paths = two(tmp_path)
-    cache = Cache.of(None)
-    for path in paths:
-        make_index(Archive.of(str(path)), cache, checksums=False).write(Path(f"{path}{INDEX_SUFFIX}"))
-    walks.clear()
-    samples = list(TarDataset(paths))
-    assert walks == []
-    # The index of another shard, and a damaged one, are as good as none.
-    Path(f"{paths[0]}{INDEX_SUFFIX}").write_bytes(Path(f"{paths[1]}{INDEX_SUFFIX}").read_bytes())
-    damaged = bytearray(Path(f"{paths[1]}{INDEX_SUFFIX}").read_bytes())
-    damaged[len(damaged) // 2] ^= 1
-    Path(f"{paths[1]}{INDEX_SUFFIX}").write_bytes(damaged)
-    assert list(TarDataset(paths, cache=tmp_path / "other")) == samples
-    assert walks == ["one.tar", "two.tar"]
 
 
 def test_every_truncation_and_some_flips_of_an_index_are_found(tmp_path):

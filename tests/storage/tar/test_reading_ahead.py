@@ -161,19 +161,6 @@ def test_who_is_told_anew_reads_ahead_by_that_alone(tmp_path, server, fetch):
         }
 
 
-def test_shards_that_are_needed_no_more_are_let_go_with_the_end_of_the_batch(tmp_path, server):
-    with remote(server, tmp_path, **FEW, fetch="shards", read_ahead=1) as dataset:
-        plan = in_order()
-        dataset.expect(iter(plan))
-        opened = dataset._source._processes.here().held._open
-        for ids in plan:
-            assert keys(dataset, ids) == ids.tolist()
-            last = int(ids[-1]) // EACH
-            over = {number for number in range(SHARDS) if (number + 1) * EACH <= int(ids[-1]) + 1}
-            assert not over & set(opened._entries.contents), (last, opened._entries.contents)
-        assert dataset.stats.files_read == SHARDS
-
-
 @pytest.mark.parametrize("share", [1, 4])
 def test_the_warning_of_costs_is_of_the_samples_that_an_epoch_has(tmp_path, server, share):
     """A dataset of every fourth sample asks for a fourth of the requests."""

@@ -30,22 +30,9 @@ from tests.storage.tar.shards import long_names, write
 from tests.waiting import wait_until
 
 
-@pytest.fixture(name="folder", scope="module")
-def fixture_folder(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("remote")
-    write_shards(folder)
-    return folder
-
-
-@pytest.fixture(name="server", scope="module")
-def fixture_server(folder):
-    with Server(folder) as server:
-        yield server
-
-
-@pytest.fixture(name="local", scope="module")
-def fixture_local(folder):
-    return sk.TarDataset(f"{folder}/{PATTERN}", cache=folder / "cache", progress=False)
+@pytest.fixture(name="local")
+def fixture_local(server, tmp_path):
+    return sk.TarDataset(f"{server.folder}/{PATTERN}", cache=tmp_path / "here", progress=False)
 
 
 def test_samples_whose_names_fit_in_no_header_are_read_in_parts(tmp_path):
@@ -140,13 +127,12 @@ def test_local_and_remote_shards_may_be_mixed(tmp_path, server, local, index):
 
 
 @pytest.mark.parametrize("by", ["sample", "key"])
-def test_a_selection_fetches_each_shard_once_and_none_where_keys_will_do(tmp_path, folder, by):
-    with Server(folder) as server:
-        with remote(server, tmp_path) as dataset:
-            chosen = dataset.select(lambda given: "3" in (given if by == "key" else given["__key__"]), by=by)
-            assert len(chosen) == sum("3" in f"{number:05}" for number in NUMBERS)
-        assert server.parts() == []
-        assert len(server.downloads()) == (0 if by == "key" else SHARDS)
+def test_a_selection_fetches_each_shard_once_and_none_where_keys_will_do(tmp_path, server, by):
+    with remote(server, tmp_path) as dataset:
+        chosen = dataset.select(lambda given: "3" in (given if by == "key" else given["__key__"]), by=by)
+        assert len(chosen) == sum("3" in f"{number:05}" for number in NUMBERS)
+    assert server.parts() == []
+    assert len(server.downloads()) == (0 if by == "key" else SHARDS)
 
 
 def test_whether_the_layout_is_known_can_be_asked_of_all(tmp_path, server, local):

@@ -222,10 +222,6 @@ def test_each_part_is_told_the_epoch_its_own_ids_and_its_own_passes():
 class Drawing(Batched):
     """A dataset of its draws: item by item, or in batches by the place of each."""
 
-    def __init__(self, size, *, in_batches):
-        super().__init__(range(size))
-        self.in_batches = in_batches
-
     def __getitem__(self, index):
         return int(sk.draw_rng().integers(1 << 40)), float(torch.rand(()))
 
@@ -242,8 +238,8 @@ class DrawingAlone(Drawing):
 @pytest.mark.parametrize("seed_draws", [False, True])
 def test_draws_in_a_tree_are_those_of_the_order_whatever_the_part_is(seed_draws):
     kinds = [DrawingInBatches, DrawingAlone]
-    tree = sk.TreeDataset({str(n): kinds[n % 2](3, in_batches=n % 2 == 0) for n in range(4)})
-    alone = DrawingAlone(12, in_batches=False)
+    tree = sk.TreeDataset({str(n): kinds[n % 2](range(3)) for n in range(4)})
+    alone = DrawingAlone(range(12))
     order = sk.RandomSampler(seed=5)
     told = [
         list(sk.Loader(dataset, order, batch_size=batch_size, collate_fn=as_list, seed_draws=seed_draws))
