@@ -19,6 +19,7 @@ import torch
 
 import samplerkit as sk
 from samplerkit.compat.torch.any_sampler import distributed
+from samplerkit.inspect import quality, time_machine
 from tests.docs.raised import MINE
 
 FILE = Path(__file__).parent / "data" / "values_in_messages.json"
@@ -75,7 +76,8 @@ def cycle() -> None:
 
 
 _NAMES = {"sk": sk, "np": np, "math": math, "torch": torch} | {
-    each.__name__: each for each in (distributed, Columns, Given, bridge, nested, cycle)
+    each.__name__.rpartition(".")[2]: each
+    for each in (distributed, quality, time_machine, Columns, Given, bridge, nested, cycle)
 }
 """What wrong calls may name."""
 

@@ -109,29 +109,6 @@ def test_bins_are_those_of_best_fit_over_the_list_of_what_is_left_of_documents()
     assert sorted(found) == sorted(expected)
 
 
-def test_windows_pack_as_densely_as_their_documents_allow():
-    lengths = np.clip(RNG.lognormal(4, 1, 20_000), 4, 3000).astype(np.int64)
-    for window in (None, 10_000):
-        recipe = sk.PackBatches(1024, lengths=lengths, window=window)
-        plan = recipe.plan(sk.RandomSampler(seed=1), lengths.size)
-        assert len(plan) == -(-int(lengths.sum()) // 1024) + (0 if window is None else 1)
-        assert plan.efficiency() > 0.998
-
-
-def test_more_of_a_multiple_gives_more_mixing_where_documents_are_few():
-    lengths = np.arange(100, 900)
-    assert companions(lengths, multiple=1) < 0.75 * companions(lengths, multiple=16)
-
-
-def companions(lengths: np.ndarray, multiple: int) -> float:
-    """Distinct companions over companions met by all documents in six epochs."""
-    recipe = sk.PackBatches(1024, lengths=lengths, length_multiple=multiple)
-    plans = recipe.over(sk.RandomSampler(seed=1), lengths.size)
-    met = [[set(batch.ids.tolist()) for batch in plans.plan(epoch)] for epoch in range(6)]
-    pairs = [(a, b) for epoch in met for batch in epoch for a in batch for b in batch if a < b]
-    return len({*pairs}) / len(pairs)
-
-
 def test_repeats_within_a_window_stand_apart():
     lengths = [10] * 40
     sampler = sk.MixtureSampler([1, 1], num_samples=400, seed=3)

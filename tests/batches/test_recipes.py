@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from collections import Counter
 from dataclasses import replace
 
@@ -13,7 +12,6 @@ import samplerkit as sk
 from samplerkit.batches.cutting import halved
 from samplerkit.batches.packs.pack_plan import PackPlan
 from samplerkit.batches.plan import BatchPlan
-from samplerkit.batches.sample_set import find_set
 from samplerkit.batches.set_plan import StaticPlan
 from samplerkit.batches.window_plan import WindowPlan
 from samplerkit.order.deal import World
@@ -308,15 +306,6 @@ def test_num_batches_leaves_the_first_batches_of_a_plan(recipe):
     laws.require_inverse(plan, 300)
 
 
-@pytest.mark.parametrize(("size", "least"), [(300, 0.6), (3000, 0.85), (12_000, 0.9)])
-def test_few_samples_are_not_padded_for_the_sake_of_mixing(size, least):
-    lengths = np.tile(LENGTHS, size // 300)
-    whole = sk.TokenBatches(2000, lengths=lengths).plan(sk.RandomSampler(seed=1), size)
-    assert whole.efficiency() > least
-    wide = sk.TokenBatches(2000, lengths=lengths, pool=48).plan(sk.RandomSampler(seed=1), size)
-    assert wide.efficiency() < whole.efficiency()
-
-
 def test_a_batch_is_halved_from_the_largest_and_keeps_every_sample():
     batches = [np.arange(8), np.arange(8, 11), np.arange(11, 12)]
     more = halved(batches, 6, multiple=2)
@@ -352,21 +341,6 @@ def test_a_recipe_in_words_tells_one_run_from_another_and_is_short():
         for lengths in (LENGTHS, LENGTHS + 1)
     }
     assert len(digests) == 2
-
-
-def test_recipes_are_frozen_and_travel_to_other_processes():
-    recipe = sk.TokenBatches(400, lengths=LENGTHS)
-    with pytest.raises(AttributeError):
-        recipe.max_tokens = 3
-    again = pickle.loads(pickle.dumps(recipe))  # noqa: S301  # our own bytes
-    assert laws.read(again.plan(sk.RandomSampler(), 300)) == laws.read(recipe.plan(sk.RandomSampler(), 300))
-
-
-def test_the_set_of_a_chain_is_what_it_reads():
-    for name, sampler in SETS.items():
-        found = find_set(sampler, FILES)
-        ids = np.arange(found.size) if found.ids is None else found.ids
-        assert ids.tolist() == sorted(undealt(sampler)), name
 
 
 def test_dealt_tokens_are_known_without_reading():

@@ -10,7 +10,7 @@ import yaml
 
 import samplerkit as sk
 from samplerkit.config.registry import BATCHES
-from tests.config.answers import refused, valid
+from tests.config.answers import valid
 
 LENGTHS = [1 + number * 7 % 30 for number in range(60)]
 SIXTY = {"kind": "size", "size": 60}
@@ -140,81 +140,13 @@ def tokens(**more):
     return {"batches": {"kind": "tokens", "max_tokens": 90, **more}}
 
 
-def bucket(**more):
-    return {"batches": {"kind": "bucket", "boundaries": [10, 30], "batch_size": 4, **more}}
-
-
-def classes(**more):
-    return {"batches": {"kind": "classes", "num_class": 2, "num_val": 2, **more}}
-
-
-AT_LOAD = [
-    ({"batches": "tokens"}, "batches", "write for instance {kind: tokens, max_tokens: 32768}"),
-    ({"batches": {"kind": "token"}}, "batches.kind", "did you mean tokens?"),
-    ({"batches": {"kind": "tokens"}}, "batches.max_tokens", "is missing, and tokens needs it"),
-    (tokens(max_token=3), "batches.max_token", "did you mean max_tokens?"),
-    (tokens(max_tokens=-3), "batches.max_tokens", "must be positive, got -3"),
-    (tokens(waste=2), "batches.waste", "must be in [0, 1)"),
-    (tokens(lengths=[1.5]), "batches.lengths[0]", "must be a valid integer, got 1.5"),
-    (bucket(keys=["a"]), "batches.boundaries", "and not both"),
-    ({**tokens(), "loader": {"batch_size": 3}}, "loader.batch_size", "stands beside batches, got 3"),
-    ({**tokens(), "min_quality": 0.5}, "min_quality", "stands beside batches"),
-    ({"loader": {"tail": "split"}}, "loader.tail", "write for instance batches: {kind: tokens"),
-    ({"loader": {"batches": {"kind": "tokens"}}}, "loader.batches", "is no key of loader"),
-]
-
-AT_THE_PLAN = [
-    (tokens(), "batches.lengths", "has no attribute or column lengths"),
-    (
-        tokens(lengths=LENGTHS[:-1]),
-        "batches.lengths",
-        "one for each of the 60 samples of the dataset, got 59",
-    ),
-    (tokens(lengths=[-1] * 60), "batches.lengths[0]", "must not be negative, got -1"),
-    (tokens(lengths="lengths.txt"), "batches.lengths", "must be the path of an .npy file"),
-    (
-        tokens(lengths=LENGTHS, max_tokens=20),
-        "batches.max_tokens",
-        "is below the longest sample, of length 30",
-    ),
-    (bucket(boundaries=None, keys=[{"a": 1}] * 60), "batches.keys[0]", "cannot be hashed"),
-    (
-        bucket(boundaries=None, keys=["a", "b"] * 30, batch_size={"a": 4}),
-        "batches.batch_size",
-        "has no number for a key, got 'b'",
-    ),
-    (classes(labels=[1] * 59 + [2]), "batches.num_val", "class"),
-    (classes(), "batches.class_column", "the dataset has no attribute or column label"),
-    (
-        {**tokens(lengths=LENGTHS), "sampler": {**RANDOM, "num_samples": 9}},
-        "batches",
-        "num_samples: cuts an order",
-    ),
-]
-
-
-@pytest.mark.parametrize(("config", "place", "says"), AT_LOAD, ids=lambda value: str(value)[:50])
-def test_a_wrong_section_is_refused_by_the_path_of_its_key(config, place, says):
-    error = refused(sk.load_config, {"dataset": SIXTY, "sampler": RANDOM, **config})
-    assert error.place == place
-    assert says in str(error)
-
-
-@pytest.mark.parametrize(("config", "place", "says"), AT_THE_PLAN, ids=lambda value: str(value)[:50])
-def test_what_shows_when_the_plan_is_made_has_the_path_too(config, place, says):
-    read = sk.load_config({"dataset": SIXTY, "sampler": RANDOM, **config})
-    error = refused(read.check_order)
-    assert error.place == place
-    assert says in str(error)
-
-
-@pytest.mark.parametrize("name", ["validate", "plan", "at", "when", "check", "plot"])
+@pytest.mark.parametrize("name", ["validate", "at", "plot"])
 def test_each_command_says_where_in_the_config_the_mistake_stands(command, tmp_path, name):
     path = tmp_path / "run.yaml"
     path.write_text(
         json.dumps({"dataset": SIXTY, "sampler": RANDOM, **tokens(lengths=LENGTHS, max_tokens=20)})
     )
-    more = {"at": ["--epoch", "0", "--step", "0"], "when": ["--sample", "3"], "plot": ["-o", "a.png"]}
+    more = {"at": ["--epoch", "0", "--step", "0"], "plot": ["-o", "a.png"]}
     code, output, errors = command(name, path, *more.get(name, []))
     assert code in (1, 2)
     told = " ".join((output + errors).split())

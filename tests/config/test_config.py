@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import copy
-import dataclasses
-import itertools
 import pickle
 from collections import UserDict
 from pathlib import Path
@@ -51,39 +49,10 @@ def test_sections_that_are_left_out_are_none_or_as_by_default():
     assert config.to_dict() == {"sampler": {"kind": "random"}}
 
 
-def test_a_dataset_is_a_size_or_files_with_names():
-    random = {"kind": "random"}
-    assert sk.load_config({"sampler": random, "dataset": {"kind": "size", "size": 7}}).dataset == sk.Layout(7)
-    named = {"kind": "layout", "sizes": [3, 4], "names": ["a", "b"]}
-    assert sk.load_config({"sampler": random, "dataset": named}).dataset == sk.Layout([3, 4], ["a", "b"])
-
-
-def test_auto_leaves_the_shard_to_the_running_job(monkeypatch):
-    config = sk.Config.from_yaml("sampler: {kind: distributed, num_shards: auto, shard_id: auto}")
-    monkeypatch.setenv("WORLD_SIZE", "4")
-    monkeypatch.setenv("RANK", "3")
-    assert config.sampler.world() == sk.World(4, 3)
-
-
-def test_a_config_and_its_loader_options_are_frozen():
-    config = sk.Config.from_yaml("sampler: {kind: random}")
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        config.sampler = None
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        config.loader.batch_size = 3
-
-
 def test_what_to_dict_gives_can_be_changed_without_changing_the_config():
     config = sk.load_config({"sampler": {"kind": "subset", "indices": [1, 2]}})
     config.to_dict()["sampler"]["indices"].append(3)
     assert config.to_dict()["sampler"]["indices"] == [1, 2]
-
-
-def test_configs_that_differ_are_not_equal():
-    texts = ["{kind: random}", "{kind: random, seed: 1}", "{kind: sequential}", "{kind: iter, sampler: [1]}"]
-    configs = [sk.Config.from_yaml(f"sampler: {text}") for text in texts]
-    assert all(one != other for one, other in itertools.combinations(configs, 2))
-    assert configs[0] != configs[0].to_dict()
 
 
 def test_what_is_said_as_by_default_is_as_if_it_were_not_said():

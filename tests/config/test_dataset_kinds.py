@@ -104,18 +104,6 @@ def test_the_lengths_of_files_may_lie_in_a_file_beside_the_config(folder):
     assert told.dataset.layout.sizes.tolist() == SIZES
 
 
-def test_the_window_of_a_tar_dataset_is_its_default_order(folder):
-    config = config_of(folder, TAR.replace("decode", "shuffle: 6, decode"))
-    expected = list(sk.RandomSampler(shuffle="partial", partial_size=6).order(config.dataset))
-    loader = sk.Loader(config.dataset, batch_size=14, world=sk.World())
-    assert next(iter(loader))[0].tolist() == expected
-    sampled = torch.utils.data.DataLoader(
-        config.dataset, batch_size=14, sampler=sk.TorchSampler(None, config.dataset, sk.World())
-    )
-    assert next(iter(sampled))[0].tolist() == expected
-    assert [number for number, _ in config.dataset] == expected  # and without any loader
-
-
 @pytest.mark.parametrize(
     ("dataset", "message"),
     [
@@ -137,14 +125,6 @@ def test_the_window_of_a_tar_dataset_is_its_default_order(folder):
 def test_a_mistake_in_a_dataset_names_its_key(folder, dataset, message):
     with pytest.raises(sk.ConfigError, match=message):
         config_of(folder, dataset)
-
-
-@pytest.mark.parametrize("dataset", ["{kind: layout, sizes: [5, 3, 6]}", "null"])
-def test_a_loader_without_a_dataset_says_how_to_give_one(folder, dataset):
-    config = config_of(folder, dataset)
-    for make in (config.make_loader, config.dataloader):
-        with pytest.raises(sk.ConfigError, match="pass the dataset"):
-            make()
 
 
 @pytest.mark.parametrize(

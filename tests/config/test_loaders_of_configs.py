@@ -30,14 +30,6 @@ class Squares(torch.utils.data.Dataset):
         return [int(index) for index in indices]
 
 
-def test_the_dataloader_reads_in_the_order_of_the_sampler_epoch_after_epoch():
-    config = sk.Config.from_yaml("sampler: {kind: random, seed: 5}\nloader: {batch_size: 8, drop_last: true}")
-    loader = config.dataloader(Squares(), sk.World(2, 1))
-    for epoch in range(3):
-        expected = list(config.sampler.order(SIZE, epoch, world=sk.World(2, 1)))[:8]
-        assert torch.cat(list(loader)).tolist() == expected
-
-
 def test_the_dataloader_is_torchs_own_with_the_options_of_the_config():
     config = sk.Config.from_yaml(
         "sampler: {kind: sequential}\n"
@@ -64,15 +56,6 @@ def test_a_config_makes_the_loader_that_can_be_resumed():
     resumed.load_state_dict(loader.state_dict())
     rest = [batch.tolist() for batch in resumed]
     assert sum(first + rest, []) == list(config.sampler.order(config.dataset))
-
-
-@pytest.mark.parametrize(
-    "option", ["tail: drop", "after_break: continue", "bad_samples: skip", "run_ahead: true", "device: cpu"]
-)
-def test_a_plain_dataloader_refuses_what_it_does_not_know(option):
-    config = sk.Config.from_yaml(f"sampler: {{kind: random}}\nloader: {{batch_size: 4, {option}}}")
-    with pytest.raises(ValueError, match="make_loader"):
-        config.dataloader(Squares())
 
 
 def test_the_layout_in_the_config_tells_in_which_files_the_dataset_lies():

@@ -62,16 +62,6 @@ def test_an_order_that_is_good_enough_loads(min_quality):
     assert sk.load_config(json.loads(json.dumps(config.to_dict()))) == config
 
 
-def test_yaml_text_and_files_are_checked_as_well(tmp_path):
-    text = "dataset: {kind: layout, sizes: [500, 500, 500]}\nsampler: {kind: sequential}\nmin_quality: 0.5\n"
-    with pytest.raises(sk.ConfigError, match=r"min_quality\.mixing"):
-        sk.Config.from_yaml(text)
-    path = tmp_path / "config.yaml"
-    path.write_text(text, encoding="utf-8")
-    with pytest.raises(sk.ConfigError, match=r"min_quality\.mixing"):
-        sk.load_config(path)
-
-
 def test_the_batch_is_that_of_all_ranks():
     sampler = {"kind": "distributed", "shuffle": "partial", "partial_size": 700, "num_shards": 4, "lanes": 1}
     alone = {**sampler, "num_shards": 1}
@@ -119,12 +109,6 @@ def test_data_that_are_mixed_in_storage_are_told_as_such(tmp_path):
     assert sk.load_config(config.to_dict()) == config
 
 
-def test_sorted_labels_are_not_called_mixed_in_storage():
-    caught = refused(sk.load_config, written({"label_mixing": 0.5, "labels": SORTED}))
-    assert caught.place == "min_quality.label_mixing"
-    assert "storage" not in str(caught)
-
-
 def test_labels_of_the_dataset_are_found_when_it_comes():
     config = sk.load_config(written({"label_mixing": 0.5}))
     assert config.check_quality() == []
@@ -141,39 +125,9 @@ def test_targets_that_are_no_classes_are_let_be(targets):
         sk.load_config(written(0.5), check_quality=False).check_quality(Digits(targets))
 
 
-def test_the_check_can_be_put_off_to_look_at_the_config():
-    config = sk.load_config(written(0.9), check_quality=False)
-    assert config.make_loader(range(SIZE)) is not None
-    with pytest.raises(sk.ConfigError, match="falls short"):
-        config.check_quality()
-
-
 def test_a_sampler_that_needs_the_labels_of_the_dataset_waits_for_it():
     config = sk.load_config(written(0.9, {"kind": "pk", "num_val": 1}))
     with pytest.raises(sk.ConfigError, match="cannot be told"):
         config.check_quality()
     in_turn = sk.load_config(written({"label_mixing": 0.5}, {"kind": "pk", "num_val": 2}))
     assert in_turn.check_quality() == []
-
-
-def test_a_mode_that_does_not_fit_the_dataset_is_an_error_of_the_config():
-    sections = written(0.5, {"kind": "random", "shuffle": "files"}, dataset={"kind": "size", "size": 100})
-    with pytest.raises(sk.ConfigError, match="cannot be told"):
-        sk.load_config(sections)
-
-
-@pytest.mark.parametrize(
-    ("min_quality", "place"),
-    [
-        (2, "min_quality.mixing"),
-        (True, "min_quality"),
-        ("high", "min_quality"),
-        ({}, "min_quality.mixing"),
-        ({"mixing": 0.1, "batch_size": 0}, "min_quality.batch_size"),
-        ({"mixin": 0.1}, "min_quality.mixin"),
-        ({"mixing": 0.1, "labels": "missing.npy"}, "min_quality.labels"),
-    ],
-    ids=str,
-)
-def test_what_is_no_min_quality_is_refused_at_its_place(min_quality, place):
-    assert refused(sk.load_config, written(min_quality)).place == place

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import jsonschema
 import numpy as np
 import pytest
@@ -45,16 +43,10 @@ def nested(shares, **more):
         (nested({"list": {"int": ["x"]}}), "sampler.child.shares.list.int[0]"),
         (nested({}, pairs=[[1, "a"], [2, 3]]), "sampler.child.pairs[1][1]"),
         (nested({}, pairs=[[1, "a"], [2]]), "sampler.child.pairs[1][1]"),
-        ({"dataset": {**FILES, "lengths": {"a.npz": 1, "b.npz": "x"}}, "sampler": RANDOM}, "['b.npz']"),
-        ({"dataset": {**FILES, "lengths": [1, [2]]}, "sampler": RANDOM}, "dataset.lengths[1]"),
-        ({"dataset": {**FILES, "remote": {"digests": {"a.npz": 5}}}, "sampler": RANDOM}, "digests['a.npz']"),
-        ({"dataset": {**FILES, "remote": {"threads": [1]}}, "sampler": RANDOM}, "dataset.remote.threads"),
-        ({"dataset": {**FILES, "files": ["a.npz", 3]}, "sampler": RANDOM}, "dataset.files[1]"),
     ],
 )
 def test_a_mistake_inside_of_nested_mappings_and_lists_has_its_place(config, place):
-    found = refused(sk.load_config, config).place
-    assert found == place or (place[0] in "[d" and found.endswith(place))
+    assert refused(sk.load_config, config).place == place
 
 
 AT_THE_ORDER = {
@@ -126,21 +118,6 @@ def test_a_new_source_of_an_edit_is_a_chain_of_its_own():
     jsonschema.validate(config.to_dict(), sk.Config.json_schema())
 
 
-@pytest.mark.parametrize(
-    ("source", "place"),
-    [
-        ({"new": {"kind": "randm"}}, "source.new.kind"),
-        ({"new": {"kind": "random", "child": {"kind": "random", "sed": 1}}}, "source.new.child.sed"),
-        ({"new": 7}, "source.new"),
-        (7, "source"),
-        ({"new": {"kind": "distributed"}}, "source.new"),
-    ],
-)
-def test_a_mistake_in_a_new_source_is_named_with_its_path(source, place):
-    edits = [{"at": 9, "weights": {"web": 1, "new": 2}, "source": source}]
-    assert refused(partial(of, edits, child=MIXED)).place == f"sampler.edits[0].{place}"
-
-
 def test_paths_start_from_the_folder_of_the_config(tmp_path):
     np.save(tmp_path / "bad.npy", np.array([7, 4]))
     (tmp_path / "edits.jsonl").write_text('{"at": 1, "without": [4, 7]}\n{"at": 2, "skip": 3}\n')
@@ -151,25 +128,3 @@ def test_paths_start_from_the_folder_of_the_config(tmp_path):
     config = sk.load_config(tmp_path / "run.yaml")
     assert config.sampler.edits == (sk.Edit(at=1, without=[4, 7]), sk.Edit(at=2, skip=3))
     assert sk.load_config(config.to_dict()) == config
-
-
-@pytest.mark.parametrize(
-    ("edits", "place"),
-    [
-        (7, "sampler.edits"),
-        ([7], "sampler.edits"),
-        ([{"at": 1, "skip": 1}, {"at": 3, "skp": 1}], "sampler.edits[1].skp"),
-        ([{"at": 1, "skip": 1}, {"skip": 1}], "sampler.edits[1].at"),
-        ([{"at": 1, "skip": -1}], "sampler.edits[0].skip"),
-        ([{"at": 1, "weights": {"web": -1}}], "sampler.edits[0].weights[0]"),
-        ([{"at": 5, "skip": 1}, {"at": 3, "skip": 1}], "sampler.edits[1].at"),
-        ([{"at": 1, "without": "none.npy"}], "sampler.edits[0].without"),
-    ],
-)
-def test_a_mistake_in_an_edit_is_named_with_its_path(edits, place):
-    assert refused(of, edits).place == place
-
-
-def test_an_edit_that_does_not_go_with_the_sampler_is_found_before_the_job():
-    with pytest.raises(sk.ConfigError, match="edit at 4: says weights, and this mixes no sources with names"):
-        of([{"at": 4, "weights": {"web": 1}}]).check_order(range(9))

@@ -94,16 +94,10 @@ def test_a_registered_sampler_is_named_by_its_module_and_name_in_the_other_spell
     ("given", "place", "fragment"),
     [
         ({}, "sampler.step", "is missing"),
-        (
-            {"step": 0},
-            "sampler",
-            "refuses its arguments (ValueError: a step of 0 goes nowhere)",
-        ),
-        ({"step": "7"}, "sampler.step", "write 7 without quotes"),
+        ({"step": 0}, "sampler", "refuses its arguments (ValueError: a step of 0 goes nowhere)"),
         ({"step": 7, "colour": "pink"}, "sampler.colour", "must be 'red' or 'blue'"),
         ({"step": 7, "pair": [1, "2"]}, "sampler.pair[1]", "must be a valid integer"),
         ({"step": 7, "either": 1.5}, "sampler.either", "must be a valid integer or a valid string"),
-        ({"step": 7, "num_samples": -1}, "sampler.num_samples", "must be between 0"),
     ],
 )
 def test_a_mistake_in_a_registered_sampler_is_as_clear_as_in_ours(given, place, fragment):

@@ -117,31 +117,6 @@ def test_a_reader_that_wants_the_url_itself_is_told_by_false():
     assert sk.load_config(config).to_dict()["dataset"]["remote"] is False
 
 
-def test_columns_are_an_argument_of_the_config(tmp_path):
-    np.savez(tmp_path / "local.npz", id=np.arange(6))
-    section = {"kind": "files", "files": "local.npz", "reader": "npz", "as_columns": True}
-    config = sk.load_config(written(tmp_path, {"dataset": section, "sampler": {"kind": "sequential"}}))
-    assert config.dataset.__getitems__([4, 1])["id"].tolist() == [4, 1]
-
-
-@pytest.mark.parametrize(
-    ("remote", "message"),
-    [
-        ({"cach": "/a"}, r"dataset\.remote\.cach: is no key of remote, got \.\.\.; did you mean cache\?"),
-        ({"timeout": "long"}, r"dataset\.remote\.timeout: .*valid number, got 'long'"),
-        ({"max_cache_bytes": "1e9"}, r"dataset\.remote\.max_cache_bytes: .*write 1000000000"),
-        ({"digests": {"a.npz": "md4"}}, r"dataset\.remote\.digests"),
-        (5, r"dataset\.remote: must be a mapping, or null, or false, got 5"),
-        (True, r"dataset\.remote: must be a mapping, or null, or false, got True"),
-    ],
-)
-def test_a_mistake_in_the_section_names_its_key(remote, message):
-    config = files()
-    config["dataset"]["remote"] = remote
-    with pytest.raises(sk.ConfigError, match=message):
-        sk.load_config(config)
-
-
 def test_storage_options_stay_with_their_owner(tmp_path, command):
     options = {"headers": {"Authorization": SECRET}}
     path = written(tmp_path, files(storage_options=options, attempts=1))

@@ -9,7 +9,7 @@ import pytest
 from torch.utils.data import ConcatDataset
 
 import samplerkit as sk
-from tests.config.answers import refused, valid
+from tests.config.answers import valid
 from tests.storage.files.folders import write_npz
 from tests.storage.tar.remote_shards import EACH, NUMBERS, as_list, write_shards
 
@@ -73,26 +73,6 @@ def test_a_tree_of_real_datasets_is_read_in_the_order_of_its_config(written):
     assert again.dataset.layout == config.dataset.layout
 
 
-@pytest.mark.parametrize(
-    ("section", "error"),
-    [
-        ({"kind": "tree"}, "dataset.parts: is missing, and tree needs it"),
-        (tree(), "dataset.parts: must not be empty"),
-        ({"kind": "tree", "parts": [1]}, "dataset.parts: must be a mapping of names to sections, got [1]"),
-        (tree(web=5), "dataset.parts.web: must be a mapping, got 5"),
-        (
-            tree(a=tree(b={"kind": "layuot"})),
-            "dataset.parts.a.parts.b.kind: is no kind of dataset",
-        ),
-        (tree(a=tree(b={"kind": "size", "szie": 5})), "dataset.parts.a.parts.b.szie: is no key of size"),
-        (tree(a=tree(b={"kind": "layout", "sizes": ["x"]})), "dataset.parts.a.parts.b.sizes"),
-        (tree(**{"a.b c": {"kind": "size"}}), "dataset.parts['a.b c'].size: is missing"),
-    ],
-)
-def test_mistakes_in_parts_have_their_whole_path(section, error):
-    assert str(refused(sk.load_config, of(section))).startswith(error)
-
-
 def test_what_is_read_does_not_stand_beside_what_is_only_told(folder):
     read = {"kind": "files", "files": "npz/*.npz", "reader": "npz"}
     with pytest.raises(sk.ConfigError, match=r"dataset\.parts\.b: is only a layout, and others are read"):
@@ -127,7 +107,6 @@ def test_a_dataset_of_yours_gets_the_parts_that_the_config_says():
     [
         (SIZES, True),
         (tree(), False),
-        ({"kind": "tree"}, False),
         (tree(a={"kind": "tree", "parts": {"b": {"kind": "size", "size": 5}}}), True),
         (tree(a={"kind": "tree", "parts": {"b": {"kind": "size", "szie": 5}}}), False),
         (tree(a=None), False),
@@ -157,35 +136,3 @@ def test_lengths_of_a_tree_are_computed(folder, said):
     assert lengths.tolist() == [
         len(f"number {number} " + "." * (number % 7)) for number in NUMBERS[: 5 * EACH]
     ]
-
-
-def test_a_tree_with_a_part_that_nobody_counted_is_planned_by_a_guess(folder, said):
-    remote = {
-        "kind": "files",
-        "files": [f"http://127.0.0.1:9/{name}.npz" for name in "ab"],
-        "reader": "npz",
-    }
-    local = {"kind": "files", "files": "npz/*.npz", "reader": "npz"}
-    (folder / "run.yaml").write_text(json.dumps(of(tree(far=remote, near=local))))
-    assert "not counted" in said("plan", "run.yaml", "--world", 2)
-    assert "27 samples in 4 files" in said("plan", "run.yaml", "--world", 2, "--samples-per-file", 10)
-
-
-@pytest.mark.parametrize(
-    ("sources", "place"),
-    [
-        ({"web": {"kind": "random", "shuffel": "files"}, "code": None}, "sampler.sources.web.shuffel"),
-        ({"web": {"kind": "rndm"}, "code": None}, "sampler.sources.web.kind"),
-        (["web", "code"], "sampler.sources"),
-        ({"web": {"kind": "distributed"}, "code": None}, "sampler.sources.web"),
-        ({"web": {"kind": "subset", "indices": "none.npy"}, "code": None}, "sampler.sources.web.indices"),
-        ({"web": None}, "sampler.weights"),
-        (
-            {"web": {"kind": "mixture", "weights": {"a": 1}, "sources": {"a": {"kind": "x"}}}, "code": None},
-            "sampler.sources.web.sources.a.kind",
-        ),
-    ],
-)
-def test_a_mistake_in_a_source_is_named_with_its_path(sources, place):
-    mixture = {"kind": "mixture", "weights": {"web": 1, "code": 1}, "sources": sources}
-    assert refused(sk.load_config, {"sampler": mixture}).place == place

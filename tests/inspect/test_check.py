@@ -102,7 +102,6 @@ SIZES = [40] * 16
 ORDERS = {
     "files": {"shuffle": "files"},
     "blocks of 1.5 files": {"shuffle": "partial", "partial_size": 60},
-    "blocks of 3.5 files": {"shuffle": "partial", "partial_size": 140},
     "two pools": {"shuffle": "partial", "partial_size": 60, "pools": 2},
     "lanes of another number of ranks": {"shuffle": "partial", "partial_size": 60, "lanes": 4},
     "global": {"shuffle": "global"},
@@ -140,12 +139,6 @@ def test_files_are_read_again_where_the_doctor_says_so_and_not_with_its_hint(pat
         if max_files < needed:
             assert reads_of_a_file(paths, sampler, max_files) > 1
     assert reads_of_a_file(paths, sampler, min(needed + 2, 16)) == 1
-
-
-def test_each_worker_needs_the_files_of_its_own_batches(paths):
-    sampler = sk.RandomSampler(shuffle="partial", partial_size=140, seed=3)
-    view = RunView.of(loader_of(paths, sampler, 1))
-    assert 1 < files_needed_at_once(view, 0, workers=2) <= files_needed_at_once(view, 0)
 
 
 def test_a_pad_at_the_end_that_repeats_the_first_sample_is_no_reason_to_keep_its_file():

@@ -129,7 +129,6 @@ def test_the_ids_of_the_page_are_those_of_python_for_200_settings_at_random():
 @pytest.mark.parametrize(
     ("right", "wrong"),
     [
-        ("0x94d049bb", "0x94d049ba"),
         ("const ROUNDS = 8", "const ROUNDS = 6"),
         ('key("partial-2")', 'key("partial")'),
         ("row % lanes", "(row + 1) % lanes"),
@@ -144,7 +143,7 @@ def test_a_mistake_in_the_page_would_be_noticed(right, wrong):
 
 
 @needs_node
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", ["partial", "infile"])
 def test_files_and_mixing_are_what_python_counts(mode):
     settings = Settings(mode, 4, (100,) * 24, 8, 250, 1000)
     layout = sk.Layout(settings.sizes)
@@ -163,14 +162,14 @@ def test_files_and_mixing_are_what_python_counts(mode):
 
 
 @needs_node
-@pytest.mark.parametrize("mode", MODES)
-def test_the_python_that_the_page_shows_gives_its_ids(mode):
-    settings = Settings(mode, 3, (70, 70, 9, 5000), pools=2, lanes=2, seed=str(2**64 - 1), epoch=5)
-    (told,) = answers([(settings, 0, range(20))])
-    names = {"sk": sk}
-    making, asking = told["python"].splitlines()
-    exec(making, names)  # noqa: S102  # what the page shows
-    assert eval(asking, names)[:20].tolist() == told["ids"]  # noqa: S307
+def test_the_python_that_the_page_shows_gives_its_ids():
+    given = {"pools": 2, "lanes": 2, "seed": str(2**64 - 1), "epoch": 5}
+    asked = [(Settings(mode, 3, (70, 70, 9, 5000), **given), 0, range(20)) for mode in MODES]
+    for told in answers(asked):
+        names = {"sk": sk}
+        making, asking = told["python"].splitlines()
+        exec(making, names)  # noqa: S102  # what the page shows
+        assert eval(asking, names)[:20].tolist() == told["ids"]  # noqa: S307
 
 
 def test_a_page_stands_alone_and_has_all_its_parts():
@@ -184,52 +183,6 @@ def test_a_page_stands_alone_and_has_all_its_parts():
         'role="slider"',
     ):
         assert control in page
-
-
-CHROMIUM = shutil.which("chromium")
-
-
-def shown_by_a_browser(page, folder):
-    """The page's elements, once its scripts have run."""
-    (folder / "page.html").write_text(page, encoding="utf-8")
-    done = subprocess.run(
-        [
-            CHROMIUM,
-            "--headless=new",
-            "--no-sandbox",
-            "--disable-gpu",
-            "--no-first-run",
-            "--disable-background-networking",
-            f"--user-data-dir={folder / 'profile'}",
-            "--virtual-time-budget=2000",
-            "--dump-dom",
-            (folder / "page.html").as_uri(),
-        ],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=True,
-    )
-    return done.stdout
-
-
-@pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine")
-def test_a_browser_runs_the_page(tmp_path):
-    shown = shown_by_a_browser(page_of(Settings("files", 2)), tmp_path)
-    assert 'shuffle="files"' in shown
-    first = in_python(Settings("files", 2))[:4].tolist()
-    assert f"Step 0, rank 0: samples {', '.join(f'{id:,}' for id in first)}; file" in shown
-
-
-@pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine")
-@pytest.mark.parametrize(("leaves", "told"), [("", True), ("field.dispatchEvent(new Event('blur'));", False)])
-def test_a_number_that_is_none_is_told_what_it_may_be_until_its_field_is_left(tmp_path, leaves, told):
-    typed = f"field = byId('ranks'); field.value = '0'; field.dispatchEvent(new Event('input')); {leaves}"
-    page = page_of(Settings("files", 2)).replace("</body>", f"<script>{typed}</script></body>")
-    shown = shown_by_a_browser(page, tmp_path)
-    assert ("1 to 1,024" in shown) is told
-    (invalid,) = re.findall(r'<input id="ranks"[^>]*aria-invalid="(\w+)"', shown)
-    assert (invalid == "true") is told
 
 
 CONFIG = {

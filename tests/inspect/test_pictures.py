@@ -34,7 +34,7 @@ def test_the_points_of_an_edited_run_are_what_it_reads_and_its_page_is_drawn(tmp
     assert (tmp_path / "run.html").stat().st_size > 1000
 
 
-@pytest.mark.parametrize(("size", "world"), [(10**12, 1), (10**6, 64), (10**6, 5000)])
+@pytest.mark.parametrize(("size", "world"), [(10**12, 1), (10**6, 5000)])
 def test_large_runs_are_thinned_out_evenly(size, world):
     steps, ids, ranks = shown(sk.Layout(size), world, shuffle=False).points
     assert MOST_POINTS / 4 < steps.size <= MOST_POINTS
@@ -72,9 +72,7 @@ def test_files_of_batches_are_counted_and_a_full_shuffles_are_expected():
     assert abs(full.files_of_batches[1].mean() - full.figures.files_of_a_shuffled_batch) < 0.3
 
 
-@pytest.mark.parametrize(
-    ("layout", "world"), [(sk.Layout(3), 1), (sk.Layout([2, 0, 5]), 4), (sk.Layout([1] * 300), 16)]
-)
+@pytest.mark.parametrize(("layout", "world"), [(sk.Layout(3), 1), (sk.Layout([2, 0, 5]), 4)])
 def test_runs_of_odd_sizes_can_be_drawn(layout, world, tmp_path):
     pytest.importorskip("matplotlib", reason="pictures need the extra plot")
     loader = sk.Loader(layout, sk.RandomSampler(), batch_size=2, world=sk.World(world, 0))

@@ -10,18 +10,13 @@ import pytest
 from samplerkit.order.algebra import Composed, Shard, Weave, compose, limited
 from samplerkit.order.files import LaneWeave
 from samplerkit.order.intervals import groups
-from samplerkit.order.keys import Key, scaled
+from samplerkit.order.keys import scaled
 from samplerkit.order.sequences import Permuted, Range, Table
 from samplerkit.samplers.chain import Context
 
 
 def permuted(n, seed=0):
     return Permuted(n, Context(epoch=0).key(seed, "test"))
-
-
-def test_composition_reads_the_inner_order_at_the_ids_of_the_outer_one():
-    inner, outer = Table(np.array([10, 20, 30, 40])), Table(np.array([3, 0, 3]))
-    assert list(compose(outer, inner)) == [40, 10, 40]
 
 
 def test_composition_is_associative_and_flat():
@@ -80,13 +75,6 @@ def test_a_weave_takes_one_of_each_in_turn_and_passes_over_those_at_their_end(le
     assert [weave.positions_of(id).tolist() for id in expected] == [[p] for p in range(len(expected))]
 
 
-def test_a_weave_of_many_orders_finds_every_one():
-    orders = [Range(1000 * number, number % 7) for number in range(300)]
-    weave = Weave(orders)
-    assert sorted(weave) == sorted(id for order in orders for id in order)
-    assert weave[weave.positions_of(299_004)[0]] == 299_004
-
-
 def test_lanes_are_runs_of_rows_woven_row_by_row():
     for rows, count in itertools.product(range(26), [1, 2, 3, 5, 8, 24, 25, 26, 40]):
         lanes = LaneWeave(rows, count)
@@ -114,20 +102,6 @@ def test_lanes_of_a_huge_order_are_woven_and_unwoven():
 def test_groups_are_the_indices_of_each_label(labels):
     found = {label: at.tolist() for label, at in groups(np.array(labels, dtype=np.int64))}
     assert found == {label: [i for i, other in enumerate(labels) if other == label] for label in labels}
-
-
-def test_words_are_the_hash_of_the_whole_key_and_of_nothing_less():
-    key = Key(1, 2, 3, "a")
-    others = [
-        Key(2, 1, 3, "a"),
-        Key(1, 2, 3, "b"),
-        Key(3, 2, 1, "a"),
-        Key(1, 2, 0, "a"),
-        Key(2**64 - 1, 2**63 - 1, 3, "abcdefghijklmnop"),
-    ]
-    words = [tuple(k.words(20, i, j)) for k in (key, *others) for i in (0, 1) for j in (0, 1, 2**62)]
-    assert len({word for each in words for word in each}) == 20 * len(words)
-    assert key.words(20)[:3].tolist() == key.words(3).tolist()
 
 
 @pytest.mark.parametrize(

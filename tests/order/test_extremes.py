@@ -19,7 +19,7 @@ from samplerkit.order.sequences import Range, Table
 FIVE = Range(0, 5)
 
 
-@pytest.mark.parametrize("size", [1, 2, 1000])
+@pytest.mark.parametrize("size", [1, 1000])
 @pytest.mark.parametrize("padded", [True, False])
 def test_the_inverse_of_a_shard_costs_nothing_for_the_most_shards(size, padded):
     for first in (0, size - 1, size, MOST_SHARDS - 1):
@@ -34,7 +34,7 @@ def test_the_inverse_of_a_shard_costs_nothing_for_the_most_shards(size, padded):
 @pytest.mark.parametrize("padded", [True, False])
 def test_the_inverse_of_a_shard_is_what_a_scan_finds(padded):
     undealt = Table(np.array([4, 2, 4, 0, 1, 2, 7]))
-    for num_shards in range(1, 18):
+    for num_shards in (1, 2, 3, 6, 7, 8, 15):
         for first in range(num_shards):
             for start in range(len(undealt) + 1):
                 shard = Shard(undealt, num_shards, first, padded=padded, start=start)
@@ -43,30 +43,12 @@ def test_the_inverse_of_a_shard_is_what_a_scan_finds(padded):
                     assert shard.positions_of(wanted).tolist() == np.flatnonzero(ids == wanted).tolist()
 
 
-@pytest.mark.parametrize("length", [2**40, 2**62])
-def test_an_order_that_fits_in_no_memory_is_refused_before_anything_is_read(length):
-    with pytest.raises((MemoryError, ValueError)):
-        np.asarray(Range(0, length))
-
-
-@pytest.mark.parametrize(
-    ("index", "expected"),
-    [
-        (torch.tensor([1, 3]), [1, 3]),
-        (torch.tensor([2]), [2]),
-        (torch.tensor([[0], [4]]), [[0], [4]]),
-        (torch.tensor([], dtype=torch.int64), []),
-        (range(1, 3), [1, 2]),
-    ],
-    ids=["two", "one", "column", "none", "range"],
-)
-def test_a_tensor_of_positions_is_an_array_of_them(index, expected):
-    assert FIVE[index].tolist() == expected
-    which, positions = FIVE.positions_of(index)
-    assert positions[np.argsort(which)].tolist() == np.ravel(expected).tolist()
-
-
-def test_a_tensor_without_dimensions_is_an_integer():
+def test_a_tensor_of_positions_is_an_array_of_them_and_one_without_dimensions_an_integer():
+    for index in ([1, 3], [2], [[0], [4]]):
+        assert FIVE[torch.tensor(index)].tolist() == index
+        assert sorted(FIVE.positions_of(torch.tensor(index))[1].tolist()) == np.ravel(index).tolist()
+    assert FIVE[torch.tensor([], dtype=torch.int64)].tolist() == []
+    assert FIVE[range(1, 3)].tolist() == [1, 2]
     assert FIVE[torch.tensor(3)] == 3
     assert FIVE.positions_of(torch.tensor(3)).tolist() == [3]
 
@@ -77,13 +59,6 @@ def test_an_id_beyond_all_integers_stands_nowhere():
     which, positions = FIVE.positions_of([3, 2**70])
     assert (which.tolist(), positions.tolist()) == ([0], [3])
     assert FIVE.positions_of(np.uint64(2**64 - 1)).tolist() == []
-
-
-@pytest.mark.parametrize("num_shards", [MOST_SHARDS + 1, 2**63, 2**70])
-def test_a_world_of_too_many_shards_is_refused(num_shards):
-    with pytest.raises(sk.ArgumentRangeError, match="num_shards"):
-        sk.World(num_shards, 0)
-    assert list(sk.RandomSampler().order(1, world=sk.World(MOST_SHARDS, MOST_SHARDS - 1))) == [0]
 
 
 class Unspeakable:

@@ -28,12 +28,6 @@ def test_sizes_may_come_as_any_sequence_of_integers(sizes):
     assert layout.file_of(np.arange(5)).tolist() == [0, 0, 0, 2, 2]
 
 
-def test_no_files_and_one_file_are_layouts_too():
-    assert (len(sk.Layout([])), sk.Layout([]).has_files, sk.Layout([]).num_files) == (0, True, 0)
-    assert sk.Layout([7]).num_files == 1
-    assert sk.Layout([0, 0]).starts.tolist() == [0, 0, 0]
-
-
 def test_two_layouts_are_equal_where_sizes_names_and_the_presence_of_files_are():
     same = [sk.Layout([2, 3], ["a", "b"]), sk.Layout(np.array([2, 3]), ("a", "b"))]
     others = [sk.Layout([2, 3]), sk.Layout([3, 2], ["a", "b"]), sk.Layout([2, 3], ["a", "c"]), sk.Layout(5)]
@@ -66,12 +60,6 @@ def test_the_largest_layout_holds_two_to_the_62():
     assert sk.Layout([2**61, 2**61]).file_of(np.array([2**61 - 1, 2**61])).tolist() == [0, 1]
 
 
-@pytest.mark.parametrize("id", [-1, 5, 2**62])
-def test_an_id_outside_lies_in_no_file_and_is_named(id):
-    with pytest.raises(sk.OutOfDatasetError, match=str(id)):
-        sk.Layout([2, 3]).file_of(np.array([0, id]))
-
-
 class WithLayout:
     layout = sk.Layout([2, 2])
 
@@ -87,12 +75,6 @@ def test_the_layout_of_a_dataset_is_found():
     assert sk.Layout.of("abc") == sk.Layout(3)
     assert sk.Layout.of(range(10)) == sk.Layout(10)
     assert sk.Layout.of(WithLayout()) is WithLayout.layout
-
-
-@pytest.mark.parametrize("dataset", [None, 1.5, object(), iter([1])], ids=lambda value: type(value).__name__)
-def test_what_tells_no_length_is_no_dataset(dataset):
-    with pytest.raises(sk.DatasetError):
-        sk.Layout.of(dataset)
 
 
 @pytest.mark.parametrize("borders", [1, 6, 40, 3000, 9000], ids=lambda number: f"{number} borders")

@@ -7,16 +7,11 @@ from itertools import zip_longest
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import samplerkit as sk
 from samplerkit.compat.torch.epoch_sampler import Cycled
 from samplerkit.order.algebra import Shard, Weave, compose, limited
-from samplerkit.order.sequences import DrawsWithReplacement, Range, Table
-from tests.testing.strategies import chains
-
-LAW = settings(max_examples=60, deadline=None, derandomize=True)
+from samplerkit.order.sequences import Range, Table
 
 LABELS = [0, 2, 1, 1, 0, 2, 2, 1, 0, 0]
 REPEATING = {
@@ -30,6 +25,9 @@ REPEATING = {
     "factors": sk.RepeatFactorSampler(np.arange(10) * 0.7, seed=1),
     "without replacement": sk.RandomSampler(seed=1),
     "files": sk.RandomSampler(shuffle="files", seed=1, lanes=3),
+    "windows": sk.WindowSampler(2),
+    "blocks": sk.BlockSampler(2, seed=1, windows_per_block=2),
+    "a fold": sk.FoldSampler(3, 0),
 }
 
 
@@ -47,12 +45,6 @@ def counted(ids):
     return passes
 
 
-def holds_draws(order):
-    """Whether draws with replacement are somewhere in an order; these know no passes."""
-    parts = getattr(order, "parts", ()) or getattr(order, "viewed", ())
-    return isinstance(order, DrawsWithReplacement) or any(map(holds_draws, parts))
-
-
 @pytest.mark.parametrize("sampler", REPEATING.values(), ids=REPEATING.keys())
 def test_a_pass_is_how_often_the_sample_came_before(sampler):
     order = sampler.order(sk.Layout([4, 6]), epoch=1)
@@ -64,36 +56,6 @@ def test_a_pass_is_how_often_the_sample_came_before(sampler):
     exact = 1 + max(counted(order))
     # A mixture knows a bound: how often a lane reads a source is near its share, and not counted.
     assert order.num_passes >= exact if isinstance(sampler, sk.MixtureSampler) else order.num_passes == exact
-
-
-def test_passes_through_every_chain_and_deal(record_property):
-    """No sample is twice in one pass; what repeats nothing has one pass; any positions give the same."""
-    cases = Counter()
-
-    @LAW
-    @given(chains(), st.randoms(use_true_random=False))
-    def hold(case, randomly):
-        order = case.undealt()
-        ids, passes = list(order), passes_of(order)
-        assert all(0 <= one < order.num_passes for one in passes)
-        repeats = len(set(ids)) < len(ids)
-        if not repeats and order.num_passes == 1:
-            assert not any(passes)
-        if not holds_draws(order) and case.deals_at_the_root:
-            # A distributed sampler below the root may pad, and a pad is in the pass of what it repeats.
-            assert len({*zip(ids, passes, strict=True)}) == len(ids)
-            cases["repeat something" if repeats else "repeat nothing"] += 1
-        positions = np.array([randomly.randrange(len(ids)) for _ in ids], dtype=np.int64)
-        assert order.passes_at(positions).tolist() == [passes[p] for p in positions]
-        for shard in case.shards:
-            mine = case.order(shard)
-            found = Counter(zip(mine, passes_of(mine), strict=True))
-            if case.deals_at_the_root:
-                assert found.keys() <= {*zip(ids, passes, strict=True)}
-
-    hold()
-    record_property("cases", dict(cases))
-    assert min(cases["repeat something"], cases["repeat nothing"]) > 4
 
 
 def made(random, depth):
@@ -140,14 +102,6 @@ def test_passes_of_orders_made_at_random_are_those_of_counting(record_property):
             assert passes_of(order) == passes
             assert order.num_passes == count
     record_property("cases", 1000)
-
-
-def test_passes_of_a_repeat_of_a_repeat_are_all_different():
-    inner, outer = Table(np.array([5, 5, 7])), Table(np.array([0, 0, 1, 2, 1]))
-    order = compose(outer, inner)
-    assert list(order) == [5, 5, 5, 7, 5]
-    assert passes_of(order) == [0, 2, 1, 0, 3]
-    assert order.num_passes == 4
 
 
 def test_draws_with_replacement_are_all_in_pass_0():

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from samplerkit.order.algebra import Shard
 from samplerkit.order.keys import Key
 from samplerkit.order.mixing.source_counts import SourceCounts
 from samplerkit.order.mixing.source_draws import SourceDraws
@@ -18,6 +17,7 @@ from samplerkit.order.mixing.stream_algebra import Mix
 from samplerkit.order.mixing.streams import Part, Passes
 from samplerkit.order.mixing.weights import WHOLE, thresholds
 from samplerkit.order.sequences import DrawsWithReplacement, Permuted, Range
+from tests.benchmarks.rank_shares import NINE
 from tests.order.throwing import die
 
 weights_lists = st.lists(
@@ -27,25 +27,8 @@ weights_lists = st.lists(
 ).filter(any)
 
 
-def mixtures_of(size: int) -> st.SearchStrategy[list[float]]:
-    """The weights of a mixture of so many sources."""
-    weight = st.integers(0, 9) | st.floats(0, 1e3) | st.sampled_from([0, 5e-324, 1e-9, 0.1, 1e300])
-    return st.lists(weight, min_size=size, max_size=size).filter(any)
-
-
 keys = st.builds(Key, st.integers(0, 2**64 - 1), st.integers(0, 5), st.just(0), st.just("dice"))
 farthest = (1 << 62) - 1
-NINE = [
-    [1, 1],
-    [3, 1],
-    [0.7, 0.2, 0.1],
-    [0.5, 0.3, 0.15, 0.05],
-    [0.9, 0.09, 0.01],
-    [0.613, 0.287, 0.1],
-    [1 / rank for rank in range(1, 11)],
-    [math.sqrt(2), 1, math.pi],
-    [1] * 64,
-]
 
 
 def draws_of(seed: int, epoch: int = 0, index: int = 0) -> SourceDraws:
@@ -71,25 +54,8 @@ def test_draws_are_as_defined(lane):
     ]
 
 
-@given(keys, weights_lists, st.integers(0, 1000), st.integers(1, 700), st.integers(0, 10**6))
-@settings(max_examples=60, deadline=None, derandomize=True)
-def test_the_schedule_is_what_counting_says_and_leads_back(key, weights, lane, length, seed):
-    draws, ends = SourceDraws(key), thresholds(weights)
-    lanes, rows = np.full(length, lane), np.arange(length)
-    source = np.searchsorted(ends, draws.values(lanes, rows), side="right") - 1
-    turn = counted(source)
-    turns = SourceCounts(draws, ends[None])
-    some = np.random.default_rng(seed).permutation(length)[:40]
-    for at in (slice(None), some, some[:1]):
-        read = turns.read(lanes[at], rows[at])
-        assert [part.tolist() for part in read] == [source[at].tolist(), turn[at].tolist()]
-    low, high = ends[source], ends[source + 1]
-    assert (draws.position(lane, turn, low, high) == rows).all()
-    assert (np.array(weights)[source] > 0).all()
-
-
 @given(keys, st.integers(0, farthest), st.integers(0, WHOLE), st.integers(0, 2**24 - 1))
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=60, deadline=None, derandomize=True)
 def test_any_row_is_counted_from_its_neighbour_and_found_again(key, row, alpha, lane):
     draws = SourceDraws(key)
     before, after = draws.before(lane, np.array([row, row + 1]), alpha).tolist()
@@ -114,7 +80,7 @@ def test_thresholds_are_the_shares_added_up_and_a_positive_one_has_a_die(weights
 
 
 @given(weights_lists)
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=60, deadline=None, derandomize=True)
 def test_thresholds_are_exact_to_a_die_a_source(weights):
     widths = np.diff(thresholds(weights))
     assert widths.sum() == WHOLE
@@ -124,7 +90,8 @@ def test_thresholds_are_exact_to_a_die_a_source(weights):
     assert np.abs(widths - shares).max() <= len(weights) + WHOLE * 1e-15
 
 
-@pytest.mark.parametrize("weights", NINE, ids=str)
+@pytest.mark.statistics
+@pytest.mark.parametrize("weights", NINE.values(), ids=NINE)
 def test_aligned_rows_are_within_two_of_their_shares_and_prefixes_within_the_bound(weights):
     ends, shares = thresholds(weights), np.array(weights) / sum(weights)
     draws, lanes = draws_of(1), np.arange(200)[:, None]
@@ -141,23 +108,6 @@ def test_aligned_rows_are_within_two_of_their_shares_and_prefixes_within_the_bou
     for length in (10, 1000, 10**6, 10**9, 10**15):
         off = np.abs(np.diff(draws.before(lanes, length, ends), axis=1) - length * shares)
         assert off.max() <= 2 * 4.52 * math.ceil(math.log(length, 16)) + length * 1e-15
-
-
-@pytest.mark.parametrize(
-    "spread", [Shard(Range(0, 10**6), 8, 3, padded=True), Permuted(10**6, Key(3, 0, 0, "test"))]
-)
-def test_any_positions_read_a_source_at_most_as_unevenly_as_independent_draws(spread):
-    rows = spread[:32]
-    for weights in ([3, 1], [0.9, 0.09, 0.01]):
-        ends, shares = thresholds(weights), np.array(weights) / sum(weights)
-        counts = []
-        for seed in range(1500):
-            source = draws_of(seed).sources(np.zeros_like(rows), rows, ends)
-            counts.append(np.bincount(source, minlength=len(weights)))
-        variance = np.var(counts, axis=0) / (32 * shares * (1 - shares))
-        # The spread of a variance of 1,500 draws is 1/sqrt(750) of it, and more for rare sources.
-        assert variance.max() < 1 + 5 / math.sqrt(750)
-        assert np.abs(np.mean(counts, axis=0) - 32 * shares).max() < 5 * math.sqrt(8 / 1500)
 
 
 def streams_of(lanes: int) -> tuple[list, np.ndarray]:
@@ -203,7 +153,7 @@ def test_a_mixture_is_the_weave_of_mixtures_of_lanes_and_leads_back(key, lanes, 
     st.lists(st.tuples(st.integers(0, 60), weights_lists), max_size=5),
     st.integers(0, 10**6),
 )
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=20, deadline=None, derandomize=True)
 def test_when_weights_change_each_source_goes_on_where_its_lane_stood(key, lanes, changes, seed):
     draws, random = SourceDraws(key), np.random.default_rng(seed)
     weights = [[3, 2, 1], *([*given, 1, 1][:3] for _, given in changes)]
@@ -235,8 +185,8 @@ def test_when_weights_change_each_source_goes_on_where_its_lane_stood(key, lanes
 def test_what_is_read_in_a_row_is_what_is_read_anywhere():
     streams, starts = streams_of(4)
     mix = Mix(SourceCounts(draws_of(5), thresholds([3, 2, 1])[None]), 4, streams, starts)
-    part, length = Part(mix, 1000, 90_000), 90_000
-    expected = mix.ids_at(np.arange(1000, 91_000))
+    part, length = Part(mix, 1000, 45_000), 45_000
+    expected = mix.ids_at(np.arange(1000, 46_000))
     for step, size, gap in ((1, 7, 0), (4, 256, 0), (4, 256, 3), (3, 5000, 0), (8, 100, 20)):
         for begin in range(0, length - size * step, size * step * (1 + gap)):
             assert (
@@ -247,7 +197,7 @@ def test_what_is_read_in_a_row_is_what_is_read_anywhere():
     assert (part[length - 3 :] == expected[-3:]).all()
 
 
-@pytest.mark.parametrize("far", [0, 10**6, 1 << 61])
+@pytest.mark.parametrize("far", [0, 1 << 61])
 def test_few_positions_of_many_sources_are_read_as_many_are(far):
     """Of few, the passes of all sources are told apart at once; those of a source of one sample are many."""
     lengths = [1, 2, 1, 3, 5, 7000]
@@ -264,10 +214,10 @@ def test_few_positions_of_many_sources_are_read_as_many_are(far):
         [Passes(lambda number: Range(0, 0)), *streams[3:], nested],
     )
     mix = Mix(SourceCounts(draws_of(5), ends), 1, outer, np.array([0, 0, 3, 8, 7008, 7012]))
-    positions = far + np.arange(1500)
-    many, few = mix.ids_at(positions), [mix.ids_at(some) for some in np.split(positions, 150)]
+    positions = far + np.arange(600)
+    many, few = mix.ids_at(positions), [mix.ids_at(some) for some in np.split(positions, 60)]
     assert many.tolist() == np.concatenate(few).tolist()
-    passes = np.concatenate([mix.passes_at(some) for some in np.split(positions, 150)])
+    passes = np.concatenate([mix.passes_at(some) for some in np.split(positions, 60)])
     assert passes.tolist() == mix.passes_at(positions).tolist()
     assert {*many.tolist()} - {*range(8, 7008)} == {*range(8), 7008, 7011}
 

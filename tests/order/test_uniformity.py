@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 import samplerkit as sk
-from samplerkit.order import files, permutation
+from samplerkit.order import permutation
 from samplerkit.order.keys import Key
-from samplerkit.order.permutation import TABLE_LIMIT, half_modular_domain, word_count
+from samplerkit.order.permutation import TABLE_LIMIT, half_modular_domain
 from samplerkit.order.sequences import Permuted
 from tests.order import uniformity
 from tests.order.uniformity import LIMIT
@@ -153,98 +153,6 @@ def test_keys_of_seed_plus_epoch_show_in_agreements(n):
     assert uniformity.agreements(grid(n, of_the_sum)) > VISIBLE
 
 
-def test_one_key_for_all_epochs_shows_in_successors():
-    same = [shuffled(1000, 7)] * 100
-    assert worst(uniformity.successors(1000, same)) > VISIBLE
-
-
-def parent_over_child(seed):
-    parent = sk.RandomSampler(seed=seed)
-    parent.add_child(sk.RandomSampler(seed=seed))
-    return np.asarray(parent.order(4))
-
-
-def test_a_parent_and_a_child_of_one_seed_shuffle_independently():
-    permutations = np.stack([parent_over_child(seed) for seed in range(PER_PERMUTATION * 24)])
-    assert abs(uniformity.all_permutations(permutations)) < LIMIT
-
-
-def test_a_parent_that_shuffles_as_its_child_does_shows():
-    children = [shuffled(4, seed) for seed in range(PER_PERMUTATION * 24)]
-    squares = np.stack([child[child] for child in children])
-    assert uniformity.all_permutations(squares) > VISIBLE
-
-
-# INFILE and PARTIAL: each block is uniform, and no two blocks know of one another.
-
-LANES = 4
-
-
-def infile_blocks(size, number):
-    """The permutations of the files of one order: one a row."""
-    order = sk.RandomSampler(shuffle="infile", seed=7).order(sk.Layout([size] * number))
-    return np.asarray(order).reshape(number, size) - size * np.arange(number)[:, None]
-
-
-def partial_blocks(size, number):
-    """The permutations of the blocks of one order, those of a lane after one another: one a row."""
-    sampler = sk.RandomSampler(shuffle="partial", seed=7, partial_size=size, lanes=LANES)
-    order = np.asarray(sampler.order(size * number))
-    lane_by_lane = np.concatenate([order[lane::LANES] for lane in range(LANES)])
-    return lane_by_lane.reshape(number, size) - size * np.arange(number)[:, None]
-
-
-BLOCKS = pytest.mark.parametrize("blocks", [infile_blocks, partial_blocks])
-
-
-@BLOCKS
-@pytest.mark.parametrize("size", [3, 4, 5])
-def test_small_blocks_of_one_order_come_in_all_permutations(blocks, size):
-    permutations = blocks(size, PER_PERMUTATION * math.factorial(size))
-    assert abs(uniformity.all_permutations(permutations)) < LIMIT
-
-
-@BLOCKS
-def test_a_small_block_tells_nothing_of_the_next_one(blocks):
-    assert abs(next_to_one_another(blocks(3, 7200))) < LIMIT
-
-
-@BLOCKS
-@pytest.mark.parametrize(("size", "number"), [(50, 400), (1000, 120), (5000, 60)])
-def test_blocks_of_one_size_agree_only_by_chance(blocks, size, number):
-    assert abs(uniformity.agreements(blocks(size, number))) < LIMIT
-
-
-@BLOCKS
-@pytest.mark.parametrize(("size", "number"), [(50, 400), (1000, 120), (5000, 60)])
-def test_one_key_for_all_blocks_shows_in_agreements(blocks, size, number, monkeypatch):
-    monkeypatch.setattr(files.Block, "words", lambda block, key: key.words(word_count(block.size)))
-    assert uniformity.agreements(blocks(size, number)) > VISIBLE
-    monkeypatch.undo()
-    assert abs(uniformity.agreements(blocks(size, number))) < LIMIT
-
-
-def test_keys_of_lane_plus_block_show_in_agreements(monkeypatch):
-    def words(block, key):
-        return key.words(word_count(block.size), block.run + block.number)
-
-    monkeypatch.setattr(files.Block, "words", words)
-    assert uniformity.agreements(partial_blocks(1000, 120)) > VISIBLE
-
-
-def test_one_key_for_all_blocks_shows_in_neighbours(monkeypatch):
-    monkeypatch.setattr(files.Block, "words", lambda block, key: key.words(word_count(block.size)))
-    assert next_to_one_another(infile_blocks(3, 7200)) > VISIBLE
-
-
-def next_to_one_another(permutations):
-    """Scores the pairs of permutations of neighbouring blocks; each block is in one pair."""
-    cells = math.factorial(permutations.shape[1])
-    ranks = uniformity.ranks(permutations)
-    counts = np.bincount(ranks[::2] * cells + ranks[1::2], minlength=cells**2)
-    return uniformity.chi_square(counts, counts.sum() / cells**2)
-
-
 # Orders too long to be read whole: positions here and there, and their neighbours.
 
 HUGE = [2**30 + 1, 2**31 - 1, 2**31 + 1, 2**32 + 1, 10**12, 2**62]
@@ -319,3 +227,65 @@ def test_the_scaling_of_hashes_to_residues_leaves_no_wave(n):
 def test_four_rounds_leave_a_wave(monkeypatch):
     monkeypatch.setattr(permutation, "ROUNDS", 4)
     assert hash_periods(1_930_000_000)["17 bits"] > VISIBLE
+
+
+# Draws with replacement and by weight come in the shares that were asked for.
+
+
+def test_draws_with_replacement_are_uniform_and_independent():
+    n = 1000
+    draws = np.concatenate(
+        [
+            np.asarray(sk.RandomSampler(replacement=True, seed=seed).order(n, epoch))
+            for seed in range(50)
+            for epoch in range(50)
+        ]
+    )
+    assert abs(uniformity.chi_square(np.bincount(draws, minlength=n), draws.size / n)) < LIMIT
+    joint = np.bincount(draws[:-1] * n + draws[1:], minlength=n * n)
+    assert abs(uniformity.chi_square(joint, joint.sum() / joint.size)) < LIMIT
+
+
+def test_draws_by_weight_come_in_proportion_to_the_weights():
+    weights = np.array([1.0, 0.25, 0.0, 3.0, 1e-3])
+    draws = np.asarray(sk.WeightedRandomSampler(weights, 1_000_000, seed=7).order(5))
+    expected = weights / weights.sum() * draws.size
+    drawn = weights > 0
+    seen = np.bincount(draws, minlength=5)
+    assert seen[2] == 0
+    assert abs(uniformity.chi_square(seen[drawn], expected[drawn])) < LIMIT
+    uniform = np.full(4, draws.size / 4)
+    assert uniformity.chi_square(seen[drawn], uniform) > VISIBLE
+
+
+def test_draws_by_weight_without_replacement_follow_the_weights_that_are_left():
+    weights = [1.0, 2.0, 5.0]
+    trials = 6000
+    draws = np.stack(
+        [
+            np.asarray(sk.WeightedRandomSampler(weights, replacement=False, seed=seed).order(3))
+            for seed in range(trials)
+        ]
+    )
+    every = [[a, b, 3 - a - b] for a in range(3) for b in range(3) if a != b]
+    chances = [weights[a] / 8 * weights[b] / (8 - weights[a]) for a, b, _ in every]
+    expected = np.zeros(6)
+    expected[uniformity.ranks(np.array(every))] = chances
+    seen = np.bincount(uniformity.ranks(draws), minlength=6)
+    assert abs(uniformity.chi_square(seen, expected * trials)) < LIMIT
+
+
+# PARTIAL with two pools: how far samples come.
+
+
+@pytest.mark.parametrize(("n", "pool"), [(100_000, 500), (300_000, 1000), (1_000_000, 1000)])
+def test_displacements_of_two_pools_are_as_stated(n, pool):
+    samplers = [sk.RandomSampler(shuffle="partial", seed=s, partial_size=pool, pools=2) for s in range(3)]
+    orders = np.stack([np.asarray(sampler.order(n)) for sampler in samplers])
+    moves = np.abs(orders - np.arange(n)) / pool
+    assert moves.mean() == pytest.approx(1.08, abs=0.015)
+    assert np.median(moves) == pytest.approx(1.00, abs=0.02)
+    assert np.quantile(moves, 0.9) == pytest.approx(2.11, abs=0.03)
+    assert 2.8 < moves.max() < 3
+    # Of 300 to 1000 successors that are expected, three standard deviations are 10 to 17 percent.
+    assert (np.diff(orders) == 1).mean() * pool == pytest.approx(0.27, rel=0.2)

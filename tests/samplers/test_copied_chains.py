@@ -88,14 +88,6 @@ def test_links_of_a_users_keep_slots_and_what_they_do_about_their_state(way):
     ]
 
 
-def test_a_copy_shares_its_child_and_a_deep_copy_has_its_own():
-    made = chain(sk.RandomSampler(seed=1), sk.SubsetSampler([5, 1, 3]))
-    assert copy.copy(made).get_child() is made.get_child()
-    deep = copy.deepcopy(made)
-    assert deep.get_child() is not made.get_child()
-    assert deep.get_child().indices.tolist() == [5, 1, 3]
-
-
 GIVEN = {
     "indices of a list": lambda: sk.SubsetSampler([3, 1, 2]).indices,
     "indices of an array": lambda: sk.SubsetRandomSampler(np.array([3, 1, 2], dtype=np.int32)).indices,
@@ -121,44 +113,9 @@ WEIGHTS = sk.Edit(at=6, weights={"web": 1, "code": 3})
 WITHOUT = sk.Edit(at=3, without=[1, 2])
 
 
-def mixture(seed=2, labels=(0, 1, 0, 1, 0, 1), **arguments):
-    code = sk.PKSampler(2, labels=np.array(labels), seed=1)
-    code.add_child(sk.RandomSampler(seed=seed))
-    return sk.MixtureSampler({"web": None, "code": code}, **arguments)
-
-
-@pytest.mark.parametrize("change", [{"seed": 3}, {"labels": (1, 1, 0, 1, 0, 1)}], ids=repr)
-def test_an_order_is_not_equal_to_one_of_another_source(change):
-    assert mixture().order(CORPUS) != mixture(**change).order(CORPUS)
-    one, other = (sk.Ledger(mixture(passes="restart", **said)) for said in ({}, change))
-    assert one.order(CORPUS) != other.order(CORPUS)
-
-
 def test_edits_tell_orders_of_ledgers_apart():
     orders = [
         sk.Ledger(sk.MixtureSampler({"web": None, "code": None}), edits).order(CORPUS)
         for edits in ([], [SKIP], [WEIGHTS], [SKIP, WEIGHTS], [WITHOUT], [WITHOUT, WEIGHTS])
     ]
     assert all(one != other for n, one in enumerate(orders) for other in orders[:n])
-
-
-class Labelled:
-    """A dataset that tells labels, which `PKSampler` looks at."""
-
-    def __init__(self, labels):
-        self.label = labels
-
-    def __len__(self):
-        return len(self.label)
-
-    def __getitem__(self, index):
-        return index
-
-
-def test_what_samplers_look_at_in_a_dataset_tells_orders_apart():
-    one, same, other = (
-        sk.Ledger(sk.PKSampler(2)).order(Labelled(labels))
-        for labels in ([0, 1, 0, 1, 0, 1], [0, 1, 0, 1, 0, 1], [0, 0, 0, 1, 1, 1])
-    )
-    assert one == same
-    assert one != other

@@ -80,59 +80,6 @@ def test_skips_at_far_positions_cost_nothing():
     assert ledger.order(10**9, epoch=10**6)[5] == sk.RandomSampler(seed=1).order(10**9, epoch=1_100_000)[5]
 
 
-@pytest.mark.parametrize(
-    ("said", "error", "place"),
-    [
-        ({"at": -1, "skip": 1}, sk.ArgumentRangeError, "at"),
-        ({"at": 2**62 + 1, "skip": 1}, sk.ArgumentRangeError, "at"),
-        ({"at": 1.5, "skip": 1}, sk.ArgumentTypeError, "at"),
-        ({"at": 1}, sk.ArgumentValueError, "edit"),
-        ({"at": 1, "skip": 0}, sk.ArgumentRangeError, "skip"),
-        ({"at": 2**61, "skip": 2**62}, sk.ArgumentRangeError, "skip"),
-        ({"at": 1, "weights": [1, 2]}, sk.ArgumentTypeError, "weights"),
-        ({"at": 1, "weights": {"web": -1.0, "code": 2}}, sk.ArgumentRangeError, "weights[0]"),
-        ({"at": 1, "weights": {"web": 0.0}}, sk.ArgumentRangeError, "weights"),
-        ({"at": 1, "without": [-1]}, sk.ArgumentRangeError, "without"),
-        ({"at": 1, "without": [0.5]}, sk.ArgumentTypeError, "without[0]"),
-        ({"at": 1, "source": "new"}, sk.ArgumentValueError, "source"),
-        ({"at": 1, "global_batch": 0}, sk.ArgumentRangeError, "global_batch"),
-    ],
-)
-def test_an_edit_that_cannot_be_meant_is_an_error_that_names_what(said, error, place):
-    with pytest.raises(error) as raised:
-        sk.Edit(**said)
-    assert raised.value.place == place
-
-
-def test_edits_out_of_order_are_refused_and_the_one_is_named():
-    with pytest.raises(sk.ArgumentValueError, match=r"edits\[2\].at: lies before the edit ahead of it, at 9"):
-        sk.Ledger(edits=[sk.Edit(at=5, skip=1), sk.Edit(at=9, skip=1), sk.Edit(at=6, skip=1)])
-
-
-@pytest.mark.parametrize(("name", "value"), [("weights", {"a": 1.0}), ("global_batch", 4)])
-def test_what_holds_from_a_position_on_is_said_there_once(name, value):
-    said = [sk.Edit(at=5, **{name: value}), sk.Edit(at=5, skip=1), sk.Edit(at=5, skip=2)]
-    sk.Ledger(edits=said)
-    with pytest.raises(
-        sk.ArgumentValueError, match=rf"edits\[3\]\.{name}: is said at position 5 by edits\[0\]"
-    ):
-        sk.Ledger(edits=[*said, said[0]])
-
-
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda: sk.Ledger(sk.DistributedSampler(2, 0)),
-        lambda: sk.Ledger(sk.Ledger(sk.SequentialSampler())),
-        lambda: sk.DistributedSampler(2, 0).add_child(sk.Ledger(sk.SequentialSampler())),
-        lambda: sk.Ledger().order(3),
-    ],
-)
-def test_a_ledger_stands_outermost_over_a_chain_that_is_not_dealt(make):
-    with pytest.raises(sk.CompositionError):
-        make()
-
-
 def test_an_edit_is_a_value_that_travels_and_digests_name_what_was_said():
     edits = [
         sk.Edit(at=1, skip=4),

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import samplerkit as sk
-from tests.testing.links import EvenOdd, Turning
+from tests.testing.links import EvenOdd
 
 CORPUS = sk.Layout.tree(
     {"web": sk.Layout([60, 40]), "code": 50, "new": sk.Layout.tree({"a": sk.Layout([9, 8, 7]), "b": 6})}
@@ -80,38 +80,6 @@ def test_an_edit_with_a_sampler_is_a_value_that_a_line_of_json_keeps(name, tmp_p
     assert kept.order(CORPUS)[:].tolist() == sk.Ledger(mixture(1), [said]).order(CORPUS)[:].tolist()
 
 
-def test_a_run_takes_a_source_with_a_sampler_while_it_reads_and_goes_on_from_its_file(tmp_path):
-    class Ids:
-        layout = CORPUS
-
-        def __len__(self):
-            return len(CORPUS)
-
-        def __getitem__(self, index):
-            return index
-
-    def loader(world):
-        ledger = sk.Ledger(mixture(2), edits_file=tmp_path / "edits.jsonl")
-        return sk.Loader(Ids(), ledger, batch_size=10, world=world)
-
-    first, read = loader(sk.World(1, 0)), []
-    with pytest.raises(sk.ArgumentValueError, match="is no sampler of samplerkit's own"):
-        first.edit(edit(EvenOdd()))
-    for batch in first:
-        read += batch.tolist()
-        if first.step == 10:
-            first.edit(edit(SAMPLERS["files"]()))
-        if first.step == 30:
-            break
-    state = first.state_dict()
-    order = sk.Ledger(mixture(2), [edit(SAMPLERS["files"]())]).order(CORPUS)
-    assert read == order[:300].tolist()
-    for rank in range(2):
-        again = loader(sk.World(2, rank))
-        again.load_state_dict(state)
-        assert next(iter(again)).tolist() == order[300 + rank : 320 : 2].tolist()
-
-
 def test_ids_leave_a_source_that_was_added_and_what_it_reads_must_allow_it():
     gone = [sk.Edit(at=AT + 20, without=range(START, START + 15))]
     ids = sk.Ledger(mixture(1), [edit(SAMPLERS["files"]()), *gone]).order(CORPUS)
@@ -119,38 +87,6 @@ def test_ids_leave_a_source_that_was_added_and_what_it_reads_must_allow_it():
     assert not set(ids[AT + 20 :].tolist()) & set(range(START, START + 15))
     with pytest.raises(sk.NotSupportedError, match="source new: says without, and this reads other samples"):
         sk.Ledger(mixture(1), [edit(SAMPLERS["by weights"]()), *gone]).order(CORPUS)
-
-
-@pytest.mark.parametrize(
-    ("source", "error", "message"),
-    [
-        ({}, sk.ArgumentValueError, "source: must not be empty"),
-        ({"": None}, sk.ArgumentValueError, "source"),
-        ({"new": 7}, sk.ArgumentTypeError, "source.new: must be a sampler or None"),
-        ({"new": None, "more": None}, sk.ArgumentValueError, "source: comes without a share.*more"),
-        (
-            {"new": sk.DistributedSampler(2, 0)},
-            sk.CompositionError,
-            "source.new: holds a distributed sampler",
-        ),
-        ({"new": sk.Ledger(sk.SequentialSampler())}, sk.CompositionError, "source.new: is a ledger"),
-        (
-            {"new": sk.RandomSampler(algorithm="mindspore-2.10")},
-            sk.CompositionError,
-            "source.new: has another algorithm",
-        ),
-        ({"new": sk.IterSampler(Turning([1, 0]))}, sk.NotSupportedError, "source.new.sampler: is an object"),
-    ],
-)
-def test_a_source_that_no_edit_can_add_is_an_error_that_names_it(source, error, message):
-    with pytest.raises(error, match=message):
-        sk.Edit(at=AT, source=source, weights={"web": 1, "code": 1, "new": 2})
-
-
-def test_a_share_of_a_source_without_samples_is_refused_at_its_edit():
-    empty = sk.Layout.tree({"web": 100, "code": 50, "new": 0})
-    with pytest.raises(sk.ArgumentValueError, match="edit at 200: gives a share to what holds nothing"):
-        sk.Ledger(mixture(1), [edit(None)]).order(empty)
 
 
 class Labelled:

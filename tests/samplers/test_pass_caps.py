@@ -92,7 +92,7 @@ def require_a_walk(seed: int) -> int:
     return len(stops)
 
 
-@pytest.mark.parametrize("cases", [50, pytest.param(1000, marks=pytest.mark.campaign)])
+@pytest.mark.parametrize("cases", [25, pytest.param(1000, marks=pytest.mark.campaign)])
 def test_random_mixtures_with_caps_read_what_a_walk_reads_and_no_sample_more_often(cases):
     assert sum(require_a_walk(seed) for seed in range(cases)) > 0.6 * cases
 
@@ -110,7 +110,7 @@ def test_a_cap_is_the_edit_that_takes_the_weight_at_its_position(lanes):
         assert (capped.order(layout, epoch)[:] == ledger.order(layout, epoch)[:]).all()
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(5))
 def test_edits_move_the_position_of_a_cap_and_no_sample_comes_more_often(seed):
     mixture, layout = case(seed)
     rng = np.random.default_rng(seed)
@@ -201,60 +201,12 @@ def test_caps_of_all_sources_are_the_end_of_the_run():
         sk.Ledger(mixture, [sk.Edit(at=10, skip=1)]).order(layout, 2)
 
 
-def test_passes_that_lack_ids_from_the_first_one_on_are_counted_as_they_are():
-    layout = sk.Layout.tree({"web": 10, "wiki": 10})
-    shares = {"web": 1, "wiki": 1}
-    mixture = sk.MixtureSampler(dict.fromkeys(shares), 20, weights=shares, max_passes={"web": 2})
-    ledger = sk.Ledger(mixture, [sk.Edit(at=0, without=range(5))])
-    read = np.concatenate([ledger.order(layout, epoch)[:] for epoch in range(3)])
-    assert np.bincount(read).tolist() == [0] * 5 + [2] * 5 + [5] * 10
-
-
 def test_a_nested_mixture_has_caps_of_its_own():
     layout = sk.Layout.tree({"web": 500, "books": sk.Layout.tree({"old": 10, "new": 300})})
     books = sk.MixtureSampler({"old": None, "new": None}, weights={"old": 1, "new": 1}, max_passes={"old": 3})
     mixture = sk.MixtureSampler({"web": None, "books": books}, 400, weights={"web": 1, "books": 1})
     ids = mixture.order(layout)[:]
     assert np.bincount(ids)[500:510].tolist() == [3] * 10
-
-
-@pytest.mark.parametrize(
-    ("said", "error", "message"),
-    [
-        ({"max_passes": 4}, sk.ArgumentTypeError, "by the names of sources"),
-        ({"max_passes": {"wiki": 0}}, sk.ArgumentRangeError, r"max_passes.wiki: must be positive, got 0"),
-        ({"max_passes": {"wiki": -3}}, sk.ArgumentRangeError, "must be positive"),
-        ({"max_passes": {"wiki": 2.5}}, sk.ArgumentTypeError, "max_passes.wiki"),
-        ({"max_passes": {"wiki": True}}, sk.ArgumentTypeError, "max_passes.wiki"),
-        ({"max_passes": {"wiky": 4}}, sk.ArgumentValueError, "names no source.*wiky.*sources: web, wiki"),
-        ({"max_passes": {1: 4}}, sk.ArgumentValueError, "names no source"),
-        ({"max_passes": {"wiki": 4}, "passes": "restart"}, sk.ArgumentValueError, "where epochs restart"),
-        ({"max_passes": {"wiki": 4}, "stop": "once"}, sk.ArgumentValueError, "does not go with caps"),
-        ({"max_passes": {"wiki": 4}, "stop": "all"}, sk.ArgumentValueError, "say num_samples"),
-    ],
-)
-def test_caps_that_mean_nothing_are_refused_with_their_place(said, error, message):
-    with pytest.raises(error, match=message):
-        sk.MixtureSampler({"web": None, "wiki": None}, **said)
-
-
-def test_caps_of_files_and_of_mixtures_are_refused():
-    with pytest.raises(sk.ArgumentValueError, match=r"names no source.*files have the numbers 0 to 1"):
-        sk.MixtureSampler([1, 1], max_passes={2: 4})
-    with pytest.raises(sk.DatasetError, match=r"names no source.*7"):
-        sk.MixtureSampler(num_samples=9, max_passes={7: 4}).order(sk.Layout([5, 5]))
-    books = sk.MixtureSampler({"old": None, "new": None}, max_passes={"old": 1, "new": 1}, num_samples=2)
-    with pytest.raises(sk.CompositionError, match="cap its sources"):
-        sk.MixtureSampler({"web": None, "books": books}, max_passes={"books": 2})
-    layout = sk.Layout.tree({"web": 500, "books": sk.Layout.tree({"old": 10, "new": 30})})
-    with pytest.raises(sk.DatasetError, match="leave a source of it without a cap"):
-        sk.MixtureSampler({"web": None, "books": books}, 20).order(layout)
-    with pytest.raises(sk.CompositionError, match="begins it again in each epoch"):
-        sk.MixtureSampler({"web": None, "books": books}, 20, passes="restart").order(layout)
-    books = sk.MixtureSampler({"old": None, "new": None}, max_passes={"old": 1})
-    edited = sk.Ledger(sk.MixtureSampler({"web": None, "books": books}, 20), [sk.Edit(at=5, without=[505])])
-    with pytest.raises(sk.NotSupportedError, match="nested mixture with caps"):
-        edited.order(layout)
 
 
 def test_mixtures_without_caps_say_what_they_said():

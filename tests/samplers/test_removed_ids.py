@@ -6,7 +6,6 @@ import os
 from functools import partial
 
 import numpy as np
-import pytest
 
 import samplerkit as sk
 from samplerkit.order.keys import Key, path_number
@@ -129,26 +128,6 @@ def test_ids_leave_mixtures_in_mixtures_as_counting_each_draw_says_and_the_inver
     print(f"{cases} cases")
 
 
-def test_ids_that_left_never_come_again_and_all_others_come_once_a_pass():
-    chain, gone = sk.RandomSampler(seed=4), np.arange(5, 300, 7)
-    ledger = sk.Ledger(chain, [sk.Edit(at=100, without=gone)])
-    ids = np.concatenate([ledger.order(320, epoch)[:] for epoch in range(4)])
-    assert (ids[:100] == chain.order(320)[:100]).all()
-    assert not np.isin(ids[100:], gone).any()
-    under_way, left = 320 - np.isin(chain.order(320)[100:], gone).sum(), 320 - gone.size
-    for begin in range(under_way, ids.size - left, left):
-        assert np.unique(ids[begin : begin + left]).size == left
-
-
-def test_what_is_left_of_a_pass_lacks_the_ids_whatever_the_weights_become():
-    tree, gone = sk.Layout.tree({"web": 2000, "code": 1000}), np.arange(0, 3000, 6)
-    mix = sk.MixtureSampler({"web": None, "code": None}, 3000, weights={"web": 2, "code": 1}, lanes=2)
-    weights = {"web": 1, "code": 5}
-    ids = sk.Ledger(mix, [sk.Edit(at=10, without=gone), sk.Edit(at=200, weights=weights)]).order(tree)[:]
-    assert np.isin(mix.order(tree)[10:], gone).mean() > 0.1
-    assert not np.isin(ids[10:], gone).any()
-
-
 def test_each_lane_still_reads_files_in_a_row_when_ids_have_left():
     layout, lanes = sk.Layout([50] * 64), 8
     chain = sk.RandomSampler(shuffle="files", lanes=lanes)
@@ -156,34 +135,3 @@ def test_each_lane_still_reads_files_in_a_row_when_ids_have_left():
     for lane in range(lanes):
         files = layout.file_of(order[lane : 3200 - 400 : lanes])
         assert np.unique(files).size <= 64 / lanes + 1
-
-
-@pytest.mark.parametrize(
-    ("sampler", "error", "message"),
-    [
-        (sk.RandomSampler(), sk.ArgumentValueError, "edit at 3: .*not in a dataset of 30, got 30"),
-        (sk.RandomSampler(num_samples=9), sk.NotSupportedError, "edit at 3: .*other samples in each pass"),
-        (sk.RandomSampler(True), sk.NotSupportedError, "edit at 3: .*other samples in each pass"),
-        (sk.WeightedRandomSampler([1.0] * 30), sk.NotSupportedError, "other samples in each pass"),
-        (sk.IterSampler(range(30)), sk.NotSupportedError, "other samples in each pass"),
-    ],
-)
-def test_what_ids_cannot_leave_is_refused_by_name(sampler, error, message):
-    with pytest.raises(error, match=message):
-        sk.Ledger(sampler, [sk.Edit(at=3, without=[30 if error is sk.ArgumentValueError else 5])]).order(30)
-
-
-def test_a_mixture_names_the_source_that_ids_cannot_leave():
-    tree = sk.Layout.tree({"web": 10, "code": 5})
-    sources = {"web": sk.RandomSampler(num_samples=3), "code": None}
-    mix = sk.MixtureSampler(sources, 40, weights={"web": 1, "code": 1})
-    with pytest.raises(sk.NotSupportedError, match="edit at 3, source web: says without"):
-        sk.Ledger(mix, [sk.Edit(at=3, without=[1])]).order(tree)
-    assert 12 not in sk.Ledger(mix, [sk.Edit(at=3, without=[12])]).order(tree)[3:]
-    with pytest.raises(sk.NotSupportedError, match="source code: would have no samples left"):
-        sk.Ledger(mix, [sk.Edit(at=3, without=range(10, 15))]).order(tree)
-    for more in ({"passes": "restart"}, {"stop": "once"}):
-        given = {} if "stop" in more else {"weights": {"web": 3, "code": 1}}
-        mix = sk.MixtureSampler({"web": None, "code": None}, **given, **more)
-        with pytest.raises(sk.NotSupportedError, match=r"edit at 3: .*begin again in each epoch"):
-            sk.Ledger(mix, [sk.Edit(at=3, without=[1])]).order(tree)
