@@ -8,6 +8,8 @@ from __future__ import annotations
 import ast
 import atexit
 import functools
+import importlib
+import json
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -22,8 +24,11 @@ MOST_SECONDS = 240
 """Without a bug, the tests of a file take a fourth of that."""
 
 
-_NOTICED: dict[str, dict[str, None]] = {}
-"""By the tests of a bug, those that have noticed another one: they are run first."""
+RECORD = Path(__file__).with_name("noticed_by.json")
+"""Which test has noticed each bug before: it is run first. `python -m tests.campaigns.planting` writes it."""
+
+_NOTICED: dict[str, str] = {}
+"""The same of this process."""
 
 
 class Bug(NamedTuple):
@@ -61,9 +66,9 @@ def notices(bug: Bug, among: str = "") -> bool:
     ids have `among` in them.
     """
     file, module = planted(bug)
-    copy, tests = _copy(), bug.tests.split()
+    copy, tests, key = _copy(), bug.tests.split(), f"{bug.name}{among and ', '}{among}"
     replace(copy / "samplerkit" / file, ast.unparse(module))
-    first = _NOTICED.setdefault(bug.tests, {})
+    first = [_recorded()[key]] if key in _recorded() else []
     try:
         by = failing_elsewhere(copy, [*first, *tests], MOST_SECONDS, among)
     finally:
@@ -72,7 +77,7 @@ def notices(bug: Bug, among: str = "") -> bool:
         return False
     print(f"{bug.name}: noticed by {by}")
     if "::" in by:
-        first[by] = None
+        _NOTICED[key] = by
     else:  # such as a test that comes to no end: nobody knows which
         _require_passing(tuple(tests), among)
     return True
@@ -83,8 +88,14 @@ def require_passing() -> None:
 
     At once, since to import and collect them takes longer than to run them.
     """
-    if noticed := tuple({test: None for first in _NOTICED.values() for test in first}):
-        _require_passing(noticed)
+    if _NOTICED:
+        _require_passing(tuple(sorted({*_NOTICED.values()})))
+
+
+@functools.cache
+def _recorded() -> dict[str, str]:
+    recorded: dict[str, str] = json.loads(RECORD.read_text(encoding="utf-8"))
+    return recorded
 
 
 @functools.cache
@@ -166,3 +177,17 @@ def _occurrences(package: Path, file: Path, bug: Bug, wanted: Sequence[ast.AST])
                 for at in range(len(parts) - len(texts) + 1):
                     if dumped[at : at + len(texts)] == texts:
                         yield Occurrence(file, module, node, field, at)
+
+
+def main() -> None:
+    """Plants each bug, and records the test that notices it."""
+    planted_bugs = importlib.import_module("tests.campaigns.planted")  # which imports this module
+    for bug in planted_bugs.EVERY.values():
+        assert notices(bug), bug.name
+    for bug in importlib.import_module("tests.campaigns.planted.loader").OVER_THREADS:
+        assert notices(bug, among="threads"), bug.name
+    RECORD.write_text(json.dumps(_NOTICED, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -14,7 +14,7 @@ logging.getLogger("absl").setLevel(logging.ERROR)
 import grain  # noqa: E402  # it logs at import that there is no jax
 
 from tests.benchmarks.peers.cases import BATCH, SEED, SHARD, SHARDS, WIDTH  # noqa: E402
-from tests.benchmarks.peers.measuring import main  # noqa: E402
+from tests.benchmarks.peers.measuring import Begun, Peer, main  # noqa: E402
 
 SLICED, ELASTIC = "slices of a `MapDataset`", "`ElasticIterator`"
 ONE_THREAD = grain.ReadOptions(num_threads=1, prefetch_buffer_size=16)
@@ -49,11 +49,12 @@ def iterator_of(rule: str, size: int, ranks: int, rank: int, batch: int) -> Any:
     return iter(grain.experimental.ElasticIterator(shuffled, batch * ranks, options))
 
 
-class Grain:
+class Grain(Peer):
     """What Grain offers."""
 
-    def versions(self) -> dict[str, str]:
-        return {"grain": grain.__version__, "numpy": np.__version__}
+    packages = ("grain", "numpy")
+    variants = tuple(READS)
+    rules = (SLICED, ELASTIC)
 
     def batches(self, size: int) -> Iterator[Any]:
         return iterator_of(SLICED, size, SHARDS, SHARD, BATCH)
@@ -75,9 +76,6 @@ class Grain:
 
         return work
 
-    def variants(self) -> list[str]:
-        return list(READS)
-
     def rows(self, count: int, workers: int, variant: str) -> Callable[[], Iterable[Any]]:
         batches = grain.MapDataset.source(Rows(count)).shuffle(seed=SEED).batch(BATCH)
         dataset = batches.to_iter_dataset(READS[variant])
@@ -85,27 +83,11 @@ class Grain:
             dataset = dataset.mp_prefetch(grain.multiprocessing.MultiprocessingOptions(num_workers=workers))
         return lambda: dataset
 
-    def rules(self) -> list[str]:
-        return [SLICED, ELASTIC]
-
-    def read(
-        self, rule: str, size: int, ranks: int, batch: int, states: list[Any] | None, steps: int | None
-    ) -> tuple[list[int], list[Any]]:
-        received: list[int] = []
-        after = []
-        for rank in range(ranks):
-            batches = iterator_of(rule, size, ranks, rank, batch)
-            if states is not None:
-                batches.set_state(json.loads(states[rank]))
-            step = 0
-            while step != steps:
-                ids = next(batches, None)
-                if ids is None:
-                    break
-                received += ids.tolist()
-                step += 1
-            after.append(json.dumps(batches.get_state()))
-        return received, after
+    def begun(self, rule: str, size: int, ranks: int, rank: int, batch: int, state: Any) -> Begun:
+        batches = iterator_of(rule, size, ranks, rank, batch)
+        if state is not None:
+            batches.set_state(json.loads(state))
+        return (ids.tolist() for ids in batches), batches.get_state
 
 
 if __name__ == "__main__":

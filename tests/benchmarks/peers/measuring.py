@@ -10,8 +10,10 @@ import json
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from importlib import import_module
+from itertools import islice
+from typing import Any
 
 from tests.benchmarks.peers.cases import BATCH, RESIZES, SHARDS
 from tests.benchmarks.peers.counting import lost_and_repeated
@@ -22,47 +24,57 @@ RATE_SECONDS = 1.0
 REPEAT_SECONDS, REPEATS = 4.0, 5
 ROWS_RUNS = 3
 
+Begun = tuple[Iterable[list[int]], Callable[[], Any] | None]
+"""The ids of the batches of a rank, and what gives its state; the state is the steps read if nothing does."""
 
-class NotOffered(Exception):  # noqa: N818  # it is an answer, not an error
-    """A peer has nothing that does what a cell asks for; the message says what there is in its place."""
 
+class Peer:
+    """What a peer's script offers.
 
-class Peer(Protocol):
-    """What a peer's script offers. Each method may raise `NotOffered`."""
+    Attributes:
+        packages: whose versions are told.
+        variants: the ways in which the rows in memory can be read.
+        rules: the ways in which an epoch can be taken up.
+        lacks: by cell, why the peer has nothing that does what it asks for, or what there is in its place.
+    """
 
-    def versions(self) -> dict[str, str]:
-        """Gives the versions of what is measured."""
-        ...
+    packages: tuple[str, ...]
+    variants: Sequence[str]
+    rules: Sequence[str]
+    lacks: Mapping[str, str] = {}
 
     def batches(self, size: int) -> Iterator[Any]:
         """Makes everything from nothing, and iterates over the ids of batches."""
-        ...
+        raise NotImplementedError
 
     def seek(self, size: int) -> Callable[[], Any]:
         """Prepares an epoch; the work is to give the ids of the batch in its middle."""
-        ...
+        raise NotImplementedError
 
     def resume(self, size: int) -> Callable[[], Any]:
         """Prepares a state in mid-epoch; the work is to load it into new objects and give the next batch."""
-        ...
-
-    def variants(self) -> list[str]:
-        """Names the ways in which the rows in memory can be read."""
-        ...
+        raise NotImplementedError
 
     def rows(self, count: int, workers: int, variant: str) -> Callable[[], Iterable[Any]]:
         """Prepares rows; the work is one epoch of batches of them."""
-        ...
+        raise NotImplementedError
 
-    def rules(self) -> list[str]:
-        """Names the ways in which an epoch can be taken up."""
-        ...
+    def begun(self, rule: str, size: int, ranks: int, rank: int, batch: int, state: Any) -> Begun:
+        """Begins an epoch on one rank, from a state if there is one."""
+        raise NotImplementedError
 
     def read(
         self, rule: str, size: int, ranks: int, batch: int, states: list[Any] | None, steps: int | None
     ) -> tuple[list[int], list[Any]]:
         """Reads with all ranks, from states on, for some steps or to the end; gives ids, and their states."""
-        ...
+        received: list[int] = []
+        after = []
+        for rank in range(ranks):
+            batches, saved = self.begun(rule, size, ranks, rank, batch, states and states[rank])
+            for ids in islice(batches, steps):
+                received += ids
+            after.append(steps if saved is None else json.dumps(saved()))
+        return received, after
 
 
 def emit(**values: Any) -> None:
@@ -141,15 +153,14 @@ CELLS: dict[str, Callable[[Peer, int], dict[str, float]]] = {
 def curve(peer: Peer, size: str, cells: str) -> None:
     """Measures cells at one size."""
     for cell in cells.split(","):
-        try:
-            emit(cell=cell, size=int(size), **CELLS[cell](peer, int(size)))
-        except NotOffered as answer:
-            emit(cell=cell, size=int(size), none=str(answer))
+        lacks = peer.lacks.get(cell)
+        found = {"none": lacks} if lacks else CELLS[cell](peer, int(size))
+        emit(cell=cell, size=int(size), **found)
 
 
 def end_to_end(peer: Peer, count: str, workers: str) -> None:
     """Measures epochs of rows in memory."""
-    for variant in peer.variants():
+    for variant in peer.variants:
         work = peer.rows(int(count), int(workers), variant)
 
         def epoch(work: Callable[[], Iterable[Any]] = work) -> dict[str, float]:
@@ -162,16 +173,12 @@ def end_to_end(peer: Peer, count: str, workers: str) -> None:
 
 def ranks(peer: Peer) -> None:
     """Counts what each change of the number of ranks loses and repeats."""
-    for rule in peer.rules():
+    for rule in peer.rules:
         for case in RESIZES:
             received, states = peer.read(rule, case.size, case.ranks, case.batch, None, case.steps)
             if len(received) != case.seen:
                 raise ValueError(f"{len(received)} samples came before, {case.seen} should have")
-            try:
-                rest, _ = peer.read(rule, case.size, case.new_ranks, case.new_batch, states, None)
-            except NotOffered as answer:
-                emit(cell="ranks", rule=rule, case=case.name, none=str(answer))
-                continue
+            rest, _ = peer.read(rule, case.size, case.new_ranks, case.new_batch, states, None)
             lost, repeated = lost_and_repeated(case.size, received + rest)
             emit(cell="ranks", rule=rule, case=case.name, lost=lost, repeated=repeated)
 
@@ -180,6 +187,6 @@ def main(peer: Peer) -> None:
     """Measures what the command line asks for."""
     work, *arguments = sys.argv[1:]
     if work == "versions":
-        emit(cell="versions", versions=peer.versions())
+        emit(cell="versions", versions={name: import_module(name).__version__ for name in peer.packages})
     else:
         {"curve": curve, "rows": end_to_end, "ranks": ranks}[work](peer, *arguments)

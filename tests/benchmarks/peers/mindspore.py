@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from itertools import islice
 from typing import Any
 
-import mindspore
 import mindspore.dataset as ds
 import numpy as np
 
 from tests.benchmarks.peers.cases import BATCH, SEED, SHARD, SHARDS, WIDTH
-from tests.benchmarks.peers.measuring import main
+from tests.benchmarks.peers.measuring import Begun, Peer, main
 
 AGAIN, AT_STEP = "no state: the epoch again", "`set_init_step`"
 
@@ -56,11 +54,12 @@ def iterate(batches: Any) -> Iterator[Any]:
         yield ids.reshape(-1)
 
 
-class Mindspore:
+class Mindspore(Peer):
     """What MindSpore offers."""
 
-    def versions(self) -> dict[str, str]:
-        return {"mindspore": mindspore.__version__, "numpy": np.__version__}
+    packages = ("mindspore", "numpy")
+    variants = ("`GeneratorDataset`",)
+    rules = (AGAIN, AT_STEP)
 
     def batches(self, size: int) -> Iterator[Any]:
         return iterate(pipeline(size, SHARDS, SHARD, BATCH))
@@ -77,9 +76,6 @@ class Mindspore:
 
         return work
 
-    def variants(self) -> list[str]:
-        return ["`GeneratorDataset`"]
-
     def rows(self, count: int, workers: int, variant: str) -> Callable[[], Iterable[Any]]:
         rows = ds.GeneratorDataset(
             Rows(count),
@@ -91,20 +87,11 @@ class Mindspore:
         batches = rows.batch(BATCH)
         return lambda: batches.create_tuple_iterator(num_epochs=1, output_numpy=True)
 
-    def rules(self) -> list[str]:
-        return [AGAIN, AT_STEP]
-
-    def read(
-        self, rule: str, size: int, ranks: int, batch: int, states: list[Any] | None, steps: int | None
-    ) -> tuple[list[int], list[Any]]:
-        received: list[int] = []
-        for rank in range(ranks):
-            batches = pipeline(size, ranks, rank, batch)
-            if states is not None and rule == AT_STEP:
-                batches.set_init_step(states[rank])
-            for ids in islice(iterate(batches), steps):
-                received += ids.tolist()
-        return received, [steps] * ranks
+    def begun(self, rule: str, size: int, ranks: int, rank: int, batch: int, state: Any) -> Begun:
+        batches = pipeline(size, ranks, rank, batch)
+        if state is not None and rule == AT_STEP:
+            batches.set_init_step(state)
+        return (ids.tolist() for ids in iterate(batches)), None
 
 
 if __name__ == "__main__":

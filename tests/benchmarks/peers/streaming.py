@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import socket
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from multiprocessing import get_context
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -24,7 +24,7 @@ from streaming.base.batching import generate_work  # noqa: E402
 from streaming.base.world import World  # noqa: E402
 
 from tests.benchmarks.peers.cases import BATCH, SEED, SHARD, SHARDS, WIDTH  # noqa: E402
-from tests.benchmarks.peers.measuring import NotOffered, main  # noqa: E402
+from tests.benchmarks.peers.measuring import Peer, main  # noqa: E402
 
 MOST_FILES = 1000
 
@@ -107,21 +107,20 @@ def rank_reads(
     os._exit(0)
 
 
-class Streaming:
+class Streaming(Peer):
     """What streaming offers."""
+
+    packages = ("streaming", "numpy", "torch")
+    variants = ("MDS files",)
+    rules = ("`StreamingDataLoader`",)
+    lacks: Mapping[str, str] = {"seek": "by its state only"}
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def versions(self) -> dict[str, str]:
-        return {"streaming": streaming.__version__, "numpy": np.__version__, "torch": torch.__version__}
-
     def batches(self, size: int) -> Iterator[Any]:
         dataset = dataset_of(write_index(self.folder / f"index-{size}", size), BATCH)
         return iter(ids_from(dataset, None))
-
-    def seek(self, size: int) -> Callable[[], Any]:
-        raise NotOffered("by its state only")
 
     def resume(self, size: int) -> Callable[[], Any]:
         folder = write_index(self.folder / f"index-{size}", size)
@@ -134,9 +133,6 @@ class Streaming:
         }
         return lambda: ids_from(dataset_of(folder, BATCH), state)[0]
 
-    def variants(self) -> list[str]:
-        return ["MDS files"]
-
     def rows(self, count: int, workers: int, variant: str) -> Callable[[], Iterable[Any]]:
         row = np.zeros(WIDTH, dtype=np.float32)
         folder = write_samples(
@@ -145,9 +141,6 @@ class Streaming:
         dataset = dataset_of(folder, BATCH)
         loader = StreamingDataLoader(dataset, batch_size=BATCH, num_workers=workers)
         return lambda: loader
-
-    def rules(self) -> list[str]:
-        return ["`StreamingDataLoader`"]
 
     def read(
         self, rule: str, size: int, ranks: int, batch: int, states: list[Any] | None, steps: int | None

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any
 
-import torch
 from torch.utils.data import BatchSampler, DataLoader, DistributedSampler
 
 from tests.benchmarks.peers.cases import BATCH, SEED, SHARD, SHARDS
-from tests.benchmarks.peers.measuring import NotOffered, main
+from tests.benchmarks.peers.measuring import Begun, Peer, main
 from tests.benchmarks.peers.torch_rows import VARIANTS, Sized
 
 AGAIN, SKIPPED = "no state: the epoch again", "batches skipped by hand"
 
 
-class Torch:
+class Torch(Peer):
     """What torch itself offers."""
 
-    def versions(self) -> dict[str, str]:
-        return {"torch": torch.__version__}
+    packages = ("torch",)
+    variants = tuple(VARIANTS)
+    rules = (f"`DistributedSampler`, {AGAIN}", f"`DistributedSampler`, {SKIPPED}")
+    lacks: Mapping[str, str] = {"resume": "no state; see seek"}
 
     def batches(self, size: int) -> Iterator[list[int]]:
         sampler: Any = DistributedSampler(Sized(size), SHARDS, SHARD, seed=SEED)  # type: ignore[arg-type]
@@ -31,33 +32,16 @@ class Torch:
         middle = len(sampler) // 2
         return lambda: list(islice(iter(sampler), middle, middle + BATCH))
 
-    def resume(self, size: int) -> Callable[[], Any]:
-        raise NotOffered("no state; see seek")
-
-    def variants(self) -> list[str]:
-        return list(VARIANTS)
-
     def rows(self, count: int, workers: int, variant: str) -> Callable[[], Iterable[Any]]:
         kind, collate = VARIANTS[variant]
         dataset: Any = kind(count)
         loader = DataLoader(dataset, BATCH, shuffle=True, num_workers=workers, collate_fn=collate)
         return lambda: loader
 
-    def rules(self) -> list[str]:
-        return [f"`DistributedSampler`, {AGAIN}", f"`DistributedSampler`, {SKIPPED}"]
-
-    def read(
-        self, rule: str, size: int, ranks: int, batch: int, states: list[Any] | None, steps: int | None
-    ) -> tuple[list[int], list[Any]]:
-        skipped = states[0] if states is not None and rule.endswith(SKIPPED) else 0
-        received: list[int] = []
-        for rank in range(ranks):
-            sampler: Any = DistributedSampler(Sized(size), ranks, rank, seed=SEED)  # type: ignore[arg-type]
-            loader = DataLoader(Sized(size), batch, sampler=sampler, collate_fn=list)  # type: ignore[arg-type]
-            stop = None if steps is None else skipped + steps
-            for ids in islice(loader, skipped, stop):
-                received += ids
-        return received, [steps] * ranks
+    def begun(self, rule: str, size: int, ranks: int, rank: int, batch: int, state: Any) -> Begun:
+        sampler: Any = DistributedSampler(Sized(size), ranks, rank, seed=SEED)  # type: ignore[arg-type]
+        loader: Any = DataLoader(Sized(size), batch, sampler=sampler, collate_fn=list)  # type: ignore[arg-type]
+        return islice(loader, state if rule.endswith(SKIPPED) else 0, None), None
 
 
 if __name__ == "__main__":

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-import torch
-import torchdata
 from torchdata.stateful_dataloader import StatefulDataLoader
 from torchdata.stateful_dataloader.sampler import BatchSampler, StatefulDistributedSampler
 
 from tests.benchmarks.peers.cases import BATCH, SEED, SHARD, SHARDS
-from tests.benchmarks.peers.measuring import NotOffered, main
+from tests.benchmarks.peers.measuring import Begun, Peer, main
 from tests.benchmarks.peers.torch_rows import VARIANTS, Sized
 
 
@@ -38,18 +36,17 @@ def state_after(size: int, steps: int) -> dict[str, Any]:
     return state
 
 
-class Torchdata:
+class Torchdata(Peer):
     """What torchdata offers on top of torch."""
 
-    def versions(self) -> dict[str, str]:
-        return {"torchdata": torchdata.__version__, "torch": torch.__version__}
+    packages = ("torchdata", "torch")
+    variants = tuple(VARIANTS)
+    rules = ("`StatefulDistributedSampler`",)
+    lacks: Mapping[str, str] = {"seek": "by its state only"}
 
     def batches(self, size: int) -> Iterator[list[int]]:
         sampler = StatefulDistributedSampler(Sized(size), SHARDS, SHARD, seed=SEED)  # type: ignore[arg-type]
         return iter(BatchSampler(sampler, BATCH, drop_last=False))
-
-    def seek(self, size: int) -> Callable[[], Any]:
-        raise NotOffered("by its state only")
 
     def resume(self, size: int) -> Callable[[], Any]:
         state = state_after(size, size // SHARDS // BATCH // 2)
@@ -61,33 +58,17 @@ class Torchdata:
 
         return work
 
-    def variants(self) -> list[str]:
-        return list(VARIANTS)
-
     def rows(self, count: int, workers: int, variant: str) -> Callable[[], Iterable[Any]]:
         kind, collate = VARIANTS[variant]
         dataset: Any = kind(count)
         loader = StatefulDataLoader(dataset, BATCH, shuffle=True, num_workers=workers, collate_fn=collate)
         return lambda: loader
 
-    def rules(self) -> list[str]:
-        return ["`StatefulDistributedSampler`"]
-
-    def read(
-        self, rule: str, size: int, ranks: int, batch: int, states: list[Any] | None, steps: int | None
-    ) -> tuple[list[int], list[Any]]:
-        received: list[int] = []
-        after = []
-        for rank in range(ranks):
-            loader = loader_of(size, ranks, rank, batch)
-            if states is not None:
-                loader.load_state_dict(json.loads(states[rank]))
-            for step, ids in enumerate(loader, start=1):
-                received += ids
-                if step == steps:
-                    break
-            after.append(json.dumps(loader.state_dict()))
-        return received, after
+    def begun(self, rule: str, size: int, ranks: int, rank: int, batch: int, state: Any) -> Begun:
+        loader = loader_of(size, ranks, rank, batch)
+        if state is not None:
+            loader.load_state_dict(json.loads(state))
+        return loader, loader.state_dict
 
 
 if __name__ == "__main__":

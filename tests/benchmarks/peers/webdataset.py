@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -14,7 +14,7 @@ import webdataset
 from torch.utils.data import DataLoader
 
 from tests.benchmarks.peers.cases import BATCH, WIDTH
-from tests.benchmarks.peers.measuring import NotOffered, main
+from tests.benchmarks.peers.measuring import Begun, Peer, main
 
 SHARDS = 12
 """Tar files; a number that 2, 3 and 4 ranks divide."""
@@ -35,26 +35,19 @@ def row_of(sample: dict[str, Any]) -> torch.Tensor:
     return torch.from_numpy(np.frombuffer(sample["bin"], dtype=np.float32).copy())
 
 
-class Webdataset:
+class Webdataset(Peer):
     """What webdataset offers."""
+
+    packages = ("webdataset", "torch")
+    variants = ("tar files, `shuffle(1000)`",)
+    rules = ("no state: the epoch again",)
+    lacks: Mapping[str, str] = {
+        **dict.fromkeys(("epoch", "seek"), "streams tar files; no ids"),
+        "resume": "no state",
+    }
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-
-    def versions(self) -> dict[str, str]:
-        return {"webdataset": webdataset.__version__, "torch": torch.__version__}
-
-    def batches(self, size: int) -> Iterator[Any]:
-        raise NotOffered("streams tar files; no ids")
-
-    def seek(self, size: int) -> Callable[[], Any]:
-        raise NotOffered("streams tar files; no ids")
-
-    def resume(self, size: int) -> Callable[[], Any]:
-        raise NotOffered("no state")
-
-    def variants(self) -> list[str]:
-        return ["tar files, `shuffle(1000)`"]
 
     def rows(self, count: int, workers: int, variant: str) -> Callable[[], Iterable[Any]]:
         paths = write(self.folder, count, np.zeros(WIDTH, dtype=np.float32).tobytes())
@@ -62,22 +55,13 @@ class Webdataset:
         loader = DataLoader(dataset, BATCH, num_workers=workers)
         return lambda: loader
 
-    def rules(self) -> list[str]:
-        return ["no state: the epoch again"]
-
-    def read(
-        self, rule: str, size: int, ranks: int, batch: int, states: list[Any] | None, steps: int | None
-    ) -> tuple[list[int], list[Any]]:
-        paths = write(self.folder, size, b"")
-        received: list[int] = []
-        for rank in range(ranks):
-            os.environ.update(RANK=str(rank), WORLD_SIZE=str(ranks))
-            dataset = webdataset.WebDataset(
-                paths, shardshuffle=SHARDS, nodesplitter=webdataset.split_by_node, seed=7
-            ).shuffle(100, seed=7)
-            ids = [int(sample["__key__"]) for sample in dataset]
-            received += ids if steps is None else ids[: steps * batch]
-        return received, [None] * ranks
+    def begun(self, rule: str, size: int, ranks: int, rank: int, batch: int, state: Any) -> Begun:
+        os.environ.update(RANK=str(rank), WORLD_SIZE=str(ranks))
+        dataset = webdataset.WebDataset(
+            write(self.folder, size, b""), shardshuffle=SHARDS, nodesplitter=webdataset.split_by_node, seed=7
+        ).shuffle(100, seed=7)
+        ids = [int(sample["__key__"]) for sample in dataset]
+        return [ids[at : at + batch] for at in range(0, len(ids), batch)], None
 
 
 if __name__ == "__main__":
