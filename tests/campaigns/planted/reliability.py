@@ -216,9 +216,9 @@ BUGS = [
     ),
     Bug(
         "a redirect is read to its end",
-        "_is_finished",
-        "response.length is not None and response.length <= _SHORT_BODY",
-        "response.length != 0",
+        "Response.finish",
+        "self._left is not None and self._left <= _SHORT_BODY",
+        "self._left is not None",
         "tests/storage/remote/test_connections.py::test_the_body_of_a_redirect_is_not_read",
     ),
     Bug(
