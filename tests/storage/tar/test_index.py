@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import multiprocessing
 import os
 import pickle
 from pathlib import Path
@@ -20,7 +19,6 @@ from samplerkit.storage.tar.index.archive import Archive
 from samplerkit.storage.tar.index.finding import Cache, make_index
 from samplerkit.storage.tar.index.index import read_index
 from samplerkit.storage.tar.index.joining import joint_index
-from tests.storage.remote.children import Child
 from tests.storage.tar.shards import jpeg_tiles, python_sources, write
 
 
@@ -130,17 +128,6 @@ def test_checksums_want_an_index_that_has_them(tmp_path, walks):
     assert list(TarDataset(paths, checksums=True)) == samples
     assert list(TarDataset(paths)) == samples
     assert len(walks) == 4
-
-
-def test_several_processes_may_index_at_once(tmp_path):
-    path, all_here = write(tmp_path / "shard.tar.gz", jpeg_tiles()), multiprocessing.Barrier(3)
-
-    def indexed():
-        all_here.wait(60)
-        return len(TarDataset(path, cache=tmp_path / "cache", progress=False))
-
-    assert [child.result() for child in [Child(indexed) for _ in range(3)]] == [60] * 3
-    assert not list((tmp_path / "cache").rglob("*part"))
 
 
 def test_an_index_is_mapped_and_small(tmp_path):

@@ -11,7 +11,6 @@ from samplerkit.order.deal import World
 from samplerkit.storage.tokens.outputs import OUTPUTS
 
 ALONE = World(1, 0)
-WEIGHTS = {"big": 0.5, "small": 0.5}
 
 
 def corpus(folder, name="a", tokens=1000, dtype=np.uint16):
@@ -50,23 +49,6 @@ def test_workers_read_what_one_process_reads(tmp_path):
     assert first != second
     for epoch in (first, second):
         assert sorted(token for batch in epoch for row in batch for token in row[:-1]) == list(range(1000))
-
-
-def test_each_pass_over_a_source_has_a_phase_and_keeps_it_in_the_next_epoch(tmp_path):
-    big, small = corpus(tmp_path, "big"), tmp_path / "small.npy"
-    np.save(small, np.arange(5000, 5100, dtype=np.uint16))
-    data = sk.TokenDataset({"big": big, "small": small}, 10, seed=7)
-    sampler = sk.MixtureSampler({"big": None, "small": None}, weights=WEIGHTS, stop="all", seed=2)
-    with sk.Loader(data, sampler, batch_size=7, world=ALONE) as loader:
-        rows = torch.cat([batch for _ in range(2) for batch in loader]).numpy()
-        steps = len(loader)
-    assert len(rows) > 7 * steps
-    rows = rows[rows[:, 0] >= 5000]
-    assert len(rows) > 150
-    passes = [rows[begin : begin + 10] for begin in range(0, len(rows) - 9, 10)]
-    for one in passes:
-        assert sorted(one[:, :-1].reshape(-1).tolist()) == list(range(5000, 5100))
-    assert len({int(one[:, 0].min()) % 10 for one in passes}) > 3
 
 
 # As parts of a tree: what one dataset hands out of all corpora, the tree does too.

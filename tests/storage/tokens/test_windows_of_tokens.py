@@ -154,21 +154,6 @@ def test_phases_are_the_same_whether_they_were_kept_or_computed_anew(monkeypatch
     assert none._last_read[0][1].max() == -1
 
 
-def test_phases_are_even_and_differ_from_epoch_to_epoch_and_pass_to_pass():
-    ring = rings([10**6] * 4000, 10, 10, seed=1)
-    files = np.arange(4000)
-    found = [
-        ring.phases(files, np.full(4000, epoch + number * PASS)) for epoch in (0, 1) for number in (0, 1)
-    ]
-    for phases in found:
-        counts = np.bincount(phases, minlength=10)
-        assert counts.size == 10
-        assert ((counts - 400) ** 2 / 400).sum() < 40
-    for first in range(4):
-        for second in range(first):
-            assert abs((found[first] == found[second]).mean() - 0.1) < 0.04
-
-
 @pytest.mark.parametrize("case", ["phases", "blocks", "no phases", "split"])
 def test_documents_are_taken_out_with_all_their_windows_and_what_else_leaves_is_named(tmp_path, case):
     lengths = [6, 0, 3, 0, 0, 8, 1, 1, 12, 2, 0, 7]
