@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 import numpy as np
-from torch.utils.data import ConcatDataset, DataLoader, Subset, WeightedRandomSampler
+from torch.utils.data import BatchSampler, ConcatDataset, DataLoader, Subset, WeightedRandomSampler
 
 import samplerkit as sk
 from samplerkit.compat import mindspore
@@ -13,6 +13,7 @@ from samplerkit.storage.files.dataset import FileDataset
 from tests.inspect import unweighted_loss
 from tests.inspect.setups import (
     CLASSES,
+    FOUR,
     ROWS,
     TOKENS,
     CutStream,
@@ -55,9 +56,15 @@ PLANTED = {
     "double-sharding: torch's distributed sampler inside of a Loader": lambda: ours(
         sk.IterSampler(of_torch())
     ),
+    "double-sharding: accelerate's kind of batch sampler over a TorchSampler": lambda: DataLoader(
+        ROWS,
+        batch_sampler=Dealt(BatchSampler(sk.TorchSampler(None, ROWS, FOUR), 8, drop_last=False), 4, 1),
+    ),
     "not-sharded: shuffle=True in a job of four": lambda: DataLoader(ROWS, shuffle=True),
     "other-world: a rank that is written down": lambda: DataLoader(ROWS, sampler=of_torch(rank=0)),
     "other-world: a fixed shard in a Loader": lambda: ours(sk.DistributedSampler(4, 0), world=None),
+    "other-world: more shards than ranks in a Loader": lambda: ours(sk.DistributedSampler(8, 1), world=None),
+    "other-world: a fixed shard through the bridge": lambda: bridged(sk.DistributedSampler(4, 0), world=None),
     "epoch-frozen: set_epoch that is never called": lambda: DataLoader(ROWS, sampler=of_torch(epoch=0)),
     "epoch-in-workers: persistent workers with a copy of the epoch": lambda: DataLoader(
         Epochs(0), sampler=of_torch(), num_workers=2, persistent_workers=True
@@ -65,11 +72,17 @@ PLANTED = {
     "padded-evaluation: a padded evaluation": lambda: DataLoader(
         range(1001), sampler=of_torch(rows=range(1001), shuffle=False)
     ),
+    "padded-evaluation: a padded evaluation through the bridge": lambda: bridged(
+        sk.DistributedSampler(shuffle=False), range(1001)
+    ),
     "repeats-break-lanes: a repeat of shuffled files on four ranks": lambda: ours(
         over(sk.RandomSampler(shuffle="files"), sk.RepeatSampler(3)), sk.Layout([100] * 12)
     ),
     "draws-limited: more draws with replacement than there are samples": lambda: ours(
         sk.RandomSampler(replacement=True, num_samples=3000)
+    ),
+    "draws-limited: more samples of a subset than it has": lambda: ours(
+        over(sk.SubsetSampler(list(range(800))), sk.RandomSampler(num_samples=1600))
     ),
     "copies-together: repeats by factors as they stand": lambda: ours(
         sk.RepeatFactorSampler([1.5] * 800), range(800)
@@ -108,6 +121,9 @@ PLANTED = {
     "drops-everything: an incomplete batch that is the only one": lambda: DataLoader(
         range(100), 32, sampler=of_torch(rows=range(100)), drop_last=True
     ),
+    "drops-everything: an incomplete global batch that is the only one": lambda: ours(
+        sk.RandomSampler(), range(31), tail="drop"
+    ),
     "batch-larger-than-shard: a batch larger than the shard": lambda: ours(
         sk.RandomSampler(), batch_size=300
     ),
@@ -127,14 +143,23 @@ PLANTED = {
     "one-class-batches: PK below nothing that mixes": lambda: by_class(sk.PKSampler(50, labels=CLASSES)),
     "lengths-do-not-fit: lengths of another dataset": lambda: in_batches(tokens(lengths=TOKENS[:-1])),
     "sample-above-budget: a sample above the budget": lambda: in_batches(tokens(20)),
+    "sample-above-budget: a sample above the last boundary": lambda: in_batches(
+        sk.BucketBatches([10, 20], 4, lengths=TOKENS)
+    ),
     "sample-above-budget: a document above a pack": lambda: in_batches(
         sk.PackBatches(20, lengths=TOKENS, long="raise")
     ),
     "tokens-cut-off: documents that are cut off": lambda: in_batches(
         sk.PackBatches(20, lengths=TOKENS, long="truncate")
     ),
+    "samples-left-out: documents that are dropped": lambda: in_batches(
+        sk.PackBatches(20, lengths=TOKENS, long="drop")
+    ),
     "documents-read-again: documents that are read for each part": lambda: in_batches(
         sk.PackBatches(4, lengths=TOKENS)
+    ),
+    "padding-wasted: packs of one document": lambda: in_batches(
+        sk.PackBatches(40, lengths=[21] * len(TOKENS))
     ),
     "boundaries-unreached: boundaries that nothing reaches": lambda: in_batches(
         sk.BucketBatches([10, 20, 30, 300, 3000], 4, lengths=TOKENS)
@@ -145,7 +170,13 @@ PLANTED = {
     "fewer-batches-than-ranks: two batches for four ranks": lambda: in_batches(
         tokens(240, lengths=[4] * 100), range(100)
     ),
+    "fewer-batches-than-ranks: the same, dropped": lambda: in_batches(
+        tokens(240, lengths=[4] * 100), range(100), tail="drop"
+    ),
     "loss-ignores-tokens: a loop that takes the mean of means": lambda: unweighted_loss.loader,
+    "uneven-steps: batches that one rank may have more of": lambda: in_batches(
+        tokens(lengths=TOKENS[:998]), range(998), tail="ragged"
+    ),
     "padded-evaluation: an evaluation whose last batch comes twice": lambda: in_batches(
         tokens(lengths=TOKENS[:950]), range(950), sk.SequentialSampler()
     ),

@@ -54,7 +54,9 @@ def in_turn(modes, layouts):
     return [(next(names), mode) for mode in modes for _ in range(2)]
 
 
-@pytest.mark.parametrize(("files", "mode"), in_turn(MODES, LAYOUTS))
+@pytest.mark.parametrize(
+    ("files", "mode"), sorted({*in_turn(MODES, LAYOUTS), *itertools.product(UNLIKE, WOVEN)})
+)
 def test_file_mixing_is_what_counting_pairs_gives(files, mode):
     layout, sampler, batch_size = sk.Layout(LAYOUTS[files]), sampler_of(mode), 8
     figure = file_mixing(sampler, layout, batch_size)
