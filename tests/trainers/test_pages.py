@@ -10,7 +10,6 @@ import pytest
 from tests.trainers.jobs import EXAMPLES, ROOT
 
 BLOCK = re.compile(r"^```(?:python|yaml)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-LINK = re.compile(r"\]\(([^)]+)\)")
 PAGES = sorted(path.name for path in EXAMPLES.glob("*.md"))
 JOBS = [path for room in ("trainers", "doors") for path in (ROOT / "tests" / room).glob("*_job.py")]
 SOURCES = [*EXAMPLES.glob("*.py"), *EXAMPLES.rglob("*.yaml"), *JOBS]
@@ -43,19 +42,6 @@ def test_a_block_that_stands_nowhere_is_found():
     assert stands_somewhere("a = 1\nb = 2\n", [text])
     assert not stands_somewhere("a = 1\nb = 3\n", [text])
     assert not stands_somewhere("a = 1\n\nb = 2\n", [text])
-
-
-def broken(text):
-    """The links of a page that lead nowhere, and the number of all that lead to pages of ours."""
-    ours = [link for link in LINK.findall(text) if not link.startswith(("https://", "http://", "#"))]
-    return [link for link in ours if not (EXAMPLES / link.partition("#")[0]).is_file()], len(ours)
-
-
-@pytest.mark.parametrize("page", PAGES)
-def test_the_links_of_a_page_lead_somewhere(page):
-    nowhere, number = broken((EXAMPLES / page).read_text())
-    assert nowhere == []
-    assert number > 0
 
 
 def test_every_example_and_every_page_is_named():

@@ -17,6 +17,7 @@ from torch.utils.data import DataLoader
 import samplerkit as sk
 from samplerkit.compat.webdataset import WebDataset
 from samplerkit.compat.webdataset.commands import parsed
+from tests.cli.processes import pids_of
 from tests.compat.webdataset.shards import as_list, number_of, once_each, write
 from tests.programs import Program
 from tests.storage.files.web import serving
@@ -42,23 +43,6 @@ def children():
     return found
 
 
-def running(marker):
-    """The processes that have a text in their command line."""
-    found = []
-    for process in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            if marker.encode() in (process / "cmdline").read_bytes():
-                found.append(int(process.name))
-    return found
-
-
-@pytest.fixture
-def server(tmp_path):
-    """The address of a server on loopback that sends the files of a folder."""
-    with serving(tmp_path) as web:
-        yield web.url
-
-
 def test_a_command_is_not_run_unless_it_is_allowed(tmp_path):
     mark = tmp_path / "mark"
     with pytest.raises(sk.ArgumentValueError, match="allow_commands=True") as caught:
@@ -70,12 +54,12 @@ def test_a_command_is_not_run_unless_it_is_allowed(tmp_path):
 
 
 @CURL
-def test_a_command_that_fails_is_an_error_without_what_is_private(server):
-    url = f"pipe:curl -s -f -H 'Authorization: 5f3a' '{server}/no.tar?token=5f3a'"
-    with pytest.raises(
-        sk.DatasetError, match=r"curl \.\.\. http://127.*no\.tar: the command failed after 0 bytes \(exit"
-    ) as caught:
-        list(piped(url))
+def test_a_command_that_fails_is_an_error_without_what_is_private(tmp_path):
+    text = r"curl \.\.\. http://127.*no\.tar: the command failed after 0 bytes \(exit"
+    with serving(tmp_path) as web:
+        url = f"pipe:curl -s -f -H 'Authorization: 5f3a' '{web.url}/no.tar?token=5f3a'"
+        with pytest.raises(sk.DatasetError, match=text) as caught:
+            list(piped(url))
     assert "5f3a" not in str(caught.value)
     assert "5f3a" not in repr(piped(url))
     assert caught.value.__cause__ is None
@@ -197,7 +181,7 @@ def test_a_command_ends_when_its_reader_leaves(tmp_path, leaving):
     before = children()
     url, marker = endless(tmp_path)
     leaving(piped(url))
-    wait_until(lambda: not running(marker))
+    wait_until(lambda: not pids_of(marker))
     assert children() <= before
 
 
@@ -212,9 +196,9 @@ def test_a_command_ends_with_its_reader_that_is_killed(tmp_path):
         reader.stdin.write(url)
         reader.stdin.close()
         assert reader.stdout.readline() == "read\n"
-        assert len(running(marker)) >= 2
+        assert len(pids_of(marker)) >= 2
         reader.send_signal(signal.SIGKILL)
-    wait_until(lambda: not running(marker))
+    wait_until(lambda: not pids_of(marker))
 
 
 def test_commands_and_files_do_not_mix_and_have_no_index_options(tmp_path):
