@@ -128,8 +128,3 @@ def test_a_batch_without_a_good_sample_is_an_error():
 def test_the_batch_of_an_answer_is_pinned_by_torchs_rules():
     pinned = Answer([np.arange(2), "text"]).pin_memory()
     assert pinned.batch[1] == "text"
-
-
-def test_an_unknown_choice_is_refused():
-    with pytest.raises(ValueError, match="bad_samples"):
-        sk.Loader([1], sk.SequentialSampler(), batch_size=1, bad_samples="ignore")

@@ -9,21 +9,9 @@ import pytest
 
 import samplerkit as sk
 from samplerkit.batches.window_plan import WindowPlan
-from samplerkit.inspect.time_machine import at, when
 from tests.loading.batch_loaders import LENGTHS, SIZE, SMALL_WINDOWS, Noisy, loader, read
 from tests.loading.forged_states import forged, forged_section
 from tests.loading.worker_kinds import THREADS
-
-
-def test_a_state_says_how_batches_are_made_in_under_300_bytes():
-    run = loader("partial", 4, 0)
-    state = run.state_dict(step=7)
-    section = state["sections"]["batches"]
-    assert (state["unit"], state["position"]) == ("batches", 28)
-    assert section["recipe"] == "batches-1: TokenBatches(max_tokens=240, window=64)"
-    assert section["window"] == list(run.plan.window_of(28))
-    assert len(json.dumps(state["sections"])) < 300
-    assert len(json.dumps(state)) < 4096
 
 
 def test_a_state_of_samples_and_one_of_batches_are_refused_by_unit_with_the_hint():
@@ -149,14 +137,6 @@ def test_a_state_goes_on_in_the_next_epoch_from_its_beginning():
     assert read(run) == read(whole)
 
 
-def test_a_loader_whose_lengths_do_not_fit_can_still_load_a_state():
-    run = loader(batches=sk.TokenBatches(240, lengths=LENGTHS[:-1]))
-    for _ in range(2):
-        with pytest.raises(sk.DatasetError):
-            next(iter(run))
-        assert not run._cursor.at.is_open
-
-
 def test_a_first_window_without_a_batch_is_saved_and_loaded():
     lengths = [0, 0, 0, 0, 4, 0, 0, 4]
 
@@ -257,13 +237,6 @@ def test_a_state_inside_a_window_is_behind_the_edits_of_all_of_the_window():
     with pytest.raises(sk.StateError, match="before which this run has an edit that its run had not"):
         edited.load_state_dict(plain.state_dict(step=border + 1))
     assert edited.state_dict()["position"] == border
-
-
-def test_where_and_when_a_sample_is_read_is_told_across_edits_of_batches():
-    run = loader_of([sk.Edit(at=WINDOW, skip=20)], ranks=2)
-    read = at(run, epoch=0, step=9, rank=1)
-    times = when(run, int(read.ids[0]), epochs=0)[0].occurrences
-    assert (9, 1) in {(time.step, time.rank) for time in times}
 
 
 def test_a_whole_set_has_no_windows_to_edit_and_a_step_no_other_size():

@@ -49,16 +49,6 @@ def test_a_loop_that_does_nothing_else_makes_small_batches_and_one_that_trains_l
         assert most - 30 <= sum(read_by_loop(loader)) <= most
 
 
-@pytest.mark.usefixtures("always")
-def test_a_thread_makes_the_first_batches_and_the_loop_the_others():
-    options = {"batch_size": 2, "collate_fn": list, "persistent_workers": True, **THREADS}
-    with sk.Loader(Whose(40), sk.SequentialSampler(), **options) as loader:
-        for _ in range(3):
-            made = read_by_loop(loader)
-            assert made == [False] * (len(made) - sum(made)) + [True] * sum(made)
-            assert 14 <= sum(made) < 20
-
-
 class Connected(Whose):
     """Each thread reads a copy."""
 

@@ -115,15 +115,3 @@ def test_the_same_dataset_made_anew_is_not_refused(make):
     again = loader(make())
     again.load_state_dict(loader(make()).state_dict(step=2))
     assert again.state_dict()["position"] == 4
-
-
-def test_a_content_that_changed_without_a_fingerprint_cannot_be_seen():
-    """The limit that docs/resume.md states: only sizes and names are known then."""
-
-    class Other(Data):
-        def __getitem__(self, index):
-            return -index
-
-    again = loader(Other())
-    again.load_state_dict(loader(Data()).state_dict(step=2))
-    assert again.state_dict()["position"] == 4

@@ -36,7 +36,7 @@ def test_a_kill_at_any_byte_leaves_the_old_or_the_new_checkpoint(saving):
     assert sum(found.values()) > (100 if how == "replace" else 15)
 
 
-@pytest.mark.parametrize("byte", ["", "0", "9", "a", "}", ",", "-"], ids=lambda byte: byte or "removed")
+@pytest.mark.parametrize("byte", ["", "0", "}", "-"], ids=lambda byte: byte or "removed")
 def test_a_text_with_another_byte_anywhere_is_refused_or_says_the_same(byte):
     refusals = Counter()
     for place in range(len(TEXT)):

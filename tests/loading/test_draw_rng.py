@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import random
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from torch.utils.data import DataLoader, StackDataset, Subset
+from torch.utils.data import DataLoader, Subset
 
 import samplerkit as sk
 from tests.loading.worker_kinds import THREADS
@@ -61,14 +60,6 @@ def expected():
 @pytest.mark.parametrize("dataset", [Noise(), NoiseInBatches(), Subset(Noise(), range(12))])
 def test_the_generator_is_that_of_the_position_however_the_dataset_is_read(dataset, options, expected):
     assert read(dataset, **options) == expected
-
-
-def test_datasets_stacked_by_torch_share_the_generator_of_a_draw(expected):
-    for ((index, *first), (other, *second)), alone in zip(
-        read(StackDataset(Noise(), Noise())), expected, strict=True
-    ):
-        assert (index, *first) == (other, *first) == alone
-        assert len({*first, *second}) == 4
 
 
 @pytest.mark.parametrize(
@@ -173,18 +164,6 @@ def test_after_an_error_in_a_dataset_no_draw_is_left_behind():
         read(Failing())
     with pytest.raises(sk.DatasetError, match=OUTSIDE):
         sk.draw_rng()
-
-
-def test_threads_of_a_dataset_get_the_generator_by_hand():
-    class Threaded(Noise):
-        def __getitem__(self, index):
-            rng = sk.draw_rng()
-            with ThreadPoolExecutor(1) as thread:
-                with pytest.raises(sk.DatasetError, match="in the thread that it reads in"):
-                    thread.submit(sk.draw_rng).result()
-                return thread.submit(number, rng).result()
-
-    assert read(Threaded())[0] == read(Noise())[0][1]
 
 
 def test_a_loader_inside_of_a_dataset_has_draws_of_its_own(expected):

@@ -171,16 +171,6 @@ def test_pixels_are_the_same_from_any_ranks_and_workers_to_any_others(tmp_path, 
     assert_same_pixels(uninterrupted, *killed_and_resumed(tmp_path, before, after))
 
 
-def test_without_draws_pixels_differ_after_a_resume(uninterrupted):
-    """The control, and what docs/resume.md says of the default: only draw_rng is the same then."""
-    again = loader(2, 0, seed_draws=False)
-    read = by_position(again)
-    for where, (index, ordinary, drawn) in read.items():
-        if where < DRAWS:
-            assert (index, drawn) == (uninterrupted[where][0], uninterrupted[where][2])
-            assert ordinary != uninterrupted[where][1]
-
-
 @pytest.mark.parametrize("ranks", [3, 4])
 def test_the_draws_of_one_sample_all_differ_and_pads_have_their_own(uninterrupted, ranks):
     read = {}

@@ -37,13 +37,10 @@ CASES = [
     ("exception", {"persistent_workers": True}, None),
     ("sys.exit", {"run_ahead": True}, None),
     ("the end of the script", {"persistent_workers": True}, None),
-    ("the end of the script", {}, None),
     ("SIGINT", {}, os.killpg),
     ("SIGINT", {"persistent_workers": True}, os.kill),
     ("SIGTERM", {}, os.kill),
-    ("SIGTERM with a handler", {}, os.kill),
     ("SIGTERM with a handler", {}, os.killpg),
-    ("SIGKILL", {}, os.kill),
     ("SIGKILL", {"multiprocessing_context": "spawn"}, os.kill),
 ]
 

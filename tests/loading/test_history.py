@@ -228,14 +228,6 @@ def test_a_history_of_forty_epochs_of_a_trillion_samples_is_asked_in_small_memor
 # What a state holds.
 
 
-def test_epochs_read_whole_are_one_stretch_and_the_state_stays_small():
-    loader = sk.Loader(range(10), sk.SequentialSampler(), batch_size=4, tail="drop")
-    for _ in range(5):
-        assert sum(len(batch) for batch in loader) == 8
-    assert loader.history().past == Past((EpochsRead(0, 5, 0, -4),))
-    assert len(loader.history()) == 40
-
-
 def test_more_than_64_stretches_are_summed_up_and_the_answer_is_said_to_be_a_bound():
     loader = sk.Loader(range(1000), sk.RandomSampler(seed=1), batch_size=100)
     for epoch in [5, 0] * MOST_STRETCHES:
@@ -259,16 +251,6 @@ def test_what_was_read_by_another_order_is_known_no_more_and_the_answer_is_said_
     next(iter(after))
     assert after.history()[:].tolist() == after.order[:5].tolist()
     assert not after.history().is_complete
-
-
-def test_an_epoch_that_is_only_set_was_not_read():
-    loader = sk.Loader(range(10), sk.SequentialSampler(), batch_size=5)
-    loader.set_epoch(7)
-    assert len(loader.history()) == 0
-    resumed = sk.Loader(range(10), sk.SequentialSampler(), batch_size=5)
-    resumed.load_state_dict(loader.state_dict())
-    next(iter(resumed))
-    assert resumed.history().past == Past((EpochsRead(7, 1, 0, 5),))
 
 
 def test_an_edit_cannot_change_an_epoch_that_was_read_before_the_run_went_back():
@@ -333,20 +315,6 @@ def test_windows_of_another_length_carry_what_was_read_over(tmp_path):
     )
     assert read.size == 4 * 96
     assert np.array_equal(read, again)
-
-
-def test_samples_that_could_not_be_read_are_in_the_history_and_the_loader_names_them():
-    class Broken(Ids):
-        def __getitem__(self, index):
-            if index == 3:
-                raise OSError("cannot be read")
-            return index
-
-    loader = sk.Loader(Broken(sk.Layout(10)), sk.SequentialSampler(), batch_size=5, bad_samples="skip")
-    read = [batch.tolist() for batch in loader]
-    assert sum(read, []) == [0, 1, 2, 4, 5, 6, 7, 8, 9]
-    assert loader.history()[:].tolist() == list(range(10))
-    assert [skipped.id for skipped in loader.skipped] == [3]
 
 
 def other_state(**said):

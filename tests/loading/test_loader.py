@@ -9,20 +9,11 @@ import pytest
 import torch
 
 import samplerkit as sk
-from tests.loading.numbers import Numbers, as_lists, ids_of, numbers_loader
+from tests.loading.numbers import Numbers, ids_of, numbers_loader
 from tests.loading.worker_kinds import beside, over_threads_too
 
 
-class InBatches(Numbers):
-    """Notes what reaches `__getitems__`."""
-
-    def __getitems__(self, ids):
-        assert isinstance(ids, np.ndarray)
-        assert ids.dtype == np.int64
-        return ids.tolist()
-
-
-@pytest.mark.parametrize("workers", [0, 1, 2, 3, "3 threads"])
+@pytest.mark.parametrize("workers", [0, 3, "3 threads"])
 @pytest.mark.parametrize(
     ("size", "tail", "sizes"), [(34, "ragged", [16, 16, 2]), (46, "drop", [16, 16]), (3, "pad", [3])]
 )
@@ -159,11 +150,6 @@ def test_a_progress_bar_is_the_same_after_a_resume(size, tail):
     for step in range(max(map(len, whole))):
         state = numbers_loader(size, world=sk.World(3, 0), batch_size=2, tail=tail).state_dict(step=step)
         assert of_all_ranks(state) == [bar[step:] for bar in whole]
-
-
-def test_whole_batches_reach_getitems_as_arrays():
-    loader = sk.Loader(InBatches(10), sk.SequentialSampler(), batch_size=4, collate_fn=as_lists)
-    assert list(loader) == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
 
 
 @pytest.mark.parametrize(

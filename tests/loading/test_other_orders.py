@@ -157,9 +157,15 @@ def test_a_sampler_whose_states_have_no_allow_does_not_advise_it():
     assert not re.search("allow", str(caught.value))
 
 
-@pytest.mark.parametrize("options", [{}, {"phase": False}, {"seed": 4}], ids=str)
-@pytest.mark.parametrize("sampler", [sk.RandomSampler, sk.SequentialSampler, lambda: None])
-@pytest.mark.parametrize("step", [0, 3])
+@pytest.mark.parametrize(
+    ("options", "sampler", "step"),
+    [
+        ({}, sk.RandomSampler, 3),
+        ({"phase": False}, sk.SequentialSampler, 0),
+        ({"seed": 4}, lambda: None, 3),
+        ({}, lambda: None, 0),
+    ],
+)
 def test_another_seq_len_cannot_be_allowed_where_no_block_sampler_orders_windows(
     options, sampler, step, tmp_path
 ):

@@ -14,7 +14,7 @@ import samplerkit as sk
 from samplerkit.loading.run.window_unit import steps_to_a_multiple
 from samplerkit.loading.state.state import State
 from tests.loading.rings import Rings
-from tests.loading.token_loaders import BLOCK, FILES, TREE, blocks, loader, mixture, read, tokens_of
+from tests.loading.token_loaders import BLOCK, FILES, TREE, blocks, loader, mixture, tokens_of
 
 
 def test_within_a_pool_it_is_refused_and_the_step_that_is_named_is_taken():
@@ -37,13 +37,6 @@ def test_within_a_pool_it_is_refused_and_the_step_that_is_named_is_taken():
     # Steps that never meet the beginning of a pool: the place is named, and taken by other steps.
     with pytest.raises(sk.StateError, match="seq_len=2 to position 12, 24 tokens"):
         loader(4, 5, batch_size=1).load_state_dict(loader(2, 5).state_dict(step=1))
-
-
-def test_a_refused_state_leaves_the_run_as_it_was():
-    run, other = loader(2), loader(4)
-    with pytest.raises(sk.StateError):
-        other.load_state_dict(run.state_dict(step=1))
-    assert Counter(tokens_of(other)) == read(2, 1)[0]
 
 
 def test_the_identity_of_a_run_does_not_change_with_the_length():
@@ -109,19 +102,6 @@ def test_batches_of_windows_are_refused_with_another_length():
         sk.Loader(Rings(FILES, 4, BLOCK), blocks(), batches=other, world=sk.World(1, 0)).load_state_dict(
             saved
         )
-
-
-def test_samplers_for_torch_go_on_with_another_length_too():
-    first = sk.TorchSampler(blocks(), Rings(FILES, 2, BLOCK), world=sk.World(1, 0))
-    before = list(itertools.islice(first, 24))
-    second = sk.TorchSampler(blocks(), Rings(FILES, 4, BLOCK), world=sk.World(1, 0))
-    second.load_state_dict(first.state_dict())
-    covered = [id * 2 + half for id in second for half in range(2)] + before
-    assert sorted(covered) == list(range(168))
-    torn = sk.TorchSampler(blocks(), Rings(FILES, 2, BLOCK), world=sk.World(1, 0))
-    list(itertools.islice(torn, 5))
-    with pytest.raises(sk.StateError, match="continue with seq_len=2 to position 12"):
-        second.load_state_dict(torn.state_dict())
 
 
 def test_windows_of_no_known_length_are_counted_in_blocks():

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import samplerkit as sk
-from tests.loading.documents import SIZES, Documents, Parts, document
+from tests.loading.documents import Documents, document
 from tests.loading.worker_kinds import beside
 
 
@@ -27,23 +27,6 @@ def test_a_batch_keeps_documents_apart():
     }
     assert batch["cu_seqlens"].dtype == batch["segment_ids"].dtype == torch.int32
     assert batch["input_ids"].dtype == batch["position_ids"].dtype == torch.int64
-
-
-def test_attention_by_the_bounds_of_a_batch_is_that_over_each_document_alone():
-    recipe = sk.PackBatches(64, lengths=SIZES, packs=2)
-    batch = next(iter(sk.Loader(Parts(), sk.RandomSampler(seed=3), batches=recipe)))
-    features = torch.randn(128, 4, generator=torch.Generator().manual_seed(0))
-    apart = torch.cat(
-        [
-            torch.nn.functional.scaled_dot_product_attention(part[None], part[None], part[None])[0]
-            for part in torch.tensor_split(features, batch["cu_seqlens"][1:-1].long())
-        ]
-    )
-    rows = features.reshape(2, 64, 4)
-    mask = batch["segment_ids"][:, :, None] == batch["segment_ids"][:, None, :]
-    together = torch.nn.functional.scaled_dot_product_attention(rows, rows, rows, attn_mask=mask)
-    real = batch["segment_ids"].reshape(-1) > 0
-    torch.testing.assert_close(together.reshape(128, 4)[real], apart[real])
 
 
 @pytest.mark.parametrize("workers", [0, 2, "2 threads"])

@@ -112,13 +112,6 @@ def test_batches_of_classes_count_passes_over_each_class(num_class):
         assert {*seen.values()} == {12}
 
 
-def test_pads_are_in_the_pass_of_what_they_repeat_with_draws_of_their_own():
-    with loader(Passes(), ranks=7, rank=6, batch_size=1) as batches:
-        samples = [sample for batch in batches for sample in batch]
-    assert samples[-1][:2] == expected()[(12 * 7 + 6) % 90]
-    assert samples[-1][2] not in {draw for *_, draw in read(Passes())}
-
-
 def test_who_does_not_want_passes_is_asked_as_before():
     class Plain(Passes):
         wants_passes = False

@@ -11,8 +11,7 @@ import samplerkit as sk
 from samplerkit.inspect.plan import plan
 from samplerkit.inspect.time_machine import at, occurrences_of, when
 from samplerkit.loading.run.delivery import Delivery
-from tests.loading.test_edits import ranks_of, read
-from tests.loading.worker_kinds import beside
+from tests.loading.test_edits import ranks_of
 
 
 def counted_steps(total, start, size, ramp, tail):
@@ -108,15 +107,6 @@ def test_batches_grow_while_the_loop_reads_and_what_is_asked_for_stays():
         assert loader.tokens(loader.step - 1) == len(batch)
     assert sizes == [2] * 5 + [10] * 5
     assert [len(loader), loader.epoch] == [6, 1]
-
-
-@pytest.mark.parametrize("workers", [0, 2, "2 threads"])
-def test_every_sample_comes_once_while_batches_grow_on_two_ranks(workers):
-    loaders = ranks_of(range(100), sk.Ledger(sk.RandomSampler(), RAMP), 2, batch_size=2, **beside(workers))
-    ids, state = read(loaders, len(loaders[0]))
-    assert sorted(ids) == list(range(100))
-    assert (state["epoch"], state["position"]) == (1, 0)
-    assert len(loaders[0]) == len(counted_steps(100, 0, 24, ((30, 4),), "pad"))
 
 
 def test_a_number_that_the_ranks_do_not_divide_is_refused_when_it_is_made_and_when_it_is_loaded():

@@ -110,10 +110,3 @@ def test_an_epoch_of_no_steps_among_others_is_passed():
     sampler = sk.IterSampler(Growing())
     with sk.Loader(range(6), sampler, batch_size=3, tail="drop", run_ahead=True) as running:
         assert [len(list(running)) for _ in range(7)] == [2, 0, 0, 2, 0, 0, 2]
-
-
-def test_a_resumed_epoch_is_followed_by_whole_ones():
-    with loader(num_workers=1) as running:
-        running.load_state_dict(running.state_dict(step=3))
-        assert read(running) == expected(0)[9:]
-        assert read(running) == expected(1)

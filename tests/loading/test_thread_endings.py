@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import itertools
 import os
 import threading
 from contextlib import suppress
@@ -20,7 +19,6 @@ from tests.loading.numbers import Numbers, ids_of, numbers_loader
 from tests.loading.test_loader_workers import stuck_loader
 from tests.loading.worker_kinds import THREADS, LoopSchedule
 from tests.own_seconds import OwnSeconds
-from tests.storage.crowd import all_done
 from tests.waiting import threads_of_loaders, wait_until
 
 
@@ -127,37 +125,11 @@ def test_a_script_ends_though_its_threads_are_in_the_middle_of_a_sample(end, opt
     assert own.seconds < 20  # a sample alone takes sixty
 
 
-class AtOnce:
-    """Threads that answer each request at once."""
+class NeverMade:
+    """Its threads are gone before they make anything."""
 
     def __init__(self):
         self.schedule, self.process, self.ahead, self.timeout = ThreadSchedule(2), os.getpid(), 128, None
-
-    def submit(self, task):
-        task.result.put(task.request)
-
-
-def test_an_iteration_may_be_given_up_by_another_thread_at_any_moment():
-    for attempt in range(300):
-        batches = ThreadBatches(AtOnce(), itertools.count())
-        begun = threading.Event()
-
-        def read(batches=batches, begun=begun):
-            with pytest.raises(sk.StateError, match="ended by"):
-                for _ in batches:
-                    begun.set()
-
-        def cancel(batches=batches, begun=begun, turns=7 * attempt):
-            begun.wait(60)
-            for _ in range(turns):
-                pass
-            batches.cancel()
-
-        all_done(read, cancel)
-
-
-class NeverMade(AtOnce):
-    """Its threads are gone before they make anything."""
 
     def submit(self, task):
         pass

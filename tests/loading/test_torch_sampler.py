@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from itertools import product
 
 import numpy as np
@@ -10,7 +9,6 @@ import pytest
 import torch
 import torch.distributed
 from torch.utils.data import DataLoader
-from torchdata.stateful_dataloader import StatefulDataLoader
 
 import samplerkit as sk
 from tests.loading.batch_loaders import RECIPE, SAMPLERS, SIZE, Noisy, loader
@@ -81,26 +79,6 @@ def test_whole_batches_reach_a_dataset_that_takes_them(drop_last, sizes):
     assert [len(batch) for batch in loader] == sizes
     assert len(loader) == len(sizes)
     assert isinstance(next(iter(sk.TorchBatchSampler(sk.TorchSampler(sk.SequentialSampler(), 5), 2))), list)
-
-
-@pytest.mark.parametrize("workers", [0, 2])
-@pytest.mark.parametrize("kind", ["global", "windows"])
-def test_torchdata_resumes_batches_exactly(kind, workers):
-    make, recipe = SAMPLERS[kind]
-
-    def stateful():
-        sampler = sk.TorchSampler(make(), range(SIZE), sk.World(3, 1))
-        batches = sk.TorchBatchSampler(sampler, batches=recipe, tail="split")
-        return StatefulDataLoader(range(SIZE), batch_sampler=batches, num_workers=workers)
-
-    whole = [batch.tolist() for batch in stateful()]
-    first = stateful()
-    batches = iter(first)
-    received = [next(batches).tolist() for _ in range(4)]
-    state = json.loads(json.dumps(first.state_dict())) if not workers else first.state_dict()
-    resumed = stateful()
-    resumed.load_state_dict(state)
-    assert received + [batch.tolist() for batch in resumed] == whole
 
 
 def test_a_sampler_counts_samples_or_batches_and_never_both():

@@ -15,7 +15,7 @@ from samplerkit.loading.run.run import Run
 from tests.loading.numbers import Numbers, ids_of, numbers_loader
 from tests.loading.worker_kinds import THREADS, beside
 from tests.storage.crowd import all_done
-from tests.waiting import begun_since, threads_of_loaders, wait_until
+from tests.waiting import begun_since, wait_until
 
 
 class Meeting(Numbers):
@@ -117,17 +117,6 @@ def numbers_of(loader):
     return [int(number) for batch in loader for number in batch]
 
 
-def test_a_loader_inside_of_a_sample_has_threads_of_its_own():
-    class Summed(Numbers):
-        def __getitem__(self, index):
-            with sk.Loader(range(index + 1), sk.SequentialSampler(), batch_size=1, **THREADS) as inner:
-                return sum(int(number) for number in inner)
-
-    with sk.Loader(Summed(9), sk.SequentialSampler(), batch_size=2, tail="ragged", **THREADS) as loader:
-        assert numbers_of(loader) == [index * (index + 1) // 2 for index in range(9)]
-    wait_until(lambda: not threads_of_loaders())
-
-
 def test_more_threads_than_batches_and_none_at_all_hand_out_what_there_is():
     for size in (0, 1, 5):
         options = {**THREADS, "num_workers": 16}
@@ -223,10 +212,3 @@ def test_a_snake_that_is_left_by_a_break_begins_no_thread_behind_it():
     for _ in snake.loader:
         break
     snake.loader.close()
-
-
-def test_two_datasets_that_read_the_loaders_of_one_another_are_told_so():
-    one, other = Snake(first=0), Snake(first=0)
-    one.inner, other.inner = other.loader, one.loader
-    with one.loader, other.loader, pytest.raises(sk.StateError, match="was ended by a newer one"):
-        list(one.loader)

@@ -66,24 +66,6 @@ def test_after_an_early_break_the_epoch_begins_again():
         assert next(loader)[1].tolist() == epoch_order(2)[:8]
 
 
-class Damaged(Labelled):
-    def __getitem__(self, index):
-        if index == 6:
-            raise OSError("sample 6 is damaged")
-        return super().__getitem__(index)
-
-
-def test_an_error_is_raised_in_the_loop_and_the_next_epoch_begins_again():
-    loader = CudaDataLoader(DataLoader(Damaged(), 2), "cpu")
-    for _ in range(2):
-        read = []
-        with pytest.raises(OSError, match="sample 6 is damaged"):
-            for _, labels in loader:
-                read += labels.tolist()  # what was read before the error counts
-        assert read == [0, 1, 2, 3, 4, 5]
-        assert loading_threads() == []
-
-
 class Doubling(CudaDataLoader):
     """Moves by itself, and lets its parent do a part of it."""
 

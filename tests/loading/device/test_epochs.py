@@ -48,47 +48,6 @@ def test_an_epoch_that_others_set_is_read():
         assert loader.state_dict() == {"schema": 1, "epoch": of_others + 1, "step": 0, "ended": of_others}
 
 
-def test_run_ahead_continues_by_itself():
-    loader = DeviceLoader(plain(), "cpu", run_ahead=True)
-    for epoch in range(4):
-        assert read(loader) == epoch_order(epoch)
-        wait_until(lambda: loader.sampler.set[-1:] == [epoch + 1])  # noqa: B023  # called at once
-    loader.close()
-    assert loader.sampler.set == [1, 2, 3, 4]
-
-
-def test_run_ahead_has_the_next_epochs_batches_before_they_are_asked_for():
-    loaded = []
-
-    class Noting(torch.utils.data.Dataset):
-        def __len__(self):
-            return 6
-
-        def __getitem__(self, index):
-            loaded.append(index)
-            return index
-
-    loader = DeviceLoader(DataLoader(Noting(), 2), "cpu", run_ahead=True)
-    read(loader)
-    wait_until(lambda: len(loaded) == 6 + 4)
-    read(loader)
-    loader.close()
-
-
-def test_run_ahead_keeps_the_workers():
-    batches = DataLoader(Pids(), 1, num_workers=2, persistent_workers=True)
-    with DeviceLoader(batches, "cpu", run_ahead=True) as loader:
-        assert len({pid for _ in range(4) for pid in read(loader)}) == 2
-
-
-class Pids(torch.utils.data.Dataset):
-    def __len__(self):
-        return 6
-
-    def __getitem__(self, index):
-        return torch.utils.data.get_worker_info().id
-
-
 @pytest.mark.parametrize("run_ahead", [False, True])
 @pytest.mark.parametrize("epoch", [0, 1, 2, 9])
 def test_an_epoch_that_is_set_during_an_iteration_reaches_the_sampler(epoch, run_ahead):

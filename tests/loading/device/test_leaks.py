@@ -4,33 +4,14 @@ from __future__ import annotations
 
 import gc
 import os
-import threading
 
 import pytest
 import torch
 from torch.utils.data import DataLoader
 
-from samplerkit.compat.cuda_data_loader import CudaDataLoader
 from samplerkit.loading.device.loader import DeviceLoader
 from tests.loading.device.kinds import loading_threads
 from tests.waiting import wait_until
-
-ENDS = {
-    "read to the end": list,
-    "left early": lambda loader: next(iter(loader)),
-    "left and closed": lambda loader: (next(iter(loader)), loader.close()),
-    "never read": iter,
-}
-
-
-@pytest.mark.parametrize("end", ENDS.values(), ids=ENDS.keys())
-@pytest.mark.parametrize("kind", [DeviceLoader, CudaDataLoader])
-def test_no_thread_is_left_over_fifty_loaders(kind, end):
-    before = set(threading.enumerate())  # a thread of an earlier test may end meanwhile
-    for _ in range(50):
-        end(kind(DataLoader(range(20), 2), "cpu"))
-    gc.collect()
-    wait_until(lambda: set(threading.enumerate()) <= before)
 
 
 def descriptors():

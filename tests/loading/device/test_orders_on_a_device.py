@@ -36,12 +36,6 @@ def test_a_permutation_is_bit_for_bit_that_of_numpy(size, seed, epoch, random):
     assert there(torch.from_numpy(positions)).tolist() == Permuted(size, key).ids_at(positions).tolist()
 
 
-@pytest.mark.parametrize("size", [1, 2, 1000, TABLE_LIMIT, TABLE_LIMIT + 1, 4225, 70_000, 2**17 + 1])
-def test_all_ids_of_an_epoch_are_those_of_numpy(size):
-    order = sk.RandomSampler(seed=3).order(size, epoch=2)
-    assert np.array_equal(sk.order_on(order, "cpu")[:].numpy(), order[:])
-
-
 @settings(deadline=None, max_examples=60)
 @given(st.integers(1, 2**40), st.slices(1000), st.integers(1, 9), st.data())
 def test_each_slice_is_that_of_numpy(size, part, shards, data):
@@ -68,16 +62,6 @@ def test_an_order_of_any_chain_is_that_of_numpy_or_is_refused(case):
 
 
 LAYOUT = sk.Layout([3000, 1, 0, 4500, 2499])
-
-
-@pytest.mark.parametrize("mode", ["global", "false", "files"])
-@pytest.mark.parametrize("lanes", [None, 1, 3, 8])
-@pytest.mark.parametrize("offset", [-1, 2])
-def test_shards_and_lanes_are_there_in_these_modes(mode, lanes, offset):
-    for shard in range(3):
-        sampler = sk.DistributedSampler(3, shard, shuffle=mode, offset=offset, seed=5, lanes=lanes)
-        order = sampler.order(LAYOUT, epoch=1)
-        assert np.array_equal(sk.order_on(order, "cpu")[:].numpy(), order[:])
 
 
 @pytest.mark.parametrize(

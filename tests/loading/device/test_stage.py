@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import sys
 import threading
 import time
@@ -44,14 +43,6 @@ class Source:
 
     def close(self):
         self.closed_in = threading.current_thread().name
-
-
-@pytest.mark.parametrize("depth", [1, 2, 5, 100])
-@pytest.mark.parametrize("size", [0, 1, 2, 30])
-def test_batches_come_in_order_and_once_and_the_end_stays_the_end(size, depth):
-    stage = staged(Source(size), depth=depth)
-    assert [batch.item() for batch in stage] == list(range(size))
-    assert [list(stage), list(stage)] == [[], []]
 
 
 @pytest.mark.parametrize("depth", [1, 2, 4])
@@ -159,20 +150,6 @@ def test_close_wakes_a_loop_that_waits_in_another_thread_and_says_when_the_threa
     assert [str(error) for error in raised] == ["state: iteration: was ended by a newer one or by close()"]
     may_continue.set()
     assert stage.close(10)
-
-
-@pytest.mark.parametrize("in_cycle", [False, True])
-def test_a_stage_that_becomes_garbage_ends_its_thread(in_cycle):
-    stage = staged(Source(100))
-    next(stage)
-    assert len(loading_threads()) == 1
-    if in_cycle:
-        stage.itself = stage
-    seen = weakref.ref(stage)
-    del stage
-    gc.collect()
-    assert seen() is None
-    wait_until(lambda: loading_threads() == [])
 
 
 def test_batches_that_were_handed_out_are_not_kept_and_others_are_dropped_by_close():

@@ -103,22 +103,6 @@ def test_an_epoch_asks_the_device_for_a_few_numbers_and_not_once_a_batch():
     assert 0 < asked < steps / 16
 
 
-def test_pads_are_distinguished_from_samples():
-    loader = sk.TensorLoader(DATA, sk.RandomSampler(seed=1), batch_size=500, world=sk.World(4, 3))
-    (last,) = loader
-    assert loader.pads(0).tolist() == [False] * 252 + [True]
-    assert len(last["id"]) == 253
-
-
-def test_a_second_iteration_ends_the_first_and_a_break_begins_the_epoch_anew():
-    loader = sk.TensorLoader(DATA, sk.RandomSampler(seed=1), batch_size=100)
-    old = iter(loader)
-    begun = next(old)["id"]
-    assert torch.equal(next(iter(loader))["id"], begun)
-    with pytest.raises(sk.StateError, match="was ended by a newer one"):
-        next(old)
-
-
 def test_a_state_of_another_run_is_refused_and_so_is_one_in_an_iteration_and_the_epoch_can_be_set():
     loader = sk.TensorLoader(DATA, sk.RandomSampler(seed=1), batch_size=100)
     with pytest.raises(sk.StateError, match="seed: differs"):

@@ -174,8 +174,6 @@ FREE = {
     "a load that waits": (lambda: time.sleep(0.005), waits, {}),
     "a load that computes in torch": (in_torch, waits, {}),
     "pure Python in a worker": (in_python, waits, {"num_workers": 1}),
-    "pure Python of which there is little": (lambda: sum(range(100)), waits, {}),
-    "torch's own shuffle": (lambda: None, waits, {"shuffle": True}),
     "torch's own shuffle under a loop that draws": (
         lambda: time.sleep(0.05),
         draws,
