@@ -68,7 +68,7 @@ class FileAffinity:
 
 
 @final
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class ShareRequest(Request):
     """The samples of a batch that are in the files of one worker.
 

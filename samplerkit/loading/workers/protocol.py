@@ -28,9 +28,9 @@ Batches = Callable[[int, int], Iterator[tuple[int, Ids]]]
 _MOST_IDS_NAMED = 64
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Request:
-    """One batch that a rank reads.
+    """One batch that a rank reads. Nobody changes it; a frozen one takes longer to make.
 
     Args:
         epoch: the epoch, which so reaches persistent workers too.
@@ -151,9 +151,9 @@ class Report:
 
 
 @final
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Answer:
-    """The samples of a request, or the batch that was made of them, and what comes with it.
+    """The samples of a request, or the batch that was made of them, and what comes with it; see `Request`.
 
     Args:
         batch: the samples, as the dataset gave them, or the batch.
