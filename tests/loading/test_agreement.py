@@ -80,6 +80,25 @@ def test_a_rank_that_begins_something_else_is_named_with_what_differs(differs):
     assert re.search(r"(rank [01]|ranks 0, 1) by", str(outcomes[2]))
 
 
+@pytest.mark.usefixtures("short_pauses")
+def test_a_rank_that_comes_when_all_others_have_given_up_gets_the_error_too():
+    store = torch.distributed.HashStore()
+    outcomes = {}
+
+    def begin(rank, identity, seconds=60):
+        try:
+            Agreement(store, rank, 3).require(identity, seconds)
+        except sk.DisagreementError as error:
+            outcomes[rank] = str(error)
+
+    run_threads(begin, *((rank, {**ORDER, "seed": [rank]}) for rank in (0, 1)))
+    for late in (0, 1):  # like the one, and then like the other
+        begin(2, {**ORDER, "seed": [late]}, 0.05)
+        assert f"rank {1 - late} by {{'seed': [{1 - late}]}}" in outcomes.pop(2)
+    assert "rank 1 by {'seed': [1]}" in outcomes[0]
+    assert "rank 0 by {'seed': [0]}" in outcomes[1]
+
+
 def test_an_evaluation_on_one_rank_continues_after_the_time_limit_with_a_warning(caplog):
     caplog.set_level(logging.WARNING, "samplerkit")
     begin = time.monotonic()
@@ -126,6 +145,12 @@ def test_ranks_that_disagreed_can_correct_it_and_try_again():
     assert sorted(later) == [0, 1]
 
 
+def test_ranks_that_begin_two_loaders_in_another_order_do_not_hang():
+    outcomes, seconds = run_ranks([ORDER, EVALUATION], [EVALUATION, ORDER])
+    assert outcomes == [None, None]
+    assert seconds < 5
+
+
 MOST_REQUESTS, MOST_SECONDS = 60, 1.5
 OTHER = {**ORDER, "seed": [1]}
 
@@ -154,6 +179,14 @@ def test_nobody_reads_who_is_in_a_group_whose_ranks_share_shards():
 
     run_threads(begin, *((rank,) for rank in range(6)))
     assert [one.requests["get"] for one in stores] == [0] * 6
+
+
+def test_a_hundred_ranks_that_all_run_make_few_requests_each():
+    outcomes = simulate(100, {rank: (3.0 if rank == 70 else rank / 1000, ORDER) for rank in range(100)})
+    assert max(outcome.requests for outcome in outcomes.values()) <= MOST_REQUESTS
+    assert max(outcome.seconds for outcome in outcomes.values()) <= 3 + MOST_SECONDS
+    looked = [rank for rank, outcome in outcomes.items() if outcome.store.requests["multi_get"]]
+    assert looked == []  # there is one group, and so nothing to compare it with
 
 
 @pytest.mark.parametrize("comes", [0.0, 0.2, 0.9, 1.5, 5.0, 9.0, 9.5, 9.9])

@@ -64,6 +64,25 @@ def test_after_an_early_break_the_epoch_begins_again(kind, run_ahead):
         assert read(loader) == whole
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_iteration_is_ended_by_a_newer_one_or_by_close_and_the_loader_can_be_used_again(kind):
+    loader = made(kind)
+    first = iter(loader)
+    next(first)
+    second = iter(loader)
+    next(second)
+    with pytest.raises(sk.StateError, match="was ended by a newer one"):
+        next(first)
+    next(second)
+    loader.close()
+    assert loading_threads() == []
+    with pytest.raises(sk.StateError, match="was ended"):
+        next(second)
+    if "stream" not in kind:
+        assert sorted(read(loader)) == list(range(SIZE))
+    loader.close()
+
+
 @pytest.mark.parametrize("position", [0, 4, 22])
 @pytest.mark.parametrize("run_ahead", [False, True])
 def test_an_error_of_the_dataset_is_raised_at_its_position(position, run_ahead):

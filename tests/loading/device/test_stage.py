@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 import threading
 import time
@@ -150,6 +151,20 @@ def test_close_wakes_a_loop_that_waits_in_another_thread_and_says_when_the_threa
     assert [str(error) for error in raised] == ["state: iteration: was ended by a newer one or by close()"]
     may_continue.set()
     assert stage.close(10)
+
+
+@pytest.mark.parametrize("in_cycle", [False, True])
+def test_a_stage_that_becomes_garbage_ends_its_thread(in_cycle):
+    stage = staged(Source(100))
+    next(stage)
+    assert len(loading_threads()) == 1
+    if in_cycle:
+        stage.itself = stage
+    seen = weakref.ref(stage)
+    del stage
+    gc.collect()
+    assert seen() is None
+    wait_until(lambda: loading_threads() == [])
 
 
 def test_batches_that_were_handed_out_are_not_kept_and_others_are_dropped_by_close():
