@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import chain
 from multiprocessing.reduction import ForkingPickler
 from typing import Any, Final, final
@@ -170,6 +171,21 @@ def is_plain(value: Any) -> bool:
     return False
 
 
+def _is_plain_figure(stats: Any) -> bool:
+    """Returns whether pickling what a dataset has counted cannot fail, which each batch reports."""
+    return _is_sent_by_fields(type(stats)) and is_plain(vars(stats))
+
+
+@cache
+def _is_sent_by_fields(kind: Any) -> bool:
+    """Returns whether pickling writes the name of a class and the attributes of its instance, and no more."""
+    has_fields_alone = vars(kind).keys() & {"__dict__", "__slots__"} == {"__dict__"}
+    if kind.__mro__ != (kind, object) or not has_fields_alone:
+        return False
+    names = ("__reduce_ex__", "__reduce__", "__getstate__")
+    return all(getattr(kind, name) is getattr(object, name) for name in names) and not sending_error(kind)
+
+
 def _pickled(value: Any) -> tuple[bytes, list[torch.UntypedStorage]]:
     """Pickles a value for another process, without the storages of its tensors: they are sent after all else.
 
@@ -249,7 +265,7 @@ class SendingMaker(BatchMaker):
 
     def _sent(self, request: Request, samples: Answer) -> Answer | PickledBatch:
         made = self.collated(request, samples) if request.is_whole else samples
-        if is_plain(made.batch) and not (made.reports and sending_error(made.reports)):
+        if is_plain(made.batch) and all(_is_plain_figure(report.stats) for report in made.reports):
             return made  # torch pickles it in a thread, while the next one is read
         try:
             return PickledBatch.of(made, f"{request.some_ids} of {request.where}")
