@@ -317,6 +317,20 @@ def test_windows_of_another_length_carry_what_was_read_over(tmp_path):
     assert np.array_equal(read, again)
 
 
+def test_samples_that_could_not_be_read_are_in_the_history_and_the_loader_names_them():
+    class Broken(Ids):
+        def __getitem__(self, index):
+            if index == 3:
+                raise OSError("cannot be read")
+            return index
+
+    loader = sk.Loader(Broken(sk.Layout(10)), sk.SequentialSampler(), batch_size=5, bad_samples="skip")
+    for _ in loader:
+        pass
+    assert loader.history()[:].tolist() == list(range(10))
+    assert [skipped.id for skipped in loader.skipped] == [3]
+
+
 def other_state(**said):
     loader = sk.Loader(range(said.pop("size", 24)), sk.RandomSampler(**{"seed": 3, **said}), batch_size=5)
     return loader.state_dict(step=2)
