@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import final
 
 from samplerkit.errors import DatasetError
-from samplerkit.storage.files.handles import Handle, open_for_reading, plain_file
+from samplerkit.storage.files.handles import Handle, open_for_reading, plain_file, read_part
 from samplerkit.storage.missing_file import REWRITE, unopened
 from samplerkit.storage.remote.access import UNKNOWN_SIZE, RemoteAccess, Span
 from samplerkit.storage.urls import is_remote, shown
@@ -132,13 +132,16 @@ class Stored:
             DatasetError: it was written to meanwhile, or cannot be read.
         """
         descriptor, pread = handle.descriptor, os.pread
+        lengths = [length for _, length in spans]
         try:
             found = [pread(descriptor, length, offset) for offset, length in spans]
+            if [*map(len, found)] != lengths:
+                found = [read_part(descriptor, offset, length) for offset, length in spans]
         except OSError as error:
             raise unopened(self.path, "cannot be read", error) from error
         # Behind the reading: what was read is of the file as it was.
         self._require(os.fstat(descriptor))
-        if [*map(len, found)] != [length for _, length in spans]:
+        if [*map(len, found)] != lengths:
             raise DatasetError(self.path, "was cut while it was read", hint=REWRITE)
         return found
 

@@ -225,9 +225,12 @@ class RemoteStorage(Closing):
 
     def _parts_of_whole(self, resources: RemoteResources, url: str, spans: Sequence[Span]) -> list[bytes]:
         with self._fetched(resources, url) as local, Path(local.path).open("rb") as file:
+            found = []
             for span in spans:
                 _check(span, local.size)
-            return [os.pread(file.fileno(), span.length, span.offset) for span in spans]
+                file.seek(span.offset)
+                found.append(file.read(span.length))
+            return found
 
     def _fetched(self, resources: RemoteResources, url: str) -> LocalFile:
         version = resources.version(url, resources.stop)

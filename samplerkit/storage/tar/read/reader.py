@@ -15,7 +15,7 @@ import numpy as np
 from samplerkit.errors import DatasetError
 from samplerkit.order.intervals import interval_of, numbers_in
 from samplerkit.order.typing import Ids
-from samplerkit.storage.files.handles import Handle, Handles
+from samplerkit.storage.files.handles import Handle, Handles, read_part
 from samplerkit.storage.tar.index.finding import Cache, open_plain
 from samplerkit.storage.tar.index.index import Index
 
@@ -166,18 +166,10 @@ class Reader:
         return samples
 
     def _exactly(self, handle: Handle, shard: int, start: int, length: int) -> bytes:
-        data = os.pread(handle.descriptor, length, start)
-        if len(data) == length:
-            return data
-        # Linux reads at most 2 GiB by one call.
-        pieces = [data]
-        have = len(data)
-        while have < length and pieces[-1]:
-            pieces.append(os.pread(handle.descriptor, length - have, start + have))
-            have += len(pieces[-1])
-        if have < length:
-            raise self._short(shard, start, length, have)
-        return b"".join(pieces)
+        data = read_part(handle.descriptor, start, length)
+        if len(data) < length:
+            raise self._short(shard, start, length, len(data))
+        return data
 
     def _short(self, shard: int, start: int, length: int, have: int) -> DatasetError:
         problem = f"became shorter while in use: of {length} bytes at byte {start} it has {have}"
