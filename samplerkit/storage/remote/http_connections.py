@@ -122,11 +122,14 @@ class Connections:
         try:
             if made.sock is None:
                 self._connect(made, route)
-            if isinstance(made.sock, ssl.SSLSocket):
+            is_timed_here = isinstance(made.sock, ssl.SSLSocket)
+            if is_timed_here:
                 made.sock.settimeout(self._timeout)
             wanted = f"Range: bytes={part}\r\n\r\n" if part else "\r\n"
             made.sock.sendall(method.encode() + route.head + wanted.encode())
-            response = Response(made.sock, method, self._timeout, stop)
+            if is_timed_here:
+                made.sock.settimeout(TICK)
+            response = Response(made.sock, method, self._timeout, stop.check)
             yield response
             may_be_kept = response.finish() and not self._is_closed
         finally:

@@ -8,11 +8,9 @@ import re
 import socket
 import ssl
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, final
-
-from samplerkit.storage.threads import TICK, Stop
 
 Headers = Mapping[str, str]
 """The headers of a response, by names in lower case; of several of one name the first."""
@@ -41,10 +39,10 @@ class Response:
     `http.client`, which reads line by line and 8 KiB by 8 KiB, decodes only what comes in chunks.
 
     Args:
-        sock: to receive from; the request was sent.
+        sock: to receive from, which gives up waiting from time to time; the request was sent.
         method: of the request.
-        seconds: for the head, and for each piece.
-        stop: ends the waiting.
+        seconds: for the head, and for each MiB of the body.
+        check: is called at each of these times, and raises what ends the waiting.
 
     Attributes:
         status: of the response.
@@ -52,13 +50,12 @@ class Response:
 
     Raises:
         TimeoutError: the head did not come in time.
-        Stopped: it is not wanted any more.
         HTTPException: it is no HTTP.
         OSError: the connection broke.
     """
 
-    def __init__(self, sock: socket.socket, method: str, seconds: float, stop: Stop) -> None:
-        self._receiver = receiver = _Receiver(sock, seconds, stop)
+    def __init__(self, sock: socket.socket, method: str, seconds: float, check: Callable[[], None]) -> None:
+        self._receiver = receiver = _Receiver(sock, seconds, check)
         self.status = 100
         while self.status < 200:  # such as "continue": the response comes after it
             head = receiver.head()
@@ -117,23 +114,21 @@ class _Receiver(io.RawIOBase):
     """Receives from a socket, looking at the clock in between.
 
     Args:
-        sock: to receive from. It waits no longer than `TICK`: by its own timeout with TLS, else by that of
-            the system (`SO_RCVTIMEO`), with which one call can wait for many bytes.
+        sock: to receive from. It gives up waiting from time to time: by its own timeout with TLS, else by
+            that of the system (`SO_RCVTIMEO`), with which one call can wait for many bytes.
         seconds: from one renewal to the next.
-        stop: ends the waiting.
+        check: is called each time.
 
     Attributes:
         received: bytes that came, and are not taken.
     """
 
-    def __init__(self, sock: socket.socket, seconds: float, stop: Stop) -> None:
+    def __init__(self, sock: socket.socket, seconds: float, check: Callable[[], None]) -> None:
         super().__init__()
         self._sock = sock
         self._seconds = seconds
-        self._stop = stop
+        self._check = check
         self._waits_for_all = 0 if isinstance(sock, ssl.SSLSocket) else socket.MSG_WAITALL
-        if not self._waits_for_all:
-            sock.settimeout(TICK)
         self.received = b""
         self.renew()
 
@@ -184,7 +179,7 @@ class _Receiver(io.RawIOBase):
 
     def _some(self, most: int, flags: int = 0) -> bytes:
         while True:
-            self._stop.check()
+            self._check()
             if time.monotonic() >= self._end:
                 raise TimeoutError
             with suppress(TimeoutError, BlockingIOError):

@@ -66,7 +66,7 @@ def test_a_response_is_read_as_by_pythons_own_client(seed):
         near, thread = sent(data, draw)
         with near:
             _let_system_time(near, 5.0)
-            response = Response(near, method, 5.0, Stop())
+            response = Response(near, method, 5.0, Stop().check)
             pieces = iter(partial(response.read, 1 << 16), b"")
             assert b"".join(pieces) == content
             assert response.status == expected.status
