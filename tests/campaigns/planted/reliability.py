@@ -252,7 +252,7 @@ BUGS = [
     Bug(
         "a read that comes short passes",
         "Reader._exactly",
-        "raise self._short(shard, start, length, have)",
+        "raise self._short(shard, start, length, len(data))",
         "pass",
         "tests/storage/tar/test_errors.py::test_an_archive_that_became_shorter",
     ),
