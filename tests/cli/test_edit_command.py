@@ -119,3 +119,10 @@ class Parts:
 def test_what_cannot_be_is_refused_and_nothing_is_written(tmp_path, options):
     assert edited(tmp_path, *options).exit_code != 0
     assert not (tmp_path / "edited.yaml").exists()
+
+
+def test_ids_that_are_pickled_objects_are_not_read(tmp_path):
+    np.save(tmp_path / "objects.npy", np.array([{"an": "object"}]), allow_pickle=True)
+    result = edited(tmp_path, "--without", str(tmp_path / "objects.npy"))
+    assert "cannot be read" in result.output
+    assert not (tmp_path / "edited.yaml").exists()

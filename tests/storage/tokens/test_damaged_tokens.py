@@ -293,14 +293,14 @@ def test_a_writer_leaves_both_files_or_none(tmp_path):
         writer.write([1, 2, 3])
         raise RuntimeError("on purpose")
     assert list(tmp_path.iterdir()) == []
-    told = []
-    with sk.TokenWriter(tmp_path / "a", total=2, progress=lambda *done: told.append(done)) as writer:
+    told, prefix = [], tmp_path / "new" / "folder" / "a"
+    with sk.TokenWriter(prefix, total=2, progress=lambda *done: told.append(done)) as writer:
         writer.write([1, 2, 3])
         writer.write(np.array([], dtype=np.int64))
     assert told == [("documents written:", 1, 2), ("documents written:", 2, 2)]
     assert (writer.num_documents, writer.num_tokens) == (2, 3)
     with pytest.raises(ArgumentValueError, match="prefix: is there already"):
-        sk.TokenWriter(tmp_path / "a")
+        sk.TokenWriter(prefix)
     with pytest.raises(DatasetError, match="was closed, or could not be written"):
         writer.write([1])
 
