@@ -30,7 +30,7 @@ from samplerkit.storage.remote.retries import Client, Counts, check_small
 from samplerkit.storage.threads import Pool, Stop
 
 PIECE = 1 << 20
-"""Bytes of a body that are read at a time, where its length is not known; a part is read as a whole."""
+"""Bytes of a body that are read at a time; of a longer part, all of it."""
 
 _HEAD_IS_REFUSED = {400, 403, 405, 501}
 """A server that has no HEAD, or a URL that was signed for GET, answers so."""
@@ -135,7 +135,7 @@ class Http(Client):
             first, end = offset, offset + length if is_told and length != UNKNOWN_SIZE else size
         last = sys.maxsize if length == UNKNOWN_SIZE else first + length
         at = 0
-        most = PIECE if length == UNKNOWN_SIZE else length
+        most = max(PIECE, length)
         # Where the head has told the length not more can come, and the end may lie before it.
         while not (is_told and at == end) and (piece := answer.read(most)):
             if is_told:

@@ -34,7 +34,8 @@ _ROUTES = 1024
 _STATUSES = {301, 302, 303, 307, 308}
 _PORTS = {"http": 80, "https": 443}
 _IN_PATHS = "!$&'()*+,/:;=?@[]~"
-_NO_LINE = re.compile(r"[\r\n\0]")
+_NOT_IN_A_PATH = re.compile(r"[\0-\x20\x7f]")
+_NOT_IN_A_LINE = re.compile(r"[\r\n\0]")
 _LONE_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
 
 
@@ -161,7 +162,7 @@ class Connections:
             path = f"http://{parts.netloc.rpartition('@')[2]}{path}"
             headers |= _proxy_headers(proxy)
         lines = [f" {path} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
-        if any(_NO_LINE.search(line) for line in lines):
+        if _NOT_IN_A_PATH.search(path) or any(map(_NOT_IN_A_LINE.search, lines)):
             raise ValueError
         return _Route(server, proxy, "".join(f"{line}\r\n" for line in lines).encode("latin-1"))
 
