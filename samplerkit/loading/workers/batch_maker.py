@@ -173,8 +173,7 @@ def is_plain(value: Any) -> bool:
 
 def _is_plain_figure(stats: Any) -> bool:
     """Returns whether pickling what a dataset has counted cannot fail, which each batch reports."""
-    kind: Any = type(stats)
-    return _is_sent_by_fields(kind) and is_plain(vars(stats))
+    return _is_sent_by_fields(stats.__class__) and is_plain(vars(stats))
 
 
 @cache
