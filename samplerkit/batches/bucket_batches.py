@@ -159,7 +159,7 @@ class BucketBatches(BatchRecipe):
         before = edges_of(histogram.counts)
         starts = np.append(before[first], before[-1])
         buckets = Buckets(starts, histogram.values[first], sizes[number[first]])
-        members = SortedMembers(lengths, chosen.ids, histogram, kept)
+        members = SortedMembers(lengths, chosen, histogram, kept)
         whole = partial(StaticPlan, measure, abreast, self.num_batches, members)
         return Prepared(measure, whole=partial(whole, buckets=buckets, short=self._short))
 

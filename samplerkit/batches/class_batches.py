@@ -16,7 +16,7 @@ from samplerkit.batches.table_cache import TableCache
 from samplerkit.batches.window_plan import WindowContext
 from samplerkit.errors import CompositionError, DatasetError, NotSupportedError
 from samplerkit.order.files import Block, KeptBlocks
-from samplerkit.order.intervals import edges_of, groups
+from samplerkit.order.intervals import edges_of, groups, interval_of, numbers_in
 from samplerkit.order.keys import Key
 from samplerkit.order.layout import Layout
 from samplerkit.order.order import Located
@@ -142,68 +142,57 @@ class ClassPlan(BatchPlan):
 
     def samples(self, numbers: Ids) -> BatchSamples:
         size = self._classes * self._each
-        ids = np.empty((numbers.size, self._classes, self._each), dtype=np.int64)
-        for row, (turn, slot) in enumerate(zip(*np.divmod(numbers, self._in_a_round), strict=True)):
-            seats = np.arange(slot * self._classes, (slot + 1) * self._classes)
-            classes = self._of_classes.permuted(self._round(int(turn)), seats)
-            for column, number in enumerate(classes.tolist()):
-                ids[row, column] = self._drawn(number, int(turn))
-        positions = np.repeat(numbers * size, size) + np.tile(np.arange(size), numbers.size)
-        return BatchSamples(ids.reshape(-1), positions, np.arange(numbers.size + 1) * size)
+        positions = (numbers[:, None] * size + np.arange(size)).reshape(-1)
+        turns, classes = self._classes_at(positions[:: self._each])
+        # The next samples of a pass over the class, or of a new pass.
+        passes, parts = np.divmod(turns, self.counts[classes] // self._each)
+        rows = (parts[:, None] * self._each + np.arange(self._each)).reshape(-1)
+        rows = self._members_in(classes, passes, np.repeat(np.arange(classes.size), self._each), rows)
+        ids = self.members[np.repeat(self._starts[classes], self._each) + rows]
+        return BatchSamples(ids, positions, np.arange(numbers.size + 1) * size)
 
     def passes_at(self, draws: Ids) -> Ids:
-        number, place = np.divmod(draws, self._classes * self._each)
-        turn, slot = np.divmod(number, self._in_a_round)
-        seat = slot * self._classes + place // self._each
-        passes = np.empty_like(draws)
-        for round_, mine in groups(turn):
-            classes = self._of_classes.permuted(self._round(round_), seat[mine])
-            passes[mine] = round_ // (self.counts[classes] // self._each)
-        return passes
+        turns, classes = self._classes_at(draws)
+        return turns // (self.counts[classes] // self._each)
 
     def locate(self, ids: Ids) -> Located:
-        sorted_at = np.argsort(self.members)
-        at = np.searchsorted(self.members[sorted_at], ids)
-        at = sorted_at[np.minimum(at, self.members.size - 1)]
-        which: list[int] = []
-        numbers: list[int] = []
-        for place in np.flatnonzero(self.members[at] == ids).tolist():
-            found = self._batches_of(int(at[place]))
-            which += [place] * len(found)
-            numbers += found
-        return np.array(which, dtype=np.int64), np.array(numbers, dtype=np.int64)
-
-    def _round(self, turn: int) -> Block:
-        return Block(turn, 0, self.counts.size)
-
-    def _drawn(self, number: int, turn: int) -> Ids:
-        """Gives the samples of a class in a round: the next ones of a pass over it, or of a new pass."""
-        count = int(self.counts[number])
-        again, part = divmod(turn, count // self._each)
-        rows = np.arange(part * self._each, (part + 1) * self._each)
-        rows = self._of_members.permuted(Block(number, again, count), rows)
-        drawn: Ids = self.members[self._starts[number] + rows]
-        return drawn
-
-    def _batches_of(self, place: int) -> list[int]:
-        # The way of `samples` backwards: from a member to its part of a pass over the class, from there to
+        # The way of `samples` backwards: from a member to its part of each pass over the class, from there to
         # the round in which that part is due, and to the batch of the round in which the class has a seat.
-        number = int(np.searchsorted(self._starts, place, side="right")) - 1
-        count = int(self.counts[number])
-        parts = count // self._each
-        row = np.array([place - int(self._starts[number])])
-        found = []
-        rounds = -(-self.length // self._in_a_round)
-        for again in range(-(-rounds // parts)):
-            part = (
-                int(self._of_members.permuted(Block(number, again, count), row, inverse=True)[0])
-                // self._each
-            )
-            turn = again * parts + part
-            if part >= parts or turn >= rounds:
-                continue
-            seat = int(self._of_classes.permuted(self._round(turn), np.array([number]), inverse=True)[0])
-            slot = seat // self._classes
-            if slot < self._in_a_round and turn * self._in_a_round + slot < self.length:
-                found.append(turn * self._in_a_round + slot)
-        return found
+        by_id = np.argsort(self.members)
+        at = np.searchsorted(self.members, ids, sorter=by_id)
+        at = by_id[np.minimum(at, self.members.size - 1)]
+        which = np.flatnonzero(self.members[at] == ids)
+        classes = interval_of(self._starts, at[which])
+        rounds, parts = -(-self.length // self._in_a_round), self.counts[classes] // self._each
+        times = -(-rounds // parts)
+        passes, each = numbers_in(np.zeros_like(times), times), np.repeat(np.arange(times.size), times)
+        which, classes, parts = which[each], classes[each], parts[each]
+        rows = at[which] - self._starts[classes]
+        part = self._members_in(classes, passes, np.arange(rows.size), rows, inverse=True) // self._each
+        turns = passes * parts + part
+        due = np.flatnonzero((part < parts) & (turns < rounds))
+        slots = self._in_rounds(turns[due], classes[due], inverse=True) // self._classes
+        numbers = turns[due] * self._in_a_round + slots
+        is_there = (slots < self._in_a_round) & (numbers < self.length)
+        return which[due[is_there]], numbers[is_there]
+
+    def _classes_at(self, draws: Ids) -> tuple[Ids, Ids]:
+        """Gives the round of each draw, and its class."""
+        numbers, places = np.divmod(draws, self._classes * self._each)
+        turns, slots = np.divmod(numbers, self._in_a_round)
+        seats = slots * self._classes + places // self._each
+        return turns, self._in_rounds(turns, seats)
+
+    def _in_rounds(self, turns: Ids, seats: Ids, *, inverse: bool = False) -> Ids:
+        """Gives the class in each seat of a round; or the seat of each class."""
+        classes = np.empty_like(seats)
+        for turn, mine in groups(turns):
+            block = Block(turn, 0, self.counts.size)
+            classes[mine] = self._of_classes.permuted(block, seats[mine], inverse=inverse)
+        return classes
+
+    def _members_in(self, classes: Ids, passes: Ids, which: Ids, rows: Ids, *, inverse: bool = False) -> Ids:
+        """Permutes rows[i] of the members of a class in a pass over it, those at which[i]."""
+        sizes = self.counts[classes]
+        blocks = [Block(*one) for one in zip(classes.tolist(), passes.tolist(), sizes.tolist(), strict=True)]
+        return self._of_members.permuted_within(blocks, which, rows, inverse=inverse)

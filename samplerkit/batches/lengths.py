@@ -113,17 +113,18 @@ class SampleLengths:
         """A digest of all lengths: the same for an array and a file that hold the same."""
         return self.histogram.digest
 
-    def at(self, ids: Ids) -> Ids:
+    def at(self, ids: Ids | slice) -> Ids:
         """Gives the lengths of samples: int64 of shape (m,), or (m, 2) for pairs."""
         found: Ids = self._array[ids].astype(np.int64)
         return found
 
-    def chunks(self, size: int | None = None, ids: Ids | None = None) -> Iterator[Ids]:
-        """Gives the lengths of the first samples, or of those with some ids, in arrays of int64."""
-        end = self.size if size is None else size
-        for start in range(0, end, CHUNK):
-            part: Any = slice(start, min(end, start + CHUNK))
-            yield self._array[part if ids is None else ids[part]].astype(np.int64)
+    def chunks(self, chosen: SampleSet | None = None) -> Iterator[tuple[Ids, Ids]]:
+        """Gives the ids and the lengths of a set, in arrays of int64; None for those of all samples."""
+        size, ids = (self.size, None) if chosen is None else (chosen.size, chosen.ids)
+        for start in range(0, size, CHUNK):
+            end = min(size, start + CHUNK)
+            part: Any = slice(start, end) if ids is None else ids[start:end]
+            yield np.arange(start, end) if ids is None else part, self.at(part)
 
     def __getstate__(self) -> dict[str, Any]:
         # Another process gets the path, not the array.
@@ -164,7 +165,7 @@ class SampleLengths:
             return self.histogram
         listed = b"" if chosen.ids is None else chosen.ids.astype("<i8").tobytes()
         digest = short_digest(f"{self.digest} {chosen.size}".encode(), listed)
-        return Histogram(*_tally(self.chunks(chosen.size, chosen.ids)), digest)
+        return Histogram(*_tally(lengths for _, lengths in self.chunks(chosen)), digest)
 
     def _pass(self) -> Histogram:
         state = hashlib.blake2b(digest_size=8, person=b"samplerkit")
@@ -174,12 +175,11 @@ class SampleLengths:
 
     def _checked_chunks(self, state: Any) -> Iterator[Ids]:
         """Gives the lengths in chunks, the longer one of a pair, checked and added to a digest."""
-        seen = 0
-        for chunk in self.chunks():
+        for ids, chunk in self.chunks():
             low, high = (int(chunk.min()), int(chunk.max())) if chunk.size else (0, 0)
             if low < 0 or high > LONGEST:
                 wrong = np.argwhere((chunk < 0) | (chunk > LONGEST))[0]
-                value, place = int(chunk[tuple(wrong)]), f"{self._place}[{seen + int(wrong[0])}]"
+                value, place = int(chunk[tuple(wrong)]), f"{self._place}[{int(ids[wrong[0]])}]"
                 problem = "must not be negative" if value < 0 else f"must be at most {LONGEST}"
                 raise ArgumentRangeError(place, problem, value, hint="count the sample again")
             # The same digest whatever integers hold the lengths.
@@ -187,7 +187,6 @@ class SampleLengths:
             state.update(narrow.dtype.str.encode())
             state.update(narrow.tobytes())
             yield chunk.max(axis=1) if self.are_pairs else chunk
-            seen += chunk.shape[0]
 
 
 def found_lengths(

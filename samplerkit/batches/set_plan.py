@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, final
@@ -11,8 +10,9 @@ import numpy as np
 
 from samplerkit.batches.budget import Buckets
 from samplerkit.batches.cutting import Cuts, Groups, Short
-from samplerkit.batches.lengths import CHUNK, Histogram, SampleLengths
+from samplerkit.batches.lengths import Histogram, SampleLengths
 from samplerkit.batches.plan import BatchPlan, BatchSamples
+from samplerkit.batches.sample_set import SampleSet
 from samplerkit.batches.table_cache import TableCache
 from samplerkit.order.caching import cached_property
 from samplerkit.order.files import Block, BlockShuffle, KeptBlocks
@@ -35,26 +35,26 @@ class SortedMembers:
 
     Args:
         lengths: of the dataset's samples, one each.
-        ids: the set, ascending, none twice; None for the first samples, as many as the histogram counts.
+        chosen: the set, its ids ascending, none twice.
         histogram: of the set's lengths.
         kept: where the table of a large set is kept.
 
     Example:
         >>> lengths = SampleLengths([5, 3, 5, 9])
-        >>> members = SortedMembers(lengths, None, lengths.histogram, TableCache("/nonexistent"))
+        >>> members = SortedMembers(lengths, SampleSet(4), lengths.histogram, TableCache("/nonexistent"))
         >>> members.at(np.arange(4)), members.places_of(np.array([2, 3]))
         (array([3, 0, 2, 1]), (array([0, 1]), array([2, 0])))
     """
 
     def __init__(
-        self, lengths: SampleLengths, ids: Ids | None, histogram: Histogram, kept: TableCache
+        self, lengths: SampleLengths, chosen: SampleSet, histogram: Histogram, kept: TableCache
     ) -> None:
         self._lengths = lengths
         self._values = histogram.values
         self.starts: Final[Ids] = edges_of(histogram.counts)
         self.size: Final = int(self.starts[-1])
         dtype = self.dtype = np.dtype("<u4" if lengths.size <= 1 << 32 else "<i8")
-        fill = partial(self._fill, ids)
+        fill = partial(self._fill, chosen)
         if self.size < KEPT_FROM:
             self._table: np.ndarray[Any, Any] = np.empty(self.size, dtype=dtype)
             fill(self._table)
@@ -94,11 +94,11 @@ class SortedMembers:
         is_there[is_there] = self._table[low[is_there]] == wanted[is_there]
         return which[is_there], low[is_there]
 
-    def _fill(self, ids: Ids | None, table: np.ndarray[Any, Any]) -> None:
+    def _fill(self, chosen: SampleSet, table: np.ndarray[Any, Any]) -> None:
         """Sorts by counting, a chunk at a time, so that memory holds a chunk whatever the size of the set."""
         next_places = self.starts[:-1].copy()
         numbers = _numbers_by_value(self._values)
-        for samples, lengths in self._chunks(ids):
+        for samples, lengths in self._lengths.chunks(chosen):
             run = (
                 np.searchsorted(-self._values, -lengths)
                 if numbers is None
@@ -111,17 +111,6 @@ class SortedMembers:
             within = np.arange(run.size) - (np.cumsum(counts) - counts)[sorted_run]
             table[next_places[sorted_run] + within] = samples[by_run]
             next_places += counts
-
-    def _chunks(self, ids: Ids | None) -> Iterator[tuple[Ids, Ids]]:
-        if ids is None:
-            start = 0
-            for lengths in self._lengths.chunks(self.size):
-                yield np.arange(start, start + lengths.size), lengths
-                start += lengths.size
-            return
-        for start in range(0, ids.size, CHUNK):
-            samples = ids[start : start + CHUNK]
-            yield samples, self._lengths.at(samples)
 
 
 def _numbers_by_value(values: Ids) -> np.ndarray[Any, Any] | None:

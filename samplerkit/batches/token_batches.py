@@ -148,7 +148,7 @@ class TokenBatches(BatchRecipe):
             return Prepared(measure, self.window or fitting)
         pool = self.pool or max(1, min(_LARGEST_POOL, math.isqrt(parts // _PARTS) * 2 // 5))
         buckets = buckets_of(histogram, budget, self.waste, pool, self.long)
-        members = SortedMembers(lengths, chosen.ids, histogram, kept)
+        members = SortedMembers(lengths, chosen, histogram, kept)
         measure = replace(measure, upper=partial(upper_of, buckets.uppers[::-1]))
         whole = partial(StaticPlan, measure, abreast, self.num_batches, members)
         return Prepared(measure, whole=partial(whole, buckets=buckets, short=self.short))
@@ -220,14 +220,9 @@ def _cut_pairs(places: Ids, lengths: Ids, recipe: TokenBatches) -> list[Ids]:
 def _require_pairs_fit(lengths: SampleLengths, chosen: SampleSet | None, budget: Budget, long: Long) -> None:
     if long == "truncate":
         raise ArgumentRangeError("long", "cannot truncate pairs", long, hint='say "drop" or "alone"')
-    seen = 0
-    ids = None if chosen is None else chosen.ids
-    for chunk in lengths.chunks(chosen and chosen.size, ids) if long == "raise" else ():
+    for ids, chunk in lengths.chunks(chosen) if long == "raise" else ():
         above = np.flatnonzero(budget.sizes(chunk) == 0)
         if above.size:
-            place = seen + int(above[0])
-            id = place if ids is None else int(ids[place])
-            problem = f"is below sample {id}, of lengths {chunk[above[0]].tolist()}"
+            problem = f"is below sample {int(ids[above[0]])}, of lengths {chunk[above[0]].tolist()}"
             hint = 'raise it, or say long="drop" or "alone"'
             raise ArgumentRangeError("max_tokens", problem, budget.max_tokens, hint=hint)
-        seen += chunk.shape[0]

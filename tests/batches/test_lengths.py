@@ -88,13 +88,12 @@ def test_lengths_are_counted_in_chunks_whether_they_are_small_or_large(most, mon
 @pytest.mark.parametrize("most", [50, 1 << 30])
 def test_members_are_sorted_by_length_in_chunks_and_found_again(most, kept, monkeypatch):
     monkeypatch.setattr("samplerkit.batches.lengths.CHUNK", 37)
-    monkeypatch.setattr(set_plan, "CHUNK", 37)
     lengths = SampleLengths(np.random.default_rng(5).integers(0, most, 300))
     for ids in (None, np.arange(0, 300, 2)):
-        histogram = lengths.histogram_of(None if ids is None else SampleSet(ids.size, ids))
-        table = SortedMembers(lengths, ids, histogram, kept)
-        found = table.at(np.arange(table.size))
         expected = np.arange(300) if ids is None else ids
+        chosen = SampleSet(expected.size, ids)
+        table = SortedMembers(lengths, chosen, lengths.histogram_of(chosen), kept)
+        found = table.at(np.arange(table.size))
         assert found.tolist() == sorted(
             expected.tolist(), key=lambda one: (-lengths.at(np.array([one]))[0], one)
         )

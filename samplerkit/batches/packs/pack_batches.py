@@ -103,7 +103,7 @@ class PackBatches(BatchRecipe):
         measure = Measure(lengths, pack=self.seq_len, multiple=self.length_multiple)
         if chosen is None or self.window is not None:
             return Prepared(measure, self.window or self._window_size(histogram, abreast))
-        members = SortedMembers(lengths, chosen.ids, histogram, kept)
+        members = SortedMembers(lengths, chosen, histogram, kept)
         whole = partial(PackPlan, measure, abreast, self.num_batches, members)
         packed = PackedSet(histogram, self.fit)
         return Prepared(measure, whole=partial(whole, packed=packed, packs=self.packs))
