@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import pickle
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,7 +11,7 @@ from hypothesis import strategies as st
 
 import samplerkit as sk
 from samplerkit.storage.files.dataset import FileDataset
-from tests.storage.files.folders import Watching, plain, samples_of, write_npz
+from tests.storage.files.folders import plain, samples_of, write_npz
 
 MODES = {
     "false": {},
@@ -142,14 +140,6 @@ def test_a_dataset_travels_without_what_it_holds_in_memory(folder):
         travelled.close()
 
 
-def test_paths_may_be_path_objects_and_stay_in_the_order_given(folder):
-    paths = sorted(folder.glob("*.npz"), reverse=True)
-    with FileDataset(paths, "npz") as dataset:
-        assert dataset.layout.sizes.tolist() == SIZES[::-1]
-        assert plain(dataset[0])[1] == 0
-        assert plain(dataset[0])[0] == 24
-
-
 def test_patterns_in_a_list_stand_for_their_files_where_they_stand(tmp_path):
     for name in ("a1", "a2", "b1", "[b]1", "z"):
         np.savez(tmp_path / f"{name}.npz", x=np.zeros(1))
@@ -187,63 +177,3 @@ def test_a_url_of_this_machine_is_a_path(tmp_path, scheme):
     for files in (f"{address}/*.npz", [f"{address}/000.npz", f"{address}/001.npz"]):
         with FileDataset(files, "npz") as dataset:
             assert dataset.layout == sk.Layout([2, 3], ["000.npz", "001.npz"])
-
-
-def reader(path):
-    return np.load(path)
-
-
-BAD = [
-    (lambda: FileDataset([], reader), ValueError, "files"),
-    (lambda: FileDataset(None, reader), TypeError, "files"),
-    (lambda: FileDataset(5, reader), TypeError, "files"),
-    (lambda: FileDataset({"a": 1}, reader), TypeError, "files"),
-    (lambda: FileDataset([1], reader), TypeError, "files[0]"),
-    (lambda: FileDataset([b"a"], reader), TypeError, "files[0]"),
-    (lambda: FileDataset(["a", "b", "./a"], reader), ValueError, "twice, got 'a'"),
-    (lambda: FileDataset("/nowhere/at/all/*.npz", reader), RuntimeError, "no file matches"),
-    (lambda: FileDataset(str(Path(__file__).parent), reader), ValueError, "files/*.py"),
-    (lambda: FileDataset(["a"], None), TypeError, "reader"),
-    (lambda: FileDataset(["a"], Watching), TypeError, "reader"),
-    (lambda: FileDataset(["a"], "xml"), ValueError, "known: npz, npy, parquet, csv, tsv, jsonl, text"),
-    (
-        lambda: FileDataset(min(os.scandir(b"/"), key=lambda at: at.name), reader),
-        TypeError,
-        "files",
-    ),  # a path of bytes
-    (lambda: FileDataset(["a"], reader, max_files=0), RuntimeError, "max_files"),
-    (lambda: FileDataset(["a"], reader, max_files=2.0), TypeError, "max_files"),
-    (lambda: FileDataset(["a"], reader, max_files=None), TypeError, "max_files"),
-    (lambda: FileDataset(["a"], reader, max_files=np.array([4, 4])), TypeError, "max_files"),
-    (lambda: FileDataset(["a"], reader, max_bytes=0), RuntimeError, "max_bytes"),
-    (lambda: FileDataset(["a"], reader, max_bytes="1G"), TypeError, "max_bytes"),
-    (lambda: FileDataset(["a"], reader, read_ahead=-1), RuntimeError, "read_ahead"),
-    (lambda: FileDataset(["a"], reader, read_ahead=True), TypeError, "read_ahead"),
-    (lambda: FileDataset(["a"], reader, threads=0), RuntimeError, "threads"),
-    (lambda: FileDataset(["a"], reader, as_columns=1), TypeError, "as_columns"),
-    (lambda: FileDataset(["a"], reader, progress=3), TypeError, "progress"),
-    (lambda: FileDataset(["a"], reader, [3])[3], IndexError, "index"),
-    (lambda: FileDataset(["a"], reader, [3])[-4], IndexError, "index"),
-    (lambda: FileDataset(["a"], reader, [3])["a"], TypeError, "index"),
-    (lambda: FileDataset(["a"], reader, [3])[True], TypeError, "index"),
-    (lambda: FileDataset(["a"], reader, [3])[np.array([1.5])], TypeError, "index"),
-    (lambda: FileDataset(["a"], reader, [3]).__getitems__([0, 3]), IndexError, "ids"),
-    (lambda: FileDataset(["a"], reader, [3]).__getitems__([-1]), IndexError, "ids"),
-    (lambda: FileDataset(["a"], reader, [3]).__getitems__([0.5]), TypeError, "ids"),
-    (
-        lambda: FileDataset(["nowhere.npz"], reader, [3])[0],
-        RuntimeError,
-        "put it there again, or leave it out",
-    ),
-    (lambda: len(FileDataset(["nowhere.npz"], reader)), RuntimeError, "nowhere.npz"),
-    (lambda: len(FileDataset("a" * 5000, reader)), RuntimeError, "aaa"),
-    (lambda: FileDataset("a" * 5000 + "*", reader), RuntimeError, "no file matches"),
-]
-
-
-@pytest.mark.parametrize(("call", "kind", "name"), BAD, ids=[f"{n}-{bad[2]}" for n, bad in enumerate(BAD)])
-def test_a_wrong_argument_is_a_typed_error_that_names_it(call, kind, name):
-    with pytest.raises(sk.SamplerkitError) as caught:
-        call()
-    assert isinstance(caught.value, kind)
-    assert name in str(caught.value)

@@ -154,41 +154,6 @@ def test_a_plain_dict_in_json_does_as_well(paths, tmp_path):
     assert FileDataset(paths, "npz", tmp_path / "lengths.json").layout.sizes.tolist() == SIZES
 
 
-BAD = [
-    ([1, 2, 3], ValueError, "as many as the 4 files, got 3"),
-    ([1, 2, 3, 4, 5], ValueError, "as many as the 4 files, got 5"),
-    ([4, 0, 7, -1], ValueError, "lengths['003.npz']: must not be negative"),
-    ([4, 0, 7.0, 1], TypeError, "lengths['002.npz']: must be an integer"),
-    ([4, 0, "7", 1], TypeError, "lengths['002.npz']"),
-    ([4, 0, True, 1], TypeError, "lengths['002.npz']"),
-    ({}, ValueError, "lacks a file, got '000.npz'"),
-    ({"000.npz": 4, "001.npz": 0, "002.npz": 7}, ValueError, "lacks a file, got '003.npz'"),
-    (
-        {**dict(zip(NAMES, SIZES, strict=True)), "other.npz": 3},
-        ValueError,
-        "not among the files, got 'other.npz'",
-    ),
-    (12, TypeError, "lengths: must be a dict, a list or the path"),
-    ({1, 2}, TypeError, "lengths"),
-    (b"lengths.json", TypeError, "lengths"),
-    (np.array(12), TypeError, "lengths: must be a dict, a list or the path"),
-    (np.zeros((4, 2), dtype=int), TypeError, "lengths['000.npz']: must be an integer"),
-    ([4, 0, None, 1], TypeError, "lengths['002.npz']: must be an integer, got None"),
-    ([4, 0, float("nan"), 1], TypeError, "lengths['002.npz']: must be an integer, got nan"),
-    ([4, 0, 1 << 63, 1], RuntimeError, "holds more than 2^62 samples"),
-    ("/nowhere/lengths.json", RuntimeError, "save_lengths"),
-    ("/dev/zero", RuntimeError, "lengths: is no plain file, got '/dev/zero'"),
-]
-
-
-@pytest.mark.parametrize(("lengths", "kind", "message"), BAD, ids=[str(number) for number in range(len(BAD))])
-def test_lengths_that_do_not_fit_are_typed_errors(paths, lengths, kind, message):
-    with pytest.raises(sk.SamplerkitError) as caught:
-        FileDataset(paths, "npz", lengths)
-    assert isinstance(caught.value, kind)
-    assert message in str(caught.value)
-
-
 @pytest.mark.parametrize(
     "text",
     [

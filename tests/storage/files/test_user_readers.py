@@ -274,35 +274,6 @@ def test_the_same_reader_again_is_no_mistake_also_one_that_is_equal(folder):
     assert len(sk.FileDataset(str(folder / "*.words"), "words")) == sum(SIZES)
 
 
-@pytest.mark.parametrize(
-    ("name", "reader", "error", "message"),
-    [
-        (
-            "npz",
-            read_words,
-            ValueError,
-            r"name: is taken by NpzReader\(keys=None\), got 'npz'; use another name",
-        ),
-        (3, read_words, TypeError, "name: must be a string, got 3"),
-        (None, read_words, TypeError, "name: must be a string"),
-        ("", read_words, ValueError, "name: must be a word, got ''"),
-        (" words", read_words, ValueError, "name: must be a word"),
-        ("words", "npz", TypeError, "reader: must be a function of a path, got 'npz'"),
-        ("words", None, TypeError, "reader: must be a function of a path or a reader's name"),
-        ("words", {"id": [1]}, TypeError, "reader: must be a function of a path"),
-        ("words", NpyReader, TypeError, "reader: must be a function.*; give what the class makes"),
-    ],
-)
-def test_what_cannot_be_registered_is_a_typed_error_and_leaves_the_names_as_they_were(
-    name, reader, error, message
-):
-    with pytest.raises(error, match=message) as caught:
-        sk.register_reader(name, reader)
-    assert isinstance(caught.value, sk.SamplerkitError)
-    with pytest.raises(sk.ArgumentValueError, match="is not known"):
-        sk.FileDataset(["a"], "words")
-
-
 def test_of_two_threads_that_want_one_name_one_gets_it():
     def registers(number):
         def reader(path):

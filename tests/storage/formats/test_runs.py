@@ -289,46 +289,6 @@ def test_a_mixture_in_batches_by_tokens_outlives_a_kill_on_other_ranks(data):
     assert sorted(read) == wanted
 
 
-REFUSED = [
-    *(
-        (make, {"max_chunks": 0}, "max_chunks: must be positive")
-        for make in (
-            *(sk.ArrowDataset, sk.Hdf5Dataset, sk.JsonlDataset, sk.LitDataset, sk.MdsDataset),
-            *(sk.MindRecordDataset, sk.ParquetDataset, sk.TfRecordDataset, sk.ZarrDataset),
-        )
-    ),
-    (sk.JsonlDataset, {"decode": "yaml"}, "decode: must be one of"),
-    (sk.JsonlDataset, {"decode": "text", "columns": ["a"]}, "columns: are of JSON, and not of decode='text'"),
-    (sk.JsonlDataset, {"columns": []}, "columns: must not be empty"),
-    (sk.JsonlDataset, {"max_unpacked_bytes": 0}, "max_unpacked_bytes: must be positive"),
-    (sk.ParquetDataset, {"columns": []}, "columns: must not be empty"),
-    (sk.ParquetDataset, {"columns": "id"}, "columns: must be a list of names, got 'id'"),
-    (sk.ParquetDataset, {"filters": 3}, "filters: must be a list of conditions, got 3"),
-    (
-        sk.ParquetDataset,
-        {"filters": [("id", "~", 1)]},
-        "filters: holds a comparison that is not known, got '~'",
-    ),
-    (sk.ParquetDataset, {"batches": "pandas"}, "batches: must be one of"),
-    (sk.TfRecordDataset, {"records": "json"}, "records: must be one of"),
-    (sk.TfRecordDataset, {"records": "bytes", "columns": ["a"]}, "columns: and scalars are of examples"),
-    (
-        sk.TfRecordDataset,
-        {"columns": ["a"], "scalars": ["b"]},
-        "scalars: names what is not among the columns",
-    ),
-    (sk.TfRecordDataset, {"decode": "json"}, "decode: must be a function"),
-    (sk.TfRecordDataset, {"run_bytes": 0}, "run_bytes: must be positive"),
-]
-
-
-@pytest.mark.parametrize(("make", "given", "message"), REFUSED)
-def test_arguments_that_cannot_be_meant_are_refused(make, given, message):
-    with pytest.raises(sk.SamplerkitError) as caught:
-        make("no.file", **given)
-    assert str(caught.value).startswith(message)
-
-
 def test_too_few_chunks_in_memory_are_told_by_the_name_of_their_argument(tmp_path, caplog):
     paths = test_parquet.write(tmp_path, [(40, 4)])
     with sk.ParquetDataset(paths, max_chunks=1) as dataset:

@@ -6,7 +6,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import samplerkit as sk
-from samplerkit.errors import ArgumentValueError, DatasetError
+from samplerkit.errors import DatasetError
 from samplerkit.storage.tokens.arguments import KINDS
 from samplerkit.storage.tokens.rings import PASS
 
@@ -184,25 +184,3 @@ def test_the_fingerprint_knows_all_but_the_length_of_windows(tmp_path):
         sk.TokenDataset({"a": tmp_path / "a.npy"}, 4, block_len=8).fingerprint,
     ]
     assert len({made(), *others}) == 9
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"block_len": 30}, "block_len: must be a multiple of seq_len=8, got 30; say a multiple, such as 32"),
-        ({"phase": False, "block_len": 16}, "block_len: goes with a phase"),
-        ({"outputs": ("tokens", "mask")}, "outputs: has no such name, got 'mask'; known: tokens"),
-        ({"outputs": ()}, "outputs: must name one or more"),
-        ({"documents": "eod"}, "documents: is not known, got 'eod'"),
-        ({"dtype": ">u2"}, "dtype: is no type of tokens, got '>u2'"),
-        ({"dtype": "float32"}, "dtype: is no type of tokens"),
-        ({"split": "a"}, "split: must be up to three numbers, got 'a'"),
-        ({"split": "1,2,3,4"}, "split: must be up to three numbers"),
-        ({"part": "dev"}, "part"),
-        ({"fetch": "auto"}, "fetch"),
-    ],
-)
-def test_arguments_that_cannot_be_meant_are_refused_when_it_is_made(tmp_path, arguments, message):
-    with pytest.raises(ArgumentValueError) as error:
-        sk.TokenDataset(tmp_path / "nowhere.npy", 8, **arguments)
-    assert message in str(error.value)

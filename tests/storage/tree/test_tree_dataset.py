@@ -253,24 +253,6 @@ def test_draws_in_a_tree_are_those_of_the_order_whatever_the_part_is(seed_draws)
         assert pixels[0] == pixels[1] == pixels[2]
 
 
-@pytest.mark.parametrize(
-    ("parts", "error", "words"),
-    [
-        (["abc"], sk.ArgumentTypeError, "parts: must be a mapping of names to datasets"),
-        ({}, sk.ArgumentValueError, "parts: must not be empty"),
-        ({"a": 5}, sk.ArgumentTypeError, "parts['a']: is no dataset that samples are read of, got 5"),
-        ({"a": sk.Layout(5)}, sk.ArgumentTypeError, "parts['a']: is no dataset that samples are read of"),
-        ({"a": None}, sk.ArgumentTypeError, "parts['a']: is no dataset that samples are read of, got None"),
-        ({"a": {"b": "x"}}, sk.ArgumentTypeError, "parts['a']: is a mapping"),
-        ({1: "x"}, sk.ArgumentTypeError, "parts: must have strings as names, got 1"),
-    ],
-)
-def test_what_makes_no_tree_of_datasets_is_refused(parts, error, words):
-    with pytest.raises(error) as refused:
-        sk.TreeDataset(parts)
-    assert words in str(refused.value)
-
-
 class Stream(torch.utils.data.IterableDataset):
     def __iter__(self):
         return iter("abc")
