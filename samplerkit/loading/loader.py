@@ -19,8 +19,8 @@ from samplerkit.loading.device.stage import DeviceStage, MakeStage
 from samplerkit.loading.device.streams import checked_device
 from samplerkit.loading.options import checked_options, checked_tail, checked_workers
 from samplerkit.loading.run.delivery import Tail
-from samplerkit.loading.run.editable_cursor import EditableCursor
 from samplerkit.loading.run.run import Run
+from samplerkit.loading.run.run_cursor import RunCursor
 from samplerkit.loading.state.state import Place
 from samplerkit.loading.stats import LoaderStats, Received
 from samplerkit.loading.steps import MetricsMixin
@@ -98,7 +98,7 @@ class Loader(MetricsMixin, Closing):
         True
     """
 
-    _cursor: EditableCursor
+    _cursor: RunCursor
 
     def __init__(
         self,
@@ -137,7 +137,7 @@ class Loader(MetricsMixin, Closing):
         stage = None if device is None else partial(DeviceStage, device=checked_device(device))
         self._make_stage: MakeStage | None = stage
         run = Run.of(sampler, dataset, world, batches, batch_size=self.batch_size or 1, tail=self.tail)
-        self._cursor = EditableCursor(run, agreement_seconds, waits=True, resumes=resumes)
+        self._cursor = RunCursor(run, agreement_seconds, waits=True, resumes=resumes)
         self._workers: Final = LoaderWorkers(
             self._cursor,
             self.num_workers,

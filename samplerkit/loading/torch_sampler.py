@@ -14,7 +14,8 @@ from samplerkit.errors import ArgumentTypeError, ArgumentValueError, Composition
 from samplerkit.loading.cursor import Cursor, Iteration
 from samplerkit.loading.options import checked_tail
 from samplerkit.loading.run.delivery import EVALUATED_AT_ONCE, FIRST_PART, Tail
-from samplerkit.loading.run.run import Run, RunCursor
+from samplerkit.loading.run.run import Run
+from samplerkit.loading.run.run_cursor import RunCursor
 from samplerkit.order import arguments
 from samplerkit.order.deal import Deal, World
 from samplerkit.order.order import Order

@@ -15,7 +15,8 @@ from samplerkit.loading.device.batch_tree import leaves, map_leaves
 from samplerkit.loading.device.order import DeviceOrder, order_on
 from samplerkit.loading.options import checked_tail
 from samplerkit.loading.run.delivery import Reading, Tail
-from samplerkit.loading.run.run import Run, RunCursor
+from samplerkit.loading.run.run import Run
+from samplerkit.loading.run.run_cursor import RunCursor
 from samplerkit.loading.stats import Received
 from samplerkit.loading.steps import CountsSteps
 from samplerkit.order import arguments

@@ -1,21 +1,16 @@
-"""A run: a recipe over a dataset in a job, and the cursor of who reads it.
-
-A `Run` is a frozen value: an edit or a loaded state gives another one, which the cursor then holds.
-"""
+"""A run: a recipe over a dataset in a job, as a frozen value: an edit or a loaded state gives another one."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Final, final
+from typing import Any, final
 
 from samplerkit.batches.plan import BatchPlan
 from samplerkit.batches.recipe import BatchRecipe
 from samplerkit.errors import ArgumentTypeError, CompositionError, NotSupportedError
-from samplerkit.loading.cursor import Cursor, Iteration
-from samplerkit.loading.job.agreement import agree
-from samplerkit.loading.job.world import require_still, world_of
+from samplerkit.loading.job.world import world_of
 from samplerkit.loading.run.batch_unit import BatchUnit
 from samplerkit.loading.run.delivery import Delivery, Reading, Tail
 from samplerkit.loading.run.units import EpochUnits, RunFacts, Unit
@@ -30,9 +25,8 @@ from samplerkit.loading.state.identity import (
     section_of_ids,
     seeds_of,
 )
-from samplerkit.loading.state.past import EpochsRead, Past
+from samplerkit.loading.state.past import Past
 from samplerkit.loading.state.state import Place, Section, State
-from samplerkit.order import arguments
 from samplerkit.order.arguments import LARGEST
 from samplerkit.order.caching import Latest, cached_property
 from samplerkit.order.deal import World
@@ -257,80 +251,6 @@ class Run:
     def __getstate__(self) -> dict[str, Any]:
         """A worker does not ask the job."""
         return {**self.__dict__, "world": self.world, "constants": self.constants}
-
-
-class RunCursor(Cursor):
-    """Where the reader of a run is: the run as it is now, which a loaded state replaces, and a place in it.
-
-    Args:
-        run: the run; it begins at its `beginning_of`.
-        agreement_seconds: how long ranks wait for one another when an iteration begins.
-        **choices: as for `Cursor`.
-
-    Raises:
-        ArgumentTypeError: `agreement_seconds` is no number.
-        ArgumentRangeError: it is negative or not finite.
-    """
-
-    def __init__(self, run: Run, agreement_seconds: float, **choices: bool) -> None:
-        super().__init__(**choices)
-        self.run = run
-        self.agreement_seconds: Final = arguments.seconds("agreement_seconds", agreement_seconds)
-        self._agreed = run
-        self.go_to(*beginning_of(run.recipe, run.dataset, run.unit.recipe))
-
-    def reading_of(self, iteration: Iteration) -> Reading:
-        """Returns what an iteration reads."""
-        reading = self.run.reading(iteration.epoch, iteration.start)
-        return replace(reading, is_spent=True) if iteration.is_spent else reading
-
-    def reached(self, epoch: int, start: int, taken: int) -> tuple[int, bool]:
-        """Returns the position after some steps of all ranks, and whether nothing is left to any of them."""
-        delivery = self.run.reading(epoch, start).delivery
-        return delivery.position_after(taken), delivery.is_over_after(taken)
-
-    def stretch(self, epoch: int, start: int, taken: int) -> EpochsRead:
-        """Returns the stretch of an epoch that all ranks have read in some steps."""
-        delivery = self.run.reading(epoch, start).delivery
-        end, drops = delivery.position_after(taken), delivery.tail == "drop"
-        if delivery.is_over_after(taken) and not (drops and delivery.ramp):
-            end = -delivery.global_batch if drops else -1
-        return EpochsRead(epoch, 1, start, end)
-
-    def state(self, steps: int | None = None) -> dict[str, Any]:
-        """Returns the state after some steps, as JSON values; None for those handed out."""
-        return self.run.state(self.place(steps), self.past(steps)).to_dict()
-
-    def restore(self, saved: Any, allow: Collection[str] | None = None) -> None:
-        """Replaces the run by that of a saved state, and goes to its place; see `Run.restored`.
-
-        Raises:
-            StateError: the state is damaged or of another run, or an iteration is under way; and all is as
-                it was.
-        """
-        self.require_closed()
-        self.run, state = self.run.restored(saved, allow)
-        self.load(state.place, Past.of(state))
-
-    def require_agreement(self, iteration: Iteration) -> None:
-        """Compares what the ranks of the job begin to read.
-
-        Raises:
-            DisagreementError: another rank begins something else, or no rank reads some shard.
-            WorldError: the process group says other numbers than were taken.
-        """
-        run = self.run
-        require_still(run.world, partial(world_of, run.recipe, run.given_world))
-        place = Place(iteration.epoch, iteration.start, iteration.epoch if iteration.is_spent else None)
-
-        def identity() -> dict[str, Any]:
-            state = run.state(place)
-            ids, values = run.given_ids(iteration.epoch), state.to_dict()
-            del values["checksum"]
-            return {**values, "order": state.fingerprint, "batch_size": run.batch_size, "ids": ids}
-
-        agree(run.world, self.agreement_seconds, identity)
-        self._agreed = run
 
 
 def unit_of(recipe: Sampler, dataset: Any, batches: Any) -> Unit:

@@ -15,7 +15,7 @@ from samplerkit.loading.device.stage import MakeStage
 from samplerkit.loading.device.streams import current_device
 from samplerkit.loading.generators import kept_generators
 from samplerkit.loading.run.delivery import Reading
-from samplerkit.loading.run.editable_cursor import EditableCursor
+from samplerkit.loading.run.run_cursor import RunCursor
 from samplerkit.loading.workers.batch_maker import BatchMaker, SendingMaker, batch_of
 from samplerkit.loading.workers.file_affinity import AffineIterator
 from samplerkit.loading.workers.protocol import (
@@ -118,7 +118,7 @@ class LoaderWorkers:
 
     def __init__(
         self,
-        cursor: EditableCursor,
+        cursor: RunCursor,
         num_workers: int,
         bad_samples: BadSamples,
         options: dict[str, Any],
@@ -241,14 +241,14 @@ class LoaderWorkers:
         return make(reader, collate)
 
 
-def batches_of(cursor: EditableCursor, request: Request) -> Batches:
+def batches_of(cursor: RunCursor, request: Request) -> Batches:
     """Returns the batches of the reading that a request is of; a worker edits a run of its own first."""
     cursor.follow(request.edits)
     return cursor.run.reading(request.epoch, request.start).batches
 
 
 def requests_of(
-    cursor: EditableCursor, wanted: tuple[str, ...], run_ahead: bool, reading: Reading
+    cursor: RunCursor, wanted: tuple[str, ...], run_ahead: bool, reading: Reading
 ) -> Iterator[Request]:
     """Iterates over the requests of a reading, and perhaps of the epochs after it.
 

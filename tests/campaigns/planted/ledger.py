@@ -89,10 +89,10 @@ BUGS = [
         "self.plans.get(run.constants, make)",
         BATCHES,
     ),
-    Bug("what workers fetch is edited", "EditableCursor.make_edit", "edit.at < first", "edit.at < 0", RUNS),
+    Bug("what workers fetch is edited", "RunCursor.make_edit", "edit.at < first", "edit.at < 0", RUNS),
     Bug(
         "requests continue by the order before the edit",
-        "EditableCursor.steps",
+        "RunCursor.steps",
         "reading = run.reading(reading.epoch, reading.start)",
         "pass",
         RUNS,

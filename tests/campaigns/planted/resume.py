@@ -41,7 +41,7 @@ BUGS = [
     ),
     Bug(
         "an edit may change what was read before the run went back",
-        "EditableCursor.restore",
+        "RunCursor.restore",
         "one.epoch + one.epochs > following",
         "False",
         HISTORY,

@@ -1,54 +1,118 @@
-"""A run that is edited while it is read: which edits are legal, and what of it was requested before."""
+"""The cursor of a run: what is read now, from where on, and which edits may still be made."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from threading import Lock
-from typing import Any, final
+from typing import Any, Final, final
 
 from samplerkit.errors import ArgumentRangeError, ArgumentTypeError, ArgumentValueError, CompositionError
+from samplerkit.loading.cursor import Cursor, Iteration
 from samplerkit.loading.job.agreement import agree
+from samplerkit.loading.job.world import require_still, world_of
 from samplerkit.loading.run.delivery import Reading
-from samplerkit.loading.run.run import Run, RunCursor
+from samplerkit.loading.run.run import Run, beginning_of
 from samplerkit.loading.run.units import StepSamples
 from samplerkit.loading.state.edits import require_divided
+from samplerkit.loading.state.past import EpochsRead, Past
+from samplerkit.loading.state.state import Place
+from samplerkit.order import arguments
 from samplerkit.samplers.mixing.edit import Edit, lines_of
 from samplerkit.samplers.mixing.ledger import Ledger
 from samplerkit.storage.atomic import atomic
 
 
 @final
-class EditableCursor(RunCursor):
-    """The cursor of a run that is edited while it is read.
+class RunCursor(Cursor):
+    """Where the reader of a run is: the run as it is now, and a place in it.
 
-    Requests may be made in a background thread, while the loop edits. So whoever makes one, and whoever
-    edits, holds the lock.
+    A loaded state and an edit replace the run. Requests may be made in a background thread, while the loop
+    edits. So whoever makes one, and whoever edits, holds the lock.
 
     Args:
-        run: the run at its beginning.
+        run: the run; it begins at its `beginning_of`.
         agreement_seconds: how long ranks wait for one another when an iteration begins.
         **choices: as for `Cursor`.
 
     Attributes:
         lock: of requests and edits.
         edits: all edits of the run, if it was edited here.
+
+    Raises:
+        ArgumentTypeError: `agreement_seconds` is no number.
+        ArgumentRangeError: it is negative or not finite.
     """
 
     def __init__(self, run: Run, agreement_seconds: float, **choices: bool) -> None:
-        super().__init__(run, agreement_seconds, **choices)
+        super().__init__(**choices)
+        self.run = run
+        self.agreement_seconds: Final = arguments.seconds("agreement_seconds", agreement_seconds)
+        self._agreed = run
         self.lock = Lock()
         self.edits: tuple[Edit, ...] = ()
         self._requested = 0
+        self.go_to(*beginning_of(run.recipe, run.dataset, run.unit.recipe))
+
+    def reading_of(self, iteration: Iteration) -> Reading:
+        """Returns what an iteration reads."""
+        reading = self.run.reading(iteration.epoch, iteration.start)
+        return replace(reading, is_spent=True) if iteration.is_spent else reading
+
+    def reached(self, epoch: int, start: int, taken: int) -> tuple[int, bool]:
+        """Returns the position after some steps of all ranks, and whether nothing is left to any of them."""
+        delivery = self.run.reading(epoch, start).delivery
+        return delivery.position_after(taken), delivery.is_over_after(taken)
+
+    def stretch(self, epoch: int, start: int, taken: int) -> EpochsRead:
+        """Returns the stretch of an epoch that all ranks have read in some steps."""
+        delivery = self.run.reading(epoch, start).delivery
+        end, drops = delivery.position_after(taken), delivery.tail == "drop"
+        if delivery.is_over_after(taken) and not (drops and delivery.ramp):
+            end = -delivery.global_batch if drops else -1
+        return EpochsRead(epoch, 1, start, end)
+
+    def state(self, steps: int | None = None) -> dict[str, Any]:
+        """Returns the state after some steps, as JSON values; None for those handed out."""
+        return self.run.state(self.place(steps), self.past(steps)).to_dict()
 
     def restore(self, saved: Any, allow: Collection[str] | None = None) -> None:
-        """Replaces the run by that of a saved state, and goes to its place."""
-        super().restore(saved, allow)
+        """Replaces the run by that of a saved state, and goes to its place; see `Run.restored`.
+
+        Raises:
+            StateError: the state is damaged or of another run, or an iteration is under way; and all is as
+                it was.
+        """
+        self.require_closed()
+        self.run, state = self.run.restored(saved, allow)
+        self.load(state.place, Past.of(state))
         # An edit must not change what was read before the run went back to an earlier epoch.
         following, stretches = self.place().epoch + 1, self.at.past.stretches
         ends = [one.epoch + one.epochs for one in stretches if one.epoch + one.epochs > following]
         self._requested = max((self.run.epoch(epoch).run_position(0) for epoch in ends), default=0)
+
+    def require_agreement(self, iteration: Iteration) -> None:
+        """Compares what the ranks of the job begin to read.
+
+        Raises:
+            DisagreementError: another rank begins something else, or no rank reads some shard.
+            WorldError: the process group says other numbers than were taken.
+        """
+        run = self.run
+        require_still(run.world, partial(world_of, run.recipe, run.given_world))
+        place = Place(iteration.epoch, iteration.start, iteration.epoch if iteration.is_spent else None)
+
+        def identity() -> dict[str, Any]:
+            state = run.state(place)
+            ids, values = run.given_ids(iteration.epoch), state.to_dict()
+            del values["checksum"]
+            return {**values, "order": state.fingerprint, "batch_size": run.batch_size, "ids": ids}
+
+        agree(run.world, self.agreement_seconds, identity)
+        self._agreed = run
 
     def steps(self, reading: Reading, about: Sequence[str] = ()) -> Iterator[tuple[int, StepSamples]]:
         """Iterates over the steps of a reading, each by the edits that were made before it is requested.
