@@ -13,10 +13,10 @@ from typing import Any, final
 import torch.utils.data
 
 from samplerkit.batches.recipe import BatchRecipe
-from samplerkit.config.constructor import Kinds
+from samplerkit.config.constructor import Kinds, Made
 from samplerkit.config.datasets import DATASETS, placed
 from samplerkit.config.error_messages import from_constructor, require_mapping, unknown_key
-from samplerkit.config.loader import LoaderOptions, read_loader
+from samplerkit.config.loader import LOADER, LoaderOptions
 from samplerkit.config.paths import Folder, text_and_folder
 from samplerkit.config.quality import SECTION, MinQuality, asks_samples, read_min_quality
 from samplerkit.config.registry import BATCHES, SAMPLERS, read_batches, require_one_size
@@ -37,10 +37,10 @@ from samplerkit.samplers.chain import RunConstants
 from samplerkit.samplers.mixing.sources import parts_of
 from samplerkit.storage.urls import shown
 
-_SECTIONS: Mapping[str, Callable[[Any, str, Folder], Any]] = {
+_SECTIONS: Mapping[str, Callable[[Any, str, Folder], Made]] = {
     "dataset": DATASETS.read,
     "sampler": SAMPLERS.read,
-    "loader": read_loader,
+    "loader": LOADER.read,
     "batches": read_batches,
     SECTION: read_min_quality,
 }
@@ -289,15 +289,12 @@ def _built(document: Any, folder: Folder) -> Config:
         raise unknown_key("", sections, _SECTIONS, "a config")
     if sections.get("sampler") is None:
         raise ConfigError("sampler", "is missing", hint=f"write for instance {_EXAMPLE}")
-    calls: dict[str, Any] = {}
-    made: dict[str, Any] = dict.fromkeys(_SECTIONS)
-    for name, read in _SECTIONS.items():
-        if sections.get(name) is not None or name == "loader":
-            calls[name] = read(sections.get(name), name, folder)
-            made[name] = calls[name].make()
-    require_one_size(sections, made["batches"], made["loader"])
-    written = {name: call.written for name, call in calls.items() if call.written}
-    return Config(**made, _written=written, _places=tuple(calls["sampler"].places))
+    said = {"loader": {}, **{name: section for name, section in sections.items() if section is not None}}
+    made = {name: read(said[name], name, folder) for name, read in _SECTIONS.items() if name in said}
+    values: dict[str, Any] = {name: made[name].value if name in made else None for name in _SECTIONS}
+    require_one_size(said, values["batches"], values["loader"])
+    written = {name: one.written for name, one in made.items() if one.written}
+    return Config(**values, _written=written, _places=tuple(made["sampler"].places))
 
 
 def _checked(config: Config, check_quality: bool) -> Config:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
-from operator import attrgetter, methodcaller
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, TypeVar, final
 
@@ -14,8 +14,7 @@ from pydantic import BaseModel, GetJsonSchemaHandler, ValidationError, Validatio
 
 from samplerkit.config.derive import (
     TABLES,
-    ArgumentMark,
-    Named,
+    Sections,
     argument_names,
     arguments_of,
     default_of,
@@ -39,11 +38,10 @@ from samplerkit.order.modes import Shuffle
 
 @final
 @dataclass(frozen=True)
-class SectionOf(ArgumentMark):
+class SectionOf(Sections):
     """Marks an argument for which a config writes a mapping: the arguments of a class.
 
-    A `Constructor` reads the mapping before the other arguments are looked at, so that its mistakes have a
-    path of their own. What remains is the live object, or one of the values that may be in its place.
+    What remains is the live object, or one of the values that may be in its place.
 
     Args:
         name: of the model in the JSON Schema.
@@ -56,6 +54,15 @@ class SectionOf(ArgumentMark):
     make: Callable[..., Any]
     others: tuple[Any, ...] = ()
     many: bool = False
+
+    def sections(self, given: Any, place: str, folder: Folder) -> Any:
+        entries = given if isinstance(given, list) else [given]
+        if not all(isinstance(entry, dict) for entry in entries):
+            return None
+        constructor = _constructor_of(self)
+        if given is not entries:
+            return constructor.read(given, place, folder)
+        return [constructor.read(entry, below(place, at), folder) for at, entry in enumerate(entries)]
 
     def _read(self, value: Any, inner: Any, info: ValidationInfo) -> Any:
         entries = value if self.many and isinstance(value, list | tuple) else [value]
@@ -80,11 +87,17 @@ class SectionOf(ArgumentMark):
 class Constructor:
     """A class or a function, its name in a config, and the model of its arguments.
 
+    Args:
+        name: in a config.
+        make: the class or function.
+        model: of its arguments.
+        example: of a section, for one that is no mapping.
+
     Example:
         >>> import samplerkit as sk
         >>> from pathlib import Path
         >>> sequential = Constructor.of("sequential", sk.SequentialSampler)
-        >>> sequential.read({"start_index": 2}, "sampler", Path()).make()
+        >>> sequential.read({"start_index": 2}, "sampler", Path()).value
         SequentialSampler(start_index=2, num_samples=None)
         >>> sequential.read({"start": 2}, "child", Path())
         Traceback (most recent call last):
@@ -94,6 +107,7 @@ class Constructor:
     name: str
     make: Callable[..., Any]
     model: type[BaseModel]
+    example: str = ""
 
     @classmethod
     def of(
@@ -102,13 +116,14 @@ class Constructor:
         make: Callable[..., Any],
         written: Mapping[str, Any] = MappingProxyType({}),
         section: str = "config",
+        example: str = "",
     ) -> Constructor:
         """Derives the model from the signature; `written` and `section` are as for `derived_model`.
 
         Raises:
             ArgumentTypeError: a parameter cannot be given by name, or its hint cannot be understood.
         """
-        return cls(name, make, derived_model(make, name, written, section))
+        return cls(name, make, derived_model(make, name, written, section), example)
 
     @property
     def names(self) -> list[str]:
@@ -116,14 +131,19 @@ class Constructor:
         return argument_names(self.model)
 
     @cached_property
-    def sections(self) -> dict[str, Constructor]:
-        """The arguments that are sections of their own, by name."""
-        return {name: _constructor_of(mark) for name, mark in marks_of(self.model, SectionOf).items()}
+    def nested(self) -> dict[str, Sections]:
+        """The arguments for which a config writes sections of their own, by name."""
+        return marks_of(self.model, Sections)
 
-    def read(
-        self, section: dict[str, Any], place: str, folder: Folder, *, also: tuple[str, ...] = ()
-    ) -> Call:
-        """Reads the arguments that a config gives.
+    @property
+    def sections(self) -> dict[str, Constructor]:
+        """Those of one class each, and how they are made."""
+        return {
+            name: _constructor_of(mark) for name, mark in self.nested.items() if isinstance(mark, SectionOf)
+        }
+
+    def read(self, section: Any, place: str, folder: Folder, *, also: tuple[str, ...] = ()) -> Made:
+        """Reads the arguments that a config gives, and calls the constructor.
 
         Args:
             section: the arguments and nothing else.
@@ -132,27 +152,19 @@ class Constructor:
             also: further keys that may stand beside the arguments, for the suggestion.
 
         Raises:
-            ConfigError: a key is unknown or missing, or has a value of the wrong type.
+            ConfigError: the section is no mapping; a key is unknown or missing, or has a value of the wrong
+                type; or the constructor refuses an argument.
         """
+        section = require_mapping(section, place, self.example)
         if not section.keys() <= set(self.names):
             raise unknown_key(place, section, [*self.names, *also], self.name)
+        # Before the other arguments, so that their mistakes have paths of their own.
         inner: dict[str, Any] = {}
-        for name, constructor in self.sections.items():
-            given, where = section.get(name), below(place, name)
-            if isinstance(given, dict):
-                inner[name] = constructor.read(given, where, folder)
-            elif isinstance(given, list) and all(isinstance(entry, dict) for entry in given):
-                inner[name] = [
-                    constructor.read(entry, below(where, number), folder)
-                    for number, entry in enumerate(given)
-                ]
-        branches = []
-        for name, mark in marks_of(self.model, Named).items():
+        for name, mark in self.nested.items():
             read = mark.sections(section.get(name), below(place, name), folder)
             if read is not None:
                 inner[name] = read
-                branches += [path for _, one in sorted(read.items()) if one for path in one.places]
-        section = {**section, **{name: _each(calls, methodcaller("make")) for name, calls in inner.items()}}
+        section = {**section, **{name: _each(read, attrgetter("value")) for name, read in inner.items()}}
         try:
             validated = self.model.model_validate(section, context={"folder": folder})
         except ValidationError as error:
@@ -165,7 +177,20 @@ class Constructor:
             for name, value in given.items()
             if not _same(value, default_of(self.model, name))
         }
-        return Call(self, place, given, written, [place, *branches])
+        branches = [
+            one for read in inner.values() if isinstance(read, dict) for _, one in sorted(read.items())
+        ]
+        places = [place, *(path for one in branches if one for path in one.places)]
+        return Made(self._called(place, given), written, places)
+
+    def _called(self, place: str, given: dict[str, Any]) -> Any:
+        try:
+            return self.make(**given)
+        except (TypeError, ValueError, RuntimeError, ArithmeticError, LookupError) as error:
+            # By these a constructor refuses arguments; anything else is a fault in it, and says so itself.
+            made = from_constructor(place, error, self.names, self.name, given)
+            is_told = not isinstance(error, SamplerkitError) and scrubbed(str(error), given) == str(error)
+            raise made from (error if is_told else None)
 
 
 @lru_cache
@@ -176,46 +201,26 @@ def _constructor_of(mark: SectionOf) -> Constructor:
 
 @final
 @dataclass(frozen=True)
-class Call:
-    """A constructor with the arguments that a config gives it.
+class Made:
+    """What a section of a config was made into.
 
     Args:
-        constructor: what to call.
-        place: the path of the section that gives the arguments.
-        arguments: by name; the others are left to the constructor.
+        value: the live object.
         written: the section of a config that says the same; arguments that are as by default are left out.
-        places: of a sampler its path, and those of samplers in arguments, in the order of `Sampler._tree`.
+        places: of a sampler its path, and those of its children and of samplers in arguments, in the order of
+            `Sampler._tree`.
     """
 
-    constructor: Constructor
-    place: str
-    arguments: dict[str, Any]
+    value: Any
     written: dict[str, Any]
     places: list[str]
 
-    def make(self) -> Any:
-        """Calls the constructor.
 
-        Raises:
-            ConfigError: the constructor refuses an argument.
-        """
-        try:
-            return self.constructor.make(**self.arguments)
-        except (TypeError, ValueError, RuntimeError, ArithmeticError, LookupError) as error:
-            # By these a constructor refuses arguments; anything else is a fault in it, and says so itself.
-            names, of = self.constructor.names, self.constructor.name
-            made = from_constructor(self.place, error, names, of, self.arguments)
-            is_told = not isinstance(error, SamplerkitError) and scrubbed(str(error), self.arguments) == str(
-                error
-            )
-            raise made from (error if is_told else None)
-
-
-def _each(calls: Any, get: Callable[[Any], Any]) -> Any:
+def _each(made: Any, get: Callable[[Any], Any]) -> Any:
     """Gets an attribute of a section, or of each in a list or a mapping."""
-    if isinstance(calls, dict):
-        return {name: None if call is None else get(call) for name, call in calls.items()}
-    return [get(call) for call in calls] if isinstance(calls, list) else get(calls)
+    if isinstance(made, dict):
+        return {name: None if one is None else get(one) for name, one in made.items()}
+    return [get(one) for one in made] if isinstance(made, list) else get(made)
 
 
 def _as_written(raw: Any, value: Any, folder: Folder) -> Any:
@@ -246,7 +251,7 @@ RESERVED = frozenset({"kind", "child", "_target_", "class_path", "init_args"})
 """Keys of a section that are no arguments of the constructor."""
 
 
-class Kinds:
+class Kinds(dict[str, Constructor]):
     """A table of constructors by the name under which a section's `kind` picks one.
 
     Args:
@@ -268,8 +273,8 @@ class Kinds:
         self.section = section
         self.example = example
         self.base = base
+        super().__init__()
         TABLES[section] = self
-        self._constructors: dict[str, Constructor] = {}
 
     def add(
         self, name: str, make: Callable[..., Any], written: Mapping[str, Any] = MappingProxyType({})
@@ -280,7 +285,7 @@ class Kinds:
             ArgumentTypeError: the name is no string, or the signature cannot be written in a config.
             ArgumentValueError: the name is taken or empty, or an argument is called like a key of the config.
         """
-        if arguments.word("kind", name) in self._constructors:
+        if arguments.word("kind", name) in self:
             raise ArgumentValueError(
                 "kind", f"is taken by {self[name].make!r}", name, hint="use another name"
             )
@@ -290,7 +295,7 @@ class Kinds:
                 raise ArgumentValueError(
                     argument, "means something else in a config", make, hint="rename the argument"
                 )
-        self._constructors[name] = constructor
+        self[name] = constructor
 
     def kind(self, name: str) -> Callable[[_Make], _Make]:
         """Adds what it decorates."""
@@ -330,25 +335,19 @@ class Kinds:
         if "kind" not in given:
             raise ConfigError(where, "is missing", hint=f"write for instance {self.example}")
         kind = given.pop("kind")
-        if not isinstance(kind, str) or kind not in self._constructors:
+        if not isinstance(kind, str) or kind not in self:
             hint = meant(kind, self)
             raise ConfigError(
                 where, f"is no kind of {self.section}", resembling(where, kind, hint), hint=hint
             )
         return self[kind], given
 
-    def read(self, section: Any, place: str, folder: Folder) -> Any:
+    def read(self, section: Any, place: str, folder: Folder) -> Made:
         """Picks the constructor of a section, and reads its arguments.
 
         Raises:
             ConfigError: the section is no mapping, its `kind` is not known, or an argument is wrong.
         """
         constructor, given = self.choose(section, place)
-        call = constructor.read(given, place, folder, also=("kind",))
-        return replace(call, written={"kind": constructor.name, **call.written})
-
-    def __getitem__(self, name: str) -> Constructor:
-        return self._constructors[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._constructors)
+        made = constructor.read(given, place, folder, also=("kind",))
+        return replace(made, written={"kind": constructor.name, **made.written})

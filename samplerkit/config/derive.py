@@ -263,8 +263,16 @@ def _is_of_samplers(hint: Any) -> bool:
     return get_origin(hint) is Mapping and Sampler in get_args(get_args(hint)[1])
 
 
+class Sections(ArgumentMark):
+    """Marks an argument for which a config writes sections, of which a `Constructor` makes live objects."""
+
+    def sections(self, given: Any, place: str, folder: Folder) -> Any:
+        """Reads the sections, each where the value has it; None of what holds none."""
+        raise NotImplementedError
+
+
 @dataclass(frozen=True)
-class Named(ArgumentMark):
+class Named(Sections):
     """Marks an argument for which a config writes a mapping of names to sections, each of a kind.
 
     Args:
@@ -277,8 +285,7 @@ class Named(ArgumentMark):
     called: str
     may_be_null: bool = False
 
-    def sections(self, given: Any, place: str, folder: Folder) -> dict[str, Any] | None:
-        """Reads the sections, before the other arguments; None of what is no mapping."""
+    def sections(self, given: Any, place: str, folder: Folder) -> Any:
         if not isinstance(given, dict):
             return None
         return {

@@ -10,9 +10,7 @@ from typing import Any, TypeVar, Union, final, get_args, get_origin, get_type_hi
 
 import torch
 
-from samplerkit.config.constructor import Call, Constructor
-from samplerkit.config.error_messages import require_mapping
-from samplerkit.config.paths import Folder
+from samplerkit.config.constructor import Constructor
 from samplerkit.errors import ArgumentValueError
 from samplerkit.loading.loader import Loader
 
@@ -121,15 +119,5 @@ FOR_OURS = tuple(
 )
 """The options that torch's DataLoader does not know."""
 
-LOADER = Constructor.of("loader", LoaderOptions)
+LOADER = Constructor.of("loader", LoaderOptions, example="loader: {batch_size: 256}")
 """How a config writes them."""
-
-
-def read_loader(section: Any, place: str, folder: Folder) -> Call:
-    """Reads the section of a config; None for one that is left out.
-
-    Raises:
-        ConfigError: it is no mapping, or a key or a type is wrong.
-    """
-    given = {} if section is None else require_mapping(section, place, "loader: {batch_size: 256}")
-    return LOADER.read(given, place, folder)

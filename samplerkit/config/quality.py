@@ -8,8 +8,7 @@ from typing import Any, final
 
 import numpy as np
 
-from samplerkit.config.constructor import Call, Constructor
-from samplerkit.config.error_messages import require_mapping
+from samplerkit.config.constructor import Constructor, Made
 from samplerkit.config.paths import Folder
 from samplerkit.config.redaction import below
 from samplerkit.errors import ArgumentValueError, ConfigError
@@ -122,11 +121,11 @@ class MinQuality:
         raise ConfigError(below(SECTION, figure.name), problem, hint=hint)
 
 
-MIN_QUALITY = Constructor.of(SECTION, MinQuality)
+MIN_QUALITY = Constructor.of(SECTION, MinQuality, example=EXAMPLE)
 """How a config writes it; a number alone is the mixing."""
 
 
-def read_min_quality(section: Any, place: str, folder: Folder) -> Call:
+def read_min_quality(section: Any, place: str, folder: Folder) -> Made:
     """Reads the section.
 
     Raises:
@@ -134,7 +133,7 @@ def read_min_quality(section: Any, place: str, folder: Folder) -> Call:
     """
     if isinstance(section, int | float) and not isinstance(section, bool):
         section = {"mixing": section}
-    return MIN_QUALITY.read(require_mapping(section, place, EXAMPLE), place, folder)
+    return MIN_QUALITY.read(section, place, folder)
 
 
 def _labels_of(dataset: Any) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Annotated, Any, TypeVar, final, overload
 
 from samplerkit.batches.bucket_batches import BucketBatches
@@ -12,7 +12,7 @@ from samplerkit.batches.packs.pack_batches import PackBatches
 from samplerkit.batches.recipe import BatchRecipe
 from samplerkit.batches.token_batches import TokenBatches
 from samplerkit.compat.megatron.samplers import MegatronPretrainingRandomSampler, MegatronPretrainingSampler
-from samplerkit.config.constructor import Call, Constructor, Kinds, SectionOf
+from samplerkit.config.constructor import Constructor, Kinds, Made, SectionOf
 from samplerkit.config.error_messages import require_mapping, unknown_key
 from samplerkit.config.loader import LoaderOptions
 from samplerkit.config.paths import Folder
@@ -36,26 +36,6 @@ _AnySampler = TypeVar("_AnySampler", bound=Sampler)
 
 
 @final
-@dataclass(frozen=True)
-class SamplerChain:
-    """A chain of samplers that was read from a config.
-
-    Args:
-        sampler: the outermost one.
-        written: the section of a config that says the same, in its plainest spelling.
-        places: the path of each link, in the order of `Sampler._tree`.
-    """
-
-    sampler: Sampler
-    written: dict[str, Any]
-    places: list[str]
-
-    def make(self) -> Sampler:
-        """Returns the sampler."""
-        return self.sampler
-
-
-@final
 class Samplers(Kinds):
     """The kinds of samplers, whose sections are chains."""
 
@@ -66,7 +46,7 @@ class Samplers(Kinds):
             TARGETS.setdefault(f"{made.__module__}.{made.__qualname__}", name)
         return registered
 
-    def read(self, section: Any, place: str, folder: Folder) -> SamplerChain:
+    def read(self, section: Any, place: str, folder: Folder) -> Made:
         """Builds the chain of samplers that a section describes, and what branches off from it.
 
         It goes from link to link without recursion, so that a chain may be as deep as the config; sources of
@@ -81,20 +61,19 @@ class Samplers(Kinds):
             >>> SAMPLERS.read(section, "sampler", Path()).places
             ['sampler', 'sampler.child']
         """
-        calls: list[Call] = []
-        while section is not None or not calls:
+        links: list[tuple[Constructor, Made]] = []
+        while section is not None or not links:
             constructor, given, inside = choose_sampler(section, place)
             section = given.pop("child", None)
-            calls.append(constructor.read(given, inside, folder, also=("kind", "child")))
+            links.append((constructor, constructor.read(given, inside, folder, also=("kind", "child"))))
             place = below(inside, "child")
-        samplers = [call.make() for call in calls]
-        for index in range(len(calls) - 2, -1, -1):
-            _nest(samplers[index], samplers[index + 1], calls[index], calls[index + 1])
         written: dict[str, Any] = {}
-        for call in reversed(calls):
+        for at in range(len(links) - 1, -1, -1):
+            _nest(*links[at : at + 2])
+            constructor, made = links[at]
             nested = {"child": written} if written else {}
-            written = {"kind": call.constructor.name, **call.written, **nested}
-        return SamplerChain(samplers[0], written, [path for call in calls for path in call.places])
+            written = {"kind": constructor.name, **made.written, **nested}
+        return Made(links[0][1].value, written, [path for _, made in links for path in made.places])
 
 
 SAMPLERS = Samplers("sampler", example="{kind: random, seed: 7}", base=Sampler)
@@ -213,22 +192,25 @@ def choose_sampler(section: Any, place: str) -> tuple[Constructor, dict[str, Any
     return constructor, dict(arguments), inside
 
 
-def _nest(parent: Sampler, child: Sampler, parent_call: Call, child_call: Call) -> None:
-    try:
-        parent.add_child(child)
-    except CompositionError as error:
-        # The core names the samplers; a config is corrected at the key that says the mode.
-        if error.value is child:
-            place, value = _mode_key(child_call), child.get_shuffle_mode().value
-        elif isinstance(error.value, str):
-            place, value = _mode_key(parent_call), error.value
-        else:
-            place, value = below(parent_call.place, "child"), error.value
-        raise ConfigError(place, error.problem, value, hint=error.hint) from None
+def _nest(parent: tuple[Constructor, Made], *child: tuple[Constructor, Made]) -> None:
+    """Makes one link the child of another; the last one gets none."""
+    for link in child:
+        try:
+            parent[1].value.add_child(link[1].value)
+        except CompositionError as error:
+            # The core names the samplers; a config is corrected at the key that says the mode.
+            if error.value is link[1].value:
+                place, value = _mode_key(*link), error.value.get_shuffle_mode().value
+            elif isinstance(error.value, str):
+                place, value = _mode_key(*parent), error.value
+            else:
+                place, value = below(parent[1].places[0], "child"), error.value
+            raise ConfigError(place, error.problem, value, hint=error.hint) from None
 
 
-def _mode_key(call: Call) -> str:
-    return below(call.place, "shuffle") if "shuffle" in call.constructor.names else call.place
+def _mode_key(constructor: Constructor, made: Made) -> str:
+    place = made.places[0]
+    return below(place, "shuffle") if "shuffle" in constructor.names else place
 
 
 _AnyRecipe = TypeVar("_AnyRecipe", bound=BatchRecipe)
@@ -281,7 +263,7 @@ def register_batches(kind: str, recipe: Any = None) -> Any:
     return BATCHES.register(kind, recipe)
 
 
-def read_batches(section: Any, place: str, folder: Folder) -> Call:
+def read_batches(section: Any, place: str, folder: Folder) -> Made:
     """Reads the section of a recipe.
 
     Raises:
@@ -292,13 +274,13 @@ def read_batches(section: Any, place: str, folder: Folder) -> Call:
         >>> read_batches({"kind": "bucket", "boundaries": [4], "batch_size": 2}, "batches", Path()).written
         {'kind': 'bucket', 'boundaries': [4], 'batch_size': 2}
     """
-    call: Call = BATCHES.read(section, place, folder)
-    keys = call.arguments.get("keys")
-    if isinstance(keys, list):
-        # YAML has no tuples, and lists are no keys.
-        keys = [tuple(key) if isinstance(key, list) else key for key in keys]
-        call = replace(call, arguments={**call.arguments, "keys": keys})
-    return call
+    keys = section.get("keys") if isinstance(section, dict) else None
+    if not isinstance(keys, list):
+        return BATCHES.read(section, place, folder)
+    # YAML has no tuples, and lists are no keys.
+    hashable = [tuple(key) if isinstance(key, list) else key for key in keys]
+    made = BATCHES.read({**section, "keys": hashable}, place, folder)
+    return replace(made, written={**made.written, "keys": keys})
 
 
 def require_one_size(sections: dict[str, Any], recipe: BatchRecipe | None, options: LoaderOptions) -> None:

@@ -114,6 +114,6 @@ def test_an_argument_that_the_loader_gets_is_a_config_key_by_itself():
 
     newer = Constructor.of("loader", Options)
     assert newer.names == ["batch_size", "rounds"]
-    assert asdict(newer.read({"rounds": 3}, "loader", Path()).make()) == {"batch_size": 1, "rounds": 3}
+    assert asdict(newer.read({"rounds": 3}, "loader", Path()).value) == {"batch_size": 1, "rounds": 3}
     with pytest.raises(sk.ConfigError, match=r"loader.rounds: must be a valid integer, got 'x'"):
         newer.read({"rounds": "x"}, "loader", Path())
