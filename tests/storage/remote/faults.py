@@ -220,7 +220,8 @@ PART_OF_NINES = f"bytes 0-{'9' * 5000}/*"
 
 CASES = [
     *(Case(f"redirect {number}", redirects(number), "harmless") for number in (301, 302, 303, 307, 308)),
-    Case("five redirects", redirects(302, 5), "harmless"),
+    Case("ten redirects", redirects(302, 10), "harmless"),
+    Case("eleven redirects", redirects(302, 11), "refused", "redirected more than 10 times"),
     Case("a loop of redirects", loops, "refused", "redirected"),
     Case("a redirect without a place", redirects_nowhere, "refused", "status 302"),
     Case("body cut off", truncates, "retried", "broke off"),

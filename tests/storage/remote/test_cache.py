@@ -18,17 +18,6 @@ from tests.storage.remote.contents import content, kept, leftovers
 DATA = random.Random(11).randbytes(8_000_000)
 
 
-def test_a_file_is_downloaded_once_and_stays(server, storage, tmp_path):
-    url = server.put("/a", DATA[:1000])
-    reader = storage()
-    assert [content(reader.fetch(url)) for _ in range(3)] == [DATA[:1000]] * 3
-    assert content(storage().fetch(url)) == DATA[:1000]
-    assert len(server.asked("GET")) == 1
-    assert (reader.stats.downloads, reader.stats.cache_hits) == (1, 2)
-    assert kept(tmp_path / "cache") == [1000]
-    assert leftovers(tmp_path / "cache") == []
-
-
 @pytest.mark.parametrize("room", [3000, 3999])
 def test_what_was_used_least_recently_goes_first(server, storage, tmp_path, room):
     reader = storage(max_cache_bytes=room)

@@ -68,15 +68,14 @@ PERMANENT = [
 @pytest.mark.parametrize("number", range(len(TRANSIENT)))
 @pytest.mark.parametrize("way", ["read", "fetch"])
 def test_what_may_pass_is_tried_again(number, way, storage):
-    for time_number in range(20):
-        url, reader = put(f"{time_number}.tar"), storage(attempts=2)
-        Cluster.failures = [TRANSIENT[number]]
-        if way == "read":
-            assert reader.read([Span(url, 300, 5)]) == [DATA[300:305]]
-        else:
-            assert content(reader.fetch(url)) == DATA
-        assert Cluster.failures == []
-        assert reader.stats.retries == 1
+    url, reader = put("a.tar"), storage(attempts=2)
+    Cluster.failures = [TRANSIENT[number]]
+    if way == "read":
+        assert reader.read([Span(url, 300, 5)]) == [DATA[300:305]]
+    else:
+        assert content(reader.fetch(url)) == DATA
+    assert Cluster.failures == []
+    assert reader.stats.retries == 1
     Cluster.failures = [TRANSIENT[number]] * 2
     with pytest.raises(DatasetError, match="tried 2 times"):
         storage(attempts=2).read([Span(url, 300, 5)])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import random
 import signal
@@ -70,16 +69,6 @@ def test_threads_begin_late_and_end_with_the_storage(server, storage, threads):
     wait_until(lambda: threads() == [])
     assert reader.read([Span(url, 0, 4)]) == [DATA[:4]]
     reader.close()
-
-
-def test_threads_end_when_a_storage_is_garbage(server, storage, threads):
-    url = server.put("/a", DATA[:1000])
-    reader = RemoteStorage(storage().options)
-    reader.read([Span(url, 0, 10)])
-    assert len(threads()) == 1
-    del reader
-    gc.collect()
-    wait_until(lambda: threads() == [])
 
 
 def test_a_part_that_fails_gives_up_the_others(server, storage):

@@ -51,15 +51,6 @@ def test_who_catches_the_error_and_goes_on_is_told_again(small_disk):
     assert there(small_disk) == []
 
 
-def test_the_last_bytes_of_a_shard_may_be_the_ones_without_room(small_disk):
-    writer = TarWriter(f"{small_disk}/x-%d.tar")
-    writer.write({"__key__": "a", "bin": b"x" * 100})
-    (small_disk / "other").write_bytes(bytes((8 << 20) - 4096))
-    with pytest.raises(sk.DatasetError, match=r"x-0\.tar: cannot be written \(No space left on device\)"):
-        writer.close()
-    assert there(small_disk) == ["other"]
-
-
 def test_an_index_without_room_leaves_a_whole_shard(small_disk):
     writer = TarWriter(f"{small_disk}/x-%d.tar")
     for number in range(400):

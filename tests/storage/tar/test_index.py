@@ -130,16 +130,6 @@ def test_checksums_want_an_index_that_has_them(tmp_path, walks):
     assert len(walks) == 4
 
 
-@pytest.mark.parametrize("suffix", ["tar", "tar.gz"])
-def test_an_index_leaves_no_file_open(tmp_path, suffix):
-    path = tmp_path / f"one.{suffix}"
-    data = write(tmp_path / "plain.tar", jpeg_tiles()).read_bytes()
-    path.write_bytes(gzip.compress(data) if suffix == "tar.gz" else data)
-    before = sorted(Path("/dev/fd").iterdir())
-    make_index(Archive.of(str(path)), Cache.of(tmp_path / "cache"), checksums=False)
-    assert sorted(Path("/dev/fd").iterdir()) == before
-
-
 def test_an_index_is_mapped_and_small(tmp_path):
     archives = [Archive.of(str(path)) for path in two(tmp_path)]
     joint = joint_index(tuple(archives), Cache.of(None), checksums=True, progress=silence)

@@ -149,19 +149,6 @@ def test_shards_of_several_folders_have_their_lengths_above_them(folder):
     assert sk.TarDataset(paths, lengths=found.lengths).layout.sizes.tolist() == [EACH] * 2
 
 
-def test_flaws_are_told_and_the_rest_is_written(folder):
-    broken = folder / NAMES[2]
-    broken.write_bytes(broken.read_bytes()[:9000])
-    found = index_shards(f"{folder}/{PATTERN}")
-    assert found.num_flaws == 2
-    assert {(flaw.archive, flaw.reason) for flaw in found.flaws} == {
-        (str(broken), "truncated"),
-        (str(broken), "incomplete sample"),
-    }
-    lengths = json.loads((folder / "lengths.json").read_text())["lengths"]
-    assert [lengths[name] == EACH for name in NAMES] == [number != 2 for number in range(SHARDS)]
-
-
 def test_a_folder_that_cannot_be_written_to_is_an_error(folder, tmp_path):
     (tmp_path / "file").write_text("no folder")
     with pytest.raises(sk.DatasetError, match=r"file/train-0\d\.tar\.skidx: cannot be written \(.*\); make"):

@@ -10,7 +10,6 @@ import pytest
 import samplerkit as sk
 from samplerkit.inspect import check
 from tests.storage.tar.remote_shards import as_list
-from tests.storage.tar.server import Server
 
 PAGE = Path(__file__).parents[3] / "docs" / "shuffle-modes.md"
 SHARDS, EACH = 32, 20
@@ -57,18 +56,6 @@ def test_too_few_open_shards_for_the_lanes_are_found_and_opened_again_but_not_wi
     found, times = opened(int(room))
     assert found is None
     assert times <= SHARDS // 2 + 6  # a few at the borders of lanes
-
-
-@pytest.mark.parametrize(("shuffle", "is_found"), [("partial", True), ("global", False)])
-def test_samples_that_are_read_one_by_one_need_no_open_shards(tmp_path, shuffle, is_found):
-    written(tmp_path, SHARDS, EACH)
-    with Server(tmp_path) as server:
-        urls = f"{server.url}/{{000..{SHARDS - 1:03}}}.tar"
-        dataset = sk.TarDataset(urls, lengths=[EACH] * SHARDS, cache=tmp_path / "cache", max_shards=2)
-        sampler = sk.RandomSampler(shuffle=shuffle, partial_size=4 * EACH, seed=7)
-        loader = sk.Loader(dataset, sampler, batch_size=8, world=sk.World(2, 0))
-        assert (finding_of(loader) is not None) == is_found
-        dataset.close()
 
 
 def table():

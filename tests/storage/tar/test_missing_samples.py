@@ -159,25 +159,6 @@ def test_without_a_loader_missing_samples_are_left_out_too(place, folder, tmp_pa
     dataset.close()
 
 
-def drawn(sample):
-    return sample["__key__"], int(sk.draw_rng().integers(1 << 40))
-
-
-def test_the_draws_of_good_samples_are_those_of_whole_shards(folder, tmp_path):
-    paths = f"{folder}/{PATTERN}"
-    options = {"batch_size": EACH // 2, "collate_fn": as_list, "seed_draws": True}
-    whole = sk.TarDataset(paths, cache=tmp_path / "whole").map(drawn)
-    expected = [list(batch) for batch in sk.Loader(whole, sk.SequentialSampler(), **options)]
-    damage(folder)
-    dataset = made((paths, {}), tmp_path).map(drawn)
-    received = list(sk.Loader(dataset, sk.SequentialSampler(), **options))
-    good = set(GOOD)
-    for batch, other in zip(received, expected, strict=True):
-        left = [pair for pair in other if pair[0] in good]
-        # What stands in has the draw of the first sample of its batch.
-        assert batch == left if left else [number for _, number in batch] == [other[0][1]]
-
-
 def test_a_shard_that_goes_while_it_is_in_use_is_left_out_from_then_on(place, folder, tmp_path, caplog):
     dataset = made(place, tmp_path, max_shards=1, read_ahead=0)
     assert dataset[GONE * EACH]["__key__"] == f"{GONE * EACH:05}"

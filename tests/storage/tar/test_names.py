@@ -34,20 +34,6 @@ def test_braces_mean_what_they_mean_to_webdataset(pattern):
     assert expand_braces(pattern) == list(braceexpand.braceexpand(pattern))
 
 
-@pytest.mark.parametrize("pattern", ["{0..3.tar", "{}.tar", "{abc}.tar", "{0..3..0}.tar", "{a,{b}.tar"])
-def test_wrong_braces_are_refused(pattern):
-    with pytest.raises(sk.ArgumentValueError, match=r"^urls: "):
-        expand_braces(pattern)
-
-
-@pytest.mark.parametrize("pattern", ["{0..99999999}.tar", "{0..99}{000..999}.tar"])
-def test_too_many_names_are_refused(pattern, monkeypatch):
-    if pattern.count("{") > 1:
-        monkeypatch.setattr(names, "MOST_NAMES", 10_000)  # the limit itself takes seconds to count up to
-    with pytest.raises(sk.ArgumentValueError, match=f"more than {names.MOST_NAMES} archives"):
-        expand_braces(pattern)
-
-
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     for name in ("b-1.tar", "b-10.tar", "b-9.tar", "B-2.tar", "sub/c.tar", "b-1.tar.skidx", "odd{1}.tar"):
@@ -92,3 +78,9 @@ def test_a_file_whose_name_has_braces_is_taken_as_it_is():
 def test_what_names_no_archives_is_an_error(urls, error, text):
     with pytest.raises(error, match=f"^urls: {text}"):
         TarDataset(urls)
+
+
+def test_too_many_names_are_refused(monkeypatch):
+    monkeypatch.setattr(names, "MOST_NAMES", 10_000)  # the limit itself takes seconds to count up to
+    with pytest.raises(sk.ArgumentValueError, match="more than 10000 archives"):
+        expand_braces("{0..99}{000..999}.tar")

@@ -139,28 +139,6 @@ def in_order(first=0):
     return [np.arange(start, start + 6) for start in range(first, SHARDS * EACH, 6)]
 
 
-@pytest.mark.parametrize("fetch", ["shards", "ranges"])
-def test_who_is_told_anew_reads_ahead_by_that_alone(tmp_path, server, fetch):
-    with remote(server, tmp_path, **FEW, fetch=fetch) as dataset:
-        before = readers_ahead()
-        for first in (0, 48, 24):
-            plan = in_order(first)
-            dataset.expect(iter(plan))
-            for ids in plan[:2]:
-                assert keys(dataset, ids) == ids.tolist()
-        reading = dataset._source._processes.here().held
-        assert reading._is_whole == (fetch == "shards")
-        # What was begun before has ended, and all that is asked for is of the last plan.
-        most = reading._limits.threads if fetch == "shards" else 1
-        wait_until(lambda: 1 <= len(readers_ahead() - before) <= most)
-        del server.asked[:]
-        for ids in plan[2:]:
-            assert keys(dataset, ids) == ids.tolist()
-        assert {asked.name for asked in server.asked if asked.part} <= {
-            f"train-{number:02}.tar" for number in range(2, SHARDS)
-        }
-
-
 @pytest.mark.parametrize("share", [1, 4])
 def test_the_warning_of_costs_is_of_the_samples_that_an_epoch_has(tmp_path, server, share):
     """A dataset of every fourth sample asks for a fourth of the requests."""

@@ -42,7 +42,7 @@ def shards_of(layout, batches):
     return (layout.file_of(ids) for ids in batches)
 
 
-@pytest.mark.parametrize("workers", [1, 2, 4])
+@pytest.mark.parametrize("workers", [1, 4])
 @pytest.mark.parametrize("mode", [*LOCAL, "GLOBAL"])
 @pytest.mark.parametrize("shards", LAYOUTS)
 def test_orders_that_stay_in_few_shards_fetch_them_and_global_reads_samples(shards, mode, workers):
@@ -102,11 +102,6 @@ def test_the_shard_that_was_used_least_recently_leaves_a_full_cache():
         assert epoch_costs(layout, [[shard] for shard in used], cached_shards=room).shards.requests == fetched
 
 
-@pytest.mark.parametrize("shard", [0, 1, 2])
-def test_a_shard_that_is_not_read_plays_no_part(shard):
-    assert stretch_of([np.full(50, shard)], np.array([50] * 3), 3).is_whole
-
-
 @pytest.mark.parametrize("suffix", [".tar", ".tar.gz", ".tgz"])
 def test_a_cache_holds_as_many_shards_as_its_bytes_do_and_half_as_many_compressed_ones(tmp_path, suffix):
     (tmp_path / f"0{suffix}").write_bytes(bytes(1000))
@@ -148,7 +143,7 @@ def stretch(loader, shard_bytes):
     return stretch_of(shards, layout.sizes, SHARDS, 1, shard_bytes)
 
 
-@pytest.mark.parametrize(("before", "now"), [(2, 3), (3, 2), (2, 5), (4, 6), (3, 4)])
+@pytest.mark.parametrize(("before", "now"), [(2, 3), (3, 2), (4, 6)])
 @pytest.mark.parametrize("share", [0.0, 0.5, 0.9], ids=["start", "middle", "near the end"])
 def test_ranks_that_share_lanes_fetch_shards_of_small_samples(before, now, share):
     layout = sk.Layout([EACH] * SHARDS)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import time
 import warnings
 from collections import Counter
 
@@ -14,7 +13,6 @@ import samplerkit as sk
 from tests.storage.forging import forge
 from tests.storage.remote.children import Child
 from tests.storage.tar.remote_shards import (
-    EACH,
     LENGTHS,
     NUMBERS,
     PATTERN,
@@ -27,7 +25,6 @@ from tests.storage.tar.remote_shards import (
 )
 from tests.storage.tar.server import Server
 from tests.storage.tar.shards import long_names, write
-from tests.waiting import wait_until
 
 
 @pytest.fixture(name="local")
@@ -179,17 +176,3 @@ def test_checksums_find_damage_in_the_data(tmp_path, fetch):
             pytest.raises(sk.DatasetError, match="checksum"),
         ):
             dataset[0]
-
-
-def test_a_cache_that_is_emptied_under_shards_that_were_fetched_ahead_is_an_error(server, tmp_path):
-    """Also where what is missing is skipped."""
-    dataset = remote(server, tmp_path / "cache", lengths=LENGTHS, fetch="shards", on_error="skip")
-    problem = r"cache: was emptied while it was in use, got .*; leave it alone while it is in use"
-    with dataset, sk.Loader(dataset, batch_size=EACH, collate_fn=as_list) as loader:
-        batches = iter(loader)
-        next(batches)
-        wait_until(lambda: len(list((tmp_path / "cache").rglob("*.file"))) >= 3)
-        time.sleep(0.2)  # so that what was fetched is at hand
-        (tmp_path / "cache").rename(tmp_path / "elsewhere")
-        with pytest.raises(sk.DatasetError, match=problem):
-            list(batches)

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import pickle
-import threading
 from collections import Counter
-from pathlib import Path
 
-import numpy as np
 import pytest
 
 import samplerkit as sk
@@ -16,7 +13,6 @@ from tests.storage.tar.remote_shards import (
     LENGTHS,
     NAMES,
     NUMBERS,
-    SHARDS,
     as_list,
     keys_of,
     remote,
@@ -123,22 +119,6 @@ def test_a_shard_that_changes_between_epochs_is_an_error_and_never_mixed(tmp_pat
             for batch in loader:
                 seen += [sample["txt"] for sample in batch]
         assert all(text.startswith(b"number") for text in seen)
-
-
-@pytest.mark.parametrize("fetch", ["shards", "ranges"])
-def test_closing_leaves_no_thread_and_a_dataset_that_can_be_used_again(tmp_path, server, fetch):
-    before = set(threading.enumerate())
-    dataset = remote(server, tmp_path / "cache", lengths=LENGTHS, fetch=fetch)
-    dataset.expect(iter(np.split(np.array(NUMBERS), SHARDS)))
-    dataset.__getitems__(np.arange(EACH))
-    dataset.close()
-    for thread in set(threading.enumerate()) - before:
-        # The threads of the server answer until their connections are closed.
-        assert not thread.name.startswith("samplerkit"), thread
-    open_files = [str(path.readlink()) for path in Path("/proc/self/fd").iterdir() if path.is_symlink()]
-    assert not [path for path in open_files if path.startswith(str(tmp_path / "cache"))]
-    assert dataset[5]["cls"] == b"5"
-    dataset.close()
 
 
 def test_nothing_private_reaches_errors_and_warnings(tmp_path, server):

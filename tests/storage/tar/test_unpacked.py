@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import io
-import os
 import random
 from collections import Counter
 from contextlib import suppress
@@ -19,10 +18,8 @@ from samplerkit.storage.inflate import FLOOR, TooLargeError, inflated
 from samplerkit.storage.tar.codecs import Decode
 from samplerkit.storage.tar.dataset import TarDataset
 from samplerkit.storage.tar.writer import TarWriter
-from tests.storage.remote.children import Child
 from tests.storage.remote.contents import kept, leftovers
 from tests.storage.tar.shards import jpeg_tiles, python_sources, write
-from tests.waiting import wait_until
 
 SAMPLES, BYTES = 20, 10_000
 SHARD = 240_000
@@ -75,40 +72,6 @@ def test_a_gzip_archive_is_unpacked_once_and_a_changed_one_anew(tmp_path):
     assert len(copies(cache)) == 2
 
 
-@pytest.mark.parametrize("damage", [0, 5000, None])
-def test_a_copy_that_was_damaged_cut_or_lost_is_made_again(tmp_path, damage):
-    path, cache = write(tmp_path / "shard.tar.gz", jpeg_tiles()), tmp_path / "cache"
-    samples = list(TarDataset(path, cache=cache))
-    (copy,) = copies(cache)
-    size = copy.stat().st_size
-    if damage is None:
-        copy.unlink()
-    else:
-        os.truncate(copy, damage)
-        if not damage:
-            os.truncate(copy, size)  # zeros of the right length
-    assert list(TarDataset(path, cache=cache)) == samples
-    assert [each.stat().st_size for each in copies(cache)] == [size]
-
-
-def unpacks(path, cache):
-    return len(TarDataset(path, cache=cache, progress=False))
-
-
-def test_what_a_killed_unpacking_left_is_found_and_removed(tmp_path, shards):
-    large, folder = tmp_path / "large.tar.gz", tmp_path / "cache" / "remote"
-    large.write_bytes(gzip.compress(random.Random(1).randbytes(1 << 20), 1) * 64)
-    child = Child(unpacks, large, tmp_path / "cache")
-    wait_until(lambda: any(part.stat().st_size for part in folder.glob("*.part")))
-    child.kill()
-    left = leftovers(folder)
-    assert [name.rpartition(".")[2] for name in left] == ["lock", "part"]
-    paths, _ = shards
-    assert unpacks(paths[0], tmp_path / "cache") == SAMPLES
-    assert leftovers(folder) == []
-    assert len(kept(folder)) == 1
-
-
 @pytest.mark.parametrize("workers", [0, 2])
 def test_unpacked_copies_count_in_the_bound_of_the_cache(tmp_path, shards, workers):
     paths, samples = shards
@@ -124,16 +87,6 @@ def test_unpacked_copies_count_in_the_bound_of_the_cache(tmp_path, shards, worke
     assert Counter(sample["__key__"] for sample in found) == Counter(samples.keys())
     assert all(sample["bin"] == samples[sample["__key__"]] for sample in found)
     assert SHARD // 2 < most <= bound
-    assert leftovers(tmp_path / "cache" / "remote") == []
-
-
-def test_a_copy_that_does_not_fit_is_an_error_before_it_fills_the_disk(tmp_path, shards):
-    paths, _ = shards
-    dataset = TarDataset(paths, cache=tmp_path / "cache", remote={"max_cache_bytes": SHARD // 2})
-    with pytest.raises(
-        sk.DatasetError, match=r"does not fit into the cache: .*\(max_cache_bytes\).*; raise max_"
-    ):
-        len(dataset)
     assert leftovers(tmp_path / "cache" / "remote") == []
 
 
