@@ -52,9 +52,9 @@ class DatasetKind(Enum):
         CONCAT: datasets one after another; MindSpore's and torch's ConcatDataset.
     """
 
-    PLAIN = "plain"
-    FILES = "files"
-    CONCAT = "concat"
+    PLAIN = 0
+    FILES = 1
+    CONCAT = 2
 
 
 def kind_of(dataset: Any) -> DatasetKind:
@@ -118,87 +118,131 @@ class MindSporeChain(Chain):
 
     def draw_at(self, depth: int, layout: Layout, context: Context) -> Any:
         sampler = self.links[depth]
-        draw = _DRAWS.get(type(sampler))
-        return sampler.draw(layout, context) if draw is None else draw(self, sampler, layout, context)
+        draws = _DRAWS.get(type(sampler))
+        if draws is None:
+            return sampler.draw(layout, context)
+        kind = self._kind(context)
+        draw = draws[kind.value]
+        if draw is not None:
+            return draw(self, sampler, layout, context)
+        if kind is DatasetKind.CONCAT:
+            raise ArgumentTypeError(
+                "sampler", "over a ConcatDataset must be a DistributedSampler or a RandomSampler"
+            )
+        hint = 'say algorithm="samplerkit-1"'
+        raise ArgumentValueError("sampler", "is not supported over files by MindSpore", hint=hint)
 
     def _random(self, sampler: RandomSampler, layout: Layout, context: Context) -> Order:
-        if sampler.replacement and not len(layout):
-            return Range(0, 0)
-        kind, mode, seed = self._kind(context), sampler.mode, sampler.seed
-        if kind is DatasetKind.FILES:
-            return _random_over_files(sampler, layout, context)
-        if sampler.replacement:
-            return self._draws(sampler, kind, layout, context)
-        num_samples = sampler.num_samples or None
-        self._require_global(mode)
-        if kind is DatasetKind.CONCAT:
-            if num_samples is not None:
-                raise ArgumentValueError("num_samples", "cannot be set over a ConcatDataset", num_samples)
-            return Table(random_concat(layout.sizes, seed, context.epoch))
-        name = ("random", len(layout), seed)
-        order = carried(name, context.epoch, _shuffle_of(len(layout), lambda e: seed + e))
-        return limited(order, num_samples)
-
-    def _draws(self, sampler: RandomSampler, kind: DatasetKind, layout: Layout, context: Context) -> Order:
         size, seed = len(layout), sampler.seed
-        if kind is DatasetKind.CONCAT:
+        if sampler.replacement:
+            count = min(sampler.num_samples or size, size)
+            generator = Mt19937((seed + context.epoch) % _SEEDS)
+            return Table(uniform_integers(generator, np.full(count, size)))
+        _require_global(sampler.mode)
+        order = carried(("random", size, seed), context.epoch, _shuffle_of(size, lambda e: seed + e))
+        return limited(order, sampler.num_samples or None)
+
+    def _random_over_concat(self, sampler: RandomSampler, layout: Layout, context: Context) -> Order:
+        if sampler.replacement:
             raise ArgumentValueError("replacement", "must be False over a ConcatDataset", True)
-        count = min(sampler.num_samples or size, size)
-        generator = Mt19937((seed + context.epoch) % _SEEDS)
-        return Table(uniform_integers(generator, np.full(count, size)))
+        _require_global(sampler.mode)
+        _refuse_num_samples(sampler.num_samples or None)
+        return Table(random_concat(layout.sizes, sampler.seed, context.epoch))
+
+    def _random_over_files(self, sampler: RandomSampler, layout: Layout, context: Context) -> Order:
+        size, num_samples, seed = len(layout), sampler.num_samples or None, sampler.seed
+        shuffle = sampler.mode.resolve(layout)
+        if sampler.replacement and not size:
+            return Range(0, 0)
+        if sampler.replacement:
+            count = num_samples or size
+
+            def draw(epoch: int, before: int) -> Ids:
+                # Each epoch draws from what the one before drew.
+                return record_files.drawn_rows(before or size, count, seed + 1 + epoch)
+
+            return carried(("draws", size, count, seed), context.epoch, draw)
+        if shuffle is Shuffle.PARTIAL:
+            block = sampler.mode.partial_size
+            return Table(record_files.partial_order(layout, seed + 1 + context.epoch, block, 1, num_samples))
+
+        def arrange(epoch: int, before: int) -> Ids:
+            if shuffle is not Shuffle.GLOBAL:
+                return _rows(shuffle, layout, seed + 1 + epoch)
+            # The first epoch cuts, and the later ones only rearrange what it left.
+            return record_files.global_order(before or size, seed + 1 + epoch)[:num_samples]
+
+        return carried(("files", shuffle, layout, num_samples, seed), context.epoch, arrange)
 
     def _distributed(self, sampler: DistributedSampler, layout: Layout, context: Context) -> Order:
-        kind, size, mode, seed = self._kind(context), len(layout), sampler.mode, sampler.seed
-        if kind is DatasetKind.CONCAT:
-            if mode.shuffle is not Shuffle.FALSE:
-                raise ArgumentValueError("shuffle", "must be False over a ConcatDataset", mode.shuffle.value)
-            if sampler.num_samples is not None:
-                raise ArgumentValueError(
-                    "num_samples", "cannot be set over a ConcatDataset", sampler.num_samples
-                )
-        if kind is DatasetKind.FILES:
-            return _distributed_over_files(sampler, layout, context, quirks=self.quirks)
-        if mode.shuffle is Shuffle.FALSE:
+        size, seed = len(layout), sampler.seed
+        if sampler.mode.shuffle is Shuffle.FALSE:
             return Range(0, size)
-        self._require_global(mode)
+        _require_global(sampler.mode)
         first = seed if seed + 1 == _SEEDS - 1 else seed + 1
         return carried(("distributed", size, seed), context.epoch, _shuffle_of(size, lambda e: first + e))
 
+    def _distributed_over_concat(
+        self, sampler: DistributedSampler, layout: Layout, context: Context
+    ) -> Order:
+        shuffle = sampler.mode.shuffle
+        if shuffle is not Shuffle.FALSE:
+            raise ArgumentValueError("shuffle", "must be False over a ConcatDataset", shuffle.value)
+        _refuse_num_samples(sampler.num_samples)
+        return Range(0, len(layout))
+
+    def _distributed_over_files(self, sampler: DistributedSampler, layout: Layout, context: Context) -> Order:
+        """Orders the samples of files for a distributed sampler, undealt.
+
+        Raises:
+            NotSupportedError: MindSpore does here what only its quirks replay, or leaves shards empty.
+        """
+        mode, deal, num_shards = sampler.mode, sampler.deal, context.lanes
+        shuffle, seed = mode.resolve(layout), sampler.seed + 1 + context.epoch
+        size, is_offset = len(layout), deal.offset >= 0
+        if shuffle is Shuffle.PARTIAL:
+            if is_offset and not self.quirks:
+                raise NotSupportedError(
+                    "offset",
+                    "MindSpore pads PARTIAL whatever the offset",
+                    deal.offset,
+                    hint="say quirks=True",
+                )
+            if self.quirks and -(-size // num_shards) * num_shards > 2 * size:
+                raise NotSupportedError(
+                    "num_shards",
+                    "MindSpore leaves shards empty when PARTIAL has more than twice as many as samples",
+                    num_shards,
+                    hint="say quirks=False, or use fewer shards",
+                )
+            return Table(
+                record_files.partial_order(layout, seed, mode.partial_size, num_shards, deal.num_samples)
+            )
+        rows = None if shuffle is Shuffle.FALSE else _rows(shuffle, layout, seed)
+        if self.quirks and is_offset:
+            dealt = record_files.contiguous_blocks(size, num_shards, deal.offset)
+            rows = dealt if rows is None else rows[dealt]
+        return Range(0, size) if rows is None else Table(rows)
+
     def _subset(self, sampler: SubsetRandomSampler, layout: Layout, context: Context) -> Order:
-        listed, seed, kind = sampler._listed(layout), sampler.seed, self._kind(context)
-        size = len(listed)
-        self._refuse_over_concat(kind)
-        if kind is DatasetKind.FILES:
-            return compose(Table(record_files.global_order(size, seed + 1)), listed)
-        name = ("subset", size, seed, self.quirks)
-        arrange = _shuffle_of(size, lambda e: self._drawn_seed(seed, e))
+        listed, seed = sampler._listed(layout), sampler.seed
+        name = ("subset", len(listed), seed, self.quirks)
+        arrange = _shuffle_of(len(listed), lambda e: self._drawn_seed(seed, e))
         return compose(carried(name, context.epoch, arrange), listed)
+
+    def _subset_over_files(self, sampler: SubsetRandomSampler, layout: Layout, _: Context) -> Order:
+        listed = sampler._listed(layout)
+        return compose(Table(record_files.global_order(len(listed), sampler.seed + 1)), listed)
 
     def _weighted(self, sampler: WeightedRandomSampler, layout: Layout, context: Context) -> Order:
         sampler.check_over(layout)
-        self._refuse_over_files(self._kind(context))
         generator = Mt19937(self._drawn_seed(sampler.seed, context.epoch) % _SEEDS)
         draw = weighted_draws if sampler.replacement else weighted_distinct
         count = min(sampler.num_samples or len(layout), len(layout))
         return Table(draw(sampler.weights, count, generator))
 
-    def _classes(self, sampler: PKSampler, layout: Layout, context: Context) -> Order:
-        return sampler.drawn(context, partial(self._pick, sampler, context))
-
-    def _pick(self, sampler: PKSampler, context: Context, counts: Ids) -> tuple[Ids, Ids]:
-        self._refuse_over_files(self._kind(context))
-        generator = Mt19937(sampler.seed)
-        classes = shuffled(counts.size, generator) if sampler.shuffle else np.arange(counts.size)
-        classes = sampler.each_class(classes).astype(np.int64)
-        if context.epoch:
-            generator = Mt19937((sampler.seed + context.epoch) % _SEEDS)
-        return classes, uniform_integers(generator, counts[classes])
-
-    def _require_global(self, mode: Mode) -> None:
-        if mode.shuffle in FILE_AWARE or mode.shuffle is Shuffle.ADAPTIVE:
-            raise ShuffleModeError(
-                "shuffle", "is not supported with a dataset without files", mode.shuffle.value
-            )
+    def _classes(self, sampler: PKSampler, _: Layout, context: Context) -> Order:
+        return sampler.drawn(context, partial(_pick, sampler, context.epoch))
 
     def _drawn_seed(self, seed: int, epoch: int) -> int:
         return seed if self.quirks else seed + epoch
@@ -218,30 +262,18 @@ class MindSporeChain(Chain):
             )
         return kind
 
-    def _refuse_over_concat(self, kind: DatasetKind) -> None:
-        if kind is DatasetKind.CONCAT:
-            raise ArgumentTypeError(
-                "sampler", "over a ConcatDataset must be a DistributedSampler or a RandomSampler"
-            )
 
-    def _refuse_over_files(self, kind: DatasetKind) -> None:
-        self._refuse_over_concat(kind)
-        if kind is DatasetKind.FILES:
-            raise ArgumentValueError(
-                "sampler",
-                "is not supported over files by MindSpore",
-                hint='say algorithm="samplerkit-1"',
-            )
+_Draw = Callable[[MindSporeChain, Any, Layout, Context], Order]
+_Of = MindSporeChain
 
-
-_DRAWS: dict[type, Callable[[MindSporeChain, Any, Layout, Context], Order]] = {
-    DistributedSampler: MindSporeChain._distributed,
-    PKSampler: MindSporeChain._classes,
-    RandomSampler: MindSporeChain._random,
-    SubsetRandomSampler: MindSporeChain._subset,
-    WeightedRandomSampler: MindSporeChain._weighted,
+_DRAWS: dict[type, tuple[_Draw, _Draw | None, _Draw | None]] = {
+    DistributedSampler: (_Of._distributed, _Of._distributed_over_files, _Of._distributed_over_concat),
+    PKSampler: (_Of._classes, None, None),
+    RandomSampler: (_Of._random, _Of._random_over_files, _Of._random_over_concat),
+    SubsetRandomSampler: (_Of._subset, _Of._subset_over_files, None),
+    WeightedRandomSampler: (_Of._weighted, None, None),
 }
-"""How MindSpore draws where it does not as samplerkit does."""
+"""How MindSpore draws where it does not as samplerkit does, by the kind of dataset; None is refused."""
 
 
 @final
@@ -266,62 +298,23 @@ def _shuffle_of(size: int, seed_of: Callable[[int], int]) -> Callable[[int, int]
     return lambda epoch, _: shuffled(size, Mt19937(seed_of(epoch) % _SEEDS))
 
 
-def _random_over_files(sampler: RandomSampler, layout: Layout, context: Context) -> Order:
-    """Orders the samples of files for a random sampler."""
-    size, num_samples, seed = len(layout), sampler.num_samples or None, sampler.seed
-    shuffle = sampler.mode.resolve(layout)
-    if sampler.replacement:
-        count = num_samples or size
-
-        def draw(epoch: int, before: int) -> Ids:
-            # Each epoch draws from what the one before drew.
-            return record_files.drawn_rows(before or size, count, seed + 1 + epoch)
-
-        return carried(("draws", size, count, seed), context.epoch, draw)
-    if shuffle is Shuffle.PARTIAL:
-        block = sampler.mode.partial_size
-        return Table(record_files.partial_order(layout, seed + 1 + context.epoch, block, 1, num_samples))
-
-    def arrange(epoch: int, before: int) -> Ids:
-        if shuffle is not Shuffle.GLOBAL:
-            return _rows(shuffle, layout, seed + 1 + epoch)
-        # The first epoch cuts, and the later ones only rearrange what it left.
-        return record_files.global_order(before or size, seed + 1 + epoch)[:num_samples]
-
-    return carried(("files", shuffle, layout, num_samples, seed), context.epoch, arrange)
+def _pick(sampler: PKSampler, epoch: int, counts: Ids) -> tuple[Ids, Ids]:
+    generator = Mt19937(sampler.seed)
+    classes = shuffled(counts.size, generator) if sampler.shuffle else np.arange(counts.size)
+    classes = sampler.each_class(classes).astype(np.int64)
+    if epoch:
+        generator = Mt19937((sampler.seed + epoch) % _SEEDS)
+    return classes, uniform_integers(generator, counts[classes])
 
 
-def _distributed_over_files(
-    sampler: DistributedSampler, layout: Layout, context: Context, *, quirks: bool
-) -> Order:
-    """Orders the samples of files for a distributed sampler, undealt.
+def _require_global(mode: Mode) -> None:
+    if mode.shuffle in FILE_AWARE or mode.shuffle is Shuffle.ADAPTIVE:
+        raise ShuffleModeError("shuffle", "is not supported with a dataset without files", mode.shuffle.value)
 
-    Raises:
-        NotSupportedError: MindSpore does here what only its quirks replay, or leaves shards empty.
-    """
-    mode, deal, num_shards = sampler.mode, sampler.deal, context.lanes
-    shuffle, seed = mode.resolve(layout), sampler.seed + 1 + context.epoch
-    size, is_offset = len(layout), deal.offset >= 0
-    if shuffle is Shuffle.PARTIAL:
-        if is_offset and not quirks:
-            raise NotSupportedError(
-                "offset", "MindSpore pads PARTIAL whatever the offset", deal.offset, hint="say quirks=True"
-            )
-        if quirks and -(-size // num_shards) * num_shards > 2 * size:
-            raise NotSupportedError(
-                "num_shards",
-                "MindSpore leaves shards empty when PARTIAL has more than twice as many as samples",
-                num_shards,
-                hint="say quirks=False, or use fewer shards",
-            )
-        return Table(
-            record_files.partial_order(layout, seed, mode.partial_size, num_shards, deal.num_samples)
-        )
-    rows = None if shuffle is Shuffle.FALSE else _rows(shuffle, layout, seed)
-    if quirks and is_offset:
-        dealt = record_files.contiguous_blocks(size, num_shards, deal.offset)
-        rows = dealt if rows is None else rows[dealt]
-    return Range(0, size) if rows is None else Table(rows)
+
+def _refuse_num_samples(num_samples: int | None) -> None:
+    if num_samples is not None:
+        raise ArgumentValueError("num_samples", "cannot be set over a ConcatDataset", num_samples)
 
 
 def _rows(shuffle: Shuffle, layout: Layout, seed: int) -> Ids:
