@@ -129,22 +129,16 @@ class StageCounts:
     """Adds up the figures of device stages, batch by batch. Only the loop's thread uses it."""
 
     def __init__(self) -> None:
-        self._reset()
+        self.begin_epoch()
 
     def begin_epoch(self) -> None:
-        """Begins from zero with the next batch."""
-        self._is_new_epoch = True
-
-    def _reset(self) -> None:
-        self._is_new_epoch = False
+        """Begins from zero."""
         self._waits = Waits()
         self._queued = 0
         self._load = self._load_cpu = self._copy = 0.0
 
     def add(self, wait: float, queued: int, load: float, load_cpu: float, copy: float) -> None:
         """Counts a batch that is handed out: its wait, the batches that were queued then, and its cost."""
-        if self._is_new_epoch:
-            self._reset()
         self._waits.add(wait)
         self._queued += queued
         self._load += load

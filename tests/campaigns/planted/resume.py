@@ -140,7 +140,7 @@ BUGS = [
     ),
     Bug(
         "a device loader counts what is loaded",
-        "StepCursor.reached",
+        "_reached",
         "start + taken",
         "taken",
         CURSOR,

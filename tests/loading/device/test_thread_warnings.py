@@ -52,7 +52,7 @@ def said(make, step=lambda: None, size=30, epochs=2, **options):
             for _ in loader:
                 step()
     found = [w for w in caught if issubclass(w.category, LoadingThreadWarning)]
-    assert all(w.filename.endswith("wrapped_loader.py") or w.filename == __file__ for w in found)
+    assert all(w.filename.endswith("device/loader.py") or w.filename == __file__ for w in found)
     return [str(w.message) for w in found]
 
 
