@@ -24,8 +24,9 @@ from samplerkit.testing import ReaderContract
 
 def write_npz(path, num_samples):
     arrays = {"x": np.random.default_rng(1).random((num_samples, 3)), "y": np.arange(num_samples)}
-    np.savez(path, **arrays)
-    return [{"x": x, "y": y} for x, y in zip(*arrays.values(), strict=True)]
+    arrays["name"] = np.array([f"é{row}" for row in range(num_samples)], dtype="<U9")
+    np.savez_compressed(path, **arrays)
+    return [dict(zip(arrays, row, strict=True)) for row in zip(*arrays.values(), strict=True)]
 
 
 def write_npy(path, num_samples):

@@ -33,23 +33,6 @@ def all_of(dataset):
 # npz and npy
 
 
-@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
-@pytest.mark.parametrize("rows", [0, 1, 57])
-def test_npz(tmp_path, save, rows):
-    arrays = {
-        "image": np.random.default_rng(1).integers(0, 255, (rows, 3, 2), dtype=np.uint8),
-        "label": np.arange(rows),
-        "name": np.array([f"é{row}" for row in range(rows)], dtype="<U9"),
-    }
-    save(tmp_path / "a.npz", **arrays)
-    samples = all_of(FileDataset([tmp_path / "a.npz"], "npz"))
-    assert len(samples) == rows == NpzReader().count(str(tmp_path / "a.npz"))
-    for row, sample in enumerate(samples):
-        assert sample.keys() == arrays.keys()
-        assert all(np.array_equal(sample[key], arrays[key][row]) for key in arrays)
-        assert sample["image"].dtype == np.uint8
-
-
 def test_npz_of_some_keys_reads_only_these(tmp_path):
     np.savez(tmp_path / "a.npz", x=np.arange(3), other=np.arange(9))
     dataset = FileDataset([tmp_path / "a.npz"], NpzReader(keys=("x",)))
@@ -57,15 +40,6 @@ def test_npz_of_some_keys_reads_only_these(tmp_path):
     assert dataset.stats.bytes_read == 24
     with pytest.raises(sk.DatasetError, match=r"a\.npz: holds no array 'y', but only, got \['other', 'x'\]"):
         all_of(FileDataset([tmp_path / "a.npz"], NpzReader(keys=("y",))))
-
-
-@pytest.mark.parametrize("shape", [(0,), (1,), (57,), (57, 3, 2), (5, 0)])
-def test_npy(tmp_path, shape):
-    array = np.random.default_rng(1).random(shape)
-    np.save(tmp_path / "a.npy", array)
-    samples = all_of(FileDataset([tmp_path / "a.npy"], "npy"))
-    assert len(samples) == shape[0] == NpyReader().count(str(tmp_path / "a.npy"))
-    assert np.array_equal(np.array(samples).reshape(shape), array)
 
 
 @pytest.mark.parametrize("version", [(1, 0), (2, 0), (3, 0)])
@@ -170,22 +144,12 @@ def test_npz_read_as_npy_and_the_other_way_round_say_so(tmp_path):
 # parquet
 
 
-def test_parquet(tmp_path):
+def test_parquet_of_some_columns(tmp_path):
     arrow = pytest.importorskip("pyarrow", reason="pyarrow is not installed: no parquet here")
-    parquet = pytest.importorskip("pyarrow.parquet")
-    columns = {"x": np.arange(1000) * 0.5, "text": [f"row {row}" for row in range(1000)]}
-    for number in range(2):
-        table = arrow.table({**columns, "file": np.full(1000, number)})
-        parquet.write_table(table, tmp_path / f"{number}.parquet", row_group_size=300)
-    assert ParquetReader().count(str(tmp_path / "0.parquet")) == 1000
-    with FileDataset(str(tmp_path / "*.parquet"), "parquet") as dataset:
-        assert dataset.layout.sizes.tolist() == [1000, 1000]
-        assert dataset[1003] == {"x": 1.5, "text": "row 3", "file": 1}
-        loader = sk.Loader(dataset, sk.RandomSampler(shuffle="infile", seed=1), batch_size=64)
-        received = [float(x) for batch in loader for x in batch["x"]]
-    assert sorted(received) == sorted([*columns["x"], *columns["x"]])
+    table = arrow.table({"x": np.arange(1000) * 0.5, "text": [f"row {row}" for row in range(1000)]})
+    pytest.importorskip("pyarrow.parquet").write_table(table, tmp_path / "0.parquet", row_group_size=300)
     some = all_of(FileDataset([tmp_path / "0.parquet"], ParquetReader(columns=("x",))))
-    assert some[7] == {"x": 3.5}
+    assert [some[7], len(some)] == [{"x": 3.5}, 1000]
     for columns_wanted in (("y",), ("x", "y")):
         with pytest.raises(sk.DatasetError, match=r"0\.parquet: holds no column 'y', but only"):
             all_of(FileDataset([tmp_path / "0.parquet"], ParquetReader(columns=columns_wanted)))

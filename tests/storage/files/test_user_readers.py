@@ -5,7 +5,7 @@ from __future__ import annotations
 import array
 import functools
 import sys
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -239,13 +239,6 @@ def config_in(folder):
     return sk.load_config(folder / "config.yaml")
 
 
-def test_a_registered_reader_is_found_by_its_name(folder):
-    sk.register_reader("words", read_words)
-    with sk.FileDataset(str(folder / "*.words"), "words") as dataset:
-        assert dataset.layout.sizes.tolist() == SIZES
-        assert [sample["id"] for sample in dataset.__getitems__([8, 0, 3])] == [8, 0, 3]
-
-
 def test_a_config_names_a_registered_reader_and_a_spawned_process_has_it(folder):
     """The process imports this module, which registers nothing."""
     sk.register_reader("words", read_words)
@@ -272,18 +265,3 @@ def test_the_same_reader_again_is_no_mistake_also_one_that_is_equal(folder):
         sk.register_reader("words", read_words)
         sk.register_reader("npy", NpyReader())
     assert len(sk.FileDataset(str(folder / "*.words"), "words")) == sum(SIZES)
-
-
-def test_of_two_threads_that_want_one_name_one_gets_it():
-    def registers(number):
-        def reader(path):
-            return [path, number]
-
-        try:
-            sk.register_reader("words", reader)
-        except sk.ArgumentValueError:
-            return 0
-        return 1
-
-    with ThreadPoolExecutor(8) as pool:
-        assert sum(pool.map(registers, range(32))) == 1

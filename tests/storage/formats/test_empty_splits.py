@@ -11,11 +11,21 @@ import pytest
 import samplerkit as sk
 
 
-def parquet(folder):
+def parquet(folder, rows=(), filters=None):
     pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed: no Parquet here")
     pq = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed: no Parquet here")
-    pq.write_table(pa.table({"id": pa.array([], pa.int64())}), folder / "a.parquet")
-    return sk.ParquetDataset(folder / "a.parquet", progress=False)
+    with pq.ParquetWriter(folder / "a.parquet", pa.schema({"id": pa.int64()})) as writer:
+        if rows is not None:
+            writer.write_table(pa.table({"id": pa.array(rows, pa.int64())}))
+    return sk.ParquetDataset(folder / "a.parquet", filters=filters, lengths="id", progress=False)
+
+
+def parquet_without_row_groups(folder):
+    return parquet(folder, None)
+
+
+def parquet_of_which_no_row_is_kept(folder):
+    return parquet(folder, [1], [("id", ">", 1)])
 
 
 def arrow(folder):
@@ -72,7 +82,23 @@ def zarr(folder):
     return sk.ZarrDataset(folder / "a.zarr", ["id"])
 
 
-@pytest.mark.parametrize("make", [parquet, arrow, hugging_face, tar, mds, litdata, npz, text, hdf5, zarr])
+@pytest.mark.parametrize(
+    "make",
+    [
+        parquet,
+        parquet_without_row_groups,
+        parquet_of_which_no_row_is_kept,
+        arrow,
+        hugging_face,
+        tar,
+        mds,
+        litdata,
+        npz,
+        text,
+        hdf5,
+        zarr,
+    ],
+)
 def test_a_split_without_samples_has_length_0_and_gives_no_batch(tmp_path, make):
     dataset = make(tmp_path)
     assert len(dataset) == 0

@@ -42,32 +42,26 @@ def packed(data, name):
 
 
 class TestJsonl(DatasetContract):
-    """Two files: one with a byte-order mark, returns, empty lines and no last end; one as others write it."""
+    """With a byte-order mark, returns, empty lines and no last end; as others write it; without a line."""
 
-    names = ("0.jsonl", "1.jsonl")
+    names = ("0.jsonl", "1.jsonl", "2.jsonl")
     _shows_damage = False  # of a file that nobody saw whole: a text that was cut is a text
 
     def write(self, folder):
         odd = b"\xef\xbb\xbf" + text_of(map(row, range(3)), b"\r\n") + b"\n\r\n\n"
         odd += text_of([row(3)])[:-1]
-        for name, data in zip(self.names, (odd, text_of(map(row, range(4, 16)))), strict=True):
+        for name, data in zip(self.names, (odd, text_of(map(row, range(4, 16))), b"\n\r\n"), strict=True):
             Path(folder, name).write_bytes(packed(data, name))
-        return [[*map(row, range(4))], [*map(row, range(4, 16))]]
+        return [[*map(row, range(4))], [*map(row, range(4, 16))], []]
 
     def make(self, folder):
         return sk.JsonlDataset([f"{folder}/{name}" for name in self.names], progress=False)
 
 
 class TestPackedJsonl(TestJsonl):
-    """The same, packed by zstd and gzip."""
+    """The same, packed by zstd, as it is, and packed by gzip."""
 
-    names = ("0.jsonl.zst", "1.jsonl.gz")
-
-
-class TestMixedJsonl(TestJsonl):
-    """The same, one file as it is and one packed: batches have lines of both."""
-
-    names = ("0.jsonl", "1.jsonl.zst")
+    names = ("0.jsonl.zst", "1.jsonl", "2.jsonl.gz")
 
 
 def made(path, **options):
@@ -102,8 +96,11 @@ BROKEN = {
 }
 
 
-@pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz", "a.jsonl.zst"])
-@pytest.mark.parametrize("line", BROKEN, ids=lambda line: repr(line[:8]))
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [*((line, "a.jsonl") for line in BROKEN), (b"   ", "a.jsonl.gz"), (b"   ", "a.jsonl.zst")],
+    ids=range(len(BROKEN) + 2),
+)
 def test_a_broken_line_is_an_error_with_its_number_or_is_skipped(tmp_path, line, name):
     data = text_of([row(0)]) + b"\r\n\n" + line + b"\n" + text_of([row(1)])
     (tmp_path / name).write_bytes(packed(data, name))
@@ -165,19 +162,13 @@ def test_samples_are_values_fields_of_them_texts_bytes_or_what_a_function_makes(
         dataset[1]
 
 
-def test_files_without_samples_are_files_of_the_layout(tmp_path):
-    for name, data in (("a", b""), ("b", b"\n\r\n"), ("c", b"1"), ("d", b"\n")):
-        (tmp_path / f"{name}.jsonl").write_bytes(data)
-    with sk.JsonlDataset(str(tmp_path / "*.jsonl"), progress=False) as dataset:
-        assert dataset.layout.sizes.tolist() == [0, 0, 1, 0]
-        assert [*dataset] == [1]
-
-
-def test_a_line_of_a_hundred_megabytes_is_a_line(tmp_path):
-    whole = json.dumps({"id": 1, "text": "long " * 20_000_000}).encode() + b"\n"
+def test_a_line_longer_than_what_is_looked_at_at_once_is_a_line(tmp_path, monkeypatch):
+    monkeypatch.setattr(lines, "_STRETCH", 64)
+    monkeypatch.setattr(lines, "_PIECE", 16)
+    whole = json.dumps({"id": 1, "text": "long " * 200}).encode() + b"\n"
     (tmp_path / "a.jsonl").write_bytes(text_of([row(0)]) + whole + text_of([row(2)]))
     with made(tmp_path / "a.jsonl") as dataset:
-        assert [len(dataset), len(dataset[1]["text"]), dataset[2]["id"]] == [3, 100_000_000, 2]
+        assert [len(dataset), len(dataset[1]["text"]), dataset[2]["id"]] == [3, 1000, 2]
 
 
 @pytest.mark.parametrize("name", ["a.jsonl.gz", "a.jsonl.zst"])
@@ -249,9 +240,10 @@ def test_an_index_beside_a_remote_file_comes_once_to_a_machine(tmp_path):
         assert all("Range" in each.headers for each in server.asked("GET", "/a.jsonl"))
 
 
+@pytest.mark.parametrize("times", [60, pytest.param(500, marks=pytest.mark.campaign)])
 @pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz", "a.jsonl.zst"])
-def test_damage_is_an_error_with_file_and_line_or_the_same_data(tmp_path, name):
-    """500 damaged files, each as large and as old as the one that was seen, as far as that can be."""
+def test_damage_is_an_error_with_file_and_line_or_the_same_data(tmp_path, name, times):
+    """Damaged files are each as large and as old as the one that was seen, as far as that can be."""
     path, samples = tmp_path / name, [*map(row, range(12))]
     path.write_bytes(packed(text_of(samples), name))
     knows, about = made(path), path.stat()
@@ -262,8 +254,8 @@ def test_damage_is_an_error_with_file_and_line_or_the_same_data(tmp_path, name):
         os.utime(path, ns=(about.st_atime_ns, about.st_mtime_ns))
         return knows
 
-    for damage, errors in ((damaged, 480), (spliced, 480)):
-        found, others = outcomes(path, make, samples, 500, seed=4, damage=damage)
+    for damage in (damaged, spliced):
+        found, others = outcomes(path, make, samples, times, seed=4, damage=damage)
         print(f"{name}, {damage.__name__}: {dict(found)}")
         assert not others
-        assert found["error"] >= errors
+        assert found["error"] >= 0.96 * times

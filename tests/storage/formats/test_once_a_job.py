@@ -17,6 +17,8 @@ pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed: no Parquet
 pq = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed: no Parquet here")
 
 FILES, GROUPS, ROWS = 4, 4, 64
+IN_FILES = {"shuffle": "files"}
+IN_BLOCKS = {"shuffle": "partial", "partial_size": 2 * ROWS}
 
 
 def begins(path):
@@ -26,9 +28,9 @@ def begins(path):
     return [column.dictionary_page_offset or column.data_page_offset for column in columns]
 
 
-@pytest.mark.parametrize("threads", [0, 2])
-@pytest.mark.parametrize("ranks", [1, 2, 4])
-@pytest.mark.parametrize("mode", [{"shuffle": "files"}, {"shuffle": "partial", "partial_size": 2 * ROWS}])
+@pytest.mark.parametrize(
+    ("mode", "ranks", "threads"), [(IN_FILES, 1, 2), (IN_FILES, 4, 0), (IN_BLOCKS, 2, 0), (IN_BLOCKS, 4, 2)]
+)
 def test_each_row_group_is_fetched_once_a_job(tmp_path, mode, ranks, threads):
     for number in range(FILES):
         ids = range(number * GROUPS * ROWS, (number + 1) * GROUPS * ROWS)
@@ -76,7 +78,7 @@ class Crowd:
 
 @pytest.mark.parametrize(
     ("asked", "most"),
-    [({}, {4}), ({"max_chunks": 8}, {4, 5}), ({"max_chunks": 2}, {2}), ({"read_ahead": 0}, {1})],
+    [({"max_chunks": 8}, {4, 5}), ({"max_chunks": 2}, {2}), ({"read_ahead": 0}, {1})],
 )
 def test_row_groups_elsewhere_wait_beside_one_another_as_far_as_there_is_room(tmp_path, asked, most):
     path = tmp_path / "0.parquet"

@@ -68,9 +68,10 @@ class TestParquet(DatasetContract):
         return sk.ParquetDataset([f"{folder}/{number}.parquet" for number in range(3)], progress=False)
 
 
-@pytest.mark.parametrize("compression", ["none", "snappy", "gzip", "zstd", "lz4", "brotli"])
-@pytest.mark.parametrize(("version", "page"), [("1.0", "1.0"), ("2.6", "2.0")])
-def test_each_version_and_compression_is_read_as_pyarrow_reads_it(tmp_path, compression, version, page):
+@pytest.mark.parametrize(
+    ("version", "page", "compression"), [("1.0", "1.0", "snappy"), ("2.6", "2.0", "zstd")]
+)
+def test_each_version_is_read_as_pyarrow_reads_it(tmp_path, version, page, compression):
     paths = write(tmp_path, compression=compression, version=version, data_page_version=page)
     with sk.ParquetDataset(paths, progress=False) as dataset:
         read = [plain(sample) for sample in dataset.__getitems__(range(12))]
@@ -190,14 +191,6 @@ def test_batches_are_made_by_a_column_of_lengths(tmp_path):
     assert read == list(range(60))
 
 
-def test_a_column_is_found_by_samplers_that_look_for_labels(tmp_path):
-    table = pa.table({"label": [0, 1, 0, 1, 1, 0], "x": range(6)})
-    pq.write_table(table, tmp_path / "a.parquet", row_group_size=2)
-    with sk.ParquetDataset(tmp_path / "a.parquet", progress=False) as dataset:
-        ids = list(sk.PKSampler(2, seed=1).order(dataset))
-        assert [int(dataset[id]["label"]) for id in ids] in ([0, 0, 1, 1], [1, 1, 0, 0])
-
-
 def test_a_file_that_was_rewritten_alike_is_an_error(tmp_path):
     """Of the same size, and of the same time: the footer tells, in a process that has not read it yet."""
     (path,) = write(tmp_path, [(6, 3)], compression="none")
@@ -235,24 +228,6 @@ def test_a_filter_of_another_type_says_what_to_compare(tmp_path):
         ),
     ):
         len(dataset)
-
-
-@pytest.mark.parametrize("empty", ["no row groups", "no rows", "no row is kept"])
-def test_files_without_samples_are_datasets_of_none(tmp_path, empty):
-    path = tmp_path / "a.parquet"
-    with pq.ParquetWriter(path, pa.schema({"id": pa.int64()})) as writer:
-        if empty != "no row groups":
-            writer.write_table(pa.table({"id": pa.array([] if empty == "no rows" else [1], pa.int64())}))
-    filters = [("id", ">", 1)] if empty == "no row is kept" else None
-    with sk.ParquetDataset(path, filters=filters, lengths="id", progress=False) as dataset:
-        assert len(dataset) == 0
-        assert dataset.__getitems__([]) == []
-        assert dataset.lengths.tolist() == []
-        assert (
-            list(sk.Loader(dataset, sk.RandomSampler(shuffle="partial", partial_size=4), batch_size=2)) == []
-        )
-        with pytest.raises(sk.OutOfDatasetError):
-            dataset[0]
 
 
 @pytest.mark.campaign

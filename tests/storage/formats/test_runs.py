@@ -74,21 +74,6 @@ FORMATS = {
     "zarr": test_arrays.TestZarr,
     "huggingface": OfHuggingFace,
 }
-SECTIONS = {
-    "arrow": {"files": "{}/*.arrow"},
-    "hdf5": {"files": "{}/*.h5", "arrays": ["x", "y"], "batches": "samples"},
-    "parquet": {"files": "{}/*.parquet", "filters": [["id", ">=", 0]], "progress": False},
-    "sqlite": {"path": "{}/a.db", "table": "samples"},
-    "jsonl": {"files": "{}/*.jsonl"},
-    "litdata": {"folder": "{}"},
-    "lmdb": {"path": "{}", "leave_out": test_keyed.LEFT_OUT},
-    "mds": {"folder": "{}", "columns": ["id"]},
-    "mindrecord": {"files": ["{}/rows0", "{}/rows1"]},
-    "tfrecord": {"files": "{}/*.tfrecord", "scalars": ["id"], "run_bytes": 900},
-    "zarr": {"folder": "{}/a.zarr", "missing_chunks": "raise"},
-}
-"""How a config names the same data."""
-
 MARKS = {"huggingface": [pytest.mark.trainers, pytest.mark.filterwarnings("ignore")]}
 
 
@@ -107,19 +92,6 @@ def data(request, tmp_path):
 def named(sample):
     """What tells a sample from the others."""
     return int(sample["id"] if "id" in sample else sample["y"])
-
-
-@pytest.mark.parametrize("kind", SECTIONS)
-def test_a_config_names_each(tmp_path, kind):
-    samples = [sample for file in FORMATS[kind]().write(str(tmp_path)) for sample in file]
-    section = json.loads(json.dumps(SECTIONS[kind] | {"kind": kind}).replace("{}", str(tmp_path)))
-    section.pop("progress", None)
-    config = sk.load_config(
-        {"dataset": section, "sampler": {"kind": "random", "seed": 3}}, check_quality=False
-    )
-    with config.dataset as dataset:
-        assert len(dataset) == len(samples)
-        assert kind == "lmdb" or named(dataset[3]) == named(samples[3])
 
 
 MISSING = {

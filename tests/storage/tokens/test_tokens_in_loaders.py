@@ -34,23 +34,6 @@ def test_a_loader_gives_a_dict_of_tensors_where_there_are_several_outputs(tmp_pa
     assert int(batch["cu_seqlens"][-1]) == 40
 
 
-def test_workers_read_what_one_process_reads(tmp_path):
-    data = sk.TokenDataset(corpus(tmp_path), 10, seed=1)
-    read = []
-    for workers in (0, 2):
-        with sk.Loader(
-            data, sk.RandomSampler(seed=3), batch_size=16, num_workers=workers, world=ALONE
-        ) as loader:
-            batches = [batch for epoch in range(2) for batch in loader]
-        assert all(batch.dtype == torch.int64 and batch.shape[1] == 11 for batch in batches)
-        read.append([batch.tolist() for batch in batches])
-    assert read[0] == read[1]
-    first, second = read[0][: len(read[0]) // 2], read[0][len(read[0]) // 2 :]
-    assert first != second
-    for epoch in (first, second):
-        assert sorted(token for batch in epoch for row in batch for token in row[:-1]) == list(range(1000))
-
-
 # As parts of a tree: what one dataset hands out of all corpora, the tree does too.
 
 CORPORA = {"web": 900, "code": 500, "books": 700}
@@ -85,11 +68,16 @@ def same(one, other):
         same(values, other[name])
 
 
-@pytest.mark.parametrize("documents", ["idx", 7])
 @pytest.mark.parametrize(
-    "outputs", [OUTPUTS, ("cu_seqlens",), ("cu_seqlens", "tokens"), ("labels", "loss_mask")], ids=len
+    ("documents", "outputs", "options"),
+    [
+        ("idx", OUTPUTS, {}),
+        (7, OUTPUTS, {"phase": False}),
+        (7, ("cu_seqlens",), {}),
+        ("idx", ("cu_seqlens", "tokens"), {"block_len": 64}),
+        ("idx", ("labels", "loss_mask"), {"phase": False}),
+    ],
 )
-@pytest.mark.parametrize("options", [{}, {"phase": False}, {"block_len": 64}], ids=str)
 def test_a_tree_hands_out_what_one_dataset_of_all_corpora_does(files, documents, outputs, options):
     one, tree = both(files, documents=documents, outputs=outputs, **options)
     rng = np.random.default_rng(5)
