@@ -10,7 +10,7 @@ import pytest
 import samplerkit as sk
 from samplerkit.batches.set_plan import StaticPlan
 from samplerkit.compat.megatron.samplers import MegatronPretrainingRandomSampler
-from tests.loading.batch_loaders import LENGTHS, RECIPE, SAMPLERS, SIZE, Noisy, loader, read
+from tests.loading.batch_loaders import LENGTHS, SAMPLERS, SIZE, Noisy, loader, read
 from tests.loading.worker_kinds import THREADS
 
 
@@ -94,28 +94,6 @@ def test_the_first_batches_are_looked_up_alone(monkeypatch):
     for _ in range(9):
         next(batches)
     assert asked == [1, 2, 4, 8]
-
-
-@pytest.mark.parametrize(
-    ("options", "error", "match"),
-    [
-        ({"batch_size": 4}, sk.ArgumentValueError, "batch_size"),
-        ({"batches": None}, sk.ArgumentValueError, "batch_size"),
-        ({"batches": 16}, sk.ArgumentTypeError, "TokenBatches"),
-        ({"batches": None, "batch_size": 4, "tail": "split"}, sk.ArgumentValueError, "ragged"),
-        ({"tail": "cut"}, sk.ArgumentValueError, "split"),
-        ({"batches": sk.ClassBatches(2, 2), "tail": "split"}, sk.ArgumentValueError, 'say "pad" or "drop"'),
-    ],
-    ids=["both", "neither", "a number", "split of samples", "another tail", "split of classes"],
-)
-def test_bad_arguments_are_typed(options, error, match):
-    with pytest.raises(error, match=match):
-        loader(**options)
-
-
-def test_num_samples_is_refused_where_a_whole_set_is_read():
-    with pytest.raises(sk.ArgumentRangeError, match="num_batches"):
-        next(iter(sk.Loader(Noisy(), sk.RandomSampler(num_samples=20), batches=RECIPE)))
 
 
 def test_where_another_package_has_begun_batches_are_counted_from_a_whole_epoch_on():

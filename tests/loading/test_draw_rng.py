@@ -130,14 +130,6 @@ def test_a_sampler_of_ones_own_may_have_any_seed(seed):
         assert read(Noise(), odd, num_workers=workers) == read(Noise(), plain)
 
 
-@pytest.mark.parametrize("arguments", [(-1, 0, 0), (0, -1, 0), (0, 0, -1), (0, 0, 2**64), (2**64, 0, 0)])
-def test_sample_rng_refuses_what_it_cannot_key(arguments):
-    with pytest.raises(sk.ArgumentValueError, match=r"must"):
-        sk.sample_rng(*arguments)
-    with pytest.raises(sk.ArgumentTypeError, match="must be an integer"):
-        sk.sample_rng(0, 0, 1.5)
-
-
 OUTSIDE = "draw_rng: no sample is being read here; ask inside of a dataset that samplerkit.Loader reads"
 
 

@@ -106,11 +106,6 @@ def test_a_rank_whose_edits_nobody_else_has_may_not_go_on_alone():
         agreement.require({"dataset": "30", "edits": "1, of digest a"}, 0.1, alone=False)
 
 
-def test_a_run_without_a_ledger_cannot_be_edited():
-    with pytest.raises(sk.CompositionError, match="sampler: is no ledger"):
-        sk.Loader(range(9), batch_size=2).edit(at=4, skip=2)
-
-
 def state_behind(steps, edits):
     return json.loads(json.dumps(loader_of(edits).state_dict(step=steps)))
 

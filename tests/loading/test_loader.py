@@ -152,63 +152,9 @@ def test_a_progress_bar_is_the_same_after_a_resume(size, tail):
         assert of_all_ranks(state) == [bar[step:] for bar in whole]
 
 
-@pytest.mark.parametrize(
-    ("option", "hint"),
-    [("shuffle", "shuffle mode"), ("batch_sampler", "batch_size"), ("in_order", "order of the sampler")],
-)
-def test_options_that_the_sampler_decides_are_refused_with_the_hint(option, hint):
-    with pytest.raises(ValueError, match=hint):
-        sk.Loader([1, 2], sk.SequentialSampler(), batch_size=1, **{option: True})
-
-
-@pytest.mark.parametrize(
-    ("options", "error", "message"),
-    [
-        ({"worker": 2}, TypeError, "unexpected keyword argument 'worker'"),
-        ({"multiprocessing_context": "fork"}, ValueError, "multi-process"),
-        ({"prefetch_factor": 2}, ValueError, "prefetch_factor: needs workers, got 2; set num_workers"),
-        ({"persistent_workers": True}, ValueError, "persistent_workers: needs workers"),
-        ({"timeout": 60}, ValueError, "timeout: needs workers, got 60"),
-        ({"timeout": float("nan"), "num_workers": 1}, RuntimeError, "timeout: must be finite"),
-        ({"prefetch_factor": 0, "num_workers": 1}, RuntimeError, "prefetch_factor: must be positive"),
-        ({"prefetch_factor": 1.5, "num_workers": 1}, TypeError, "prefetch_factor: must be an integer"),
-        ({"collate_fn": 5}, TypeError, "collate_fn: must be a function"),
-        ({"worker_init_fn": 5, "num_workers": 1}, TypeError, "worker_init_fn: must be a function"),
-        ({"generator": 5}, TypeError, "generator: must be a torch.Generator"),
-        ({"pin_memory": "cuda"}, TypeError, "pin_memory: must be a bool"),
-        ({"shuffle": False}, ValueError, "shuffle: is decided by the sampler, got False"),
-        ({"agreement_seconds": float("nan")}, RuntimeError, "agreement_seconds: must be finite"),
-        ({"agreement_seconds": -1}, RuntimeError, "agreement_seconds: must be finite and not negative"),
-    ],
-)
-def test_options_that_somebody_would_stumble_over_at_the_first_batch_are_refused_at_once(
-    options, error, message
-):
-    with pytest.raises(error, match=message) as caught:
-        sk.Loader([1, 2], sk.SequentialSampler(), batch_size=1, **options)
-    assert isinstance(caught.value, sk.SamplerkitError)
-
-
 def test_a_stream_is_refused():
-    class Stream(torch.utils.data.IterableDataset):
-        def __iter__(self):
-            return iter(range(10))
-
     with pytest.raises(sk.ArgumentTypeError, match="map-style"):
-        sk.Loader(Stream(), sk.SequentialSampler(), batch_size=1)
-
-
-@pytest.mark.parametrize("dataset", [8, sk.Layout(8), {1, 2, 3}])
-def test_what_has_an_order_and_no_samples_is_refused_where_it_is_read(dataset):
-    loader = sk.Loader(dataset, sk.SequentialSampler(), batch_size=1)
-    assert loader.ids(1).tolist() == [1]
-    with pytest.raises(sk.ArgumentTypeError, match="dataset: must be map-style, with __getitem__, got"):
-        next(iter(loader))
-
-
-def test_a_sampler_of_torchs_is_refused_with_the_hint():
-    with pytest.raises(TypeError, match="IterSampler"):
-        sk.Loader([1, 2], sampler=torch.utils.data.SequentialSampler([1, 2]), batch_size=1)
+        sk.Loader(torch.utils.data.ChainDataset([]), sk.SequentialSampler(), batch_size=1)
 
 
 def test_without_a_sampler_a_dataset_is_read_in_its_own_order():

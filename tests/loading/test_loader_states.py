@@ -191,12 +191,6 @@ def test_a_section_that_is_not_known_is_refused_by_name():
     assert State.from_dict(state).to_dict() == state
 
 
-@pytest.mark.parametrize("allow", [5, "seed", ["colour"], [["seed"]]], ids=str)
-def test_what_may_differ_is_a_set_of_field_names(allow):
-    with pytest.raises((sk.ArgumentTypeError, sk.ArgumentValueError), match="allow: "):
-        numbers_loader().load_state_dict(numbers_loader().state_dict(), allow=allow)
-
-
 def test_a_shard_that_is_dealt_below_the_root_is_not_in_the_state():
     def loader(rank):
         chain = sk.SequentialSampler()

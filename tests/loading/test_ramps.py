@@ -139,8 +139,3 @@ def test_where_and_when_a_sample_is_read_and_a_plan_look_across_a_ramp():
     assert (planned.steps, planned.global_batch, planned.epoch_samples) == (len(steps), 4, 100)
     dropping = sk.Loader(range(100), sk.Ledger(sk.SequentialSampler(), RAMP), batch_size=4, tail="drop")
     assert plan(dropping).dropped == 100 - counted_steps(100, 0, 4, ((16, 8), (50, 24)), "drop")[-1][-1] - 1
-
-
-def test_a_sampler_whose_batches_another_loader_makes_refuses_a_ramp():
-    with pytest.raises(sk.NotSupportedError, match="says a global_batch, and another loader makes"):
-        sk.TorchSampler(sk.Ledger(sk.RandomSampler(), RAMP), range(100))

@@ -12,7 +12,7 @@ import pytest
 
 import samplerkit as sk
 from samplerkit.loading.run.run import Run
-from tests.loading.numbers import Numbers, ids_of, numbers_loader
+from tests.loading.numbers import Numbers, numbers_loader
 from tests.loading.worker_kinds import THREADS, beside
 from tests.storage.crowd import all_done
 from tests.waiting import begun_since, wait_until
@@ -101,16 +101,6 @@ def test_a_dataset_that_is_read_while_an_epoch_begins_would_be_noticed():
     is_told.set()
     reader.join()
     assert dataset.told.broken == ["read while an epoch began", "an epoch began while it was read"]
-
-
-def test_what_threads_cannot_do_is_refused_with_a_hint():
-    with pytest.raises(sk.ArgumentValueError, match=r"seed_draws: .*draw_rng"):
-        numbers_loader(seed_draws=True, **THREADS)
-    with pytest.raises(sk.ArgumentValueError, match="multiprocessing_context: is for processes"):
-        numbers_loader(multiprocessing_context="spawn", **THREADS)
-    with pytest.raises(sk.ArgumentValueError, match="workers"):
-        numbers_loader(workers="fibres")
-    assert len(ids_of(numbers_loader(seed_draws=True, workers="threads"))) == 4  # none beside the loop
 
 
 def numbers_of(loader):
