@@ -27,10 +27,8 @@ from samplerkit.storage.tar.codecs import Decode
 from samplerkit.storage.tar.format.flaws import Skipped
 from samplerkit.storage.tar.index.finding import Cache
 from samplerkit.storage.tar.pipeline import OrderWatch, Selection, View
-from samplerkit.storage.tar.read.contents import told_contents
-from samplerkit.storage.tar.read.shard_reading import ShardReading
 from samplerkit.storage.tar.read.shards import Fetch, OnError, Shards, TarOptions, archive_names
-from samplerkit.storage.tar.sources import IndexReading, Source, indexed_contents, joint_contents
+from samplerkit.storage.tar.sources import Source
 from samplerkit.storage.tar.steps import Map, MapDict, Rename, Step, ToTuple, checked_function
 from samplerkit.storage.urls import is_remote, shown
 
@@ -382,7 +380,4 @@ def source_of(urls: Any, options: TarOptions, progress: Progress, lengths: Any) 
             told = given_lengths(fetched_lengths(lengths, storage), names, short_names(names))
     public = tuple(map(shown, names)) if known is None else names  # a catalogue names nothing private
     shards = Shards(names, public, storage, options, known)
-    if told is None and storage is None:
-        return Source(shards, None, joint_contents, IndexReading, progress)
-    contents = None if told is None else told_contents(shards.short_names, told)
-    return Source(shards, contents, indexed_contents, ShardReading, progress)
+    return Source(shards, told, progress)

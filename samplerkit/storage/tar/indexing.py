@@ -23,7 +23,7 @@ from samplerkit.storage.remote.storage import RemoteStorage
 from samplerkit.storage.small_files import read_small, write_small
 from samplerkit.storage.tar.format.flaws import Flaw
 from samplerkit.storage.tar.index.archive import INDEX_SUFFIX, Archive
-from samplerkit.storage.tar.index.finding import Cache, find_index, found_or_made, make_index
+from samplerkit.storage.tar.index.finding import Cache, find_index, kept, make_index
 from samplerkit.storage.tar.index.index import Index, read_index
 from samplerkit.storage.tar.read.shards import archive_names
 from samplerkit.storage.urls import beside, is_remote, shown
@@ -228,8 +228,9 @@ def _made(name: str, archive: Archive, storage: RemoteStorage, *, checksums: boo
     if not is_remote(name):
         return make_index(archive, cache, checksums=checksums)
     # Of a size that is not known, none is found.
-    known = find_index(archive, cache, checksums=checksums, must_be_certain=True)
-    if known is not None:
+    known = find_index(archive, cache, checksums=checksums)
+    if known is not None and known.is_certain:
         return known
     with storage.fetch(name) as copy:
-        return found_or_made(Archive.of(archive.url, copy.path, archive.tag), cache, checksums=checksums)
+        fetched = Archive.of(archive.url, copy.path, archive.tag)
+        return kept(make_index(fetched, cache, checksums=checksums), cache)

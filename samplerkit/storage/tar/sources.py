@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any, Protocol, final
+from typing import Any, final
 
 import numpy as np
 
@@ -14,14 +14,15 @@ from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
 from samplerkit.storage.ahead.cache_entries import FileStats
 from samplerkit.storage.names import short_names
-from samplerkit.storage.per_process import Open, OpenPerProcess, with_requests
+from samplerkit.storage.per_process import OpenPerProcess, with_requests
 from samplerkit.storage.progress import Progress, all_in_threads, silence
 from samplerkit.storage.tar.format.flaws import Skipped
 from samplerkit.storage.tar.index.archive import Archive
 from samplerkit.storage.tar.index.index import Index
 from samplerkit.storage.tar.index.joining import Joint, Summary, joint_index
-from samplerkit.storage.tar.read.contents import Contents
+from samplerkit.storage.tar.read.contents import Contents, told_contents
 from samplerkit.storage.tar.read.reader import Reader
+from samplerkit.storage.tar.read.shard_reading import ShardReading
 from samplerkit.storage.tar.read.shards import ASKED_AT_A_TIME, FETCHED_AT_A_TIME, Shards
 from samplerkit.storage.threads import in_threads
 from samplerkit.storage.urls import is_remote
@@ -32,32 +33,9 @@ BYTES_AT_ONCE = 4 << 20
 """Bytes up to which several samples on disk are read together."""
 
 
-class ProcessReading(Open, Protocol):
-    """Reads samples at any ids, in one process."""
-
-    @property
-    def skipped(self) -> Skipped:
-        """What was skipped of what was met here."""
-
-    def expect(self, upcoming: Iterable[Ids], epoch_samples: int) -> None:
-        """Receives what is read next, batch by batch, and how many samples an epoch has."""
-
-    def read(self, ids: Ids) -> list[dict[str, Any]]:
-        """Reads samples; where flaws are skipped, an `AbsentError` is in place of one that is missing."""
-
-    def read_one(self, id: int) -> dict[str, Any]:
-        """Reads one sample: what `read` gives for it."""
-
-    def keys(self, ids: Ids) -> list[str]:
-        """Returns the keys of samples; "" for one that is missing."""
-
-    def is_large(self, ids: Ids) -> bool:
-        """Whether samples are so large that they are better read one at a time."""
-
-
 @final
 class IndexReading(Reader):
-    """Reads archives on disk that lie under one index: a `ProcessReading`."""
+    """Reads archives on disk that lie under one index."""
 
     def __init__(self, shards: Shards, index: Index, stats: FileStats) -> None:
         super().__init__(index, shards.options.cache, shards.options.max_handles)
@@ -78,7 +56,7 @@ class IndexReading(Reader):
 
 
 @final
-class Source(OpenPerProcess[ProcessReading]):
+class Source(OpenPerProcess[IndexReading | ShardReading]):
     """Samples in shards, at any id.
 
     Each process reads by itself; what is fetched lies in a cache on disk that all processes of the machine
@@ -86,10 +64,9 @@ class Source(OpenPerProcess[ProcessReading]):
 
     Args:
         shards: where they are, and how they are read.
-        told: what lies in them, where the user or a catalogue says it.
-        find: finds it out, where nobody does, at first use.
-        open_reading: makes what reads them in this process. It must not hold this object.
-        progress: of finding out.
+        told: how many samples are in each, where the user or a catalogue says it; else they are indexed at
+            first use.
+        progress: of indexing.
 
     Attributes:
         names: of the shards.
@@ -99,24 +76,17 @@ class Source(OpenPerProcess[ProcessReading]):
         is_indexed: whether all are on disk under one index: nothing is fetched, nothing is missing.
     """
 
-    def __init__(
-        self,
-        shards: Shards,
-        told: Contents | None,
-        find: Callable[[Shards, Progress], Contents | Index],
-        open_reading: Callable[[Shards, Any, FileStats], ProcessReading],
-        progress: Progress,
-    ) -> None:
+    def __init__(self, shards: Shards, told: list[int] | None, progress: Progress) -> None:
         super().__init__()
         self.names = shards.names
         self.options = shards.options
         self.progress = progress
         self.logged: set[str] = set()
-        self.is_indexed = open_reading is IndexReading
+        self.is_indexed = told is None and shards.storage is None
         self._shards = shards
-        self._told = told
-        self._find = find
-        self._open_reading = open_reading
+        self._known: Callable[[], Contents | Index] | None = None
+        if told is not None:
+            self._known = partial(told_contents, shards.short_names, told)
 
     @cached_property
     def contents(self) -> Contents | Index:
@@ -126,7 +96,10 @@ class Source(OpenPerProcess[ProcessReading]):
             DatasetError: they are indexed now, and one cannot be read, or has a flaw and flaws are errors; or
                 another process indexed them, and the index is not in the cache any more.
         """
-        return self._find(self._shards, self.progress) if self._told is None else self._told
+        if self._known is not None:
+            return self._known()
+        find = joint_contents if self.is_indexed else indexed_contents
+        return find(self._shards, self.progress)
 
     @cached_property
     def _numbers(self) -> dict[str, int]:
@@ -153,13 +126,14 @@ class Source(OpenPerProcess[ProcessReading]):
     @property
     def is_layout_known(self) -> bool:
         """Whether the layout is known without requests for remote shards."""
-        return self._told is not None or "contents" in self.__dict__ or not self.is_remote
+        return self._known is not None or "contents" in self.__dict__ or not self.is_remote
 
     @property
     def skipped(self) -> Skipped:
         """What was skipped, as far as it is known: nothing, unless flaws are skipped."""
-        reading = self._processes.here().held
-        return self.contents.skipped if self._told is None or reading is None else reading.skipped
+        reading, contents = self._processes.here().held, self.contents
+        is_told = isinstance(contents, Contents) and contents.is_told
+        return reading.skipped if is_told and reading is not None else contents.skipped
 
     @property
     def stats(self) -> FileStats:
@@ -168,14 +142,17 @@ class Source(OpenPerProcess[ProcessReading]):
         return process.with_workers(with_requests(process.stats, self._shards.storage))
 
     @property
-    def reading(self) -> ProcessReading:
+    def reading(self) -> IndexReading | ShardReading:
         """What reads them in this process."""
         process = self._processes.here()
         held = process.held
         if held is not None:
             return held
         # Before the lock is taken: indexing may take its time, and close must not wait for it.
-        return process.opened(self, partial(self._open_reading, self._shards, self.contents))
+        contents = self.contents
+        if isinstance(contents, Index):
+            return process.opened(self, partial(IndexReading, self._shards, contents))
+        return process.opened(self, partial(ShardReading, self._shards, contents))
 
     def shard_bytes(self) -> Ids:
         """Returns the size of each shard; they are asked for it several at the same time."""
@@ -204,12 +181,9 @@ class Source(OpenPerProcess[ProcessReading]):
             # It is mapped at its first use: an error of unpickling ends a spawned worker before it can say
             # anything.
             del state["contents"]
-            state["_find"] = partial(_found_before, *found.__reduce__())
+            make, arguments = found.__reduce__()
+            state["_known"] = partial(make, *arguments)
         return state
-
-
-def _found_before(make: Callable[..., Index], arguments: Any, _: Shards, __: Progress) -> Index:
-    return make(*arguments)
 
 
 def joint_contents(shards: Shards, progress: Progress) -> Index:

@@ -6,12 +6,12 @@ import fcntl
 import hashlib
 import os
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
 import numpy as np
 
@@ -25,12 +25,14 @@ from samplerkit.storage.remote.cache_entries import entry_of
 from samplerkit.storage.remote.disk_cache import DiskCache, LocalFile, PartFile
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.tar.format.flaws import Flaw, Skipped
-from samplerkit.storage.tar.format.samples import Samples, group
+from samplerkit.storage.tar.format.samples import group
 from samplerkit.storage.tar.format.scan import Members, scan
 from samplerkit.storage.tar.index.archive import INDEX_SUFFIX, Archive, is_gzip
 from samplerkit.storage.tar.index.index import Index, read_index
 from samplerkit.storage.threads import Stop
 from samplerkit.storage.urls import is_remote
+
+Found = TypeVar("Found", bound=Index | None)
 
 REMOTE_FOLDER = "remote"
 """Where fetched shards and unpacked ones lie in a cache folder that the user names for a dataset."""
@@ -168,9 +170,7 @@ def _read(source: IO[bytes], place: str, most: int) -> bytes:
 _PIECE = 1 << 20
 
 
-def find_index(
-    archive: Archive, cache: Cache, *, checksums: bool, must_be_certain: bool = False
-) -> Index | None:
+def find_index(archive: Archive, cache: Cache, *, checksums: bool) -> Index | None:
     """Finds an index of the archive as it is now: beside it, else in the cache; None if there is none.
 
     What lies beside a remote archive is not looked for.
@@ -179,38 +179,44 @@ def find_index(
     for path in (*beside, cache.index_path(archive.url)):
         index = read_index(path, (archive,))
         if index is not None and index.serves(checksums):
-            return None if must_be_certain and not index.is_certain else index
+            return index
     return None
 
 
-def found_or_made(archive: Archive, cache: Cache, *, checksums: bool) -> Index:
-    """Finds the index of an archive that was made of it, or makes it and keeps it in the cache.
+def found_or(make: Callable[[], Found], archive: Archive, cache: Cache, *, checksums: bool) -> Index | Found:
+    """Finds the index of an archive; else one process of the machine makes it, and it is kept in the cache.
 
-    Raises:
-        DatasetError: the archive cannot be read.
+    Args:
+        make: gives the index, or None.
+        archive: as it is now.
+        cache: where it is kept.
+        checksums: whether a CRC-32 of each file is needed.
     """
-    found = find_index(archive, cache, checksums=checksums, must_be_certain=True)
+    found = find_index(archive, cache, checksums=checksums)
     if found is not None:
         return found
-    path = cache.index_path(archive.url)
-    with cache.lock(path):
+    with cache.lock(cache.index_path(archive.url)):
         # Another process may have made it meanwhile.
-        found = find_index(archive, cache, checksums=checksums, must_be_certain=True)
+        found = find_index(archive, cache, checksums=checksums)
         if found is not None:
             return found
-        made = make_index(archive, cache, checksums=checksums)
-        # Mapped, so that the indexes of many archives are not held in memory.
-        again = read_index(path, (archive,), verify=False) if kept(made, path) else None
-        return made if again is None else replace(again, is_certain=True)
+        made = make()
+        return made if made is None else kept(made, cache)
 
 
-def kept(index: Index, path: Path) -> bool:
-    """Keeps an index in a file of the cache; returns whether that can be written."""
+def kept(index: Index, cache: Cache) -> Index:
+    """Keeps the index of an archive in the cache, if that can be written to.
+
+    Returns:
+        It, mapped from there: so the indexes of many archives are not held in memory.
+    """
+    path = cache.index_path(index.archive.url)
     try:
         index.write(path)
     except OSError:
-        return False
-    return True
+        return index
+    again = read_index(path, index.archives, verify=False)
+    return index if again is None else replace(again, is_certain=index.is_certain)
 
 
 def make_index(archive: Archive, cache: Cache, *, checksums: bool) -> Index:
@@ -220,47 +226,39 @@ def make_index(archive: Archive, cache: Cache, *, checksums: bool) -> Index:
         DatasetError: the archive cannot be read, or changes meanwhile. Flaws are no errors: they are in
             the index.
     """
-    descriptor = archive.open()
-    try:
-        if not is_gzip(descriptor, archive):
-            return _made(archive, descriptor, archive.size, None, checksums=checksums)
+    handle, size, unpacked = Handle(archive.open()), archive.size, None
+    if is_gzip(handle.descriptor, archive):
         copy = unpack(archive, cache)
         if isinstance(copy, Flaw):
             return empty_index(archive, copy)
         with copy:
-            plain = open_for_reading(copy.path, archive.url)
-        try:
-            return _made(archive, plain, copy.size, copy.size, checksums=checksums)
-        finally:
-            os.close(plain)
-    finally:
-        os.close(descriptor)
+            handle, size, unpacked = Handle(open_for_reading(copy.path, archive.url)), copy.size, copy.size
+    members = scan(handle.descriptor, archive.url, size)
+    index = _index_of(archive, members, unpacked, handle.descriptor if checksums else None)
+    status = os.fstat(handle.descriptor)
+    if not (archive.is_same(status) if unpacked is None else status.st_size == size):
+        raise archive.changed()
+    return index
 
 
 def empty_index(archive: Archive, flaw: Flaw) -> Index:
     """Makes the index of an archive of which nothing can be read."""
-    return _of_samples(archive, None, replace(group(Members(), archive.url), flaws=[flaw]), None)
+    return _index_of(archive, Members(flaws=[flaw]))
 
 
-def _made(
-    archive: Archive, descriptor: int, size: int, unpacked_size: int | None, *, checksums: bool
+def _index_of(
+    archive: Archive, members: Members, unpacked: int | None = None, descriptor: int | None = None
 ) -> Index:
-    samples = group(scan(descriptor, archive.url, size), archive.url)
-    crc = _checksums(archive, descriptor, samples) if checksums else None
-    status = os.fstat(descriptor)
-    if not (status.st_size == size if unpacked_size else archive.is_same(status)):
-        raise archive.changed()
-    return _of_samples(archive, unpacked_size, samples, crc)
+    """Makes the index of what was found in an archive; with its descriptor, checksums as well."""
+    samples = group(members, archive.url)
+    arrays = samples.arrays
+    if descriptor is not None:
+        arrays["crc"] = _checksums(archive, descriptor, arrays)
+    return Index((archive,), (unpacked,), samples.fields, Skipped.of(samples.flaws), samples.ignored, arrays)
 
 
-def _of_samples(archive: Archive, unpacked_size: int | None, samples: Samples, crc: Array | None) -> Index:
-    arrays = samples.arrays if crc is None else {**samples.arrays, "crc": crc}
-    skipped = Skipped.of(samples.flaws)
-    return Index((archive,), (unpacked_size,), samples.fields, skipped, samples.ignored, arrays)
-
-
-def _checksums(archive: Archive, descriptor: int, samples: Samples) -> np.ndarray[Any, np.dtype[np.uint32]]:
-    offsets, sizes = samples.arrays["offset"].tolist(), samples.arrays["size"].tolist()
+def _checksums(archive: Archive, descriptor: int, arrays: Mapping[str, Array]) -> Array:
+    offsets, sizes = arrays["offset"].tolist(), arrays["size"].tolist()
     found = np.zeros(len(offsets), dtype=np.uint32)
     for number, (offset, size) in enumerate(zip(offsets, sizes, strict=True)):
         crc, position, end = 0, offset, offset + size

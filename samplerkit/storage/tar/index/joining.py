@@ -18,7 +18,7 @@ from samplerkit.storage.arrays import Array, Column, narrow, write_arrays
 from samplerkit.storage.progress import Progress
 from samplerkit.storage.tar.format.flaws import Skipped
 from samplerkit.storage.tar.index.archive import Archive
-from samplerkit.storage.tar.index.finding import Cache, found_or_made
+from samplerkit.storage.tar.index.finding import Cache, found_or, make_index
 from samplerkit.storage.tar.index.index import Index, read_index, reopened, split_between
 
 _LOGGER = logging.getLogger(__name__)
@@ -190,7 +190,8 @@ def joint_index(archives: tuple[Archive, ...], cache: Cache, *, checksums: bool,
     loads: list[Callable[[], Index]] = []
     for done, archive in enumerate(archives):
         progress("indexing archive", done, len(archives))
-        index = found_or_made(archive, cache, checksums=checksums)
+        make = partial(make_index, archive, cache, checksums=checksums)
+        index = found_or(make, archive, cache, checksums=checksums)
         parts.append(Summary.of(index, checksums=checksums))
         # Only one that lies in no file is held.
         loads.append(partial(reopened, index.path, (archive,)) if index.path else partial(_same, index))

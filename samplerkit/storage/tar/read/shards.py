@@ -7,6 +7,7 @@ import shutil
 import warnings
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, final
 
@@ -24,14 +25,7 @@ from samplerkit.storage.remote.storage import LocalFile, RemoteStorage
 from samplerkit.storage.small_files import MOST_BYTES
 from samplerkit.storage.tar.format.flaws import Flaw
 from samplerkit.storage.tar.index.archive import INDEX_SUFFIX, Archive
-from samplerkit.storage.tar.index.finding import (
-    Cache,
-    empty_index,
-    find_index,
-    found_or_made,
-    kept,
-    make_index,
-)
+from samplerkit.storage.tar.index.finding import Cache, empty_index, found_or, kept, make_index
 from samplerkit.storage.tar.index.index import Index, read_index
 from samplerkit.storage.urls import beside, is_remote
 
@@ -161,7 +155,8 @@ class Shards:
             archive = self.archive(number)
             if archive.size == UNKNOWN_SIZE:
                 return None
-            index = self._without_shard(number, archive)
+            make = partial(self._beside, number, archive)
+            index = found_or(make, archive, self.options.cache, checksums=self.options.checksums)
         except AbsentError as error:
             return self.lost(number, error)
         return None if index is None else self._accepted(index)
@@ -208,51 +203,44 @@ class Shards:
     def _opened(
         self, number: int, known: Index | None, *, refuses_stale: bool
     ) -> tuple[Index, LocalFile | None]:
-        url, storage, options = self.urls[number], self.storage, self.options
-        copy: LocalFile | None = None
+        url, storage = self.urls[number], self.storage
         self.require(number)
         if storage is None or not is_remote(url):
-            archive = Archive.of(url)
-            index = _again(known, archive)
-            if index is None:
-                index = found_or_made(archive, options.cache, checksums=options.checksums)
+            copy, archive = None, Archive.of(url)
         else:
             copy = storage.fetch(url)
             archive = Archive.of(self.names[number], copy.path, storage.version(url).tag)
-            index = _again(known, archive) or self._of_copy(number, archive, refuses_stale=refuses_stale)
+        index = _again(known, archive) or self._of_shard(number, archive, refuses_stale=refuses_stale)
         return self._accepted(index), copy
 
-    def _without_shard(self, number: int, archive: Archive) -> Index | None:
-        storage, cache, checksums = self.storage, self.options.cache, self.options.checksums
-        index = find_index(archive, cache, checksums=checksums)
-        if index is not None or storage is None or not archive.is_remote:
-            return index
-        path = cache.index_path(archive.url)
-        with cache.lock(path):  # all workers of a machine may come to their first shard at once
-            index = find_index(archive, cache, checksums=checksums)
-            if index is None:
-                index = index_beside(self.urls[number], archive, storage, checksums=checksums)
-                if index is not None:
-                    kept(index, path)
-        return index
+    def _beside(self, number: int, archive: Archive) -> Index | None:
+        storage = self.storage
+        if storage is None or not archive.is_remote:
+            return None
+        return index_beside(self.urls[number], archive, storage, checksums=self.options.checksums)
 
-    def _of_copy(self, number: int, archive: Archive, *, refuses_stale: bool) -> Index:
-        """Returns the index of a copy that has arrived: what lies beside the shard is tried first."""
+    def _of_shard(self, number: int, archive: Archive, *, refuses_stale: bool) -> Index:
+        """Returns the index of a shard that is on this machine: what lies beside it is tried first."""
         cache, checksums = self.options.cache, self.options.checksums
-        index = self._without_shard(number, archive)
-        if index is not None:
-            if not index.is_certain:
-                # Without the shard it had to be believed, and each header that was read was compared. Now all
-                # of them can be, once and for all processes of this machine.
-                if not make_index(archive, cache, checksums=False).is_like(index):
-                    if refuses_stale:
-                        raise index.stale()
-                    warnings.warn(f"{index.stale()}; it is not used", stacklevel=2)
-                    return found_or_made(archive, cache, checksums=checksums)
+        make = partial(make_index, archive, cache)
+        index = found_or(
+            lambda: self._beside(number, archive) or make(checksums=checksums),
+            archive,
+            cache,
+            checksums=checksums,
+        )
+        if not index.is_certain:
+            # Without the shard it had to be believed, and each header that was read was compared. Now all
+            # of them can be, once and for all processes of this machine.
+            if make(checksums=False).is_like(index):
                 index = replace(index, is_certain=True)
-                kept(index, cache.index_path(archive.url))
-            return replace(index, archives=(archive,))
-        return found_or_made(archive, cache, checksums=checksums)
+            elif refuses_stale:
+                raise index.stale()
+            else:
+                warnings.warn(f"{index.stale()}; it is not used", stacklevel=2)
+                index = make(checksums=checksums)
+            kept(index, cache)
+        return replace(index, archives=(archive,))
 
     def _accepted(self, index: Index) -> Index:
         if index.skipped.places and not self.options.skips:
