@@ -26,8 +26,10 @@ from samplerkit.storage.files.packages import guarded
 from samplerkit.storage.files.stored import Stored
 from samplerkit.storage.ids import checked_ids, checked_index
 from samplerkit.storage.lengths import COUNTING_THREADS
+from samplerkit.storage.missing_file import REWRITE
 from samplerkit.storage.per_process import OpenPerProcess, storage_for
 from samplerkit.storage.progress import all_in_threads
+from samplerkit.storage.remote.access import UNKNOWN_SIZE
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.urls import beside, is_remote, local_path, shown
 
@@ -172,27 +174,76 @@ class FolderDataset(ChunkedDataset):
         )
 
     @abstractmethod
-    def _found_in(self, index: bytes, place: str) -> Chunks:
-        """Finds the chunks that an index names, and may raise any exception; `place` is its name."""
+    def _found_in(self, index: bytes, place: str) -> FoundShards:
+        """Finds the files that an index names, and may raise any exception; `place` is its name."""
 
     def _find(self) -> Chunks:
         index = Stored.of(self._inside(INDEX), self._storage)
         (data,) = index.read([(0, index.size)])
-        return guarded(index.name, "read", lambda: self._found_in(data, index.name))
+
+        def found() -> Chunks:
+            shards, rows, digest = self._found_in(data, index.name)
+            layout = Layout([shard.samples for shard in shards], [shard.name for shard in shards])
+            files = [self._stored(shard) for shard in shards]
+            return Chunks(layout, partial(_read_shard, files, rows, self._decode), digest)
+
+        return guarded(index.name, "read", found)
 
     def _inside(self, name: str) -> str:
         if not self.is_remote:
             return os.fspath(Path(self.folder, name))
         return beside(self.folder, name if self.folder.endswith("/") else f"/{name}")
 
-    def _stored(self, name: str, size: int) -> Stored:
+    def _stored(self, shard: FolderShard) -> Stored:
         """Gives a file that the index names; no request is made for a remote one: there may be very many."""
-        path = self._inside(name)
-        return Stored(path, size, 0, self._storage) if self.is_remote else Stored.of(path)
+        path, sizes = self._inside(shard.file), shard.sizes
+        if self.is_remote:
+            return Stored(path, sizes[0] if len(sizes) == 1 else UNKNOWN_SIZE, 0, self._storage)
+        stored = Stored.of(path)
+        if sizes and stored.size not in sizes:
+            problem = f"has {stored.size} bytes, and {INDEX} says"
+            raise DatasetError(stored.name, problem, sizes[0], hint=REWRITE)
+        return stored
 
     def __repr__(self) -> str:
         place = shown(self.folder) if self.is_remote else self.folder
         return f"{type(self).__name__}({place!r}, {self._shown_size})"
+
+
+@final
+@dataclass(frozen=True)
+class FolderShard:
+    """A file that an index names.
+
+    Args:
+        name: in the layout.
+        samples: how many it has.
+        file: what is read, below the folder.
+        sizes: the bytes that it may have; empty if the index does not say.
+    """
+
+    name: str
+    samples: int
+    file: str
+    sizes: tuple[int, ...]
+
+
+Rows = tuple[Sequence[Any], int, Callable[[Any], Any]]
+"""What the samples of a chunk are made of, the memory that this takes, and what makes a sample of one."""
+
+FoundShards = tuple[Sequence[FolderShard], Callable[[int, str, bytes], Rows], str]
+"""What takes the bytes of a shard apart, by its number and its name in errors; and a digest of the index."""
+
+
+def _read_shard(
+    files: Sequence[Stored], rows: Callable[[int, str, bytes], Rows], decode: DecodeSample | None, number: int
+) -> FileContent:
+    stored = files[number]
+    if stored.size == UNKNOWN_SIZE:
+        stored = Stored.of(stored.path, stored.storage)
+    (data,) = stored.read([(0, stored.size)])
+    found = guarded(stored.name, "read", lambda: rows(number, stored.name, data))
+    return content_of(stored.name, *found, decode)
 
 
 def require_inside(name: str) -> None:

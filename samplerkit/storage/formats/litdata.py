@@ -4,39 +4,35 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
-from itertools import pairwise
 from typing import Any, Final, final
 
-import numpy as np
-
-from samplerkit.errors import DatasetError
-from samplerkit.order.layout import Layout
-from samplerkit.storage.files.chunked import Chunks
-from samplerkit.storage.files.content import FileContent
-from samplerkit.storage.files.packages import extra, guarded
-from samplerkit.storage.files.stored import Stored
+from samplerkit.storage.files.packages import extra
 from samplerkit.storage.formats.base import (
-    INDEX,
-    DecodeSample,
     FolderDataset,
-    content_of,
+    FolderShard,
+    FoundShards,
+    Rows,
     digest_of,
     require_inside,
 )
-from samplerkit.storage.formats.values import Make, SampleTree, cut, tree_of, value_decoder
-from samplerkit.storage.missing_file import REWRITE
+from samplerkit.storage.formats.values import (
+    Decoder,
+    SampleTree,
+    between,
+    cutter,
+    ends_in,
+    tree_of,
+    value_decoder,
+)
 
 _HEAD_OF_FRAMES: Final = struct.Struct("<8sHHIII")
 _FRAME: Final = struct.Struct("<IIQII")
 _MARK_OF_FRAMES: Final = b"LDFZ01\0\0"
 _MARK_OF_ROWS: Final = b"LDARW01\0"
 _MOST_BYTES: Final = 1 << 31
-
-SampleBytes = tuple[bytes, int, int]
-"""Where the bytes of a sample are: in what, from where on, and up to where."""
 
 
 @final
@@ -70,79 +66,29 @@ class LitDataset(FolderDataset):
         LitDataset('/data/optimized/train', not looked at)
     """
 
-    def _found_in(self, index: bytes, place: str) -> Chunks:
+    def _found_in(self, index: bytes, place: str) -> FoundShards:
         found, chosen = LitIndex.of(index), self._columns
-        if chosen is not None and found.chunks:
-            found.tree.chosen(chosen)
-        files = tuple(self._file_of(found, chunk) for chunk in found.chunks)
-        layout = Layout([chunk.samples for chunk in found.chunks], [chunk.name for chunk in found.chunks])
-        read = partial(_read, found, files, chosen, self._decode)
-        return Chunks(layout, read, digest_of(repr(found).encode()))
-
-    def _file_of(self, index: LitIndex, chunk: LitChunk) -> Stored:
-        stored = self._stored(chunk.name, chunk.size)
-        if not self.is_remote and index.packing != "chunk" and stored.size not in chunk.sizes:
-            problem = f"has {stored.size} bytes, and {INDEX} says"
-            raise DatasetError(stored.name, problem, chunk.size, hint=REWRITE)
-        return stored
+        if found.chunks:
+            found.maker(chosen)  # it refuses columns that are not there
+        # Of what is packed as a whole the index has the bytes that it unpacks to.
+        is_packed = found.packing == "chunk"
+        files = [replace(chunk, sizes=()) for chunk in found.chunks] if is_packed else found.chunks
+        return files, partial(found.rows, chosen), digest_of(repr(found).encode())
 
 
-def _read(
-    index: LitIndex,
-    files: Sequence[Stored],
-    columns: tuple[str, ...] | None,
-    decode: DecodeSample | None,
-    number: int,
-) -> FileContent:
-    """Reads a chunk."""
-    stored = files[number]
-    if stored.storage is not None:
-        stored = Stored.of(stored.path, stored.storage)
-    (data,) = stored.read([(0, stored.size)])
-    samples, size = guarded(stored.name, "read", lambda: index.samples_in(number, data))
-    if samples and isinstance(samples[0], dict):
-        return content_of(stored.name, samples, size, lambda row: _chosen(row, columns), decode)
-    cut_sample, make = index.cutter(), index.maker(columns)
-    return content_of(stored.name, samples, size, lambda part: make(cut_sample(*part)), decode)
+def _chunk(said: Mapping[str, Any]) -> FolderShard:
+    """Takes what the index says of a chunk.
 
-
-def _chosen(row: Mapping[str, Any], columns: Sequence[str] | None) -> Any:
-    return row if columns is None else {name: row[name] for name in columns}
-
-
-@final
-@dataclass(frozen=True)
-class LitChunk:
-    """A chunk, as the index has it.
-
-    Args:
-        name: of the file.
-        size: in bytes, unpacked where the file is packed as a whole; early versions leave out its head.
-        samples: how many it has.
+    Raises:
+        ValueError: it cannot be.
+        LookupError: something is missing.
     """
-
-    name: str
-    size: int
-    samples: int
-
-    @classmethod
-    def of(cls, said: Mapping[str, Any]) -> LitChunk:
-        """Takes what the index says.
-
-        Raises:
-            ValueError: it cannot be.
-            LookupError: something is missing.
-        """
-        name, size, samples = said["filename"], said["chunk_bytes"], said["chunk_size"]
-        require_inside(name)
-        if type(size) is not int or type(samples) is not int or min(size, samples) < 0:
-            raise ValueError(f"{name!r} of {size!r} bytes and {samples!r} samples")
-        return cls(name, size, samples)
-
-    @property
-    def sizes(self) -> tuple[int, int]:
-        """The bytes that it may have."""
-        return self.size, self.size + 4 * (self.samples + 2)
+    name, size, samples = said["filename"], said["chunk_bytes"], said["chunk_size"]
+    require_inside(name)
+    if type(size) is not int or type(samples) is not int or min(size, samples) < 0:
+        raise ValueError(f"{name!r} of {size!r} bytes and {samples!r} samples")
+    # Early versions leave out the head of a chunk.
+    return FolderShard(name, samples, name, (size, size + 4 * (samples + 2)))
 
 
 @final
@@ -158,7 +104,7 @@ class LitIndex:
         is_tokens: whether samples are tokens, without the sizes of values before them.
     """
 
-    chunks: tuple[LitChunk, ...]
+    chunks: tuple[FolderShard, ...]
     formats: tuple[str, ...]
     tree: SampleTree
     packing: str
@@ -173,7 +119,7 @@ class LitIndex:
             LookupError: something is missing.
         """
         said = json.loads(data)
-        config, chunks = said["config"], tuple(map(LitChunk.of, said["chunks"]))
+        config, chunks = said["config"], tuple(map(_chunk, said["chunks"]))
         if not chunks:  # its config then says nothing
             return cls((), (), SampleTree("tuple", (), (), 0), "", is_tokens=False)
         if config.get("encryption"):
@@ -192,26 +138,26 @@ class LitIndex:
             raise ValueError(f"samples of {tree.leaves} values, and {len(formats)} ways to write them")
         return cls(chunks, formats, tree, packing, loader == "TokensLoader")
 
-    def maker(self, columns: Sequence[str] | None) -> Make:
-        """Gives what makes a sample of the bytes of its values."""
-        decoders = tuple(map(value_decoder, self.formats))
-        if columns is None:
-            return self.tree.maker(decoders)
-        parts = [(name, part.maker(decoders, at)) for name, part, at in self.tree.chosen(columns)]
-        return lambda values: {name: part(values) for name, part in parts}
+    def maker(self, columns: Sequence[str] | None) -> Decoder:
+        """Gives what makes a sample of its bytes.
 
-    def cutter(self) -> Callable[[bytes, int, int], Sequence[bytes]]:
-        """Gives what cuts the bytes of a sample into those of its values."""
+        Raises:
+            ValueError: there is no such column.
+        """
+        make = self.tree.maker(tuple(map(value_decoder, self.formats)), columns)
         if self.is_tokens:
-            return lambda data, start, end: [data[start:end]]
-        sizes = struct.Struct(f"<{len(self.formats)}I")
-        return lambda data, start, end: cut(data, sizes.unpack_from(data, start), start + sizes.size, end)
+            return lambda sample: make([sample])
+        cut_sample = cutter([None] * len(self.formats))
+        return lambda sample: make(cut_sample(sample))
 
-    def samples_in(self, number: int, data: bytes) -> tuple[Sequence[SampleBytes | dict[str, Any]], int]:
-        """Finds the samples in the bytes of a chunk.
+    def rows(self, columns: Sequence[str] | None, number: int, place: str, data: bytes) -> Rows:
+        """Takes a chunk apart: into the bytes of samples, or the dicts of rows of Arrow's.
 
-        Returns:
-            The samples, a part each or the dict of a row of Arrow's; and the bytes that they take, unpacked.
+        Args:
+            columns: the entries of a sample to hand out; None for all.
+            number: of the chunk.
+            place: what errors call it.
+            data: its bytes.
 
         Raises:
             ValueError: it is not what the index says.
@@ -219,52 +165,34 @@ class LitIndex:
         chunk = self.chunks[number]
         raw = _unpacked(data, max(chunk.sizes)) if self.packing == "chunk" else data
         if len(raw) not in chunk.sizes:
-            raise ValueError(f"it has {len(raw)} bytes, and index.json says {chunk.size}")
+            raise ValueError(f"it has {len(raw)} bytes, and index.json says {chunk.sizes[0]}")
         if self.packing == "batch":
             found = _framed(raw, chunk.samples)
-            return found, sum(end - start for _, start, end in found)
-        ends = _ends(raw, 4, chunk.samples)
-        if int.from_bytes(raw[:4], "little") != chunk.samples or ends[0] != 4 * (chunk.samples + 2):
-            raise ValueError(f"it does not begin with {chunk.samples} samples, as index.json says")
-        if ends[-1] != len(raw):
-            return _rows(raw, ends[-1], chunk.samples), len(raw)
-        if self.packing == "sample":
-            unpacked = [_unpacked(raw[start:end]) for start, end in pairwise(ends)]
-            return [(sample, 0, len(sample)) for sample in unpacked], sum(map(len, unpacked))
-        return _CutSamples(raw, ends), len(raw)
+        else:
+            ends = ends_in(raw, 4, chunk.samples)
+            if int.from_bytes(raw[:4], "little") != chunk.samples or ends[0] != 4 * (chunk.samples + 2):
+                raise ValueError(f"it does not begin with {chunk.samples} samples, as index.json says")
+            if ends[-1] != len(raw):
+                return _rows(raw, ends[-1], chunk.samples), len(raw), partial(_chosen, columns)
+            found = between(raw, ends)
+            if self.packing == "sample":
+                found = [*map(_unpacked, found)]
+        return found, sum(map(len, found)), self.maker(columns)
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class _CutSamples(Sequence[SampleBytes]):
-    """The samples of a chunk, one behind another: as many tuples would make Python look for garbage."""
-
-    data: bytes
-    ends: list[int]
-
-    def __len__(self) -> int:
-        return len(self.ends) - 1
-
-    def __getitem__(self, number: int) -> SampleBytes:  # type: ignore[override]  # never sliced
-        return self.data, self.ends[number], self.ends[number + 1]
+def _chosen(columns: Sequence[str] | None, row: Mapping[str, Any]) -> Any:
+    return row if columns is None else {name: row[name] for name in columns}
 
 
-def _ends(data: bytes, at: int, count: int) -> list[int]:
-    ends: list[int] = np.frombuffer(data, "<u4", count + 1, at).tolist()
-    if ends != sorted(ends):
-        raise ValueError("its samples are not where it says")
-    return ends
-
-
-def _framed(raw: bytes, samples: int) -> list[SampleBytes]:
+def _framed(raw: bytes, samples: int) -> list[bytes]:
     """Unpacks runs of samples, each packed by itself."""
     mark, version, flags, count, _, frames = _HEAD_OF_FRAMES.unpack_from(raw)
     if (mark, version, flags, count) != (_MARK_OF_FRAMES, 1, 0, samples):
         raise ValueError(f"it does not begin with frames of {samples} samples, as index.json says")
-    ends, at = _ends(raw, _HEAD_OF_FRAMES.size, count), _HEAD_OF_FRAMES.size + 4 * (count + 1)
+    ends, at = ends_in(raw, _HEAD_OF_FRAMES.size, count), _HEAD_OF_FRAMES.size + 4 * (count + 1)
     said = [_FRAME.unpack_from(raw, at + number * _FRAME.size) for number in range(frames)]
     place, first = at + frames * _FRAME.size, 0
-    found: list[SampleBytes] = []
+    found: list[bytes] = []
     for begins, items, offset, packed, size in said:
         last = first + items
         if (begins, offset) != (first, place) or last > count or size != ends[last] - ends[first]:
@@ -272,8 +200,7 @@ def _framed(raw: bytes, samples: int) -> list[SampleBytes]:
         plain = _unpacked(raw[offset : offset + packed], size)
         if len(plain) != size:
             raise ValueError(f"a frame of {len(plain)} bytes, which says {size}")
-        start = ends[first]
-        found += [(plain, a - start, b - start) for a, b in pairwise(ends[first : last + 1])]
+        found += between(plain, [end - ends[first] for end in ends[first : last + 1]])
         first, place = last, place + packed
     if (first, place, ends[0]) != (count, len(raw), 0):
         raise ValueError("its frames do not hold all samples")

@@ -5,32 +5,25 @@ from __future__ import annotations
 import bz2
 import hashlib
 import json
-import struct
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, final
 
-import numpy as np
-
 from samplerkit.errors import DatasetError
-from samplerkit.order.layout import Layout
-from samplerkit.storage.files.chunked import Chunks
-from samplerkit.storage.files.content import FileContent, require_columns
-from samplerkit.storage.files.packages import extra, guarded
-from samplerkit.storage.files.stored import Stored
+from samplerkit.storage.files.content import require_columns
+from samplerkit.storage.files.packages import extra
 from samplerkit.storage.formats.base import (
-    INDEX,
-    DecodeSample,
     FolderDataset,
-    content_of,
+    FolderShard,
+    FoundShards,
+    Rows,
     digest_of,
     require_inside,
 )
-from samplerkit.storage.formats.values import Decoder, UnsafeEncodingError, cut, decoder
+from samplerkit.storage.formats.values import Decoder, UnsafeEncodingError, between, cutter, decoder, ends_in
 from samplerkit.storage.missing_file import REWRITE
 
 _CODECS: Final = {"zstd": "zstd", "br": "brotli", "snappy": "snappy"}
@@ -69,7 +62,7 @@ class MdsDataset(FolderDataset):
         MdsDataset('/data/c4/train', not looked at)
     """
 
-    def _found_in(self, index: bytes, place: str) -> Chunks:
+    def _found_in(self, index: bytes, place: str) -> FoundShards:
         shards = [self._chosen(shard) for shard in _shards_in(index)]
         # The index of an empty dataset has no columns.
         columns = shards[0].columns if shards else MdsColumns((), (), ())
@@ -78,43 +71,31 @@ class MdsDataset(FolderDataset):
             problem = f"says that {other.raw.name} has other columns than {shards[0].raw.name}"
             raise DatasetError(place, problem, list(other.columns.names))
         decoders = columns.decoders(place, (self._columns if shards else None) or columns.names)
-        files = [self._file_of(shard.file) for shard in shards]
-        layout = Layout([shard.samples for shard in shards], [shard.raw.name for shard in shards])
-        read = partial(_read, shards, files, decoders, self._decode)
-        return Chunks(layout, read, digest_of(index))
+        files = [FolderShard(one.raw.name, one.samples, one.file.name, (one.file.size,)) for one in shards]
+        return files, partial(_rows, shards, decoders), digest_of(index)
 
     def _chosen(self, shard: MdsShard) -> MdsShard:
         """Gives a shard as it is read: not compressed, where its package has left it so on this machine."""
         is_unpacked = not self.is_remote and Path(self._inside(shard.raw.name)).exists()
         return replace(shard, packed=None) if is_unpacked else shard
 
-    def _file_of(self, file: ShardFile) -> Stored:
-        stored = self._stored(file.name, file.size)
-        if stored.size != file.size:
-            problem = f"has {stored.size} bytes, and {INDEX} says"
-            raise DatasetError(stored.name, problem, file.size, hint=REWRITE)
-        return stored
 
-
-def _read(
+def _rows(
     shards: Sequence[MdsShard],
-    files: Sequence[Stored],
     decoders: Sequence[tuple[str, int, Decoder]],
-    decode: DecodeSample | None,
     number: int,
-) -> FileContent:
-    """Reads a shard."""
-    shard, stored = shards[number], files[number]
-    (data,) = stored.read([(0, stored.size)])
-    samples = guarded(stored.name, "read", lambda: shard.samples_in(stored.name, data))
-
-    cut_sample = shard.columns.cutter()
+    place: str,
+    data: bytes,
+) -> Rows:
+    """Takes a shard apart."""
+    shard = shards[number]
+    samples, cut_sample = shard.samples_in(place, data), cutter(shard.columns.sizes)
 
     def made(sample: bytes) -> dict[str, Any]:
         values = cut_sample(sample)
         return {name: decode_value(values[at]) for name, at, decode_value in decoders}
 
-    return content_of(stored.name, samples, sum(map(len, samples)), made, decode)
+    return samples, sum(map(len, samples)), made
 
 
 def _shards_in(index: bytes) -> tuple[MdsShard, ...]:
@@ -211,17 +192,6 @@ class MdsColumns:
                 raise DatasetError(place, f"column {name!r} cannot be read: {error}") from error
         return found
 
-    def cutter(self) -> Callable[[bytes], list[bytes]]:
-        """Gives what cuts the bytes of a sample into those of its values."""
-        said = struct.Struct(f"<{self.sizes.count(None)}I")
-
-        def cut_sample(sample: bytes) -> list[bytes]:
-            rest = iter(said.unpack_from(sample))
-            sizes = [next(rest) if size is None else size for size in self.sizes]
-            return cut(sample, sizes, said.size, len(sample))
-
-        return cut_sample
-
 
 @final
 @dataclass(frozen=True)
@@ -287,16 +257,14 @@ class MdsShard:
         raw = _unpacked(self.compression, data, self.raw.size) if self.packed else data
         if len(raw) != self.raw.size:
             raise ValueError(f"it has {len(raw)} bytes, and index.json says {self.raw.size}")
-        (count,) = np.frombuffer(raw, "<u4", 1).tolist()
-        if count != self.samples:
+        if (count := int.from_bytes(raw[:4], "little")) != self.samples:
             raise ValueError(f"it has {count} samples, and index.json says {self.samples}")
-        ends = np.frombuffer(raw, "<u4", count + 1, 4).tolist()
-        head = 4 + 4 * len(ends)
-        if ends != sorted(ends) or ends[0] < head or ends[-1] != len(raw):
+        ends, head = ends_in(raw, 4, count), 4 * (count + 2)
+        if ends[0] < head or ends[-1] != len(raw):
             raise ValueError("its samples are not where it says")
         if MdsColumns.of(json.loads(raw[head : ends[0]])) != self.columns:
             raise ValueError("it has other columns than index.json says")
-        return [raw[start:end] for start, end in pairwise(ends)]
+        return between(raw, ends)
 
 
 def _unpacked(compression: str, data: bytes, size: int) -> bytes:

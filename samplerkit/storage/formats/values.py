@@ -44,6 +44,43 @@ def cut(data: bytes, sizes: Iterable[int], start: int, end: int) -> list[bytes]:
     return [data[begin:stop] for begin, stop in pairwise(ends)]
 
 
+def between(data: bytes, ends: Iterable[int]) -> list[bytes]:
+    """Cuts bytes at these places: what is between each and the next."""
+    return [data[begin:stop] for begin, stop in pairwise(ends)]
+
+
+def ends_in(data: bytes, at: int, count: int) -> list[int]:
+    """Reads where so many samples begin, and the last one ends.
+
+    Raises:
+        ValueError: one ends before it begins.
+    """
+    ends: list[int] = np.frombuffer(data, "<u4", count + 1, at).tolist()
+    if ends != sorted(ends):
+        raise ValueError("its samples are not where it says")
+    return ends
+
+
+def cutter(sizes: Sequence[int | None]) -> Callable[[bytes], list[bytes]]:
+    """Gives what cuts the bytes of a sample into those of its values.
+
+    Args:
+        sizes: of the values; those that are None stand before the values of each sample.
+
+    Example:
+        >>> cutter([None, 1, None])(bytes([1, 0, 0, 0, 2, 0, 0, 0]) + b"abcd")
+        [b'a', b'b', b'cd']
+    """
+    said = struct.Struct(f"<{sizes.count(None)}I")
+
+    def cut_sample(sample: bytes) -> list[bytes]:
+        rest = iter(said.unpack_from(sample))
+        found = [next(rest) if size is None else size for size in sizes]
+        return cut(sample, found, said.size, len(sample))
+
+    return cut_sample
+
+
 class UnsafeEncodingError(Exception):
     """An encoding that runs code when it is read."""
 
@@ -194,37 +231,31 @@ class SampleTree:
     children: tuple[SampleTree, ...]
     leaves: int
 
-    def maker(self, decoders: Sequence[Decoder], first: int = 0) -> Make:
+    def maker(self, decoders: Sequence[Decoder], names: Sequence[str] | None = None, first: int = 0) -> Make:
         """Gives what makes it of the bytes of all values of a sample; it is put together once.
 
         Args:
             decoders: of all values of a sample.
-            first: the number of its first one.
-        """
-        if self.kind == "leaf":
-            decode = decoders[first]
-            return lambda values: decode(values[first])
-        starts = accumulate((child.leaves for child in self.children), initial=first)
-        makes = [child.maker(decoders, start) for child, start in zip(self.children, starts, strict=False)]
-        if self.kind == "dict":
-            return lambda values: dict(zip(self.keys, [make(values) for make in makes], strict=True))
-        kind = tuple if self.kind == "tuple" else list
-        return lambda values: kind([make(values) for make in makes])
-
-    def chosen(self, names: Sequence[str]) -> list[tuple[str, SampleTree, int]]:
-        """Gives some entries of a dict: name, part, and the number of its first value.
+            names: the entries of a dict to hand out; None for all, or of what is no dict.
+            first: the number of its first value.
 
         Raises:
             ValueError: it is no dict, or lacks a name.
         """
-        missing = next((name for name in names if name not in self.keys), None)
+        missing = next((name for name in names or () if name not in self.keys), None)
         if missing is not None:
             raise ValueError(f"no column {missing!r}, but {list(self.keys)}")
-        found, first = {}, 0
-        for key, child in zip(self.keys, self.children, strict=True):
-            found[key] = (key, child, first)
-            first += child.leaves
-        return [found[name] for name in names]
+        if self.kind == "leaf":
+            decode = decoders[first]
+            return lambda values: decode(values[first])
+        starts = accumulate((child.leaves for child in self.children), initial=first)
+        makes = [child.maker(decoders, None, at) for child, at in zip(self.children, starts, strict=False)]
+        if self.kind == "dict":
+            known = dict(zip(self.keys, makes, strict=True))
+            chosen = [(name, known[name]) for name in (self.keys if names is None else names)]
+            return lambda values: {name: make(values) for name, make in chosen}
+        kind = tuple if self.kind == "tuple" else list
+        return lambda values: kind([make(values) for make in makes])
 
 
 def tree_of(said: str) -> SampleTree:
