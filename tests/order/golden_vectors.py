@@ -22,6 +22,7 @@ from samplerkit.order.mixing.source_counts import SourceCounts
 from samplerkit.order.mixing.source_draws import SourceDraws
 from samplerkit.order.mixing.weights import thresholds
 from samplerkit.order.sequences import Permuted
+from tests.order.throwing import values_of
 
 FILE = Path(__file__).parents[1] / "data" / "golden_vectors.json"
 
@@ -77,7 +78,7 @@ def drawn(case: Case) -> Case:
         [part.tolist() for part in SourceCounts(dice, thresholds(weights)[None]).read(lanes, rows)]
         for weights in SHARES
     ]
-    return {"values": dice.values(lanes, rows).tolist(), "reads": reads}
+    return {"values": values_of(dice, lanes, rows).tolist(), "reads": reads}
 
 
 def mixed(case: Case) -> Case:

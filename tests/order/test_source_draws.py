@@ -18,7 +18,7 @@ from samplerkit.order.mixing.streams import Part, Passes
 from samplerkit.order.mixing.weights import WHOLE, thresholds
 from samplerkit.order.sequences import DrawsWithReplacement, Permuted, Range
 from tests.benchmarks.rank_shares import NINE
-from tests.order.throwing import die
+from tests.order.throwing import die, values_of
 
 weights_lists = st.lists(
     st.one_of(st.integers(0, 9), st.floats(0, 1e3), st.sampled_from([1e-30, math.pi, 1e300])),
@@ -49,7 +49,7 @@ def counted(source: np.ndarray) -> np.ndarray:
 def test_draws_are_as_defined(lane):
     key = Key(7, 3, 0, "dice")
     rows = [*range(40), 255, 256, 4095, 4096, 10**9, (1 << 62) // (lane + 1) - 1]
-    assert SourceDraws(key, 5).values(np.full(len(rows), lane), np.array(rows)).tolist() == [
+    assert values_of(SourceDraws(key, 5), np.full(len(rows), lane), np.array(rows)).tolist() == [
         die(key, lane, row, 5) for row in rows
     ]
 
@@ -59,7 +59,7 @@ def test_draws_are_as_defined(lane):
 def test_any_row_is_counted_from_its_neighbour_and_found_again(key, row, alpha, lane):
     draws = SourceDraws(key)
     before, after = draws.before(lane, np.array([row, row + 1]), alpha).tolist()
-    is_below = int(draws.values(np.array([lane]), np.array([row]))[0]) < alpha
+    is_below = int(values_of(draws, np.array([lane]), np.array([row]))[0]) < alpha
     assert after - before == is_below
     low, high, turn = (0, alpha, before) if is_below else (alpha, WHOLE, row - before)
     assert draws.position(lane, turn, low, high) == row
@@ -133,7 +133,7 @@ def test_a_mixture_is_the_weave_of_mixtures_of_lanes_and_leads_back(key, lanes, 
     expected = []
     counts = np.zeros((lanes, 3), dtype=int)
     row, lane_of = np.divmod(np.arange(begin + length), lanes)
-    sources = np.searchsorted(thresholds([3, 2, 1]), draws.values(lane_of, row), side="right") - 1
+    sources = np.searchsorted(thresholds([3, 2, 1]), values_of(draws, lane_of, row), side="right") - 1
     for lane, source in zip(lane_of.tolist(), sources.tolist(), strict=True):
         inner = counts[lane, source] * lanes + lane
         counts[lane, source] += 1
@@ -165,7 +165,7 @@ def test_when_weights_change_each_source_goes_on_where_its_lane_stood(key, lanes
     for lane in range(lanes):
         rows = np.arange(400)
         segment = np.searchsorted(firsts[:, lane], rows, side="right")
-        values = draws.values(np.full(400, lane), rows)
+        values = values_of(draws, np.full(400, lane), rows)
         read = [np.searchsorted(thresholds(given), values, side="right") - 1 for given in weights]
         source = np.stack(read)[segment, rows]
         turn = counted(source)

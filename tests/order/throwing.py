@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from samplerkit.order.keys import Key
+from samplerkit.order.mixing.source_draws import DIGITS, DrawHashes, SourceDraws
+from samplerkit.order.typing import Ids
 
 MASK = (1 << 64) - 1
 
@@ -40,3 +44,11 @@ def die(key: Key, lane: int, row: int, index: int = 0) -> int:
         a, b = number % 15 + 1, number // 15
         prefix = prefix * 16 + (times(a, row >> 4 * level & 15) ^ b)
     return prefix
+
+
+def values_of(draws: SourceDraws, lanes: Ids, rows: Ids) -> Ids:
+    """The draws themselves of rows, each in [0, 2^60), as the package makes them."""
+    hashes, values = DrawHashes(draws.words, lanes), np.zeros_like(rows)
+    for level in range(DIGITS):
+        values = hashes.drawn(level, rows, values)
+    return values

@@ -15,6 +15,7 @@ from samplerkit.order.keys import Key
 from samplerkit.order.mixing.source_draws import SourceDraws
 from samplerkit.order.mixing.weights import thresholds
 from tests.numbers import Numbers
+from tests.order.throwing import values_of
 
 FAR = 2**40
 
@@ -54,7 +55,7 @@ def walked(mixture: sk.MixtureSampler, layout: sk.Layout, end: int) -> tuple[lis
     turns, read, stops = Counter[tuple[int, int]](), list[int](), dict[str, int]()
     rows, lane_of = np.divmod(np.arange(end), lanes)
     ends = thresholds(shares)
-    for position, value in enumerate(draws.values(lane_of, rows).tolist()):
+    for position, value in enumerate(values_of(draws, lane_of, rows).tolist()):
         lane = position % lanes
         while True:
             source = int(np.searchsorted(ends, value, side="right")) - 1

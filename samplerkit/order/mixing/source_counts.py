@@ -14,7 +14,7 @@ from samplerkit.order.mixing.source_draws import (
     SourceDraws,
     below_above,
     count_table,
-    map_tables,
+    map_table,
 )
 from samplerkit.order.typing import Ids
 
@@ -75,7 +75,7 @@ class NearRows:
         )
         first = np.flatnonzero(begins)
         pi = self._hashes.of(first).maps(2, (numbers[first] >> 4 << 8)[:, None] + (inner[first] >> 52))
-        draw = map_tables()[0][pi[np.cumsum(begins) - 1] + (numbers & 15)[:, None]]
+        draw = map_table()[pi[np.cumsum(begins) - 1] + (numbers & 15)[:, None]]
         next_digit = inner >> 48 & 15
         is_below: np.ndarray[Any, Any] = draw < next_digit
         block, threshold = np.nonzero(draw == next_digit)
@@ -107,7 +107,7 @@ class NearRows:
         return counts
 
     def _drawn_cells(self, which: Ids, rows: Ids) -> tuple[Ids, Ids]:
-        maps, digit = map_tables()[0], rows >> 4 & 15
+        maps, digit = map_table(), rows >> 4 & 15
         if self._maps is not None:
             block = which << 4
             lowest = self._maps[0][block + digit]

@@ -31,12 +31,8 @@ MAPS: Final = 240
 
 
 @lru_cache(maxsize=1)
-def map_tables() -> tuple[Ids, Ids, Ids]:
-    """The 240 maps a x + b over GF(16), by a from 1, then b, and how many smaller digits go below a value.
-
-    Returns:
-        pi(x) at 16 * map + x; its inverse at 16 * map + y; #{x' < x: pi(x') < y} at 16 * (16 * map + y) + x.
-    """
+def map_table() -> Ids:
+    """The 240 maps a x + b over GF(16), by a from 1, then b: pi(x) at 16 * map + x."""
     product = np.zeros((16, 16), dtype=np.int64)
     digit = np.arange(16)
     for bit in range(4):
@@ -45,11 +41,8 @@ def map_tables() -> tuple[Ids, Ids, Ids]:
             shifted = shifted << 1 ^ np.where(shifted & 8, 0b10011, 0)
         product ^= (digit >> bit & 1)[:, None] * shifted
     number = np.arange(MAPS)
-    maps = product[number % 15 + 1] ^ (number // 15)[:, None]
-    inverses = np.argsort(maps, axis=1)
-    is_smaller = maps[:, None, :] < digit[:, None]
-    smaller: Ids = np.cumsum(is_smaller, axis=2) - is_smaller
-    return maps.reshape(-1), inverses.reshape(-1), smaller.reshape(-1)
+    maps: Ids = product[number % 15 + 1] ^ (number // 15)[:, None]
+    return maps.reshape(-1)
 
 
 @lru_cache(maxsize=1)
@@ -57,15 +50,12 @@ def count_table() -> np.ndarray[Any, np.dtype[np.uint8]]:
     """What one digit of a row adds to a count, and what it makes of the next one: a byte for each case.
 
     Returns:
-        At 32 * (16 * map + y) + 16 * b + x: how many digits below x go below y, and one more if y itself
-        comes below x and b says that its row counts. 16 is added if a row that has x counts: below y, or y
-        with b.
+        At 32 * (16 * map + y) + 16 * b + x: how many digits below x count, those that go below y, and with b
+        the one that goes to y. 16 is added if x counts itself.
     """
-    maps, inverses, smaller = map_tables()
-    digit, is_counted = np.arange(16), np.array([[False], [True]])
-    draw, goes = maps.reshape(MAPS, 1, 1, 16), digit[:, None, None]
-    counts = smaller.reshape(MAPS, 16, 1, 16) + (is_counted & (inverses.reshape(MAPS, 16, 1, 1) < digit))
-    goes_on = (draw < goes) | ((draw == goes) & is_counted)
+    draw, goes = map_table().reshape(MAPS, 1, 1, 16), np.arange(16)[:, None, None]
+    goes_on = (draw < goes) | ((draw == goes) & np.array([[False], [True]]))
+    counts = np.cumsum(goes_on, axis=3) - goes_on
     table: np.ndarray[Any, np.dtype[np.uint8]] = (counts + 16 * goes_on).astype(np.uint8).reshape(-1)
     return table
 
@@ -111,7 +101,7 @@ class SourceDraws:
         Returns:
             uint8 array of shape (256 * m,): every block has each once.
         """
-        rows_of_maps = map_tables()[0].reshape(MAPS, 16).astype(np.uint8)
+        rows_of_maps = map_table().reshape(MAPS, 16).astype(np.uint8)
         hashes = DrawHashes(self.words, lanes)
         digit = np.arange(16)
         counters = (numbers << 4)[:, None] + digit
@@ -177,24 +167,17 @@ class SourceDraws:
         Returns:
             int64 array of their shape. Of all rows, a source reads what lies between two counts.
         """
-        lanes, rows, alpha = (np.asarray(part, dtype=np.int64) for part in (lanes, rows, thresholds))
-        shape = np.broadcast_shapes(lanes.shape, rows.shape, alpha.shape)
-        lanes, rows, alpha = (np.broadcast_to(part, shape).reshape(-1) for part in (lanes, rows, alpha))
+        shape, lanes, rows, alpha = _flat(lanes, rows, thresholds)
         if not rows.size:
             return np.zeros(shape, dtype=np.int64)
-        table = count_table()
         hashes = DrawHashes(self.words, lanes)
         levels = min(DIGITS, -(-int(rows.max()).bit_length() // 4))
         goes_on = below_above(hashes, rows, alpha, levels).astype(np.int64) << 4
         counts = (rows >> 60) * alpha if levels == DIGITS else np.zeros_like(rows)
         for level in range(levels - 1, -1, -1):
-            share = alpha >> 60 - 4 * level
-            next_digit = alpha >> 56 - 4 * level & 15
-            digit = rows >> 4 * level & 15
-            pi = hashes.maps(level, (rows >> 4 * level + 4 << 4 * level) + share)
-            found = table[(pi + next_digit << 5) + goes_on + digit]
-            counts += digit * share + (found & 15)
-            goes_on = (found & 16).astype(np.int64)
+            above, digit = rows >> 4 * level + 4, rows >> 4 * level & 15
+            smaller, goes_on = _counted(hashes, level, above, digit, alpha, goes_on)
+            counts += smaller
         counted: Ids = counts.reshape(shape)
         return counted
 
@@ -210,44 +193,25 @@ class SourceDraws:
         Returns:
             int64 array of their shape. A row beyond 2^62 is 2^62.
         """
-        given = [np.asarray(part, dtype=np.int64) for part in (lanes, turns, low, high)]
-        shape = np.broadcast_shapes(*(part.shape for part in given))
-        lanes, turns, low, high = (np.broadcast_to(part, shape).reshape(-1) for part in given)
+        shape, lanes, turns, low, high = _flat(lanes, turns, low, high)
         if not turns.size:
             return np.zeros(shape, dtype=np.int64)
-        maps, inverses, smaller = map_tables()
-        hashes = DrawHashes(self.words, lanes)
+        digits, every, hashes = np.arange(16)[:, None], np.arange(turns.size), DrawHashes(self.words, lanes)
         rows, left = np.divmod(turns, high - low)
         is_beyond = rows > 3
         rows = np.where(is_beyond, 0, rows)
-        is_below = [np.zeros(rows.size, dtype=bool) for _ in range(2)]
-        digits = np.arange(16)[:, None]
+        goes_on = [np.zeros_like(rows), np.zeros_like(rows)]
         for level in range(DIGITS - 1, -1, -1):
-            ends = []
-            for end, alpha in enumerate((low, high)):
-                share = alpha >> 60 - 4 * level
-                next_digit = alpha >> 56 - 4 * level & 15
-                pi = hashes.maps(level, (rows << 4 * level) + share)
-                at = pi + next_digit
-                counts = (
-                    digits * share + smaller[at * 16 + digits] + (is_below[end] & (inverses[at] < digits))
-                )
-                ends.append((counts, pi, next_digit))
-            counts = ends[1][0] - ends[0][0]
-            digit = np.count_nonzero(counts <= left, axis=0) - 1
-            left = left - counts[digit, np.arange(rows.size)]
-            for end, (_, pi, next_digit) in enumerate(ends):
-                draw = maps[pi + digit]
-                is_below[end] = (draw < next_digit) | ((draw == next_digit) & is_below[end])
+            found = [
+                _counted(hashes, level, rows, digits, alpha, counted)
+                for alpha, counted in zip((low, high), goes_on, strict=True)
+            ]
+            between = found[1][0] - found[0][0]
+            digit = np.count_nonzero(between <= left, axis=0) - 1
+            left = left - between[digit, every]
+            goes_on = [counted[digit, every] for _, counted in found]
             rows = rows * 16 + digit
         return np.where(is_beyond, 1 << 62, rows).reshape(shape)
-
-    def values(self, lanes: Ids, rows: Ids) -> Ids:
-        """Gives the draws themselves: int64 of shape (m,), each in [0, 2^60)."""
-        hashes, draws = DrawHashes(self.words, lanes), np.zeros_like(rows)
-        for level in range(DIGITS):
-            draws = hashes.drawn(level, rows, draws)
-        return draws
 
 
 @final
@@ -291,7 +255,7 @@ class DrawHashes:
     def drawn(self, level: int, rows: Ids, prefix: Ids) -> Ids:
         """Gives the digits of draws up to a level, from those before."""
         pi = self.maps(level, (rows >> 4 * level + 4 << 4 * level) + prefix)
-        return prefix * 16 + map_tables()[0][pi + (rows >> 4 * level & 15)]
+        return prefix * 16 + map_table()[pi + (rows >> 4 * level & 15)]
 
 
 @lru_cache(maxsize=64)
@@ -299,6 +263,28 @@ def _few_words(words: bytes, lanes: bytes) -> Any:
     """The words of a few lanes for all digits, shape (15, 3, lanes): the same lanes are read again."""
     digits = np.frombuffer(lanes, dtype=np.int64) * 16 + np.arange(DIGITS)[:, None, None]
     return keyed_hash(np.frombuffer(words, dtype=np.uint64), digits * 4 + np.arange(3)[:, None])
+
+
+def _counted(
+    hashes: DrawHashes, level: int, above: Ids, digit: Ids, alpha: Ids, goes_on: Ids
+) -> tuple[Ids, Ids]:
+    """Counts the rows below a threshold whose digit at a level is smaller, those above it the same.
+
+    Args:
+        hashes: of the rows.
+        level: of the digit.
+        above: the digits of the rows above it.
+        digit: of the rows.
+        alpha: the thresholds.
+        goes_on: 16 where the row of the threshold's own share, down from the level above, counts; else 0.
+
+    Returns:
+        How many these are, and what is to go on with.
+    """
+    share = alpha >> 60 - 4 * level
+    pi = hashes.maps(level, (above << 4 * level) + share)
+    found = count_table()[(pi + (alpha >> 56 - 4 * level & 15) << 5) + goes_on + digit]
+    return digit * share + (found & 15), (found & 16).astype(np.int64)
 
 
 def below_above(hashes: DrawHashes, rows: Ids, alpha: Ids, level: int) -> Any:
@@ -315,6 +301,12 @@ def below_above(hashes: DrawHashes, rows: Ids, alpha: Ids, level: int) -> Any:
         still = draw == next_digit
         going, alpha, hashes, level = going[still], alpha[still], hashes.of(np.flatnonzero(still)), level + 1
     return is_below
+
+
+def _flat(*given: Any) -> tuple[Any, ...]:
+    """Gives the common shape of integers, and then these as int64 arrays of so many entries."""
+    arrays = np.broadcast_arrays(*(np.asarray(part, dtype=np.int64) for part in given))
+    return arrays[0].shape, *(part.reshape(-1) for part in arrays)
 
 
 def _sources_of_cells(thresholds: Ids) -> Ids:

@@ -28,8 +28,8 @@ BUGS = [
     Bug(
         "the inverse takes the digit behind",
         "SourceDraws.position",
-        "np.count_nonzero(counts <= left, axis=0) - 1",
-        "np.count_nonzero(counts < left, axis=0)",
+        "np.count_nonzero(between <= left, axis=0) - 1",
+        "np.count_nonzero(between < left, axis=0)",
         DRAWS,
     ),
     Bug(
