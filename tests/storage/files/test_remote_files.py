@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import shutil
 import socket
 import time
@@ -96,35 +95,6 @@ def test_a_file_system_that_the_user_registers_serves_npz_files_from_end_to_end(
         assert Counter((folder / "ledger").read_text().split()) == Counter(NAMES)
 
 
-def in_a_rank(urls, remote, rank, results):
-    with FileDataset(urls, "npz", [4] * 64, remote=remote, max_files=2) as dataset:
-        loader = sk.Loader(dataset, sk.RandomSampler(seed=3), batch_size=8, world=sk.World(4, rank))
-        ids = [[int(id) for batch in loader for id in batch["id"]] for _ in range(2)]
-        results.put((rank, ids, dataset.stats.downloads))
-
-
-def test_four_ranks_of_a_machine_download_sixty_four_files_once_and_none_in_the_second_epoch(tmp_path):
-    """GLOBAL, so that all ranks want all files at the same time, again and again."""
-    write_npz(tmp_path / "data", [4] * 64)
-    remote = RemoteOptions(cache=tmp_path / "cache")
-    with serving(tmp_path) as web:
-        urls = [f"{web.url}/data/{number:03}.npz" for number in range(64)]
-        processes = multiprocessing.get_context("fork")
-        results = processes.Queue()
-        ranks = [processes.Process(target=in_a_rank, args=(urls, remote, rank, results)) for rank in range(4)]
-        for rank in ranks:
-            rank.start()
-        answers = [results.get(timeout=60) for _ in ranks]
-        for rank in ranks:
-            rank.join(30)
-        assert [rank.exitcode for rank in ranks] == [0] * 4
-        assert web.count("GET") == 64
-        assert set(web.asked.values()) <= {1, 2, 3, 4}  # a HEAD a rank
-    for epoch in range(2):
-        assert Counter(id for _, ids, _ in answers for id in ids[epoch]) == Counter(range(256))
-    assert sum(downloads for _, _, downloads in answers) == 64
-
-
 def test_told_lengths_ask_nothing_at_the_start(remote):
     """Nobody listens at this address."""
     urls = [f"http://127.0.0.1:9/data/{name}" for name in NAMES]
@@ -137,27 +107,12 @@ def test_told_lengths_ask_nothing_at_the_start(remote):
     assert not Path(remote.cache).exists()
 
 
-@pytest.mark.parametrize("reader", ["npz", "npy", "parquet", "text"])
-def test_the_readers_that_come_along_read_and_count_what_was_fetched(tmp_path, remote, reader):
-    folder = tmp_path / "data"
-    folder.mkdir()
-    rows = np.arange(7)
-    if reader == "parquet":
-        pyarrow = pytest.importorskip("pyarrow")
-        pytest.importorskip("pyarrow.parquet").write_table(pyarrow.table({"id": rows}), folder / "a.parquet")
-    elif reader == "text":
-        (folder / "a.text").write_text("".join(f"{row}\n" for row in rows))
-    elif reader == "npy":
-        np.save(folder / "a.npy", rows)
-    else:
-        np.savez(folder / "a.npz", id=rows)
-    with serving(folder) as web, FileDataset([f"{web.url}/a.{reader}"], reader, remote=remote) as dataset:
+def test_what_was_fetched_to_be_counted_is_read_too(web, remote):
+    with FileDataset(urls_of(web)[:2], "npz", remote=remote) as dataset:
         assert not dataset.is_layout_known
-        assert len(dataset) == 7
-        assert web.count("GET") == 1
-        found = [int(sample["id"] if isinstance(sample, dict) else sample) for sample in dataset]
-        assert found == list(range(7))
-        assert web.count("GET") == 1
+        assert len(dataset) == 12
+        assert [plain(sample) for sample in dataset] == samples_of([6, 6])
+        assert web.count("GET") == 2
 
 
 def broken(folder, kind):
@@ -306,10 +261,6 @@ def test_a_user_s_own_reader_may_have_the_url_itself():
         with pytest.raises(sk.DatasetError, match=r"hdfs://namenode/1\.npz: cannot be read") as caught:
             dataset[4]
         assert caught.value.__context__ is None
-    with pytest.raises(sk.ArgumentValueError, match="pattern of URLs"):
-        FileDataset("hdfs://namenode/*.npz", reader, [3], remote=False)
-    with pytest.raises(sk.ArgumentValueError, match="remote=False"):
-        FileDataset(urls, reader, "https://host/lengths.json", remote=False)
 
 
 def test_a_pattern_over_http_has_braces_only_for_web_servers_list_nothing(web, remote):

@@ -254,8 +254,6 @@ def test_a_config_names_a_registered_reader_and_a_spawned_process_has_it(folder)
 
 def test_a_name_that_nobody_registered_is_an_error_with_what_to_do(folder):
     hint = "known: npz, npy, parquet, csv, tsv, jsonl, text.*; register_reader adds one of yours"
-    with pytest.raises(sk.ArgumentValueError, match=f"reader: is not known, got 'words'; {hint}"):
-        sk.FileDataset(str(folder / "*.words"), "words")
     with pytest.raises(sk.ConfigError, match=f"dataset.reader: is not known, got 'words'; {hint}"):
         config_in(folder)
 

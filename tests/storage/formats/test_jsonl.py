@@ -17,7 +17,6 @@ from samplerkit.storage.files.lines import Lines
 from samplerkit.testing import DatasetContract
 from samplerkit.testing.contract import same
 from tests.storage.formats.damage import damaged, outcomes, spliced
-from tests.storage.remote.server import served
 
 
 def row(id):
@@ -223,21 +222,6 @@ def test_an_index_beside_another_file_is_an_error_or_its_lines_are(tmp_path):
         pytest.raises(sk.DatasetError, match=r"skidx: is of another state"),
     ):
         dataset[0]
-
-
-def test_an_index_beside_a_remote_file_comes_once_to_a_machine(tmp_path):
-    path = tmp_path / "a.jsonl"
-    path.write_bytes(packed(text_of(map(row, range(60))), path.name))
-    made(path).save_indexes()
-    with served() as server:
-        url = server.put("/a.jsonl", path.read_bytes())
-        server.put("/a.jsonl.skidx", Path(f"{path}.skidx").read_bytes())
-        for _ in range(3):  # each knows what a process knows
-            with sk.JsonlDataset([url], progress=False, remote={"cache": str(tmp_path / "cache")}) as dataset:
-                assert same([dataset[50]], [row(50)])
-        asked = [len(server.asked(method, "/a.jsonl.skidx")) for method in ("GET", "HEAD")]
-        assert asked == [1, 3]
-        assert all("Range" in each.headers for each in server.asked("GET", "/a.jsonl"))
 
 
 @pytest.mark.parametrize("times", [60, pytest.param(500, marks=pytest.mark.campaign)])

@@ -331,5 +331,3 @@ def test_folders_without_keys_with_others_or_with_those_of_a_column_are_errors(t
         paths = [tmp_path / place for place in places]
         with pytest.raises(sk.DatasetError, match=problem):
             len(sk.ParquetDataset(paths, partitioning="hive", progress=False))
-    with pytest.raises(sk.ArgumentValueError, match="partitioning: must be"):
-        sk.ParquetDataset(paths, partitioning="spark")

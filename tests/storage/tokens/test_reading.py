@@ -107,31 +107,6 @@ def test_documents_end_with_a_token(tmp_path):
     assert one["loss_mask"].tolist() == [1, 1, 0, 1, 0, 0, 1, 1]
 
 
-def test_outputs_lie_in_one_block_of_memory_and_do_not_overlap(tmp_path):
-    np.save(tmp_path / "a.npy", np.arange(200, dtype=np.int64) % 7)
-    data = sk.TokenDataset(tmp_path / "a.npy", 9, phase=False, documents=0, outputs=ALL)
-    batch = data.__getitems__([3, 1, 2])
-    made = [batch[name] for name in ("loss_mask", "position_ids", "documents")]
-    assert len({id(values.base) for values in made}) == 1
-    before = {name: values.copy() for name, values in batch.items()}
-    for name in ("loss_mask", "position_ids", "documents", "cu_seqlens"):
-        batch[name][:] = 77
-        before[name][:] = 77
-        for other, values in batch.items():
-            np.testing.assert_array_equal(values, before[other], err_msg=f"{name} was written to")
-
-
-def test_the_seam_of_the_ring_is_a_border(tmp_path):
-    np.save(tmp_path / "a.npy", np.arange(1, 13, dtype=np.uint16))
-    data = sk.TokenDataset(tmp_path / "a.npy", 12, seed=2, outputs=("tokens", "position_ids", "documents"))
-    one = data[0]
-    seam = one["tokens"].tolist().index(1)
-    assert 0 < seam < 12
-    assert one["tokens"].tolist() == [*range(13 - seam, 13), *range(1, 14 - seam)]
-    assert one["documents"].tolist() == [0] * seam + [1] * (12 - seam)
-    assert one["position_ids"].tolist() == [*range(seam), *range(12 - seam)]
-
-
 def test_splits_are_rings_of_their_own(tmp_path):
     documents = [np.full(length, number) for number, length in enumerate([10, 0, 30, 5, 15, 20, 12, 8])]
     written(tmp_path / "a", documents, "int32")

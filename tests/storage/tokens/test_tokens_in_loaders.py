@@ -91,24 +91,6 @@ def test_a_tree_hands_out_what_one_dataset_of_all_corpora_does(files, documents,
             same(one[int(ids[0])], tree[int(ids[0])])
 
 
-@pytest.mark.parametrize(
-    ("outputs", "way"), [(("tokens",), {"seed_draws": True}), (OUTPUTS, {"num_workers": 2})], ids=str
-)
-def test_a_loader_reads_the_same_batches_of_both(files, outputs, way):
-    def batches(data):
-        options = {"world": ALONE, **way}
-        with sk.Loader(data, sk.RandomSampler(seed=4), batch_size=6, **options) as loader:
-            return [batch for _ in range(2) for batch in loader]
-
-    one, tree = both(files, documents="idx", outputs=outputs)
-    expected, found = batches(one), batches(tree)
-    assert len(expected) == len(found) > 20
-    for left, right in zip(expected, found, strict=True):
-        left, right = ({"": batch} if torch.is_tensor(batch) else batch for batch in (left, right))
-        assert left.keys() == right.keys()
-        assert all(torch.equal(left[name], right[name]) for name in left)
-
-
 def test_a_subset_of_windows_is_a_part_with_borders_too(files):
     one = sk.TokenDataset(files["web"], 16, documents="idx", outputs=("cu_seqlens", "tokens"))
     tree = sk.TreeDataset({"web": torch.utils.data.Subset(one, range(5, 20))})
