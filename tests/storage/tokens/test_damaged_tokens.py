@@ -238,7 +238,7 @@ def test_a_token_beyond_the_vocabulary_is_an_error_that_names_its_byte(tmp_path,
     for given in (
         {"phase": False},
         {"seed": 3},
-        {"split": "1,1", "part": "valid" if place >= 60 else "train"},
+        {"phase": False, "split": "1,1", "part": "valid" if place >= 60 else "train"},
     ):
         data = sk.TokenDataset(tmp_path / "a.bin", 7, dtype="int16", vocab_size=50, **given)
         at = {id for id in range(len(data)) for *_, begin, n in data.spans(id) if begin <= place < begin + n}
