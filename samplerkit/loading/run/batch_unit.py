@@ -27,7 +27,7 @@ from samplerkit.loading.state.state import (
 )
 from samplerkit.order.arguments import LARGEST
 from samplerkit.order.caching import Latest, cached_property
-from samplerkit.order.intervals import edges_of, groups, interval_of, numbers_in
+from samplerkit.order.intervals import distinct, edges_of, interval_of, numbers_in
 from samplerkit.order.layout import Layout
 from samplerkit.order.order import Located, Order
 from samplerkit.order.typing import Ids
@@ -289,8 +289,8 @@ def _read(found: BatchSamples, chosen: Any, draws: Ids) -> StepSamples:
     return StepSamples(found.ids[chosen], draws, segments)
 
 
-_MARKED = 256
-"""Batches between two marks: as many are looked up for one sample, and 8 bytes are kept for them."""
+_COUNTED_AT_ONCE = 1024
+"""Batches that are looked up together to count their samples."""
 
 
 @final
@@ -316,42 +316,31 @@ class FlattenedBatches(Order):
     end: int
 
     @cached_property
-    def _marks(self) -> Ids:
-        """The number of samples before every 256th batch, and of all: one pass over the batches."""
-        starts = range(self.begin, self.end, _MARKED)
-        return edges_of(np.array([self._samples(number).size for number in range(len(starts))], np.int64))
-
-    @cached_property
-    def _kept(self) -> Latest[Ids]:
-        return Latest(2)
-
-    def _samples(self, number: int) -> Ids:
-        """Returns the samples of the batches from a mark to the next one."""
-        first = self.begin + number * _MARKED
-        return self._kept.get(
-            number, lambda: self.plan.samples(np.arange(first, min(first + _MARKED, self.end))).ids
-        )
+    def _edges(self) -> Ids:
+        """Where each batch begins and, last, where the last one ends: one pass over the batches."""
+        sizes = [np.zeros(0, dtype=np.int64)]
+        for first in range(self.begin, self.end, _COUNTED_AT_ONCE):
+            numbers = np.arange(first, min(first + _COUNTED_AT_ONCE, self.end))
+            sizes.append(np.diff(self.plan.samples(numbers).edges))
+        return edges_of(np.concatenate(sizes))
 
     def __len__(self) -> int:
-        return int(self._marks[-1])
+        return int(self._edges[-1])
 
     def ids_at(self, positions: Ids) -> Ids:
-        ids = np.empty_like(positions)
-        for number, at in groups(interval_of(self._marks, positions)):
-            ids[at] = self._samples(number)[positions[at] - self._marks[number]]
+        batches = interval_of(self._edges, positions)
+        numbers, of_each = distinct(batches)
+        found = self.plan.samples(self.begin + numbers)
+        ids: Ids = found.ids[found.edges[of_each] + positions - self._edges[batches]]
         return ids
 
     def locate(self, ids: Ids) -> Located:
-        _, batches = self.plan.locate(ids)
-        marks = np.unique((batches[(batches >= self.begin) & (batches < self.end)] - self.begin) // _MARKED)
-        found = [(np.zeros(0, dtype=np.int64),) * 2]
+        batches = np.unique(self.plan.locate(ids)[1])
+        batches = batches[(batches >= self.begin) & (batches < self.end)]
+        found, begins = self.plan.samples(batches), self._edges[batches - self.begin]
         wanted = np.argsort(ids, kind="stable")
-        for number in marks.tolist():
-            samples = self._samples(number)
-            # An id that is asked for twice is found twice.
-            low = np.searchsorted(ids, samples, "left", sorter=wanted)
-            times = np.searchsorted(ids, samples, "right", sorter=wanted) - low
-            places = np.repeat(np.arange(samples.size), times)
-            found.append((wanted[numbers_in(low, times)], places + self._marks[number]))
-        which, positions = (np.concatenate(arrays) for arrays in zip(*found, strict=True))
-        return which, positions
+        # An id that is asked for twice is found twice.
+        low = np.searchsorted(ids, found.ids, "left", sorter=wanted)
+        times = np.searchsorted(ids, found.ids, "right", sorter=wanted) - low
+        positions = numbers_in(begins, np.diff(found.edges))
+        return wanted[numbers_in(low, times)], np.repeat(positions, times)
