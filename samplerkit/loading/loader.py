@@ -17,14 +17,18 @@ from samplerkit.errors import ArgumentTypeError, OutOfDatasetError, StateError
 from samplerkit.loading.background import require_outside
 from samplerkit.loading.device.stage import DeviceStage, MakeStage
 from samplerkit.loading.device.streams import checked_device
-from samplerkit.loading.options import checked_options, checked_tail, checked_workers
 from samplerkit.loading.run.delivery import Tail
-from samplerkit.loading.run.run import Run
+from samplerkit.loading.run.run import Run, checked_tail
 from samplerkit.loading.run.run_cursor import RunCursor
 from samplerkit.loading.state.state import Place
 from samplerkit.loading.stats import LoaderStats, Received
 from samplerkit.loading.steps import MetricsMixin
-from samplerkit.loading.workers.loader_workers import LoaderWorkers, WorkerIteration
+from samplerkit.loading.workers.loader_workers import (
+    LoaderWorkers,
+    WorkerIteration,
+    checked_options,
+    checked_workers,
+)
 from samplerkit.loading.workers.protocol import BadSamples, SkippedSample, WorkerKind
 from samplerkit.order import arguments
 from samplerkit.order.deal import World

@@ -12,9 +12,8 @@ import torch.utils.data
 from samplerkit.batches.recipe import BatchRecipe
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, CompositionError, NotSupportedError
 from samplerkit.loading.cursor import Cursor, Iteration
-from samplerkit.loading.options import checked_tail
 from samplerkit.loading.run.delivery import EVALUATED_AT_ONCE, FIRST_PART, Tail
-from samplerkit.loading.run.run import Run
+from samplerkit.loading.run.run import Run, checked_tail
 from samplerkit.loading.run.run_cursor import RunCursor
 from samplerkit.order import arguments
 from samplerkit.order.deal import Deal, World

@@ -13,9 +13,8 @@ import torch
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, NotSupportedError, StateError
 from samplerkit.loading.device.batch_tree import leaves, map_leaves
 from samplerkit.loading.device.order import DeviceOrder, order_on
-from samplerkit.loading.options import checked_tail
 from samplerkit.loading.run.delivery import Reading, Tail
-from samplerkit.loading.run.run import Run
+from samplerkit.loading.run.run import Run, checked_tail
 from samplerkit.loading.run.run_cursor import RunCursor
 from samplerkit.loading.stats import Received
 from samplerkit.loading.steps import CountsSteps

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, final
+from typing import Any, cast, final, get_args
 
 from samplerkit.batches.plan import BatchPlan
 from samplerkit.batches.recipe import BatchRecipe
-from samplerkit.errors import ArgumentTypeError, CompositionError, NotSupportedError
+from samplerkit.errors import ArgumentTypeError, ArgumentValueError, CompositionError, NotSupportedError
 from samplerkit.loading.job.world import world_of
 from samplerkit.loading.run.batch_unit import BatchUnit
 from samplerkit.loading.run.delivery import Delivery, Reading, Tail
@@ -27,6 +27,7 @@ from samplerkit.loading.state.identity import (
 )
 from samplerkit.loading.state.past import Past
 from samplerkit.loading.state.state import Place, Section, State
+from samplerkit.order import arguments
 from samplerkit.order.arguments import LARGEST
 from samplerkit.order.caching import Latest, cached_property
 from samplerkit.order.deal import World
@@ -267,6 +268,27 @@ def unit_of(recipe: Sampler, dataset: Any, batches: Any) -> Unit:
     """
     samples = WindowUnit.of(recipe, dataset) or Unit()
     return samples if batches is None else BatchUnit.of(recipe, batches, samples)
+
+
+def checked_tail(tail: str, batch_size: int | None, batches: Any) -> Tail:
+    """Takes a tail, where batches have one size or else are made by a recipe.
+
+    Raises:
+        ArgumentTypeError: the tail is no text.
+        ArgumentValueError: the tail is not known, or is one of batches where none are given, or where they
+            must stay whole; or `batch_size` and `batches` are both given, or neither.
+    """
+    checked = cast("Tail", arguments.choice("tail", tail, get_args(Tail)))
+    if (batch_size is None) == (batches is None):
+        hint = "say batch_size= for batches of one size, or batches= for those of a recipe"
+        raise ArgumentValueError("batch_size", "or batches must be said, and not both", batch_size, hint=hint)
+    if tail == "split" and batches is None:
+        hint = 'say "ragged": there each sample comes once'
+        raise ArgumentValueError("tail", "splits batches of a recipe, and none is given", tail, hint=hint)
+    if tail == "split" and isinstance(batches, BatchRecipe) and not batches.can_be_split:
+        hint = 'say "pad" or "drop"'
+        raise ArgumentValueError("tail", "splits batches, and these must stay whole", tail, hint=hint)
+    return checked
 
 
 def default_sampler(dataset: Any) -> Sampler:
