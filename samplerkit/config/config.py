@@ -5,8 +5,8 @@ from __future__ import annotations
 import copy
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, final
 
@@ -99,7 +99,7 @@ class Config:
         if not isinstance(text, str):
             # The text is not shown: its values have no places yet, and some may be private.
             raise ConfigError("config", "must be a string of YAML", hint="use load_config for the rest")
-        return _checked(_built(parse(text), Path()), check_quality=True)
+        return _built(parse(text), Path())
 
     @staticmethod
     def json_schema() -> dict[str, Any]:
@@ -197,11 +197,20 @@ class Config:
             Traceback (most recent call last):
             samplerkit.errors.ConfigError: sampler.weights: are more than the 1 samples of the dataset, got 2
         """
-        drawn = self.dataset if dataset is None else dataset
-        constants = self.sampler.run_constants(world)
-        check_order(self.sampler, self._places, drawn, constants)
+        sampler, drawn = self.sampler, self.dataset if dataset is None else dataset
+        constants = sampler.run_constants(world)
+        try:
+            sampler.undealt_order(drawn, constants=constants)
+            beginning_of(sampler, drawn)
+        except SamplerkitError as refused:
+            known = dict(zip(map(id, sampler._tree()), self._places, strict=True))
+            link, error = _first_refusal(sampler, drawn, constants, refused)
+            raise _at_its_key(known[id(link)], error, SAMPLERS, link, link.arguments()) from None
         if self.batches is not None:
-            check_plan(self.batches, self.sampler, drawn, constants)
+            try:
+                self.batches.plan(sampler, drawn, constants=constants).has(0)
+            except SamplerkitError as error:
+                raise _at_its_key(BATCHES.section, error, BATCHES, self.batches, {}) from None
 
     @property
     def _dealt(self) -> dict[str, Any]:
@@ -267,19 +276,16 @@ def load_config(source: str | os.PathLike[str] | Mapping[str, Any], *, check_qua
     """
     arguments.boolean("check_quality", check_quality)
     if isinstance(source, Mapping):
-        return _checked(_built(source, Path()), check_quality)
-    return _read(*text_and_folder(source), check_quality)
-
-
-def _read(text: str, name: str, folder: Folder, check_quality: bool) -> Config:
+        return _built(source, Path(), check_quality)
+    text, name, folder = text_and_folder(source)
     try:
-        return _checked(_built(parse(text, shown(name).rpartition("/")[2]), folder), check_quality)
+        return _built(parse(text, shown(name).rpartition("/")[2]), folder, check_quality)
     except ConfigError as error:
         error.add_note(f"in the config file {shown(name)}")
         raise
 
 
-def _built(document: Any, folder: Folder) -> Config:
+def _built(document: Any, folder: Folder, check_quality: bool = True) -> Config:
     if document is None:
         raise ConfigError("config", "is empty", hint=f"write for instance {_EXAMPLE}")
     if isinstance(document, Mapping):
@@ -294,43 +300,13 @@ def _built(document: Any, folder: Folder) -> Config:
     values: dict[str, Any] = {name: made[name].value if name in made else None for name in _SECTIONS}
     require_one_size(said, values["batches"], values["loader"])
     written = {name: one.written for name, one in made.items() if one.written}
-    return Config(**values, _written=written, _places=tuple(made["sampler"].places))
-
-
-def _checked(config: Config, check_quality: bool) -> Config:
-    if not check_quality:
-        return replace(config, _checks_quality=False)
+    config = Config(
+        **values, _written=written, _checks_quality=check_quality, _places=tuple(made["sampler"].places)
+    )
     lacks_samples = isinstance(config.dataset, Layout) and asks_samples(config.sampler)
-    if config.dataset is not None and not lacks_samples:
+    if check_quality and config.dataset is not None and not lacks_samples:
         config.check_quality()
     return config
-
-
-def check_order(sampler: Sampler, places: Sequence[str], dataset: Any, constants: RunConstants) -> None:
-    """Makes the order of a chain once, as its first epoch would.
-
-    Raises:
-        ConfigError: it cannot be made; the place is the whole path of the key.
-    """
-    try:
-        sampler.undealt_order(dataset, constants=constants)
-        beginning_of(sampler, dataset)
-    except SamplerkitError as refused:
-        known = dict(zip(map(id, sampler._tree()), places, strict=True))
-        link, error = _first_refusal(sampler, dataset, constants, refused)
-        raise _at_its_key(known[id(link)], error, SAMPLERS, link, link.arguments()) from None
-
-
-def check_plan(recipe: BatchRecipe, sampler: Sampler, dataset: Any, constants: RunConstants) -> None:
-    """Makes the plan of a first epoch, and its first batch.
-
-    Raises:
-        ConfigError: it cannot be made; the place is the whole path of the key.
-    """
-    try:
-        recipe.plan(sampler, dataset, constants=constants).has(0)
-    except SamplerkitError as error:
-        raise _at_its_key(BATCHES.section, error, BATCHES, recipe, {}) from None
 
 
 def _at_its_key(

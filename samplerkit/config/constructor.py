@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from dataclasses import dataclass, field, replace
+from functools import partial
 from operator import attrgetter
 from types import MappingProxyType
-from typing import Any, TypeVar, final
+from typing import Any, final
 
 import numpy as np
 from pydantic import BaseModel, GetJsonSchemaHandler, ValidationError, ValidationInfo
@@ -55,14 +55,18 @@ class SectionOf(Sections):
     others: tuple[Any, ...] = ()
     many: bool = False
 
+    @cached_property
+    def constructor(self) -> Constructor:
+        """How the class is called."""
+        return Constructor(self.name, self.make)
+
     def sections(self, given: Any, place: str, folder: Folder) -> Any:
         entries = given if isinstance(given, list) else [given]
         if not all(isinstance(entry, dict) for entry in entries):
             return None
-        constructor = _constructor_of(self)
         if given is not entries:
-            return constructor.read(given, place, folder)
-        return [constructor.read(entry, below(place, at), folder) for at, entry in enumerate(entries)]
+            return self.constructor.read(given, place, folder)
+        return [self.constructor.read(entry, below(place, at), folder) for at, entry in enumerate(entries)]
 
     def _read(self, value: Any, inner: Any, info: ValidationInfo) -> Any:
         entries = value if self.many and isinstance(value, list | tuple) else [value]
@@ -76,7 +80,7 @@ class SectionOf(Sections):
         return value
 
     def __get_pydantic_json_schema__(self, schema: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        model = handler(_constructor_of(self).model.__pydantic_core_schema__)
+        model = handler(self.constructor.model.__pydantic_core_schema__)
         if self.many:
             return {"type": "array", "items": model}
         return {"anyOf": [model, *({"const": one} for one in self.others)]}
@@ -90,13 +94,14 @@ class Constructor:
     Args:
         name: in a config.
         make: the class or function.
-        model: of its arguments.
+        written: what is written for arguments whose types do not say it; None for what is not written.
+        section: of the config, by which the schema distinguishes two models of one name.
         example: of a section, for one that is no mapping.
 
     Example:
         >>> import samplerkit as sk
         >>> from pathlib import Path
-        >>> sequential = Constructor.of("sequential", sk.SequentialSampler)
+        >>> sequential = Constructor("sequential", sk.SequentialSampler)
         >>> sequential.read({"start_index": 2}, "sampler", Path()).value
         SequentialSampler(start_index=2, num_samples=None)
         >>> sequential.read({"start": 2}, "child", Path())
@@ -106,24 +111,18 @@ class Constructor:
 
     name: str
     make: Callable[..., Any]
-    model: type[BaseModel]
+    written: Mapping[str, Any] = field(default_factory=dict)
+    section: str = "config"
     example: str = ""
 
-    @classmethod
-    def of(
-        cls,
-        name: str,
-        make: Callable[..., Any],
-        written: Mapping[str, Any] = MappingProxyType({}),
-        section: str = "config",
-        example: str = "",
-    ) -> Constructor:
-        """Derives the model from the signature; `written` and `section` are as for `derived_model`.
+    @cached_property
+    def model(self) -> type[BaseModel]:
+        """The model of the arguments, from the signature.
 
         Raises:
             ArgumentTypeError: a parameter cannot be given by name, or its hint cannot be understood.
         """
-        return cls(name, make, derived_model(make, name, written, section), example)
+        return derived_model(self.make, self.name, self.written, self.section)
 
     @property
     def names(self) -> list[str]:
@@ -134,13 +133,6 @@ class Constructor:
     def nested(self) -> dict[str, Sections]:
         """The arguments for which a config writes sections of their own, by name."""
         return marks_of(self.model, Sections)
-
-    @property
-    def sections(self) -> dict[str, Constructor]:
-        """Those of one class each, and how they are made."""
-        return {
-            name: _constructor_of(mark) for name, mark in self.nested.items() if isinstance(mark, SectionOf)
-        }
 
     def read(self, section: Any, place: str, folder: Folder, *, also: tuple[str, ...] = ()) -> Made:
         """Reads the arguments that a config gives, and calls the constructor.
@@ -193,12 +185,6 @@ class Constructor:
             raise made from (error if is_told else None)
 
 
-@lru_cache
-def _constructor_of(mark: SectionOf) -> Constructor:
-    """Gives one model for all arguments of one class, so that the schema has it once."""
-    return Constructor.of(mark.name, mark.make)
-
-
 @final
 @dataclass(frozen=True)
 class Made:
@@ -246,7 +232,6 @@ def _same(value: Any, default: Any) -> bool:
     return type(value) is type(default) and bool(value == default)
 
 
-_Make = TypeVar("_Make", bound=Callable[..., Any])
 RESERVED = frozenset({"kind", "child", "_target_", "class_path", "init_args"})
 """Keys of a section that are no arguments of the constructor."""
 
@@ -261,9 +246,9 @@ class Kinds(dict[str, Constructor]):
 
     Example:
         >>> shapes = Kinds("shape", example="{kind: point}")
-        >>> @shapes.kind("point")
-        ... def point(x: int = 0) -> int:
+        >>> def point(x: int = 0) -> int:
         ...     return x
+        >>> shapes.add("point", point)
         >>> constructor, given = shapes.choose({"kind": "point", "x": 3}, "shape")
         >>> constructor.name, given
         ('point', {'x': 3})
@@ -279,7 +264,7 @@ class Kinds(dict[str, Constructor]):
     def add(
         self, name: str, make: Callable[..., Any], written: Mapping[str, Any] = MappingProxyType({})
     ) -> None:
-        """Adds a kind; `written` is as for `derived_model`.
+        """Adds a kind; `written` is as for a `Constructor`.
 
         Raises:
             ArgumentTypeError: the name is no string, or the signature cannot be written in a config.
@@ -289,22 +274,13 @@ class Kinds(dict[str, Constructor]):
             raise ArgumentValueError(
                 "kind", f"is taken by {self[name].make!r}", name, hint="use another name"
             )
-        constructor = Constructor.of(name, make, written, self.section)
+        constructor = Constructor(name, make, written, self.section)
         for argument in constructor.names:
             if argument in RESERVED:
                 raise ArgumentValueError(
                     argument, "means something else in a config", make, hint="rename the argument"
                 )
         self[name] = constructor
-
-    def kind(self, name: str) -> Callable[[_Make], _Make]:
-        """Adds what it decorates."""
-
-        def added(make: _Make) -> _Make:
-            self.add(name, make)
-            return make
-
-        return added
 
     def register(self, name: str, made: Any = None) -> Any:
         """Adds a class of a user's; without one, gives a decorator.

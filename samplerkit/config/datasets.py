@@ -128,7 +128,6 @@ Parts = Annotated[Any, Named("dataset", "sections")]
 """The parts of a tree, by name: dataset sections."""
 
 
-@DATASETS.kind("size")
 def of_size(size: int) -> Layout:
     """A number of samples, in no files."""
     try:
@@ -137,7 +136,6 @@ def of_size(size: int) -> Layout:
         raise type(error)("size", error.problem, size, hint=error.hint) from None
 
 
-@DATASETS.kind("layout")
 def of_files(sizes: Iterable[int], names: Iterable[str] | None = None) -> Layout:
     """Samples in files: how many in each, and what the files are called."""
     return Layout(sizes, names)
@@ -184,6 +182,21 @@ def of_tar_shards(
     return dataset if shuffle is None else dataset.shuffle(shuffle)
 
 
+def of_parts(parts: Parts) -> Layout | TreeDataset:
+    """Several datasets that know their names, or of which only layouts are given; trees may be in trees.
+
+    Args:
+        parts: by name, in the order of their ids: each a section as this one, of any kind.
+    """
+    told = [name for name, part in parts.items() if isinstance(part, Layout)]
+    if len(told) == len(parts):
+        return Layout.tree(parts)
+    if told:
+        problem, hint = "is only a layout, and others are read", "name one of kind files, tar or tree"
+        raise ArgumentValueError(below("parts", told[0]), problem, parts[told[0]], hint=hint)
+    return TreeDataset(parts)
+
+
 _WRITTEN: Final = {
     **dict.fromkeys(("files", "urls"), Paths),
     **dict.fromkeys(("columns", "arrays", "outputs", "scalars", "leave_out"), FieldNames),
@@ -194,6 +207,8 @@ _WRITTEN: Final = {
 """How a config writes what the types of all these constructors do not say."""
 
 for _name, _make, _more in (
+    ("size", of_size, {}),
+    ("layout", of_files, {}),
     ("files", FileDataset, {"reader": str, "lengths": PathOrLengths, "remote": RemoteOrNot}),
     ("tar", of_tar_shards, {"lengths": PathOrLengths}),
     ("arrow", ArrowDataset, {}),
@@ -209,21 +224,6 @@ for _name, _make, _more in (
     ("zarr", ZarrDataset, {}),
     ("tokens", TokenDataset, {"files": CorpusPaths, "dtype": str | None, "as_dtype": str}),
     ("megatron", MegatronDataset, {"prefixes": Paths}),
+    ("tree", of_parts, {}),
 ):
     DATASETS.add(_name, _make, {**_WRITTEN, **_more})
-
-
-@DATASETS.kind("tree")
-def of_parts(parts: Parts) -> Layout | TreeDataset:
-    """Several datasets that know their names, or of which only layouts are given; trees may be in trees.
-
-    Args:
-        parts: by name, in the order of their ids: each a section as this one, of any kind.
-    """
-    told = [name for name, part in parts.items() if isinstance(part, Layout)]
-    if len(told) == len(parts):
-        return Layout.tree(parts)
-    if told:
-        problem, hint = "is only a layout, and others are read", "name one of kind files, tar or tree"
-        raise ArgumentValueError(below("parts", told[0]), problem, parts[told[0]], hint=hint)
-    return TreeDataset(parts)

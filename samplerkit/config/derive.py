@@ -142,12 +142,9 @@ def arguments_of(validated: BaseModel) -> dict[str, Any]:
 
 def _default(make: Callable[..., Any], parameter: inspect.Parameter) -> Any:
     """Gives the default of a parameter; that of a dataclass may be made by a function."""
-    fields = (
-        {field.name: field for field in dataclasses.fields(make)} if dataclasses.is_dataclass(make) else {}
-    )
-    factory = fields[parameter.name].default_factory if parameter.name in fields else dataclasses.MISSING
-    if factory is not dataclasses.MISSING:
-        return factory()
+    field = getattr(make, "__dataclass_fields__", {}).get(parameter.name)
+    if field is not None and field.default_factory is not dataclasses.MISSING:
+        return field.default_factory()
     return ... if parameter.default is _PARAMETER.empty else parameter.default
 
 

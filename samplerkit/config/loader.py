@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, fields
-from types import UnionType
-from typing import Any, TypeVar, Union, final, get_args, get_origin, get_type_hints
+from dataclasses import asdict, dataclass
+from typing import Any, TypeVar, final, get_type_hints
 
-import torch
+import torch.utils.data
 
 from samplerkit.config.constructor import Constructor
 from samplerkit.errors import ArgumentValueError
@@ -33,18 +32,11 @@ def with_arguments_of(make: Callable[..., Any]) -> Callable[[type[_Options]], ty
     def decorated(options: type[_Options]) -> type[_Options]:
         for name, parameter in inspect.signature(make).parameters.items():
             if name not in options.__annotations__ and name not in FROM_PYTHON:
-                options.__annotations__[name] = _of_yaml(hints[name])
+                options.__annotations__[name] = hints[name]
                 setattr(options, name, parameter.default)
         return options
 
     return decorated
-
-
-def _of_yaml(hint: Any) -> Any:
-    """Leaves out of a union what YAML has no values of."""
-    members = [member for member in get_args(hint) if member is not torch.device]
-    is_union = get_origin(hint) in (Union, UnionType)
-    return Union[tuple(members)] if is_union else hint  # noqa: UP007  # `|` takes no tuple
 
 
 @final
@@ -95,12 +87,11 @@ class LoaderOptions:
         Raises:
             ArgumentValueError: an option is set that it does not know.
         """
-        options = asdict(self)
-        for name in FOR_OURS:
-            value = options.pop(name)
-            if value != getattr(LoaderOptions, name):
+        known = inspect.signature(torch.utils.data.DataLoader).parameters
+        for name, value in self.of_ours().items():
+            if name not in known:
                 raise ArgumentValueError(name, "is no option of torch's DataLoader", value, hint=OURS_HINT)
-        return options
+        return {name: value for name, value in asdict(self).items() if name in known}
 
     def of_ours(self) -> dict[str, Any]:
         """Gives the options that a `Loader` takes; those that are as by default are left out."""
@@ -112,12 +103,5 @@ class LoaderOptions:
         }
 
 
-FOR_OURS = tuple(
-    field.name
-    for field in fields(LoaderOptions)
-    if field.name not in inspect.signature(torch.utils.data.DataLoader).parameters
-)
-"""The options that torch's DataLoader does not know."""
-
-LOADER = Constructor.of("loader", LoaderOptions, example="loader: {batch_size: 256}")
+LOADER = Constructor("loader", LoaderOptions, {"device": str | None}, example="loader: {batch_size: 256}")
 """How a config writes them."""

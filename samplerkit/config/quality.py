@@ -121,7 +121,7 @@ class MinQuality:
         raise ConfigError(below(SECTION, figure.name), problem, hint=hint)
 
 
-MIN_QUALITY = Constructor.of(SECTION, MinQuality, example=EXAMPLE)
+MIN_QUALITY = Constructor(SECTION, MinQuality, example=EXAMPLE)
 """How a config writes it; a number alone is the mixing."""
 
 

@@ -39,13 +39,6 @@ _AnySampler = TypeVar("_AnySampler", bound=Sampler)
 class Samplers(Kinds):
     """The kinds of samplers, whose sections are chains."""
 
-    def register(self, name: str, made: Any = None) -> Any:
-        """Adds a class of a user's, also by its module and name."""
-        registered = super().register(name, made)
-        if made is not None:
-            TARGETS.setdefault(f"{made.__module__}.{made.__qualname__}", name)
-        return registered
-
     def read(self, section: Any, place: str, folder: Folder) -> Made:
         """Builds the chain of samplers that a section describes, and what branches off from it.
 
@@ -79,8 +72,8 @@ class Samplers(Kinds):
 SAMPLERS = Samplers("sampler", example="{kind: random, seed: 7}", base=Sampler)
 """All kinds of samplers."""
 
-TARGETS: dict[str, str] = {}
-"""The kind that a class name in Hydra's or LightningCLI's spelling means. Nothing is imported by name."""
+# The sampler of a ledger is its child.
+_OF_LEDGER = {"sampler": None, "edits": Annotated[Any, SectionOf("edit", Edit, many=True)]}
 
 for _name, _class in {
     "sequential": SequentialSampler,
@@ -97,22 +90,25 @@ for _name, _class in {
     "block": BlockSampler,
     "fold": FoldSampler,
     "distributed": DistributedSampler,
-}.items():
-    SAMPLERS.add(_name, _class)
-    TARGETS[f"samplerkit.{_class.__name__}"] = _name
-
-for _name, _class in {
     "megatron_single": MegatronPretrainingSampler,
     "megatron_cyclic": MegatronPretrainingRandomSampler,
+    "ledger": Ledger,
 }.items():
-    SAMPLERS.add(_name, _class)
-    TARGETS[f"samplerkit.compat.megatron.{_class.__name__}"] = _name
+    SAMPLERS.add(_name, _class, _OF_LEDGER if _class is Ledger else {})
 
 
-# The sampler of a ledger is its child.
-_EDITS = Annotated[Any, SectionOf("edit", Edit, many=True)]
-SAMPLERS.add("ledger", Ledger, {"sampler": None, "edits": _EDITS})
-TARGETS["samplerkit.Ledger"] = "ledger"
+def targets() -> dict[str, str]:
+    """Returns the kinds by the names of classes that Hydra and LightningCLI write: ours by public names.
+
+    Nothing is imported by name.
+    """
+    found: dict[str, str] = {}
+    for kind, constructor in SAMPLERS.items():
+        module = constructor.make.__module__
+        if module.startswith("samplerkit."):
+            module = "samplerkit.compat.megatron" if ".megatron." in module else "samplerkit"
+        found.setdefault(f"{module}.{constructor.make.__qualname__}", kind)
+    return found
 
 
 @overload
@@ -172,8 +168,9 @@ def choose_sampler(section: Any, place: str) -> tuple[Constructor, dict[str, Any
     if not spellings or spellings == ["kind"]:
         return *SAMPLERS.choose(given, place), place
     named = given.pop(spellings[0])
-    if not isinstance(named, str) or named not in TARGETS:
-        hint = meant(named, TARGETS)
+    known = targets()
+    if not isinstance(named, str) or named not in known:
+        hint = meant(named, known)
         where = below(place, spellings[0])
         raise ConfigError(
             where,
@@ -181,7 +178,7 @@ def choose_sampler(section: Any, place: str) -> tuple[Constructor, dict[str, Any
             resembling(where, named, hint),
             hint=hint if hint.startswith("did") else "a sampler of your own needs register_sampler",
         )
-    constructor = SAMPLERS[TARGETS[named]]
+    constructor = SAMPLERS[known[named]]
     if spellings == ["_target_"]:
         return constructor, given, place
     if given.keys() - {"init_args"}:

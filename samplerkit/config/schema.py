@@ -11,7 +11,7 @@ from samplerkit.config.datasets import DATASETS
 from samplerkit.config.derive import NAMED
 from samplerkit.config.loader import LOADER
 from samplerkit.config.quality import MIN_QUALITY, SECTION
-from samplerkit.config.registry import BATCHES, SAMPLERS, TARGETS
+from samplerkit.config.registry import BATCHES, SAMPLERS, targets
 
 _SAMPLER = {"$ref": "#/$defs/$sampler"}
 _CHILD = {"anyOf": [_SAMPLER, {"type": "null"}], "default": None}
@@ -111,7 +111,7 @@ def _all(kinds: Kinds) -> list[Any]:
 
 def _other_spellings() -> list[dict[str, Any]]:
     """Hydra's and LightningCLI's, whose arguments are left open."""
-    named = {"enum": list(TARGETS)}
+    named = {"enum": list(targets())}
     hydra = {"type": "object", "properties": {"_target_": named, "child": _CHILD}, "required": ["_target_"]}
     arguments = {"type": ["object", "null"], "properties": {"child": _CHILD}}
     lightning = {

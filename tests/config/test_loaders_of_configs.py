@@ -112,7 +112,7 @@ def test_an_argument_that_the_loader_gets_is_a_config_key_by_itself():
     class Options:
         batch_size: int = 1
 
-    newer = Constructor.of("loader", Options)
+    newer = Constructor("loader", Options)
     assert newer.names == ["batch_size", "rounds"]
     assert asdict(newer.read({"rounds": 3}, "loader", Path()).value) == {"batch_size": 1, "rounds": 3}
     with pytest.raises(sk.ConfigError, match=r"loader.rounds: must be a valid integer, got 'x'"):

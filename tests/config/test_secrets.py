@@ -96,7 +96,12 @@ def sections():
         yield f"dataset {kind}", DATASETS[kind].names, config, ["dataset"]
     for kind in ("files", "tar", "tokens"):
         config = {"dataset": {**of(kind, DATASET), "remote": {}}, "sampler": random}
-        yield f"remote of {kind}", DATASETS[kind].sections["remote"].names, config, ["dataset", "remote"]
+        yield (
+            f"remote of {kind}",
+            DATASETS[kind].nested["remote"].constructor.names,
+            config,
+            ["dataset", "remote"],
+        )
     config = {"dataset": {"kind": "tree", "parts": {"a": of("tar")}}, "sampler": random}
     yield "part of a tree", DATASETS["tar"].names, config, ["dataset", "parts", "a"]
     config = {"sampler": {"kind": "mixture", "sources": {"a": random}}}
