@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from samplerkit.storage.remote import attempt
+from samplerkit.storage.remote import access
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage, Span
 from tests.benchmarks.remote import nginx
@@ -38,7 +38,7 @@ def measured(storage: RemoteStorage, base: str, gap: int) -> tuple[float, float]
     for _ in range(TURNS):
         wanted, used = pairs(base, gap), []
         for near in (gap, -1):
-            attempt.NEAR = near
+            access.NEAR = near
             used.append(timed(partial(storage.read, wanted))[1])
         ratios.append([two / one for one, two in zip(*used, strict=True)])
     wall, own = zip(*ratios, strict=True)

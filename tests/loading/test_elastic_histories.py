@@ -25,7 +25,7 @@ import pytest
 import samplerkit as sk
 from samplerkit.loading.run.delivery import Delivery
 from samplerkit.loading.state.state import State
-from tests.benchmarks.scale_month import Stretch, lost_and_repeated
+from tests.benchmarks.month import Stretch, lost_and_repeated
 
 STEPS, CHECKPOINT = 100_000, 500
 FEWEST, MOST = 4, 10_000
