@@ -29,8 +29,7 @@ if _typing.TYPE_CHECKING:
         WorkerError,
         WorldError,
     )
-    from samplerkit.loading.collate.pack_collate import PackCollate
-    from samplerkit.loading.collate.pad_collate import PadCollate
+    from samplerkit.loading.collate import PackCollate, PadCollate
     from samplerkit.loading.compute_lengths import compute_lengths
     from samplerkit.loading.device.loader import DeviceLoader
     from samplerkit.loading.device.order import order_on

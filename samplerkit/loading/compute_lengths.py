@@ -23,8 +23,8 @@ from samplerkit.errors import (
     SamplerkitError,
     StateError,
 )
-from samplerkit.loading.collate.sample_fields import SampleCollate
 from samplerkit.loading.loader import Loader
+from samplerkit.loading.sample_fields import SampleCollate
 from samplerkit.loading.state.identity import describe_dataset
 from samplerkit.order import arguments
 from samplerkit.order.deal import World

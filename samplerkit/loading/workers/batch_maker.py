@@ -26,8 +26,8 @@ from torch.utils.data._utils.collate import collate_tensor_fn, default_collate_f
 
 from samplerkit.batches.segments import Segments
 from samplerkit.errors import DatasetError, note_once
-from samplerkit.loading.collate.sample_fields import SampleCollate
 from samplerkit.loading.generators import seed_generators
+from samplerkit.loading.sample_fields import SampleCollate
 from samplerkit.loading.workers.protocol import Answer, Request, SkippedSample
 from samplerkit.loading.workers.reader import SampleReader, cut
 from samplerkit.order.typing import Ids

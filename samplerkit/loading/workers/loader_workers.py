@@ -11,13 +11,13 @@ import torch.utils.data
 from samplerkit.batches.sample_set import seed_of
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError
 from samplerkit.loading.background import leave_at_exit
-from samplerkit.loading.collate.pack_collate import PackCollate
-from samplerkit.loading.collate.sample_fields import SampleCollate
+from samplerkit.loading.collate import PackCollate
 from samplerkit.loading.device.stage import MakeStage
 from samplerkit.loading.device.streams import current_device
 from samplerkit.loading.generators import kept_generators
 from samplerkit.loading.run.delivery import Reading
 from samplerkit.loading.run.run_cursor import RunCursor
+from samplerkit.loading.sample_fields import SampleCollate
 from samplerkit.loading.workers.batch_maker import BatchMaker, SendingMaker, batch_of
 from samplerkit.loading.workers.file_affinity import AffineIterator
 from samplerkit.loading.workers.protocol import (

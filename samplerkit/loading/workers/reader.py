@@ -20,8 +20,8 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from samplerkit.batches.segments import Segments
 from samplerkit.errors import DatasetError
-from samplerkit.loading.collate.sample_fields import is_sequence
 from samplerkit.loading.generators import seed_generators, seed_worker
+from samplerkit.loading.sample_fields import is_sequence
 from samplerkit.loading.workers.protocol import Answer, Batches, Report, Request, SkippedSample
 from samplerkit.order.dataset_protocol import gives_segments
 from samplerkit.order.draws import Draws

@@ -221,7 +221,7 @@ BUGS = [
         RECIPES,
     ),
     Bug("an order is shuffled against its word", "Plans.plan", "shuffles(self.sampler)", "True", RECIPES),
-    Bug("no batch is checked against its limit", "_require_within", "measure.most is None", "True", PADDING),
+    Bug("no batch is checked against its limit", "_require_padded", "measure.most is None", "True", PADDING),
     Bug(
         "a batch is padded to its longest in place of its bucket's end",
         "PadCollate._lengths",

@@ -1,1 +1,0 @@
-"""Collate functions for samples of different lengths."""
