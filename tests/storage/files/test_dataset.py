@@ -163,13 +163,6 @@ def test_urls_in_a_list_are_patterns_by_stars_and_braces_alone():
     assert FileDataset(given, "npz", remote=False).files == tuple(given)
 
 
-def test_names_lie_below_the_folder_that_all_share(tmp_path):
-    for part in ("a/x", "a/y", "b"):
-        write_npz(tmp_path / part, [2])
-    layout = FileDataset(str(tmp_path / "**" / "*.npz"), "npz").layout
-    assert layout.names == ("a/x/000.npz", "a/y/000.npz", "b/000.npz")
-
-
 @pytest.mark.parametrize("scheme", ["file", "FILE", "local"])
 def test_a_url_of_this_machine_is_a_path(tmp_path, scheme):
     write_npz(tmp_path / "a b", [2, 3])

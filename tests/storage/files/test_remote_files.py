@@ -238,6 +238,7 @@ def test_names_are_stable_where_queries_and_credentials_change(web, remote):
         (["s3://one/0.npz", "gs://one/0.npz"], ("s3://one/0.npz", "gs://one/0.npz")),
         (["https://host/only.npz?a=1"], ("only.npz",)),
         (["memory://0.npz", "memory://a/0.npz"], ("0.npz", "a/0.npz")),
+        (["/data/a/x/0.npz", "/data/a/y/0.npz", "/data/b/0.npz"], ("a/x/0.npz", "a/y/0.npz", "b/0.npz")),
         (["https://host/0.npz", "/data/0.npz"], ("https://host/0.npz", "/data/0.npz")),
     ],
 )

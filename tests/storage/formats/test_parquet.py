@@ -173,22 +173,12 @@ def test_row_groups_go_by_their_statistics_without_being_read(tmp_path):
         dataset[0]
 
 
-def test_batches_are_made_by_a_column_of_lengths(tmp_path):
+def test_lengths_are_a_column_of_numbers_or_of_lists(tmp_path):
     paths = write(tmp_path, [(60, 13)])
     for name in ("tokens", "id"):
         with sk.ParquetDataset(paths, ["id", "tokens"], lengths=name, progress=False) as dataset:
             wanted = [row % 5 if name == "tokens" else row for row in range(60)]
             assert dataset.lengths.tolist() == wanted
-            loader = sk.Loader(
-                dataset,
-                sk.RandomSampler(seed=1),
-                batches=sk.TokenBatches(64),
-                collate_fn=list,
-                world=sk.World(1, 0),
-            )
-            with loader:
-                read = sorted(int(sample["id"]) for batch in loader for sample in batch)
-    assert read == list(range(60))
 
 
 def test_a_file_that_was_rewritten_alike_is_an_error(tmp_path):
@@ -240,19 +230,6 @@ def test_what_no_checksum_covers_is_counted(tmp_path):
     in_pages = [place for _, place in others if place < footer - 8 - length]
     print(f"parquet, never seen whole: {dict(found)}, {len(in_pages)} of them outside of the footer")
     assert len(in_pages) <= 20  # headers of pages
-
-
-def test_a_snapshot_in_the_cache_of_the_hub_is_read_where_it_lies(tmp_path):
-    """Its files are links to blobs that bear the name of a digest; no second copy is made."""
-    (snapshot := tmp_path / "hub" / "datasets--org--name" / "snapshots" / "0a1b" / "data").mkdir(parents=True)
-    (blobs := tmp_path / "hub" / "datasets--org--name" / "blobs").mkdir()
-    for number, path in enumerate(write(blobs, [(5, 2), (4, 4)])):
-        blob = blobs / f"{number:064x}"
-        Path(path).rename(blob)
-        (snapshot / f"train-{number:05}-of-00002.parquet").symlink_to(os.path.relpath(blob, snapshot))
-    with sk.ParquetDataset(str(snapshot / "train-*.parquet"), ["id"]) as dataset:
-        assert dataset.layout.names[0] == "train-00000-of-00002.parquet:0"
-        assert [int(sample["id"]) for sample in dataset.__getitems__(range(9))] == list(range(9))
 
 
 def test_the_columns_of_a_row_group_at_a_url_are_requested_at_the_same_time(tmp_path):
