@@ -226,18 +226,6 @@ def test_an_epoch_of_no_batches_begins_and_ends(size, tail, options):
 
 
 @over_threads_too
-def test_what_is_too_short_for_a_batch_after_a_resume_ends_the_epoch():
-    state = numbers_loader(12, batch_size=4, tail="drop").state_dict(step=2)
-    resumed = numbers_loader(12, batch_size=5, tail="drop")
-    resumed.load_state_dict(state)
-    after = resumed.state_dict()
-    assert (state["position"], after["epoch"], after["position"]) == (8, 1, 0)
-    assert (resumed.epoch, resumed.steps_left) == (0, 0)
-    assert ids_of(resumed) == []
-    assert sum(ids_of(resumed), []) == np.asarray(sk.RandomSampler(seed=3).order(12, 1)).tolist()[:10]
-
-
-@over_threads_too
 def test_a_state_cannot_be_loaded_while_an_iteration_is_under_way():
     loader = numbers_loader()
     state = loader.state_dict()

@@ -50,28 +50,6 @@ def test_the_next_epoch_is_begun_while_the_loop_is_at_the_end_of_this_one():
     assert begun == [0, 1, 2, 3]
 
 
-@pytest.mark.parametrize("change", ["another epoch", "a break", "a second iterator", "a state", "close"])
-def test_what_was_read_ahead_is_dropped_when_something_else_is_wanted(change):
-    with loader(num_workers=1) as running:
-        state = running.state_dict(step=2)
-        assert read(running) == expected(0)
-        wanted = expected(1)
-        if change == "another epoch":
-            running.set_epoch(7)
-            wanted = expected(7)
-        elif change == "a state":
-            running.load_state_dict(state)
-            wanted = expected(0)[6:]
-        elif change == "close":
-            running.close()
-        elif change == "a second iterator":
-            first = iter(running)
-            next(first)
-        else:
-            next(iter(running))
-        assert read(running) == wanted
-
-
 @pytest.mark.parametrize("options", [{}, {"num_workers": 1}, {"device": "cpu"}], ids=str)
 @pytest.mark.parametrize(
     ("tail", "ranks", "batch_size", "position"),

@@ -117,38 +117,6 @@ def test_after_the_same_step_the_state_is_the_same_on_every_rank_however_the_loo
     assert (uneven > 0) == (tail == "ragged")
 
 
-@pytest.mark.parametrize("tail", TAILS)
-@pytest.mark.parametrize("epoch", [0, 5])
-@pytest.mark.parametrize("told_after", [1, 2], ids=["before the last step", "after it"])
-@over_threads_too
-def test_at_the_end_of_an_epoch_the_state_of_every_rank_is_at_the_epoch_that_was_set(tail, epoch, told_after):
-    loaders = job(3, 7 if tail == "ragged" else 12, tail, 2)
-    steps = in_lock_step(loaders)
-    for step in (1, 2):  # with `ragged`, only one rank has a second batch
-        received = next(steps)
-        if step == told_after:
-            for loader in loaders:
-                loader.set_epoch(epoch)
-    assert (None in received) == (tail == "ragged")
-    states = [loader.state_dict() for loader in loaders]
-    assert [(state["epoch"], state["position"]) for state in states] == [(epoch, 0)] * 3
-    assert list(steps) == []
-    assert [loader.state_dict() for loader in loaders] == states
-
-
-@over_threads_too
-def test_a_break_at_the_last_batch_of_some_ranks_lets_all_ranks_begin_the_epoch_anew():
-    loaders = job(3, 7, "ragged", 2)
-    for _ in range(2):
-        for loader in loaders:
-            assert next(iter(loader))
-        assert [(loader.epoch, loader.state_dict()["position"]) for loader in loaders] == [(0, 6)] * 3
-    for loader in loaders:
-        loader.set_epoch(1)  # as trainers do that count the batches of each rank
-        assert next(iter(loader))
-    assert [(loader.epoch, loader.state_dict()["position"]) for loader in loaders] == [(1, 6)] * 3
-
-
 @pytest.mark.parametrize(("ranks", "batch_size"), [(4, 2), (3, 4), (7, 3)])
 @over_threads_too
 def test_a_metric_without_the_pads_is_that_of_one_process_and_one_with_them_is_not(ranks, batch_size):
