@@ -19,7 +19,7 @@ from samplerkit.storage.remote.storage import Span
 from tests.own_seconds import OwnSeconds
 from tests.storage.remote import faults
 from tests.storage.remote.contents import content
-from tests.storage.remote.server import Handler, Request, Resource, right, served
+from tests.storage.remote.server import Handler, Request, Resource, served
 from tests.waiting import wait_until
 
 DATA = random.Random(7).randbytes(3_000_000)
@@ -230,21 +230,6 @@ def test_a_server_that_is_not_there_is_an_error(storage):
         storage().version(f"{gone.url}/a")
     with pytest.raises(DatasetError, match=r"name of its host is not known|cannot be reached"):
         storage().version("http://no-such-host.invalid/a")
-
-
-def test_connections_are_used_again(server, storage):
-    ports = set()
-
-    def answer(handler, resource):
-        ports.add(handler.client_address)
-        right(handler, resource)
-
-    url = server.put("/a", DATA[:1000])
-    server.always["GET", "/a"] = server.always["HEAD", "/a"] = answer
-    reader = storage(threads=3)
-    for first in range(50):
-        reader.read([Span(url, first, 10), Span(url, first, 20)])
-    assert len(ports) <= 3
 
 
 def test_a_certificate_is_verified(certificate, storage):

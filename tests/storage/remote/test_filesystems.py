@@ -16,7 +16,6 @@ from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import Span
 from tests.own_seconds import OwnSeconds
 from tests.storage.cluster import Cluster, cluster
-from tests.storage.remote.children import Child
 from tests.storage.remote.contents import content
 from tests.waiting import wait_until
 
@@ -35,15 +34,6 @@ def put(name: str, data: bytes = DATA) -> str:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(data)
     return f"hdfs://namenode:8020/{name}"
-
-
-def test_a_forked_process_makes_a_filesystem_of_its_own(storage):
-    reader, url = storage(), put("a.tar")
-    assert reader.read([Span(url, 3, 4)]) == [DATA[3:7]]
-    for _ in range(3):
-        assert Child(lambda: reader.read([Span(url, 5, 6)])[0]).result() == DATA[5:11]
-        assert Child(lambda: content(reader.fetch(url))).result() == DATA
-    assert reader.read([Span(url, 3, 4)]) == [DATA[3:7]]
 
 
 TRANSIENT = [

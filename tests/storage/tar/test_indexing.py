@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -17,7 +14,6 @@ from samplerkit.cli.main import main
 from samplerkit.storage.tar.indexing import index_shards
 from tests.storage.tar.remote_shards import EACH, NAMES, NUMBERS, PATTERN, SHARDS
 from tests.storage.tar.server import Server
-from tests.waiting import wait_until
 
 
 def there(folder):
@@ -60,35 +56,6 @@ def test_only_what_is_not_there_or_not_right_is_made(folder):
     }
     assert index_shards(pattern).num_made == 0
     assert index_shards(pattern, checksums=True).num_made == SHARDS
-
-
-SCRIPT = """
-import sys, time
-from samplerkit.storage.tar import indexing
-made = indexing.make_index
-begun = []
-def hanging(*arguments, **options):
-    begun.append(arguments)
-    time.sleep(600 * (len(begun) == 5))  # until it is killed
-    return made(*arguments, **options)
-indexing.make_index = hanging
-indexing.index_shards(sys.argv[1], threads=1)
-"""
-
-
-def test_who_is_killed_goes_on_where_it_was(folder, tmp_path):
-    # A killed process may leave a temporary folder behind.
-    own = {**os.environ, "TMPDIR": str(tmp_path)}
-    process = subprocess.Popen([sys.executable, "-c", SCRIPT, f"{folder}/{PATTERN}"], env=own)
-    wait_until(lambda: len(list(folder.glob("*.skidx"))) >= 3)
-    assert process.poll() is None, "it was over too soon"
-    process.send_signal(signal.SIGKILL)
-    process.wait(timeout=60)
-    left = len(list(folder.glob("*.skidx")))
-    assert 3 <= left < SHARDS
-    assert "lengths.json" not in there(folder), "lengths that are not known yet"
-    assert index_shards(f"{folder}/{PATTERN}").num_made == SHARDS - left
-    assert {name for name in there(folder) if not name.startswith(".")} == set(all_of(NAMES))
 
 
 def test_shards_are_fetched_at_the_same_time(folder, tmp_path):

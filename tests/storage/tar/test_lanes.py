@@ -1,4 +1,4 @@
-"""What lanes cost in open shards: the doctor says it before, and the page of shuffle modes in figures."""
+"""What lanes cost in open shards, as the page of shuffle modes says it; tests/inspect/test_check.py has the doctor."""
 
 from __future__ import annotations
 
@@ -8,11 +8,9 @@ from pathlib import Path
 import pytest
 
 import samplerkit as sk
-from samplerkit.inspect import check
 from tests.storage.tar.remote_shards import as_list
 
 PAGE = Path(__file__).parents[3] / "docs" / "shuffle-modes.md"
-SHARDS, EACH = 32, 20
 
 
 def written(folder, number, each):
@@ -25,37 +23,6 @@ def written(folder, number, each):
 def loader_of(dataset, each, lanes, world, batch_size=8):
     sampler = sk.RandomSampler(shuffle="partial", partial_size=4 * each, seed=7, lanes=lanes)
     return sk.Loader(dataset, sampler, batch_size=batch_size, world=world, collate_fn=as_list)
-
-
-def finding_of(loader):
-    return next((finding for finding in check(loader) if finding.code == "files-read-again"), None)
-
-
-@pytest.mark.parametrize("lanes", [None, 6])
-def test_too_few_open_shards_for_the_lanes_are_found_and_opened_again_but_not_with_the_hint(tmp_path, lanes):
-    urls = written(tmp_path, SHARDS, EACH)
-
-    def opened(max_shards):
-        with sk.TarDataset(
-            urls, lengths=[EACH] * SHARDS, cache=tmp_path / "cache", max_shards=max_shards
-        ) as dataset:
-            loader = loader_of(dataset, EACH, lanes, sk.World(2, 0))
-            found = finding_of(loader)
-            assert sum(1 for _ in loader) == 40
-            return found, dataset.stats.files_read
-
-    found, times = opened(8)
-    if lanes is None:
-        assert found is None
-        assert times <= SHARDS // 2 + 1
-        return
-    assert "between 14 files, and max_shards=8 are held open" in found.what
-    assert found.hint.endswith("or lanes=2 in place of 6")
-    assert times > 2 * (SHARDS // 2 + 6)
-    (room,) = re.findall(r"max_shards=(\d+)", found.hint)
-    found, times = opened(int(room))
-    assert found is None
-    assert times <= SHARDS // 2 + 6  # a few at the borders of lanes
 
 
 def table():

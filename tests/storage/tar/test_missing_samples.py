@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import re
 import tarfile
 from collections import Counter
@@ -106,17 +105,6 @@ def test_the_good_samples_are_read_once_and_the_steps_stay(place, folder, tmp_pa
         "damaged header": 1,
     }
     dataset.close()
-
-
-def test_each_shard_has_one_line_in_the_log_of_a_loader(folder, tmp_path, caplog):
-    dataset = made((f"{folder}/{PATTERN}", {}), tmp_path)
-    damage(folder)
-    loader = sk.Loader(dataset, sk.SequentialSampler(), batch_size=5, collate_fn=as_list, num_workers=2)
-    with caplog.at_level(logging.WARNING), loader:
-        for _ in range(2):
-            assert sum(1 for _ in loader) == len(loader) == 20
-    check_log(caplog)
-    assert loader.stats.skipped == 2 * len(MISSING)
 
 
 def test_a_batch_of_which_nothing_is_there_has_a_pad_that_stands_in(place, folder, tmp_path):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import warnings
 from collections import Counter
 
@@ -11,7 +10,6 @@ import pytest
 
 import samplerkit as sk
 from tests.storage.forging import forge
-from tests.storage.remote.children import Child
 from tests.storage.tar.remote_shards import (
     LENGTHS,
     NUMBERS,
@@ -91,23 +89,6 @@ def test_workers_of_two_ranks_ask_once_a_machine_for_each_index_and_for_the_leng
         "lengths.json": 1,
         **{f"train-{number:02}.tar.skidx": 1 for number in range(SHARDS)},
     }
-
-
-@pytest.mark.parametrize("fetch", ["shards", "ranges"])
-def test_a_pickled_dataset_and_a_forked_child_read_the_same(tmp_path, server, local, fetch):
-    with remote(server, tmp_path, lengths=LENGTHS, fetch=fetch) as dataset:
-        dataset.expect(iter([np.arange(0, 40), np.arange(40, 80)]))
-        dataset.__getitems__(np.arange(0, 40))
-        text = pickle.dumps(dataset.to_tuple("txt"))
-        assert len(text) < 20_000
-        with pickle.loads(text) as copy:  # noqa: S301  # our own
-            assert list(copy) == [(sample["txt"],) for sample in local]
-        assert Child(lambda: without_place(dataset.__getitems__([5, 90]))).result() == without_place(
-            local.__getitems__([5, 90])
-        )
-        assert without_place(dataset.__getitems__(np.arange(40, 80))) == without_place(
-            local.__getitems__(np.arange(40, 80))
-        )
 
 
 @pytest.mark.parametrize("index", ["there", "not there", "damaged"])
