@@ -1,4 +1,4 @@
-"""What lanes cost in open shards, as the page of shuffle modes says it; tests/inspect/test_check.py has the doctor."""
+"""What lanes cost in open shards, as the page of shuffle modes says; tests/inspect has the doctor."""
 
 from __future__ import annotations
 
