@@ -41,19 +41,14 @@ class Watching:
         self.failing: dict[str, BaseException] = {}
         self._now = 0
         self._lock = threading.Lock()
-        self.threads: set[str] = set()
-
-    def pause(self):
-        time.sleep(self.seconds)
 
     def __call__(self, path):
         with self._lock:
             self.read.append(Path(path).name)
-            self.threads.add(threading.current_thread().name)
             self._now += 1
             self.at_a_time = max(self.at_a_time, self._now)
         try:
-            self.pause()
+            time.sleep(self.seconds)
             if Path(path).name in self.failing:
                 raise self.failing[Path(path).name]
             with np.load(path) as arrays:

@@ -39,9 +39,7 @@ class Counting(Watching):
 
 TOLD = {
     "a list": lambda paths: SIZES,
-    "a tuple": lambda paths: tuple(SIZES),
     "an array": lambda paths: np.array(SIZES),
-    "a dict of paths": lambda paths: dict(zip(paths, SIZES, strict=True)),
     "a dict of path objects": lambda paths: {
         Path(path): size for path, size in zip(paths, SIZES, strict=True)
     },
@@ -106,13 +104,6 @@ def test_a_reader_that_cannot_count_reads_no_more_at_a_time_than_may_be_in_memor
     assert len(FileDataset(paths, reader, max_files=3)) == 24
     assert reader.at_a_time <= 3
     assert len(reader.read) == 12
-
-
-def test_progress_is_told_file_by_file(paths):
-    told = []
-    FileDataset(paths, "npz", progress=lambda *what: told.append(what)).layout  # noqa: B018
-    assert [entry[1:] for entry in told] == [(0, 4), (1, 4), (2, 4), (3, 4), (4, 4)]
-    assert all("files" in entry[0] for entry in told)
 
 
 def test_a_file_that_cannot_be_counted_is_an_error_that_names_it_and_can_be_tried_again(paths):

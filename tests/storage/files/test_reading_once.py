@@ -55,18 +55,6 @@ def test_sixty_four_files_and_four_ranks_read_each_file_once_an_epoch(paths, cap
     assert all(stats.peak_bytes <= 4 * size for stats in figures)
 
 
-@pytest.mark.parametrize("max_files", [1, 3])
-def test_one_file_after_another_needs_no_more_than_one_in_memory(paths, caplog, max_files):
-    sampler = sk.DistributedSampler(shuffle="files", seed=5)
-    # Batches that divide a file, so that no batch needs two.
-    figures, seen = epochs_of_ranks(paths, sampler, number=2, batch_size=20, max_files=max_files)
-    assert (seen == 2).all()
-    assert told_in(caplog) == []
-    if max_files == 1:
-        assert [stats.files_read for stats in figures] == [2 * FILES // RANKS] * RANKS
-    assert all(stats.peak_files == max_files for stats in figures)
-
-
 def test_bytes_are_a_limit_as_files_are(paths):
     sampler = sk.DistributedSampler(shuffle="partial", partial_size=150, seed=1)
     size = ROWS * 8 * 4

@@ -7,7 +7,6 @@ import socket
 import time
 import traceback
 import zipfile
-from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +16,6 @@ import samplerkit as sk
 from samplerkit.storage.files.dataset import FileDataset
 from samplerkit.storage.remote.options import RemoteOptions
 from tests.own_seconds import OwnSeconds
-from tests.storage.cluster import cluster
 from tests.storage.files.folders import plain, reading_threads, samples_of, write_npz
 from tests.storage.files.web import serving
 from tests.storage.remote import faults
@@ -78,21 +76,6 @@ def test_urls_give_the_batches_of_local_files_and_each_is_fetched_once(folder, w
     assert {name: count for (method, name), count in web.asked.items() if method == "GET"} == dict.fromkeys(
         NAMES, 1
     )
-
-
-def test_a_file_system_that_the_user_registers_serves_npz_files_from_end_to_end(folder, remote):
-    sampler = sk.DistributedSampler(shuffle="partial", partial_size=9, seed=5)
-    with cluster(folder) as address:
-        with FileDataset(f"{address}/data/*.npz", "npz", SIZES, remote=remote) as dataset:
-            assert dataset.files == tuple(f"{address}/data/{name}" for name in NAMES)
-            assert dataset.layout.names == tuple(NAMES)
-            loader = sk.Loader(dataset, sampler, batch_size=4, num_workers=2)
-            there = received(loader)
-            loader.close()
-        with FileDataset(str(folder / "data" / "*.npz"), "npz") as dataset:
-            here = received(sk.Loader(dataset, sampler, batch_size=4))
-        assert there == here
-        assert Counter((folder / "ledger").read_text().split()) == Counter(NAMES)
 
 
 def test_told_lengths_ask_nothing_at_the_start(remote):

@@ -122,45 +122,6 @@ def test_a_thread_that_waits_for_room_is_not_passed_by_for_ever(paths):
     assert reads < 200
 
 
-def test_files_larger_than_was_thought_are_let_go_when_no_thread_uses_them(tmp_path):
-    sizes = [10, 10, 60, 60, 60]
-    paths = write_npz(tmp_path, sizes)
-    limit = 80 * 8 * 4
-    samples = samples_of(sizes)
-    are_read = threading.Barrier(2, timeout=PATIENCE_SECONDS)
-    are_used, may_end = threading.Barrier(3, timeout=PATIENCE_SECONDS), threading.Event()
-
-    class Slow(list):
-        nbytes = 60 * 8 * 4
-
-        def __getitem__(self, row):
-            are_used.wait()
-            may_end.wait(PATIENCE_SECONDS)
-            return super().__getitem__(row)
-
-    def reader(path):
-        with np.load(path) as arrays:
-            data = dict(arrays)
-        rows = [{name: data[name][row] for name in data} for row in range(len(data["id"]))]
-        if len(rows) == 10:
-            return data
-        are_read.wait()
-        return Slow(rows)
-
-    with FileDataset(paths, reader, sizes, max_files=4, max_bytes=limit, read_ahead=0) as dataset:
-        found = [dataset[0]]
-
-        def looks():
-            are_used.wait()
-            # Both are used, so both are in memory, whatever they may take.
-            assert dataset._cache()._entries.num_bytes >= 2 * Slow.nbytes
-            may_end.set()
-
-        all_done(lambda: found.append(dataset[20]), lambda: found.append(dataset[80]), looks)
-        assert sorted(map(plain, found)) == [samples[id] for id in (0, 20, 80)]
-        assert dataset._cache()._entries.num_bytes <= limit
-
-
 def test_an_error_in_one_thread_is_raised_there_and_lets_the_others_go_on(paths):
     def reader(path):
         if "003" in Path(path).name:

@@ -131,7 +131,8 @@ def test_row_groups_count_where_the_footer_has_another_sum_of_rows(tmp_path):
 def test_no_damage_to_a_footer_ends_the_process(tmp_path):
     """pyarrow ends it, where it is asked for a column whose metadata are damaged: so it is not asked.
 
-    Each bit of a footer is flipped, but for those of the schema that pyarrow keeps in it for itself.
+    Each bit of a footer is flipped, but for those of the schema that pyarrow keeps in it for itself; every
+    other one is read with a filter.
     """
     path = tmp_path / "a.parquet"
     table = pa.table({"maybe": [None, 3, 4, 5]})
@@ -140,22 +141,23 @@ def test_no_damage_to_a_footer_ends_the_process(tmp_path):
 import sys
 import samplerkit as sk
 path, whole, errors = sys.argv[1], open(sys.argv[1], "rb").read(), [0, 0]
+FILTERS = [None, [("maybe", ">", 3)]]
 for at in range(len(whole) - 8 - int.from_bytes(whole[-8:-4], "little"), len(whole)):
     for bit in range(8):
         other = bytearray(whole)
         other[at] ^= 1 << bit
         open(path, "wb").write(other)
-        for which, filters in enumerate([None, [("maybe", ">", 3)]]):
-            try:
-                with sk.ParquetDataset(path, filters=filters, progress=False) as dataset:
-                    dataset.__getitems__(range(len(dataset)))
-            except sk.DatasetError:
-                errors[which] += 1
+        which = (at + bit) % 2
+        try:
+            with sk.ParquetDataset(path, filters=FILTERS[which], progress=False) as dataset:
+                dataset.__getitems__(range(len(dataset)))
+        except sk.DatasetError:
+            errors[which] += 1
 print(*errors)
 """
     done = run(["-c", code, str(path)])
     assert done.returncode == 0, done.stderr[-2000:]
-    assert all(int(errors) > 300 for errors in done.stdout.split())
+    assert all(int(errors) > 150 for errors in done.stdout.split())
 
 
 def test_what_was_read_is_let_go_when_nobody_has_it(tmp_path):

@@ -99,15 +99,6 @@ def test_a_file_that_changes_on_the_server_is_an_error(web, tmp_path, fetch):
         data.__getitems__([0])
 
 
-def test_a_file_that_is_cut_on_the_server_is_an_error_when_it_is_opened(web):
-    path = web.folder / "a.bin"
-    path.write_bytes(path.read_bytes()[:-7])
-    with pytest.raises(DatasetError, match=r"a\.bin: ends at byte \d+, and its index .* says \d+ bytes"):
-        len(made(web.url))
-    with pytest.raises(DatasetError, match=r"gone\.bin"):
-        len(made(web.url, ["gone"]))
-
-
 def test_the_next_batch_is_asked_for_while_one_is_worked_on_and_once(web):
     data, near = (
         sk.TokenDataset([f"{place}/far/{name}" for name in NAMES], 100, seed=4)
