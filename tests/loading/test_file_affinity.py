@@ -347,17 +347,3 @@ def test_where_torch_has_the_names_no_more_the_batches_stay(monkeypatch):
     expected = read(sk.Loader(Lists(), by("partial"), batch_size=6))
     with sk.Loader(Lists(), by("partial"), batch_size=6, num_workers=2, file_affinity=True) as loader:
         assert read(loader) == expected
-
-
-@pytest.mark.parametrize(
-    ("options", "error", "said"),
-    [
-        ({"seed_draws": True, "device": "cpu"}, sk.ArgumentValueError, "without file_affinity"),
-        ({"file_affinity": 2}, sk.ArgumentTypeError, "file_affinity"),
-    ],
-    ids=["a thread that collates cannot seed draws", "no switch"],
-)
-def test_what_does_not_go_with_it_is_refused(options, error, said):
-    options = {"batch_size": 4, "num_workers": 2, "file_affinity": True} | options
-    with pytest.raises(error, match=said):
-        next(iter(sk.Loader(Files(), by("global"), **options)))

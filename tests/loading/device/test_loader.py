@@ -181,28 +181,6 @@ def test_what_the_loader_has_can_be_read_here():
             assert counted.pads(counted.step - 1).shape == (min(BATCH, SIZE - BATCH * (number - 1)),)
 
 
-@pytest.mark.parametrize(
-    ("options", "error"),
-    [
-        ({"loader": 3}, sk.ArgumentTypeError),
-        ({"loader": DeviceLoader([], "cpu")}, sk.ArgumentTypeError),
-        ({"depth": 0}, sk.ArgumentRangeError),
-        ({"depth": 2**40}, sk.ArgumentRangeError),
-        ({"depth": True}, sk.ArgumentTypeError),
-        ({"depth": 2.0}, sk.ArgumentTypeError),
-        ({"run_ahead": "yes"}, sk.ArgumentTypeError),
-        ({"device": 1.5}, sk.ArgumentTypeError),
-        ({"device": "gpu"}, sk.ArgumentValueError),
-        ({"pin_memory": "yes"}, sk.ArgumentValueError),
-        ({"pin_memory": 1}, sk.ArgumentTypeError),
-    ],
-)
-def test_a_bad_argument_is_refused_by_name(options, error):
-    with pytest.raises(error) as caught:
-        DeviceLoader(**{"loader": [], **options})
-    assert caught.value.place == next(iter(options))
-
-
 @pytest.mark.skipif(current_device().type != "cpu", reason="there is an accelerator")
 def test_without_an_accelerator_batches_stay_on_the_cpu_and_others_are_refused():
     assert DeviceLoader([]).device == torch.device("cpu")

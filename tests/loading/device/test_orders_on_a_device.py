@@ -61,22 +61,6 @@ def test_an_order_of_any_chain_is_that_of_numpy_or_is_refused(case):
         assert np.array_equal(there[:].numpy(), order[:])
 
 
-LAYOUT = sk.Layout([3000, 1, 0, 4500, 2499])
-
-
-@pytest.mark.parametrize(
-    ("sampler", "named"),
-    [
-        (sk.RandomSampler(shuffle="partial", partial_size=100), "BlockShuffle"),
-        (sk.RandomSampler(shuffle="infile"), "BlockShuffle"),
-        (sk.RandomSampler(replacement=True), "DrawsWithReplacement"),
-    ],
-)
-def test_an_order_that_cannot_be_there_is_refused_and_named(sampler, named):
-    with pytest.raises(sk.NotSupportedError, match=f"^order: holds {named}"):
-        sk.order_on(sampler.order(LAYOUT), "cpu")
-
-
 def test_a_device_whose_integers_behave_otherwise_is_an_error(monkeypatch):
     """As one without words of 64 bits would be, or one whose shifts keep the sign."""
     monkeypatch.setattr(
@@ -85,26 +69,6 @@ def test_a_device_whose_integers_behave_otherwise_is_an_error(monkeypatch):
     for size in (10**6, 2**40):
         with pytest.raises(sk.NotSupportedError, match=r"^device: gives other ids than the host"):
             sk.order_on(sk.RandomSampler().order(size), "cpu")
-
-
-BAD_INDICES = [
-    *(
-        (torch.tensor([0, at]), sk.OutOfDatasetError, r"^position: must be in \[0, 10\)")
-        for at in (-1, 10, 2**62)
-    ),
-    (slice(None, None, 0), sk.ArgumentValueError, "index: must have a step other than 0"),
-    (slice(1.5, None), sk.ArgumentTypeError, "index: must be a slice of integers"),
-    *(
-        (index, sk.ArgumentTypeError, "must be a slice or an int64 tensor")
-        for index in (3, [1, 2], torch.tensor([1], dtype=torch.int32), torch.tensor([1.0]))
-    ),
-]
-
-
-@pytest.mark.parametrize(("index", "error", "problem"), BAD_INDICES)
-def test_an_index_is_a_slice_or_a_tensor_of_positions_within_the_order(index, error, problem):
-    with pytest.raises(error, match=problem):
-        sk.order_on(sk.RandomSampler().order(10), "cpu")[index]
 
 
 def test_a_device_without_numbers_is_named_and_holds_rows_all_the_same():

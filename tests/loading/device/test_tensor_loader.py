@@ -112,17 +112,3 @@ def test_a_state_of_another_run_is_refused_and_so_is_one_in_an_iteration_and_the
     assert next(under_way)["id"].tolist() == sk.RandomSampler(seed=1).order(ROWS, 4)[:100].tolist()
     with pytest.raises(sk.StateError, match="while an iteration is under way"):
         loader.load_state_dict(loader.state_dict())
-
-
-@pytest.mark.parametrize(
-    ("data", "problem"),
-    [
-        ([], "holds no tensor"),
-        ([torch.tensor(1)], "must hold tensors with rows"),
-        (torch.nn.Linear(1, 1), "must hold tensors with rows"),
-        ([torch.zeros(2), torch.zeros(3)], "must be on one device"),
-    ],
-)
-def test_what_is_no_rows_is_refused(data, problem):
-    with pytest.raises(sk.SamplerkitError, match=f"^data: {problem}"):
-        sk.TensorLoader(data, batch_size=1)
