@@ -48,7 +48,7 @@ def compute_lengths(
     """Computes the length of each sample once, into an `.npy` file for `lengths` of a recipe for batches.
 
     What is done is kept in a file next to it, with `.part` behind its name. A killed computation resumes from
-    there, and the file comes out the same, byte for byte.
+    there, and the file comes out the same, byte for byte. Memory holds the lengths too, in 4 bytes each.
 
     Args:
         dataset: a map-style dataset; each sample is read once, in the dataset's order.
@@ -187,15 +187,15 @@ class LengthsJournal:
     def __init__(self, file: BinaryIO, path: Path, identity: dict[str, Any]) -> None:
         self._file = file
         self._out = path.with_suffix("")
-        self._shape_of_one: tuple[int, ...] | None = None
+        self._lengths: list[np.ndarray[Any, Any]] = []
         self.done = 0
         saved, header = _value_of(file.readline(_LONGEST_LINE)), _line(identity)
-        self._begin = end = len(header)
+        end = len(header)
         if saved is not None:
             _require_same(saved, identity, path)
-            for line_length, lengths in self._records():
-                end += line_length
-                self._count(lengths)
+            while (lengths := _value_of(line := file.readline(_LONGEST_LINE))) is not None:
+                end += len(line)
+                self._add(lengths)
         # What follows the last whole line was cut off, or damaged.
         file.seek(0)
         file.write(header)
@@ -208,36 +208,22 @@ class LengthsJournal:
         Raises:
             ArgumentValueError: pairs behind single lengths, or the other way round.
         """
-        if self._shape_of_one not in (None, lengths.shape[1:]):
-            problem = f"must be {'pairs' if self._shape_of_one else 'numbers'}, as those before"
+        if self._lengths and self._lengths[0].ndim != lengths.ndim:
+            problem = f"must be {'numbers' if lengths.ndim > 1 else 'pairs'}, as those before"
             raise ArgumentValueError(f"lengths[{self.done}]", problem, lengths[0].tolist())
         # A process that is killed in the middle leaves a line whose checksum does not fit.
         with _written(self._out):
             self._file.write(_line(lengths.tolist()))
             self._file.flush()
-        self._count(lengths)
+        self._add(lengths)
 
     def finish(self, out: Path) -> None:
         """Writes the lengths as an `.npy` file, which is there as a whole or not at all."""
-        self._file.seek(self._begin)
         with atomic(out) as file:
-            shape = (self.done, *(self._shape_of_one or ()))
-            header = {"descr": _DTYPE.str, "fortran_order": False, "shape": shape}
-            np.lib.format.write_array_header_1_0(file, header)
-            # Line by line: there may be more lengths than memory holds.
-            written = 0
-            for _, lengths in self._records():
-                file.write(lengths.tobytes())
-                written += len(lengths)
-            if written != self.done:
-                raise OSError("what was written there before has changed")
+            np.save(file, np.concatenate(self._lengths or [np.zeros(0, _DTYPE)]))
 
-    def _records(self) -> Iterator[tuple[int, np.ndarray[Any, Any]]]:
-        while (lengths := _value_of(line := self._file.readline(_LONGEST_LINE))) is not None:
-            yield len(line), np.array(lengths, dtype=_DTYPE)
-
-    def _count(self, lengths: np.ndarray[Any, Any]) -> None:
-        self._shape_of_one = lengths.shape[1:]
+    def _add(self, lengths: Any) -> None:
+        self._lengths.append(np.array(lengths, dtype=_DTYPE))
         self.done += len(lengths)
 
 

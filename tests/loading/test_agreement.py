@@ -145,6 +145,30 @@ def test_ranks_that_disagreed_can_correct_it_and_try_again():
     assert sorted(later) == [0, 1]
 
 
+@pytest.mark.usefixtures("short_pauses")
+def test_a_rank_that_comes_after_several_disagreements_joins_the_others_at_its_second_try():
+    store, later = torch.distributed.HashStore(), []
+    two_know, have_disagreed, all_know = threading.Barrier(2), threading.Barrier(3), threading.Barrier(3)
+
+    def rank(number, identity, times):
+        mine = Agreement(store, number, 3)
+        if number == 2:
+            have_disagreed.wait()
+        for _ in range(times):
+            with pytest.raises(sk.DisagreementError):
+                mine.require(identity, 30)
+            if number < 2:
+                two_know.wait()
+        if number < 2:
+            have_disagreed.wait()
+        all_know.wait()
+        mine.require(ORDER, 30)
+        later.append(number)
+
+    run_threads(rank, (0, ORDER, 2), (1, OTHER, 2), (2, ORDER, 1))
+    assert sorted(later) == [0, 1, 2]
+
+
 def test_ranks_that_begin_two_loaders_in_another_order_do_not_hang():
     outcomes, seconds = run_ranks([ORDER, EVALUATION], [EVALUATION, ORDER])
     assert outcomes == [None, None]
