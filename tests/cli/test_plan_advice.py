@@ -133,10 +133,9 @@ def remote(ranks, workers=0, **options):
     return sk.Loader(Remote([64] * 32), sampler, batch_size=4, num_workers=workers, world=sk.World(ranks, 0))
 
 
-@pytest.mark.parametrize("options", [{"shuffle": "files"}, {"shuffle": True}], ids=["files", "global"])
-@pytest.mark.parametrize("per_machine", [1, 2, 3, 8])
-def test_each_machine_fetches_what_its_ranks_read(options, per_machine, monkeypatch):
-    loader = remote(8, **options)
+@pytest.mark.parametrize(("shuffle", "per_machine"), [("files", 1), ("files", 3), (True, 2), (True, 8)])
+def test_each_machine_fetches_what_its_ranks_read(shuffle, per_machine, monkeypatch):
+    loader = remote(8, shuffle=shuffle)
     view = RunView.of(loader)
     wanted = 0
     for first in range(0, 8, per_machine):

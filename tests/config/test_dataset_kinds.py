@@ -105,29 +105,6 @@ def test_the_lengths_of_files_may_lie_in_a_file_beside_the_config(folder):
 
 
 @pytest.mark.parametrize(
-    ("dataset", "message"),
-    [
-        ("{kind: files, files: 'nothing/*.npz', reader: npz}", "dataset.files: no file matches"),
-        ("{kind: files, files: 'data/*.npz', reader: pickle}", "dataset.reader: is not known"),
-        ("{kind: files, files: 'data/*.npz'}", "dataset.reader: is missing"),
-        ("{kind: files, files: 'data/*.npz', reader: npz, lengths: [1]}", "dataset.lengths"),
-        ("{kind: tokens, files: 'data/*.idx', seq_len: 8}", "dataset.files: no file matches"),
-        ("{kind: tokens, files: {web: 3}, seq_len: 8}", "dataset.files"),
-        ("{kind: tokens, files: a, seq_len: 8, block_len: 12}", "dataset.block_len: must be a multiple of"),
-        ("{kind: tar, urls: 'data/no-{0..2}.tar'}", "dataset.urls: there is no such file"),
-        ("{kind: tar, urls: 'data/part-{000..002}.tar', decode: pickle}", "decode"),
-        (
-            "{kind: tar, urls: 'data/part-{000..002}.tar', to_tuple: fields.npy}",
-            "dataset.to_tuple: must be a valid list, got 'fields.npy'",
-        ),
-    ],
-)
-def test_a_mistake_in_a_dataset_names_its_key(folder, dataset, message):
-    with pytest.raises(sk.ConfigError, match=message):
-        config_of(folder, dataset)
-
-
-@pytest.mark.parametrize(
     "said",
     [
         "{kind: tar, urls: 'data/part-{000..002}.tar', lengths: [5, 5, 4], decode: true, on_error: skip}",

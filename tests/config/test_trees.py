@@ -73,13 +73,6 @@ def test_a_tree_of_real_datasets_is_read_in_the_order_of_its_config(written):
     assert again.dataset.layout == config.dataset.layout
 
 
-def test_what_is_read_does_not_stand_beside_what_is_only_told(folder):
-    read = {"kind": "files", "files": "npz/*.npz", "reader": "npz"}
-    with pytest.raises(sk.ConfigError, match=r"dataset\.parts\.b: is only a layout, and others are read"):
-        sk.load_config(of(tree(a=read, b={"kind": "size", "size": 4})))
-    assert folder.exists()
-
-
 def test_trees_in_trees_end_with_an_error_of_the_config():
     section = {"kind": "size", "size": 5}
     for _ in range(100):
