@@ -25,7 +25,7 @@ from samplerkit.errors import StateError
 from samplerkit.loading.background import Channel, end_at_exit, not_an_end, require_process, start_thread
 from samplerkit.loading.device.batch_tree import is_opaque, leaves, map_leaves, storages
 from samplerkit.loading.device.streams import Streams, streams_for
-from samplerkit.loading.device.thread_warnings import LoadWatch, warn_once
+from samplerkit.loading.device.thread_warnings import warn_once, watched_loads
 from samplerkit.loading.stats import StageCounts
 
 CLOSE_SECONDS = 2.0
@@ -261,7 +261,7 @@ class Producer:
         self._pins: Final = pins
         # What is copied lives until the event behind it has passed.
         self._sources: Final[collections.deque[tuple[Any, list[Any]]]] = collections.deque()
-        self._watch: Final = LoadWatch()
+        self._watch: Final = watched_loads()
         # A slot that is taken already; the end of an epoch after a batch leaves it for the next batch.
         self._slot: BatchSlot | None = None
         self._is_epoch_empty = False
@@ -311,7 +311,7 @@ class Producer:
             close()
 
     def _make(self, slot: BatchSlot) -> Item | None:
-        self._watch.begin()
+        next(self._watch)
         started, before = time.perf_counter(), time.thread_time()
         try:
             batch = next(self._source)
@@ -319,7 +319,7 @@ class Producer:
             return error
         finally:
             loaded, computed = time.perf_counter(), time.thread_time() - before
-            findings = self._watch.end(computed)
+            findings = self._watch.send(computed)
         if batch is EPOCH_END:
             return self._boundary(slot)
         if self._channel.is_closed:

@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, final
@@ -45,73 +45,50 @@ class LoadingThreadWarning(RuntimeWarning):
     """Loading in a thread slows training down, or makes it depend on timing."""
 
 
-@final
-class LoadWatch:
-    """Measures loads in the thread that runs them."""
+def watched_loads() -> Generator[tuple[str, ...], float, None]:
+    """Measures loads in the thread that runs them.
 
-    def __init__(self) -> None:
-        self._loads = 0
-        self._since = 0.0
-        self._waited = 0.0
-        self._computed = 0.0
-        self._random: dict[str, Any] = {}
-        self._drawn: list[str] = []
-        self._probe: _Probe | None = None
-        self._probed = self._looked = self._held = 0.0
-        self._is_busy = self._is_judged = False
+    It is resumed before each load, and behind it, then with the seconds that this thread computed in it.
 
-    def begin(self) -> None:
-        """A load begins."""
-        self._random = generator_states() if self._loads < 2 else {}
-        if self._is_busy:
-            self._probe = None if self._is_judged else _Probe()
-        elif self._loads % JUDGED_LOADS == 1:
-            self._since, self._waited, self._computed = time.perf_counter(), _waited(), 0.0
-
-    def end(self, computed: float) -> tuple[str, ...]:
-        """A load ends.
-
-        Args:
-            computed: seconds that this thread computed in it.
-
-        Returns:
-            What was found, as messages.
-        """
-        self._loads += 1
-        self._computed += computed
-        if self._random:
-            # In the first load, the loop does nothing but wait, but a sampler may draw its whole epoch. In
-            # the second one, the loop may draw as well. What draws in both is the dataset.
-            drawn = _drawn(self._random, but_a_seed=self._loads == 1)
-            self._drawn = drawn if self._loads == 1 else [name for name in drawn if name in self._drawn]
-            if self._loads == 2 and self._drawn:
-                return (DRAWS_RANDOM.format(", ".join(self._drawn)),)
-        if self._probe is not None:
-            return self._judge(self._probe)
-        if not self._is_busy and self._loads > 1 and self._loads % JUDGED_LOADS == 1:
-            # On a busy machine everything takes longer, but the thread computes no less.
-            waited = _waited() - self._waited
-            self._is_busy = self._computed >= BUSY_SHARE * (time.perf_counter() - self._since - waited)
-        return ()
-
-    def _judge(self, probe: _Probe) -> tuple[str, ...]:
-        # That a thread computes says little: torch and numpy let go of the interpreter while they do. So one
-        # asks for the interpreter while a load runs, and sees how long that takes.
-        held, looked = probe.stop()
-        self._held += held
-        self._looked += looked
-        self._probed += looked + _NAP_SECONDS
-        if self._probed < PROBED_SECONDS:
-            return ()
-        self._is_judged = True
-        return (HOLDS_INTERPRETER,) if self._held > HELD_SHARE * self._looked else ()
+    Yields:
+        Behind a load what was found, as messages; before one nothing.
+    """
+    drawn: list[str] = []
+    for number in range(2):
+        before = generator_states()
+        yield ()
+        # In the first load, the loop does nothing but wait, but a sampler may draw its whole epoch. In the
+        # second one, the loop may draw as well. What draws in both is the dataset.
+        found = _drawn(before, but_a_seed=number == 0)
+        drawn = [name for name in found if number == 0 or name in drawn]
+        yield (DRAWS_RANDOM.format(", ".join(drawn)),) if number and drawn else ()
+    is_busy = False
+    while not is_busy:
+        since, waited, computed = time.perf_counter(), _waited(), 0.0
+        for _ in range(JUDGED_LOADS):
+            computed += yield ()
+            yield ()
+        # On a busy machine everything takes longer, but the thread computes no less.
+        is_busy = computed >= BUSY_SHARE * (time.perf_counter() - since - (_waited() - waited))
+    # That a thread computes says little: torch and numpy let go of the interpreter while they do. So one asks
+    # for the interpreter while a load runs, and sees how long that takes.
+    held = looked = probed = 0.0
+    while probed < PROBED_SECONDS:
+        probe = _Probe()
+        yield ()
+        seconds = probe.stop()
+        held, looked, probed = held + seconds[0], looked + seconds[1], probed + seconds[1] + _NAP_SECONDS
+        is_judged = probed >= PROBED_SECONDS
+        yield (HOLDS_INTERPRETER,) if is_judged and held > HELD_SHARE * looked else ()
+    while True:
+        yield ()
 
 
 def warn_once(messages: tuple[str, ...], stacklevel: int) -> None:
     """Warns of what was found, of each thing once in a process.
 
     Args:
-        messages: from a `LoadWatch`.
+        messages: from `watched_loads`.
         stacklevel: as for `warnings.warn`, seen from the caller.
     """
     for message in messages:

@@ -18,7 +18,7 @@ import torch
 
 from samplerkit.loading.device import thread_warnings
 from samplerkit.loading.device.loader import DeviceLoader
-from samplerkit.loading.device.thread_warnings import JUDGED_LOADS, LoadingThreadWarning, LoadWatch
+from samplerkit.loading.device.thread_warnings import JUDGED_LOADS, LoadingThreadWarning, watched_loads
 
 HAS_GIL = getattr(sys, "_is_gil_enabled", lambda: True)()
 with_gil = pytest.mark.skipif(not HAS_GIL, reason="no thread takes from others what all have at once")
@@ -64,12 +64,12 @@ def in_python(seconds=0.015):
 
 def watched(loads, clock=time.thread_time):
     """What is found of loads that this thread runs, with a clock of what it computed in each."""
-    watch = LoadWatch()
+    watch = watched_loads()
     for load in loads:
-        watch.begin()
+        next(watch)
         before = clock()
         load()
-        if found := watch.end(clock() - before):
+        if found := watch.send(clock() - before):
             return found
     return ()
 
