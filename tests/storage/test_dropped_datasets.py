@@ -19,7 +19,6 @@ from tests.storage.files.folders import write_npz
 from tests.storage.remote import faults
 from tests.storage.remote.server import served
 from tests.storage.tar.remote_shards import EACH, PATTERN, SHARDS, write_shards
-from tests.storage.tar.server import Server
 from tests.waiting import begun_since, wait_until
 
 LENGTHS = [EACH] * SHARDS
@@ -83,7 +82,7 @@ def test_a_storage_that_is_dropped_is_gone_with_its_threads(options, read, fault
 @pytest.mark.parametrize("fetch", ["shards", "ranges"])
 @pytest.mark.parametrize("missing", [False, True], ids=["all there", "one missing"])
 def test_a_dataset_of_shards_that_is_dropped_is_gone_with_its_threads(tmp_path, shards, fetch, missing):
-    with Server(shards) as server:
+    with served(shards) as server:
         before = set(threading.enumerate())
         dataset = sk.TarDataset(
             f"{server.url}/{PATTERN}{'x' if missing else ''}",
@@ -104,7 +103,7 @@ def test_a_dataset_of_shards_that_is_dropped_is_gone_with_its_threads(tmp_path, 
 def test_a_dataset_of_files_that_is_dropped_is_gone_with_its_threads(tmp_path, options, lack):
     folder = tmp_path / "data"
     write_npz(folder, [4, 4, 4, 4])
-    with Server(folder) as server:
+    with served(folder) as server:
         before = set(threading.enumerate())
         urls = [f"{server.url}/{path.name}{lack}" for path in sorted(folder.iterdir())]
         dataset = sk.FileDataset(urls, "npz", lengths=[4] * 4, read_ahead=2, threads=2, remote=options)

@@ -23,7 +23,7 @@ from samplerkit.storage.catalogue.file_catalogue import FileCatalogue, KnownFile
 from samplerkit.storage.catalogue.making import look, make_catalogue
 from tests.storage.catalogue.kinds import PARQUET, SAMPLES, TAR, told
 from tests.storage.forging import forge
-from tests.storage.tar.server import Server
+from tests.storage.remote.server import served
 
 
 def made(kind, folder):
@@ -52,36 +52,36 @@ def test_a_state_goes_from_parquet_files_to_their_catalogue_and_from_told_shards
 
 def test_a_machine_asks_a_store_once_for_a_catalogue_and_then_for_data_only(kind, tmp_path):
     kind.written(tmp_path / "data")
-    with Server(tmp_path / "data") as server:
+    with served(tmp_path / "data") as server:
         urls = [f"{server.url}/{number}{kind.suffix}" for number in range(len(SAMPLES))]
         make_catalogue(urls, f"{tmp_path}/data/all.skcat", kind.reader)
         remote = {"cache": str(tmp_path / "cache")}
-        server.forget()
+        server.requests.clear()
         with kind.open(f"{server.url}/all.skcat", remote=remote) as dataset:
             assert [*dataset.layout.sizes] == [*kind.open(f"{tmp_path}/data/*{kind.suffix}").layout.sizes]
             assert len(dataset) == sum(SAMPLES)
-            assert [(one.method, one.name) for one in server.asked] == [
+            assert [(one.method, one.name) for one in server.requests] == [
                 ("HEAD", "all.skcat"),
                 ("GET", "all.skcat"),
             ]
             # Another rank on the machine asks for the version alone.
-            server.forget()
+            server.requests.clear()
             assert len(kind.open(f"{server.url}/all.skcat", remote=remote)) == sum(SAMPLES)
-            assert [(one.method, one.name) for one in server.asked] == [("HEAD", "all.skcat")]
-            server.forget()
+            assert [(one.method, one.name) for one in server.requests] == [("HEAD", "all.skcat")]
+            server.requests.clear()
             samples = told(dataset)
-        assert {one.name for one in server.asked if "skidx" not in one.name} <= {
+        assert {one.name for one in server.requests if "skidx" not in one.name} <= {
             "all.skcat",
             *(f"{number}{kind.suffix}" for number in range(len(SAMPLES))),
         }
-        assert not [one for one in server.asked if one.method == "HEAD"]
+        assert not [one for one in server.requests if one.method == "HEAD"]
         with kind.open(urls, remote=remote) as plain:
             assert samples == told(plain)
 
 
 def test_a_remote_file_that_was_changed_since_is_an_error_that_names_it(kind, tmp_path):
     kind.written(tmp_path)
-    with Server(tmp_path) as server:
+    with served(tmp_path) as server:
         make_catalogue(f"{server.url}/0{kind.suffix}", f"{tmp_path}/all.skcat", kind.reader)
         kind.write(tmp_path / f"0{kind.suffix}", 100, 5)
         remote = {"cache": str(tmp_path / "other")}

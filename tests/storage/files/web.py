@@ -7,7 +7,7 @@ from collections import Counter
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.storage.tar.server import Server
+from tests.storage.remote.server import served
 
 
 class Web:
@@ -38,6 +38,6 @@ class Web:
 def serving(folder):
     """Serves a folder to this machine, and counts what is asked."""
     web = Web()
-    with Server(Path(folder), on_request=web.note) as server:
+    with served(Path(folder), on_request=web.note) as server:
         web.url = server.url
         yield web

@@ -11,7 +11,7 @@ import pytest
 
 import samplerkit as sk
 from samplerkit.storage.files import chunked
-from tests.storage.tar.server import Server
+from tests.storage.remote.server import served
 
 pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed: no Parquet here")
 pq = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed: no Parquet here")
@@ -39,7 +39,7 @@ def test_each_row_group_is_fetched_once_a_job(tmp_path, mode, ranks, threads):
     if threads:
         options |= {"num_workers": threads, "workers": "threads"}
     seen = []
-    with Server(tmp_path) as server:
+    with served(tmp_path) as server:
         urls = [f"{server.url}/{number}.parquet" for number in range(FILES)]
         for rank in range(ranks):
             dataset = sk.ParquetDataset(urls, max_chunks=8, progress=False)
@@ -83,7 +83,7 @@ class Crowd:
 def test_row_groups_elsewhere_wait_beside_one_another_as_far_as_there_is_room(tmp_path, asked, most):
     path = tmp_path / "0.parquet"
     pq.write_table(pa.table({"id": range(8)}), path, row_group_size=1)
-    with Server(tmp_path, on_request=(crowd := Crowd())) as server:
+    with served(tmp_path, on_request=(crowd := Crowd())) as server:
         looked_at = sk.ParquetDataset([f"{server.url}/0.parquet"], progress=False, **asked)
         assert len(looked_at) == 8
         dataset = deepcopy(looked_at)  # as a worker has it: it reads the footer again

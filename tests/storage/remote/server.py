@@ -1,4 +1,4 @@
-"""An HTTP server on loopback that does what it is told to do wrong."""
+"""An HTTP server on loopback over resources or a folder, that does what it is told to do wrong."""
 
 from __future__ import annotations
 
@@ -10,10 +10,13 @@ import socket
 import ssl
 import struct
 import threading
+import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
 
 MODIFIED = "Sat, 01 Nov 2025 10:00:00 GMT"
 
@@ -33,11 +36,24 @@ class Resource:
 
 @dataclass
 class Request:
-    """What was asked."""
+    """What was asked; what stood behind the path is apart from it."""
 
     method: str
     path: str
     headers: dict[str, str]
+    query: str = ""
+
+    @property
+    def name(self) -> str:
+        """The path as that of a file in a folder."""
+        return unquote(self.path.lstrip("/"))
+
+    @property
+    def part(self) -> tuple[int, int] | None:
+        """The first byte and the one after the last that were asked for; None for all."""
+        asked = next((value for name, value in self.headers.items() if name.lower() == "range"), "")
+        match = re.fullmatch(r"bytes=(\d+)-(\d*)", asked)
+        return None if match is None else (int(match[1]), int(match[2]) + 1 if match[2] else 1 << 60)
 
 
 Fault = Callable[["Handler", Resource], None]
@@ -50,6 +66,9 @@ class Server:
 
     Attributes:
         url: of its root, without a slash at the end.
+        folder: whose files are served, with ETags, where `resources` has nothing.
+        seconds: that each answer takes.
+        on_request: is called with each request before it is answered.
         resources: by path.
         faults: by method and path: what the next requests are answered by, the first first; None is right.
         always: by method and path: what all requests are answered by, after those of `faults`.
@@ -58,6 +77,9 @@ class Server:
     """
 
     url: str = ""
+    folder: Path | None = None
+    seconds: float = 0.0
+    on_request: Callable[[Request], object] | None = None
     resources: dict[str, Resource] = field(default_factory=dict)
     faults: dict[tuple[str, str], list[Fault | None]] = field(default_factory=lambda: defaultdict(list))
     always: dict[tuple[str, str], Fault] = field(default_factory=dict)
@@ -74,6 +96,27 @@ class Server:
         """The requests of a method, to a path."""
         return [each for each in self.requests if each.method == method and path in {None, each.path}]
 
+    def downloads(self) -> list[str]:
+        """The files but indexes that were asked for as a whole, sorted."""
+        return sorted(
+            each.name for each in self.asked("GET") if each.part is None and ".skidx" not in each.name
+        )
+
+    def parts(self) -> list[Request]:
+        """The requests for parts; one for a byte or two only asks which version it is."""
+        return [each for each in self.asked("GET") if each.part and each.part[1] - each.part[0] > 2]
+
+    def resource(self, request: Request) -> Resource | None:
+        """What is asked for."""
+        found = self.resources.get(request.path)
+        if found is not None or self.folder is None:
+            return found
+        try:
+            data, about = (self.folder / request.name).read_bytes(), (self.folder / request.name).stat()
+        except OSError:
+            return None
+        return Resource(data, f'"{about.st_ino:x}-{about.st_mtime_ns:x}-{about.st_size:x}"')
+
 
 class Handler(http.server.BaseHTTPRequestHandler):
     """Answers one request after another on a connection."""
@@ -89,12 +132,16 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self._answer()
 
     def _answer(self) -> None:
-        path, key = self.path.partition("?")[0], (self.command, self.path.partition("?")[0])
+        path, _, query = self.path.partition("?")
+        request, key = Request(self.command, path, dict(self.headers.items()), query), (self.command, path)
         with self.state.lock:
-            self.state.requests.append(Request(self.command, path, dict(self.headers.items())))
+            self.state.requests.append(request)
             plan = self.state.faults.get(key)
             fault = plan.pop(0) if plan else self.state.always.get(key)
-        resource = self.state.resources.get(path)
+        if self.state.on_request is not None:
+            self.state.on_request(request)
+        time.sleep(self.state.seconds)
+        resource = self.state.resource(request)
         if resource is None:
             self.say(404, b"no such file")
         else:
@@ -103,8 +150,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     @property
     def asked_range(self) -> tuple[int, int] | None:
         """The first byte and the one after the last that are asked for."""
-        match = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range", ""))
-        return None if match is None else (int(match[1]), int(match[2]) + 1 if match[2] else 1 << 60)
+        return Request(self.command, self.path, dict(self.headers.items())).part
 
     def head(self, status: int, **headers: object) -> None:
         """Sends the head; an underscore in a name is a hyphen, None leaves a header out."""
@@ -177,9 +223,14 @@ class _Threading(http.server.ThreadingHTTPServer):
 
 
 @contextlib.contextmanager
-def served(certificate: Path | None = None, handler: type[Handler] = Handler) -> Iterator[Server]:
+def served(
+    folder: Path | None = None,
+    certificate: Path | None = None,
+    handler: type[Handler] = Handler,
+    **options: Any,
+) -> Iterator[Server]:
     """Runs a server until the end of the block; one of HTTPS if there is a certificate with its key."""
-    state = Server()
+    state = Server(folder=folder, **options)
     server = _Threading(("127.0.0.1", 0), type("Bound", (handler,), {"state": state}))
     state.url = f"http://127.0.0.1:{server.server_address[1]}"
     if certificate is not None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tests.storage.remote.server import served
 from tests.storage.tar.remote_shards import write_shards
-from tests.storage.tar.server import Server
 
 
 @pytest.fixture(name="folder")
@@ -19,5 +19,5 @@ def fixture_folder(tmp_path):
 def server(tmp_path):
     """Serves small shards with their indexes; `server.folder` may be changed."""
     write_shards(tmp_path / "data")
-    with Server(tmp_path / "data") as server:
+    with served(tmp_path / "data") as server:
         yield server

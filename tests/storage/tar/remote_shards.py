@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import samplerkit as sk
-from tests.storage.tar.server import Server
+from tests.storage.remote.server import Server
 from tests.storage.tar.shards import jpeg_tiles, write
 
 SHARDS, EACH = 8, 12

@@ -18,7 +18,7 @@ from samplerkit.storage.tar.dataset import TarDataset
 from samplerkit.storage.tar.index import index as index_file
 from samplerkit.storage.tar.writer import TarWriter
 from tests.storage.forging import forge
-from tests.storage.tar.server import Server
+from tests.storage.remote.server import served
 
 SAMPLES = 9
 
@@ -253,7 +253,7 @@ def test_what_lies_beside_a_remote_shard_and_cannot_be_is_left_aside_with_a_warn
     craft(header, HEADERS[0][0])
     whole = [sample["txt"] for sample in TarDataset(made / "x-0.tar", cache=tmp_path / "local")]
     with (
-        Server(tmp_path / "data") as server,
+        served(tmp_path / "data") as server,
         TarDataset([f"{server.url}/{name}" for name in names], cache=tmp_path, checksums=True) as dataset,
         pytest.warns(UserWarning, match=r"\.tar\.skidx is damaged, or of another state") as warned,
     ):

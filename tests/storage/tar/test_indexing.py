@@ -12,8 +12,8 @@ import pytest
 import samplerkit as sk
 from samplerkit.cli.main import main
 from samplerkit.storage.tar.indexing import index_shards
+from tests.storage.remote.server import served
 from tests.storage.tar.remote_shards import EACH, NAMES, NUMBERS, PATTERN, SHARDS
-from tests.storage.tar.server import Server
 
 
 def there(folder):
@@ -66,11 +66,11 @@ def test_shards_are_fetched_at_the_same_time(folder, tmp_path):
         if asked.method == "GET" and asked.part is None and asked.name.endswith(".tar"):
             arrived.wait()
 
-    with Server(folder, on_request=wait) as server:
+    with served(folder, on_request=wait) as server:
         found = index_shards(f"{server.url}/{PATTERN}", out=tmp_path / "out", threads=4)
         assert found.num_made == SHARDS
         assert server.downloads() == NAMES
-        server.forget()
+        server.requests.clear()
         assert index_shards(f"{server.url}/{PATTERN}", out=tmp_path / "out").num_made == 0
         assert server.downloads() == []
         # Where only the folder is gone, the user's cache knows them still.
@@ -144,7 +144,7 @@ def test_what_contradicts_itself_is_refused(folder, options, text):
 
 def test_nothing_is_put_on_a_web_server(folder):
     with (
-        Server(folder) as server,
+        served(folder) as server,
         pytest.raises(
             sk.DatasetError,
             match=r"train-0\d\.tar\.skidx: cannot be written by HTTP; say --out FOLDER, and upload",

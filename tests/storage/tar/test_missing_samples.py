@@ -13,8 +13,8 @@ import torch.utils.data
 
 import samplerkit as sk
 from samplerkit.storage.missing_file import AbsentError
+from tests.storage.remote.server import served
 from tests.storage.tar.remote_shards import EACH, LENGTHS, NUMBERS, PATTERN, SHARDS, as_list
-from tests.storage.tar.server import Server
 
 CUT, GONE, EMPTY = 2, 4, 7
 """A shard that ends early, one that is not there, and one that is no archive at all."""
@@ -48,7 +48,7 @@ def fixture_place(request, folder):
         # All names are known before a shard goes.
         yield [f"{folder}/train-{number:02}.tar" for number in range(SHARDS)], {}
     else:
-        with Server(folder) as server:
+        with served(folder) as server:
             yield f"{server.url}/{PATTERN}", {"fetch": request.param}
 
 
@@ -232,7 +232,7 @@ def test_a_sample_split_over_two_shards_is_left_out_when_both_were_met(tmp_path,
 
 
 def test_a_server_that_does_not_answer_is_no_missing_shard(folder, tmp_path):
-    with Server(folder) as server:
+    with served(folder) as server:
         url = f"{server.url}/{PATTERN}"
     dataset = sk.TarDataset(
         url,

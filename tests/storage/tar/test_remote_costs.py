@@ -20,7 +20,7 @@ from samplerkit.storage.tar.fetch_costs import (
 )
 from samplerkit.storage.tar.index.finding import Cache
 from samplerkit.storage.tar.read.shards import Shards, TarOptions
-from tests.storage.tar.server import Server
+from tests.storage.remote.server import served
 
 LAYOUTS = {"4 of 25": (4, 25), "16 of 50": (16, 50), "64 of 1000": (64, 1000), "one": (1, 300)}
 LOCAL = {
@@ -106,7 +106,7 @@ def test_the_shard_that_was_used_least_recently_leaves_a_full_cache():
 def test_a_cache_holds_as_many_shards_as_its_bytes_do_and_half_as_many_compressed_ones(tmp_path, suffix):
     (tmp_path / f"0{suffix}").write_bytes(bytes(1000))
     parts = 1 if suffix == ".tar" else 2
-    with Server(tmp_path) as server:
+    with served(tmp_path) as server:
         for shards in (1, 3):
             for room, held in ((1000 * parts * shards - 1, shards - 1), (1000 * parts * shards, shards)):
                 remote = RemoteOptions(cache=tmp_path / "cache", max_cache_bytes=room)

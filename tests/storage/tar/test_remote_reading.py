@@ -10,6 +10,7 @@ import pytest
 
 import samplerkit as sk
 from tests.storage.forging import forge
+from tests.storage.remote.server import served
 from tests.storage.tar.remote_shards import (
     LENGTHS,
     NUMBERS,
@@ -21,7 +22,6 @@ from tests.storage.tar.remote_shards import (
     write_shards,
     write_tiles,
 )
-from tests.storage.tar.server import Server
 from tests.storage.tar.shards import long_names, write
 
 
@@ -34,7 +34,7 @@ def test_samples_whose_names_fit_in_no_header_are_read_in_parts(tmp_path):
     path = write(tmp_path / "data.tar", long_names(), "tar gnu")
     expected = sk.TarDataset(path, cache=tmp_path / "local")
     with (
-        Server(tmp_path) as server,
+        served(tmp_path) as server,
         sk.TarDataset(f"{server.url}/data.tar", cache=tmp_path / "cache", fetch="ranges") as dataset,
     ):
         assert len(expected) == 12
@@ -56,13 +56,13 @@ def test_samples_whose_names_fit_in_no_header_are_read_in_parts(tmp_path):
 def test_remote_shards_have_the_keys_and_bytes_of_local_ones(tmp_path, suffix, fetch, told):
     names = write_tiles(tmp_path / "data", suffix)
     expected = sk.TarDataset([tmp_path / "data" / name for name in names], cache=tmp_path / "local")
-    with Server(tmp_path / "data") as server:
+    with served(tmp_path / "data") as server:
         urls = [f"{server.url}/{name}?token=SECRET" for name in names]
         lengths = expected.layout.sizes.tolist() if told else None
         with sk.TarDataset(
             urls, cache=tmp_path / "cache", lengths=lengths, fetch=fetch, progress=False
         ) as dataset:
-            assert server.asked == []
+            assert server.requests == []
             assert without_place(dataset) == without_place(expected)
             ids = np.random.default_rng(0).permutation(len(expected))
             assert without_place(dataset.__getitems__(ids)) == without_place(expected.__getitems__(ids))
@@ -76,7 +76,7 @@ def test_remote_shards_have_the_keys_and_bytes_of_local_ones(tmp_path, suffix, f
 def test_workers_of_two_ranks_ask_once_a_machine_for_each_index_and_for_the_lengths(tmp_path):
     here = sk.TarDataset(write_shards(tmp_path / "data"), cache=tmp_path / "here", progress=False)
     here.save_lengths(tmp_path / "data/lengths.json")
-    with Server(tmp_path / "data", seconds=0.05) as server, warnings.catch_warnings():
+    with served(tmp_path / "data", seconds=0.05) as server, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what GLOBAL costs
         loaders = []
         for rank in range(2):
@@ -84,7 +84,7 @@ def test_workers_of_two_ranks_ask_once_a_machine_for_each_index_and_for_the_leng
             options = {"num_workers": 3, "collate_fn": as_list, "world": sk.World(2, rank)}
             loaders.append(sk.Loader(dataset, sk.RandomSampler(seed=7), batch_size=8, **options))
         assert all(map(all, zip(*loaders, strict=True)))
-        asked = Counter(one.name for one in server.asked if one.method == "GET")
+        asked = Counter(one.name for one in server.requests if one.method == "GET")
     assert {name: count for name, count in asked.items() if not name.endswith(".tar")} == {
         "lengths.json": 1,
         **{f"train-{number:02}.tar.skidx": 1 for number in range(SHARDS)},
@@ -130,7 +130,7 @@ def test_flaws_are_errors_or_are_skipped_as_in_local_shards(tmp_path, fetch):
     broken.write_bytes(broken.read_bytes()[:9000])
     expected = sk.TarDataset(f"{tmp_path}/data/{PATTERN}", on_error="skip", cache=tmp_path / "local")
     lengths = expected.layout.sizes.tolist()
-    with Server(tmp_path / "data") as server:
+    with served(tmp_path / "data") as server:
         for told in (lengths, None):
             with remote(server, tmp_path / "a", lengths=told, fetch=fetch, on_error="skip") as dataset:
                 assert without_place(dataset) == without_place(expected)
@@ -146,7 +146,7 @@ def test_flaws_are_errors_or_are_skipped_as_in_local_shards(tmp_path, fetch):
 def test_checksums_find_damage_in_the_data(tmp_path, fetch):
     data = tmp_path / "data"
     write_shards(data, index=False, size=100)
-    with Server(data) as server:
+    with served(data) as server:
         with remote(server, tmp_path, checksums=True, fetch=fetch) as dataset:
             assert dataset[0]["cls"] == b"0"
         # That the checksums are of other data than those of the shards is the same as the other way round.

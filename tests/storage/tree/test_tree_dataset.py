@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 import samplerkit as sk
 from samplerkit.loading.state.identity import describe_dataset
 from tests.storage.files.folders import plain, write_npz
+from tests.storage.remote.server import served
 from tests.storage.tar.remote_shards import EACH, NUMBERS, SHARDS, as_list, write_shards
-from tests.storage.tar.server import Server
 
 
 class Batched:
@@ -95,7 +95,7 @@ def test_real_files_and_shards_beside_one_another(tmp_path):
 def test_remote_shards_of_which_one_is_gone_are_left_out_by_name(tmp_path, caplog):
     write_shards(tmp_path / "data", index=False)
     (tmp_path / "data" / "train-01.tar").unlink()
-    with Server(tmp_path / "data") as server:
+    with served(tmp_path / "data") as server:
         urls = [f"{server.url}/train-{number:02}.tar" for number in range(2)]
         options = {
             "lengths": [EACH] * 2,
