@@ -11,7 +11,7 @@ from samplerkit.cli.printing import size_of
 from samplerkit.storage.tar.dataset import TarDataset
 from samplerkit.storage.tar.writer import TarWriter
 from tests.storage.files.folders import write_npz
-from tests.storage.files.web import serving
+from tests.storage.remote.server import served
 
 SIZES = [40] * 16
 SECRET = "X-Signature=5ec4e7"  # noqa: S105  # no secret of anyone's
@@ -36,7 +36,7 @@ def fixture_folder(tmp_path_factory):
 
 @pytest.fixture(name="web")
 def fixture_web(folder):
-    with serving(folder / "data") as web:
+    with served(folder / "data") as web:
         yield web
 
 
@@ -75,8 +75,8 @@ def test_a_plan_tells_the_downloads_and_bytes_of_an_epoch_and_downloads_nothing(
     path = config(tmp_path, npz(web, lengths=SIZES), shuffle="partial", partial_size=60)
     code, output, errors = command("plan", path, "--world", 4)
     assert (code, errors) == (0, "")
-    assert web.count("GET") == 0
-    assert web.count("HEAD") == 16
+    assert len(web.asked("GET")) == 0
+    assert len(web.asked("HEAD")) == 16
     size = sum(file.stat().st_size for file in (folder / "data").glob("*.npz"))
     told = rows(output)
     assert ("storage", f"16 remote files, {size_of(size)}") in told
@@ -115,7 +115,7 @@ def test_a_plan_of_a_tree_tells_what_each_part_asks(command, tmp_path, web):
     findings = json.loads(command("check", path, "--world", 4, "--json")[1])["findings"]
     (what,) = (one["what"] for one in findings if one["code"] == "costly-remote")
     assert " in far/code: " in what
-    assert web.count("GET") == 0
+    assert len(web.asked("GET")) == 0
 
 
 @pytest.mark.parametrize(("shuffle", "is_costly"), [("global", True), ("files", False)])
@@ -137,7 +137,7 @@ def test_a_cache_that_is_too_small_for_the_order_is_named_with_its_hint(
         assert "take shuffle: partial with partial_size: 160, or a larger cache" in told["costly"]
         assert findings["costly-remote"]["hint"].startswith("take shuffle: partial with partial_size: 160")
         assert f"{downloads:,} downloads" in findings["costly-remote"]["what"]
-    assert web.count("GET") == 0
+    assert len(web.asked("GET")) == 0
 
 
 @pytest.mark.parametrize("kind", [npz, tar])
@@ -159,7 +159,7 @@ def test_nobody_fetches_files_to_count_their_samples_for_a_plan(command, refused
         assert refused(*asked).startswith(line)
     code, output, _ = command("check", path, "--json")
     assert [finding["code"] for finding in json.loads(output)["findings"]] == ["lengths-not-told"]
-    assert web.count("GET") == 0
+    assert len(web.asked("GET")) == 0
     assert not home.exists()
 
 
@@ -202,7 +202,7 @@ def test_global_over_remote_shards_is_compared_with_fetching_them(command, tmp_p
     assert "costly" not in told
     assert told["whole"].endswith("this is what it does")
     assert command("check", corrected)[0] == 0
-    assert web.count("GET") == 0
+    assert len(web.asked("GET")) == 0
 
 
 def test_remote_shards_are_indexed_into_a_folder_for_upload(command, tmp_path, web):
@@ -213,7 +213,7 @@ def test_remote_shards_are_indexed_into_a_folder_for_upload(command, tmp_path, w
     made = sorted((tmp_path / "indexes").iterdir())
     assert made.pop(0).name == "lengths.json"
     assert [path.name for path in made] == [f"part-{number:03}.tar.skidx" for number in range(4)]
-    assert web.count("GET") == 4
+    assert len(web.asked("GET")) == 4
     told = tmp_path / "indexes" / "lengths.json"
     with TarDataset(f"{web.url}/part-{{000..003}}.tar", lengths=told) as dataset:
         assert dataset.layout.sizes.tolist() == [40] * 4

@@ -17,7 +17,7 @@ from samplerkit.config.derive import default_of
 from samplerkit.storage.files.dataset import FileDataset
 from samplerkit.storage.tar.dataset import TarDataset
 from tests.config.answers import valid
-from tests.storage.files.web import serving
+from tests.storage.remote.server import served
 
 SAMPLER = {"kind": "random", "shuffle": "files", "seed": 2}
 SECRET = "5ec4e7"  # noqa: S105  # no secret of anyone's
@@ -77,7 +77,7 @@ def test_a_config_reads_files_from_a_web_server_into_its_own_cache(tmp_path, mon
     (tmp_path / "run").mkdir()
     for number in range(3):
         np.savez(tmp_path / "web" / f"{number}.npz", id=np.arange(number * 4, number * 4 + 4))
-    with serving(tmp_path / "web") as web:
+    with served(tmp_path / "web") as web:
         dataset = {
             "kind": "files",
             "files": [f"{web.url}/{number}.npz" for number in range(3)],
@@ -101,7 +101,7 @@ def test_a_config_reads_files_from_a_web_server_into_its_own_cache(tmp_path, mon
         }
         assert len(again.dataset) == 12
         again.dataset.close()
-        assert web.count("GET") == 3
+        assert len(web.asked("GET")) == 3
 
 
 def test_urls_are_left_alone_and_paths_start_from_the_folder_of_the_config(tmp_path):
@@ -160,7 +160,7 @@ def fixture_remote_run(tmp_path):
     dataset = {"kind": "files", "files": [f"data/{number}.npz" for number in range(3)], "reader": "npz"}
     dataset |= {"lengths": [4, 4, 4], "remote": {"cache": str(tmp_path / "cache"), "attempts": 2}}
     written(tmp_path / "web", {"dataset": dataset, "sampler": {"kind": "subset", "indices": "keep.npy"}})
-    with serving(tmp_path / "web") as web:
+    with served(tmp_path / "web") as web:
         yield web
 
 

@@ -23,7 +23,7 @@ from pathlib import Path
 
 import tests
 from tests.parity import webdataset_data, webdataset_redirect
-from tests.storage.files.web import serving
+from tests.storage.remote.server import served
 
 PAGE = Path(tests.__file__).parents[1] / "docs" / "migration.md"
 SECONDS = 1800
@@ -44,7 +44,7 @@ def main(checkout: Path) -> int:
         webdataset_data.make_remote(folder / "web" / "openimages")
         (folder / "web" / "testdata").symlink_to(folder / "testdata")
         # The server tells each client that goes away early.
-        with serving(folder / "web") as web, contextlib.redirect_stderr(io.StringIO()):
+        with served(folder / "web") as web, contextlib.redirect_stderr(io.StringIO()):
             theirs = results(folder, web.url, drop_in=False)
             ours = results(folder, web.url, drop_in=True)
     return compared(theirs, ours, PAGE.read_text())

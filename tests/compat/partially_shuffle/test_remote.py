@@ -10,7 +10,7 @@ import pytest
 import samplerkit as sk
 from samplerkit.storage.remote.options import RemoteOptions
 from tests.compat.partially_shuffle.folders import Dataset, all_ranks, items_of, make_dataset, make_sampler
-from tests.storage.files.web import serving
+from tests.storage.remote.server import served
 
 SIZES = [20, 31, 7, 16] * 3
 SECRET = "?X-Signature=5ec4e7"  # noqa: S105  # no secret of anyone's
@@ -31,12 +31,12 @@ def at_urls(local, url, query=""):
 
 
 def test_urls_are_fetched_once_for_all_ranks_and_epochs(local, remote, tmp_path):
-    with serving(tmp_path) as web:
+    with served(tmp_path) as web:
         dataset = at_urls(local, web.url, SECRET)
         for epoch in range(2):
             read = all_ranks(dataset, 2, epoch, reader="npz", remote=remote)
             assert read == all_ranks(local, 2, epoch)
-        assert web.count("GET") == len(SIZES)
+        assert len(web.asked("GET")) == len(SIZES)
         with make_sampler(dataset, reader="npz", remote=remote) as sampler:
             first = next(iter(sampler))
             assert set(first[2]) <= set(dataset.files)
@@ -51,7 +51,7 @@ def test_an_error_names_the_url_without_its_query(local, remote, tmp_path, caplo
             raise OSError(f"no route to {filename}")
         return 20
 
-    with serving(tmp_path) as web, caplog.at_level(logging.INFO, "samplerkit"):
+    with served(tmp_path) as web, caplog.at_level(logging.INFO, "samplerkit"):
         dataset = at_urls(local, web.url, SECRET)
         dataset.files[3] = f"{web.url}/data/missing.npz{SECRET}"
         lengths = dict.fromkeys(dataset.files, 20)

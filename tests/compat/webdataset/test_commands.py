@@ -20,7 +20,7 @@ from samplerkit.compat.webdataset.commands import parsed
 from tests.cli.processes import pids_of
 from tests.compat.webdataset.shards import as_list, number_of, once_each, write
 from tests.programs import Program
-from tests.storage.files.web import serving
+from tests.storage.remote.server import served
 from tests.waiting import wait_until
 
 CURL = pytest.mark.skipif(shutil.which("curl") is None, reason="the program curl is not there")
@@ -56,7 +56,7 @@ def test_a_command_is_not_run_unless_it_is_allowed(tmp_path):
 @CURL
 def test_a_command_that_fails_is_an_error_without_what_is_private(tmp_path):
     text = r"curl \.\.\. http://127.*no\.tar: the command failed after 0 bytes \(exit"
-    with serving(tmp_path) as web:
+    with served(tmp_path) as web:
         url = f"pipe:curl -s -f -H 'Authorization: 5f3a' '{web.url}/no.tar?token=5f3a'"
         with pytest.raises(sk.DatasetError, match=text) as caught:
             list(piped(url))

@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader
 import samplerkit as sk
 from samplerkit.compat import webdataset as wds
 from tests.compat.webdataset.shards import as_list, write
-from tests.storage.files.web import serving
+from tests.storage.remote.server import served
 
 
 class CodedError(Exception):
@@ -178,7 +178,7 @@ SHARDS = [
 @pytest.mark.parametrize(("make", "kind"), SHARDS)
 def test_a_shard_that_cannot_be_read_is_what_webdataset_raises_when_it_is_read(tmp_path, make, kind):
     write(tmp_path, 1, 4)
-    with serving(tmp_path) as web:
+    with served(tmp_path) as web:
         dataset = make(tmp_path, web.url)
         assert "WebDataset(" in repr(dataset)
         with pytest.raises(kind) as caught:

@@ -25,7 +25,7 @@ from tests.compat.webdataset.shards import (
     write,
     write_images,
 )
-from tests.storage.files.web import serving
+from tests.storage.remote.server import served
 
 
 def test_plain_samples_are_dicts_of_bytes_and_the_steps_do_what_webdatasets_do(tmp_path):
@@ -299,7 +299,7 @@ def test_a_sample_tells_where_its_shard_lies_as_a_whole(tmp_path):
     lie = {sample["__local_path__"] for sample in wds.WebDataset(urls)}
     assert lie == {f"{tmp_path}/many-000.tar", f"{tmp_path}/many-001.tar"}
     cache = tmp_path / "cache"
-    with serving(tmp_path) as web:
+    with served(tmp_path) as web:
         remote = f"{web.url}/many-{{000..001}}.tar"
         samples = list(wds.WebDataset(remote, cache_dir=cache))
         in_parts = list(wds.WebDataset(remote, remote={"cache": tmp_path / "other"}, fetch="ranges"))

@@ -22,7 +22,7 @@ from tests.compat.webdataset.shards import (
     received,
     write,
 )
-from tests.storage.files.web import serving
+from tests.storage.remote.server import served
 
 
 def test_a_worker_opens_few_shards(tmp_path):
@@ -198,12 +198,12 @@ def shards(tmp_path):
     write(folder, 4, 40)
     for path in folder.glob("*.skidx"):
         path.unlink()
-    with serving(folder) as web:
-        yield f"{web.url}/many-{{000..003}}.tar?token=5f3a", web.asked
+    with served(folder) as web:
+        yield f"{web.url}/many-{{000..003}}.tar?token=5f3a", web
 
 
 def test_shards_on_a_web_server_are_fetched_once_and_read_by_all_ranks_and_workers(tmp_path, shards):
-    urls, asked = shards
+    urls, web = shards
     epochs = []
     for epoch in range(2):
         read = []
@@ -215,7 +215,7 @@ def test_shards_on_a_web_server_are_fetched_once_and_read_by_all_ranks_and_worke
         assert Counter(read) == once_each(40)
         epochs.append(read)
     assert epochs[0] != epochs[1]
-    assert [asked["GET", f"many-{number:03}.tar"] for number in range(4)] == [1] * 4
+    assert [web.counts["GET", f"many-{number:03}.tar"] for number in range(4)] == [1] * 4
 
 
 @pytest.mark.parametrize("remote", [{"cache": "/scratch"}, sk.RemoteOptions(max_cache_bytes=10**9)])

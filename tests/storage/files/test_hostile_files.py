@@ -14,7 +14,7 @@ from samplerkit.storage.files.dataset import FileDataset
 from samplerkit.storage.files.stored import Stored
 from samplerkit.storage.lengths import save_lengths
 from tests.storage.crowd import all_done
-from tests.storage.files.web import serving
+from tests.storage.remote.server import served
 
 
 def header(shape, descr="<f8"):
@@ -106,7 +106,7 @@ def test_a_lack_of_memory_stays_one_and_names_the_file(tmp_path):
 
 def test_a_lack_of_memory_names_a_remote_file_by_its_url(tmp_path):
     (tmp_path / "large").write_bytes(b"x")
-    with serving(tmp_path) as web:
+    with served(tmp_path) as web:
         url = f"{web.url}/large"
         with (
             FileDataset([f"{url}?key=SECRET"], lacks_memory, [3], remote={"cache": tmp_path}) as dataset,

@@ -17,7 +17,6 @@ from samplerkit.storage.files.dataset import FileDataset
 from samplerkit.storage.remote.options import RemoteOptions
 from tests.own_seconds import OwnSeconds
 from tests.storage.files.folders import plain, reading_threads, samples_of, write_npz
-from tests.storage.files.web import serving
 from tests.storage.remote import faults
 from tests.storage.remote.server import right, served
 from tests.waiting import wait_until
@@ -41,7 +40,7 @@ def fixture_folder(tmp_path_factory):
 
 @pytest.fixture(name="web")
 def fixture_web(folder):
-    with serving(folder) as web:
+    with served(folder) as web:
         yield web
 
 
@@ -73,7 +72,7 @@ def test_urls_give_the_batches_of_local_files_and_each_is_fetched_once(folder, w
     assert epochs["here"] == epochs["there"]
     assert epochs["here"][0] != epochs["here"][1]
     assert sorted(sample for batch in epochs["there"][0] for sample in batch) == samples_of(SIZES)
-    assert {name: count for (method, name), count in web.asked.items() if method == "GET"} == dict.fromkeys(
+    assert {name: count for (method, name), count in web.counts.items() if method == "GET"} == dict.fromkeys(
         NAMES, 1
     )
 
@@ -95,7 +94,7 @@ def test_what_was_fetched_to_be_counted_is_read_too(web, remote):
         assert not dataset.is_layout_known
         assert len(dataset) == 12
         assert [plain(sample) for sample in dataset] == samples_of([6, 6])
-        assert web.count("GET") == 2
+        assert len(web.asked("GET")) == 2
 
 
 def broken(folder, kind):
@@ -117,7 +116,7 @@ def test_an_error_names_the_url_and_neither_its_query_nor_the_copy(folder, tmp_p
     shutil.copytree(folder / "data", tmp_path / "data")
     broken(tmp_path, kind)
     with (
-        serving(tmp_path) as web,
+        served(tmp_path) as web,
         FileDataset(urls_of(web, SECRET), "npz", SIZES, remote=remote) as dataset,
         sk.Loader(dataset, sk.SequentialSampler(), batch_size=6, num_workers=workers) as loader,
     ):
@@ -128,7 +127,7 @@ def test_an_error_names_the_url_and_neither_its_query_nor_the_copy(folder, tmp_p
         if kind == "no npz" and not workers:  # an error travels from a worker as a text
             assert isinstance(caught.value.__cause__, zipfile.BadZipFile)
         assert "5ec4e7" not in "".join(traceback.format_exception(caught.value))
-        assert web.queries == {SECRET[1:]}
+        assert {each.query for each in web.requests} == {SECRET[1:]}
 
 
 def test_the_bytes_of_each_file_are_told_at_its_place_whichever_answer_comes_first(remote, tmp_path):
@@ -192,7 +191,7 @@ def test_lengths_may_lie_beside_the_files_and_go_by_name(folder, web, remote):
             assert dataset.layout == expected
     finally:
         (folder / "data" / "lengths.json").unlink()
-    assert web.asked == {("HEAD", "lengths.json"): 1, ("GET", "lengths.json"): 1}
+    assert web.counts == {("HEAD", "lengths.json"): 1, ("GET", "lengths.json"): 1}
     by_url = dict(zip(urls_of(web), SIZES, strict=True))
     assert FileDataset(urls_of(web, SECRET), "npz", by_url, remote=remote).layout == expected
     with pytest.raises(sk.DatasetError, match=r"lengths: .*lengths\.json") as caught:
@@ -256,4 +255,4 @@ def test_a_pattern_over_http_has_braces_only_for_web_servers_list_nothing(web, r
     assert numbered.files == tuple(urls_of(web, SECRET))
     only = FileDataset(f"{web.url}/data/000.npz?a=[1]", "npz", remote=remote)
     assert len(only.files) == 1
-    assert web.asked == {}
+    assert web.counts == {}

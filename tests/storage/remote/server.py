@@ -11,7 +11,7 @@ import ssl
 import struct
 import threading
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -95,6 +95,11 @@ class Server:
     def asked(self, method: str, path: str | None = None) -> list[Request]:
         """The requests of a method, to a path."""
         return [each for each in self.requests if each.method == method and path in {None, each.path}]
+
+    @property
+    def counts(self) -> Counter[tuple[str, str]]:
+        """How often each method was asked for each file, by its name without folders."""
+        return Counter((each.method, Path(each.name).name) for each in self.requests)
 
     def downloads(self) -> list[str]:
         """The files but indexes that were asked for as a whole, sorted."""

@@ -6,7 +6,7 @@ import pytest
 import samplerkit as sk
 from samplerkit.errors import DatasetError
 from samplerkit.order.deal import World
-from tests.storage.files.web import serving
+from tests.storage.remote.server import served
 from tests.waiting import wait_until
 
 NAMES = ("a", "b")
@@ -23,7 +23,7 @@ def fixture_web(tmp_path):
         with sk.TokenWriter(folder / "far" / name, "uint16") as writer:
             writer.write(rng.integers(0, 9000, 500_000))
     np.save(folder / "c.npy", rng.integers(0, 250, 5000).astype(np.uint8))
-    with serving(folder) as web:
+    with served(folder) as web:
         web.folder = folder
         yield web
 
@@ -51,36 +51,36 @@ def test_urls_give_the_batches_of_local_files(web, tmp_path, fetch, workers):
             stats = data.stats
             assert data.is_remote == (place == web.url)
     assert read[web.folder] == read[web.url]
-    assert stats.requests >= web.count("GET") > 0
+    assert stats.requests >= len(web.asked("GET")) > 0
     if fetch == "shards":
-        whole = {name: count for (method, name), count in web.asked.items() if name.endswith(".bin")}
+        whole = {name: count for (method, name), count in web.counts.items() if name.endswith(".bin")}
         assert set(whole) == {"a.bin", "b.bin"}
-        assert {web.asked["GET", f"{name}.bin"] for name in NAMES} == {1}
+        assert {web.counts["GET", f"{name}.bin"] for name in NAMES} == {1}
 
 
 def test_windows_that_lie_together_are_one_request(web):
     data = sk.TokenDataset([f"{web.url}/far/{name}" for name in NAMES], 100, phase=False)
     assert len(data) == 2 * 4999
-    before = web.asked["GET", "a.bin"]
+    before = web.counts["GET", "a.bin"]
     ids = np.arange(300)
     rows = data.__getitems__(ids[::-1])
-    assert web.asked["GET", "a.bin"] - before == 1
+    assert web.counts["GET", "a.bin"] - before == 1
     assert np.array_equal(
         rows, sk.TokenDataset(web.folder / "far" / "a", 100, phase=False).__getitems__(ids[::-1])
     )
-    before = web.asked["GET", "a.bin"]
+    before = web.counts["GET", "a.bin"]
     data.__getitems__([0, 1200, 2400, 3600])
-    assert web.asked["GET", "a.bin"] - before == 4
+    assert web.counts["GET", "a.bin"] - before == 4
 
 
 def test_nothing_of_a_file_is_read_before_a_window_of_it_is_wanted(web):
     data = sk.TokenDataset([f"{web.url}/far/{name}" for name in NAMES], 100)
     assert len(data) == 10_000
-    assert web.asked["GET", "a.bin"] == 0
+    assert web.counts["GET", "a.bin"] == 0
     # The header, the last length and the last pointer.
-    assert web.asked["GET", "a.idx"] == 3
+    assert web.counts["GET", "a.idx"] == 3
     data.__getitems__([0])
-    assert web.asked["GET", "b.bin"] == 0
+    assert web.counts["GET", "b.bin"] == 0
 
 
 def test_arrays_at_urls_are_read(web):
@@ -110,7 +110,7 @@ def test_the_next_batch_is_asked_for_while_one_is_worked_on_and_once(web):
     assert near.expect is None
 
     def asked():
-        return web.asked["GET", "a.bin"] + web.asked["GET", "b.bin"]
+        return web.counts["GET", "a.bin"] + web.counts["GET", "b.bin"]
 
     assert len(data)
     counts = []
