@@ -18,7 +18,7 @@ import numpy as np
 
 from samplerkit.errors import DatasetError
 from samplerkit.storage.atomic import atomic
-from samplerkit.storage.missing_file import without_waiting
+from samplerkit.storage.opening import without_waiting
 
 MAGIC = b"samplkit"
 VERSION = 2

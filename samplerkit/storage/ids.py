@@ -1,9 +1,11 @@
-"""The ids that a dataset is asked for: integers, and within it."""
+"""The ids that a dataset is asked for: integers, and within it; and whether they are in order."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sized
-from typing import Any
+from itertools import pairwise
+from typing import Any, final
 
 import numpy as np
 
@@ -11,6 +13,7 @@ from samplerkit.errors import ArgumentTypeError, OutOfDatasetError
 from samplerkit.order import arguments
 from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
+from samplerkit.storage.threads import this_worker
 
 _FEW = 16
 
@@ -61,3 +64,40 @@ def by_file(layout: Layout, ids: Ids) -> dict[int, tuple[Ids, Ids]]:
     numbers, heads = np.unique(file[in_order], return_index=True)
     parts = zip(numbers.tolist(), np.split(in_order, heads[1:]), strict=False)
     return {number: (ids[places] - layout.starts[number], places) for number, places in parts}
+
+
+ENOUGH = 16
+"""Ascending ids by which reading from front to back is recognised: by chance once in 2 * 10^13."""
+
+
+@final
+class OrderWatch:
+    """Warns once if a plain DataLoader reads a shuffled dataset in the order in which it lies.
+
+    The window of `.shuffle(n)` is the default of samplerkit's own loader and samplers. A plain DataLoader
+    does not know of it.
+    """
+
+    def __init__(self) -> None:
+        self._last = -1
+        self._ascending = 0
+        self._is_over = False
+
+    def stop(self) -> None:
+        """Says that the order was chosen, whatever it is."""
+        self._is_over = True
+
+    def see(self, ids: list[int]) -> None:
+        """Looks at ids that are read; of the workers of a loader, one is enough."""
+        if self._is_over or this_worker()[0] != 0:
+            return
+        looked_at = [self._last, *ids][: ENOUGH - self._ascending + 1]
+        self._last, self._ascending = looked_at[-1], self._ascending + len(looked_at) - 1
+        is_ascending = all(one < other for one, other in pairwise(looked_at))
+        self._is_over = not is_ascending or self._ascending == ENOUGH
+        if is_ascending and self._is_over:
+            warnings.warn(
+                "a dataset with .shuffle(...) is read from front to back: a plain DataLoader does not "
+                "know of the window; use samplerkit.Loader, or sampler=samplerkit.TorchSampler(...)",
+                stacklevel=4,
+            )

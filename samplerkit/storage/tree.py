@@ -19,7 +19,7 @@ from samplerkit.order.typing import Ids
 from samplerkit.storage.ahead.cache_entries import FileStats
 from samplerkit.storage.batch_readers import changed_parts, present_reader, wanted
 from samplerkit.storage.ids import checked_ids, checked_index
-from samplerkit.storage.missing_file import Present, log_missing
+from samplerkit.storage.opening import Present, log_missing
 from samplerkit.storage.per_process import OpenPerProcess
 from samplerkit.storage.tree_leaves import Array, Columns, Leaf, LeafSamples, Share, copies, joined
 

@@ -16,7 +16,7 @@ from samplerkit.order.draws import entered_draws, in_draws
 from samplerkit.order.typing import Ids
 from samplerkit.storage.batch_readers import batch_reader, only_sample, present_reader, wanted
 from samplerkit.storage.files.content import FileContent, gathered_columns
-from samplerkit.storage.missing_file import Present
+from samplerkit.storage.opening import Present
 
 MOST_GLANCED = 1 << 14
 """Ids of all parts that are searched for one of them before a thread that reads ahead may pause."""

@@ -6,6 +6,7 @@ import inspect
 import logging
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final, final
 
@@ -16,7 +17,7 @@ from samplerkit.order.caching import cached_property
 from samplerkit.order.layout import Layout
 from samplerkit.storage.ahead.cache_entries import FileStats
 from samplerkit.storage.files.paths import distinct_names
-from samplerkit.storage.files.reader import FileReader, LengthReader, RemoteReader
+from samplerkit.storage.files.reader import FileReader
 from samplerkit.storage.files.readers import file_reader
 from samplerkit.storage.lengths import COUNTING_THREADS
 from samplerkit.storage.per_process import with_requests
@@ -79,7 +80,7 @@ class DatasetFiles:
         self._dataset = dataset
         self._storage = None if remote is None else RemoteStorage(remote)
         # Also where nothing is fetched: errors name a URL without what is private in it.
-        self.reader: Final = RemoteReader(_reader_of(reader), self._storage)
+        self.reader: Final = replace(_reader_of(reader), storage=self._storage)
         self._lengths = _told_lengths(told)
         self._total = total
         self._threads = COUNTING_THREADS if self.reader.counts_cheaply else min(most, COUNTING_THREADS)
@@ -155,7 +156,7 @@ def _reader_of(reader: Callable[..., Any] | str) -> FileReader:
     """
     # A wrapper with **kwargs hands get_data on: the original always gives it.
     if callable(reader) and not isinstance(reader, type) and _takes_anything(reader):
-        return LengthReader(reader)
+        return FileReader(reader, gives_length=True)
     return file_reader(reader)
 
 

@@ -15,7 +15,7 @@ from torch.utils.data import get_worker_info
 
 from samplerkit.compat.webdataset.split import Seat
 from samplerkit.errors import DatasetError, SamplerkitError, note_once
-from samplerkit.storage.missing_file import AbsentError
+from samplerkit.storage.opening import AbsentError
 from samplerkit.storage.tar.format.flaws import REASONS
 
 Handler = Callable[[Exception], bool]

@@ -58,9 +58,11 @@ class BatchesAhead:
         return self._cache.is_expecting
 
     def read(self, ids: Ids) -> list[Any]:
-        """Returns the samples of a batch; one that was not expected is read now."""
+        """Returns the samples of a batch; one that was not expected is read now, and many of them end it."""
         found = self._cache.begin(ids)
         if not found:
+            if not self.is_right:
+                self.close(waits=False)
             return self._now(ids)
         number, samples = found[0], None
         expected = self._expected.get(number)

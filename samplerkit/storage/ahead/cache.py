@@ -12,13 +12,7 @@ from dataclasses import replace
 from typing import Any, Generic, final
 
 from samplerkit.order.typing import Ids
-from samplerkit.storage.ahead.cache_entries import (
-    CacheEntries,
-    CacheLimits,
-    Content,
-    FileStats,
-    WaitingLine,
-)
+from samplerkit.storage.ahead.cache_entries import CacheEntries, CacheLimits, Content, FileStats
 from samplerkit.storage.ahead.uses import Uses
 from samplerkit.storage.threads import join
 
@@ -56,7 +50,7 @@ class ReadAheadCache(Generic[Content]):
         self._failures: dict[int, BaseException] = {}
         self._unused: set[int] = set()  # read ahead, and not wanted yet
         self._queue: deque[int] = deque()
-        self._line = WaitingLine()
+        self._line: dict[int, None] = {}  # the threads that wait for room, the first one first
         self._threads: list[threading.Thread] = []
         self._is_stopped = False
 
@@ -107,15 +101,6 @@ class ReadAheadCache(Generic[Content]):
                     self._drop(file)
             self._read_ahead()
 
-    def nearest(self, files: Collection[int]) -> int:
-        """Returns the file that can be had first: one in memory, else one that is being read, else any."""
-        with self._changed:
-            for here in (self._entries.contents, self._entries.loading):
-                found = next((file for file in files if file in here), None)
-                if found is not None:
-                    return found
-            return next(iter(files))
-
     def each(self, parts: dict[int, tuple[Ids, Ids]]) -> Generator[tuple[Content, Ids, Ids], None, None]:
         """Goes through the files of a batch, each when it can be had first; then the batch is over.
 
@@ -129,7 +114,7 @@ class ReadAheadCache(Generic[Content]):
         try:
             # Not sorted once for all: while one file is gone through, another one arrives.
             while parts:
-                number = self.nearest(parts)
+                number = self._nearest(parts)
                 part = parts.pop(number)
                 with self.using(number) as content:
                     yield content, *part
@@ -185,6 +170,15 @@ class ReadAheadCache(Generic[Content]):
             self._read_ahead()
             return content
 
+    def _nearest(self, files: Collection[int]) -> int:
+        """Returns the file that can be had first: one in memory, else one that is being read, else any."""
+        with self._changed:
+            for here in (self._entries.contents, self._entries.loading):
+                found = next((file for file in files if file in here), None)
+                if found is not None:
+                    return found
+            return next(iter(files))
+
     # All below is called with the lock held.
 
     def _waited_for(self, file: int) -> Content:
@@ -201,7 +195,7 @@ class ReadAheadCache(Generic[Content]):
                 if file in self._queue:  # nobody has begun to read it
                     self._queue.remove(file)
                     return self._load(file)
-                if file not in self._entries.loading and self._line.is_first() and self._make_room():
+                if file not in self._entries.loading and self._is_first() and self._make_room():
                     self._leave_line()
                     return self._load(file)
                 # It is being read, or all the room is taken by what is being read or used.
@@ -246,9 +240,15 @@ class ReadAheadCache(Generic[Content]):
         while self._entries.is_too_large and (victim := self._entries.victim()) is not None:
             self._drop(victim)
 
+    def _is_first(self) -> bool:
+        """Returns whether it is this thread's turn; it is in the line from now on."""
+        me = threading.get_ident()
+        self._line.setdefault(me)
+        return next(iter(self._line)) == me
+
     def _leave_line(self) -> None:
         """Lets those who still wait for room look again."""
-        self._line.leave()
+        self._line.pop(threading.get_ident(), None)
         if self._line:
             self._changed.notify_all()
 

@@ -1,10 +1,9 @@
-"""What is at hand, within the limits, what of it goes, and who waits for room: nothing but bookkeeping."""
+"""What is at hand, within the limits, and what of it goes: nothing but bookkeeping."""
 
 from __future__ import annotations
 
 import heapq
 import logging
-import threading
 from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, fields
 from typing import Any, Generic, Protocol, TypeVar, final
@@ -203,27 +202,6 @@ class CacheEntries(Generic[Content]):
         end = min(self._num_files, self._last + 1 + self._limits.read_ahead)
         following = ((file, file) for file in range(self._last + 1, end))
         return [file for _, file in missing(following)][:number]
-
-
-@final
-class WaitingLine:
-    """The threads that wait for room, the first one first; it is true while there are any."""
-
-    def __init__(self) -> None:
-        self._threads: dict[int, None] = {}
-
-    def __bool__(self) -> bool:
-        return bool(self._threads)
-
-    def is_first(self) -> bool:
-        """Returns whether it is this thread's turn; it is in the line from now on."""
-        me = threading.get_ident()
-        self._threads.setdefault(me)
-        return next(iter(self._threads)) == me
-
-    def leave(self) -> None:
-        """Lets this thread leave, if it is in the line."""
-        self._threads.pop(threading.get_ident(), None)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from samplerkit.errors import ArgumentValueError, DatasetError
 from samplerkit.order.caching import cached_property
 from samplerkit.order.typing import Ids
 from samplerkit.storage.arrays import Array
-from samplerkit.storage.files.handles import plain_file
+from samplerkit.storage.opening import plain_file
 from samplerkit.storage.remote.access import RemoteAccess, Version
 from samplerkit.storage.urls import is_remote, shown
 

@@ -7,12 +7,13 @@ import os
 import shutil
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
+from dataclasses import replace
 from typing import Any, Final
 
 from samplerkit.errors import ArgumentValueError, DatasetError
 from samplerkit.storage.catalogue.catalogue_file import SUFFIX, read_catalogue, write_catalogue
 from samplerkit.storage.catalogue.file_catalogue import FileCatalogue, Kind, KnownFile, encoded, joined
-from samplerkit.storage.files.reader import FileReader, RemoteReader
+from samplerkit.storage.files.reader import FileReader
 from samplerkit.storage.files.readers import file_reader
 from samplerkit.storage.files.stored import Stored
 from samplerkit.storage.formats.parquet.file import ParquetFile
@@ -82,7 +83,7 @@ def look(path: str, reader: Any = None, *, storage: RemoteStorage | None = None)
         return _shard(path, storage)
     if kind == "parquet":
         return _parquet(path, storage)
-    return _counted(path, RemoteReader(file_reader(reader), storage), storage)
+    return _counted(path, replace(file_reader(reader), storage=storage), storage)
 
 
 def _shard(path: str, storage: RemoteStorage) -> KnownFile:

@@ -8,14 +8,17 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final, Literal, final
 
+import numpy as np
+
 from samplerkit.order import arguments
 from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
 from samplerkit.storage.catalogue.catalogue_file import read_known, refuse_lengths
 from samplerkit.storage.files.chunked import ChunkLimits, Chunks, DatasetOfFiles
 from samplerkit.storage.files.content import gathered_columns, gathered_samples
-from samplerkit.storage.files.reader import FileReader, RemoteReader, read_file, sizes_of
+from samplerkit.storage.files.reader import read_file
 from samplerkit.storage.files.readers import file_reader
+from samplerkit.storage.files.stored import looked_at
 from samplerkit.storage.lengths import COUNTING_THREADS, fetched_lengths, given_lengths, save_lengths
 from samplerkit.storage.progress import Progress, all_in_threads
 from samplerkit.storage.remote.options import RemoteOptions
@@ -98,13 +101,12 @@ class FileDataset(DatasetOfFiles):
         remote: RemoteOptions | Mapping[str, Any] | Literal[False] | None = None,
     ) -> None:
         limits = ChunkLimits.of(max_files, max_bytes, read_ahead, threads, called="max_files")
-        self._reader: FileReader = file_reader(reader)
+        self._reader = file_reader(reader)
         gather = gathered_columns if arguments.boolean("as_columns", as_columns) else gathered_samples
         options = None if remote is False else RemoteOptions.of(remote)
         super().__init__(files, limits, gather, progress, options, lengths)
         self.max_cache_bytes: Final = options.max_cache_bytes if options and self._storage else None
-        if self.is_remote:
-            self._reader = RemoteReader(self._reader, self._storage)
+        self._reader = replace(self._reader, storage=self._storage)
         if self._catalogue is not None:
             refuse_lengths(lengths)
             self._chunks = self._with(self._catalogue.lengths)
@@ -120,7 +122,7 @@ class FileDataset(DatasetOfFiles):
         """
         if self._catalogue is not None:
             return self._catalogue.sizes
-        return sizes_of(self.files, self._storage)
+        return np.array([stored.size for stored in looked_at(self.files, self._storage)], dtype=np.int64)
 
     def save_lengths(self, path: str | os.PathLike[str]) -> None:
         """Writes the number of samples of each file as JSON, for `lengths` of a later run.

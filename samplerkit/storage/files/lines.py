@@ -19,7 +19,7 @@ from samplerkit.order import arguments
 from samplerkit.order.draws import in_draws
 from samplerkit.storage.files.packages import extra
 from samplerkit.storage.inflate import GZIP, GzipError, TooLargeError, inflated, zstd_packing
-from samplerkit.storage.missing_file import REWRITE, opened
+from samplerkit.storage.opening import REWRITE, opened
 from samplerkit.storage.progress import all_in_threads
 
 LineKind = Literal["json", "text", "bytes"]

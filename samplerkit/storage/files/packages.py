@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import Any, TypeVar
 
 from samplerkit.errors import DatasetError, SamplerkitError
-from samplerkit.storage.missing_file import REWRITE
+from samplerkit.storage.opening import REWRITE
 
 Result = TypeVar("Result")
 

@@ -1,20 +1,16 @@
-"""What a reader is: a function of the user's, in one of the forms that are understood."""
+"""Files read by a function of the user's, in one of the forms that are understood."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, TypeVar, final
-
-import numpy as np
+from typing import Any, TypeVar, final
 
 from samplerkit.errors import ArgumentTypeError, DatasetError, SamplerkitError, note_once
 from samplerkit.order import arguments
 from samplerkit.order.typing import Ids
 from samplerkit.storage.files.content import FileContent
-from samplerkit.storage.files.stored import Stored
-from samplerkit.storage.progress import all_in_threads
 from samplerkit.storage.remote.access import in_other_words
 from samplerkit.storage.remote.storage import RemoteStorage
 from samplerkit.storage.urls import is_remote, shown
@@ -24,64 +20,46 @@ _PARSER_RACE = "AST constructor recursion depth mismatch"
 _MOST_RACES = 3
 
 
-class FileReader(Protocol):
-    """Reads one file, and says how many samples it has."""
-
-    @property
-    def counts_cheaply(self) -> bool:
-        """Whether `count` does not read all of a file."""
-
-    def read(self, path: str) -> FileContent:
-        """Reads a file."""
-
-    def count(self, path: str) -> int:
-        """Reports how many samples a file has."""
-
-
 @final
 @dataclass(frozen=True)
-class PlainReader:
-    """A reader from a path to data; it may have a method `count`.
+class FileReader:
+    """Reads files by a function of the user's, and says how many samples each has.
+
+    The function knows only local files: a remote one is fetched into the cache of this machine, and stays
+    there for certain only while it is read: what a function gives must not need the file any more. Errors
+    name the URL, without its query and without credentials, and never the copy.
 
     Args:
-        function: the reader.
-    """
-
-    function: Callable[[str], Any]
-
-    @property
-    def counts_cheaply(self) -> bool:
-        """Whether the reader has a method `count`."""
-        return callable(getattr(self.function, "count", None))
-
-    def read(self, path: str) -> FileContent:
-        """Reads a file."""
-        return _guarded(path, "read", lambda: FileContent.of(self.function(path), path))
-
-    def count(self, path: str) -> int:
-        """Reports how many samples a file has: by the reader's `count`, or by reading it."""
-        if not self.counts_cheaply:
-            return self.read(path).length
-        counting: Any = self.function
-        return _length(_guarded(path, "counted", lambda: counting.count(path)), path)
-
-
-@final
-@dataclass(frozen=True)
-class LengthReader:
-    """A reader with an argument `get_data`, as in Microsoft's PartiallyShuffleDistributedSampler.
-
-    Args:
-        function: gives `(data, length)` with `get_data=True`; with False the length, or `(None, length)`.
+        function: from a path to data; it may have a method `count`.
+        gives_length: whether it has an argument `get_data`, as in Microsoft's
+            PartiallyShuffleDistributedSampler: then it gives `(data, length)` with True; with False the
+            length, or `(None, length)`.
+        storage: fetches remote files; None gives the URL itself to the function.
 
     Source: https://github.com/microsoft/PartiallyShuffleDistributedSampler
     """
 
     function: Callable[..., Any]
-    counts_cheaply: bool = True
+    gives_length: bool = False
+    storage: RemoteStorage | None = None
+
+    @property
+    def counts_cheaply(self) -> bool:
+        """Whether a file is counted without reading all of it; a remote one is fetched as a whole for it."""
+        return self.gives_length or callable(getattr(self.function, "count", None))
 
     def read(self, path: str) -> FileContent:
-        """Reads a file; the length that the reader reports must be that of its data."""
+        """Reads a file; a length that the function reports must be that of its data."""
+        content = self._locally(path, self._read)
+        return replace(content, path=shown(path)) if is_remote(path) else content
+
+    def count(self, path: str) -> int:
+        """Reports how many samples a file has: as the function says, or by reading it."""
+        return self._locally(path, self._count)
+
+    def _read(self, path: str) -> FileContent:
+        if not self.gives_length:
+            return _guarded(path, "read", lambda: FileContent.of(self.function(path), path))
         given = _guarded(path, "read", lambda: self.function(path, get_data=True))
         if not isinstance(given, tuple) or len(given) != 2:
             raise DatasetError(path, "the reader must give (data, length) with get_data=True", given)
@@ -91,10 +69,22 @@ class LengthReader:
             raise DatasetError(path, problem, given[1])
         return content
 
-    def count(self, path: str) -> int:
-        """Reports how many samples a file has."""
-        given = _guarded(path, "counted", lambda: self.function(path, get_data=False))
-        return _length(given[1] if isinstance(given, tuple) and len(given) == 2 else given, path)
+    def _count(self, path: str) -> int:
+        function: Any = self.function
+        if self.gives_length:
+            given = _guarded(path, "counted", lambda: function(path, get_data=False))
+            return _length(given[1] if isinstance(given, tuple) and len(given) == 2 else given, path)
+        if self.counts_cheaply:
+            return _length(_guarded(path, "counted", lambda: function.count(path)), path)
+        return self._read(path).length
+
+    def _locally(self, path: str, call: Callable[[str], Result]) -> Result:
+        if not is_remote(path):
+            return call(path)
+        if self.storage is None:
+            return _renamed(path, shown(path), call)
+        with self.storage.fetch(path) as local:
+            return _renamed(local.path, shown(path), call)
 
 
 def read_file(
@@ -172,67 +162,6 @@ def _parsed(call: Callable[[], Result]) -> Result:
             if _PARSER_RACE not in str(error):
                 raise
     return call()
-
-
-ASKED_AT_A_TIME = 16
-"""Sizes that are asked for at the same time."""
-
-
-@final
-@dataclass(frozen=True)
-class RemoteReader:
-    """Reads URLs by a reader that knows only local files; local files it reads as ever.
-
-    Each file is fetched into the cache of this machine, and stays there for certain only while it is read:
-    what a reader gives must not need the file any more. Errors name the URL, without its query and without
-    credentials, and never the copy.
-
-    Args:
-        reader: reads a local file.
-        storage: fetches; None gives the URL itself to the reader.
-    """
-
-    reader: FileReader
-    storage: RemoteStorage | None
-
-    @property
-    def counts_cheaply(self) -> bool:
-        """Whether the reader counts without reading all of a file; it is fetched as a whole all the same."""
-        return self.reader.counts_cheaply
-
-    def read(self, path: str) -> FileContent:
-        """Reads a file."""
-        content = self._locally(path, self.reader.read)
-        return replace(content, path=shown(path)) if is_remote(path) else content
-
-    def count(self, path: str) -> int:
-        """Reports how many samples a file has."""
-        return self._locally(path, self.reader.count)
-
-    def _locally(self, path: str, call: Callable[[str], Result]) -> Result:
-        if not is_remote(path):
-            return call(path)
-        if self.storage is None:
-            return _renamed(path, shown(path), call)
-        with self.storage.fetch(path) as local:
-            return _renamed(local.path, shown(path), call)
-
-
-def sizes_of(paths: Sequence[str], storage: RemoteStorage | None) -> Ids:
-    """Asks how many bytes each file has.
-
-    Args:
-        paths: of the files, and URLs.
-        storage: asks for those that are remote.
-
-    Raises:
-        DatasetError: a size cannot be told.
-    """
-
-    def size(number: int) -> int:
-        return Stored.of(paths[number], storage).size
-
-    return np.array(all_in_threads(size, len(paths), ASKED_AT_A_TIME, "samplerkit-sizes"), dtype=np.int64)
 
 
 def _renamed(path: str, name: str, call: Callable[[str], Result]) -> Result:

@@ -20,9 +20,9 @@ from samplerkit.storage.arrays import npy_header
 from samplerkit.storage.files.content import MadeSamples, require_columns
 from samplerkit.storage.files.lines import LineDecoder, LineKind, Lines, LinesRead, lines_of, unpacked
 from samplerkit.storage.files.packages import extra
-from samplerkit.storage.files.reader import FileReader, LengthReader, PlainReader, has_get_data
+from samplerkit.storage.files.reader import FileReader, has_get_data
 from samplerkit.storage.inflate import most_unpacked
-from samplerkit.storage.missing_file import opened
+from samplerkit.storage.opening import opened
 
 
 def file_reader(reader: Any) -> FileReader:
@@ -48,7 +48,7 @@ def file_reader(reader: Any) -> FileReader:
         raise ArgumentTypeError(
             "reader", "must be a function of a path or a reader's name", reader, hint=hint
         )
-    return LengthReader(reader) if has_get_data(reader) else PlainReader(reader)
+    return FileReader(reader, gives_length=has_get_data(reader))
 
 
 def register_reader(name: str, reader: Callable[..., Any]) -> None:

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import final
 
 from samplerkit.errors import DatasetError
-from samplerkit.storage.files.handles import Handle, open_for_reading, plain_file, read_part
-from samplerkit.storage.missing_file import REWRITE, unopened
+from samplerkit.storage.opening import REWRITE, Handle, open_for_reading, plain_file, read_part, unopened
+from samplerkit.storage.progress import all_in_threads
 from samplerkit.storage.remote.access import UNKNOWN_SIZE, RemoteAccess, Span
 from samplerkit.storage.urls import is_remote, shown
 
@@ -150,5 +150,27 @@ class Stored:
             problem = f"is not the file that it was: it had {self.size} bytes, and was changed since"
             raise DatasetError(self.path, problem, f"{now.st_size} bytes", hint=CHANGED)
 
+
+def looked_at(paths: Sequence[str], storage: RemoteAccess | None) -> tuple[Stored, ...]:
+    """Looks at files, at several of them at the same time where one is remote.
+
+    Args:
+        paths: of the files, and URLs.
+        storage: reads those that are remote.
+
+    Raises:
+        DatasetError: one is not there, or its size is not known.
+    """
+    if not any(map(is_remote, paths)):
+        return tuple(map(Stored.of, paths))
+
+    def look(number: int) -> Stored:
+        return Stored.of(paths[number], storage)
+
+    return tuple(all_in_threads(look, len(paths), ASKED_AT_A_TIME, "samplerkit-version"))
+
+
+ASKED_AT_A_TIME = 16
+"""Versions that are asked for at the same time."""
 
 CHANGED = "make the dataset again if that was meant, and do not change its files while it is in use"

@@ -26,7 +26,7 @@ from samplerkit.storage.files.packages import guarded
 from samplerkit.storage.files.stored import Stored
 from samplerkit.storage.ids import checked_ids, checked_index
 from samplerkit.storage.lengths import COUNTING_THREADS
-from samplerkit.storage.missing_file import REWRITE
+from samplerkit.storage.opening import REWRITE
 from samplerkit.storage.per_process import OpenPerProcess, storage_for
 from samplerkit.storage.progress import all_in_threads
 from samplerkit.storage.remote.access import UNKNOWN_SIZE

@@ -18,7 +18,6 @@ from samplerkit.order.typing import Ids
 from samplerkit.storage.ahead.cache_entries import CacheLimits
 from samplerkit.storage.files.chunked import ChunkLimits, Chunks
 from samplerkit.storage.files.content import FileContent, MadeSamples, gathered_samples
-from samplerkit.storage.files.handles import Handle, Handles
 from samplerkit.storage.files.lines import (
     Array,
     LineDecoder,
@@ -34,7 +33,7 @@ from samplerkit.storage.formats.base import digest_of, names_of
 from samplerkit.storage.formats.kept_index import IndexedFiles, IndexKind
 from samplerkit.storage.ids import checked_ids, checked_index
 from samplerkit.storage.lengths import COUNTING_THREADS
-from samplerkit.storage.missing_file import REWRITE
+from samplerkit.storage.opening import REWRITE, Handle, Handles
 from samplerkit.storage.progress import Progress, all_in_threads
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import Span

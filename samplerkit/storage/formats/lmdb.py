@@ -19,7 +19,7 @@ from samplerkit.storage.ahead.cache_entries import FileStats
 from samplerkit.storage.files.packages import extra
 from samplerkit.storage.files.stored import CHANGED, Stored
 from samplerkit.storage.formats.base import KeyedDataset, OpenStore, names_of
-from samplerkit.storage.missing_file import REWRITE
+from samplerkit.storage.opening import REWRITE
 from samplerkit.storage.per_process import PerProcess
 
 _META_BYTES: Final = 152

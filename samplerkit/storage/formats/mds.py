@@ -24,7 +24,7 @@ from samplerkit.storage.formats.base import (
     require_inside,
 )
 from samplerkit.storage.formats.values import Decoder, UnsafeEncodingError, between, cutter, decoder, ends_in
-from samplerkit.storage.missing_file import REWRITE
+from samplerkit.storage.opening import REWRITE
 
 _CODECS: Final = {"zstd": "zstd", "br": "brotli", "snappy": "snappy"}
 """Compressions that pyarrow unpacks, by what MDS calls them."""

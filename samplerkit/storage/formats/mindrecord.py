@@ -26,7 +26,7 @@ from samplerkit.storage.formats.base import (
     content_of,
     names_of,
 )
-from samplerkit.storage.missing_file import REWRITE
+from samplerkit.storage.opening import REWRITE
 from samplerkit.storage.progress import Progress
 from samplerkit.storage.remote.options import RemoteOptions
 

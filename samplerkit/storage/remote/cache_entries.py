@@ -19,7 +19,7 @@ from typing import final
 
 from samplerkit.errors import DatasetError
 from samplerkit.storage import atomic
-from samplerkit.storage.missing_file import unwritable
+from samplerkit.storage.opening import unwritable
 from samplerkit.storage.remote.access import UNKNOWN_SIZE, Version
 from samplerkit.storage.threads import Stop
 

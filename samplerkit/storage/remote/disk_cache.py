@@ -16,7 +16,7 @@ from typing import Any, Final, final
 from samplerkit.closing import Closing
 from samplerkit.errors import DatasetError, NotSupportedError
 from samplerkit.storage.atomic import is_the_file, sync_folder, unlock, user_cache_folder
-from samplerkit.storage.missing_file import unwritable
+from samplerkit.storage.opening import unwritable
 from samplerkit.storage.remote.access import UNKNOWN_SIZE
 from samplerkit.storage.remote.cache_entries import (
     FOLDER_LOCK,

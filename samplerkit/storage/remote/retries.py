@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, TypeVar, final
 
 from samplerkit.errors import DatasetError, SamplerkitError
-from samplerkit.storage.missing_file import AbsentError
+from samplerkit.storage.opening import AbsentError
 from samplerkit.storage.remote.access import (
     UNKNOWN_SIZE,
     Absent,

@@ -14,7 +14,7 @@ from typing import Any, Final, final
 
 from samplerkit.closing import Closing
 from samplerkit.errors import ArgumentTypeError, DatasetError, OutOfDatasetError
-from samplerkit.storage.missing_file import AbsentError
+from samplerkit.storage.opening import AbsentError
 from samplerkit.storage.remote.access import UNKNOWN_SIZE, Requests, Span, Transient, Version, changed
 from samplerkit.storage.remote.cache_entries import Entry, entry_of
 from samplerkit.storage.remote.disk_cache import DiskCache, LocalFile, PartFile

@@ -16,19 +16,18 @@ from samplerkit.order.modes import Mode, Shuffle
 from samplerkit.order.typing import Ids
 from samplerkit.storage.ahead.cache_entries import CacheLimits, FileStats
 from samplerkit.storage.catalogue.catalogue_file import opened_catalogue, refuse_lengths
-from samplerkit.storage.ids import checked_ids
+from samplerkit.storage.ids import OrderWatch, checked_ids
 from samplerkit.storage.lengths import fetched_lengths, given_lengths, save_lengths
-from samplerkit.storage.missing_file import AbsentError, Present, log_missing
 from samplerkit.storage.names import short_names
+from samplerkit.storage.opening import AbsentError, Present, log_missing
 from samplerkit.storage.per_process import storage_for
 from samplerkit.storage.progress import Progress, progress_of
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.tar.codecs import Decode
 from samplerkit.storage.tar.format.flaws import Skipped
 from samplerkit.storage.tar.index.finding import Cache
-from samplerkit.storage.tar.pipeline import OrderWatch, Selection, View
+from samplerkit.storage.tar.pipeline import Selection, Source, View
 from samplerkit.storage.tar.read.shards import Fetch, OnError, Shards, TarOptions, archive_names
-from samplerkit.storage.tar.sources import Source
 from samplerkit.storage.tar.steps import Map, MapDict, Rename, Step, ToTuple, checked_function
 from samplerkit.storage.urls import is_remote, shown
 
@@ -224,7 +223,7 @@ class TarDataset(View):
         is left out: unless `on_error` is `skip` and shards are read one by one.
         """
         source = self._source
-        return self._present if source.options.skips and not source.is_indexed else None
+        return self._present if source.shards.options.skips and not source.is_indexed else None
 
     def _present(self, ids: Any, *, logs: bool = False) -> Present:
         numbers = self._ids(ids)
@@ -310,28 +309,28 @@ class TarDataset(View):
     def fetch(self) -> Fetch | None:
         """How remote shards are read; None for indexed shards on disk."""
         source = self._source
-        return None if source.is_indexed else source.options.fetch
+        return None if source.is_indexed else source.shards.options.fetch
 
     @property
     def max_cache_bytes(self) -> int | None:
         """What the cache for fetched shards may hold at most, if that was said."""
         source = self._source
-        return source.options.cache.options.max_cache_bytes if source.is_remote else None
+        return source.shards.options.cache.options.max_cache_bytes if source.shards.is_remote else None
 
     @property
     def _limits(self) -> CacheLimits | None:
         """How many shards may be at hand: what `check` looks at."""
         source = self._source
-        return None if source.is_indexed else source.options.limits
+        return None if source.is_indexed else source.shards.options.limits
 
     @property
     def is_remote(self) -> bool:
         """Whether some shards are remote."""
-        return self._source.is_remote
+        return self._source.shards.is_remote
 
     def shard_bytes(self) -> Ids:
         """Returns the size of each shard; of remote ones, by one request each."""
-        return self._source.shard_bytes()
+        return self._source.shards.sizes()
 
     def local_path(self, url: str) -> str | None:
         """Returns where a shard lies on a disk of this machine, fetched ones included; None if it does not.
@@ -339,7 +338,8 @@ class TarDataset(View):
         Args:
             url: of the shard, as in `__url__`.
         """
-        return self._source.local_path(url)
+        shards = self._source.shards
+        return shards.local_path(shards.numbers[url])
 
     def save_lengths(self, path: str | os.PathLike[str]) -> None:
         """Writes the number of samples of each shard as JSON, for `lengths` of a later run.

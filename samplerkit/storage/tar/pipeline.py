@@ -1,14 +1,14 @@
-"""A view of a source: which of its samples, and what is done to each."""
+"""Where samples come from, in each process; and a view of it: which of them, and what is done to each."""
 
 from __future__ import annotations
 
 import hashlib
 import re
-import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import islice, pairwise
+from functools import partial
+from itertools import islice
 from typing import Any, final
 
 import numpy as np
@@ -19,14 +19,126 @@ from samplerkit.order.caching import cached_property
 from samplerkit.order.draws import in_draws
 from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
+from samplerkit.storage.ahead.cache_entries import FileStats
 from samplerkit.storage.ids import checked_ids
-from samplerkit.storage.missing_file import AbsentError, Present, log_missing
-from samplerkit.storage.tar.sources import Source
+from samplerkit.storage.opening import AbsentError, Present, log_missing
+from samplerkit.storage.per_process import OpenPerProcess, with_requests
+from samplerkit.storage.progress import Progress, silence
+from samplerkit.storage.tar.format.flaws import Skipped
+from samplerkit.storage.tar.index.index import Index
+from samplerkit.storage.tar.index.joining import indexed_contents, joint_contents
+from samplerkit.storage.tar.read.contents import Contents, told_contents
+from samplerkit.storage.tar.read.reader import Reader
+from samplerkit.storage.tar.read.shard_reading import ShardReading
+from samplerkit.storage.tar.read.shards import Shards
 from samplerkit.storage.tar.steps import Map, Step, checked_function
-from samplerkit.storage.threads import this_worker
 
 AT_ONCE = 256
 """Samples that are read in one go, unless they are large, and that a selection looks at."""
+
+
+@final
+class Source(OpenPerProcess[Reader | ShardReading]):
+    """Samples in shards, at any id.
+
+    Each process reads by itself; what is fetched lies in a cache on disk that all processes of the machine
+    share.
+
+    Args:
+        shards: where they are, and how they are read.
+        told: how many samples are in each, where the user or a catalogue says it; else they are indexed at
+            first use.
+        progress: of indexing.
+
+    Attributes:
+        shards: as they were given, and so is `progress`.
+        logged: the shards of which it was logged that something of them is missing.
+        is_indexed: whether all are on disk under one index: nothing is fetched, nothing is missing.
+    """
+
+    def __init__(self, shards: Shards, told: list[int] | None, progress: Progress) -> None:
+        super().__init__()
+        self.shards = shards
+        self.progress = progress
+        self.logged: set[str] = set()
+        self.is_indexed = told is None and shards.storage is None
+        self._known: Callable[[], Contents | Index] | None = None
+        if told is not None:
+            self._known = partial(told_contents, shards.short_names, told)
+
+    @cached_property
+    def contents(self) -> Contents | Index:
+        """What lies in the shards.
+
+        Raises:
+            DatasetError: they are indexed now, and one cannot be read, or has a flaw and flaws are errors; or
+                another process indexed them, and the index is not in the cache any more.
+        """
+        if self._known is not None:
+            return self._known()
+        find = joint_contents if self.is_indexed else indexed_contents
+        return find(self.shards, self.progress)
+
+    @property
+    def layout(self) -> Layout:
+        """How many samples lie in which shard."""
+        return self.contents.layout
+
+    @property
+    def fingerprint(self) -> str:
+        """Changes with the samples."""
+        return self.contents.fingerprint
+
+    @property
+    def is_layout_known(self) -> bool:
+        """Whether the layout is known without requests for remote shards."""
+        return self._known is not None or "contents" in self.__dict__ or not self.shards.is_remote
+
+    @property
+    def skipped(self) -> Skipped:
+        """What was skipped, as far as it is known: nothing, unless flaws are skipped."""
+        reading, contents = self._processes.here().held, self.contents
+        is_told = isinstance(contents, Contents) and contents.is_told
+        return reading.skipped if is_told and reading is not None else contents.skipped
+
+    @property
+    def stats(self) -> FileStats:
+        """What was fetched and waited for."""
+        process = self._processes.here()
+        return process.with_workers(with_requests(process.stats, self.shards.storage))
+
+    @property
+    def reading(self) -> Reader | ShardReading:
+        """What reads them in this process."""
+        process = self._processes.here()
+        held = process.held
+        if held is not None:
+            return held
+        # Before the lock is taken: indexing may take its time, and close must not wait for it.
+        contents = self.contents
+        if isinstance(contents, Index):
+            options = self.shards.options
+            return process.opened(self, partial(Reader, contents, options.cache, options.max_handles))
+        return process.opened(self, partial(ShardReading, self.shards, contents))
+
+    def close(self) -> None:
+        """Lets go of what is open."""
+        self._processes.here().close()
+        # Last: a thread that reads samples ahead would open it again.
+        if self.shards.storage is not None:
+            self.shards.storage.close()
+
+    def __getstate__(self) -> dict[str, Any]:
+        # The user's terminal does not travel to another process.
+        state = {**super().__getstate__(), "progress": silence}
+        found = state.get("contents")
+        if isinstance(found, Index):
+            # It is mapped at its first use: an error of unpickling ends a spawned worker before it can say
+            # anything.
+            del state["contents"]
+            make, arguments = found.__reduce__()
+            state["_known"] = partial(make, *arguments)
+        return state
 
 
 class View(Closing):
@@ -58,7 +170,7 @@ class View(Closing):
         return len(self.layout)
 
     def __repr__(self) -> str:
-        first, *others = self._source.names
+        first, *others = self._source.shards.names
         told = f"{first} and {len(others)} more" if others else first
         return f"TarDataset({told})" + "".join(f".{type(step).__name__}" for step in self._steps)
 
@@ -199,7 +311,7 @@ class Selection:
                 try:
                     chosen[id] = bool(self.predicate(given))
                 except Exception as error:
-                    url = source.names[int(view.layout.file_of(np.array([id]))[0])]
+                    url = source.shards.names[int(view.layout.file_of(np.array([id]))[0])]
                     raise failure({"__url__": url, "__key__": key}, id, "select", error) from error
         source.progress("selecting sample", total, total)
         return chosen
@@ -218,40 +330,3 @@ def _described(step: Step) -> str:
     if isinstance(step, Map):
         return f"map({getattr(step.function, '__name__', type(step.function).__name__)})"
     return re.sub(r"\B(?=[A-Z])", "_", type(step).__name__).lower()  # as the method that adds it
-
-
-ENOUGH = 16
-"""Ascending ids by which reading from front to back is recognised: by chance once in 2 * 10^13."""
-
-
-@final
-class OrderWatch:
-    """Warns once if a plain DataLoader reads a shuffled dataset in the order in which it lies.
-
-    The window of `.shuffle(n)` is the default of samplerkit's own loader and samplers. A plain DataLoader
-    does not know of it.
-    """
-
-    def __init__(self) -> None:
-        self._last = -1
-        self._ascending = 0
-        self._is_over = False
-
-    def stop(self) -> None:
-        """Says that the order was chosen, whatever it is."""
-        self._is_over = True
-
-    def see(self, ids: list[int]) -> None:
-        """Looks at ids that are read; of the workers of a loader, one is enough."""
-        if self._is_over or this_worker()[0] != 0:
-            return
-        looked_at = [self._last, *ids][: ENOUGH - self._ascending + 1]
-        self._last, self._ascending = looked_at[-1], self._ascending + len(looked_at) - 1
-        is_ascending = all(one < other for one, other in pairwise(looked_at))
-        self._is_over = not is_ascending or self._ascending == ENOUGH
-        if is_ascending and self._is_over:
-            warnings.warn(
-                "a dataset with .shuffle(...) is read from front to back: a plain DataLoader does not "
-                "know of the window; use samplerkit.Loader, or sampler=samplerkit.TorchSampler(...)",
-                stacklevel=4,
-            )

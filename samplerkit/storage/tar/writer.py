@@ -8,7 +8,6 @@ import re
 import tarfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
 
@@ -29,70 +28,37 @@ DEFAULT_BYTES = 1 << 30
 _NUMBER = re.compile(r"%0?[0-9]*d")
 
 
-@dataclass(frozen=True)
-class Numbering:
-    """What shards are called.
+def shard_names(shards: Any, first: int) -> tuple[str, ...] | None:
+    """Returns the paths of shards, where their number is known; None where there is a place for a number.
 
     Args:
-        pattern: as the user gave it.
-        names: of the shards, where their number is known; None where the pattern has a place for a number.
-        is_one: whether there is one only, for the pattern is its path.
+        shards: the path of one tar, of numbered ones, or of several by braces.
         first: the number of the first one.
 
+    Raises:
+        ArgumentTypeError: no path.
+        ArgumentValueError: it has several places for a number, wrong braces, or does not end in `.tar`; or no
+            place for the number of the first one.
+
     Example:
-        >>> Numbering.of("train-%03d.tar").path(7).name, Numbering.of("train.tar").is_one
-        ('train-007.tar', True)
+        >>> shard_names("train-{0..1}.tar", 0), shard_names("train-%03d.tar", 7)
+        (('train-0.tar', 'train-1.tar'), None)
     """
-
-    pattern: str
-    names: tuple[str, ...] | None
-    is_one: bool = False
-    first: int = 0
-
-    @classmethod
-    def of(cls, shards: Any, first: Any = 0) -> Numbering:
-        """Takes the path of one tar, of numbered ones, or of several by braces.
-
-        Raises:
-            ArgumentTypeError: no path.
-            ArgumentValueError: it has several places for a number, wrong braces, or does not end in `.tar`;
-                or no place for the number of the first one.
-            ArgumentRangeError: that is negative.
-        """
-        number = arguments.at_least("start_shard", first, 0)
-        if not isinstance(shards, str | os.PathLike) or not isinstance(os.fspath(shards), str):
-            raise ArgumentTypeError("shards", "must be a path", shards)
-        pattern = os.fspath(shards)
-        if not pattern.endswith(".tar"):
-            problem = "must end in .tar"
-            raise ArgumentValueError("shards", problem, pattern, hint="random access wants plain tar")
-        if "\0" in pattern:
-            raise ArgumentValueError("shards", "cannot be a path", pattern)
-        if pattern.count("%") == 1 and _NUMBER.search(pattern):
-            return cls(pattern, None, first=number)
-        if number:
-            hint = "as in train-%06d.tar"
-            raise ArgumentValueError("shards", "must have one place for a number", pattern, hint=hint)
-        if "{" in pattern:
-            return cls(pattern, tuple(expand_braces(pattern)))
-        if "%" in pattern:
-            hint = "as in train-%06d.tar or train-{000..127}.tar"
-            raise ArgumentValueError("shards", "must have one place for a number", pattern, hint=hint)
-        return cls(pattern, (pattern,), is_one=True)
-
-    def path(self, number: int) -> Path:
-        """Returns the path of a shard.
-
-        Raises:
-            ArgumentRangeError: there are not so many.
-        """
-        if self.names is None:
-            return Path(self.pattern % (self.first + number))
-        if number < len(self.names):
-            return Path(self.names[number])
-        noun = "shard" if len(self.names) == 1 else "shards"
-        problem = f"names {len(self.names)} {noun}, and more are needed"
-        raise ArgumentRangeError("shards", problem, self.pattern, hint="name more, or raise the limits")
+    if not isinstance(shards, str | os.PathLike) or not isinstance(os.fspath(shards), str):
+        raise ArgumentTypeError("shards", "must be a path", shards)
+    pattern = os.fspath(shards)
+    if not pattern.endswith(".tar"):
+        problem = "must end in .tar"
+        raise ArgumentValueError("shards", problem, pattern, hint="random access wants plain tar")
+    if "\0" in pattern:
+        raise ArgumentValueError("shards", "cannot be a path", pattern)
+    if pattern.count("%") == 1 and _NUMBER.search(pattern):
+        return None
+    has_braces = "{" in pattern
+    if first or ("%" in pattern and not has_braces):
+        hint = "as in train-%06d.tar" if first else "as in train-%06d.tar or train-{000..127}.tar"
+        raise ArgumentValueError("shards", "must have one place for a number", pattern, hint=hint)
+    return tuple(expand_braces(pattern)) if has_braces else (pattern,)
 
 
 class TarWriter(Writing):
@@ -140,14 +106,16 @@ class TarWriter(Writing):
         overwrite: bool = False,
         start_shard: int = 0,
     ) -> None:
-        self._numbering = Numbering.of(shards, start_shard)
+        self._first = arguments.at_least("start_shard", start_shard, 0)
+        self._names = shard_names(shards, self._first)
+        self._pattern = os.fspath(shards)
         self._most_samples = arguments.limit("samples_per_shard", samples_per_shard)
         self._most_bytes = arguments.limit("bytes_per_shard", bytes_per_shard)
-        if self._numbering.is_one:
+        if self._names == (self._pattern,):
             if self._most_samples is not None or self._most_bytes not in {None, DEFAULT_BYTES}:
                 hint = "give the shards a number, as in train-%06d.tar, or leave the limit out"
                 raise ArgumentValueError(
-                    "shards", "is one tar, and no limit goes with it", self._numbering.pattern, hint=hint
+                    "shards", "is one tar, and no limit goes with it", self._pattern, hint=hint
                 )
             self._most_bytes = None
         self._index = arguments.boolean("index", index)
@@ -227,13 +195,22 @@ class TarWriter(Writing):
         )
 
     def _begin(self) -> _Shard:
-        path = self._numbering.path(len(self.paths))
+        path = self._path(len(self.paths))
         with self._writing(path):
             if path.exists() and not self._overwrite:
                 hint = "give another path, or replace it by overwrite=True"
                 raise ArgumentValueError("shards", "is there already", str(path), hint=hint)
             path.parent.mkdir(parents=True, exist_ok=True)
             return _Shard(path)
+
+    def _path(self, number: int) -> Path:
+        if self._names is None:
+            return Path(self._pattern % (self._first + number))
+        if number < len(self._names):
+            return Path(self._names[number])
+        noun = "shard" if len(self._names) == 1 else "shards"
+        problem = f"names {len(self._names)} {noun}, and more are needed"
+        raise ArgumentRangeError("shards", problem, self._pattern, hint="name more, or raise the limits")
 
     def _finish(self, shard: _Shard) -> None:
         with self._writing(shard.path):

@@ -8,13 +8,9 @@ from functools import partial
 from typing import Any, Final, final
 
 from samplerkit.errors import DatasetError
-from samplerkit.storage.files.handles import Handle, Handles, open_for_reading
-from samplerkit.storage.files.stored import Stored
-from samplerkit.storage.progress import all_in_threads
+from samplerkit.storage.files.stored import Stored, looked_at
+from samplerkit.storage.opening import Handle, Handles, open_for_reading
 from samplerkit.storage.remote.access import RemoteAccess, Span
-from samplerkit.storage.urls import is_remote
-
-_ASKED_AT_A_TIME = 16
 
 WantedBytes = tuple[int, int, Any]
 """The number of a file, the byte where the part begins, and the buffer that it is to fill."""
@@ -38,7 +34,7 @@ class ByteFiles:
 
     def __init__(self, urls: Sequence[str], storage: RemoteAccess | None, *, whole: bool = False) -> None:
         self._storage: Final = None if whole else storage
-        self.files: Final = _looked_at(urls, storage)
+        self.files: Final = looked_at(urls, storage)
         self._handles: Final = Handles(partial(_opened, self.files))
 
     def name(self, number: int) -> str:
@@ -126,16 +122,6 @@ class ByteFiles:
         file = self.files[number]
         problem = f"ends at byte {end}, was {file.size} bytes long, and is needed up to byte {wanted}"
         return DatasetError(file.name, problem, hint="it was cut meanwhile: fetch or make it again")
-
-
-def _looked_at(urls: Sequence[str], storage: RemoteAccess | None) -> tuple[Stored, ...]:
-    if not any(map(is_remote, urls)):
-        return tuple(map(Stored.of, urls))
-
-    def look(number: int) -> Stored:
-        return Stored.of(urls[number], storage)
-
-    return tuple(all_in_threads(look, len(urls), _ASKED_AT_A_TIME, "samplerkit-version"))
 
 
 def _opened(files: Sequence[Stored], number: int) -> Handle:

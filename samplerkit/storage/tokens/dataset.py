@@ -362,9 +362,6 @@ class WindowsAhead:
         batches, epochs = self._batches, np.broadcast_to(epochs, ids.shape)
         if batches is None or not ids.size:
             return self._source.rows(ids, epochs)
-        if not batches.is_right:
-            self.close(waits=False)
-            return self._source.rows(ids, epochs)
         # Before the next batch is begun, which may happen while this one is waited for.
         corpora = self._source.rings.corpora_of(ids)
         known = self._epochs.copy()

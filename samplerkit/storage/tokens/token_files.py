@@ -16,7 +16,7 @@ from samplerkit.errors import ArgumentValueError, DatasetError
 from samplerkit.order.caching import Latest, cached_property
 from samplerkit.order.typing import Ids
 from samplerkit.storage.arrays import npy_header
-from samplerkit.storage.missing_file import AbsentError
+from samplerkit.storage.opening import AbsentError
 from samplerkit.storage.remote.access import RemoteAccess
 from samplerkit.storage.tokens.arguments import KINDS, KNOWN, Dtype, TokenPaths, url_end
 from samplerkit.storage.tokens.byte_files import ByteFiles

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import samplerkit as sk
-from samplerkit.storage.missing_file import AbsentError
+from samplerkit.storage.opening import AbsentError
 from samplerkit.storage.tar.dataset import TarDataset
 from samplerkit.storage.tar.index.archive import Archive
 from samplerkit.storage.tar.index.finding import Cache, unpack

@@ -12,7 +12,7 @@ import pytest
 import torch.utils.data
 
 import samplerkit as sk
-from samplerkit.storage.missing_file import AbsentError
+from samplerkit.storage.opening import AbsentError
 from tests.storage.remote.server import served
 from tests.storage.tar.remote_shards import EACH, LENGTHS, NUMBERS, PATTERN, SHARDS, as_list
 

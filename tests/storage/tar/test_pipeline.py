@@ -9,8 +9,8 @@ import pytest
 from torch.utils.data import DataLoader
 
 import samplerkit as sk
+from samplerkit.storage.ids import ENOUGH
 from samplerkit.storage.tar.dataset import TarDataset
-from samplerkit.storage.tar.pipeline import ENOUGH
 from tests.storage.tar.shards import jpeg_tiles, write
 
 

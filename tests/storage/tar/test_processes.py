@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import samplerkit as sk
-from samplerkit.storage.files.handles import Handle, Handles
+from samplerkit.storage.opening import Handle, Handles
 from samplerkit.storage.tar.dataset import TarDataset
 from samplerkit.storage.tar.writer import TarWriter
 from tests.storage.crowd import all_done

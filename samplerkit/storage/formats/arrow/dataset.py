@@ -22,7 +22,7 @@ from samplerkit.storage.files.paths import local_paths
 from samplerkit.storage.files.stored import ByteSpan, Stored
 from samplerkit.storage.formats.arrow.rows import ArrowBatches, ArrowContent, gather_of
 from samplerkit.storage.formats.base import ChunkFile, FormatOfFiles, names_of
-from samplerkit.storage.missing_file import REWRITE
+from samplerkit.storage.opening import REWRITE
 
 
 @final

@@ -17,7 +17,7 @@ from samplerkit.storage.files.content import require_columns
 from samplerkit.storage.files.packages import extra, guarded
 from samplerkit.storage.files.stored import ByteSpan, Stored
 from samplerkit.storage.formats.parquet.filter import Keys, RowFilter, ranges_of
-from samplerkit.storage.missing_file import REWRITE
+from samplerkit.storage.opening import REWRITE
 from samplerkit.storage.remote.storage import RemoteStorage
 
 Metadata = Any

@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 
 from samplerkit.errors import DatasetError
-from samplerkit.storage.files.handles import open_for_reading, plain_file
+from samplerkit.storage.opening import open_for_reading, plain_file
 from samplerkit.storage.remote.access import RemoteAccess
 from samplerkit.storage.urls import is_remote, shown
 

@@ -18,8 +18,8 @@ import numpy as np
 from samplerkit.errors import ArgumentTypeError, DatasetError
 from samplerkit.storage.arrays import Array
 from samplerkit.storage.atomic import unlock, user_cache_folder
-from samplerkit.storage.files.handles import Handle, open_for_reading
 from samplerkit.storage.inflate import GzipError, TooLargeError, inflated
+from samplerkit.storage.opening import Handle, open_for_reading
 from samplerkit.storage.remote.access import UNKNOWN_SIZE, Version
 from samplerkit.storage.remote.cache_entries import entry_of
 from samplerkit.storage.remote.disk_cache import DiskCache, LocalFile, PartFile

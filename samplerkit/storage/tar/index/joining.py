@@ -14,12 +14,17 @@ from typing import final
 
 import numpy as np
 
+from samplerkit.order.layout import Layout
 from samplerkit.storage.arrays import Array, Column, narrow, write_arrays
+from samplerkit.storage.names import short_names
 from samplerkit.storage.progress import Progress
 from samplerkit.storage.tar.format.flaws import Skipped
 from samplerkit.storage.tar.index.archive import Archive
 from samplerkit.storage.tar.index.finding import Cache, found_or, make_index
 from samplerkit.storage.tar.index.index import Index, read_index, reopened, split_between
+from samplerkit.storage.tar.read.contents import Contents
+from samplerkit.storage.tar.read.shards import ASKED_AT_A_TIME, FETCHED_AT_A_TIME, Shards
+from samplerkit.storage.threads import in_threads
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -209,3 +214,59 @@ def joint_index(archives: tuple[Archive, ...], cache: Cache, *, checksums: bool,
 
 def _same(index: Index) -> Index:
     return index
+
+
+def joint_contents(shards: Shards, progress: Progress) -> Index:
+    """Finds or makes the joint index of archives on disk.
+
+    Raises:
+        DatasetError: an archive cannot be read, or has a flaw and flaws are errors.
+    """
+    archives, options = tuple(map(Archive.of, shards.names)), shards.options
+    found = joint_index(archives, options.cache, checksums=options.checksums, progress=progress)
+    _check_skipped(found.skipped, shards)
+    return found
+
+
+def indexed_contents(shards: Shards, progress: Progress) -> Contents:
+    """Looks at the index of each shard: beside it, in the cache, or made of the shard.
+
+    The fingerprint is that of the same shards on disk.
+
+    Raises:
+        DatasetError: a shard cannot be read, or has a flaw and flaws are errors.
+    """
+    number = len(shards.urls)
+    checksums, found = shards.options.checksums, dict[int, Summary]()
+
+    def find(shard: int) -> Summary | None:
+        index = shards.known_index(shard)
+        return None if index is None else Summary.of(index, checksums=checksums)
+
+    def fetch(shard: int) -> Summary:
+        return Summary.of(shards.open_shard(shard, refuses_stale=False)[0], checksums=checksums)
+
+    progress("indexing archive", 0, number)
+    for look, threads in ((find, ASKED_AT_A_TIME), (fetch, FETCHED_AT_A_TIME)):
+        missing = [shard for shard in range(number) if shard not in found]
+        for shard, part in in_threads(look, missing, threads, "samplerkit-index"):
+            if part is not None:
+                found[shard] = part
+                progress("indexing archive", len(found), number)
+    parts = [found[shard] for shard in range(number)]
+    joint = Joint.of(parts)
+    _check_skipped(joint.skipped, shards)
+    firsts, stops = np.array(joint.cuts, dtype=np.int64).T
+    counts = np.array([part.num_samples for part in parts], dtype=np.int64)
+    layout = Layout(stops - firsts, short_names(shards.urls))
+    return Contents(layout, counts, firsts, joint.fingerprint, joint.skipped, is_told=False)
+
+
+def _check_skipped(skipped: Skipped, shards: Shards) -> None:
+    """Logs what is skipped of shards; where flaws are errors, the first one is raised."""
+    if not len(skipped):
+        return
+    if not shards.options.skips:
+        raise skipped.places[0].error()
+    counts = ", ".join(f"{count} {reason}" for reason, count in skipped.counts.items())
+    _LOGGER.warning("skipped in %s and the other archives: %s", shards.names[0], counts)

@@ -14,7 +14,7 @@ from samplerkit.order.dataset_protocol import fingerprint_of
 from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
 from samplerkit.storage.ids import by_file
-from samplerkit.storage.missing_file import AbsentError
+from samplerkit.storage.opening import AbsentError
 from samplerkit.storage.tar.format.flaws import HINTS, Flaw, Skipped
 from samplerkit.storage.tar.index.index import Index, split_between
 

@@ -5,17 +5,18 @@ from __future__ import annotations
 import os
 import zlib
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from itertools import islice
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 
 from samplerkit.errors import DatasetError
 from samplerkit.order.intervals import interval_of, numbers_in
 from samplerkit.order.typing import Ids
-from samplerkit.storage.files.handles import Handle, Handles, read_part
+from samplerkit.storage.ahead.cache_entries import FileStats
+from samplerkit.storage.opening import Handle, Handles, read_part
 from samplerkit.storage.tar.index.finding import Cache, open_plain
 from samplerkit.storage.tar.index.index import Index
 
@@ -25,6 +26,9 @@ TOGETHER = 64 << 10
 NEAR = 4 << 10
 """Bytes between two neighbours that are read along rather than skipped."""
 
+BYTES_AT_ONCE = 4 << 20
+"""Bytes up to which several samples are read together."""
+
 IN_ONE_READ = 64
 """Neighbours that one call reads at most."""
 
@@ -32,10 +36,25 @@ _Reads = Iterator[tuple[int, int, int, int]]
 _Described = Iterator[tuple[int, int, tuple[str, ...]]]
 
 
+@final
 class Reader:
-    """Reads the samples of an index from archives on disk."""
+    """Reads the samples of an index from archives on disk.
 
-    def __init__(self, index: Index, cache: Cache, max_handles: int | None) -> None:
+    Args:
+        index: of the archives.
+        cache: where compressed ones are unpacked.
+        max_handles: archives that are open at most.
+        stats: the figures of the dataset, which stay as they are: nothing is fetched.
+
+    Attributes:
+        skipped: what was skipped of the archives.
+    """
+
+    def __init__(
+        self, index: Index, cache: Cache, max_handles: int | None, stats: FileStats | None = None
+    ) -> None:
+        self.skipped = index.skipped
+        self.stats = stats or FileStats()
         self._index = index
         self._handles = Handles(partial(_opened, index, cache), max_handles)
         arrays = index.arrays
@@ -95,6 +114,18 @@ class Reader:
         if self._has_crc:
             verify(self._index, id, sample)
         return sample
+
+    def expect(self, upcoming: Iterable[Ids], epoch_samples: int) -> None:
+        """Needs to know nothing of what is read next: the system reads ahead."""
+
+    def keys(self, ids: Ids) -> list[str]:
+        """Returns the keys of samples."""
+        return self._index.keys(ids)
+
+    def is_large(self, ids: Ids) -> bool:
+        """Large ones gain nothing from company, and one at a time they stay in the processor's cache."""
+        begins, ends = self._index.extents(ids)
+        return bool((ends - begins).sum() > BYTES_AT_ONCE)
 
     def close(self, *, waits: bool = True) -> None:
         """Lets go of the open archives."""

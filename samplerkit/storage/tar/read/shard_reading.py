@@ -17,7 +17,7 @@ from samplerkit.order.typing import Ids
 from samplerkit.storage.ahead.batches import BatchesAhead, SampleBatch
 from samplerkit.storage.ahead.cache import ReadAheadCache
 from samplerkit.storage.ahead.cache_entries import CacheLimits, FileStats
-from samplerkit.storage.missing_file import AbsentError
+from samplerkit.storage.opening import AbsentError
 from samplerkit.storage.remote.access import Requests, Span
 from samplerkit.storage.remote.disk_cache import LocalFile
 from samplerkit.storage.remote.storage import RemoteStorage
@@ -30,6 +30,7 @@ from samplerkit.storage.tar.read.contents import Contents, MetIndexes
 from samplerkit.storage.tar.read.reader import Reader, verify
 from samplerkit.storage.tar.read.shards import ASKED_AT_A_TIME, Shards
 from samplerkit.storage.threads import in_threads, this_worker, weakly
+from samplerkit.storage.urls import is_remote
 
 
 @final
@@ -85,13 +86,13 @@ class ShardReading:
         batches = iter(upcoming)
         layout = self._contents.layout
         is_whole = self._fetch == "shards"
-        if not any(map(self._shards.is_remote, range(layout.num_files))):
+        if not self._shards.is_remote:
             is_whole = True
         elif self._fetch == "auto":
             batches, looked_at = tee(batches)
             _, sharers = this_worker()
             shards = map(layout.file_of, looked_at)
-            room, shard_bytes = self._shards.cache_capacity(), self._shards.shard_bytes()
+            room, shard_bytes = self._shards.cache_capacity(), self._shards.usual_size()
             stretch = stretch_of(shards, layout.sizes, room, sharers, shard_bytes)
             is_whole, self._stretch = stretch.is_whole, stretch
             # Else all that is read later would be kept for it.
@@ -112,12 +113,9 @@ class ShardReading:
         """Reads samples; if flaws are skipped, an `AbsentError` is in place of one that is missing."""
         batches = self._batches
         if batches is not None:
-            if batches.is_right:
-                samples = batches.read(ids)
-                self._warn_of_costs()
-                return samples
-            batches.close(waits=False)
-            self._batches = None
+            samples = batches.read(ids)
+            self._warn_of_costs()
+            return samples
         return self._by_shards(ids) if self._is_whole else self._by_ranges(ids).samples or []
 
     def index(self, number: int) -> Index:
@@ -200,7 +198,7 @@ class ShardReading:
     def _is_whole_here(self, number: int, index: Index) -> bool:
         """Whether a shard is read from a disk of this machine, all the same how it was meant to be read."""
         # A compressed shard cannot be read in the middle.
-        if not self._shards.is_remote(number) or index.unpacked[0] is not None:
+        if not is_remote(self._shards.urls[number]) or index.unpacked[0] is not None:
             return True
         return self._fetch == "auto" and self._shards.local_path(number) is not None
 

@@ -11,14 +11,19 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, final
 
+import numpy as np
+
 from samplerkit.errors import DatasetError
+from samplerkit.order.caching import cached_property
+from samplerkit.order.typing import Ids
 from samplerkit.storage.ahead.cache_entries import CacheLimits
 from samplerkit.storage.arrays import UnreadableFileError, on_disk
 from samplerkit.storage.atomic import user_cache_folder
 from samplerkit.storage.catalogue.file_catalogue import FileCatalogue
 from samplerkit.storage.files.paths import file_paths
-from samplerkit.storage.missing_file import AbsentError
 from samplerkit.storage.names import short_names
+from samplerkit.storage.opening import AbsentError
+from samplerkit.storage.progress import all_in_threads
 from samplerkit.storage.remote.access import UNKNOWN_SIZE
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import LocalFile, RemoteStorage
@@ -88,9 +93,12 @@ class Shards:
         """The names below the folder that all share."""
         return short_names(self.urls) if self.catalogue is None else tuple(self.catalogue.names)
 
-    def is_remote(self, number: int) -> bool:
-        """Whether a shard is remote."""
-        return is_remote(self.urls[number])
+    @property
+    def is_remote(self) -> bool:
+        """Whether some shards are remote."""
+        if self.catalogue is not None:
+            return self.catalogue.is_remote
+        return self.storage is not None and any(map(is_remote, self.names))
 
     def archive(self, number: int) -> Archive:
         """Asks for the size and the version of a shard.
@@ -110,7 +118,14 @@ class Shards:
         if self.catalogue is not None:
             self.catalogue.require(number, self.storage)
 
-    def shard_bytes(self) -> int | None:
+    def sizes(self) -> Ids:
+        """Returns the size of each shard; they are asked for it several at the same time."""
+        if self.catalogue is not None:
+            return self.catalogue.sizes
+        found = all_in_threads(self.archive, len(self.urls), ASKED_AT_A_TIME, "samplerkit-version")
+        return np.array([archive.size for archive in found], dtype=np.int64)
+
+    def usual_size(self) -> int | None:
         """Returns the size of the first remote shard, for all; None where it is not known."""
         if self.catalogue is not None:
             return int(self.catalogue.sizes[0]) or None
@@ -125,7 +140,7 @@ class Shards:
 
     def cache_capacity(self) -> int:
         """Returns how many shards the cache on disk can hold, if all are as large as one of them."""
-        size = self.shard_bytes()
+        size = self.usual_size()
         if size is None or self.storage is None:
             return len(self.urls)
         # Of a compressed one, the half of the room is for what is unpacked of it.
@@ -133,9 +148,14 @@ class Shards:
         parts = 2 if first.endswith((".gz", ".tgz")) else 1
         return _room(self.storage.options) // (parts * size)
 
+    @cached_property
+    def numbers(self) -> dict[str, int]:
+        """The number of each shard by its name."""
+        return {name: number for number, name in enumerate(self.names)}
+
     def local_path(self, number: int) -> str | None:
         """Where a shard lies on a disk of this machine as a whole; None if it does not."""
-        if self.storage is None or not self.is_remote(number):
+        if self.storage is None or not is_remote(self.urls[number]):
             return self.urls[number]
         self.require(number)
         copy = self.storage.cached(self.urls[number])
