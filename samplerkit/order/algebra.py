@@ -107,9 +107,8 @@ class Shard(OrderView):
         self._order = order
         self._num_shards = num_shards
         self._first = start + first
-        total = len(order) - start
-        missing = 0 if padded else first
-        self._length = max(0, -(-(total - missing) // num_shards))
+        begin = start if padded else self._first
+        self._length = max(0, -((begin - len(order)) // num_shards))
         self._wraps = self._first + (self._length - 1) * num_shards >= len(order)
 
     @property

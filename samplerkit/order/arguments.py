@@ -56,12 +56,16 @@ def boolean(place: str, value: Any) -> bool:
 
 def num_samples(value: Any) -> int | None:
     """Takes a number of samples; None and 0 mean all."""
-    count = optional_integer("num_samples", value)
-    if count is not None and not 0 <= count <= INT64_MAX:
-        raise ArgumentValueError(
-            "num_samples", "must be between 0 and 2^63 - 1", count, hint="None or 0 means all"
-        )
-    return count
+    if value is None:
+        return None
+    return _below("num_samples", value, 2**63, "must be between 0 and 2^63 - 1", hint="None or 0 means all")
+
+
+def _below(place: str, value: Any, end: int, problem: str, hint: str = "") -> int:
+    number = integer(place, value)
+    if not 0 <= number < end:
+        raise ArgumentValueError(place, problem, number, hint=hint)
+    return number
 
 
 def at_least(place: str, value: Any, least: int) -> int:
@@ -87,28 +91,18 @@ def lanes(value: Any) -> int | None:
 
 
 def limit(place: str, value: Any) -> int | None:
-    """Takes a positive int, or None for no limit."""
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise ArgumentTypeError(place, "must be an integer or None", value)
-    return at_least(place, value, 1)
+    """Takes a positive integer, or None for no limit."""
+    return None if value is None else positive(place, value)
 
 
 def seed(value: Any) -> int:
     """Takes a seed: an integer in [0, 2^64)."""
-    number = integer("seed", value)
-    if not 0 <= number < 2**64:
-        raise ArgumentValueError("seed", "must be in [0, 2^64)", number)
-    return number
+    return _below("seed", value, 2**64, "must be in [0, 2^64)")
 
 
 def epoch(value: Any) -> int:
     """Takes an epoch: an integer in [0, 2^63)."""
-    number = integer("epoch", value)
-    if not 0 <= number <= INT64_MAX:
-        raise ArgumentValueError("epoch", "must be in [0, 2^63)", number)
-    return number
+    return _below("epoch", value, 2**63, "must be in [0, 2^63)")
 
 
 def text(place: str, value: Any) -> str:

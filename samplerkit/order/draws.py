@@ -6,7 +6,7 @@ import hashlib
 import struct
 from collections.abc import Callable, Iterable, Sequence, Sized
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Final, Self, TypeVar, final
 
 import numpy as np
@@ -50,6 +50,7 @@ class Draw:
 
 
 @final
+@dataclass(eq=False, repr=False)
 class Draws:
     """The draws of a batch while it is read, in one thread: within `with`, `draw_rng` speaks of these.
 
@@ -59,23 +60,17 @@ class Draws:
         positions: of the samples, in the order in which they were asked for.
         enters_alone: whether whoever reads the batch enters the draw of each sample; else the place in the
             batch must be said.
-        begin: is called with each draw that is entered.
+        begin: is called with each draw that is entered, and none may be read without it; None for nothing.
     """
 
-    def __init__(
-        self,
-        seed: int,
-        epoch: int,
-        positions: Sequence[int] | np.ndarray[Any, Any],
-        *,
-        enters_alone: bool = False,
-        begin: Callable[[Draw], None] | None = None,
-    ) -> None:
-        self._seed: Final = seed
-        self._epoch: Final = epoch
-        self._positions: Final = positions
-        self._begin: Final = begin
-        self._enters_alone: Final = enters_alone
+    seed: int
+    epoch: int
+    positions: Sequence[int] | np.ndarray[Any, Any]
+    _: KW_ONLY
+    enters_alone: bool = False
+    begin: Callable[[Draw], None] | None = None
+
+    def __post_init__(self) -> None:
         self._place: int | None = None
         self._done: tuple[Sized, ...] = ()
         self._rngs: dict[int, np.random.Generator] = {}
@@ -89,35 +84,26 @@ class Draws:
 
     def draw(self, place: int) -> Draw:
         """Gives the draw of a sample."""
-        return Draw(self._seed, self._epoch, int(self._positions[place]))
+        return Draw(self.seed, self.epoch, int(self.positions[place]))
 
     def of(self, places: Ids, *, enters_alone: bool) -> Draws:
         """Gives the draws of some samples, for who reads these as a batch of its own; arguments as above."""
-        positions = np.asarray(self._positions)[places]
-        return Draws(self._seed, self._epoch, positions, enters_alone=enters_alone, begin=self._begin)
+        return replace(self, positions=np.asarray(self.positions)[places], enters_alone=enters_alone)
 
     def enter(self, place: int | None) -> None:
         """Begins the draw of a sample, which ends the one before; None ends it only."""
         self._place = place
-        if self._begin is not None and place is not None:
-            self._begin(self.draw(place))
+        if self.begin is not None and place is not None:
+            self.begin(self.draw(place))
 
     def enter_behind(self, *done: Sized) -> None:
         """Enters the sample behind all that is in these, as they grow."""
         self._done = done
 
     @property
-    def _entered(self) -> int | None:
+    def entered(self) -> int | None:
+        """The place of the sample that is read; None where that is not known."""
         return sum(map(len, self._done)) if self._done else self._place
-
-    @property
-    def seeds(self) -> bool:
-        """Whether something begins with each draw, so that none may be read without being entered."""
-        return self._begin is not None
-
-    def can_be_entered(self, size: int) -> bool:
-        """Returns whether a reader of this many samples may enter the draw of each."""
-        return self._enters_alone and self._entered is None and size == len(self._positions)
 
     def rng(self, place: int | None) -> np.random.Generator:
         """Gives the generator of a draw; while it is read, always the same one.
@@ -127,10 +113,10 @@ class Draws:
             ArgumentValueError: no place is said, and it is not known which sample is read.
             OutOfDatasetError: there is no such place.
         """
-        known = self._entered
+        known = self.entered
         if place is not None:
             place = integer("place", place)
-            size = len(self._positions) if known is None else 1
+            size = len(self.positions) if known is None else 1
             if not 0 <= place < size:
                 raise OutOfDatasetError("place", f"must be in [0, {size}), the samples read here", place)
             # What is read alone is a batch of one.
@@ -194,7 +180,9 @@ def draw_rng(place: int | None = None) -> np.random.Generator:
 def entered_draws(size: int) -> Draws | None:
     """Gives the draws of the batch that is being read, if a reader of this many samples enters each."""
     draws = _being_read.get()
-    return draws if draws is not None and draws.can_be_entered(size) else None
+    if draws is None or not draws.enters_alone or draws.entered is not None:
+        return None
+    return draws if size == len(draws.positions) else None
 
 
 def in_draws(

@@ -17,8 +17,7 @@ from samplerkit.order.permutation import (
     NARROW_LIMIT,
     TABLE_LIMIT,
     Network,
-    backward,
-    forward,
+    permuted,
     stacked_constants,
     table,
     word_count,
@@ -83,9 +82,9 @@ class KeptBlocks:
                 self._kept.clear()
             self._kept[name] = made
         if isinstance(made, Network):
-            return (backward if inverse else forward)(made, rows)
-        permuted: Ids = made[rows].astype(np.int64)
-        return permuted
+            return permuted(made, rows, inverse=inverse)
+        looked_up: Ids = made[rows].astype(np.int64)
+        return looked_up
 
     def _made(self, block: Block, *, inverse: bool) -> Any:
         words = block.words(self._key)
@@ -117,11 +116,10 @@ class KeptBlocks:
 
     def _together(self, blocks: list[Block], which: Ids, rows: Ids, *, inverse: bool) -> Ids:
         """Permutes within blocks that all have networks of 32 bits."""
-        constants, evaluate = self._constants(blocks), backward if inverse else forward
-        result = np.empty_like(rows)
+        constants, result = self._constants(blocks), np.empty_like(rows)
         for start in range(0, rows.size, _ROWS_AT_ONCE):
             part = slice(start, start + _ROWS_AT_ONCE)
-            result[part] = evaluate(Network.each(constants, which[part]), rows[part])
+            result[part] = permuted(Network.each(constants, which[part]), rows[part], inverse=inverse)
         return result
 
     def _constants(self, blocks: list[Block]) -> Any:
@@ -310,15 +308,15 @@ class BlockShuffle(Order):
         start += self.starts[run]
         numbers, which = distinct(run * self._blocks_per_run + block)
         blocks = [self._block(number) for number in numbers.tolist()]
-        permuted = self._blocks.permuted_within(blocks, which, rows - start, inverse=inverse)
-        permuted += start
-        return permuted
+        moved = self._blocks.permuted_within(blocks, which, rows - start, inverse=inverse)
+        moved += start
+        return moved
 
     def _permuted_in(self, number: int, rows: Ids, *, inverse: bool) -> Ids:
         start = self._start_of(number)
-        permuted = self._blocks.permuted(self._block(number), rows - start, inverse=inverse)
-        permuted += start
-        return permuted
+        moved = self._blocks.permuted(self._block(number), rows - start, inverse=inverse)
+        moved += start
+        return moved
 
     def _number_of(self, row: int) -> int:
         run = int(np.searchsorted(self.starts, row, side="right")) - 1

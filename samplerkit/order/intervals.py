@@ -259,8 +259,7 @@ def distinct(labels: Ids) -> tuple[Ids, Ids]:
     if low == high:
         return labels[:1], np.zeros_like(labels)
     if high - low >= _DENSE_SPAN:
-        numbers, which = np.unique(labels, return_inverse=True)
-        return numbers, which
+        return np.unique(labels, return_inverse=True)
     # Neighbouring blocks have neighbouring numbers: marking them in a table is far quicker than sorting.
     present = np.zeros(high - low + 1, dtype=bool)
     present[labels - low] = True

@@ -53,12 +53,10 @@ class Shuffle(str, Enum):
         """
         if isinstance(value, bool | np.bool_):
             return cls.GLOBAL if value else cls.FALSE
-        if isinstance(value, str):
-            for mode in cls:
-                if mode.value == value:
-                    return mode
-        modes = ", ".join(mode.value for mode in cls)
-        raise ArgumentTypeError(place, f"must be a bool or one of {modes}", value)
+        modes = [mode.value for mode in cls]
+        if isinstance(value, str) and value in modes:
+            return cls(value)
+        raise ArgumentTypeError(place, f"must be a bool or one of {', '.join(modes)}", value)
 
 
 DEFAULT_PARTIAL_SIZE = 1_000_000
@@ -114,10 +112,7 @@ class Mode:
 
     def lane_count(self, layout: Layout, run_lanes: int) -> int:
         """Returns into how many lanes the order of this layout is woven; arguments as for `order`."""
-        return self._lanes_of(self.resolve(layout), run_lanes)
-
-    def _lanes_of(self, resolved: Shuffle, run_lanes: int) -> int:
-        return self.lanes or (run_lanes if resolved in FILE_AWARE else 1)
+        return self.lanes or (run_lanes if self.resolve(layout) in FILE_AWARE else 1)
 
     def order(self, layout: Layout, key: Callable[[str], Key], run_lanes: int) -> Order:
         """Makes the order of the whole dataset.
@@ -129,7 +124,7 @@ class Mode:
         """
         size, shuffle = len(layout), self.resolve(layout)
         # Lanes beyond the samples are empty, and need no room in the tables.
-        lanes = LaneWeave(size, min(self._lanes_of(shuffle, run_lanes), max(1, size)))
+        lanes = LaneWeave(size, min(self.lane_count(layout, run_lanes), max(1, size)))
         sequence: Order = Range(0, size)
         if shuffle is Shuffle.GLOBAL:
             sequence = Permuted(size, key("global"))

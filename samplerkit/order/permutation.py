@@ -189,25 +189,17 @@ def table(size: int, words: Words) -> Ids:
     return hashes.view(np.int64)
 
 
-def forward(network: Network, positions: Ids) -> Ids:
-    """Evaluates the network.
+def permuted(network: Network, values: Ids, *, inverse: bool = False) -> Ids:
+    """Evaluates a network.
 
     Args:
-        network: of one permutation, or with an entry for every position.
-        positions: int64 array of shape (m,), each in [0, n).
+        network: of one permutation, or with an entry for every value.
+        values: int64 array of shape (m,), each in [0, n).
+        inverse: whether they are led back.
 
     Returns:
         int64 array of shape (m,), each in [0, n).
     """
-    return _evaluate(network, positions, inverse=False)
-
-
-def backward(network: Network, values: Ids) -> Ids:
-    """Evaluates the inverse of the network; arguments and result as in `forward`."""
-    return _evaluate(network, values, inverse=True)
-
-
-def _evaluate(network: Network, values: Ids, *, inverse: bool) -> Ids:
     if values.size <= FEW and np.ndim(network.size) == 0:
         return np.array([*permuted_few(network, values.tolist(), inverse=inverse)], dtype=np.int64)
     result = np.empty(values.size, dtype=np.int64)

@@ -16,8 +16,7 @@ from samplerkit.order.permutation import (
     NARROW_LIMIT,
     TABLE_LIMIT,
     Network,
-    backward,
-    forward,
+    permuted,
     stacked_constants,
     table,
     word_count,
@@ -85,7 +84,7 @@ class Permuted(Order):
     Example:
         >>> shuffle = Permuted(10**12, Key(seed=7, epoch=0, depth=0, role="global"))
         >>> ids = shuffle.ids_at(np.array([0, 1, 999_999_999_999]))
-        >>> shuffle.backward(ids)
+        >>> shuffle.locate(ids)[1]
         array([           0,            1, 999999999999])
     """
 
@@ -96,17 +95,13 @@ class Permuted(Order):
         return self.size
 
     def ids_at(self, positions: Ids) -> Ids:
-        return self._table[positions] if self.size <= TABLE_LIMIT else forward(self._network, positions)
+        return self._table[positions] if self.size <= TABLE_LIMIT else permuted(self._network, positions)
 
     def locate(self, ids: Ids) -> Located:
         which = np.flatnonzero((ids >= 0) & (ids < self.size))
-        return which, self.backward(ids[which])
-
-    def backward(self, ids: Ids) -> Ids:
-        """Gives the positions of ids, each in [0, n): the inverse of `ids_at`."""
         if self.size <= TABLE_LIMIT:
-            return np.argsort(self._table)[ids]
-        return backward(self._network, ids)
+            return which, np.argsort(self._table)[ids[which]]
+        return which, permuted(self._network, ids[which], inverse=True)
 
     @property
     def is_narrow(self) -> bool:
@@ -130,7 +125,7 @@ class Permuted(Order):
 def permuted_each(several: list[Permuted], which: Ids, positions: Ids) -> Ids:
     """Gives the ids of several orders at once: position i in the order number which[i]."""
     constants = stacked_constants([one.size for one in several], [one.words for one in several])
-    return forward(Network.each(constants, which), positions)
+    return permuted(Network.each(constants, which), positions)
 
 
 @final

@@ -141,7 +141,7 @@ class Leaf:
             # It knows the epoch from `set_epoch` already.
             first = {"passes": np.zeros(len(what), dtype=np.int64), **about}
             given = (what, *(first[name] for name in wanted(self.dataset) if name in first))
-            if read is None or (draws is not None and draws.seeds and not enters_alone):
+            if read is None or (draws is not None and draws.begin is not None and not enters_alone):
                 return in_draws(one, zip(*given, strict=True), places.tolist(), size)
             with nullcontext() if draws is None else draws.of(places, enters_alone=enters_alone):
                 return read(*given)

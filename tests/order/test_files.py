@@ -10,7 +10,7 @@ import pytest
 
 import samplerkit as sk
 from samplerkit.order.keys import Key
-from samplerkit.order.permutation import TABLE_LIMIT, Network, forward, table, word_count
+from samplerkit.order.permutation import TABLE_LIMIT, Network, permuted, table, word_count
 from tests.samplers.dealing import woven
 
 FILE_AWARE = ["files", "infile", "partial"]
@@ -28,11 +28,11 @@ LAYOUTS = {
 }
 
 
-def permuted(rows, key, index=0, sub_index=0):
+def shuffled(rows, key, index=0, sub_index=0):
     """Shuffles a list by the words of one file or block."""
     n = len(rows)
     words = key.words(word_count(n), index, sub_index)
-    places = table(n, words) if n <= TABLE_LIMIT else forward(Network.of(n, words), np.arange(n))
+    places = table(n, words) if n <= TABLE_LIMIT else permuted(Network.of(n, words), np.arange(n))
     return [rows[place] for place in places.tolist()]
 
 
@@ -51,7 +51,7 @@ def in_blocks(run, size, key, lane, first=0):
     """Shuffles each block of a lane's run; the first block may be a shorter one."""
     borders = [0] * (first > 0) + list(range(first, len(run), size))
     blocks = [run[start:end] for start, end in pairwise([*borders, len(run)])]
-    return [id for number, block in enumerate(blocks) for id in permuted(block, key, lane, number)]
+    return [id for number, block in enumerate(blocks) for id in shuffled(block, key, lane, number)]
 
 
 def reference(mode, sizes, lanes, partial_size, pools, seed, epoch):
@@ -61,12 +61,12 @@ def reference(mode, sizes, lanes, partial_size, pools, seed, epoch):
     starts = [sum(sizes[:file]) for file in range(len(sizes))]
     in_files = [list(range(start, start + size)) for start, size in zip(starts, sizes, strict=True)]
     if mode in {"files", "partial"}:
-        in_files = permuted(in_files, key("files"))
+        in_files = shuffled(in_files, key("files"))
     if mode == "infile":
-        in_files = [permuted(rows, key("infile"), file) for file, rows in enumerate(in_files)]
+        in_files = [shuffled(rows, key("infile"), file) for file, rows in enumerate(in_files)]
     sequence = [id for rows in in_files for id in rows]
     if mode == "global":
-        sequence = permuted(sequence, key("global"))
+        sequence = shuffled(sequence, key("global"))
     runs = cut(sequence, lanes)
     if mode == "partial":
         size = partial_size * pools

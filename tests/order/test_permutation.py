@@ -13,9 +13,8 @@ from samplerkit.order.permutation import (
     NARROW_LIMIT,
     TABLE_LIMIT,
     Network,
-    backward,
-    forward,
     half_modular_domain,
+    permuted,
     stacked_constants,
     word_count,
 )
@@ -48,8 +47,8 @@ def bijects(n):
     values = shuffle.ids_at(everything)
     assert values.dtype == np.int64
     np.testing.assert_array_equal(np.sort(values), everything)
-    np.testing.assert_array_equal(shuffle.backward(values), everything)
-    np.testing.assert_array_equal(shuffle.ids_at(shuffle.backward(everything)), everything)
+    np.testing.assert_array_equal(shuffle.locate(values)[1], everything)
+    np.testing.assert_array_equal(shuffle.ids_at(shuffle.locate(everything)[1]), everything)
 
 
 def sampled(n, number=20_000):
@@ -76,8 +75,8 @@ def test_positions_of_huge_sizes_are_permuted_and_back(n):
     assert values.min() >= 0
     assert values.max() < n
     assert np.unique(values).size == positions.size
-    np.testing.assert_array_equal(shuffle.backward(values), positions)
-    np.testing.assert_array_equal(shuffle.ids_at(shuffle.backward(positions)), positions)
+    np.testing.assert_array_equal(shuffle.locate(values)[1], positions)
+    np.testing.assert_array_equal(shuffle.ids_at(shuffle.locate(positions)[1]), positions)
 
 
 def in_plain_integers(n, key, position):
@@ -124,12 +123,12 @@ def test_a_stacked_network_equals_its_single_networks(sizes, chunk, monkeypatch)
     which = generator.integers(0, len(sizes), 3000)
     positions = generator.integers(0, np.array(sizes)[which])
     stacked = Network.each(stacked_constants(sizes, words), which)
-    values = forward(stacked, positions)
+    values = permuted(stacked, positions)
     for number, size in enumerate(sizes):
         mine = which == number
         single = Network.of(size, words[number])
-        np.testing.assert_array_equal(values[mine], forward(single, positions[mine]))
-    np.testing.assert_array_equal(backward(stacked, values), positions)
+        np.testing.assert_array_equal(values[mine], permuted(single, positions[mine]))
+    np.testing.assert_array_equal(permuted(stacked, values, inverse=True), positions)
 
 
 @pytest.mark.parametrize("n", [2**13 + 1, 2**17 + 1, 2**20 + 1, 2**20, 2**20 - 1])

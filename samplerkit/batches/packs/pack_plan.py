@@ -19,7 +19,7 @@ from samplerkit.order.files import Block, KeptBlocks
 from samplerkit.order.intervals import distinct, edges_of, interval_of, numbers_in
 from samplerkit.order.keys import Key, keyed_hash
 from samplerkit.order.order import Located
-from samplerkit.order.permutation import NARROW_LIMIT, ROUNDS, Network, backward, forward, half_modular_domain
+from samplerkit.order.permutation import NARROW_LIMIT, ROUNDS, Network, half_modular_domain, permuted
 from samplerkit.order.typing import Ids
 
 
@@ -209,8 +209,8 @@ class GroupedPermutation:
             is_wide = self._starts[run[at] + 1] - first[at] >= NARROW_LIMIT
             for part in (at[~is_wide], at[is_wide]):
                 if part.size:
-                    evaluate = backward if inverse else forward
-                    moved[part] = evaluate(self._network(run[part]), places[part] - first[part])
+                    network, rows = self._network(run[part]), places[part] - first[part]
+                    moved[part] = permuted(network, rows, inverse=inverse)
         moved += first
         return moved
 

@@ -155,7 +155,7 @@ class SampleReader:
         draws = self.draws(request)
         draws.enter_behind(samples, skipped)
         read = partial(getitem, self.dataset)
-        if self._single is not None or draws.seeds:
+        if self._single is not None or draws.begin is not None:
             read = partial(self._read_next, request, draws, count())
         with draws:
             for index in request.ids.tolist():

@@ -16,6 +16,7 @@ import numpy as np
 from samplerkit.order.files import BlockShuffle
 from samplerkit.order.intervals import edges_of, groups, interval_of
 from samplerkit.order.keys import Key
+from samplerkit.order.mixing.removed_positions import rows_before
 from samplerkit.order.mixing.source_counts import SourceCounts
 from samplerkit.order.mixing.source_draws import SourceDraws
 from samplerkit.order.order import Located, Order, OrderView, Read
@@ -120,33 +121,24 @@ class OnceEach(OrderView):
         lanes: into how many lanes the mixture is woven; row k of lane l of a source is k * lanes + l there.
         orders: of the sources.
         starts: where the ids of each source begin, ascending, and the end of the last.
-        key: what a lane has left is shuffled by the words of (lane, index).
-        index: as for the draws.
+        key: what a lane has left is shuffled by the words of the lane.
     """
 
     def __init__(
-        self,
-        turns: SourceCounts,
-        lanes: int,
-        orders: Sequence[Order],
-        starts: Ids,
-        key: Key,
-        index: int = 0,
+        self, turns: SourceCounts, lanes: int, orders: Sequence[Order], starts: Ids, key: Key
     ) -> None:
         self._turns, self._lanes, self._orders, self._starts = turns, lanes, tuple(orders), starts
         sizes = np.array([len(order) for order in orders], dtype=np.int64)
         self._length: Final = int(sizes.sum())
         lane = np.arange(lanes)
         owned = np.maximum(0, (sizes - lane[:, None] + lanes - 1) // lanes)
-        read = np.flatnonzero(sizes)
-        every, source = np.repeat(lane, read.size), np.tile(read, lanes)
-        low, high = turns.ends[0, source], turns.ends[0, source + 1]
-        row, first = outermost(turns.draws, every, owned[every, source], low, high, last=False)
-        self._border: Final = min(self._length, row * lanes + first)
-        self._rows = self._rows_before(self._border)
+        ends = tuple(turns.ends[0].tolist())
+        border = first_length(turns.draws.recipe, lanes, tuple(sizes.tolist()), ends, is_first=True)
+        self._border: Final = min(self._length, border)
+        self._rows = rows_before(np.array(self._border), lane, lanes)
         self._drawn = turns.drawn_of_all(lane, self._rows)
         self._left = edges_of((owned - self._drawn).ravel())
-        self._places = edges_of(self._rows_before(self._length) - self._rows)
+        self._places = edges_of(rows_before(np.array(self._length), lane, lanes) - self._rows)
         self._shuffle = BlockShuffle(self._places, None, key)
 
     @property
@@ -178,9 +170,6 @@ class OnceEach(OrderView):
             positions[rest] = (places - self._places[last] + self._rows[last]) * self._lanes + last
             found.append((which[at[mine]], positions))
         return np.concatenate([which for which, _ in found]), np.concatenate([p for _, p in found])
-
-    def _rows_before(self, position: int) -> Ids:
-        return (position - np.arange(self._lanes) + self._lanes - 1) // self._lanes
 
     def read(self, positions: Ids, what: Read) -> Ids:
         rows, lanes = np.divmod(positions, self._lanes)

@@ -140,7 +140,7 @@ class Mix(Stream):
         found = [(which[:0],) * 2]
         lanes = np.arange(self.lanes)
         # How many rows of each lane lie before the bounds, and how often these read each source.
-        rows = [(bound - lanes + self.lanes - 1) // self.lanes for bound in (begin, end)]
+        rows = [rows_before(np.array(bound), lanes, self.lanes) for bound in (begin, end)]
         for source, at in groups(interval_of(self.starts, ids[which])):
             first, last = (self.turns.drawn(source, lanes, before) for before in rows)
             some = np.flatnonzero(last > first)

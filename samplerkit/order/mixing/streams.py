@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, Final, NamedTuple, final
 
@@ -88,8 +89,7 @@ class Stream(ABC):
         """Returns to which pass over its source each position belongs, from 0."""
         passes = np.empty_like(positions)
         for piece in self.pieces(positions):
-            inner = piece.order.passes_at(piece.places)
-            passes[piece.at] = piece.number * piece.order.num_passes + inner
+            passes[piece.at] = piece.number * piece.order.num_passes + piece.order.passes_at(piece.places)
         return passes
 
     def epochs_at(self, positions: Ids) -> Ids:
@@ -143,12 +143,13 @@ class PassSpan(NamedTuple):
 
 
 @final
+@dataclass(eq=False)
 class Passes(Stream):
     """One order after another: pass t over a source is `order(t)`, from some pass on without some ids.
 
     Args:
-        order: gives the order of a pass; where each is woven into another number of lanes than the stream, it
-            has `woven`.
+        orders: gives the order of a pass; where each is woven into another number of lanes than the stream,
+            it has `woven`.
         lanes: into how many lanes the stream is woven.
         name: of the source, for errors.
         spans: of passes that lack the same ids, ascending; none where no pass lacks any.
@@ -158,20 +159,14 @@ class Passes(Stream):
         DatasetError: when it is asked for: a pass has another length than the first of its span.
     """
 
-    def __init__(
-        self,
-        order: Callable[[int], Order],
-        lanes: int = 1,
-        name: str = "source",
-        spans: tuple[PassSpan, ...] = (),
-        gone: Ids | None = None,
-    ) -> None:
-        self.lanes = lanes
-        self.name: Final = name
-        self.gone: Final = no_positions() if gone is None else gone
-        self.is_even: Final = len(spans) < 2
-        self.orders: Final = order
-        self._given = spans
+    orders: Callable[[int], Order]
+    lanes: int = 1
+    name: str = "source"
+    spans: tuple[PassSpan, ...] = ()
+    gone: Ids = field(default_factory=no_positions)
+
+    def __post_init__(self) -> None:
+        self.is_even = len(self.spans) < 2
         self._latest: Latest[Order] = Latest(_KEPT_PASSES)
 
     @property
@@ -182,15 +177,15 @@ class Passes(Stream):
     @cached_property
     def length(self) -> int:
         """How many samples the first pass has."""
-        return self._given[0].length if self._given else len(self.order(0))
+        return self.spans[0].length if self.spans else len(self.order(0))
 
     @cached_property
-    def _spans(self) -> tuple[PassSpan, ...]:
-        return self._given or (PassSpan(0, 0, self.length, no_positions()),)
+    def _every_span(self) -> tuple[PassSpan, ...]:
+        return self.spans or (PassSpan(0, 0, self.length, no_positions()),)
 
     @property
     def recipe(self) -> tuple[object, ...]:
-        return self.orders, self.lanes, self.gone, *(said for span in self._given for said in span)
+        return self.orders, self.lanes, self.gone, *(said for span in self.spans for said in span)
 
     def order(self, number: int) -> Order:
         """Gives the order of a pass; the last ones are kept."""
@@ -198,7 +193,7 @@ class Passes(Stream):
 
     def _checked(self, number: int) -> Order:
         order = self.orders(number)
-        if not (number or self._given):
+        if not (number or self.spans):
             return order  # the others are as long
         span = self._of_pass(number)
         if span.ids.size:
@@ -210,10 +205,10 @@ class Passes(Stream):
         return order
 
     def _of_pass(self, number: int) -> PassSpan:
-        return [one for one in self._spans if one.first <= number][-1]
+        return [one for one in self._every_span if one.first <= number][-1]
 
     def _of_position(self, position: int) -> PassSpan:
-        return [one for one in self._spans if one.begin <= position][-1]
+        return [one for one in self._every_span if one.begin <= position][-1]
 
     def without(self, ids: Ids, drawn: DrawnPositions) -> Passes:
         """Gives the stream that lacks some ids: in its passes to come, and in the rest of those under way.
@@ -229,22 +224,22 @@ class Passes(Stream):
         begun = max(0, -((under_way.begin - drawn.high) // under_way.length))
         first, begin = under_way.first + begun, under_way.begin + begun * under_way.length
         _, positions = self.locate(ids, drawn.low, begin)
-        lacking = np.union1d(self._spans[-1].ids, ids)
+        lacking = np.union1d(self._every_span[-1].ids, ids)
         left = len(WithoutIds(self.orders(first), lacking, self.woven))
         if not left:
             hint = "give it the weight 0 at the same position"
             raise NotSupportedError(self.name, "would have no samples left", hint=hint)
-        before = tuple(one for one in self._spans if one.first < first)
+        before = tuple(one for one in self._every_span if one.first < first)
         gone = np.union1d(self.gone, positions[~drawn.has(positions)])
         spans = (*before, PassSpan(first, begin, left, lacking))
         return Passes(self.orders, self.lanes, self.name, spans, gone)
 
     def pieces(self, positions: Ids) -> Iterator[Piece]:
         if self.is_even:
-            return self._pieces_of(self._spans[0], np.arange(positions.size), positions)
-        bounds = np.array([*(one.begin for one in self._spans), LARGEST + 1], dtype=np.int64)
+            return self._pieces_of(self._every_span[0], np.arange(positions.size), positions)
+        bounds = np.array([*(one.begin for one in self._every_span), LARGEST + 1], dtype=np.int64)
         each = groups(interval_of(bounds, positions))
-        several = ((self._spans[number], at) for number, at in each)
+        several = ((self._every_span[number], at) for number, at in each)
         return chain.from_iterable(
             self._pieces_of(span, at, positions[at] - span.begin) for span, at in several
         )
@@ -265,8 +260,8 @@ class Passes(Stream):
 
     def locate(self, ids: Ids, begin: int, end: int) -> Located:
         found = [(ids[:0],) * 2]
-        ends = [*(one.begin for one in self._spans[1:]), end]
-        for span, bound in zip(self._spans, ends, strict=True):
+        ends = [*(one.begin for one in self._every_span[1:]), end]
+        for span, bound in zip(self._every_span, ends, strict=True):
             low, high = max(begin, span.begin), min(end, bound)
             first, last = (low - span.begin) // span.length, -((span.begin - high) // span.length)
             if last - first > MOST_PASSES:
@@ -349,21 +344,17 @@ class Part(Order):
         if step < 1 or not (positions == range_of(start, step, positions.size)).all():
             return self.stream.ids_at(positions + self.begin)
         # What is read in a row, as ranks and workers do, is read ahead: a call costs as much as its ids.
+        count = positions.size
         if kept is not None and kept.step == step and (start - kept.start) % step == 0:
             place = (start - kept.start) // step
             if 0 <= place <= kept.ids.size - positions.size:
                 self._kept = kept
                 return kept.ids[place : place + positions.size].copy()
             if 0 <= place < kept.ids.size + _NEAR * positions.size:
-                count = min(
-                    _AHEAD, max(8 * kept.ids.size, positions.size), -(-(self._length - start) // step)
-                )
-                ids = self.stream.ids_at(range_of(start + self.begin, step, count))
-                self._kept = ReadAhead(start, step, ids)
-                return ids[: positions.size].copy()
-        ids = self.stream.ids_at(positions + self.begin)
+                count = min(_AHEAD, max(8 * kept.ids.size, count), -(-(self._length - start) // step))
+        ids = self.stream.ids_at(range_of(start + self.begin, step, count))
         self._kept = ReadAhead(start, step, ids)
-        return ids.copy()
+        return ids[: positions.size].copy()
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_kept": None}

@@ -374,7 +374,7 @@ class Blend:
             raise DatasetError("dataset", "holds no samples to mix", self._layout)
         turns = SourceCounts(self._draws, thresholds(sizes)[None])
         key = replace(self._key, role="dice-left")
-        whole = OnceEach(turns, self.lanes, orders, self._starts, key, path_number(self._context.path))
+        whole = OnceEach(turns, self.lanes, orders, self._starts, key)
         return limited(whole, self._mixture.num_samples or None)
 
     @property

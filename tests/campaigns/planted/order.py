@@ -63,7 +63,7 @@ BUGS = [
     Bug(
         "once reads from a lane that has no more",
         "OnceEach.__init__",
-        "min(self._length, row * lanes + first)",
+        "min(self._length, border)",
         "self._length",
         MIXED,
     ),

@@ -190,8 +190,8 @@ BUGS = [
     Bug(
         "samples are read by the seed of the one before",
         "Draws.enter",
-        "self._begin(self.draw(place))",
-        "self._begin(self.draw(max(0, place - 1)))",
+        "self.begin(self.draw(place))",
+        "self.begin(self.draw(max(0, place - 1)))",
         DRAWS,
     ),
     Bug(

@@ -48,7 +48,7 @@ BUGS = [
     Bug(
         "a part reads in the draws of the first samples",
         "Draws.of",
-        "np.asarray(self._positions)[places]",
+        "np.asarray(self.positions)[places]",
         "np.asarray(self._positions)[: len(places)]",
         DATASETS,
     ),
