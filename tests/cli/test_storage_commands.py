@@ -86,23 +86,6 @@ def test_a_mistake_in_packing_is_one_line(refused, monkeypatch, tmp_path, argume
     assert not list(tmp_path.glob("out*"))
 
 
-def test_indexes_are_written_beside_the_shards_and_used(command, tmp_path, folder):
-    pattern = f"{tmp_path}/out-{{0..2}}.tar"
-    assert command("pack", folder, "--shards", pattern)[0] == 0
-    for path in tmp_path.glob("*.skidx"):
-        path.unlink()
-    answer = in_json(command, "index", pattern, "--checksums")[1]
-    count = len(sources(folder))
-    made = {"shards": 3, "samples": count, "files": count, "flaw_count": 0, "flaws": []}
-    assert answer == {**made, "made": 3, "lengths": f"{tmp_path}/lengths.json"}
-    assert len(list(tmp_path.glob("*.skidx"))) == 3
-    dataset = TarDataset(pattern, checksums=True)
-    assert TarDataset(pattern, lengths=tmp_path / "lengths.json").layout == dataset.layout
-    # The shards' own indexes serve: the cache gets the joint one only.
-    kept = (tmp_path / "cache-home" / "samplerkit" / "tar").iterdir()
-    assert [path.suffix for path in kept] == [".catalogue"]
-
-
 def test_an_index_of_a_damaged_shard_names_the_damage(command, tmp_path, folder):
     assert command("pack", folder, "--shards", f"{tmp_path}/out-%d.tar")[0] == 0
     path = tmp_path / "out-0.tar"

@@ -110,7 +110,7 @@ def broken(folder, kind):
 
 
 @pytest.mark.parametrize(
-    ("kind", "workers"), [("missing", 1), ("no npz", 0), ("no npz", 1), ("longer", 0), ("uneven", 0)]
+    ("kind", "workers"), [("missing", 1), ("no npz", 0), ("no npz", 1), ("longer", 0), ("uneven", 1)]
 )
 def test_an_error_names_the_url_and_neither_its_query_nor_the_copy(folder, tmp_path, remote, kind, workers):
     shutil.copytree(folder / "data", tmp_path / "data")
