@@ -1,24 +1,20 @@
 """Loaders over remote tar shards, with workers of each kind, while the parent reads or not.
 
-`python -m tests.storage.remote.fork_matrix EPOCHS [SCHEME]` goes through all cells, each a process of
-its own, since that decides which libraries are imported, and used, before workers begin:
-`python -m tests.storage.remote.fork_matrix URL FOLDER SCHEME METHOD PARENT LOADERS EPOCHS`.
-That prints whether those who read did so by obstore, and fails if a sample is wrong.
+`python -m tests.storage.remote.fork_matrix URL FOLDER SCHEME METHOD PARENT LOADERS EPOCHS` is one cell, in a
+process of its own, since that decides which libraries are imported, and used, before workers begin. It prints
+whether those who read did so by obstore, and fails if a sample is wrong.
 """
 
 from __future__ import annotations
 
 import io
-import itertools
 import json
 import multiprocessing
 import sys
 import tarfile
-import tempfile
 import threading
-import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -27,8 +23,7 @@ import numpy as np
 import samplerkit as sk
 from samplerkit.storage.remote.storage import RemoteStorage, Span
 from samplerkit.storage.remote.store_options import may_use_obstore
-from tests.jobs import ended
-from tests.storage.remote.server import MODIFIED, Server, served
+from tests.storage.remote.server import MODIFIED, Server
 
 SHARDS, SAMPLES = 4, 8
 
@@ -146,26 +141,5 @@ def run_cell(url: str, folder: str, scheme: str, method: str, how: str, loaders:
     print(json.dumps(sorted(used)))
 
 
-def run_all(epochs: int, schemes: Sequence[str]) -> None:
-    """Runs all cells, and prints what became of each."""
-    done = 0
-    cells = list(itertools.product(schemes, METHODS, PARENTS, (1, 2)))
-    for cell in cells:
-        with served() as server, tempfile.TemporaryDirectory() as folder:
-            put_shards(server)
-            begun = time.monotonic()
-            arguments = ("-m", "tests.storage.remote.fork_matrix", server.url, folder, *map(str, cell))
-            code, printed, errors = ended(
-                *arguments, str(epochs), seconds=240 + 20 * epochs, XDG_CACHE_HOME=folder
-            )
-            done += code == 0
-            told = printed.strip() if code == 0 else errors[-2000:]
-            print(*cell, code, told, f"{time.monotonic() - begun:.0f} s", flush=True)
-    print(f"{done} of {len(cells)} cells, {epochs} epochs each")
-
-
 if __name__ == "__main__":
-    if len(sys.argv) < 4:
-        run_all(int(sys.argv[1]), sys.argv[2:] or SCHEMES)
-    else:
-        run_cell(*sys.argv[1:6], *map(int, sys.argv[6:]))  # type: ignore[arg-type]
+    run_cell(*sys.argv[1:6], *map(int, sys.argv[6:]))  # type: ignore[arg-type]
