@@ -17,11 +17,10 @@ from samplerkit.config.constructor import Kinds, Made
 from samplerkit.config.datasets import DATASETS, placed
 from samplerkit.config.error_messages import from_constructor, require_mapping, unknown_key
 from samplerkit.config.loader import LOADER, LoaderOptions
-from samplerkit.config.paths import Folder, text_and_folder
 from samplerkit.config.quality import SECTION, MinQuality, asks_samples, read_min_quality
+from samplerkit.config.reading import Folder, parse, plain, text_and_folder
 from samplerkit.config.registry import BATCHES, SAMPLERS, read_batches, require_one_size
 from samplerkit.config.schema import json_schema
-from samplerkit.config.text import parse, plain
 from samplerkit.errors import ConfigError, SamplerkitError
 from samplerkit.inspect.quality.figure import Figure
 from samplerkit.loading.job.world import world_of

@@ -22,14 +22,17 @@ from samplerkit.config.derive import (
     marks_of,
 )
 from samplerkit.config.error_messages import (
+    below,
     from_constructor,
     from_pydantic,
+    meant,
     refuse,
     require_mapping,
+    resembling,
+    scrubbed,
     unknown_key,
 )
-from samplerkit.config.paths import Folder, joined
-from samplerkit.config.redaction import below, meant, resembling, scrubbed
+from samplerkit.config.reading import Folder, joined
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, ConfigError, SamplerkitError
 from samplerkit.order import arguments
 from samplerkit.order.caching import cached_property

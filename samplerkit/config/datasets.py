@@ -11,7 +11,7 @@ from pydantic import Strict
 from samplerkit.compat.megatron.dataset import MegatronDataset
 from samplerkit.config.constructor import Kinds, SectionOf
 from samplerkit.config.derive import Named, Under
-from samplerkit.config.redaction import below
+from samplerkit.config.error_messages import below
 from samplerkit.errors import ArgumentValueError, ConfigError, DatasetError, SamplerkitError
 from samplerkit.order.layout import Layout
 from samplerkit.storage.batch_readers import present_reader

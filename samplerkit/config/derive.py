@@ -32,9 +32,8 @@ from pydantic import (
 from pydantic.errors import PydanticUserError
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
-from samplerkit.config.error_messages import refuse
-from samplerkit.config.paths import Folder, array_at, joined
-from samplerkit.config.redaction import below, meant
+from samplerkit.config.error_messages import below, meant, refuse
+from samplerkit.config.reading import Folder, array_at, joined
 from samplerkit.errors import ArgumentTypeError, ConfigError, SamplerkitError
 from samplerkit.order.modes import Shuffle
 from samplerkit.samplers.base import Sampler

@@ -1,18 +1,228 @@
-"""One clear error of a mistake in a config: from pydantic's errors, and from a constructor's."""
+"""One clear error of a mistake in a config, and what it may repeat of the config.
+
+That is the path of a key, a name that was meant, and of a value no secret. Everything that an error repeats
+of a config goes through here, be the error pydantic's, a constructor's or ours.
+"""
 
 from __future__ import annotations
 
+import datetime as dt
 import math
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from difflib import get_close_matches
 from enum import Enum
-from typing import Any, NoReturn
+from typing import Any, NoReturn, final
 
+import numpy as np
 from pydantic import ValidationError
 from pydantic_core import PydanticCustomError
 
-from samplerkit.config.redaction import below, meant, public, resembling, scrubbed
 from samplerkit.errors import ConfigError, SamplerkitError
+from samplerkit.storage.urls import is_remote, shown
+
+_SEPARATORS = re.compile(r"[\s_\-./\\,:*!<>{}\[\]]+")
+_PART = re.compile(r"[A-Za-z]{0,24}\d{0,2}|\d+")
+_PATH = re.compile(r"[\w\s\-./\\,*~+{}\[\]]*\.[A-Za-z]\w{0,6}", re.ASCII)
+_LONGEST_IN_CAPITALS = 3
+
+
+def is_telling(text: str) -> bool:
+    """Returns whether a text is made of words and numbers, or is a path, and so is unlikely to be a secret.
+
+    Digits inside of words, long words, words in capitals and the signs of URLs and encodings are not
+    repeated. It is a guess: a password that is a small word is one that passes.
+
+    Example:
+        >>> [is_telling(text) for text in ("randon", "1e6", "/data/keep.npy", "samplerkit.PKSampler")]
+        [True, True, True, True]
+        >>> [is_telling(text) for text in ("AKIA7Q2", "s3cr3t", "me:word@host", "SECRET", "pipe:curl a")]
+        [False, False, False, False, False]
+    """
+    if _is_number(text):
+        return True
+    if text.startswith("pipe:") or "://" in text:
+        return False
+    if _PATH.fullmatch(text):
+        return True
+    letters = [sign for sign in text if sign.isalpha()]
+    if len(letters) > _LONGEST_IN_CAPITALS and not any(sign.islower() for sign in letters):
+        return False
+    return all(_PART.fullmatch(part) for part in _SEPARATORS.split(text))
+
+
+def told(text: str) -> str | None:
+    """Gives what may be repeated of a text: itself, of a URL what is no secret, or None.
+
+    Example:
+        >>> told("randon"), told("https://user:word@host/a?sign=1"), told("s3cr3t")
+        ('randon', 'https://host/a', None)
+    """
+    if is_remote(text):
+        return shown(text)
+    return text if is_telling(text) else None
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+_PLAIN_KEY = re.compile(r"[A-Za-z_][\w-]{0,59}", re.ASCII)
+_LONGEST_KEY = 60
+_MOST_NAMES = 12
+
+
+def below(place: str, *keys: Any) -> str:
+    """Gives the path of a key or an entry below a place; of a key that may be a secret three dots.
+
+    Example:
+        >>> below("sampler", "child", "weights", 3), below("sampler", "two words"), below("remote", "s3cr3t")
+        ('sampler.child.weights[3]', "sampler['two words']", 'remote[...]')
+    """
+    for key in keys:
+        text = told(key) if isinstance(key, str) else None
+        if text is not None and _PLAIN_KEY.fullmatch(text):
+            place = f"{place}.{text}" if place else text
+            continue
+        shown = "..." if isinstance(key, str) and text is None else repr(key if text is None else text)
+        place += f"[{shown if len(shown) <= _LONGEST_KEY else shown[: _LONGEST_KEY - 3] + '...'}]"
+    return place
+
+
+def meant(wrong: Any, names: Iterable[str]) -> str:
+    """Says which of the names a wrong one was meant to be, or else which there are.
+
+    Example:
+        >>> meant("randon", ["random", "subset"]), meant("x", ["random", "subset"])
+        ('did you mean random?', 'known: random, subset')
+    """
+    known = list(names)
+    # Names that differ in upper and lower case only are close as well.
+    lower = {name.lower(): name for name in reversed(known)}
+    close = get_close_matches(wrong.lower(), lower, n=1) if isinstance(wrong, str) else []
+    if close:
+        return f"did you mean {lower[close[0]]}?"
+    more = ", ..." if len(known) > _MOST_NAMES else ""
+    return f"known: {', '.join(known[:_MOST_NAMES])}{more}"
+
+
+PRIVATE = ("storage_options", "digests")
+"""Keys below which nothing is shown, nor below keys that were meant to be one of these."""
+
+_SECRETS = re.compile(
+    r"pass(word|wd|phrase)?$|pwd|secret|token|auth|credential|signature|account|(^|_)(key|keys|user|login)(_|$)",
+    re.IGNORECASE,
+)
+"""Names of what is private, wherever it stands."""
+
+_NO_SECRETS = re.compile(r"batches\.(max_tokens|keys)(\[|$)")
+"""Places of the config that are called like a secret, and hold none."""
+
+_SECTIONS = ("remote",)
+"""Sections that hold what is private: a text in place of one is likely to be it."""
+
+_MOST_ENTRIES = 120
+_SHORTEST_SECRET = 3
+
+
+@final
+class _Hidden:
+    """Stands for what is not shown."""
+
+    def __repr__(self) -> str:
+        return "..."
+
+
+HIDDEN = _Hidden()
+
+
+def public(place: str, value: Any, *, shows_text: bool = True) -> Any:
+    """Gives what may be shown of a value, in whatever section it stands.
+
+    Args:
+        place: the path of its key.
+        value: plain data.
+        shows_text: whether texts may be shown at all; not where nobody knows what the key means.
+
+    Returns:
+        Numbers, and texts that are words, numbers or paths; of a URL what is no secret, of a mapping its
+        keys and numbers; and three dots for all else, and for all below `storage_options` or what looks
+        like it, or is called like a password.
+
+    Example:
+        >>> public("dataset.remote", {"cache": "/a"}), public("sampler.indices", "https://user:word@host/a?b")
+        ({'cache': ...}, 'https://host/a')
+        >>> public("loader.storage_option", "hidden"), public("dataset.remote.timeout", -1)
+        (..., -1)
+    """
+    keys = [key for key in re.split(r"[.\[\]']+", place) if key]
+    if any(_is_private(key) for key in keys) and not _NO_SECRETS.match(place):
+        return HIDDEN
+    return _shown(value, shows_text and keys[-1:] != [*_SECTIONS])
+
+
+def resembling(place: str, value: Any, hint: str) -> Any:
+    """Gives what may be shown of a value that was to be one of some names: all, if it resembles one."""
+    return value if hint.startswith("did you mean") and isinstance(value, str) else public(place, value)
+
+
+def scrubbed(text: str, section: Any) -> str:
+    """Takes out of a foreign text, such as the message of an exception, what must not be shown of a section.
+
+    Example:
+        >>> scrubbed("cannot reach s3cr3t@host", {"address": "s3cr3t@host"})
+        'cannot reach ...'
+    """
+    hidden = {
+        part for whole in _texts(section) if told(whole) != whole for part in (whole, repr(whole)[1:-1])
+    }
+    for secret in sorted(hidden, key=len, reverse=True):
+        if len(secret) >= _SHORTEST_SECRET:
+            text = text.replace(secret, "...")
+    return text
+
+
+def _is_private(key: str) -> bool:
+    return bool(_SECRETS.search(key)) or meant(key, PRIVATE).startswith("did you mean")
+
+
+def _shown(value: Any, shows_text: bool) -> Any:
+    if isinstance(value, str | bytes):
+        text = value if isinstance(value, str) else value.decode("latin-1")
+        found = told(text) if shows_text else None
+        return HIDDEN if found is None else value if found == text else found
+    if isinstance(value, dict):
+        return {_shown(key, True): _of_mapping(key, entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(_shown(entry, shows_text) for entry in value[:_MOST_ENTRIES])
+    if isinstance(value, np.ndarray):
+        return value if value.dtype.kind in "biuf" else HIDDEN
+    plain = isinstance(value, int | float | complex | dt.date | dt.time | _Hidden | type(None))
+    return value if plain else f"<{type(value).__name__}>"
+
+
+def _of_mapping(key: Any, value: Any) -> Any:
+    if key == "kind" and isinstance(value, str):
+        return _shown(value, shows_text=True)
+    is_number = isinstance(value, int | float | type(None))
+    return value if is_number and not (isinstance(key, str) and _is_private(key)) else HIDDEN
+
+
+def _texts(section: Any) -> Iterator[str]:
+    waiting = [section]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, str):
+            yield value
+        elif isinstance(value, dict):
+            waiting += [*value, *value.values()]
+        elif isinstance(value, list | tuple):
+            waiting += value
+
 
 _EXTRA, _MISSING, _REFUSED = "extra_forbidden", "missing", "samplerkit"
 _LONGEST_PROBLEM = 120
@@ -41,8 +251,8 @@ def unknown_key(place: str, section: dict[str, Any], known: Collection[str], of:
     key = next(key for key in section if key not in known)
     where = below(place, key)
     # A key that nobody knows may have been meant for a password.
-    shown = public(where, section[key], shows_text=False)
-    return ConfigError(where, f"is no key of {of}", shown, hint=meant(key, known))
+    value = public(where, section[key], shows_text=False)
+    return ConfigError(where, f"is no key of {of}", value, hint=meant(key, known))
 
 
 def from_pydantic(place: str, error: ValidationError, section: dict[str, Any], of: str) -> ConfigError:

@@ -9,8 +9,8 @@ from typing import Any, final
 import numpy as np
 
 from samplerkit.config.constructor import Constructor, Made
-from samplerkit.config.paths import Folder
-from samplerkit.config.redaction import below
+from samplerkit.config.error_messages import below
+from samplerkit.config.reading import Folder
 from samplerkit.errors import ArgumentValueError, ConfigError
 from samplerkit.inspect.quality.figure import Figure, shown
 from samplerkit.inspect.quality.mixing import ALREADY_MIXED, label_mixing, mixing, storage_mixing

@@ -13,11 +13,10 @@ from samplerkit.batches.recipe import BatchRecipe
 from samplerkit.batches.token_batches import TokenBatches
 from samplerkit.compat.megatron.samplers import MegatronPretrainingRandomSampler, MegatronPretrainingSampler
 from samplerkit.config.constructor import Constructor, Kinds, Made, SectionOf
-from samplerkit.config.error_messages import require_mapping, unknown_key
+from samplerkit.config.error_messages import below, meant, public, require_mapping, resembling, unknown_key
 from samplerkit.config.loader import LoaderOptions
-from samplerkit.config.paths import Folder
 from samplerkit.config.quality import SECTION
-from samplerkit.config.redaction import below, meant, public, resembling
+from samplerkit.config.reading import Folder
 from samplerkit.errors import CompositionError, ConfigError
 from samplerkit.samplers.base import Sampler
 from samplerkit.samplers.block import BlockSampler

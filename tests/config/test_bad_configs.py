@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 import samplerkit as sk
-from samplerkit.config import text as reading
+from samplerkit.config import reading
 from tests.config.answers import refused
 from tests.values_in_messages import WRONG, evaluated
 

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 import samplerkit as sk
-from samplerkit.config import redaction
+from samplerkit.config import error_messages as redaction
 from samplerkit.config.datasets import DATASETS
 from samplerkit.config.loader import LOADER
 from samplerkit.config.quality import MIN_QUALITY

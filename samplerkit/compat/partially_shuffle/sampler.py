@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from samplerkit.closing import Closing
-from samplerkit.compat.partially_shuffle.batches import BatchReader, Item, batches
-from samplerkit.compat.partially_shuffle.files import DatasetFiles, FileTable
+from samplerkit.compat.partially_shuffle.files import BatchReader, DatasetFiles, FileTable, Item, batches
 from samplerkit.compat.torch.epoch_sampler import Cycled, DealtPart, GivenRank, ResumableSampler
 from samplerkit.errors import ArgumentRangeError, ArgumentValueError, StateError
 from samplerkit.loading.cursor import FunctionCursor, Iteration

@@ -6,16 +6,18 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from inspect import Parameter, signature
-from typing import Any, Final
+from typing import Any, Final, Literal
 
-from samplerkit.compat.webdataset.commands import is_command, parsed
+from samplerkit.compat.webdataset.commands import Piped, is_command, parsed
 from samplerkit.compat.webdataset.handlers import Handler
-from samplerkit.compat.webdataset.stream import Piped
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, DatasetError, NotSupportedError
 from samplerkit.order import arguments
 from samplerkit.storage.names import expand_braces
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.tar.dataset import TarDataset
+
+EqualSteps = Literal["pad", "drop"]
+"""How all ranks get the same number of samples: the first ones repeated, or the last ones left out."""
 
 OURS: Final = "ours"
 """Stands for an argument that was left out."""

@@ -13,12 +13,12 @@ import torch.utils.data
 from samplerkit.closing import Closing
 from samplerkit.compat.webdataset import arguments as taken
 from samplerkit.compat.webdataset import stages
+from samplerkit.compat.webdataset.arguments import EqualSteps
+from samplerkit.compat.webdataset.commands import Piped
 from samplerkit.compat.webdataset.epochs import EpochLedger
 from samplerkit.compat.webdataset.fluent import Fluent
 from samplerkit.compat.webdataset.handlers import Handler
-from samplerkit.compat.webdataset.reading import FOREVER, SamplePipeline, WorkerPlace
-from samplerkit.compat.webdataset.split import EqualSteps, Seat, Shuffling, Split
-from samplerkit.compat.webdataset.stream import Piped
+from samplerkit.compat.webdataset.reading import FOREVER, SamplePipeline, Seat, Shuffling, Split, WorkerPlace
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, DatasetError, StateError
 from samplerkit.loading.state.state import digest, require_fields, whole
 from samplerkit.order import arguments

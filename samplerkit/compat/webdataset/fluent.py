@@ -13,8 +13,7 @@ from torch.utils.data import DataLoader
 from samplerkit.compat.webdataset import arguments as taken
 from samplerkit.compat.webdataset import stages
 from samplerkit.compat.webdataset.handlers import Handler
-from samplerkit.compat.webdataset.reading import FOREVER, SamplePipeline, WorkerPlace
-from samplerkit.compat.webdataset.split import Seat, Shuffling, Split
+from samplerkit.compat.webdataset.reading import FOREVER, SamplePipeline, Seat, Shuffling, Split, WorkerPlace
 from samplerkit.compat.webdataset.stages import default_collation_fn
 from samplerkit.compat.webdataset.tensors import tensors
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, CompositionError

@@ -13,8 +13,8 @@ from typing import Any, NoReturn, TypeVar
 
 from torch.utils.data import get_worker_info
 
-from samplerkit.compat.webdataset.split import Seat
 from samplerkit.errors import DatasetError, SamplerkitError, note_once
+from samplerkit.loading.job.world import detect_world
 from samplerkit.storage.opening import AbsentError
 from samplerkit.storage.tar.format.flaws import REASONS
 
@@ -51,14 +51,14 @@ def warn_and_stop(error: Exception) -> bool:
 
 def split_by_node(source: Iterator[Any], group: Any = None) -> Iterator[Any]:  # noqa: ARG001  # webdataset's
     """Keeps the part of this rank: as `nodesplitter=`, which is what the dataset does anyway."""
-    world = Seat.here().world
+    world = detect_world()
     return islice(source, world.shard_id, None, world.num_shards)
 
 
 def split_by_worker(source: Iterator[Any]) -> Iterator[Any]:
     """Keeps the part of this worker: as `workersplitter=`, which is what the dataset does anyway."""
-    seat = Seat.here()
-    return islice(source, seat.worker, None, seat.workers)
+    worker = get_worker_info()
+    return source if worker is None else islice(source, worker.id, None, worker.num_workers)
 
 
 def single_node_only(source: Iterator[Any], group: Any = None) -> Iterator[Any]:  # noqa: ARG001  # likewise

@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader
 import samplerkit as sk
 from samplerkit.compat import webdataset as wds
 from samplerkit.compat.webdataset import WebDataset
-from samplerkit.compat.webdataset.split import Seat, Split
+from samplerkit.compat.webdataset.reading import Seat, Split
 from samplerkit.order.sequences import Range
 from tests.compat.webdataset.shards import (
     is_even,

@@ -10,7 +10,7 @@ import tarfile
 import pytest
 
 import samplerkit as sk
-from samplerkit.compat.webdataset.stream import samples_of
+from samplerkit.compat.webdataset.commands import samples_of
 
 
 def in_pieces(data):
