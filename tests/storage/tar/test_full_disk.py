@@ -72,12 +72,3 @@ def test_an_error_of_the_user_is_not_hidden_by_a_full_disk(small_disk):
         writer.write({"__key__": "a", "bin": b"x" * 10})
         raise ZeroDivisionError
     assert there(small_disk) == ["other"]
-
-
-@pytest.mark.parametrize("folder", ["file/below", "n" * 300])
-def test_a_folder_that_cannot_be_made_is_an_error(tmp_path, folder):
-    (tmp_path / "file").write_text("no folder")
-    with pytest.raises(
-        sk.DatasetError, match=r"x-0\.tar: cannot be written \((Not a directory|File name too long)\)"
-    ):
-        TarWriter(f"{tmp_path}/{folder}/x-%d.tar").write({"__key__": "a", "bin": b""})

@@ -12,7 +12,6 @@ import samplerkit as sk
 from tests.storage.forging import forge
 from tests.storage.remote.server import served
 from tests.storage.tar.remote_shards import (
-    LENGTHS,
     NUMBERS,
     PATTERN,
     SHARDS,
@@ -111,16 +110,6 @@ def test_a_selection_fetches_each_shard_once_and_none_where_keys_will_do(tmp_pat
         assert len(chosen) == sum("3" in f"{number:05}" for number in NUMBERS)
     assert server.parts() == []
     assert len(server.downloads()) == (0 if by == "key" else SHARDS)
-
-
-def test_whether_the_layout_is_known_can_be_asked_of_all(tmp_path, server, local):
-    assert local.is_layout_known
-    assert not local.select(lambda key: True, by="key").is_layout_known
-    with remote(server, tmp_path, lengths=LENGTHS) as told, remote(server, tmp_path) as untold:
-        assert told.is_layout_known
-        assert not untold.is_layout_known
-        assert untold.layout == told.layout
-        assert untold.is_layout_known
 
 
 @pytest.mark.parametrize("fetch", ["shards", "ranges"])
