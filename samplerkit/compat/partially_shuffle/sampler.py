@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from samplerkit.closing import Closing
 from samplerkit.compat.partially_shuffle.files import BatchReader, DatasetFiles, FileTable, Item, batches
-from samplerkit.compat.torch.epoch_sampler import Cycled, DealtPart, GivenRank, ResumableSampler
+from samplerkit.compat.torch.epoch_sampler import Cycled, GivenRank, ResumableSampler
 from samplerkit.errors import ArgumentRangeError, ArgumentValueError, StateError
 from samplerkit.loading.cursor import FunctionCursor, Iteration
 from samplerkit.loading.job.agreement import agree
@@ -226,7 +226,7 @@ class DistributedSamplerViaLocallyShuffle(  # type: ignore[override]  # torch ha
     @property
     def num_samples(self) -> int:  # type: ignore[override]  # torch has a plain attribute
         """How many samples this rank reads in an epoch."""
-        return len(self._part(0))
+        return len(self._part_of(self._size(0)))
 
     @property
     def stats(self) -> FileStats:
@@ -249,7 +249,9 @@ class DistributedSamplerViaLocallyShuffle(  # type: ignore[override]  # torch ha
         table, epoch, start = self._source.table(), upcoming.epoch, self._start_of(upcoming)
         self._require_agreement(Place(epoch, start))
         shuffled = self._shuffle(table)
-        order = self._part(start).of_order(shuffled.undealt_order(table.layout, self._lane_count(), epoch))
+        order = self._part_of(self._size(epoch), start).of_order(
+            shuffled.undealt_order(table.layout, self._lane_count(), epoch)
+        )
         iteration = self._cursor.begin(upcoming)
         reader = BatchReader(table, self._source.reader, self.file_buffer, is_logged=self.debug)
         self._readers.append(reader)
@@ -340,12 +342,6 @@ class DistributedSamplerViaLocallyShuffle(  # type: ignore[override]  # torch ha
 
     def _size(self, epoch: int) -> int:
         return padded(len(self._source.table().layout), self._lane_count())
-
-    def _end(self, epoch: int, start: int) -> int:
-        return self._part(start).end
-
-    def _part(self, start: int) -> DealtPart:
-        return DealtPart.of(self._size(0), self.world, start=start)
 
     def _shuffle(self, table: FileTable) -> LocalShuffle:
         block = self.shuffle_buffer or block_within(table.layout, self.file_buffer + 1, self.pools)

@@ -11,7 +11,7 @@ from typing import Any, Final, final
 import numpy as np
 import torch.utils.data
 
-from samplerkit.compat.torch.epoch_sampler import DealtPart, EpochSampler, GivenRank, InLists
+from samplerkit.compat.torch.epoch_sampler import EpochSampler, GivenRank, InLists
 from samplerkit.errors import ArgumentTypeError, CompositionError, DatasetError
 from samplerkit.loading.job.agreement import agree
 from samplerkit.loading.state.state import digest
@@ -212,7 +212,7 @@ class ShardedSampler(GivenRank, EpochSampler[Any]):  # type: ignore[override]  #
     @property
     def num_samples(self) -> int:  # type: ignore[override]  # torch has a plain attribute
         """How many items this rank reads; needs a sampler with a length."""
-        return len(DealtPart.of(len(self.sampler), self.world, drop_last=self.drop_last))
+        return len(self._part_of(len(self.sampler)))
 
     @property
     def shuffle(self) -> bool:  # type: ignore[override]  # torch has a plain attribute
@@ -233,9 +233,6 @@ class ShardedSampler(GivenRank, EpochSampler[Any]):  # type: ignore[override]  #
     def _size(self, epoch: int) -> int:
         return self._about(epoch).size
 
-    def _end(self, epoch: int, start: int) -> int:
-        return DealtPart.of(self._size(epoch), self.world, drop_last=self.drop_last, start=start).end
-
     def _open(self, start: int) -> Callable[[], InLists]:
         return partial(self._read_part, self.epoch, start)
 
@@ -243,7 +240,7 @@ class ShardedSampler(GivenRank, EpochSampler[Any]):  # type: ignore[override]  #
         self._require_still()
         drawn = self._draw(epoch)
         self._require_agreement(epoch)
-        part = DealtPart.of(len(drawn), self.world, drop_last=self.drop_last, start=start)
+        part = self._part_of(len(drawn), start)
         if isinstance(drawn, list):
             return iter([part.of_list(drawn)])
         return (chunk.tolist() for chunk in part.of_array(drawn).chunks(CHUNK))

@@ -90,7 +90,7 @@ class DistributedSampler(EpochSampler[int]):
         self._cursor = self._new_cursor()  # before torch's constructor, which sets the epoch
         super().__init__(dataset, world.num_shards, world.shard_id, shuffle, self._checked(seed), drop_last)
         # torch divides in floating point, which is the same below 2^53 samples.
-        self.num_samples = len(DealtPart.of(len(dataset), world, drop_last=bool(drop_last)))
+        self.num_samples = len(self._part_of(len(dataset)))
         self.total_size = self.num_samples * world.num_shards
 
     def _checked(self, seed: Any) -> int:
@@ -122,7 +122,7 @@ class DistributedSampler(EpochSampler[int]):
     def _part(self, start: int) -> DealtPart:
         size = len(self.dataset)
         if start:
-            return DealtPart.of(size, self.world, drop_last=bool(self.drop_last), start=start)
+            return self._part_of(size, start)
         # torch fixes the total size when the sampler is made, and then takes fewer samples than that (they
         # are repeated) or, with drop_last, more (they are left out).
         fits = size >= self.total_size if self.drop_last else size <= self.total_size
@@ -148,9 +148,7 @@ class DistributedSampler(EpochSampler[int]):
 
     def _end(self, epoch: int, start: int) -> int:
         # As in torch, the total size of whole epochs is that of when the sampler was made.
-        if not start:
-            return self.total_size
-        return DealtPart.of(len(self.dataset), self.world, drop_last=bool(self.drop_last), start=start).end
+        return super()._end(epoch, start) if start else self.total_size
 
     def _open(self, start: int) -> Callable[[], InLists]:
         draw = self._draw(start)

@@ -135,7 +135,7 @@ class ResumableSampler(EpochByCursor, torch.utils.data.DistributedSampler[Item_c
     """A torch sampler with a state: how far all ranks together are in an epoch.
 
     It is a torch `DistributedSampler`, so that trainers which replace other samplers leave it alone.
-    Subclasses make the cursor, and say what an epoch holds: `_size`, `_end` and `_identity`.
+    Subclasses make the cursor, and say what an epoch holds: `_size` and `_identity`.
     """
 
     dataset: Any
@@ -151,9 +151,13 @@ class ResumableSampler(EpochByCursor, torch.utils.data.DistributedSampler[Item_c
     def _size(self, epoch: int) -> int:
         """Returns how many positions the ranks share in an epoch, repeats not counted."""
 
-    @abstractmethod
     def _end(self, epoch: int, start: int) -> int:
         """Returns at which position the ranks are done that began at `start`, repeats counted."""
+        return self._part_of(self._size(epoch), start).end
+
+    def _part_of(self, size: int, start: int = 0) -> DealtPart:
+        """Returns the part of so many positions, from one of them on, that this rank reads."""
+        return DealtPart.of(size, self.world, drop_last=bool(self.drop_last), start=start)
 
     @abstractmethod
     def _identity(self, epoch: int) -> dict[str, Any]:
