@@ -1,24 +1,25 @@
-"""Draws the picture of the page on batches: plain batches beside those of a budget, of the same texts.
+"""Draws the pictures of batches, of packs, and of which documents are read when.
 
-Run it with `python -m tests.benchmarks.pictures_of_batches`. It comes out the same each time, so a picture
-that changes is a plan that changed.
+Run it with `python -m tests.benchmarks.pictures_of_batches`. They come out the same each time, so a picture
+that changes is a plan or an order that changed.
 """
 
 from __future__ import annotations
 
+import tempfile
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import samplerkit as sk
-from samplerkit.inspect.pictures.panels import LIGHT, dress, legend, new_figure
+from samplerkit.inspect.pictures.panels import LIGHT, draw_documents, dress, legend, new_figure
+from samplerkit.inspect.pictures.plot_data import plot_data
 from samplerkit.order.typing import Ids
 from tests.benchmarks.batches import BATCH_SIZE, BUDGET, text
 from tests.benchmarks.pictures_of_orders import WIDTH, keep, small_png_of
 
-NAME = "batches.png"
 SAMPLES, RANKS, STEPS = 100_000, 4, 12
-HEIGHT = 4.6
 THOUSAND = 1000
 
 
@@ -36,10 +37,10 @@ def budgeted(lengths: Ids) -> list[Ids]:
     return plan.batches(range(RANKS * STEPS))
 
 
-def draw() -> bytes:
+def draw_batches() -> bytes:
     """Draws both, the tokens of their batches above and the lengths in them below."""
     lengths = text(np.random.default_rng(0), SAMPLES)
-    figure = new_figure(WIDTH, HEIGHT, LIGHT)
+    figure = new_figure(WIDTH, 4.6, LIGHT)
     grid = figure.subplots(2, 2, sharex=True, sharey="row")
     chosen = {f"batch_size={BATCH_SIZE}": plain(lengths), f"TokenBatches({BUDGET:,})": budgeted(lengths)}
     for column, (title, batches) in enumerate(chosen.items()):
@@ -77,9 +78,118 @@ def _draw_lengths(axes: Any, batches: list[Ids], *, is_left: bool) -> None:
     dress(axes, LIGHT, "", "step", "length of a sample" if is_left else "")
 
 
+SEQ_LEN, ROWS = 2048, 16
+
+Bars = list[list[tuple[int, int, bool]]]
+"""Rows of (begin, tokens, whether the document is cut)."""
+
+
+def lengths_of() -> Ids:
+    """The lengths of documents."""
+    return np.clip(np.random.default_rng(5).lognormal(6.1, 1.1, 600), 10, 6000).astype(np.int64)
+
+
+def alone(lengths: Ids) -> Bars:
+    """One document a row, cut off where the row ends."""
+    return [[(0, min(length, SEQ_LEN), length > SEQ_LEN)] for length in lengths[:ROWS].tolist()]
+
+
+def wrapped(lengths: Ids) -> Bars:
+    """Documents one after another, cut wherever a row ends."""
+    rows: Bars = [[] for _ in range(ROWS)]
+    at = 0
+    for length in lengths.tolist():
+        first, last = at // SEQ_LEN, (at + length - 1) // SEQ_LEN
+        for row in range(first, min(last, ROWS - 1) + 1):
+            begin, end = max(at, row * SEQ_LEN), min(at + length, (row + 1) * SEQ_LEN)
+            rows[row].append((begin - row * SEQ_LEN, end - begin, first != last))
+        at += length
+    return rows
+
+
+def packed(lengths: Ids) -> Bars:
+    """The first packs of a plan."""
+    plan = sk.PackBatches(SEQ_LEN, lengths=lengths).plan(sk.RandomSampler(seed=7), lengths.size)
+    rows = []
+    for number in range(ROWS):
+        pack = plan[number]
+        begins = np.cumsum(pack.lengths) - pack.lengths
+        cut = lengths[pack.ids] > pack.lengths
+        rows.append([*zip(begins.tolist(), pack.lengths.tolist(), cut.tolist(), strict=True)])
+    return rows
+
+
+def draw_packs() -> bytes:
+    """Draws the three side by side."""
+    lengths = lengths_of()
+    figure = new_figure(WIDTH, 3.6, LIGHT)
+    grid = figure.subplots(1, 3, sharex=True, sharey=True)
+    chosen = {"one a row": alone, "cut as they come": wrapped, f"PackBatches({SEQ_LEN})": packed}
+    for axes, (title, make) in zip(grid, chosen.items(), strict=True):
+        _draw_packs(axes, make(lengths), title)
+    grid[0].set_ylabel("pack")
+    grid[0].invert_yaxis()  # of all three, which share it
+    legend(grid[2], LIGHT, loc="upper left", bbox_to_anchor=(1.01, 1.02))
+    return small_png_of(figure)
+
+
+def _draw_packs(axes: Any, rows: Bars, title: str) -> None:
+    for is_cut, label in ((False, "whole document"), (True, "part of one")):
+        bars = [
+            (row, begin, count)
+            for row, parts in enumerate(rows)
+            for begin, count, cut in parts
+            if cut == is_cut
+        ]
+        places, begins, counts = zip(*bars, strict=True) if bars else ((), (), ())
+        colour = LIGHT.lines[int(is_cut)]
+        axes.barh(
+            places, counts, 0.8, begins, color=colour, label=label, edgecolor=LIGHT.background, linewidth=0.5
+        )
+    tokens = sum(count for parts in rows for _, count, _ in parts)
+    axes.set_xlim(0, SEQ_LEN)
+    dress(axes, LIGHT, f"{title}: {100 * tokens / (SEQ_LEN * len(rows)):.0f} %", "token", "")
+
+
+CORPORA = {"web-0": 60, "web-1": 60, "code": 30}
+"""Documents of each file."""
+
+
+def runs_of_documents(folder: Path) -> dict[str, sk.Loader]:
+    """Gives the two runs, by the titles of their panels."""
+    lengths = np.random.default_rng(5)
+    for name, documents in CORPORA.items():
+        with sk.TokenWriter(folder / name, "uint16") as writer:
+            for length in np.clip(lengths.lognormal(6.5, 1.2, documents), 10, 20_000).astype(int):
+                writer.write(np.zeros(length, dtype=np.uint16))
+    files = {"web": [folder / "web-0", folder / "web-1"], "code": folder / "code"}
+    data = sk.TokenDataset(files, 128, documents="idx", seed=1)
+    alike = sk.MixtureSampler({"web": None, "code": None}, weights={"web": 1, "code": 1}, seed=7)
+    samplers = {
+        'RandomSampler(shuffle="infile")': sk.RandomSampler(shuffle="infile", seed=7),
+        "MixtureSampler, as much code as web": alike,
+    }
+    return {
+        title: sk.Loader(data, sampler, batch_size=4, world=sk.World(2, 0))
+        for title, sampler in samplers.items()
+    }
+
+
+def draw_documents_read() -> bytes:
+    """Draws both side by side."""
+    figure = new_figure(WIDTH, 4.6, LIGHT)
+    with tempfile.TemporaryDirectory() as folder:
+        draw_documents(figure, plot_data(runs_of_documents(Path(folder))), LIGHT)
+    return small_png_of(figure)
+
+
+PICTURES = {"batches.png": draw_batches, "packs.png": draw_packs, "documents.png": draw_documents_read}
+
+
 def main() -> None:
-    """Draws it."""
-    keep(NAME, draw())
+    """Draws them."""
+    for name, draw in PICTURES.items():
+        keep(name, draw())
 
 
 if __name__ == "__main__":

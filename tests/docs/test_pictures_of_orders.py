@@ -6,16 +6,13 @@ import pytest
 from PIL import Image
 
 import samplerkit as sk
-from tests.benchmarks import pictures_of_batches, pictures_of_documents, pictures_of_packs
+from tests.benchmarks.pictures_of_batches import PICTURES
 from tests.benchmarks.pictures_of_orders import FOLDER, MODES, SAMPLERS, pictures
 
 PAGES = "".join(path.read_text(encoding="utf-8") for path in sorted(FOLDER.parent.glob("*.md")))
 
 
-OTHERS = [each.NAME for each in (pictures_of_batches, pictures_of_documents, pictures_of_packs)]
-
-
-@pytest.mark.parametrize("name", [*pictures(), *OTHERS])
+@pytest.mark.parametrize("name", [*pictures(), *PICTURES])
 def test_a_picture_is_there_and_small_and_on_a_page(name):
     path = FOLDER / name
     assert 5_000 < path.stat().st_size < 60_000
