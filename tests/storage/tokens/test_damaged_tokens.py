@@ -69,16 +69,8 @@ class TestArrays(TestPairs):
     ("change", "message"),
     [
         (lambda path: os.truncate(path, 500), "a.bin: ends at byte 500, was 800 bytes long"),
-        (lambda path: os.truncate(path, 0), "a.bin: ends at byte 0, was 800 bytes long"),
         (lambda path: os.truncate(path, 900), "a.bin: grew from 800 to 900 bytes while it was in use"),
-        (
-            lambda path: path.write_bytes(path.read_bytes() + b"xx"),
-            "a.bin: grew from 800 to 802 bytes while it was in use",
-        ),
-        (
-            lambda path: os.utime(path, (1, 1)),
-            "a.bin: was written to while it was in use, as",
-        ),
+        (lambda path: os.utime(path, (1, 1)), "a.bin: was written to while it was in use, as"),
     ],
 )
 @pytest.mark.parametrize("is_open", [True, False])
@@ -184,7 +176,6 @@ def test_an_index_that_contradicts_itself_is_an_error_where_it_is_used(tmp_path,
         ("text.npy", None, "text.npy: is no npy file"),
         ("cut.npy", None, r"cut.npy: ends at byte \d+, and its header says \d+ bytes"),
         ("more.npy", None, r"more.npy: continues behind byte \d+, where its header says that it ends"),
-        ("empty.npy", None, "empty.npy: is no npy file"),
         ("gone", None, "gone: is of no known format, and there is neither a .bin nor an .idx of that name"),
         (
             "n.jsonl",
@@ -207,7 +198,6 @@ def test_what_is_no_file_of_tokens_is_an_error_that_says_so(tmp_path, name, dtyp
         "n.jsonl": b"{}",
         "half.idx": b"",
         "text.npy": b"no tokens at all",
-        "empty.npy": b"",
         "cut.npy": whole[:-1],
         "more.npy": whole + b"x",
     }.items():
