@@ -279,7 +279,7 @@ def _counted(
         goes_on: 16 where the row of the threshold's own share, down from the level above, counts; else 0.
 
     Returns:
-        How many these are, and what is to go on with.
+        How many these are, and what to continue with.
     """
     share = alpha >> 60 - 4 * level
     pi = hashes.maps(level, (above << 4 * level) + share)
