@@ -185,9 +185,7 @@ class BlockSampler(Sampler):
         super().__init__()
         self.pool: Final = arguments.positive("pool", pool)
         self.seed: Final = arguments.seed(seed)
-        self.windows_per_block: Final = (
-            None if windows_per_block is None else arguments.positive("windows_per_block", windows_per_block)
-        )
+        self.windows_per_block: Final = arguments.limit("windows_per_block", windows_per_block)
 
     def draw(self, layout: Layout, context: Context) -> Order:
         """Orders the windows of a dataset, by the dataset's layout: the child reads its blocks."""

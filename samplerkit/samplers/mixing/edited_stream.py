@@ -6,6 +6,7 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
+from types import MappingProxyType
 from typing import Any, NamedTuple, final
 
 import numpy as np
@@ -17,19 +18,6 @@ from samplerkit.order.mixing.stream_algebra import Mix, WithoutRows
 from samplerkit.order.mixing.streams import DrawnPositions, Part, Passes
 from samplerkit.order.typing import Ids
 from samplerkit.samplers.mixing.edit import Edit
-
-
-@dataclass(frozen=True)
-class PassCaps:
-    """How often a run may read some sources of a mixture.
-
-    Args:
-        weights: of all sources, where the run begins.
-        passes: at most so many, by the number of the source.
-    """
-
-    weights: Sequence[float]
-    passes: Mapping[int, int]
 
 
 @final
@@ -64,7 +52,8 @@ def edited(
     source: Passes | Mix,
     edits: Sequence[Edit] = (),
     weights: Sequence[Sequence[float]] = (),
-    caps: PassCaps | None = None,
+    caps: Mapping[int, int] = MappingProxyType({}),
+    first: Sequence[float] = (),
 ) -> RunStream:
     """Gives a stream as edits make it, and the position from which on caps leave it nothing to read.
 
@@ -75,7 +64,8 @@ def edited(
         source: without edits.
         edits: in the order of their positions.
         weights: of each edit that has some, one for each source of the stream: from `shares`.
-        caps: of a mixture; None for none.
+        caps: how often a run may read some sources of a mixture, by their numbers.
+        first: the weights of all sources where the run begins, if there are caps.
 
     Raises:
         NotSupportedError: an edit says what this stream cannot do.
@@ -92,13 +82,13 @@ def edited(
         for edit in edits
     ]
     made = _changed(source, changes)
-    left = {} if caps is None else dict(caps.passes)
-    while caps is not None and left:
+    left = dict(caps)
+    while left:
         at, number = min((_first_beyond(made, *capped), capped[0]) for capped in left.items())
         if at >= made.end:
             break
         del left[number]
-        changes = _stopped(changes, at, number, caps.weights)
+        changes = _stopped(changes, at, number, first)
         # Where no source has a weight, the run ends, and what edits say behind it is not looked at.
         end = next((one.at for one in changes if one.weights is not None and not any(one.weights)), LARGEST)
         changes = [one for one in changes if one.at < end]

@@ -6,7 +6,6 @@ import bisect
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from types import MappingProxyType
 from typing import Any, Final, final
 
 import numpy as np
@@ -132,14 +131,14 @@ class Ledger(Sampler):
             raise ArgumentValueError("dataset", "holds no samples to read", length)
         require_removable(self.edits, child, context.dataset, self.new_sources)
         stream: Passes | Mix = Passes(orders, orders.woven, "sampler")
-        caps, weights = None, shares(self.edits, child, layout)
+        caps, first, weights = dict[int, int](), list[float](), shares(self.edits, child, layout)
         if isinstance(child, MixtureSampler) and child.get_child() is None:
             begin = replace(context, epoch=0, depth=0, child=None)
             blend = Blend(child, layout, begin, added=self.new_sources)
             if not blend.restarts:
-                stream, caps = blend.mix, blend.caps
+                stream, caps, first = blend.mix, blend.caps, blend.weights
                 weights = [blend.shares_of_draws(one) for one in weights]
-        return edited(stream, self.edits, weights, caps), length
+        return edited(stream, self.edits, weights, caps, first), length
 
 
 def _joined(
@@ -210,11 +209,7 @@ def require_removable(
 
 
 def _require_one_set(
-    place: str,
-    sampler: Sampler | None,
-    dataset: Any,
-    ids: Ids,
-    added: Mapping[str, Sampler | None] = MappingProxyType({}),
+    place: str, sampler: Sampler | None, dataset: Any, ids: Ids, added: Mapping[str, Sampler | None]
 ) -> None:
     if sampler is None or not ids.size:
         return
@@ -230,7 +225,7 @@ def _require_one_set(
                 # Its passes would become shorter, and their caps lie where they lay.
                 problem = "says without, of what a nested mixture with caps on its passes reads"
                 raise NotSupportedError(f"{place}, source {name}", problem, source.max_passes)
-            _require_one_set(f"{place}, source {name}", source, part, inside)
+            _require_one_set(f"{place}, source {name}", source, part, inside, {})
             start = end
     elif not _reads_one_set(sampler, dataset):
         problem = "says without, and this reads other samples in each pass"

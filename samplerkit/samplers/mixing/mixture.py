@@ -21,7 +21,7 @@ from samplerkit.errors import (
 from samplerkit.order import arguments
 from samplerkit.order.algebra import compose, limited
 from samplerkit.order.arguments import LARGEST
-from samplerkit.order.caching import cached_property
+from samplerkit.order.caching import Latest, cached_property
 from samplerkit.order.keys import ALGORITHM, Key, path_number
 from samplerkit.order.layout import Layout
 from samplerkit.order.mixing.source_counts import SourceCounts
@@ -35,7 +35,7 @@ from samplerkit.order.sequences import Range
 from samplerkit.order.typing import Ids
 from samplerkit.samplers.base import Sampler
 from samplerkit.samplers.chain import Context, RunConstants, checked_algorithm
-from samplerkit.samplers.mixing.edited_stream import PassCaps, RunStream, edited
+from samplerkit.samplers.mixing.edited_stream import RunStream, edited
 from samplerkit.samplers.mixing.sources import (
     EpochOrders,
     ShuffledPart,
@@ -152,7 +152,7 @@ class MixtureSampler(Sampler):
             hint = "leave weights out: the sizes are the weights"
             problem = "reads each sample once, whatever weights say"
             raise ArgumentValueError("stop", problem, "once", hint=hint)
-        self.part_lengths: Final = PartLengths()
+        self._lengths: Final = Latest[PartLengths]()
         self.max_passes: Final = checked_caps(max_passes, self.sources, self.weights)
         if self.max_passes:
             require_counted_passes(self.passes, self.stop, self.num_samples)
@@ -164,14 +164,9 @@ class MixtureSampler(Sampler):
 
     def arguments(self) -> dict[str, Any]:
         """Gives the constructor's arguments by name, as they were understood."""
-        given = super().arguments()
-        if self.sources is None:
-            del given["sources"]
-        if self.max_passes is None:
-            del given["max_passes"]
-        if self.by == "samples":
-            del given["by"]
-        return given
+        left_out = {"sources": None, "max_passes": None, "by": "samples"}
+        given = super().arguments().items()
+        return {name: value for name, value in given if name not in left_out or value != left_out[name]}
 
     def lane_count(self, layout: Layout, run_lanes: int) -> int:
         return run_lanes if self.lanes is None else self.lanes
@@ -180,15 +175,18 @@ class MixtureSampler(Sampler):
         """Gives what samplers of sources look at in their parts, and the tokens of these."""
         looked: dict[str, Any] = {}
         if self.by == "tokens":
-            looked = self.part_lengths.looked_at(
-                dataset, mixed_parts(self.sources, Layout.of(dataset), dataset)
-            )
+            parts = mixed_parts(self.sources, Layout.of(dataset), dataset)
+            looked["tokens"] = np.array([*self._part_lengths(dataset, parts).totals.values()])
         return looked | {
             f"{name}/{looked}": value
             for name, branch in self.branches().items()
             for link in branch._links()
             for looked, value in link.looks_at(parts_of(dataset)[name]).items()
         }
+
+    def _part_lengths(self, dataset: Any, parts: Mapping[str, Any]) -> PartLengths:
+        """Gives the lengths of the samples of a dataset's parts; those of the last dataset are kept."""
+        return self._lengths.get((id(dataset), *parts), lambda: PartLengths(dataset, parts))
 
     def draw(self, layout: Layout, context: Context) -> Order:
         """Orders the samples of a layout."""
@@ -222,7 +220,6 @@ class Blend:
         self._mixture = mixture
         self._layout = layout
         self._context = context
-        self._given_restarts = restarts
         self.restarts = restarts or mixture.passes == "restart" or mixture.stop == "once"
         self.lanes = mixture.lane_count(layout, context.lanes)
         # What reads each sample once has no further passes, which would be those of other epochs.
@@ -274,8 +271,8 @@ class Blend:
         source, name = self.sources[number], self._names[number]
         if isinstance(source, Blend):
             return source.mean_length
-        passes = None if self._is_whole[number] else source
-        return self._mixture.part_lengths.mean_of_draws(self._context.dataset, self._parts, name, passes)
+        lengths = self._mixture._part_lengths(self._context.dataset, self._parts)
+        return lengths.mean_of_draws(name, None if self._is_whole[number] else source)
 
     @cached_property
     def mean_length(self) -> float:
@@ -306,21 +303,19 @@ class Blend:
         return weights if given is None else self.shares_of_draws(weights)
 
     @cached_property
-    def caps(self) -> PassCaps | None:
-        """The caps on passes by the numbers of sources; None for none."""
-        given = self._mixture.max_passes
-        if given is None:
-            return None
+    def caps(self) -> dict[int, int]:
+        """The caps on passes by the numbers of sources."""
+        given = self._mixture.max_passes or {}
         for name in given:
             if name not in self._names:
                 hint = f"sources: {', '.join(self._names)}"
                 raise DatasetError("max_passes", "names no source of the mixture", name, hint=hint)
-        return PassCaps(self.weights, {self._names.index(name): passes for name, passes in given.items()})
+        return {self._names.index(name): passes for name, passes in given.items()}
 
     @cached_property
     def stream(self) -> RunStream:
         """What the mixture reads, with its caps."""
-        return edited(self.mix, caps=self.caps)
+        return edited(self.mix, caps=self.caps, first=self.weights)
 
     @cached_property
     def mix(self) -> Mix:
@@ -345,7 +340,7 @@ class Blend:
             return self._mixture.num_samples
         if self.restarts and self._context.epoch:
             context = replace(self._context, epoch=0)
-            return Blend(self._mixture, self._layout, context, restarts=self._given_restarts).length
+            return Blend(self._mixture, self._layout, context, restarts=True).length
         sizes = tuple(source.length for source in self.sources)
         ends = tuple(self.mix.turns.ends[0].tolist())
         is_first = self._mixture.stop == "first"

@@ -61,7 +61,7 @@ def source_reads(sampler: Sampler, dataset: Any, order: Order, position: int) ->
 
 def _of_each(mixture: MixtureSampler, dataset: Any, mix: Mix, rows: Ids) -> Iterator[tuple[str, SourceRead]]:
     parts = mixed_parts(mixture.sources, Layout.of(dataset), dataset)
-    means = mixture.part_lengths.means(dataset, parts)
+    means = mixture._part_lengths(dataset, parts).means()
     for number, (name, part) in enumerate(parts.items()):
         stream, lanes = mix.streams[number], np.arange(mix.lanes)
         drawn = mix.turns.drawn(number, lanes, rows)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Any, Final, NamedTuple, final
+from typing import Any, Final, final
 
 import numpy as np
 
@@ -22,52 +22,49 @@ _CHUNK = 1 << 20
 _MOST_SOURCES = 1024
 
 
-def lengths_of_parts(dataset: Any, parts: Mapping[str, Any]) -> dict[str, Ids | None]:
-    """Finds the lengths of the samples of each part, in tokens; None of a part that says none.
+@final
+class PartLengths:
+    """The lengths of the samples of the parts of a dataset, in tokens.
 
     Args:
-        dataset: with `lengths` or `length`, an attribute or a column, where its parts have none.
+        dataset: with `lengths` or `length`, an attribute or a column, where its parts have none; it is kept,
+            so that its number is no other one's.
         parts: datasets or layouts by name, in the order of ids.
+
+    Attributes:
+        totals: the tokens of each part, -1 where there are no lengths.
 
     Raises:
         DatasetError: they are not one whole number for each sample, or negative.
     """
-    found: dict[str, Ids | None] = {}
-    begin, whole = 0, None
-    for name, part in parts.items():
-        end, own = begin + len(Layout.of(part)), find_column(part, "lengths", "length")
-        if own is None and whole is None and not isinstance(getattr(dataset, "parts", None), Mapping):
-            whole = find_column(dataset, "lengths", "length")
-        given = own[1] if own is not None else None if whole is None else whole[1][begin:end]
-        found[name] = None if given is None else _checked(name, given, end - begin)
-        begin = end
-    return found
 
+    def __init__(self, dataset: Any, parts: Mapping[str, Any]) -> None:
+        self.dataset: Final = dataset
+        self._lengths: Final = dict[str, Ids | None]()
+        self._drawn: Final = Latest[int](_MOST_SOURCES)
+        begin, whole = 0, None
+        for name, part in parts.items():
+            end, own = begin + len(Layout.of(part)), find_column(part, "lengths", "length")
+            if own is None and whole is None and not isinstance(getattr(dataset, "parts", None), Mapping):
+                whole = find_column(dataset, "lengths", "length")
+            given = own[1] if own is not None else None if whole is None else whole[1][begin:end]
+            self._lengths[name] = None if given is None else _checked(name, given, end - begin)
+            begin = end
+        self.totals: Final = {
+            name: -1 if one is None else int(one.sum(dtype=np.int64)) for name, one in self._lengths.items()
+        }
 
-@final
-class PartLengths:
-    """The lengths of the samples of the parts of a dataset; those of the last dataset are kept."""
-
-    def __init__(self) -> None:
-        # The dataset is kept with them, so that its number is no other one's.
-        self._kept: Final = Latest[_Found]()
-
-    def mean_of_draws(
-        self, dataset: Any, parts: Mapping[str, Any], name: str, passes: Passes | None
-    ) -> float:
+    def mean_of_draws(self, name: str, passes: Passes | None) -> float:
         """Gives the mean number of tokens of the samples of a source.
 
         Args:
-            dataset: that is mixed.
-            parts: its parts.
             name: of the source.
             passes: over it, of which the first one counts; None where that has each sample of the part once.
 
         Raises:
             DatasetError: the part has no lengths, or no tokens.
         """
-        found = self._found(dataset, parts)
-        lengths, total = found.lengths[name], found.totals[name]
+        lengths, total = self._lengths[name], self.totals[name]
         if lengths is None:
             hint = (
                 "give the dataset an attribute lengths, or divide each weight by the mean tokens of a sample"
@@ -77,41 +74,17 @@ class PartLengths:
         count = lengths.size
         if passes is not None:
             count = passes.length
-            total = found.drawn.get((name, passes.orders), partial(_total, lengths, passes))
+            total = self._drawn.get((name, passes.orders), partial(_total, lengths, passes))
         if not total:
             raise DatasetError("weights", "give a share of the tokens to a source without any", name)
         return total / count
 
-    def means(self, dataset: Any, parts: Mapping[str, Any]) -> dict[str, float | None]:
+    def means(self) -> dict[str, float | None]:
         """Gives the mean length of the samples of each part; None of a part without lengths or samples."""
-        found = self._found(dataset, parts)
         return {
-            name: found.totals[name] / one.size if one is not None and one.size else None
-            for name, one in found.lengths.items()
+            name: self.totals[name] / one.size if one is not None and one.size else None
+            for name, one in self._lengths.items()
         }
-
-    def looked_at(self, dataset: Any, parts: Mapping[str, Any]) -> dict[str, Any]:
-        """Gives what states notice a change of: the tokens of each part, -1 where there are no lengths."""
-        return {"tokens": np.array(list(self._found(dataset, parts).totals.values()))}
-
-    def _found(self, dataset: Any, parts: Mapping[str, Any]) -> _Found:
-        def found() -> _Found:
-            lengths = lengths_of_parts(dataset, parts)
-            totals = {
-                name: -1 if one is None else int(one.sum(dtype=np.int64)) for name, one in lengths.items()
-            }
-            return _Found(lengths, totals, Latest(_MOST_SOURCES), dataset)
-
-        return self._kept.get((id(dataset), *parts), found)
-
-
-class _Found(NamedTuple):
-    """The lengths of each part, their sums, those of the first passes over sources, and the dataset."""
-
-    lengths: dict[str, Ids | None]
-    totals: dict[str, int]
-    drawn: Latest[int]
-    dataset: Any
 
 
 def _total(lengths: Ids, passes: Passes) -> int:
