@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterable
-from typing import Annotated, Any, Final, TypeVar, final, get_type_hints
+from typing import Annotated, Any, Final, final
 
 from pydantic import Strict
 
@@ -122,8 +121,6 @@ class WithLayout:
 DATASETS = Kinds("dataset", example="{kind: size, size: 1000}")
 """All kinds; another one is another function here."""
 
-_Function = TypeVar("_Function", bound=Callable[..., Any])
-
 Parts = Annotated[Any, Named("dataset", "sections")]
 """The parts of a tree, by name: dataset sections."""
 
@@ -141,23 +138,6 @@ def of_files(sizes: Iterable[int], names: Iterable[str] | None = None) -> Layout
     return Layout(sizes, names)
 
 
-def handing_on_to(make: type[Any]) -> Callable[[_Function], _Function]:
-    """Gives a function, in place of its `**`, the arguments of the constructor that it hands them on to."""
-
-    def decorated(function: _Function) -> _Function:
-        own, others = inspect.signature(function).parameters, inspect.signature(make).parameters
-        joined = [parameter for parameter in own.values() if parameter.kind is not parameter.VAR_KEYWORD]
-        joined += [parameter for name, parameter in others.items() if name not in own]
-        # mypy knows no functions whose signature is another one.
-        function.__signature__ = inspect.Signature(joined)  # type: ignore[attr-defined]
-        hints = get_type_hints(make.__init__) | get_type_hints(function, include_extras=True)
-        function.__annotations__ = hints
-        return function
-
-    return decorated
-
-
-@handing_on_to(TarDataset)
 def of_tar_shards(
     urls: Paths,
     decode: str | bool | None = None,

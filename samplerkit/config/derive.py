@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import os
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from itertools import chain
@@ -64,7 +64,8 @@ def derived_model(
     """Makes the model of what a config may write for the arguments of a constructor.
 
     Args:
-        make: a class or a function; every parameter has a name by which it can be given.
+        make: a class or a function; every parameter has a name by which it can be given. The `**` of a
+            function are the arguments of the class that it returns.
         name: of the model.
         written: what is written for arguments whose types do not say it; None for what is not written.
         section: of the config, by which the schema distinguishes two models of one name.
@@ -80,10 +81,7 @@ def derived_model(
     """
     fields: dict[str, Any] = {}
     try:
-        # mypy cannot tell whose __init__ that of a class in a variable is.
-        hinted = make.__init__ if isinstance(make, type) else make  # type: ignore[misc]
-        hints = get_type_hints(hinted, include_extras=True)
-        for parameter in inspect.signature(make).parameters.values():
+        for parameter, said in _parameters(make):
             if parameter.kind not in (_PARAMETER.POSITIONAL_OR_KEYWORD, _PARAMETER.KEYWORD_ONLY):
                 raise ArgumentTypeError(
                     parameter.name,
@@ -93,7 +91,7 @@ def derived_model(
                 )
             if written.get(parameter.name, ...) is None:
                 continue
-            hint = written.get(parameter.name) or _written_as(parameter.name, hints.get(parameter.name, Any))
+            hint = written.get(parameter.name) or _written_as(parameter.name, said)
             default = _default(make, parameter)
             # The prefix keeps arguments clear of pydantic's own names; the alias is what a config writes.
             fields[_PREFIX + parameter.name] = (hint, Field(default=default, alias=parameter.name))
@@ -105,6 +103,20 @@ def derived_model(
         raise ArgumentTypeError(
             "type hints", f"cannot be understood ({reason})", make, hint="give hints that pydantic knows"
         ) from error
+
+
+def _parameters(make: Callable[..., Any]) -> Iterator[tuple[inspect.Parameter, Any]]:
+    """Yields parameters and their hints; the `**` of a function are those of the class that it returns."""
+    # mypy cannot tell whose __init__ that of a class in a variable is.
+    hinted = make.__init__ if isinstance(make, type) else make  # type: ignore[misc]
+    hints = get_type_hints(hinted, include_extras=True)
+    made = None if isinstance(make, type) else hints.get("return")
+    parameters = inspect.signature(make).parameters
+    for parameter in parameters.values():
+        if parameter.kind is parameter.VAR_KEYWORD and isinstance(made, type):
+            yield from ((other, hint) for other, hint in _parameters(made) if other.name not in parameters)
+        else:
+            yield parameter, hints.get(parameter.name, Any)
 
 
 def argument_names(model: type[BaseModel]) -> list[str]:
