@@ -7,8 +7,7 @@ Example:
     [[4, 6], [5, 7]]
 """
 
-from samplerkit.compat.megatron.caches import compare_cache
-from samplerkit.compat.megatron.dataset import MegatronDataset
+from samplerkit.compat.megatron.dataset import MegatronDataset, compare_cache
 from samplerkit.compat.megatron.samplers import (
     MegatronPretrainingRandomSampler,
     MegatronPretrainingSampler,
