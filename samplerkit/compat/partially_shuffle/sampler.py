@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from samplerkit.closing import Closing
-from samplerkit.compat.partially_shuffle.files import BatchReader, DatasetFiles, FileTable, Item, batches
+from samplerkit.compat.partially_shuffle.files import BatchReader, DatasetFiles, Item, batches
 from samplerkit.compat.torch.epoch_sampler import Cycled, GivenRank, ResumableSampler
 from samplerkit.errors import ArgumentRangeError, ArgumentValueError, StateError
 from samplerkit.loading.cursor import FunctionCursor, Iteration
@@ -30,65 +29,6 @@ AGREEMENT_SECONDS: Final = 10.0
 """How long the ranks of a job wait for one another when an epoch begins."""
 
 _NAME: Final = "DistributedSamplerViaLocallyShuffle"
-
-
-@dataclass(frozen=True)
-class LocalShuffle:
-    """What is shuffled, and by which seed.
-
-    Args:
-        shuffle: whether anything is shuffled at all.
-        block_size: samples that are shuffled among themselves.
-        pools: 1, or 2 for samples that cross the borders of blocks.
-        seed: the same on all ranks.
-    """
-
-    shuffle: bool
-    block_size: int
-    pools: int
-    seed: int
-
-    def __str__(self) -> str:
-        return f"shuffle_buffer={self.block_size}, pools={self.pools}" if self.shuffle else "shuffle=False"
-
-    def undealt_order(self, layout: Layout, lanes: int, epoch: int) -> Order:
-        """Returns the order of all ranks together: position k * lanes + l is row k of lane l.
-
-        The rows of the shuffled files are cut into one run a lane, all of one length: the last one continues
-        with the first rows where the samples do not suffice. This is the original's rule. Where the lanes
-        divide the samples, it is the order of `samplerkit.DistributedSampler(shuffle="partial")`.
-
-        Args:
-            layout: the files.
-            lanes: the number of ranks at the first start.
-            epoch: from 0.
-
-        Returns:
-            An order of ceil(samples / lanes) * lanes positions.
-
-        Example:
-            >>> order = LocalShuffle(False, 1, 1, 0).undealt_order(Layout([3, 4]), lanes=2, epoch=0)
-            >>> order[::2].tolist(), order[1::2].tolist()
-            ([0, 1, 2, 3], [4, 5, 6, 0])
-        """
-        rows = padded(len(layout), lanes)
-        files = Recipe(1, 0, "files" if self.shuffle else False, seed=self.seed, lanes=1)
-        blocks = Recipe(
-            1,
-            0,
-            "partial" if self.shuffle else False,
-            seed=self.seed,
-            partial_size=self.block_size,
-            pools=self.pools,
-            lanes=lanes,
-        )
-        sequence = Cycled(files.undealt_order(layout, epoch), rows)
-        return compose(blocks.undealt_order(rows, epoch), sequence)
-
-
-def padded(num_samples: int, lanes: int) -> int:
-    """Rounds a number of samples up to a multiple of the lanes."""
-    return -(-num_samples // lanes) * lanes
 
 
 def room_for(layout: Layout, block_size: int, pools: int) -> int:
@@ -248,10 +188,7 @@ class DistributedSamplerViaLocallyShuffle(  # type: ignore[override]  # torch ha
         self._require_still()
         table, epoch, start = self._source.table(), upcoming.epoch, self._start_of(upcoming)
         self._require_agreement(Place(epoch, start))
-        shuffled = self._shuffle(table)
-        order = self._part_of(self._size(epoch), start).of_order(
-            shuffled.undealt_order(table.layout, self._lane_count(), epoch)
-        )
+        order = self._part_of(self._size(epoch), start).of_order(self._undealt_order(table.layout, epoch))
         iteration = self._cursor.begin(upcoming)
         reader = BatchReader(table, self._source.reader, self.file_buffer, is_logged=self.debug)
         self._readers.append(reader)
@@ -259,7 +196,7 @@ class DistributedSamplerViaLocallyShuffle(  # type: ignore[override]  # torch ha
             reader.expect(batches(order, self.batch_size))
             for ids in batches(order, self.batch_size):
                 item = reader.read(ids)
-                self._tell_of_rereading(reader.times_reread, table.layout, shuffled)
+                self._tell_of_rereading(reader.times_reread, table.layout)
                 iteration.taken += ids.size
                 yield item
         finally:
@@ -268,7 +205,7 @@ class DistributedSamplerViaLocallyShuffle(  # type: ignore[override]  # torch ha
             self._stats += reader.stats
         self._cursor.end(iteration, at_its_end=True)
 
-    def _tell_of_rereading(self, times: int, layout: Layout, shuffled: LocalShuffle) -> None:
+    def _tell_of_rereading(self, times: int, layout: Layout) -> None:
         """Logs, once, that files are read again and again."""
         if not times or self._has_told:
             return
@@ -277,9 +214,9 @@ class DistributedSamplerViaLocallyShuffle(  # type: ignore[override]  # torch ha
             "files are read again and again, so far %d times: %s goes back and forth between more of them "
             "than file_buffer=%d holds; file_buffer=%d is about enough",
             times,
-            shuffled,
+            self._words(layout),
             self.file_buffer,
-            room_for(layout, shuffled.block_size, shuffled.pools) - 1,
+            room_for(layout, self._block_size(layout), self.pools) - 1,
         )
 
     def set_epoch(self, epoch: int) -> None:
@@ -341,15 +278,40 @@ class DistributedSamplerViaLocallyShuffle(  # type: ignore[override]  # torch ha
         return self.num_replicas if self._lanes is None else self._lanes
 
     def _size(self, epoch: int) -> int:
-        return padded(len(self._source.table().layout), self._lane_count())
+        lanes = self._lane_count()
+        return -(-len(self._source.table().layout) // lanes) * lanes
 
-    def _shuffle(self, table: FileTable) -> LocalShuffle:
-        block = self.shuffle_buffer or block_within(table.layout, self.file_buffer + 1, self.pools)
-        return LocalShuffle(self.shuffle, block, self.pools, self.seed)
+    def _block_size(self, layout: Layout) -> int:
+        return self.shuffle_buffer or block_within(layout, self.file_buffer + 1, self.pools)
+
+    def _words(self, layout: Layout) -> str:
+        block = self._block_size(layout)
+        return f"shuffle_buffer={block}, pools={self.pools}" if self.shuffle else "shuffle=False"
+
+    def _undealt_order(self, layout: Layout, epoch: int) -> Order:
+        """Returns the order of all ranks together: position k * lanes + l is row k of lane l.
+
+        The rows of the shuffled files are cut into one run a lane, all of one length: the last one continues
+        with the first rows where the samples do not suffice. This is the original's rule. Where the lanes
+        divide the samples, it is the order of `samplerkit.DistributedSampler(shuffle="partial")`.
+        """
+        rows = self._size(epoch)
+        files = Recipe(1, 0, "files" if self.shuffle else False, seed=self.seed, lanes=1)
+        blocks = Recipe(
+            1,
+            0,
+            "partial" if self.shuffle else False,
+            seed=self.seed,
+            partial_size=self._block_size(layout),
+            pools=self.pools,
+            lanes=self._lane_count(),
+        )
+        sequence = Cycled(files.undealt_order(layout, epoch), rows)
+        return compose(blocks.undealt_order(rows, epoch), sequence)
 
     def _identity(self, epoch: int) -> dict[str, Any]:
         table = self._source.table()
-        said = {"dataset": table.description, "sampler": f"{_NAME}({self._shuffle(table)})"}
+        said = {"dataset": table.description, "sampler": f"{_NAME}({self._words(table.layout)})"}
         return {"algorithm": ALGORITHM, "lanes": self._lane_count(), **said}
 
     def _require_agreement(self, place: Place) -> None:
