@@ -68,13 +68,13 @@ def shown(url: str) -> str:
 
 
 def beside(url: str, suffix: str) -> str:
-    """Returns the URL of the file that lies beside another: the suffix is put before the query.
+    """Returns the path or URL of the file that lies beside another; a URL's query stays at the end.
 
     Example:
-        >>> beside("https://host/a.tar?v=2", ".skidx"), beside("s3://bucket/a.tar", ".skidx")
-        ('https://host/a.tar.skidx?v=2', 's3://bucket/a.tar.skidx')
+        >>> beside("https://host/a.tar?v=2", ".skidx"), beside("/data/a?.tar", ".skidx")
+        ('https://host/a.tar.skidx?v=2', '/data/a?.tar.skidx')
     """
-    end = re.search(r"[?#]", url)
+    end = re.search(r"[?#]", url) if is_remote(url) else None
     at = len(url) if end is None else end.start()
     return f"{url[:at]}{suffix}{url[at:]}"
 

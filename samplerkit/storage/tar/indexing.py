@@ -156,14 +156,14 @@ def _targets(names: Sequence[str], out: Path | None, *, upload: bool) -> list[st
         if near is not None:
             hint = "index shards on disk by themselves"
             raise ArgumentValueError("--upload", "is for remote shards", near, hint=hint)
-        return [beside(name, INDEX_SUFFIX) for name in names]
-    if out is None:
+    elif out is None:
         far = next((name for name in names if is_remote(name)), None)
         if far is not None:
             problem = "is needed, for nothing is written beside a remote shard"
             hint = "say --out FOLDER and upload what is in it, or say --upload to have it put there"
             raise ArgumentValueError("--out", problem, shown(far), hint=hint)
-        return [name + INDEX_SUFFIX for name in names]
+    if out is None:
+        return [beside(name, INDEX_SUFFIX) for name in names]
     targets = [os.fspath(out / (shown(name).rpartition("/")[2] + INDEX_SUFFIX)) for name in names]
     twice = [path for path, count in Counter(targets).items() if count > 1]
     if twice:

@@ -165,7 +165,7 @@ class TokenPaths:
         if url_end(path).endswith(".idx"):
             at = len(re.split(r"[?#]", path)[0] if is_remote(path) else path) - len(".idx")
             path = path[:at] + path[at + len(".idx") :]
-        return cls(_beside(path, ".bin"), _beside(path, ".idx"))
+        return cls(beside(path, ".bin"), beside(path, ".idx"))
 
 
 def token_dtype(place: str, value: Any) -> Dtype:
@@ -187,10 +187,6 @@ def token_dtype(place: str, value: Any) -> Dtype:
 def url_end(path: str) -> str:
     """Returns a path, or a URL without its query: what its extension is looked for in."""
     return shown(path) if is_remote(path) else path
-
-
-def _beside(path: str, suffix: str) -> str:
-    return beside(path, suffix) if is_remote(path) else path + suffix
 
 
 @final

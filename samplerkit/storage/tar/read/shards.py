@@ -234,10 +234,31 @@ class Shards:
         return self._accepted(index), copy
 
     def _beside(self, number: int, archive: Archive) -> Index | None:
-        storage = self.storage
-        if storage is None or not archive.is_remote:
+        """Asks for the index beside a remote shard, by one request.
+
+        Only the size shows of which state of the shard it is. So it is not certain: the headers in the shard
+        are compared before what it says is believed. One of another size, or a damaged one, is left aside
+        with a warning.
+
+        Raises:
+            DatasetError: the server does not answer.
+        """
+        if self.storage is None or not archive.is_remote:
             return None
-        return index_beside(self.urls[number], archive, storage, checksums=self.options.checksums)
+        data = self.storage.read_small(beside(self.urls[number], INDEX_SUFFIX), MOST_BYTES)
+        if data is None:
+            return None
+        index = None
+        with on_disk(data) as path, suppress(UnreadableFileError, DatasetError):
+            index = read_index(path, (archive,), by_size=True)
+        if index is None:
+            name = f"{archive.url}{INDEX_SUFFIX}"
+            warnings.warn(
+                f"{name} is damaged, or of another state of the archive, and is not used: make it again with "
+                "`samplerkit index`",
+                stacklevel=2,
+            )
+        return index if index is not None and index.serves(self.options.checksums) else None
 
     def _of_shard(self, number: int, archive: Archive, *, refuses_stale: bool) -> Index:
         """Returns the index of a shard that is on this machine: what lies beside it is tried first."""
@@ -286,32 +307,6 @@ def _again(known: Index | None, archive: Archive) -> Index | None:
     before = known.archive
     is_same = (before.size, before.version) == (archive.size, archive.version) and archive.tag != ""
     return replace(known, archives=(archive,)) if is_same else None
-
-
-def index_beside(url: str, archive: Archive, storage: RemoteStorage, *, checksums: bool) -> Index | None:
-    """Asks for the index beside a remote archive, by one request.
-
-    Only the size shows of which state of the archive it is. So it is not certain: the headers in the
-    archive are compared before what it says is believed. One of another size, or a damaged one, is left
-    aside with a warning.
-
-    Raises:
-        DatasetError: the server does not answer.
-    """
-    data = storage.read_small(beside(url, INDEX_SUFFIX), MOST_BYTES)
-    if data is None:
-        return None
-    index = None
-    with on_disk(data) as path, suppress(UnreadableFileError, DatasetError):
-        index = read_index(path, (archive,), by_size=True)
-    if index is None:
-        name = f"{archive.url}{INDEX_SUFFIX}"
-        warnings.warn(
-            f"{name} is damaged, or of another state of the archive, and is not used: make it again with "
-            "`samplerkit index`",
-            stacklevel=2,
-        )
-    return index if index is not None and index.serves(checksums) else None
 
 
 def archive_names(
