@@ -20,6 +20,8 @@ import torch
 import samplerkit as sk
 from samplerkit.compat.torch.any_sampler import distributed
 from samplerkit.inspect import quality, time_machine
+from samplerkit.loading.job.world import detect_world
+from samplerkit.storage.tar.indexing import index_shards
 from tests.docs.raised import MINE
 
 FILE = Path(__file__).parent / "data" / "values_in_messages.json"
@@ -77,7 +79,10 @@ def cycle() -> None:
 
 _NAMES = {"sk": sk, "np": np, "math": math, "torch": torch} | {
     each.__name__.rpartition(".")[2]: each
-    for each in (distributed, quality, time_machine, Columns, Given, bridge, nested, cycle)
+    for each in (
+        *(distributed, quality, time_machine, detect_world, index_shards),
+        *(Columns, Given, bridge, nested, cycle),
+    )
 }
 """What wrong calls may name."""
 

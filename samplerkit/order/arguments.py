@@ -92,7 +92,11 @@ def lanes(value: Any) -> int | None:
 
 def limit(place: str, value: Any) -> int | None:
     """Takes a positive integer, or None for no limit."""
-    return None if value is None else positive(place, value)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ArgumentTypeError(place, "must be an integer or None", value)
+    return positive(place, value)
 
 
 def seed(value: Any) -> int:

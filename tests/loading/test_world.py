@@ -49,23 +49,6 @@ def test_the_environment_is_asked_for_torchrun_first_then_mpi_then_slurm(environ
     assert detect_world(environment) == world
 
 
-@pytest.mark.parametrize(
-    ("environment", "names"),
-    [
-        ({"RANK": "1"}, "WORLD_SIZE"),
-        ({"WORLD_SIZE": "2"}, "RANK"),
-        ({"RANK": "one", "WORLD_SIZE": "2"}, "RANK"),
-        ({"RANK": "2", "WORLD_SIZE": "2"}, "WORLD_SIZE and RANK"),
-        ({"RANK": "-1", "WORLD_SIZE": "2"}, "WORLD_SIZE and RANK"),
-        ({"SLURM_PROCID": "0"}, "SLURM_NTASKS"),
-        ({"PMI_RANK": "2", "PMI_SIZE": "2"}, "PMI_SIZE and PMI_RANK"),
-    ],
-)
-def test_an_environment_that_contradicts_itself_is_refused_by_name(environment, names):
-    with pytest.raises(sk.WorldError, match=names):
-        detect_world(environment)
-
-
 def test_a_process_outside_of_a_slurm_step_is_warned_once_however_many_loaders_ask(monkeypatch, caplog):
     for name, value in {"SLURM_PROCID": "5", "SLURM_NTASKS": "19"}.items():
         monkeypatch.setenv(name, value)

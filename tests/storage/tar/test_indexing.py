@@ -122,26 +122,6 @@ def test_a_folder_that_cannot_be_written_to_is_an_error(folder, tmp_path):
         index_shards(f"{folder}/{PATTERN}", out=tmp_path / "file")
 
 
-@pytest.mark.parametrize(
-    ("options", "text"),
-    [
-        ({"upload": True, "out": Path("x")}, "--upload: does not go with --out, got 'x'; leave one of"),
-        (
-            {"upload": True},
-            "--upload: is for remote shards, got '.*/train-00.tar'; index",
-        ),
-        (
-            {"lengths": "s3://a/b.json"},
-            "--lengths: is remote, got 's3://a/b.json'; say --upload",
-        ),
-    ],
-)
-def test_what_contradicts_itself_is_refused(folder, options, text):
-    with pytest.raises(sk.ArgumentValueError, match=text):
-        index_shards(f"{folder}/{PATTERN}", **options)
-    assert there(folder) == []
-
-
 def test_nothing_is_put_on_a_web_server(folder):
     with (
         served(folder) as server,

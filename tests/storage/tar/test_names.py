@@ -8,7 +8,6 @@ import pytest
 import samplerkit as sk
 from samplerkit.storage import names
 from samplerkit.storage.names import expand_braces
-from samplerkit.storage.tar.dataset import TarDataset
 from samplerkit.storage.tar.read.shards import archive_names
 
 
@@ -63,21 +62,6 @@ def test_lists_are_taken_in_their_order_and_may_repeat(folder):
 @pytest.mark.usefixtures("folder")
 def test_a_file_whose_name_has_braces_is_taken_as_it_is():
     assert archive_names("odd{1}.tar") == ("odd{1}.tar",)
-
-
-@pytest.mark.usefixtures("folder")
-@pytest.mark.parametrize(
-    ("urls", "error", "text"),
-    [
-        ("c-*.tar", sk.DatasetError, "no file matches, got 'c-\\*.tar'; check"),
-        ("b-{9..11}.tar", sk.DatasetError, "there is no such file, got 'b-11.tar'"),
-        ("sub", sk.ArgumentValueError, "is a folder, got 'sub'; give its files"),
-        ("x" * 300, sk.DatasetError, "there is no such file, got 'xxx"),
-    ],
-)
-def test_what_names_no_archives_is_an_error(urls, error, text):
-    with pytest.raises(error, match=f"^urls: {text}"):
-        TarDataset(urls)
 
 
 def test_too_many_names_are_refused(monkeypatch):
