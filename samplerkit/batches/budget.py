@@ -185,13 +185,13 @@ def buckets_of(histogram: Histogram, budget: Budget, waste: float, pool: int, lo
     while at < values.size:
         upper, size = padded[at], int(sizes[at])
         least = upper - waste * upper
-        # What is padded to the same length wastes nothing.
+        # What is padded to the same length wastes nothing: so a bucket holds one length at least.
         by_waste = bisect_left(down, -least) if least < upper else bisect_right(down, -upper)
         by_pool = bisect_left(sums, sums[at] + pool * size)
         starts.append(int(before[at]))
         uppers.append(int(values[at]))
         chosen.append(size)
-        at = max(at + 1, by_waste, min(by_pool, values.size))
+        at = max(by_waste, min(by_pool, values.size))
     ends = np.array([*starts, int(before[-1])], dtype=np.int64)
     return Buckets(ends, np.array(uppers, dtype=np.int64), np.array(chosen, dtype=np.int64))
 

@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 
 import samplerkit as sk
+from samplerkit.batches.budget import Budget, buckets_of
 from samplerkit.batches.cutting import halved
+from samplerkit.batches.lengths import Histogram
 from samplerkit.batches.packs.pack_plan import PackPlan
 from samplerkit.batches.plan import BatchPlan
 from samplerkit.batches.set_plan import StaticPlan
@@ -233,6 +235,20 @@ def test_repeats_within_a_window_stand_apart(name):
     assert any(count > 1 for count in Counter(undealt(ORDERS[name])[:250]).values())
     for batch in sk.TokenBatches(400, lengths=LENGTHS, window=250).plan(ORDERS[name], FILES):
         assert np.unique(batch).size == batch.size
+
+
+def test_what_is_padded_to_one_length_is_in_one_bucket():
+    histogram = Histogram(np.array([16, 15, 14, 8]), np.array([9, 9, 9, 9]), "")
+    buckets = buckets_of(histogram, Budget(64, length_multiple=8), waste=0, pool=1, long="raise")
+    assert (buckets.starts.tolist(), buckets.uppers.tolist()) == ([0, 27, 36], [16, 8])
+    assert buckets.sizes.tolist() == [4, 8]
+
+
+def test_a_plan_says_what_it_knows_of_lengths():
+    lengths = sk.TokenBatches(16, lengths=[3, 5]).plan(sk.RandomSampler(), 2)
+    assert repr(lengths).startswith("StaticPlan(lengths ")
+    classes = sk.ClassBatches(1, 1, labels=[0, 1]).plan(sk.RandomSampler(), 2)
+    assert repr(classes) == "ClassPlan(no lengths, abreast=1)"
 
 
 def test_buckets_hold_lengths_between_boundaries():

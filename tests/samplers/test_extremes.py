@@ -67,6 +67,8 @@ def test_the_longest_order_is_dealt_to_its_last_position(make):
     # 2^62 is one more than a multiple of three: the last row holds one position, and wraps around.
     assert shard[-1] == whole[1]
     assert shard[-2] == whole[2**62 - 2]
+    with pytest.raises(sk.ArgumentRangeError, match=r"at most 2\^62"):
+        sk.RandomSampler(True, 2**62 + 1).order(layout)
 
 
 def test_a_recipe_that_a_plain_dataloader_is_given_says_what_to_give():

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,8 @@ from torch.utils.data import ConcatDataset
 
 import samplerkit as sk
 from samplerkit.loading.state.identity import describe_chain, seeds_of
+from samplerkit.samplers.chain import RunConstants
+from samplerkit.samplers.mixing.sources import EpochOrders
 
 CORPUS = sk.Layout.tree(
     {
@@ -243,3 +246,12 @@ def test_a_mixture_resumes_on_other_ranks_after_a_source_has_ended():
         run.load_state_dict(state)
         received += [run.ids(step)[~run.pads(step)].tolist() for step in range(run.steps_left)]
     assert Counter(sum(received, [])) == Counter(whole)
+
+
+def test_passes_over_a_source_are_those_of_another_where_all_that_makes_them_is_the_same():
+    sampler, layout = sk.RandomSampler(seed=3), sk.Layout(9)
+    made = EpochOrders(sampler, layout, RunConstants(), first=1, step=2)
+    assert made == EpochOrders(sk.RandomSampler(seed=3), sk.Layout(9), RunConstants(), first=1, step=2)
+    others = [replace(made, sampler=sk.RandomSampler(seed=4)), replace(made, dataset=sk.Layout(8))]
+    others += [replace(made, first=0), replace(made, step=1), replace(made, constants=RunConstants(2))]
+    assert made not in [*others, "orders"]

@@ -122,3 +122,16 @@ def test_labels_that_the_sampler_of_an_edit_looks_at_are_part_of_the_run():
     other.load_state_dict(before)
     with pytest.raises(sk.errors.StateError, match=r"edit 1 of the saved .* other values, such as labels"):
         other.load_state_dict(behind)
+
+
+def test_a_share_for_a_part_without_samples_is_refused_at_the_edit_that_says_it():
+    layout = sk.Layout.tree({"web": 50, "none": 0})
+    mixture = sk.MixtureSampler(dict.fromkeys(layout.parts), 40, weights={"web": 1, "none": 0})
+    edits = [
+        sk.Edit(at=5, skip=1),
+        sk.Edit(at=9, weights={"web": 2, "none": 0}),
+        sk.Edit(at=10, weights={"web": 1, "none": 1}),
+    ]
+    assert len(sk.Ledger(mixture, edits[:2]).order(layout)) == 40
+    with pytest.raises(sk.ArgumentValueError, match=r"edit at 10.*what holds nothing"):
+        sk.Ledger(mixture, edits).order(layout)

@@ -202,6 +202,14 @@ def test_caps_of_all_sources_are_the_end_of_the_run():
         sk.Ledger(mixture, [sk.Edit(at=10, skip=1)]).order(layout, 2)
 
 
+def test_a_cap_that_no_run_reaches_changes_nothing():
+    layout = sk.Layout.tree({"web": 50, "wiki": 30})
+    mixed = {"sources": dict.fromkeys(layout.parts), "weights": {"web": 1, "wiki": 0}, "num_samples": 80}
+    capped = sk.MixtureSampler(**mixed, max_passes={"wiki": 2}).order(layout)
+    plain = sk.MixtureSampler(**mixed).order(layout)
+    assert (capped, capped.num_passes) == (plain, plain.num_passes)
+
+
 def test_a_nested_mixture_has_caps_of_its_own():
     layout = sk.Layout.tree({"web": 500, "books": sk.Layout.tree({"old": 10, "new": 300})})
     books = sk.MixtureSampler({"old": None, "new": None}, weights={"old": 1, "new": 1}, max_passes={"old": 3})

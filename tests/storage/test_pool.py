@@ -11,7 +11,7 @@ import weakref
 import pytest
 
 from samplerkit.storage import progress
-from samplerkit.storage.threads import Pool, Stop, Stopped, in_threads
+from samplerkit.storage.threads import Pool, Stop, Stopped, bounded, in_threads
 from tests.waiting import wait_until
 
 MOST = 4
@@ -89,6 +89,16 @@ def test_who_was_ended_before_does_not_wait(seconds):
     stop.set()
     with pytest.raises(Stopped):
         stop.sleep(seconds)
+
+
+def test_what_takes_longer_than_it_may_is_given_up():
+    may_end = threading.Event()
+    try:
+        with pytest.raises(TimeoutError):
+            bounded(lambda: may_end.wait(60), 0.05, Stop())
+    finally:
+        may_end.set()
+    assert bounded(lambda: may_end.wait(60), 60, Stop())
 
 
 class Terminal(io.StringIO):

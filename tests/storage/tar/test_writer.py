@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import samplerkit as sk
+from samplerkit.storage.tar import pack
 from samplerkit.storage.tar.dataset import TarDataset
 from samplerkit.storage.tar.pack import pack_folder
 from samplerkit.storage.tar.writer import TarWriter
@@ -117,3 +118,12 @@ def test_shards_whose_number_is_said_are_as_large_as_one_another(tmp_path, sampl
         (tmp_path / "source" / f"{number:02}.txt").write_text("x")
     packed = pack_folder(tmp_path / "source", f"{tmp_path}/out-{{0..2}}.tar")
     assert TarDataset(packed.paths).layout.sizes.tolist() == sizes
+
+
+@pytest.mark.parametrize(("shards", "number"), [("out-%d.tar", 6), ("out-{0..1}.tar", 2)])
+def test_shards_are_limited_in_bytes_unless_their_number_is_said(tmp_path, monkeypatch, shards, number):
+    monkeypatch.setattr(pack, "DEFAULT_BYTES", 4096)
+    (tmp_path / "source").mkdir()
+    for name in range(6):
+        (tmp_path / "source" / f"{name}.txt").write_text("x" * 2000)
+    assert len(pack_folder(tmp_path / "source", f"{tmp_path}/{shards}").paths) == number
