@@ -125,6 +125,7 @@ def test_a_size_in_thousands_of_digits_is_a_damaged_header(tmp_path):
 
 NO_ARCHIVES = {
     "nothing": (lambda data: b"", "truncated at byte 0"),
+    "nothing, packed": (lambda data: gzip.compress(b""), "truncated at byte 0"),
     "a few zeros": (lambda data: bytes(100), "truncated at byte 0"),
     "text": (lambda data: b"not a tar file at all" * 100, "damaged header at byte 0"),
     "no end mark": (

@@ -118,9 +118,7 @@ def group(members: Members, archive: str) -> Samples:
     Files of one sample follow one another. A sample with a flaw is left out as a whole; so is the last one
     of an archive that ends in a flaw, for more of it may have been lost.
     """
-    grouping = _Grouping(members, archive)
-    grouping.run()
-    return grouping.finished()
+    return _Grouping(members, archive).samples()
 
 
 @final
@@ -138,8 +136,8 @@ class _Grouping:
         self._bad: set[int] = set()
         self._ignored = 0
 
-    def run(self) -> None:
-        """Goes through the members once, and finds samples with flaws."""
+    def samples(self) -> Samples:
+        """Goes through the members once; finds samples with flaws, and returns the others."""
         self._assign()
         self._first.append(len(self._fields))
         self._signatures = self._fields_of_samples()
@@ -151,9 +149,9 @@ class _Grouping:
             self._flaw(
                 last, self._first[last], "incomplete sample", "more of it may be lost with what follows"
             )
+        return self._kept()
 
-    def finished(self) -> Samples:
-        """Returns what is kept."""
+    def _kept(self) -> Samples:
         keys, signatures, entries = self._keys, self._signatures, self._numbers
         if self._bad:
             is_kept = [at not in self._bad for at in range(len(keys))]
