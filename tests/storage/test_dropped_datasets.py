@@ -94,7 +94,7 @@ def test_a_dataset_of_shards_that_is_dropped_is_gone_with_its_threads(tmp_path, 
         dataset.expect(iter([np.arange(first, first + 6) for first in range(0, 36, 6)]))
         with suppress(SamplerkitError):
             dataset.__getitems__(np.arange(6))
-        storage = weakref.ref(dataset._source._shards.storage)
+        storage = weakref.ref(dataset._source.shards.storage)
         del dataset
         require_gone(storage, before)
 
