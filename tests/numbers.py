@@ -1,6 +1,8 @@
-"""A dataset of which each sample is its id."""
+"""A dataset of which each sample is its id, and one of which some cannot be read."""
 
 from __future__ import annotations
+
+from collections.abc import Container
 
 from samplerkit.order.layout import Layout
 
@@ -15,4 +17,17 @@ class Numbers:
         return len(self.layout)
 
     def __getitem__(self, index: int) -> int:
+        return index
+
+
+class Damaged(Numbers):
+    """Some samples cannot be read."""
+
+    def __init__(self, layout: Layout, bad: Container[int]) -> None:
+        super().__init__(layout)
+        self.bad = bad
+
+    def __getitem__(self, index: int) -> int:
+        if index in self.bad:
+            raise OSError(f"sample {index} is damaged")
         return index

@@ -11,20 +11,12 @@ import torch
 import samplerkit as sk
 from samplerkit.loading.workers.protocol import Answer
 from tests.loading.worker_kinds import beside
+from tests.numbers import Damaged
 
 BAD = {4, 7, 8}
 
 
-class Damaged:
-    """Sample i is i; some cannot be read."""
-
-    def __len__(self):
-        return 20
-
-    def __getitem__(self, index):
-        if index in BAD:
-            raise OSError(f"sample {index} is damaged")
-        return index
+DAMAGED = Damaged(sk.Layout(20), BAD)
 
 
 class DamagedInBatches(Damaged):
@@ -36,7 +28,7 @@ class DamagedInBatches(Damaged):
 
 @pytest.mark.parametrize("workers", [0, 1, "2 threads"])
 def test_the_error_of_a_bad_sample_tells_where_it_is(workers):
-    loader = sk.Loader(Damaged(), sk.SequentialSampler(start_index=5), batch_size=2, **beside(workers))
+    loader = sk.Loader(DAMAGED, sk.SequentialSampler(start_index=5), batch_size=2, **beside(workers))
     received = []
     with loader, pytest.raises(OSError, match="sample 7 is damaged") as caught:
         for batch in loader:
@@ -69,7 +61,7 @@ def test_an_error_that_a_dataset_keeps_and_raises_again_has_each_note_once(worke
     assert sorted(set(kept.__notes__)) == sorted(kept.__notes__)
 
 
-@pytest.mark.parametrize("dataset", [Damaged(), DamagedInBatches()])
+@pytest.mark.parametrize("dataset", [DAMAGED, DamagedInBatches(sk.Layout(20), BAD)])
 @pytest.mark.parametrize("workers", [0, 2, "2 threads"])
 @pytest.mark.parametrize("options", [{}, {"collate_fn": torch.tensor}])
 def test_skipped_samples_are_counted_and_the_steps_stay(dataset, workers, options, caplog):
@@ -88,20 +80,10 @@ def test_skipped_samples_are_counted_and_the_steps_stay(dataset, workers, option
     assert "sample 7 of epoch 0 was skipped: OSError: sample 7 is damaged" in caplog.text
 
 
-class MostlyDamaged:
-    """Only the last sample can be read."""
-
-    def __len__(self):
-        return 5_100
-
-    def __getitem__(self, index):
-        if index < 5_099:
-            raise OSError("damaged")
-        return index
-
-
 def test_the_latest_ten_thousand_skipped_samples_are_kept_and_all_are_counted(caplog):
-    loader = sk.Loader(MostlyDamaged(), sk.SequentialSampler(), batch_size=5_100, bad_samples="skip")
+    loader = sk.Loader(
+        Damaged(sk.Layout(5_100), range(5_099)), sk.SequentialSampler(), batch_size=5_100, bad_samples="skip"
+    )
     with caplog.at_level(logging.ERROR, "samplerkit"):
         assert [batch.tolist() for _ in range(2) for batch in loader] == [[5_099]] * 2
     assert loader.stats.skipped == 10_198
@@ -113,14 +95,14 @@ def test_the_latest_ten_thousand_skipped_samples_are_kept_and_all_are_counted(ca
 
 
 def test_only_skips_of_batches_that_were_handed_out_are_counted():
-    loader = sk.Loader(Damaged(), sk.SequentialSampler(), batch_size=3, num_workers=1, bad_samples="skip")
+    loader = sk.Loader(DAMAGED, sk.SequentialSampler(), batch_size=3, num_workers=1, bad_samples="skip")
     with loader:
         next(iter(loader))
         assert loader.skipped == ()
 
 
 def test_a_batch_without_a_good_sample_is_an_error():
-    loader = sk.Loader(Damaged(), sk.SubsetSampler([4, 7, 8]), batch_size=3, bad_samples="skip")
+    loader = sk.Loader(DAMAGED, sk.SubsetSampler([4, 7, 8]), batch_size=3, bad_samples="skip")
     with pytest.raises(sk.DatasetError, match="none of the samples of a batch"):
         list(loader)
 

@@ -10,6 +10,7 @@ import torch
 
 import samplerkit as sk
 from tests.loading.worker_kinds import THREADS
+from tests.numbers import Damaged
 
 IDS = list(range(23))
 
@@ -93,18 +94,8 @@ def test_a_copy_stands_where_the_loader_stands_and_neither_moves_the_other(name,
         with_close()
 
 
-class Gone:
-    def __len__(self):
-        return 12
-
-    def __getitem__(self, index):
-        if index == 1:
-            raise OSError("damaged")
-        return index
-
-
 def test_a_copy_knows_what_was_skipped():
-    loader = sk.Loader(Gone(), sk.SequentialSampler(), batch_size=3, bad_samples="skip")
+    loader = sk.Loader(Damaged(sk.Layout(12), [1]), sk.SequentialSampler(), batch_size=3, bad_samples="skip")
     next(iter(loader))
     copy_of_it = pickled(loader)
     assert copy_of_it.skipped == loader.skipped != ()

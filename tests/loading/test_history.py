@@ -13,7 +13,7 @@ import samplerkit as sk
 from samplerkit.compat import mindspore
 from samplerkit.compat.megatron.samplers import MegatronPretrainingRandomSampler
 from samplerkit.loading.state.past import MOST_STRETCHES, EpochsRead, Past
-from tests.numbers import Numbers
+from tests.numbers import Damaged, Numbers
 
 SIZE = 24
 LENGTHS = [1 + number * 7 % 11 for number in range(SIZE)]
@@ -318,13 +318,7 @@ def test_windows_of_another_length_carry_what_was_read_over(tmp_path):
 
 
 def test_samples_that_could_not_be_read_are_in_the_history_and_the_loader_names_them():
-    class Broken(Ids):
-        def __getitem__(self, index):
-            if index == 3:
-                raise OSError("cannot be read")
-            return index
-
-    loader = sk.Loader(Broken(sk.Layout(10)), sk.SequentialSampler(), batch_size=5, bad_samples="skip")
+    loader = sk.Loader(Damaged(sk.Layout(10), [3]), sk.SequentialSampler(), batch_size=5, bad_samples="skip")
     for _ in loader:
         pass
     assert loader.history()[:].tolist() == list(range(10))

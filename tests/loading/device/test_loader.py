@@ -26,6 +26,7 @@ from tests.loading.device.kinds import (
     plain,
     read,
 )
+from tests.numbers import Damaged
 
 pytestmark = pytest.mark.usefixtures("no_thread_is_left")
 
@@ -86,7 +87,7 @@ def test_an_iteration_is_ended_by_a_newer_one_or_by_close_and_the_loader_can_be_
 @pytest.mark.parametrize("position", [0, 4, 22])
 @pytest.mark.parametrize("run_ahead", [False, True])
 def test_an_error_of_the_dataset_is_raised_at_its_position(position, run_ahead):
-    loader = DeviceLoader(DataLoader(Damaged(position), 1), "cpu", run_ahead=run_ahead)
+    loader = DeviceLoader(DataLoader(Damaged(sk.Layout(SIZE), [position]), 1), "cpu", run_ahead=run_ahead)
     received = []
     with pytest.raises(OSError, match=f"sample {position} is damaged") as caught:
         received.extend(batch.item() for batch in loader)
@@ -94,19 +95,6 @@ def test_an_error_of_the_dataset_is_raised_at_its_position(position, run_ahead):
     assert "__getitem__" in "".join(traceback.format_exception(caught.value))
     assert loader.state_dict() == {"schema": 1, "epoch": 0, "step": position, "ended": None}
     assert loading_threads() == []
-
-
-class Damaged(torch.utils.data.Dataset):
-    def __init__(self, position):
-        self.position = position
-
-    def __len__(self):
-        return SIZE
-
-    def __getitem__(self, index):
-        if index == self.position:
-            raise OSError(f"sample {index} is damaged")
-        return index
 
 
 def test_two_threads_never_read_from_one_loader():
