@@ -100,6 +100,11 @@ class Lines:
     def __len__(self) -> int:
         return self.sums.size
 
+    def fits(self, size: int) -> bool:
+        """Whether a file of so many bytes can have these lines."""
+        is_whole = self.starts.size == self.sums.size + 1 and (self.packing or self.starts[-1] == size)
+        return bool(is_whole) and self.packing in get_args(PackedBy)
+
     def number(self, row: int) -> int:
         """Returns the number of a line in its file, from 1 on, empty ones counted."""
         return row + 1 + int(np.searchsorted(self.empty, row, side="right"))

@@ -321,8 +321,8 @@ class OpenStore(ABC):
         """Closes it: it has no threads that would be waited for."""
 
     @abstractmethod
-    def read(self, ids: Ids) -> list[Any]:
-        """Reads values, in the order of the ids; called with the lock of the dataset held."""
+    def read(self, keys: Any, ids: Ids) -> list[Any]:
+        """Reads values, in the order of the ids of their keys; the lock of the dataset is held."""
 
 
 class KeyedDataset(OpenPerProcess[OpenStore]):
@@ -353,7 +353,7 @@ class KeyedDataset(OpenPerProcess[OpenStore]):
         """Finds the keys of all samples, in their order: what has a length, and travels to workers."""
 
     @abstractmethod
-    def _opened(self, stored: Stored, keys: Any, stats: FileStats) -> OpenStore:
+    def _opened(self, stored: Stored, stats: FileStats) -> OpenStore:
         """Opens the store in this process."""
 
     @property
@@ -396,11 +396,11 @@ class KeyedDataset(OpenPerProcess[OpenStore]):
             stored.require_same()
 
         def opened(stats: FileStats) -> OpenStore:
-            return guarded(stored.name, "read", lambda: self._opened(stored, keys, stats))
+            return guarded(stored.name, "read", lambda: self._opened(stored, stats))
 
         store = process.opened(self, opened)
         with process.lock:
-            values = guarded(stored.name, "read", partial(store.read, wanted))
+            values = guarded(stored.name, "read", partial(store.read, keys, wanted))
         decode = self._decode
         if decode is None:
             return values

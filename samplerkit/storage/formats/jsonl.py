@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final, final, get_args
+from typing import Any, Final, final
 
 import numpy as np
 
@@ -24,7 +24,6 @@ from samplerkit.storage.files.lines import (
     LineKind,
     Lines,
     LinesRead,
-    PackedBy,
     lines_of,
     unpacked,
 )
@@ -109,8 +108,7 @@ class JsonlDataset(IndexedFiles):
         self._most: Final = arguments.limit("max_unpacked_bytes", max_unpacked_bytes)
         limits = ChunkLimits.of(max_chunks, max_bytes, read_ahead, threads)
         super().__init__(files, limits, gathered_samples, progress, RemoteOptions.of(remote))
-        look = partial(lines_of, most=self._most)
-        self._indexes = IndexKind("jsonl", look, _packed, _understood, len)
+        self._indexes = IndexKind("jsonl", Lines, partial(lines_of, most=self._most))
         self._indexed: Sequence[IndexedFile] = ()
         self._is_packed = np.zeros(0, np.bool_)
         self._handles = Handles(partial(_opened, ()))
@@ -248,15 +246,3 @@ def _opened(files: Sequence[IndexedFile], number: int) -> Handle:
 
 def _unpacked(files: Sequence[IndexedFile], most: int | None, number: int) -> FileContent:
     return files[number].unpacked(most)
-
-
-def _packed(lines: Lines) -> tuple[dict[str, Any], dict[str, Array]]:
-    return {"packing": lines.packing}, {"start": lines.starts, "sum": lines.sums, "empty": lines.empty}
-
-
-def _understood(size: int, meta: Mapping[str, Any], arrays: Mapping[str, Array]) -> Lines | None:
-    if not {"start", "sum", "empty"} <= arrays.keys() or meta.get("packing") not in get_args(PackedBy):
-        return None
-    lines = Lines(arrays["start"], arrays["sum"], arrays["empty"], meta["packing"])
-    is_whole = lines.starts.size == lines.sums.size + 1 and (lines.packing or lines.starts[-1] == size)
-    return lines if is_whole else None

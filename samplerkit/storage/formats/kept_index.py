@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, Generic, TypeVar, final
+from typing import Any, Final, Generic, Protocol, TypeVar, final
 
 import numpy as np
 
@@ -28,8 +28,18 @@ INDEX_SUFFIX: Final = ".skidx"
 
 _MOST_BYTES: Final = 1 << 30
 
-Array = np.ndarray[Any, Any]
-Indexed = TypeVar("Indexed")
+
+class Kept(Protocol):
+    """What an index holds: a dataclass of arrays and of JSON values, kept by the names of its fields."""
+
+    def __len__(self) -> int:
+        """How many samples the file has."""
+
+    def fits(self, size: int) -> bool:
+        """Whether it can be of a file of so many bytes."""
+
+
+Indexed = TypeVar("Indexed", bound=Kept)
 
 
 @final
@@ -39,17 +49,13 @@ class IndexKind(Generic[Indexed]):
 
     Args:
         name: of the kind.
+        holds: the class of what an index holds.
         make: goes through a local file, of a path and so many bytes.
-        packed: gives what an index keeps: JSON values, and arrays.
-        understood: gives what was kept of a file of so many bytes; None if it is not sound.
-        count: gives how many samples a file has.
     """
 
     name: str
+    holds: type[Indexed]
     make: Callable[[str, int], Indexed]
-    packed: Callable[[Indexed], tuple[dict[str, Any], dict[str, Array]]]
-    understood: Callable[[int, Mapping[str, Any], Mapping[str, Array]], Indexed | None]
-    count: Callable[[Indexed], int]
 
     def of(self, stored: Stored) -> Indexed:
         """Finds the index of a file, or makes it and keeps it in the cache.
@@ -85,9 +91,10 @@ class IndexKind(Generic[Indexed]):
         Raises:
             OSError: it cannot be written.
         """
-        more, arrays = self.packed(indexed)
-        meta = {"kind": self.name, "size": stored.size, "version": version, **more}
-        write_arrays(path, meta, {name: Column.of(array) for name, array in arrays.items()})
+        columns = {name: Column.of(a) for name, a in vars(indexed).items() if isinstance(a, np.ndarray)}
+        values = {name: value for name, value in vars(indexed).items() if name not in columns}
+        meta = {"kind": self.name, "size": stored.size, "version": version, "values": values}
+        write_arrays(path, meta, columns)
 
     def _kept(self, stored: Stored) -> Path:
         name = os.path.realpath(stored.path) if stored.storage is None else identity(stored.path)
@@ -128,7 +135,11 @@ class IndexKind(Generic[Indexed]):
             return None
         if version not in {None, meta.get("version")}:
             return None
-        return self.understood(stored.size, meta, arrays)
+        try:
+            indexed = self.holds(**arrays, **meta["values"])
+            return indexed if indexed.fits(stored.size) else None
+        except (LookupError, TypeError, AttributeError, ValueError):
+            return None
 
 
 class IndexedFiles(DatasetOfFiles):
@@ -167,7 +178,7 @@ class IndexedFiles(DatasetOfFiles):
                 self._indexes.write(target, stored, indexed)
             except OSError as error:
                 raise DatasetError(str(target), f"cannot be written ({error.strerror})") from error
-            return self._indexes.count(indexed)
+            return len(indexed)
 
         report = partial(self._progress, "files indexed:")
         return sum(all_in_threads(save, len(self.files), COUNTING_THREADS, "samplerkit-index", report))

@@ -76,18 +76,16 @@ class LmdbDataset(KeyedDataset):
         return os.fspath(Path(self.path, "data.mdb")) if Path(self.path).is_dir() else self.path
 
     def _keys(self, stored: Stored) -> _Keys:
-        change = _require_whole(stored)
-        store = _Store(stored, self._database, None, FileStats())
+        store = _Store(stored, self._database, FileStats())
         keys = store.all_keys(self._left_out)
         missing = self._left_out.difference(keys)
         if missing:
             raise DatasetError(self.path, "holds no key to leave out", min(missing))
         keys = [key for key in keys if key not in self._left_out]
-        return _Keys(change, b"".join(keys), np.cumsum([0, *map(len, keys)], dtype=np.int64))
+        return _Keys(store.change, b"".join(keys), np.cumsum([0, *map(len, keys)], dtype=np.int64))
 
-    def _opened(self, stored: Stored, keys: Any, stats: FileStats) -> OpenStore:
-        _require_whole(stored)
-        return _Store(stored, self._database, keys, stats)
+    def _opened(self, stored: Stored, stats: FileStats) -> OpenStore:
+        return _Store(stored, self._database, stats)
 
 
 @final
@@ -111,11 +109,15 @@ class _Keys:
 
 @final
 class _Store(OpenStore):
-    """A database as it is read in one process."""
+    """A database as it is read in one process.
 
-    def __init__(self, stored: Stored, name: str | None, keys: _Keys | None, stats: FileStats) -> None:
+    Attributes:
+        change: the number of the newest change when it was opened.
+    """
+
+    def __init__(self, stored: Stored, name: str | None, stats: FileStats) -> None:
         super().__init__(stats)
-        self._stored, self._name, self._keys = stored, name, keys
+        self._stored, self._name, self.change = stored, name, _require_whole(stored)
         self._environment = _environment(stored)
         # Before the transaction, which does not know databases that are opened later.
         base = self._environment.open_db(None if name is None else self._existing(name), create=False)
@@ -138,7 +140,7 @@ class _Store(OpenStore):
         keys = list(self._transaction.cursor().iternext(values=False))
         entries = self._transaction.stat()["entries"]
         if self._name is None:
-            named = min(set(_databases(self._environment, keys)).difference(left_out), default=None)
+            named = min(set(_databases(self._environment)).difference(left_out), default=None)
             if named is not None:
                 hint = "name one, or leave its name out"
                 text = named.decode(errors="replace")
@@ -147,15 +149,14 @@ class _Store(OpenStore):
             raise ValueError(f"{len(keys)} keys, and says {entries}")
         return keys
 
-    def read(self, ids: Ids) -> list[Any]:
+    def read(self, keys: _Keys, ids: Ids) -> list[Any]:
         """Reads keys and values."""
-        assert self._keys is not None  # noqa: S101  # for mypy: only a look at all keys has none
         # Of what was cut the map ends early, and to read beyond its end ends the process.
         self._stored.require_same()
         get = self._transaction.get
-        found = [{"key": key, "value": get(key)} for key in self._keys.at(ids)]
+        found = [{"key": key, "value": get(key)} for key in keys.at(ids)]
         # A change makes pages free that another one may overwrite: what was read before the first is sound.
-        if self._environment.info()["last_txnid"] != self._keys.change:
+        if self._environment.info()["last_txnid"] != keys.change:
             raise DatasetError(self._stored.name, "was changed while it was read", hint=CHANGED)
         missing = next((item["key"] for item in found if item["value"] is None), None)
         if missing is not None:
@@ -163,9 +164,7 @@ class _Store(OpenStore):
         return found
 
     def _existing(self, name: str) -> bytes:
-        with self._environment.begin() as transaction:
-            keys = list(transaction.cursor().iternext(values=False))
-        names = [known.decode(errors="replace") for known in _databases(self._environment, keys)]
+        names = [known.decode(errors="replace") for known in _databases(self._environment)]
         if name not in names:
             raise DatasetError(self._stored.name, f"holds no database {name!r}, but only", names)
         return name.encode()
@@ -191,16 +190,15 @@ def _environment(stored: Stored) -> Any:
         return found
 
 
-def _databases(environment: Any, keys: Sequence[bytes]) -> Iterator[bytes]:
-    """Gives those of all keys of the database without a name that are names of others."""
+def _databases(environment: Any) -> Iterator[bytes]:
+    """Gives the keys of the database without a name that are names of others."""
     lmdb = extra("lmdb", "lmdb")
     with environment.begin(buffers=True) as transaction:
-        sizes = list(map(len, transaction.cursor().iternext(keys=False)))
-    for key, size in zip(keys, sizes, strict=True):
-        if size == _DATABASE_BYTES:
-            with suppress(lmdb.IncompatibleError):
-                environment.open_db(key, create=False)
-                yield key
+        found = [bytes(key) for key, value in transaction.cursor() if len(value) == _DATABASE_BYTES]
+    for key in found:
+        with suppress(lmdb.IncompatibleError):
+            environment.open_db(key, create=False)
+            yield key
 
 
 def _require_whole(stored: Stored) -> int:

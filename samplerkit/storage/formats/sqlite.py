@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any, TypeVar, final
 
@@ -67,13 +68,10 @@ class SqliteDataset(KeyedDataset):
 
     def _keys(self, stored: Stored) -> Ids:
         def found() -> Ids:
-            database = _connected(self.path)
-            try:
+            with closing(_connected(self.path)) as database:
                 self._require_columns(database)
                 rows = database.execute(f"select rowid from {_quoted(self._table)} order by rowid")  # noqa: S608  # quoted
                 return np.fromiter((row[0] for row in rows), dtype=np.int64)
-            finally:
-                database.close()
 
         return _asked(self.path, found)
 
@@ -89,25 +87,25 @@ class SqliteDataset(KeyedDataset):
             if name.lower() not in known:
                 raise DatasetError(self.path, f"table {table!r} holds no column {name!r}, but only", there)
 
-    def _opened(self, stored: Stored, keys: Any, stats: FileStats) -> OpenStore:
+    def _opened(self, stored: Stored, stats: FileStats) -> OpenStore:
         columns = "*" if self._columns is None else ", ".join(map(_quoted, self._columns))
         query = f"select rowid, {columns} from {_quoted(self._table)} where rowid in "  # noqa: S608  # quoted
-        return _Table(stored, query, keys, stats)
+        return _Table(stored, query, stats)
 
 
 @final
 class _Table(OpenStore):
     """A table that is open in one process."""
 
-    def __init__(self, stored: Stored, query: str, keys: Ids, stats: FileStats) -> None:
+    def __init__(self, stored: Stored, query: str, stats: FileStats) -> None:
         super().__init__(stats)
-        self._stored, self._query, self._keys = stored, query, keys
+        self._stored, self._query = stored, query
         self._database = _asked(stored.path, lambda: _connected(stored.path))
         self._version = self._data_version()
 
-    def read(self, ids: Ids) -> list[Any]:
+    def read(self, keys: Ids, ids: Ids) -> list[Any]:
         """Reads rows."""
-        found = _asked(self._stored.path, lambda: self._read(self._keys[ids].tolist()))
+        found = _asked(self._stored.path, lambda: self._read(keys[ids].tolist()))
         self._stored.require_same()
         # A log beside the file does not change that; the database counts it.
         if self._data_version() != self._version:

@@ -181,7 +181,7 @@ class Records:
     """The records of a file, or of a part of it.
 
     Args:
-        lengths: of the data of each, shape (records,), int64.
+        lengths: of the data of each, shape (records,), of the smallest type that holds them.
         crcs: the masked CRC-32C of each, as the file has it, shape (records,), uint32.
         is_packed: whether the file is compressed by gzip.
     """
@@ -226,7 +226,7 @@ class Records:
             raise ValueError(f"the length of record {wrong[0]} does not fit its checksum")
         if problem:
             raise ValueError(problem)
-        return cls(np.array(lengths, np.int64), np.frombuffer(b"".join(crcs), "<u4").astype(np.uint32))
+        return cls(np.array(lengths, narrow(max(lengths, default=0))), np.frombuffer(b"".join(crcs), "<u4"))
 
     def __len__(self) -> int:
         return self.lengths.size
@@ -234,12 +234,18 @@ class Records:
     @property
     def ends(self) -> Array:
         """Where each record ends."""
-        return np.cumsum(self.lengths + AROUND)
+        return np.cumsum(self.lengths.astype(np.int64) + AROUND)
+
+    def fits(self, size: int) -> bool:
+        """Whether a file of so many bytes can have these records."""
+        is_whole = self.is_packed or int(self.ends[-1]) == size
+        return is_whole and self.lengths.size == self.crcs.size and int(self.lengths.min()) >= 0
 
     def check(self, first: int, last: int) -> int:
         """Gives what changes with the lengths and the checksums of some records."""
         part = slice(first, last)
-        return zlib.crc32(self.crcs[part].astype("<u4").tobytes(), zlib.crc32(self.lengths[part].tobytes()))
+        lengths = self.lengths[part].astype(np.int64)
+        return zlib.crc32(self.crcs[part].tobytes(), zlib.crc32(lengths.tobytes()))
 
 
 @final
@@ -358,19 +364,5 @@ def _is_head(start: bytes) -> bool:
     return len(start) == _HEAD.size and masked_crc32c([start[:8]]).tobytes() == start[8:]
 
 
-def _packed(records: Records) -> tuple[dict[str, Any], dict[str, Array]]:
-    lengths = records.lengths.astype(narrow(int(records.lengths.max(initial=0))))
-    return {"is_packed": records.is_packed}, {"length": lengths, "crc": records.crcs.astype("<u4")}
-
-
-def _understood(size: int, meta: Mapping[str, Any], arrays: Mapping[str, Array]) -> Records | None:
-    if not {"length", "crc"} <= arrays.keys():
-        return None
-    lengths, crcs = arrays["length"].astype(np.int64), arrays["crc"].astype(np.uint32)
-    records = Records(lengths, crcs, bool(meta.get("is_packed")))
-    fits = records.is_packed or int((lengths + AROUND).sum()) == size
-    return records if fits and lengths.size == crcs.size > 0 and lengths.min() >= 0 else None
-
-
-INDEXES: Final = IndexKind("tfrecord", _looked_through, _packed, _understood, Records.__len__)
+INDEXES: Final = IndexKind("tfrecord", Records, _looked_through)
 """The indexes of TFRecord files. They are not trusted: records have checksums of their own."""

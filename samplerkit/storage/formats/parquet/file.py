@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import io
-from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final, final
 
 import numpy as np
@@ -130,9 +130,9 @@ class ParquetFile:
         Raises:
             DatasetError: they are not.
         """
-        reader = _Reader(self.stored.size, metadata)
+        reader = _Reader(self.stored, metadata)
         for column in self._own(columns):  # one at a time: it fails where it asks for no bytes
-            self._spans(reader, group, [column])
+            guarded(self.place(group), "read", partial(reader.spans, group, [column]))
 
     def read_footer(self) -> Metadata:
         """Reads the footer again.
@@ -160,20 +160,8 @@ class ParquetFile:
         Raises:
             DatasetError: it cannot be read, or is not what the footer says.
         """
-        own = self._own(columns)
-        reader = _Reader(self.stored.size, metadata)
-        spans = self._spans(reader, group, own)
-        pieces = self.stored.read(spans)
-        starts = [start for start, _ in spans]
-
-        def part(offset: int, length: int) -> bytes:
-            number = bisect_right(starts, offset) - 1
-            start = offset - starts[number]
-            if number >= 0 and start + length <= len(pieces[number]):
-                return pieces[number][start : start + length]
-            return self.stored.read([(offset, length)])[0]
-
-        table = guarded(self.place(group), "read", lambda: reader.table(part, group, own))
+        own, reader = self._own(columns), _Reader(self.stored, metadata)
+        table = guarded(self.place(group), "read", lambda: reader.table(group, own))
         require_columns(self.stored.name, table.column_names, own)
         if table.num_rows != self.rows[group]:
             problem = f"has {table.num_rows} rows, and its footer says {self.rows[group]}"
@@ -189,8 +177,35 @@ class ParquetFile:
         keys = {name for name, _ in self.keys}
         return [name for name in columns if name not in keys]
 
-    def _spans(self, reader: _Reader, group: int, columns: Sequence[str]) -> list[ByteSpan]:
-        """Finds out which parts of the file a row group is read from, without reading them.
+
+@final
+class _Reader:
+    """Reads row groups by pyarrow.
+
+    Args:
+        stored: the file.
+        metadata: its footer.
+    """
+
+    def __init__(self, stored: Stored, metadata: Metadata) -> None:
+        self._parts = _Parts(stored)
+        self._opened = extra("pyarrow.parquet", "parquet").ParquetFile(
+            extra("pyarrow", "parquet").PythonFile(self._parts, mode="r"),
+            metadata=metadata,
+            page_checksum_verification=True,
+            pre_buffer=False,
+        )
+
+    def table(self, group: int, columns: Sequence[str]) -> Any:
+        """Reads columns of a row group into a table."""
+        spans = self.spans(group, columns)
+        self._parts.known = dict(zip(spans, self._parts.stored.read(spans), strict=True))
+        table = self._read(group, columns)
+        table.validate()
+        return table
+
+    def spans(self, group: int, columns: Sequence[str]) -> list[ByteSpan]:
+        """Finds out which parts of the file columns of a row group are read from, without reading them.
 
         The metadata of columns would say so, but to ask for it may end the process, and while pyarrow reads,
         the same is an exception. It asks for the bytes of all columns before it decodes the first: given
@@ -199,54 +214,16 @@ class ParquetFile:
         Returns:
             The parts, in order.
         """
-        asked: list[ByteSpan] = []
+        self._parts.known, self._parts.asked = None, []
+        try:
+            self._read(group, columns)
+        except Exception:
+            if not self._parts.asked:
+                raise
+        return sorted(self._parts.asked)
 
-        def noted(offset: int, length: int) -> bytes:
-            self.stored.require_parts([(offset, length)])
-            asked.append((offset, length))
-            return bytes(length)
-
-        def planned() -> None:
-            try:
-                reader.table(noted, group, columns)
-            except Exception:
-                if not asked:
-                    raise
-
-        guarded(self.place(group), "read", planned)
-        return sorted(asked)
-
-
-@final
-class _Reader:
-    """Reads row groups by pyarrow.
-
-    Args:
-        size: of the file, in bytes.
-        metadata: its footer.
-    """
-
-    def __init__(self, size: int, metadata: Metadata) -> None:
-        self._parts = _Parts(size)
-        self._opened = extra("pyarrow.parquet", "parquet").ParquetFile(
-            extra("pyarrow", "parquet").PythonFile(self._parts, mode="r"),
-            metadata=metadata,
-            page_checksum_verification=True,
-            pre_buffer=False,
-        )
-
-    def table(self, part: Callable[[int, int], bytes], group: int, columns: Sequence[str]) -> Any:
-        """Reads columns of a row group into a table.
-
-        Args:
-            part: gives the bytes of the file at an offset, so many.
-            group: its number.
-            columns: by their names.
-        """
-        self._parts.part = part
-        table = self._opened.read_row_group(group, columns=list(columns), use_threads=False)
-        table.validate()
-        return table
+    def _read(self, group: int, columns: Sequence[str]) -> Any:
+        return self._opened.read_row_group(group, columns=list(columns), use_threads=False)
 
 
 @final
@@ -255,23 +232,31 @@ class _Parts(io.RawIOBase):
 
     It must not refer to what reads it: pyarrow holds it where no collection of garbage looks, so that both,
     and the bytes that were read, would stay for ever.
+
+    Attributes:
+        known: parts that were read already; None where zeros are given, and noted what was asked for.
+        asked: that.
     """
 
-    part: Callable[[int, int], bytes]
-
-    def __init__(self, size: int) -> None:
-        self._size = size
+    def __init__(self, stored: Stored) -> None:
+        self.stored = stored
+        self.known: dict[ByteSpan, bytes] | None = None
+        self.asked: list[ByteSpan] = []
         self._at = 0
 
     def read(self, length: int = -1) -> bytes:
         """Reads from its position."""
-        data = self.part(self._at, length)
-        self._at += len(data)
-        return data
+        span = (self._at, length)
+        self._at += length
+        if self.known is not None:
+            return self.known.get(span) or self.stored.read([span])[0]
+        self.stored.require_parts([span])
+        self.asked.append(span)
+        return bytes(length)
 
     def seek(self, offset: int, whence: int = 0) -> int:
         """Goes to a place."""
-        self._at = offset + (0, self._at, self._size)[whence]
+        self._at = offset + (0, self._at, self.stored.size)[whence]
         return self._at
 
     def readable(self) -> bool:
