@@ -22,23 +22,27 @@ COUNTING_THREADS = 16
 _HINT = "write it with dataset.save_lengths(path)"
 
 
-def given_lengths(lengths: Any, paths: Sequence[str], names: Sequence[str]) -> list[int]:
+def given_lengths(
+    lengths: Any, paths: Sequence[str], names: Sequence[str], storage: RemoteStorage | None
+) -> list[int]:
     """Takes the lengths that a user gives.
 
     Args:
         lengths: one number a file, in the order of the files; or a dict from each file, by its path as given,
-            by its URL without the query, or by its name, to its number; or the path of a JSON file with such
-            a dict, as `save_lengths` writes it.
+            by its URL without the query, or by its name, to its number; or the path or URL of a JSON file
+            with such a dict, as `save_lengths` writes it.
         paths: the files as they were given.
         names: their names.
+        storage: fetches; None where URLs are not fetched.
 
     Raises:
         ArgumentTypeError: none of these, or no integer.
-        ArgumentValueError: a file is missing or not among the files, or a number is negative.
-        DatasetError: the JSON file cannot be read.
+        ArgumentValueError: a file is missing or not among the files, a number is negative, or a URL, and
+            nobody to fetch it.
+        DatasetError: the JSON file cannot be read, or holds no dict of lengths.
     """
     if isinstance(lengths, str | os.PathLike):
-        lengths = _loaded(Path(lengths))
+        lengths = _loaded(os.fspath(lengths), storage)
     if isinstance(lengths, Mapping):
         lengths = _by_file(lengths, paths, names)
     elif isinstance(lengths, bytes | set | frozenset) or not _has_length(lengths):
@@ -46,29 +50,6 @@ def given_lengths(lengths: Any, paths: Sequence[str], names: Sequence[str]) -> l
     if len(lengths) != len(paths):
         raise ArgumentValueError("lengths", f"must be as many as the {len(paths)} files", len(lengths))
     return [_checked(length, name) for length, name in zip(lengths, names, strict=True)]
-
-
-def fetched_lengths(lengths: Any, storage: RemoteStorage | None) -> Any:
-    """Reads lengths that lie at a URL; others it gives back as they are.
-
-    Args:
-        lengths: as for `given_lengths`, or the URL of a JSON file.
-        storage: fetches; None where URLs are not fetched.
-
-    Raises:
-        ArgumentValueError: a URL, and nobody to fetch it.
-        DatasetError: it cannot be fetched, or holds no dict of lengths.
-    """
-    if not (isinstance(lengths, str) and is_remote(lengths)):
-        return lengths
-    if storage is None:
-        raise ArgumentValueError(
-            "lengths", "is a URL, with remote=False", shown(lengths), hint="fetch it first"
-        )
-    data = storage.read_shared(lengths, MOST_BYTES)
-    if data is None:
-        raise DatasetError("lengths", "there is no such file", shown(lengths))
-    return lengths_in(data, shown(lengths))
 
 
 def save_lengths(path: str | os.PathLike[str], names: Sequence[str], lengths: Ids) -> None:
@@ -108,16 +89,23 @@ def _key(given: Mapping[Any, Any], path: str, name: str) -> str:
     return name
 
 
-def _loaded(path: Path) -> Mapping[Any, Any]:
-    try:
-        # Of a pipe or a device there may be no end.
-        if path.exists() and not path.is_file():
-            raise DatasetError("lengths", "is no plain file", str(path))
-        return lengths_in(path.read_bytes(), str(path))
-    except FileNotFoundError as error:
-        raise DatasetError("lengths", "there is no such file", str(path), hint=_HINT) from error
-    except OSError as error:
-        raise DatasetError("lengths", f"cannot be read ({error})", str(path)) from error
+def _loaded(path: str, storage: RemoteStorage | None) -> Mapping[Any, Any]:
+    name, data = shown(path), None
+    if is_remote(path):
+        if storage is None:
+            hint = "fetch it first"
+            raise ArgumentValueError("lengths", "is a URL, with remote=False", name, hint=hint)
+        data = storage.read_shared(path, MOST_BYTES)
+    elif Path(path).exists():
+        if not Path(path).is_file():  # of a pipe or a device there may be no end
+            raise DatasetError("lengths", "is no plain file", name)
+        try:
+            data = Path(path).read_bytes()
+        except OSError as error:
+            raise DatasetError("lengths", f"cannot be read ({error})", name) from error
+    if data is None:
+        raise DatasetError("lengths", "there is no such file", name, hint=_HINT)
+    return lengths_in(data, name)
 
 
 def lengths_text(lengths: Mapping[str, int]) -> str:

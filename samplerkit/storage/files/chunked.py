@@ -253,37 +253,23 @@ class ChunkLimits:
         read_ahead: chunks that are read before they are needed; None for 1, and `AHEAD` of remote ones.
         threads: how many of them at a time; None as for `read_ahead`.
         called: the name of the first of these where the user says it.
+
+    Raises:
+        ArgumentTypeError: no integer.
+        ArgumentRangeError: one is too small.
     """
 
     most: int
     max_bytes: int | None
     read_ahead: int | None
     threads: int | None
-    called: str
+    called: str = "max_chunks"
 
-    @classmethod
-    def of(
-        cls,
-        most: int,
-        max_bytes: int | None,
-        read_ahead: int | None,
-        threads: int | None,
-        *,
-        called: str = "max_chunks",
-    ) -> ChunkLimits:
-        """Takes what a user gives.
-
-        Raises:
-            ArgumentTypeError: no integer.
-            ArgumentRangeError: one is too small.
-        """
-        return cls(
-            arguments.at_least(called, most, 1),
-            None if max_bytes is None else arguments.at_least("max_bytes", max_bytes, 1),
-            None if read_ahead is None else arguments.at_least("read_ahead", read_ahead, 0),
-            None if threads is None else arguments.at_least("threads", threads, 1),
-            called,
-        )
+    def __post_init__(self) -> None:
+        arguments.at_least(self.called, self.most, 1)
+        for name, least in (("max_bytes", 1), ("read_ahead", 0), ("threads", 1)):
+            if (value := getattr(self, name)) is not None:
+                arguments.at_least(name, value, least)
 
     def here(self, *, is_remote: bool) -> CacheLimits:
         """Gives the limits of this process; the workers of a loader share what a rank reads ahead.

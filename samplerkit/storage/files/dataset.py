@@ -19,7 +19,7 @@ from samplerkit.storage.files.content import gathered_columns, gathered_samples
 from samplerkit.storage.files.reader import read_file
 from samplerkit.storage.files.readers import file_reader
 from samplerkit.storage.files.stored import looked_at
-from samplerkit.storage.lengths import COUNTING_THREADS, fetched_lengths, given_lengths, save_lengths
+from samplerkit.storage.lengths import COUNTING_THREADS, given_lengths, save_lengths
 from samplerkit.storage.progress import Progress, all_in_threads
 from samplerkit.storage.remote.options import RemoteOptions
 
@@ -100,7 +100,7 @@ class FileDataset(DatasetOfFiles):
         progress: Progress | bool | None = None,
         remote: RemoteOptions | Mapping[str, Any] | Literal[False] | None = None,
     ) -> None:
-        limits = ChunkLimits.of(max_files, max_bytes, read_ahead, threads, called="max_files")
+        limits = ChunkLimits(max_files, max_bytes, read_ahead, threads, called="max_files")
         self._reader = file_reader(reader)
         gather = gathered_columns if arguments.boolean("as_columns", as_columns) else gathered_samples
         options = None if remote is False else RemoteOptions.of(remote)
@@ -111,8 +111,7 @@ class FileDataset(DatasetOfFiles):
             refuse_lengths(lengths)
             self._chunks = self._with(self._catalogue.lengths)
         elif lengths is not None:
-            fetched = fetched_lengths(lengths, self._storage)
-            self._chunks = self._with(given_lengths(fetched, self.files, self._names))
+            self._chunks = self._with(given_lengths(lengths, self.files, self._names, self._storage))
 
     def shard_bytes(self) -> Ids:
         """Returns the bytes of each file, shape (files,); one request for each remote one, if unknown.

@@ -72,7 +72,7 @@ class Hdf5Dataset(FormatOfFiles):
     ) -> None:
         self._arrays: Final = names_of(arrays)
         self._chunk_rows: Final = _checked_rows(chunk_rows)
-        limits = ChunkLimits.of(max_chunks, max_bytes, read_ahead, threads)
+        limits = ChunkLimits(max_chunks, max_bytes, read_ahead, threads)
         gather = gather_of(batches)
         super().__init__(files, limits, gather, progress=False, options=None, paths=local_paths)
 
@@ -174,7 +174,7 @@ class ZarrDataset(FormatOfFiles):
         self._chunk_rows: Final = _checked_rows(chunk_rows)
         arguments.choice("missing_chunks", missing_chunks, ("raise", "fill"))
         self._fills: Final = missing_chunks == "fill"
-        limits = ChunkLimits.of(max_chunks, max_bytes, read_ahead, threads)
+        limits = ChunkLimits(max_chunks, max_bytes, read_ahead, threads)
         gather = gather_of(batches)
         super().__init__(folder, limits, gather, progress=False, options=None, paths=_folder)
         self.folder: Final = self.files[0]

@@ -168,7 +168,7 @@ class FolderDataset(ChunkedDataset):
         self.is_remote = is_remote(self.folder)
         self._columns: Final = names_of(columns)
         self._decode: Final = checked_decode(decode)
-        limits = ChunkLimits.of(max_chunks, max_bytes, read_ahead, threads)
+        limits = ChunkLimits(max_chunks, max_bytes, read_ahead, threads)
         super().__init__(
             limits, gathered_samples, storage_for(self.is_remote, None, RemoteOptions.of(remote))
         )

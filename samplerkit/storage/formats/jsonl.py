@@ -106,7 +106,7 @@ class JsonlDataset(IndexedFiles):
     ) -> None:
         self._decoder: Final = LineDecoder.of(decode, names_of(columns))
         self._most: Final = arguments.limit("max_unpacked_bytes", max_unpacked_bytes)
-        limits = ChunkLimits.of(max_chunks, max_bytes, read_ahead, threads)
+        limits = ChunkLimits(max_chunks, max_bytes, read_ahead, threads)
         super().__init__(files, limits, gathered_samples, progress, RemoteOptions.of(remote))
         self._indexes = IndexKind("jsonl", Lines, partial(lines_of, most=self._most))
         self._indexed: Sequence[IndexedFile] = ()

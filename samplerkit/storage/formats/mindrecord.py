@@ -85,7 +85,7 @@ class MindRecordDataset(FormatOfFiles):
     ) -> None:
         self._columns: Final = names_of(columns)
         self._decode: Final = checked_decode(decode)
-        limits = ChunkLimits.of(max_chunks, max_bytes, read_ahead, threads)
+        limits = ChunkLimits(max_chunks, max_bytes, read_ahead, threads)
         super().__init__(files, limits, gathered_samples, progress, RemoteOptions.of(remote))
 
     def _look(self, number: int) -> ChunkFile:

@@ -100,7 +100,7 @@ class TfRecordDataset(IndexedFiles, FormatOfFiles):
     ) -> None:
         self._sample: Final = _Sample.of(columns, scalars, records, decode)
         self._run_bytes: Final = arguments.at_least("run_bytes", run_bytes, 1)
-        limits = ChunkLimits.of(max_chunks, max_bytes, read_ahead, threads)
+        limits = ChunkLimits(max_chunks, max_bytes, read_ahead, threads)
         super().__init__(files, limits, gathered_samples, progress, RemoteOptions.of(remote))
         self._indexes = INDEXES
 

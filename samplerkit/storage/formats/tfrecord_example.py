@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
 _VARINT, _EIGHT, _BYTES, _FOUR = 0, 1, 2, 5
-_KINDS: Final = {1: "bytes", 2: "float", 3: "int64"}
-Fields = Iterator[tuple[int, int, Any]]
+_OF_BYTES, _OF_FLOATS, _ = _KINDS = range(1, 4)
+Bytes = bytes | memoryview
 
 
 def example_of(record: bytes | memoryview) -> dict[str, Any]:
@@ -31,10 +31,10 @@ def example_of(record: bytes | memoryview) -> dict[str, Any]:
         if number != 1 or kind != _BYTES:
             # A SequenceExample begins alike, and would lose its lists.
             raise ValueError(f"field {number} of an Example, which has but one")
-        for entry, kind_of_entry, pair in _fields(value):
-            if entry == 1 and kind_of_entry == _BYTES:
-                name, feature = _pair(pair)
-                found[name] = _feature(feature)
+        for entry, entry_kind, pair in _fields(value):
+            if (entry, entry_kind) == (1, _BYTES):
+                parts = {part: data for part, part_kind, data in _fields(pair) if part_kind == _BYTES}
+                found[str(parts.get(1, b""), "utf-8")] = _feature(parts.get(2, b""))
     return {name: found[name] for name in sorted(found)}
 
 
@@ -54,31 +54,21 @@ def scalars_of(sample: Mapping[str, Any], names: frozenset[str]) -> dict[str, An
     return chosen
 
 
-def _pair(data: memoryview) -> tuple[str, memoryview]:
-    name, feature = "", memoryview(b"")
-    for number, kind, value in _fields(data):
-        if number == 1 and kind == _BYTES:
-            name = str(value, "utf-8")
-        elif number == 2 and kind == _BYTES:
-            feature = value
-    return name, feature
-
-
-def _feature(data: memoryview) -> Any:
+def _feature(data: Bytes) -> Any:
     """Reads a feature: of several kinds the last one counts, and lists of one kind are joined."""
-    known = ""
-    parts: list[memoryview] = []
-    for number, kind, value in _fields(data):
+    known = 0
+    parts: list[Any] = []
+    for number, kind, part in _fields(data):
         if number in _KINDS and kind == _BYTES:
-            if known != _KINDS[number]:
-                known, parts = _KINDS[number], []
-            parts.append(value)
-    values = [entry for part in parts for entry in _fields(part) if entry[0] == 1]
-    if known == "bytes":
-        return [bytes(value) for _, kind, value in values if kind == _BYTES]
-    if known == "float":
-        return _joined([_floats(kind, value) for _, kind, value in values], np.float32)
-    return _joined([_integers(kind, value) for _, kind, value in values], np.int64) if known else None
+            if number != known:
+                known, parts = number, []
+            parts.append(part)
+    values = [(kind, value) for part in parts for number, kind, value in _fields(part) if number == 1]
+    if known == _OF_BYTES:
+        return [bytes(value) for kind, value in values if kind == _BYTES]
+    if known == _OF_FLOATS:
+        return _joined([_floats(kind, value) for kind, value in values], np.float32)
+    return _joined([_integers(kind, value) for kind, value in values], np.int64) if known else None
 
 
 def _joined(parts: list[Any], dtype: Any) -> Any:
@@ -110,7 +100,7 @@ def _integers(kind: int, value: Any) -> Any:
     return np.bitwise_or.reduceat(bits, starts).view(np.int64)
 
 
-def _fields(data: memoryview) -> Fields:
+def _fields(data: Bytes) -> Iterator[tuple[int, int, Any]]:
     """Goes through the fields of a message: number, kind and value of each.
 
     Raises:
@@ -136,7 +126,7 @@ def _fields(data: memoryview) -> Fields:
         at += size
 
 
-def _varint(data: memoryview, at: int) -> tuple[int, int]:
+def _varint(data: Bytes, at: int) -> tuple[int, int]:
     value = shift = 0
     while True:
         if at >= len(data) or shift > 63:

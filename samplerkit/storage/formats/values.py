@@ -161,9 +161,9 @@ def _pillow() -> Any:
     return extra("PIL.Image", "mds")
 
 
-def _integer(data: bytes) -> int:
-    (value,) = struct.unpack("<q", data)
-    return int(value)
+def _number(kind: str, data: bytes) -> Any:
+    (value,) = struct.unpack(kind, data)
+    return value
 
 
 def _decimal(data: bytes) -> Decimal:
@@ -175,7 +175,7 @@ _JPEG, _PNG = partial(_image, "JPEG"), partial(_image, "PNG")
 _MDS: Final[dict[str, Decoder]] = {
     "bytes": bytes,
     "str": bytes.decode,
-    "int": _integer,
+    "int": partial(_number, "<q"),
     "str_int": int,
     "str_float": float,
     "str_decimal": _decimal,
@@ -338,11 +338,6 @@ def _shaped_tensor(data: bytes) -> Any:
     return _tensor(_TORCH[kind], shape, data[8 + 4 * number :])
 
 
-def _real(data: bytes) -> float:
-    (value,) = struct.unpack("<d", data)
-    return float(value)
-
-
 def _truth(data: bytes) -> bool:
     if data not in {b"\0", b"\1"}:
         raise ValueError("neither true nor false")
@@ -360,7 +355,7 @@ _LITDATA: Final[dict[str, Decoder]] = {
     "str": bytes.decode,
     "text": bytes.decode,
     "int": decoder("int"),
-    "float": _real,
+    "float": partial(_number, "<d"),
     "bool": _truth,
     "numpy": _shaped_array,
     "tensor": _shaped_tensor,

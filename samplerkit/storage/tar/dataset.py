@@ -17,7 +17,7 @@ from samplerkit.order.typing import Ids
 from samplerkit.storage.ahead.cache_entries import CacheLimits, FileStats
 from samplerkit.storage.catalogue.catalogue_file import opened_catalogue, refuse_lengths
 from samplerkit.storage.ids import OrderWatch, checked_ids
-from samplerkit.storage.lengths import fetched_lengths, given_lengths, save_lengths
+from samplerkit.storage.lengths import given_lengths, save_lengths
 from samplerkit.storage.names import short_names
 from samplerkit.storage.opening import AbsentError, Present, log_missing
 from samplerkit.storage.per_process import storage_for
@@ -377,7 +377,7 @@ def source_of(urls: Any, options: TarOptions, progress: Progress, lengths: Any) 
         names = archive_names(urls, remote, keeps_absent=lengths is not None and options.skips)
         storage, told = storage_for(any(map(is_remote, names)), lengths, remote), None
         if lengths is not None:
-            told = given_lengths(fetched_lengths(lengths, storage), names, short_names(names))
+            told = given_lengths(lengths, names, short_names(names), storage)
     public = tuple(map(shown, names)) if known is None else names  # a catalogue names nothing private
     shards = Shards(names, public, storage, options, known)
     return Source(shards, told, progress)

@@ -76,7 +76,7 @@ class ArrowDataset(FormatOfFiles):
         threads: int = 1,
     ) -> None:
         self._columns: Final = names_of(columns)
-        limits = ChunkLimits.of(max_chunks, max_bytes, read_ahead, threads)
+        limits = ChunkLimits(max_chunks, max_bytes, read_ahead, threads)
         gather = gather_of(batches, has_arrow=True)
         super().__init__(files, limits, gather, progress=False, options=None, paths=_paths)
 
@@ -174,17 +174,16 @@ class ArrowFile:
         if stored.size > 4 and stored.read([(0, 4)]) == [b"FEA1"]:
             raise DatasetError(path, "is Feather of version 1", hint="write it again as version 2")
         messages = list(_messages(stored))
-        schemas, dictionaries, batches = (
-            tuple(message for message in messages if message.kind == kind)
-            for kind in (_SCHEMA, _DICTIONARY, _BATCH)
-        )
-        number = len(schemas) + len(dictionaries) + len(batches)
-        if len(schemas) != 1 or messages[0] != schemas[0] or number != len(messages):
+        kinds = [message.kind for message in messages]
+        if kinds[:1] != [_SCHEMA] or not {*kinds[1:]} <= {_DICTIONARY, _BATCH}:
             raise DatasetError(path, "holds other messages than one schema and its batches", hint=REWRITE)
+        dictionaries, batches = (
+            tuple(message for message in messages if message.kind == kind) for kind in (_DICTIONARY, _BATCH)
+        )
         pa = extra("pyarrow", "parquet")
-        schema = pa.ipc.read_schema(pa.BufferReader(_read(stored, schemas)))
+        schema = pa.ipc.read_schema(pa.BufferReader(_read(stored, messages[:1])))
         columns = tuple((field.name, str(field.type)) for field in schema)
-        return cls(stored, columns, schemas[0], dictionaries, batches)
+        return cls(stored, columns, messages[0], dictionaries, batches)
 
     def place(self, batch: int) -> str:
         """What errors call a record batch."""

@@ -108,7 +108,7 @@ class ParquetDataset(FormatOfFiles):
         self._columns: Final = names_of(columns)
         self._filter: Final = None if filters is None else RowFilter.of(filters)
         self._length_column: Final = None if lengths is None else arguments.word("lengths", lengths)
-        limits = ChunkLimits.of(max_chunks, max_bytes, read_ahead, threads)
+        limits = ChunkLimits(max_chunks, max_bytes, read_ahead, threads)
         gather = gather_of(batches, has_arrow=True)
         super().__init__(files, limits, gather, progress, RemoteOptions.of(remote))
         if partitioning is not None:
@@ -161,8 +161,9 @@ class ParquetDataset(FormatOfFiles):
             def values(number: int) -> Any:
                 return _values_of(files.read(read, number), name, is_length=name == self._length_column)
 
-            found = all_in_threads(values, num_groups, self._limits.threads, "samplerkit-column")
-            self._columns_read[name] = _joined(found)
+            parts = all_in_threads(values, num_groups, self._limits.threads, "samplerkit-column")
+            found = np.concatenate(parts or [np.zeros(0, dtype=np.int64)])
+            self._columns_read[name] = found if found.dtype.kind != "O" else found.tolist()
         return self._columns_read[name]
 
     def __getitem__(self, index: int | str) -> Any:
@@ -286,10 +287,4 @@ def _values_of(content: Any, name: str, *, is_length: bool) -> Any:
             return np.array([len(value) for value in values], dtype=np.int64)
         except TypeError as error:
             raise DatasetError(content.path, f"column {name!r} has no lengths", str(column.type)) from error
-    return values if values.dtype.kind != "O" else values.tolist()
-
-
-def _joined(found: list[Any]) -> Any:
-    if all(isinstance(values, np.ndarray) for values in found):
-        return np.concatenate(found) if found else np.zeros(0, dtype=np.int64)
-    return [value for values in found for value in values]
+    return values
