@@ -90,28 +90,11 @@ class MindRecordDataset(FormatOfFiles):
 
     def _look(self, number: int) -> ChunkFile:
         file, digest = MindRecordFile.of(Stored.of(self.files[number], self._storage))
-        columns = tuple(name for name, _ in file.schema.kinds)
-        return ChunkFile(file, [group.rows for group in file.groups], columns, digest)
+        return ChunkFile(file, [group.rows for group in file.groups], tuple(file.kinds), digest)
 
     def _reader(self, columns: tuple[Any, ...]) -> Callable[[MindRecordFile, int], Content]:
         require_columns(self._names[0], columns, self._columns or ())
-        return partial(_read, self._columns or columns, self._decode)
-
-
-def _read(
-    columns: Sequence[str], decode: DecodeSample | None, file: MindRecordFile, number: int
-) -> FileContent:
-    """Reads a row group: of each row its numbers and texts, and its bytes and arrays.
-
-    Raises:
-        DatasetError: it cannot be read.
-        ValueError: it is not what the header says.
-    """
-    group = file.groups[number]
-    raw, blob = file.stored.read([group.raw, group.blob])
-    rows = list(zip(_cut(raw, group.rows, "little"), _cut(blob, group.rows, "little"), strict=True))
-    size, made = len(raw) + len(blob), partial(file.schema.made, columns)
-    return content_of(file.place(number), rows, size, made, decode)
+        return partial(MindRecordFile.read, columns=self._columns or columns, decode=self._decode)
 
 
 @final
@@ -132,83 +115,21 @@ class RowGroup:
 
 @final
 @dataclass(frozen=True)
-class MindSchema:
-    """What all rows hold.
-
-    Args:
-        kinds: of each column, by its name: `string`, `bytes`, or the type of numbers.
-        shapes: of those that are arrays; a -1 says as many as there are.
-        blobs: the columns that are in pages of bytes and arrays, in their order.
-    """
-
-    kinds: tuple[tuple[str, str], ...]
-    shapes: tuple[tuple[str, tuple[int, ...]], ...]
-    blobs: tuple[str, ...]
-
-    @classmethod
-    def of(cls, schemas: Sequence[Mapping[str, Any]]) -> MindSchema:
-        """Takes what a header says.
-
-        Raises:
-            ValueError: it cannot be.
-            LookupError: something is missing.
-        """
-        if len(schemas) != 1:
-            raise ValueError(f"{len(schemas)} schemas, and only files of one are read")
-        said, blobs = schemas[0]["schema"], tuple(schemas[0]["blob_fields"])
-        kinds = tuple((str(name), str(field["type"])) for name, field in said.items())
-        for name, kind in kinds:
-            if kind not in {"string", "bytes", *_NUMBERS}:
-                raise ValueError(f"column {name!r} of type {kind!r}, which is not known")
-        arrays = [name for name, _ in kinds if "shape" in said[name]]
-        shapes = tuple((name, tuple(map(int, said[name]["shape"]))) for name in arrays)
-        in_blob = {name for name, kind in kinds if kind == "bytes"} | {*arrays}
-        if set(blobs) != in_blob or len(blobs) != len(in_blob):
-            raise ValueError(f"bytes and arrays in columns {sorted(in_blob)}, and says {list(blobs)}")
-        return cls(kinds, shapes, blobs)
-
-    def made(self, chosen: Sequence[str], row: tuple[bytes, bytes]) -> dict[str, Any]:
-        """Makes the dict of a row.
-
-        Raises:
-            ValueError: it is not what the header says.
-        """
-        plain, pieces = dict(extra("msgpack", "mindrecord").unpackb(row[0])), self._pieces(row[1])
-        kinds, shapes = dict(self.kinds), dict(self.shapes)
-        # Where a column of integers is an array, all columns of integers are written short.
-        is_short = any(kinds[name].startswith("int") for name in shapes)
-        found: dict[str, Any] = {}
-        for name in chosen:
-            kind, data = kinds[name], pieces.get(name)
-            if data is None:
-                found[name] = _scalar(name, kind, plain)
-            elif kind == "bytes":
-                found[name] = data
-            else:
-                whole = _widened(data) if is_short and kind.startswith("int") else None
-                values = np.frombuffer(data, _NUMBERS[kind]) if whole is None else whole
-                found[name] = values.astype(kind).reshape(shapes[name])  # a copy, which can be written to
-        return found
-
-    def _pieces(self, blob: bytes) -> dict[str, bytes]:
-        if len(self.blobs) == 1:
-            return {self.blobs[0]: blob}  # it alone has no length before it
-        return dict(zip(self.blobs, _cut(blob, len(self.blobs), "big"), strict=True)) if self.blobs else {}
-
-
-@final
-@dataclass(frozen=True)
 class MindRecordFile:
     """A file as it was when it was looked at.
 
     Args:
         stored: the file.
-        schema: what its rows hold.
+        kinds: of each column, by its name: `string`, `bytes`, or the type of numbers.
+        shapes: of those that are arrays; a -1 says as many as there are.
+        blobs: the columns that are in pages of bytes and arrays, in their order.
         groups: its rows.
     """
 
     stored: Stored
-    schema: MindSchema
+    kinds: Mapping[str, str]
+    shapes: Mapping[str, tuple[int, ...]]
+    blobs: tuple[str, ...]
     groups: tuple[RowGroup, ...]
 
     @classmethod
@@ -229,12 +150,62 @@ class MindRecordFile:
             raise DatasetError(stored.name, "is no MindRecord file, or was cut", hint=REWRITE)
         (data,) = stored.read([(8, length)])
         header = json.loads(data)
-        found = cls(stored, MindSchema.of(header["schema"]), _groups(header, stored.size))
+        if (number := len(header["schema"])) != 1:
+            raise ValueError(f"{number} schemas, and only files of one are read")
+        said, blobs = header["schema"][0]["schema"], tuple(header["schema"][0]["blob_fields"])
+        kinds = {name: str(field["type"]) for name, field in said.items()}
+        for name, kind in kinds.items():
+            if kind not in {"string", "bytes", *_NUMBERS}:
+                raise ValueError(f"column {name!r} of type {kind!r}, which is not known")
+        shapes = {name: tuple(map(int, said[name]["shape"])) for name in kinds if "shape" in said[name]}
+        in_blob = sorted({name for name, kind in kinds.items() if kind == "bytes"} | shapes.keys())
+        if sorted(blobs) != in_blob:
+            raise ValueError(f"bytes and arrays in columns {in_blob}, and says {list(blobs)}")
+        found = cls(stored, kinds, shapes, blobs, _groups(header, stored.size))
         return found, hashlib.blake2b(data, digest_size=16).digest()
 
     def place(self, group: int) -> str:
         """What errors call a row group."""
         return f"{self.stored.name}, row group {group}"
+
+    def read(self, number: int, columns: Sequence[str], decode: DecodeSample | None) -> FileContent:
+        """Reads a row group: of each row its numbers and texts, and its bytes and arrays.
+
+        Raises:
+            DatasetError: it cannot be read.
+            ValueError: it is not what the header says.
+        """
+        group = self.groups[number]
+        raw, blob = self.stored.read([group.raw, group.blob])
+        rows = list(zip(_cut(raw, group.rows, "little"), _cut(blob, group.rows, "little"), strict=True))
+        return content_of(self.place(number), rows, len(raw) + len(blob), self._maker(columns), decode)
+
+    def _maker(self, columns: Sequence[str]) -> Callable[[tuple[bytes, bytes]], dict[str, Any]]:
+        """Gives what makes the dict of a row, or raises a ValueError where it is not what the header says."""
+        kinds, shapes, unpack = self.kinds, self.shapes, extra("msgpack", "mindrecord").unpackb
+        # Where a column of integers is an array, all columns of integers are written short.
+        is_short = any(kinds[name].startswith("int") for name in shapes)
+
+        def made(row: tuple[bytes, bytes]) -> dict[str, Any]:
+            plain, pieces, found = dict(unpack(row[0])), self._pieces(row[1]), {}
+            for name in columns:
+                kind, data = kinds[name], pieces.get(name)
+                if data is None:
+                    found[name] = _scalar(name, kind, plain)
+                elif kind == "bytes":
+                    found[name] = data
+                else:
+                    is_widened = is_short and kind.startswith("int")
+                    values = _widened(data) if is_widened else np.frombuffer(data, _NUMBERS[kind])
+                    found[name] = values.astype(kind).reshape(shapes[name])  # a copy, which can be written to
+            return found
+
+        return made
+
+    def _pieces(self, blob: bytes) -> dict[str, bytes]:
+        if len(self.blobs) == 1:
+            return {self.blobs[0]: blob}  # it alone has no length before it
+        return dict(zip(self.blobs, _cut(blob, len(self.blobs), "big"), strict=True)) if self.blobs else {}
 
 
 def _groups(header: Mapping[str, Any], size: int) -> tuple[RowGroup, ...]:
