@@ -65,7 +65,7 @@ def test_no_lie_gives_a_wrong_byte_or_tells_a_secret(
     if not is_web:
         pytest.importorskip("s3fs", reason="s3fs is not installed")
         pytest.importorskip("obstore", reason="obstore is not installed")
-    times = (6 if lasts else 20) if is_web else 4
+    times = (4 if lasts else 8) if is_web else 4
     known = {"headers": {"X-Key": "secret-header"}, "key": "secret-option"}
     if not is_web:
         known = {"key": "secret-option", "secret": "secret-header", "endpoint_url": server.url}
