@@ -20,7 +20,7 @@ from samplerkit.compat.webdataset.fluent import Fluent
 from samplerkit.compat.webdataset.handlers import Handler
 from samplerkit.compat.webdataset.reading import FOREVER, SamplePipeline, Seat, Shuffling, Split, WorkerPlace
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, DatasetError, StateError
-from samplerkit.loading.state.state import digest, require_fields, whole
+from samplerkit.loading.state.state import digest, mismatch, require_fields, whole
 from samplerkit.order import arguments
 from samplerkit.order.arguments import INT64_MAX
 from samplerkit.order.deal import World
@@ -47,9 +47,8 @@ def _restored(saved: Any, pipeline: SamplePipeline, seat: Seat) -> WorkerPlace:
         raise StateError("state", f"cannot be resumed because {obstacle}", hint=hint)
     for name, value in identity.items():
         if saved.get(name) != value:
-            problem = "differs from the saved state"
             hint = "a samplerkit.Loader over a TarDataset resumes on any number of ranks and workers"
-            raise StateError(name, problem, saved.get(name), value, hint=hint)
+            raise mismatch(name, saved.get(name), value, hint)
     numbers: dict[str, Any] = {name: saved.get(name) for name in asdict(WorkerPlace(0))}
     require_fields("state", numbers, dict.fromkeys(numbers, whole(0, INT64_MAX)))
     return WorkerPlace(**numbers)
