@@ -93,6 +93,7 @@ def test_an_edit_is_a_value_that_travels_and_digests_name_what_was_said():
     ledger = sk.Ledger(sk.SequentialSampler(), edits[:1])
     again = pickle.loads(pickle.dumps(ledger))  # noqa: S301  # our own bytes
     assert again.order(9)[:].tolist() == ledger.order(9)[:].tolist()
+    assert ledger.order(9) == ledger.order(9) != ledger.order(9, epoch=1)
 
 
 def test_holes_in_any_order_are_those_of_a_set():

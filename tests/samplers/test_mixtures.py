@@ -83,6 +83,9 @@ def test_sources_run_on_over_epochs_or_begin_anew():
     twice = of(("a",), weights={"a": 1}, num_samples=2000, passes="restart", lanes=1)
     passes = [twice.order(sk.Layout.tree({"a": 1000}), epoch)[:].reshape(2, 1000) for epoch in (0, 1)]
     assert (passes[0][1] != passes[1][0]).any()  # no pass of an epoch is one of another
+    assert len(anew.order(layout, 2**40 - 1)) == len(running.order(layout, 2**40)) == 600
+    with pytest.raises(sk.ArgumentRangeError, match=r"below 2\^40"):
+        anew.order(layout, 2**40)
 
 
 def test_a_source_that_comes_once_an_epoch_is_read_again_where_passes_restart():
