@@ -78,10 +78,13 @@ class Pool:
         most: how many of them.
         name: of the threads, without the number of each.
         stop: ends them all.
+
+    Attributes:
+        most: how many of them.
     """
 
     def __init__(self, most: int, name: str, stop: Stop) -> None:
-        self._most = most
+        self.most = most
         self._name = name
         self._stop = stop
         self._changed = threading.Condition()
@@ -107,7 +110,7 @@ class Pool:
                 stop.check()
                 found[number] = call(items[number], stop)
 
-        deque(self.each(take, range(min(len(items), self._most))), maxlen=0)
+        deque(self.each(take, range(min(len(items), self.most))), maxlen=0)
         return found
 
     def each(
@@ -120,7 +123,7 @@ class Pool:
             for number, item in enumerate(items):
                 self._queue.append((group.stop, partial(group.run, number, partial(call, item, group.stop))))
             wanted = len(self._queue) + len(self._threads) - self._idle
-            for _ in range(min(wanted, self._most) - len(self._threads)):
+            for _ in range(min(wanted, self.most) - len(self._threads)):
                 name = f"{self._name}-{len(self._threads)}"
                 self._threads.append(threading.Thread(target=self._work, name=name, daemon=True))
                 self._threads[-1].start()

@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import final
 
 from samplerkit.storage.remote.access import (
@@ -23,10 +24,16 @@ from samplerkit.storage.remote.access import (
     Version,
     may_pass,
 )
-from samplerkit.storage.remote.http_connections import Connections, number_in_words
-from samplerkit.storage.remote.http_response import Headers, Response
+from samplerkit.storage.remote.http_connections import (
+    REDIRECTS,
+    Connections,
+    PartRequest,
+    Unusual,
+    number_in_words,
+)
+from samplerkit.storage.remote.http_response import Head, Headers, Response
 from samplerkit.storage.remote.options import RemoteOptions
-from samplerkit.storage.remote.retries import Client, Counts, check_small
+from samplerkit.storage.remote.retries import Address, Client, Counts, check_small
 from samplerkit.storage.threads import Pool, Stop
 
 PIECE = 1 << 20
@@ -36,13 +43,20 @@ _HEAD_IS_REFUSED = {400, 403, 405, 501}
 """A server that has no HEAD, or a URL that was signed for GET, answers so."""
 
 
+Answer = Head | Response
+
+
 @final
 class Http(Client):
-    """HTTP requests of one process."""
+    """HTTP requests of one process.
+
+    Attributes:
+        connections: of this process.
+    """
 
     def __init__(self, options: RemoteOptions, counts: Counts) -> None:
         super().__init__(options, counts)
-        self._connections = Connections(options)
+        self.connections = Connections(options)
 
     def version(self, url: str, stop: Stop) -> Version:
         """Asks for the size and the tag, by HEAD, or else by a GET of the first byte."""
@@ -70,6 +84,21 @@ class Http(Client):
             if answer.status == 200:
                 self.without_ranges.add(url)
             yield from self._body(answer, version, offset, length)
+
+    def address(self, url: str) -> Address | None:
+        """Gives the URL itself, if parts of its file can be had."""
+        return None if url in self.without_ranges else Address(url)
+
+    def plain_request(
+        self, address: Address, version: Version, offset: int, length: int
+    ) -> PartRequest | None:
+        """Gives the request for a part of a file, of a version, if it can be a plain one."""
+        try:
+            route = self.connections.route(address.url, is_named=address.tag is None)
+        except ValueError:
+            return None
+
+        return PartRequest(route, offset, length, partial(_check_plain, version, offset, length, address))
 
     def rest(
         self, url: str, version: Version, offset: int, pool: Pool, stop: Stop, *, is_verified: bool
@@ -99,7 +128,7 @@ class Http(Client):
 
     def close(self) -> None:
         """Closes the connections: those in use when they are not any more."""
-        self._connections.close()
+        self.connections.close()
 
     def _body(
         self, answer: Response, version: Version, offset: int, length: int, *, is_part: bool = True
@@ -113,26 +142,8 @@ class Http(Client):
             length: how many bytes are wanted; -1 for all to the end, how many there may be.
             is_part: a part was asked for, so that one may be answered.
         """
-        headers = answer.headers
-        if answer.status in {412, 416}:
-            size = content_range(headers).size if answer.status == 416 else UNKNOWN_SIZE
-            Version(version.size).check(size, "")
-            problem = f"was refused by its server (status {answer.status}), from byte {offset} on"
-            raise Refused(problem, "it may have been changed: start again")
-        check_answer(answer)
-        told = content_length(headers)
+        told, first, end = check_part(answer, version, offset, length, is_part=is_part)
         is_told = told != UNKNOWN_SIZE
-        if answer.status == 206:
-            held = content_range(headers)
-            check_version(version, held.size, headers)
-            if not is_part:
-                raise Transient("a part, though the whole file was asked for")
-            held.check(offset, held.last if length == UNKNOWN_SIZE else offset + length - 1, told)
-            first, end = 0, held.last - held.first + 1
-        else:  # the whole file: of its version, and so long; then the wanted part of it may be taken
-            check_version(version, told, headers)
-            size = told if is_told else version.size
-            first, end = offset, offset + length if is_told and length != UNKNOWN_SIZE else size
         last = sys.maxsize if length == UNKNOWN_SIZE else first + length
         at = 0
         most = max(PIECE, length)
@@ -153,8 +164,62 @@ class Http(Client):
     @contextmanager
     def _asked(self, method: str, url: str, stop: Stop, part: str = "") -> Iterator[Response]:
         self.counts.add(requests=1)
-        with self._connections.response(method, url, part, stop) as answer:
+        with self.connections.response(method, url, part, stop) as answer:
             yield answer
+
+
+def check_part(
+    answer: Answer, version: Version, offset: int, length: int, *, is_part: bool = True
+) -> tuple[int, int, int]:
+    """Compares the head of an answer with what was asked for, as `_body` describes it.
+
+    Returns:
+        The length that is given for the body, -1 if none is; the place in the body of the first byte that is
+        wanted; and where the body ends, -1 if that is not known.
+
+    Raises:
+        Transient: another part, or none.
+        Refused: another version.
+    """
+    headers = answer.headers
+    if answer.status in {412, 416}:
+        size = content_range(headers).size if answer.status == 416 else UNKNOWN_SIZE
+        Version(version.size).check(size, "")
+        problem = f"was refused by its server (status {answer.status}), from byte {offset} on"
+        raise Refused(problem, "it may have been changed: start again")
+    check_answer(answer)
+    told = content_length(headers)
+    if answer.status == 206:
+        held = content_range(headers)
+        check_version(version, held.size, headers)
+        if not is_part:
+            raise Transient("a part, though the whole file was asked for")
+        held.check(offset, held.last if length == UNKNOWN_SIZE else offset + length - 1, told)
+        return told, 0, held.last - held.first + 1
+    # The whole file: of its version, and so long; then the wanted part of it may be taken.
+    check_version(version, told, headers)
+    size = version.size if told == UNKNOWN_SIZE else told
+    ends = UNKNOWN_SIZE not in {told, length}
+    return told, offset, offset + length if ends else size
+
+
+def _check_plain(version: Version, offset: int, length: int, address: Address, head: Head) -> None:
+    """Compares the head of the answer to a plain request with what was asked for.
+
+    Raises:
+        Unusual: it is neither a part of known length nor a fault, or one that the client of a store knows.
+        Transient: another part, or none.
+        Refused: another version.
+    """
+    is_of_store = address.tag is not None
+    is_known = head.status == 206 or may_pass(head.status)
+    if not is_known and (is_of_store or head.status < 200 or head.status in REDIRECTS):
+        raise Unusual
+    told = check_part(head, Version(version.size) if is_of_store else version, offset, length)[0]
+    if head.status != 206 or told == UNKNOWN_SIZE:
+        raise Unusual
+    if address.tag is not None:
+        version.check(UNKNOWN_SIZE, address.tag(head.headers))
 
 
 _CONTENT_RANGE = re.compile(r"bytes (?:(\d+)-(\d+)|\*)/(\d+|\*)", re.ASCII)
@@ -212,7 +277,7 @@ def fault(error: Exception, timeout: float) -> Exception:
     return Transient(reason) if reason else error
 
 
-def check_answer(answer: Response) -> None:
+def check_answer(answer: Answer) -> None:
     """Lets an answer pass that has content as it is in the file, and raises the fault that another one means.
 
     Raises:

@@ -13,15 +13,15 @@ import ssl
 import struct
 import urllib.request
 from collections import defaultdict
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, final
+from typing import Any, NamedTuple, final
 from urllib.parse import SplitResult, quote, unquote, urljoin, urlsplit
 
 from samplerkit.storage.remote.access import Refused, Transient
-from samplerkit.storage.remote.http_response import Headers, Response
+from samplerkit.storage.remote.http_response import Head, Headers, Response
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.threads import TICK, Stop
 from samplerkit.storage.urls import is_web
@@ -31,7 +31,7 @@ MOST_HOPS = 10
 _ROUTES = 1024
 """Of so many URLs it is kept how they are reached: a dataset may have millions."""
 
-_STATUSES = {301, 302, 303, 307, 308}
+REDIRECTS = {301, 302, 303, 307, 308}
 _PORTS = {"http": 80, "https": 443}
 _IN_PATHS = "!$&'()*+,/:;=?@[]~"
 _NOT_IN_A_PATH = re.compile(r"[\0-\x20\x7f]")
@@ -41,7 +41,7 @@ _LONE_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
 
 @final
 @dataclass(frozen=True)
-class _Route:
+class Route:
     """How the server of a URL is reached.
 
     Args:
@@ -53,6 +53,36 @@ class _Route:
     server: tuple[str, str, int]
     proxy: SplitResult | None
     head: bytes
+
+    def request(self, method: str, part: str) -> bytes:
+        """Gives the text of a request for a part of the file, such as "0-99", or "" for all of it."""
+        wanted = f"Range: bytes={part}\r\n\r\n" if part else "\r\n"
+        return method.encode() + self.head + wanted.encode()
+
+
+class Unusual(Exception):  # noqa: N818  # no error: a request of its own will see to it
+    """A response that is no plain part of a file, such as a redirect."""
+
+
+@final
+class PartRequest(NamedTuple):
+    """A request for a part of a file.
+
+    Args:
+        route: to its server.
+        offset: of the first byte.
+        length: in bytes.
+        check: receives the head of the response, and raises what is wrong with it, or `Unusual`.
+    """
+
+    route: Route
+    offset: int
+    length: int
+    check: Callable[[Head], None]
+
+    def text(self) -> bytes:
+        """Gives what is sent."""
+        return self.route.request("GET", f"{self.offset}-{self.offset + self.length - 1}")
 
 
 @final
@@ -69,7 +99,7 @@ class Connections:
         self._given = options.storage_options
         self._timeout = options.timeout
         self._idle: defaultdict[Any, list[http.client.HTTPConnection]] = defaultdict(list)
-        self._routes: dict[str, _Route] = {}
+        self._routes: dict[str, Route] = {}
         self._tls: ssl.SSLContext | None = None
         self._is_closed = False
 
@@ -89,12 +119,7 @@ class Connections:
             Stopped: it is not wanted any more.
             Exception: what `fault` knows.
         """
-        route = self._routes.get(url)
-        if route is None:
-            if len(self._routes) >= _ROUTES:
-                self._routes.clear()
-            route = self._routes[url] = self._route(url, is_named=True)
-        is_named = True
+        route, is_named = self.route(url), True
         for _ in range(MOST_HOPS + 1):
             with self._sent(method, route, part, stop) as response:
                 target = target_of(url, response.status, response.headers)
@@ -106,6 +131,64 @@ class Connections:
             url, route = target, self._route(target, is_named=is_named)
         raise Refused(f"was redirected more than {MOST_HOPS} times", "check the server's redirects")
 
+    def route(self, url: str, *, is_named: bool = True) -> Route:
+        """Gives how the server of a URL is reached, which the user names, or which stands for another one.
+
+        Raises:
+            ValueError: it cannot be asked.
+        """
+        route = self._routes.get(url)
+        if route is None:
+            if len(self._routes) >= _ROUTES:
+                self._routes.clear()
+            route = self._routes[url] = self._route(url, is_named=is_named)
+        return route
+
+    def kept(self, route: Route) -> http.client.HTTPConnection | None:
+        """Takes a connection that was kept; one that the server has closed meanwhile is not used."""
+        with suppress(IndexError):
+            kept = self._idle[route.server, route.proxy].pop()
+            poll = select.poll()
+            poll.register(kept.sock, select.POLLIN)
+            if not poll.poll(0):
+                return kept
+            kept.close()
+        return None
+
+    def connected(self, route: Route) -> http.client.HTTPConnection:
+        """Makes a connection.
+
+        Raises:
+            Transient: the server cannot be reached.
+            OSError: its name is not known, or TLS failed.
+        """
+        connection = self._made(route)
+        with ExitStack() as failed:
+            failed.callback(connection.close)
+            problem = ""
+            try:
+                connection.connect()
+            except (ssl.SSLError, socket.gaierror):
+                raise
+            except TimeoutError:
+                problem = f"no connection within {self._timeout:g} s"
+            except OSError as error:
+                server = "the proxy" if route.proxy else "its server"
+                problem = f"{server} cannot be reached{number_in_words(error)}"
+            if problem:
+                raise Transient(problem)
+            if not isinstance(connection.sock, ssl.SSLSocket):
+                _let_system_time(connection.sock, self._timeout)
+            failed.pop_all()
+        return connection
+
+    def release(self, route: Route, connection: http.client.HTTPConnection, *, may_be_kept: bool) -> None:
+        """Keeps a connection for the next request, or closes it."""
+        if may_be_kept and not self._is_closed:
+            self._idle[route.server, route.proxy].append(connection)
+        else:
+            connection.close()
+
     def close(self) -> None:
         """Closes the connections: those in use when they are not any more."""
         self._is_closed = True
@@ -114,32 +197,25 @@ class Connections:
                 idle.pop().close()
 
     @contextmanager
-    def _sent(self, method: str, route: _Route, part: str, stop: Stop) -> Iterator[Response]:
+    def _sent(self, method: str, route: Route, part: str, stop: Stop) -> Iterator[Response]:
         """Sends one request; its connection is kept if the body was read to its end."""
         stop.check()
-        idle = self._idle[route.server, route.proxy]
-        made = _usable(idle) or self._made(route)
+        made = self.kept(route) or self.connected(route)
         may_be_kept = False
         try:
-            if made.sock is None:
-                self._connect(made, route)
             is_timed_here = isinstance(made.sock, ssl.SSLSocket)
             if is_timed_here:
                 made.sock.settimeout(self._timeout)
-            wanted = f"Range: bytes={part}\r\n\r\n" if part else "\r\n"
-            made.sock.sendall(method.encode() + route.head + wanted.encode())
+            made.sock.sendall(route.request(method, part))
             if is_timed_here:
                 made.sock.settimeout(TICK)
             response = Response(made.sock, method, self._timeout, stop.check)
             yield response
-            may_be_kept = response.finish() and not self._is_closed
+            may_be_kept = response.finish()
         finally:
-            if may_be_kept:
-                idle.append(made)
-            else:
-                made.close()
+            self.release(route, made, may_be_kept=may_be_kept)
 
-    def _route(self, url: str, *, is_named: bool) -> _Route:
+    def _route(self, url: str, *, is_named: bool) -> Route:
         parts = urlsplit(url)
         host, server = parts.hostname, _server(parts)
         if not host:
@@ -164,9 +240,9 @@ class Connections:
         lines = [f" {path} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
         if _NOT_IN_A_PATH.search(path) or any(map(_NOT_IN_A_LINE.search, lines)):
             raise ValueError
-        return _Route(server, proxy, "".join(f"{line}\r\n" for line in lines).encode("latin-1"))
+        return Route(server, proxy, "".join(f"{line}\r\n" for line in lines).encode("latin-1"))
 
-    def _made(self, route: _Route) -> http.client.HTTPConnection:
+    def _made(self, route: Route) -> http.client.HTTPConnection:
         scheme, host, port = route.server
         near, at = (str(route.proxy.hostname), route.proxy.port or 80) if route.proxy else (host, port)
         if scheme == "http":
@@ -175,22 +251,6 @@ class Connections:
         if route.proxy is not None:
             made.set_tunnel(host, port, _proxy_headers(route.proxy))
         return made
-
-    def _connect(self, connection: http.client.HTTPConnection, route: _Route) -> None:
-        try:
-            connection.connect()
-        except (ssl.SSLError, socket.gaierror):
-            raise
-        except TimeoutError:
-            problem = f"no connection within {self._timeout:g} s"
-        except OSError as error:
-            server = "the proxy" if route.proxy else "its server"
-            problem = f"{server} cannot be reached{number_in_words(error)}"
-        else:
-            if not isinstance(connection.sock, ssl.SSLSocket):
-                _let_system_time(connection.sock, self._timeout)
-            return
-        raise Transient(problem)
 
     def _trusted(self) -> ssl.SSLContext:
         """Gives the certificates that are trusted, read once, and the user's own."""
@@ -221,18 +281,6 @@ def number_in_words(error: Exception) -> str:
     """Gives what the system's number of an error means, in brackets; nothing if it has none."""
     number = error.errno if isinstance(error, OSError) else None
     return f" ({os.strerror(number)})" if number else ""
-
-
-def _usable(idle: list[http.client.HTTPConnection]) -> http.client.HTTPConnection | None:
-    """Takes a connection that was kept; one that the server has closed meanwhile is not used."""
-    with suppress(IndexError):
-        kept = idle.pop()
-        poll = select.poll()
-        poll.register(kept.sock, select.POLLIN)
-        if not poll.poll(0):
-            return kept
-        kept.close()
-    return None
 
 
 def _quoted(text: str) -> str:
@@ -276,7 +324,7 @@ def target_of(url: str, status: int, headers: Headers) -> str | None:
         >>> target_of("https://host/a?v=2", 302, {"location": "../b"})
         'https://host/b'
     """
-    if status not in _STATUSES or "location" not in headers:
+    if status not in REDIRECTS or "location" not in headers:
         return None
     # The bytes of a header come as if they were Latin-1; most servers mean UTF-8.
     place = str(headers["location"]).encode("latin-1").decode("utf-8")

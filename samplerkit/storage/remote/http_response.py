@@ -10,7 +10,7 @@ import ssl
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 Headers = Mapping[str, str]
 """The headers of a response, by names in lower case; of several of one name the first."""
@@ -18,12 +18,44 @@ Headers = Mapping[str, str]
 _SHORT_BODY = 4096
 """A body of which no more is left is read, since the connection can be used again then."""
 
-_MOST_HEAD = 1 << 16
+MOST_HEAD = 1 << 16
 _MIB = 1 << 20
 _HEAD_PIECE = 4096
-_END_OF_HEAD = re.compile(rb"\r?\n\r?\n")
+END_OF_HEAD = re.compile(rb"\r?\n\r?\n")
 _STATUS_LINE = re.compile(r"HTTP/1\.([01]) ([1-5]\d\d)[ \r\n]", re.ASCII)
 _HEADER = re.compile(r"^([^\s:]+):(.*)$", re.MULTILINE)
+
+
+class Head(NamedTuple):
+    """The head of a response.
+
+    Args:
+        status: such as 200.
+        headers: those of the response.
+        is_kept: the connection stays open after it.
+    """
+
+    status: int
+    headers: Headers
+    is_kept: bool
+
+    @classmethod
+    def of(cls, data: bytes) -> Head:
+        """Reads a head that was received.
+
+        Raises:
+            BadStatusLine: it is no HTTP.
+        """
+        text = data.decode("latin-1")
+        match = _STATUS_LINE.match(text)
+        if match is None:
+            raise http.client.BadStatusLine(text[:80])
+        headers: dict[str, str] = {}
+        for name, value in _HEADER.findall(text):
+            headers.setdefault(name.lower(), value.strip())
+        connection = headers.get("connection", "").lower()
+        is_kept = "keep-alive" in connection if match[1] == "0" else "close" not in connection
+        return cls(int(match[2]), headers, is_kept)
 
 
 @final
@@ -59,8 +91,7 @@ class Response:
         self.status = 100
         while self.status < 200:  # such as "continue": the response comes after it
             head = receiver.head()
-            self.status, self.headers, is_kept = _understood(head)
-        self._is_kept = is_kept
+            self.status, self.headers, self._is_kept = Head.of(head)
         length = self.headers.get("content-length", "")
         self._left = int(length) if length.isascii() and length.isdigit() and len(length) < 20 else None
         self._chunks: http.client.HTTPResponse | None = None
@@ -95,20 +126,6 @@ class Response:
         return is_read and self._is_kept and not self._receiver.received
 
 
-def _understood(head: bytes) -> tuple[int, dict[str, str], bool]:
-    """Gives the status, the headers, and whether the connection stays open."""
-    text = head.decode("latin-1")
-    match = _STATUS_LINE.match(text)
-    if match is None:
-        raise http.client.BadStatusLine(text[:80])
-    headers: dict[str, str] = {}
-    for name, value in _HEADER.findall(text):
-        headers.setdefault(name.lower(), value.strip())
-    connection = headers.get("connection", "").lower()
-    is_kept = "keep-alive" in connection if match[1] == "0" else "close" not in connection
-    return int(match[2]), headers, is_kept
-
-
 @final
 class _Receiver(io.RawIOBase):
     """Receives from a socket, looking at the clock in between.
@@ -138,11 +155,11 @@ class _Receiver(io.RawIOBase):
 
     def head(self) -> bytes:
         """Receives a head, with its empty line."""
-        while (end := _END_OF_HEAD.search(self.received)) is None:
+        while (end := END_OF_HEAD.search(self.received)) is None:
             more = self._some(_HEAD_PIECE)
             if not more and not self.received:
                 raise http.client.RemoteDisconnected("no response")
-            if not more or len(self.received) > _MOST_HEAD:
+            if not more or len(self.received) > MOST_HEAD:
                 raise http.client.HTTPException("a head without an end")
             self.received += more
         head, self.received = self.received[: end.end()], self.received[end.end() :]

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import re
 import threading
+import time
+from contextlib import suppress
 from datetime import timedelta
 from importlib import import_module
 from typing import Any, final
 
 from samplerkit.storage.remote.access import Transient, Version, changed, library_fault
 from samplerkit.storage.remote.options import RemoteOptions
-from samplerkit.storage.remote.retries import Client, Counts, FileBytes
+from samplerkit.storage.remote.retries import Address, Client, Counts, FileBytes
 from samplerkit.storage.remote.store_options import Bucket, bucket_of, names_version
 from samplerkit.storage.threads import Stop
 
 _MIB = 1 << 20
+_SIGNED_FOR = timedelta(hours=1)
+_SIGNED_SECONDS = 300.0
+_MOST_ADDRESSES = 1024
 _STATUS = re.compile(r"status code: (\d{3})")
 _STATUSES = {"PermissionDeniedError": 403, "UnauthenticatedError": 401}
 _MISTAKES = {"InvalidPathError", "NotSupportedError", "UnknownConfigurationKeyError"}
@@ -38,6 +43,8 @@ class ObjectStores(Client):
         self._lock = threading.Lock()
         self._buckets: dict[str, Bucket | None] = {}
         self._stores: dict[tuple[str, bool], Any] = {}
+        self._addresses: dict[str, Address | None] = {}
+        self._signed_until = 0.0
 
     def serves(self, url: str) -> bool:
         """Whether obstore can read a URL with the options that were given."""
@@ -68,6 +75,16 @@ class ObjectStores(Client):
         self.counts.add(bytes=size)
         return pieces
 
+    def address(self, url: str) -> Address | None:
+        """Gives a URL of HTTP for a file of S3, signed for an hour, and signed again after minutes."""
+        now = time.monotonic()
+        with self._lock:
+            if now > self._signed_until or len(self._addresses) >= _MOST_ADDRESSES:
+                self._addresses, self._signed_until = {}, now + _SIGNED_SECONDS
+        if url not in self._addresses:
+            self._addresses[url] = self._signed(url)
+        return self._addresses[url]
+
     def fault(self, error: Exception) -> Exception:
         """Gives what an exception of obstore means."""
         name, text = type(error).__name__, str(error)
@@ -92,6 +109,18 @@ class ObjectStores(Client):
             if name not in self._buckets:
                 self._buckets[name] = bucket_of(url, self.options)
             return self._buckets[name]
+
+    def _signed(self, url: str) -> Address | None:
+        bucket = self._bucket(url)
+        is_plain = bucket is not None and bucket.kind == "S3Store" and "request_payer" not in bucket.config
+        if bucket is None or not is_plain or names_version(url):
+            return None
+        with suppress(Exception):  # what obstore cannot sign it may read, or say why not
+            signed = bucket.open_address(url) or import_module("obstore").sign(
+                self._store(bucket, is_large=False), "GET", bucket.path(url), _SIGNED_FOR
+            )
+            return Address(signed, bucket.response_tag)
+        return None
 
     def _got(self, url: str, length: int, **options: Any) -> tuple[Any, Version]:
         """Asks for a file, or a part of it; gives the answer with the version that it is of."""

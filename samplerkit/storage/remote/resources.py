@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, TypeVar, final
 
 from samplerkit.storage.remote.access import UNKNOWN_SIZE, Span, Version, in_other_words
 from samplerkit.storage.remote.filesystem import Filesystems, has_filesystem
 from samplerkit.storage.remote.http import Http
+from samplerkit.storage.remote.http_connections import PartRequest
+from samplerkit.storage.remote.http_parallel import ParallelHttp
 from samplerkit.storage.remote.object_stores import ObjectStores
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.retries import Client, Counts, RemoteStats, final_error, retried
@@ -53,6 +55,7 @@ class RemoteResources:
         self._reads_much = is_worker()
         self.stop = Stop()
         self.pool = Pool(options.threads, "samplerkit-remote", self.stop)
+        self._parallel = ParallelHttp(self._web.connections, options.timeout, self.pool)
 
     def client(self, url: str) -> Client:
         """Gives the way to a URL: HTTP, obstore where it is worth it and survives, else fsspec.
@@ -97,11 +100,40 @@ class RemoteResources:
         found = self.tried(url, lambda client: client.version(url, stop), stop)
         return self._versions.setdefault(url, found)
 
-    def part(self, span: Span, stop: Stop) -> bytes:
-        """Reads a part of a file whose version is known."""
+    def parts(self, spans: Sequence[Span]) -> list[bytes]:
+        """Reads parts of files whose versions are known: by plain requests of HTTP where that will do."""
+        plain = {number: made for number, span in enumerate(spans) if (made := self._plain(span)) is not None}
+        answers = self._parallel.read(plain, self.pool.most, self.stop)
+        found = {number: data for number, data in answers.items() if isinstance(data, bytes)}
+        self.counts.add(requests=len(answers), bytes=sum(map(len, found.values())))
+
+        def again(number: int, stop: Stop) -> bytes:
+            failed = answers.get(number)
+            return self._part(spans[number], stop, failed if isinstance(failed, Exception) else None)
+
+        left = [number for number in range(len(spans)) if number not in found]
+        left.sort(key=lambda number: number not in answers)  # what has failed may give up the others
+        found.update(zip(left, self.pool.map(again, left), strict=True))
+        return [found[number] for number in range(len(spans))]
+
+    def _plain(self, span: Span) -> PartRequest | None:
+        url, offset, length = span
+        address = self.client(url).address(url)
+        return address and self._web.plain_request(address, self._versions[url], offset, length)
+
+    def _part(self, span: Span, stop: Stop, failed: Exception | None) -> bytes:
+        """Reads a part, after a first attempt that has failed, if there was one."""
         url, offset, length = span
         version = self._versions[url]
-        return self.tried(url, lambda client: client.part(url, version, offset, length, stop), stop)
+
+        def attempt(client: Client) -> bytes:
+            nonlocal failed
+            if failed is not None:
+                failure, failed = failed, None
+                raise failure
+            return client.part(url, version, offset, length, stop)
+
+        return self.tried(url, attempt, stop)
 
     def confirm(self, url: str, stop: Stop) -> None:
         """Makes certain that parts that were read are of the version that is known, where that is unsure."""

@@ -7,10 +7,10 @@ import secrets
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
-from typing import Any, TypeVar, final
+from typing import Any, NamedTuple, TypeVar, final
 
 from samplerkit.errors import DatasetError, SamplerkitError
 from samplerkit.storage.opening import AbsentError
@@ -85,6 +85,19 @@ class Counts:
                 self._so_far[name] += number
 
 
+@final
+class Address(NamedTuple):
+    """Where a plain request of HTTP for a part of a file can be made.
+
+    Args:
+        url: of HTTP.
+        tag: gives the tag of the version in the headers of a response; None for that of HTTP.
+    """
+
+    url: str
+    tag: Callable[[Mapping[str, str]], str] | None = None
+
+
 class Client(ABC):
     """A way to remote files, in one process; each method makes one attempt, and may raise what it meets.
 
@@ -123,6 +136,10 @@ class Client(ABC):
     def part(self, url: str, version: Version, offset: int, length: int, stop: Stop) -> bytes:
         """Reads a part of a file, of at least one byte."""
         return b"".join(self.pieces(url, version, offset, length, stop))
+
+    def address(self, url: str) -> Address | None:
+        """Gives where a plain request of HTTP for a part of a file can be made, if it can."""
+        return None
 
     def small(self, url: str, most: int, stop: Stop) -> tuple[bytes, Version]:
         """Reads a whole small file, after asking for its version."""

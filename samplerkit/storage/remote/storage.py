@@ -214,7 +214,7 @@ class RemoteStorage(Closing):
             _check(span, self._versions[span.url].size)
         whole = {url for url in urls if resources.has_no_ranges(url)}
         requests = Requests.of(span for span in wanted if span.url not in whole and span.length)
-        answers = together(resources.part, requests.spans)
+        answers = resources.parts(requests.spans)
         unsure = [url for url in urls if url not in whole and resources.client(url).is_unsure]
         together(resources.confirm, unsure)
         found: dict[Span, bytes] = {}

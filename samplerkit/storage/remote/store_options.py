@@ -10,10 +10,11 @@ from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from functools import partial
+from functools import cache, partial
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, final
+from urllib.parse import quote
 
 from samplerkit.errors import DatasetError
 from samplerkit.storage.remote.options import RemoteOptions
@@ -80,7 +81,12 @@ def is_forked_from_user() -> bool:
 
 def may_use_obstore() -> bool:
     """Whether this process may use obstore: it is installed, and was not used before a fork."""
-    return not _is_forked_from_user and ("obstore" in sys.modules or find_spec("obstore") is not None)
+    return not _is_forked_from_user and _has_obstore()
+
+
+@cache
+def _has_obstore() -> bool:
+    return find_spec("obstore") is not None
 
 
 @final
@@ -116,12 +122,23 @@ class Bucket:
         """Gives the key of a URL."""
         return url.removeprefix(self.name + "/").partition("?versionId=")[0]
 
+    def open_address(self, url: str) -> str:
+        """Gives the URL of HTTP of a file of S3 that needs no signature; "" if it needs one."""
+        if not self.config.get("skip_signature"):
+            return ""
+        endpoint = self.config.get("endpoint") or f"https://s3.{self.config['region']}.amazonaws.com"
+        return f"{endpoint.rstrip('/')}/{self.container}/{quote(self.path(url))}"
+
     def store(self, **options: Any) -> Any:
         """Makes obstore's store."""
         made: Any = getattr(import_module("obstore.store"), self.kind)
         if self.credentials is not None:
             options["credential_provider"] = self.credentials
         return made(self.container, **self.config, **options)
+
+    def response_tag(self, headers: Mapping[str, str]) -> str:
+        """Gives the tag of a version, as in `Version`, from the headers of a response."""
+        return self.tag({"e_tag": headers.get("etag")})
 
     def tag(self, meta: Any) -> str:
         """Gives the tag of a version as it is in `Version`, of the same form as through fsspec."""

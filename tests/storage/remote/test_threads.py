@@ -64,7 +64,7 @@ def test_threads_begin_late_and_end_with_the_storage(server, storage, threads):
     reader = storage(threads=4)
     assert threads() == []
     reader.read([Span(url, number, 10) for number in range(20)])
-    assert len(threads()) == 4
+    assert 1 <= len(threads()) <= 4
     reader.close()
     wait_until(lambda: threads() == [])
     assert reader.read([Span(url, 0, 4)]) == [DATA[:4]]

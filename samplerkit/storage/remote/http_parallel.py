@@ -1,0 +1,215 @@
+"""Parts of files by HTTP through many connections, all in one thread: the first attempt at each."""
+
+from __future__ import annotations
+
+import select
+import socket
+import ssl
+import time
+from collections import defaultdict, deque
+from collections.abc import Mapping
+from contextlib import suppress
+from http.client import HTTPConnection, HTTPException, IncompleteRead, RemoteDisconnected
+from typing import Any, final
+
+from samplerkit.storage.remote.access import Refused, Transient
+from samplerkit.storage.remote.http_connections import Connections, PartRequest, Route, Unusual
+from samplerkit.storage.remote.http_response import END_OF_HEAD, MOST_HEAD, Head
+from samplerkit.storage.threads import TICK, Pool, Stop
+
+_LONGEST = 1 << 20
+"""Bytes of a part that is read here; a longer one costs more for its bytes than for the change of threads."""
+
+_PIECE = 1 << 18
+_HEAD_PIECE = 1 << 10
+
+
+@final
+class ParallelHttp:
+    """Reads parts of files by HTTP through many connections, in the thread of the caller.
+
+    With a thread for each connection, each has to get the interpreter's lock back whenever something has
+    arrived, and waits for all the others: with sixteen of them this costs several times what the requests
+    do. So one thread waits for all connections. It makes one plain attempt at each part: what fails is tried
+    again by the client of the file, and what is unusual is left to it.
+
+    Args:
+        connections: of this process.
+        timeout: seconds until the head of a response is there, and then until its body is.
+        pool: the threads that connect.
+    """
+
+    def __init__(self, connections: Connections, timeout: float, pool: Pool) -> None:
+        self._connections = connections
+        self._timeout = timeout
+        self._pool = pool
+        self._unusual: set[Any] = set()
+
+    def read(
+        self, requests: Mapping[int, PartRequest], at_a_time: int, stop: Stop
+    ) -> dict[int, bytes | Exception]:
+        """Makes requests.
+
+        Args:
+            requests: by numbers of the caller's.
+            at_a_time: how many are under way to a server at most.
+            stop: ends it.
+
+        Returns:
+            The part, or what went wrong, by number; nothing for those that need another way.
+
+        Raises:
+            Stopped: they are not wanted any more.
+        """
+        waiting: defaultdict[Any, deque[tuple[int, PartRequest]]] = defaultdict(deque)
+        for number, request in requests.items():
+            if request.length <= _LONGEST and request.route.server not in self._unusual:
+                waiting[request.route.server].append((number, request))
+        answers: dict[int, bytes | Exception] = {}
+        exchanges: list[_Exchange] = []
+
+        def connect(route: Route, stop: Stop) -> None:
+            with suppress(Exception):  # the client of the file finds out why it cannot
+                connection = self._connections.connected(route)
+                exchanges.append(_Exchange(route, connection, waiting[route.server], answers, self._timeout))
+                if stop.is_set:
+                    connection.close()
+
+        routes = [queue[0][1].route for queue in waiting.values() for _ in range(min(at_a_time, len(queue)))]
+        missing = []
+        try:
+            for route in routes:
+                kept = self._connections.kept(route)
+                if kept is None:
+                    missing.append(route)
+                else:
+                    exchanges.append(_Exchange(route, kept, waiting[route.server], answers, self._timeout))
+            self._pool.map(connect, missing)
+            with suppress(Refused):  # the others are given up with it
+                self._exchanged(exchanges, stop)
+        finally:
+            for each in exchanges:
+                self._connections.release(each.route, each.connection, may_be_kept=each.is_free)
+        self._unusual.update(each.route.server for each in exchanges if each.is_unusual)
+        return answers
+
+    def _exchanged(self, exchanges: list[_Exchange], stop: Stop) -> None:
+        """Makes the requests that wait, each by the next connection that is free."""
+        poll = select.poll()
+        under_way = {each.socket.fileno(): each for each in exchanges if each.begin()}
+        for descriptor in under_way:
+            poll.register(descriptor, select.POLLIN)
+        next_look = time.monotonic() + TICK
+        while under_way:
+            stop.check()
+            over = [each for each, _ in poll.poll(TICK * 1000) if not under_way[each].receive()]
+            if not over and (now := time.monotonic()) >= next_look:
+                over = [each for each, exchange in under_way.items() if exchange.is_late(now)]
+                next_look = now + TICK
+            for descriptor in over:
+                poll.unregister(descriptor)
+                del under_way[descriptor]
+
+
+@final
+class _Exchange:
+    """A connection, and the request that is under way on it.
+
+    Args:
+        route: to the server.
+        connection: to it, free for a request.
+        waiting: the requests to the server that are not begun, with their numbers; of several connections.
+        answers: receives what becomes of each.
+        timeout: seconds until the head is there, and then until the body is.
+
+    Attributes:
+        is_free: nothing is under way.
+        is_unusual: a response was.
+    """
+
+    def __init__(
+        self,
+        route: Route,
+        connection: HTTPConnection,
+        waiting: deque[tuple[int, PartRequest]],
+        answers: dict[int, bytes | Exception],
+        timeout: float,
+    ) -> None:
+        self.route = route
+        self.connection = connection
+        self.socket: Any = connection.sock
+        self._waiting = waiting
+        self._answers = answers
+        self._timeout = timeout
+        self._flags: tuple[int, ...] = (socket.MSG_DONTWAIT,)
+        if isinstance(self.socket, ssl.SSLSocket):  # which knows no flags
+            self.socket.settimeout(0)
+            self._flags = ()
+        self.is_free, self.is_unusual = True, False
+
+    def begin(self) -> bool:
+        """Sends the next request, if there is one; returns whether it is under way."""
+        self.is_free = not self._waiting
+        if self.is_free:
+            return False
+        self._number, self._request = self._waiting.popleft()
+        self._head: Head | None = None
+        self._begun, self._pieces = b"", list[bytes]()
+        self._left = self._request.length
+        self._end = time.monotonic() + self._timeout
+        text = self._request.text()
+        with suppress(OSError):  # it was closed meanwhile: the request needs another way
+            return bool(self.socket.send(text, *self._flags) == len(text))
+        return False
+
+    def receive(self) -> bool:
+        """Receives what has arrived; returns whether a request, this one or the next, is under way."""
+        try:
+            part = self._received()
+        except Unusual:
+            self.is_unusual = True
+            return False
+        except Exception as error:
+            self._answers[self._number] = error.with_traceback(None)  # its frames would hold this
+            if isinstance(error, Refused):
+                raise
+            return False
+        if part is None:
+            return True
+        self._answers[self._number] = part
+        return self._head is not None and self._head.is_kept and self.begin()
+
+    def is_late(self, now: float) -> bool:
+        """Whether time is over; then that is the answer."""
+        if now < self._end:
+            return False
+        self._answers[self._number] = TimeoutError()
+        return True
+
+    def _received(self) -> bytes | None:
+        """Receives what has arrived; gives the part if it is complete."""
+        while True:
+            most = self._left if self._head else self._left + _HEAD_PIECE
+            try:
+                data = self.socket.recv(min(most, _PIECE), *self._flags)
+            except (BlockingIOError, ssl.SSLWantReadError):
+                return None
+            if not data:
+                raise IncompleteRead(b"") if self._begun else RemoteDisconnected
+            if self._head is None:
+                self._begun += data
+                if (end := END_OF_HEAD.search(self._begun)) is None:
+                    if len(self._begun) > MOST_HEAD:
+                        raise HTTPException("a head without an end")
+                    continue
+                head = Head.of(self._begun[: end.end()])
+                self._request.check(head)
+                self._head = head
+                self._end = time.monotonic() + self._timeout
+                data = self._begun[end.end() :]
+            self._pieces.append(data)
+            self._left -= len(data)
+            if self._left < 0:
+                raise Transient(f"more than the {self._request.length} bytes that were to come")
+            if not self._left:
+                return b"".join(self._pieces)
