@@ -43,9 +43,6 @@ _HEAD_IS_REFUSED = {400, 403, 405, 501}
 """A server that has no HEAD, or a URL that was signed for GET, answers so."""
 
 
-Answer = Head | Response
-
-
 @final
 class Http(Client):
     """HTTP requests of one process.
@@ -169,7 +166,7 @@ class Http(Client):
 
 
 def check_part(
-    answer: Answer, version: Version, offset: int, length: int, *, is_part: bool = True
+    answer: Head | Response, version: Version, offset: int, length: int, *, is_part: bool = True
 ) -> tuple[int, int, int]:
     """Compares the head of an answer with what was asked for, as `_body` describes it.
 
@@ -277,7 +274,7 @@ def fault(error: Exception, timeout: float) -> Exception:
     return Transient(reason) if reason else error
 
 
-def check_answer(answer: Answer) -> None:
+def check_answer(answer: Head | Response) -> None:
     """Lets an answer pass that has content as it is in the file, and raises the fault that another one means.
 
     Raises:

@@ -145,12 +145,14 @@ class _Exchange:
         if isinstance(self.socket, ssl.SSLSocket):  # which knows no flags
             self.socket.settimeout(0)
             self._flags = ()
+        self._idle = select.poll()
+        self._idle.register(self.socket, select.POLLIN)
         self.is_free, self.is_unusual = True, False
 
     def begin(self) -> bool:
         """Sends the next request, if there is one; returns whether it is under way."""
         self.is_free = not self._waiting
-        if self.is_free:
+        if self.is_free or self._idle.poll(0):  # the server has closed it: others make what waits
             return False
         self._number, self._request = self._waiting.popleft()
         self._head: Head | None = None

@@ -244,7 +244,7 @@ BUGS = [
     ),
     Bug(
         "a part of another version passes",
-        "Http._body",
+        "check_part",
         "check_version(version, held.size, headers)",
         "pass",
         "tests/storage/remote/test_http.py",

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import ipaddress
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage
@@ -59,3 +65,26 @@ def storage(tmp_path) -> Iterator[Callable[..., RemoteStorage]]:
         each.close()
     wait_until(lambda: not begun_since(before))
     assert list((tmp_path / "cache").glob("*.part")) == []
+
+
+@pytest.fixture
+def certificate(tmp_path) -> Path:
+    """A certificate of 127.0.0.1 that no authority has signed."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "loopback")])
+    address = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
+    now = dt.datetime.now(dt.UTC)
+    made = (
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+        .not_valid_before(now - dt.timedelta(days=1))
+        .not_valid_after(now + dt.timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([address]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    path = tmp_path / "certificate.pem"
+    plain = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    path.write_bytes(
+        made.public_bytes(serialization.Encoding.PEM) + key.private_bytes(serialization.Encoding.PEM, *plain)
+    )
+    return path

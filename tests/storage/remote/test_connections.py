@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import datetime as dt
-import ipaddress
 import random
 import select
 import socket
 import time
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
 
 from samplerkit.errors import DatasetError
 from samplerkit.storage.remote.storage import Span
@@ -23,29 +18,6 @@ from tests.storage.remote.server import Handler, Request, Resource, served
 from tests.waiting import wait_until
 
 DATA = random.Random(7).randbytes(3_000_000)
-
-
-@pytest.fixture
-def certificate(tmp_path):
-    """A certificate of 127.0.0.1 that no authority has signed."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "loopback")])
-    address = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
-    now = dt.datetime.now(dt.UTC)
-    made = (
-        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
-        .not_valid_before(now - dt.timedelta(days=1))
-        .not_valid_after(now + dt.timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([address]), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    path = tmp_path / "certificate.pem"
-    plain = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    path.write_bytes(
-        made.public_bytes(serialization.Encoding.PEM) + key.private_bytes(serialization.Encoding.PEM, *plain)
-    )
-    return path
 
 
 def test_what_the_user_gives_is_sent_and_nothing_is_compressed(server, storage):

@@ -1,0 +1,69 @@
+"""Parts that are read through many connections in one thread, however their responses come."""
+
+import random
+import time
+
+import pytest
+
+from samplerkit.storage.remote.storage import Span
+from tests.storage.remote import faults
+from tests.storage.remote.server import right, served
+
+pytestmark = pytest.mark.usefixtures("apart")
+
+DATA = random.Random(0).randbytes(300_000)
+
+
+class InPieces:
+    """Writes what it is given in pieces, some of them late."""
+
+    def __init__(self, file, draw):
+        self.file, self.draw = file, draw
+
+    def write(self, data):
+        cuts = sorted(self.draw.randrange(len(data) + 1) for _ in range(self.draw.randrange(4)))
+        for first, last in zip([0, *cuts], [*cuts, len(data)], strict=True):
+            self.file.write(data[first:last])
+            self.file.flush()
+            time.sleep(self.draw.choice([0, 0, 0.003]))
+
+
+def answers_in_pieces(handler, resource):
+    """Answers right; the connection stays open, or not, and says so, or not."""
+    draw, file = random.Random(handler.headers["Range"]), handler.wfile
+    handler.wfile = InPieces(file, draw)
+    right(handler, resource)
+    handler.wfile = file
+    if draw.random() < 0.1:
+        handler.finish_connection()
+
+
+@pytest.mark.parametrize("is_secure", [False, True], ids=["http", "https"])
+def test_parts_are_right_in_whatever_pieces_they_come(is_secure, certificate, storage):
+    draw = random.Random(5)
+    with served(certificate=certificate if is_secure else None) as server:
+        url = server.put("/a", DATA)
+        server.always["GET", "/a"] = answers_in_pieces
+        reader = storage(threads=4, attempts=9, storage_options={"verify": str(certificate)})
+        for _ in range(6):
+            parts = [(draw.randrange(200_000), draw.choice([1, 700, 90_000])) for _ in range(25)]
+            found = reader.read([Span(url, *part) for part in parts])
+            assert found == [DATA[first : first + length] for first, length in parts]
+        assert len(server.requests) <= reader.stats.requests
+
+
+def test_a_part_that_stalls_is_asked_for_again_and_holds_up_no_other(server, storage):
+    url, other = server.put("/a", DATA), server.put("/b", DATA)
+    server.faults["GET", "/a"] = [faults.stalls_before_the_head, faults.stalls_in_the_body]
+    reader = storage(timeout=0.5, threads=2)
+    spans = [Span(url, 0, 700), *(Span(other, first, 700) for first in range(0, 100_000, 5000))]
+    assert reader.read(spans) == [DATA[span.offset :][:700] for span in spans]
+    assert reader.stats.retries == 2
+    assert len(server.asked("GET", "/b")) == 20
+
+
+def test_a_part_beyond_what_is_read_in_one_thread_is_right_too(server, storage):
+    data = DATA * 8
+    url = server.put("/a", data)
+    spans = [Span(url, 5, 1 << 20), Span(url, 5, (1 << 20) + 1), Span(url, 0, len(data))]
+    assert storage().read(spans) == [data[span.offset :][: span.length] for span in spans]
