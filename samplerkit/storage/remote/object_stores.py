@@ -13,12 +13,17 @@ from typing import Any, final
 from samplerkit.storage.remote.access import Transient, Version, changed, library_fault
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.retries import Address, Client, Counts, FileBytes
-from samplerkit.storage.remote.store_options import Bucket, bucket_of, names_version
+from samplerkit.storage.remote.store_options import (
+    SIGNED_SECONDS,
+    Bucket,
+    bucket_of,
+    may_use_obstore,
+    names_version,
+)
 from samplerkit.storage.threads import Stop
 
 _MIB = 1 << 20
-_SIGNED_FOR = timedelta(hours=1)
-_SIGNED_SECONDS = 300.0
+_USED_SECONDS = 300.0
 _MOST_ADDRESSES = 1024
 _STATUS = re.compile(r"status code: (\d{3})")
 _STATUSES = {"PermissionDeniedError": 403, "UnauthenticatedError": 401}
@@ -76,11 +81,14 @@ class ObjectStores(Client):
         return pieces
 
     def address(self, url: str) -> Address | None:
-        """Gives a URL of HTTP for a file of S3, signed for an hour, and signed again after minutes."""
+        """Gives a URL of HTTP for a file of S3, signed for an hour, and signed again after minutes.
+
+        It is signed without obstore where that can be, so in every process, whatever it was forked from.
+        """
         now = time.monotonic()
         with self._lock:
             if now > self._signed_until or len(self._addresses) >= _MOST_ADDRESSES:
-                self._addresses, self._signed_until = {}, now + _SIGNED_SECONDS
+                self._addresses, self._signed_until = {}, now + _USED_SECONDS
         if url not in self._addresses:
             self._addresses[url] = self._signed(url)
         return self._addresses[url]
@@ -115,10 +123,17 @@ class ObjectStores(Client):
         is_plain = bucket is not None and bucket.kind == "S3Store" and "request_payer" not in bucket.config
         if bucket is None or not is_plain or names_version(url):
             return None
-        with suppress(Exception):  # what obstore cannot sign it may read, or say why not
-            signed = bucket.open_address(url) or import_module("obstore").sign(
-                self._store(bucket, is_large=False), "GET", bucket.path(url), _SIGNED_FOR
-            )
+        try:
+            return Address(bucket.signed(url), bucket.response_tag)
+        except ImportError:
+            if not may_use_obstore():
+                return None
+        except Exception:  # the client of the file says why it cannot be read
+            return None
+        with suppress(Exception):
+            seconds = timedelta(seconds=SIGNED_SECONDS)
+            store = self._store(bucket, is_large=False)
+            signed = import_module("obstore").sign(store, "GET", bucket.path(url), seconds)
             return Address(signed, bucket.response_tag)
         return None
 

@@ -109,7 +109,8 @@ class RemoteResources:
 
         def again(number: int, stop: Stop) -> bytes:
             failed = answers.get(number)
-            return self._part(spans[number], stop, failed if isinstance(failed, Exception) else None)
+            known = self._web.fault(failed) if isinstance(failed, Exception) else None
+            return self._part(spans[number], stop, known)
 
         left = [number for number in range(len(spans)) if number not in found]
         left.sort(key=lambda number: number not in answers)  # what has failed may give up the others
@@ -118,7 +119,7 @@ class RemoteResources:
 
     def _plain(self, span: Span) -> PartRequest | None:
         url, offset, length = span
-        address = self.client(url).address(url)
+        address = (self._web if is_web(url) else self._stores).address(url)
         return address and self._web.plain_request(address, self._versions[url], offset, length)
 
     def _part(self, span: Span, stop: Stop, failed: Exception | None) -> bytes:

@@ -137,10 +137,6 @@ class Client(ABC):
         """Reads a part of a file, of at least one byte."""
         return b"".join(self.pieces(url, version, offset, length, stop))
 
-    def address(self, url: str) -> Address | None:
-        """Gives where a plain request of HTTP for a part of a file can be made, if it can."""
-        return None
-
     def small(self, url: str, most: int, stop: Stop) -> tuple[bytes, Version]:
         """Reads a whole small file, after asking for its version."""
         version = self.version(url, stop)

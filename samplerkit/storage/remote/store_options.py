@@ -28,6 +28,8 @@ _KINDS = {
     "az": "AzureStore", "abfs": "AzureStore", "abfss": "AzureStore",
 }  # fmt: skip
 
+SIGNED_SECONDS = 3600
+
 _AWS = "https://s3.amazonaws.com"
 
 _KEY = re.compile(r"(?!.*(^|/)\.{0,2}(/|$))[\w\-.=+@:,!()' /]+", re.ASCII)
@@ -122,12 +124,25 @@ class Bucket:
         """Gives the key of a URL."""
         return url.removeprefix(self.name + "/").partition("?versionId=")[0]
 
-    def open_address(self, url: str) -> str:
-        """Gives the URL of HTTP of a file of S3 that needs no signature; "" if it needs one."""
-        if not self.config.get("skip_signature"):
-            return ""
-        endpoint = self.config.get("endpoint") or f"https://s3.{self.config['region']}.amazonaws.com"
-        return f"{endpoint.rstrip('/')}/{self.container}/{quote(self.path(url))}"
+    def signed(self, url: str) -> str:
+        """Gives the URL of HTTP of a file of S3, signed by botocore for an hour unless it is open to all.
+
+        Raises:
+            ImportError: botocore is not installed.
+            BotoCoreError: it has no credentials.
+        """
+        region = self.config["region"]
+        endpoint = self.config.get("endpoint") or f"https://s3.{region}.amazonaws.com"
+        address = f"{endpoint.rstrip('/')}/{self.container}/{quote(self.path(url))}"
+        if self.config.get("skip_signature"):
+            return address
+        found = self.credentials() if self.credentials else self.config
+        names = ("access_key_id", "secret_access_key", "token" if self.credentials else "session_token")
+        credentials = import_module("botocore.credentials").Credentials(*map(found.get, names))
+        request: Any = import_module("botocore.awsrequest").AWSRequest("GET", address)
+        auth = import_module("botocore.auth")
+        auth.S3SigV4QueryAuth(credentials, "s3", region, expires=SIGNED_SECONDS).add_auth(request)
+        return str(request.url)
 
     def store(self, **options: Any) -> Any:
         """Makes obstore's store."""

@@ -107,7 +107,7 @@ def test_no_lie_gives_a_wrong_byte_or_tells_a_secret(
         assert errors == [] or lasts or case.outcome != "retried"
         return
     is_unread = "chunks" in case.name or "without a length" in case.name
-    if is_unread and kinds == ("read",) and not lasts:
+    if is_unread and "read" in kinds and not lasts and case.method == "GET":
         assert errors == []  # a plain request leaves what has no length to another one, which met no lie
         return
     is_retried = case.outcome == "retried"
