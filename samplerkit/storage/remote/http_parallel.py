@@ -20,6 +20,9 @@ from samplerkit.storage.threads import TICK, Pool, Stop
 _LONGEST = 1 << 20
 """Bytes of a part that is read here; a longer one costs more for its bytes than for the change of threads."""
 
+_UNUSUAL_SECONDS = 60.0
+"""So long a server that redirects, or has no parts, is left to the clients that know about that."""
+
 _PIECE = 1 << 18
 _HEAD_PIECE = 1 << 10
 
@@ -43,7 +46,7 @@ class ParallelHttp:
         self._connections = connections
         self._timeout = timeout
         self._pool = pool
-        self._unusual: set[Any] = set()
+        self._unusual_until: dict[Any, float] = {}
 
     def read(
         self, requests: Mapping[int, PartRequest], at_a_time: int, stop: Stop
@@ -62,9 +65,11 @@ class ParallelHttp:
             Stopped: they are not wanted any more.
         """
         waiting: defaultdict[Any, deque[tuple[int, PartRequest]]] = defaultdict(deque)
+        now = time.monotonic()
         for number, request in requests.items():
-            if request.length <= _LONGEST and request.route.server not in self._unusual:
-                waiting[request.route.server].append((number, request))
+            server = request.route.server
+            if request.length <= _LONGEST and self._unusual_until.get(server, 0.0) < now:
+                waiting[server].append((number, request))
         answers: dict[int, bytes | Exception] = {}
         exchanges: list[_Exchange] = []
 
@@ -90,7 +95,9 @@ class ParallelHttp:
         finally:
             for each in exchanges:
                 self._connections.release(each.route, each.connection, may_be_kept=each.is_free)
-        self._unusual.update(each.route.server for each in exchanges if each.is_unusual)
+        # Also a server that no connection was made to.
+        usual = {each.route.server for each in exchanges if not each.is_unusual}
+        self._unusual_until.update((server, now + _UNUSUAL_SECONDS) for server in {*waiting} - usual)
         return answers
 
     def _exchanged(self, exchanges: list[_Exchange], stop: Stop) -> None:

@@ -119,22 +119,16 @@ class ObjectStores(Client):
             return self._buckets[name]
 
     def _signed(self, url: str) -> Address | None:
-        bucket = self._bucket(url)
-        is_plain = bucket is not None and bucket.kind == "S3Store" and "request_payer" not in bucket.config
-        if bucket is None or not is_plain or names_version(url):
-            return None
-        try:
-            return Address(bucket.signed(url), bucket.response_tag)
-        except ImportError:
-            if not may_use_obstore():
+        with suppress(Exception):  # the client of the file says why it cannot be read
+            bucket = self._bucket(url)
+            if bucket is None or not bucket.may_be_signed(url):
                 return None
-        except Exception:  # the client of the file says why it cannot be read
-            return None
-        with suppress(Exception):
-            seconds = timedelta(seconds=SIGNED_SECONDS)
-            store = self._store(bucket, is_large=False)
-            signed = import_module("obstore").sign(store, "GET", bucket.path(url), seconds)
-            return Address(signed, bucket.response_tag)
+            signed = bucket.signed(url)
+            if not signed and may_use_obstore():
+                seconds = timedelta(seconds=SIGNED_SECONDS)
+                store = self._store(bucket, is_large=False)
+                signed = import_module("obstore").sign(store, "GET", bucket.path(url), seconds)
+            return Address(signed, bucket.response_tag) if signed else None
         return None
 
     def _got(self, url: str, length: int, **options: Any) -> tuple[Any, Version]:

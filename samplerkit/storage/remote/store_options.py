@@ -124,18 +124,25 @@ class Bucket:
         """Gives the key of a URL."""
         return url.removeprefix(self.name + "/").partition("?versionId=")[0]
 
-    def signed(self, url: str) -> str:
-        """Gives the URL of HTTP of a file of S3, signed by botocore for an hour unless it is open to all.
+    def may_be_signed(self, url: str) -> bool:
+        """Whether a URL of HTTP can stand for that of a file."""
+        is_plain = "request_payer" not in self.config and not names_version(url)
+        return self.kind == "S3Store" and is_plain and self.has(url)
 
-        Raises:
-            ImportError: botocore is not installed.
-            BotoCoreError: it has no credentials.
+    def signed(self, url: str) -> str:
+        """Gives the URL of HTTP of a file of S3, signed for an hour, unless it is open to all, by botocore.
+
+        Returns:
+            The URL; "" where botocore is not installed.
         """
         region = self.config["region"]
-        endpoint = self.config.get("endpoint") or f"https://s3.{region}.amazonaws.com"
+        aws = f"https://s3.{region}.amazonaws.com{'.cn' * region.startswith('cn-')}"
+        endpoint = self.config.get("endpoint") or aws
         address = f"{endpoint.rstrip('/')}/{self.container}/{quote(self.path(url))}"
         if self.config.get("skip_signature"):
             return address
+        if find_spec("botocore") is None:
+            return ""
         found = self.credentials() if self.credentials else self.config
         names = ("access_key_id", "secret_access_key", "token" if self.credentials else "session_token")
         credentials = import_module("botocore.credentials").Credentials(*map(found.get, names))

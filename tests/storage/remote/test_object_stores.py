@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+from urllib.parse import parse_qs, unquote, urlsplit
+
 import pytest
 
 from samplerkit.errors import DatasetError
@@ -11,7 +14,7 @@ from samplerkit.storage.remote.store_options import bucket_of
 from tests.storage.remote.server import MODIFIED, Resource, served
 
 pytest.importorskip("s3fs", reason="s3fs is not installed")
-pytest.importorskip("obstore", reason="obstore is not installed")
+obstore = pytest.importorskip("obstore", reason="obstore is not installed")
 
 SIZE = 5000
 
@@ -144,3 +147,20 @@ def test_the_region_of_a_bucket_is_asked_where_no_endpoint_is_named(server, monk
         monkeypatch.delenv(name, raising=False)
     bucket = bucket_of("s3://b/k", RemoteOptions(storage_options={"anon": True}))
     assert bucket.config["region"] == "eu-west-3"
+
+
+@pytest.mark.parametrize("key", ["k", "a b/c(1).tar", "a+b=c@d:e,f!g'h.tar"])
+@pytest.mark.parametrize("token", [None, "T"])
+def test_a_url_is_signed_by_botocore_as_by_obstore(key, token):
+    options = {"key": "K", "secret": "S", "token": token, **S3_ENDPOINT}
+    bucket = bucket_of(f"s3://b/{key}", RemoteOptions(storage_options=options))
+    store = bucket.store(client_options={"allow_http": True})
+
+    def both() -> list[dict[str, list[str]]]:
+        signed = [bucket.signed(f"s3://b/{key}"), obstore.sign(store, "GET", key, timedelta(hours=1))]
+        assert {unquote(urlsplit(each).path) for each in signed} == {f"/b/{key}"}
+        return [parse_qs(urlsplit(each).query) for each in signed]
+
+    in_one_second = (pair for pair in iter(both, None) if pair[0]["X-Amz-Date"] == pair[1]["X-Amz-Date"])
+    ours, theirs = next(in_one_second)
+    assert ours == theirs
