@@ -13,8 +13,8 @@ from typing import Annotated, Any
 
 import typer
 
-from samplerkit.cli.opening import AsJson, ConfigPath, NumRanks
-from samplerkit.cli.printing import counted, print_facts, print_json
+from samplerkit.cli.opening import AsJson, ConfigPath, FromZero, NumRanks
+from samplerkit.cli.printing import Facts, counted, show
 from samplerkit.config.config import Config, load_config
 from samplerkit.config.schema import json_schema
 from samplerkit.errors import ConfigError, SamplerkitError
@@ -39,47 +39,43 @@ def validate(config: ConfigPath, as_json: AsJson = False) -> None:
             read.check_order()
     except SamplerkitError as error:
         problem = error
-    if as_json:
-        told = problem and {"place": problem.place, "message": str(problem), "hint": problem.hint}
-        print_json({"config": shown(config), "is_valid": problem is None, "problem": told})
-    elif problem is None:
-        typer.echo(f"{shown(config)}: valid")
-    else:
-        typer.echo(f"samplerkit: {shown(config)}: {problem}", err=True)
+    told = problem and {"place": problem.place, "message": str(problem), "hint": problem.hint}
+    lines = [f"{shown(config)}: valid"] if problem is None else []
+    show({"config": shown(config), "is_valid": problem is None, "problem": told}, *lines, as_json=as_json)
     if problem is not None:
+        if not as_json:
+            typer.echo(f"samplerkit: {shown(config)}: {problem}", err=True)
         raise typer.Exit(1)
 
 
-def schema(
-    as_json: Annotated[  # noqa: ARG001  # every command has it
-        bool, typer.Option("--json", help="As it always is: JSON.")
-    ] = False,
-) -> None:
-    """Print the JSON Schema of configs, for editors and for checks in other languages."""
-    print_json(json_schema())
+def schema(as_json: AsJson = False) -> None:  # noqa: ARG001  # every command has it
+    """Print the JSON Schema of configs, for editors and for checks in other languages.
+
+    Options:
+        as_json: as it always is: JSON.
+    """
+    show(json_schema(), as_json=True)
 
 
 _ELSEWHERE = "in another process, which hashes strings otherwise"
 
 
 def check(
-    target: Annotated[
-        str,
-        typer.Argument(
-            metavar="CONFIG|MODULE:FUNCTION", help="A config, or a function that makes a DataLoader."
-        ),
-    ],
+    target: Annotated[str, typer.Argument(metavar="CONFIG|MODULE:FUNCTION")],
     world: NumRanks = None,
-    rank: Annotated[int, typer.Option(min=0, help="Which of them this is.")] = 0,
-    epoch: Annotated[
-        int | None, typer.Option(min=0, help="The epoch of training; 0 for a loader that is new.")
-    ] = None,
-    saves_state: Annotated[
-        bool, typer.Option("--saves-state", help="The run saves the state of its sampler.")
-    ] = False,
+    rank: FromZero = 0,
+    epoch: FromZero | None = None,
+    saves_state: bool = False,
     as_json: AsJson = False,
 ) -> None:
-    """Look for mistakes in how data are loaded: samplerkit's, or anyone's torch DataLoader."""
+    """Look for mistakes in how data are loaded: samplerkit's, or anyone's torch DataLoader.
+
+    Options:
+        target: a config, or a function that makes a DataLoader.
+        rank: which of them this is.
+        epoch: the epoch of training; 0 for a loader that is new.
+        saves_state: the run saves the state of its sampler.
+    """
     if rank >= (world or 1):
         raise typer.BadParameter("is not there; say the number of ranks as --world", param_hint="--rank")
     job = None if world is None else World(world, rank)
@@ -93,15 +89,13 @@ def check(
             found = [_in_the_config(finding, config, job) for finding in found]
         else:
             found += _seen_elsewhere(target, source, found)
-    if as_json:
-        print_json({"target": shown(target), "findings": [asdict(finding) for finding in found]})
-    else:
-        ranks = "" if world is None else f" on {counted(world, 'rank')}"
-        heading = counted(len(found), "finding") if found else f"nothing found by {len(RULES)} rules"
-        typer.echo(f"{shown(target)}{ranks}: {heading}")
-        for finding in found:
-            typer.echo()
-            print_facts([(finding.severity, finding.code), ("", finding.what), ("hint", finding.hint)])
+    ranks = "" if world is None else f" on {counted(world, 'rank')}"
+    heading = counted(len(found), "finding") if found else f"nothing found by {len(RULES)} rules"
+    parts: list[str | Facts] = [f"{shown(target)}{ranks}: {heading}"]
+    for one in found:
+        parts += ["", [(one.severity, one.code), ("", one.what), ("hint", one.hint)]]
+    findings = [asdict(finding) for finding in found]
+    show({"target": shown(target), "findings": findings}, *parts, as_json=as_json)
     if found:
         raise typer.Exit(1)
 

@@ -11,7 +11,7 @@ import numpy as np
 import typer
 import yaml
 
-from samplerkit.cli.opening import AsJson, NumRanks, opened, state_in
+from samplerkit.cli.opening import AsJson, FromOne, FromZero, NumRanks, opened, state_in
 from samplerkit.cli.printing import counted, show
 from samplerkit.config.config import load_config
 from samplerkit.inspect.view import loader_of
@@ -20,31 +20,32 @@ from samplerkit.samplers.mixing.edit import Edit
 
 
 def edit(
-    state: Annotated[
-        Path, typer.Argument(metavar="STATE", help="The checkpoint from which the run resumes.")
-    ],
-    config: Annotated[str, typer.Option(help="The config of the run.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="Where the edited config is written.")],
-    at: Annotated[int | None, typer.Option(min=0, help="The position; else that of the checkpoint.")] = None,
-    skip: Annotated[int | None, typer.Option(min=1, help="So many positions leave.")] = None,
-    weights: Annotated[str | None, typer.Option(help="Shares, such as web=0.5,code=0.5.")] = None,
-    source: Annotated[
-        str | None,
-        typer.Option(
-            help="A part that is read too; or parts and their samplers, as YAML such as "
-            "'new: {kind: random, seed: 7}', or a file of it. --weights has their shares."
-        ),
-    ] = None,
-    without: Annotated[
-        Path | None, typer.Option(help="A .npy file with the ids that are not read any more.")
-    ] = None,
-    global_batch: Annotated[
-        int | None, typer.Option(min=1, help="Samples of all ranks in each step from there on.")
-    ] = None,
+    state: Annotated[Path, typer.Argument(metavar="STATE")],
+    config: str,
+    output: Annotated[Path, typer.Option("--output", "-o")],
+    at: FromZero | None = None,
+    skip: FromOne | None = None,
+    weights: str | None = None,
+    source: str | None = None,
+    without: Path | None = None,
+    global_batch: FromOne | None = None,
     world: NumRanks = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write a config with one more edit, and say what it changes for a run that resumes from a checkpoint."""
+    """Write a config with one more edit, and say what it changes for a run that resumes from a checkpoint.
+
+    Options:
+        state: the checkpoint from which the run resumes.
+        config: the config of the run.
+        output: where the edited config is written.
+        at: the position; else that of the checkpoint.
+        skip: so many positions leave.
+        weights: shares, such as web=0.5,code=0.5.
+        source: a part that is read too; or parts and their samplers, as YAML such as
+            'new: {kind: random, seed: 7}', or a file of it. --weights has their shares.
+        without: a .npy file with the ids that are not read any more.
+        global_batch: samples of all ranks in each step from there on.
+    """
     # A source may be a part that the tree had not when the state was saved.
     with ExitStack() as quiet:
         if source is not None:  # what the run would skip without the edit is no warning here

@@ -16,6 +16,7 @@ from samplerkit.cli.check import check, schema, validate
 from samplerkit.cli.demo.command import demo
 from samplerkit.cli.demo.training import LaunchError
 from samplerkit.cli.edit import edit
+from samplerkit.cli.opening import described
 from samplerkit.cli.plan import plan
 from samplerkit.cli.plot import plot
 from samplerkit.cli.seen import seen, state
@@ -76,7 +77,7 @@ def _options(
 
 
 for _command in _COMMANDS:
-    app.command()(_command)
+    app.command()(described(_command))
 
 
 def main() -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import pickle
-from collections.abc import Collection
+import re
+from collections.abc import Callable, Collection
+from copy import copy
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import numpy as np
 import torch
@@ -21,6 +24,9 @@ from samplerkit.order.layout import Layout
 from samplerkit.storage.tar.read.shards import archive_names
 from samplerkit.storage.tree import TreeDataset
 
+FromZero = Annotated[int, typer.Option(min=0)]
+FromOne = Annotated[int, typer.Option(min=1)]
+Texts = Annotated[list[str], typer.Argument()]
 ConfigPath = Annotated[str, typer.Argument(metavar="CONFIG", help="The config, a YAML file or its URL.")]
 NumRanks = Annotated[
     int | None,
@@ -30,6 +36,25 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 StatePath = Annotated[
     Path | None, typer.Option("--state", help="A checkpoint from which the run resumes: JSON, or torch.save.")
 ]
+
+
+_DESCRIBED = re.compile(r"^ {4}(\w+): (.+(?:\n {5,}.+)*)", re.MULTILINE)
+
+
+def described(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Gives the options of a command the help that its docstring has below `Options:`."""
+    command.__doc__, _, options = (inspect.getdoc(command) or "").partition("\n\nOptions:\n")
+    kinds, hints = get_type_hints(command), get_type_hints(command, include_extras=True)
+    for name, told in _DESCRIBED.findall(options):
+        either = (hints[name], *get_args(hints[name]))
+        given = [copy(hint.__metadata__[0]) for hint in either if get_origin(hint) is Annotated]
+        # typer gives a flag a second one that denies it, unless it is named.
+        names = [f"--{name.replace('_', '-')}"] if kinds[name] is bool else []
+        info = given[0] if given else typer.Option(*names)
+        info.help = " ".join(f"{told[0].upper()}{told[1:]}".split())
+        hints[name] = Annotated[kinds[name], info]
+    command.__annotations__ = hints
+    return command
 
 
 def opened(

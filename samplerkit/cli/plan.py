@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
-import typer
 import yaml
 
-from samplerkit.cli.opening import AsJson, ConfigPath, NumRanks, opened
-from samplerkit.cli.printing import counted, seconds_of, show, size_of
+from samplerkit.cli.opening import AsJson, ConfigPath, FromOne, NumRanks, opened
+from samplerkit.cli.printing import Facts, counted, seconds_of, show, size_of
 from samplerkit.config.config import Config, load_config
 from samplerkit.errors import SamplerkitError
 from samplerkit.inspect.batches import BatchFigures
@@ -21,6 +20,7 @@ from samplerkit.inspect.plan import plan as planned
 from samplerkit.inspect.quality.figure import shown
 from samplerkit.inspect.quality.order_source import OrderSource, chooses
 from samplerkit.inspect.quality.recommend import Recommendation, recommend
+from samplerkit.inspect.tokens import TokenFigures
 from samplerkit.inspect.view import HINT, RunView, is_counted
 from samplerkit.loading.loader import Loader
 from samplerkit.order.layout import Layout
@@ -29,23 +29,24 @@ from samplerkit.order.layout import Layout
 def plan(
     config: ConfigPath,
     world: NumRanks = None,
-    mixing: Annotated[
-        float, typer.Option(help="The mixing that is wanted of a recommendation, in (0, 1].")
-    ] = 0.5,
-    cache_files: Annotated[int | None, typer.Option(min=1, help="Files that a rank can hold.")] = None,
-    cache_samples: Annotated[int | None, typer.Option(min=1, help="Samples that a rank can hold.")] = None,
-    first_world: Annotated[
-        int | None, typer.Option(min=1, help="Ranks at the first start, of a run that continues on others.")
-    ] = None,
-    ranks_per_machine: Annotated[
-        int | None, typer.Option(min=1, help="Ranks that share a cache of remote files; else all.")
-    ] = None,
-    samples_per_file: Annotated[
-        int | None, typer.Option(min=1, help="A guess, for files whose samples nobody has counted.")
-    ] = None,
+    mixing: float = 0.5,
+    cache_files: FromOne | None = None,
+    cache_samples: FromOne | None = None,
+    first_world: FromOne | None = None,
+    ranks_per_machine: FromOne | None = None,
+    samples_per_file: FromOne | None = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what each rank will read, what that costs, and how well it mixes, before anything is read."""
+    """Show what each rank will read, what that costs, and how well it mixes, before anything is read.
+
+    Options:
+        mixing: the mixing that is wanted of a recommendation, in (0, 1].
+        cache_files: files that a rank can hold.
+        cache_samples: samples that a rank can hold.
+        first_world: ranks at the first start, of a run that continues on others.
+        ranks_per_machine: ranks that share a cache of remote files; else all.
+        samples_per_file: a guess, for files whose samples nobody has counted.
+    """
     read, loader = opened(
         config, world, counts=False, first_world=first_world, samples_per_file=samples_per_file
     )
@@ -53,14 +54,15 @@ def plan(
         _print_what_is_known(loader, as_json=as_json)
         return
     found = planned(loader, ranks_per_machine=ranks_per_machine)
-    facts, recommendation = _facts(found), None
+    view, recommendation = RunView.of(loader), None
+    facts = [*_facts(found)]
     if found.batches is not None:
         # There is no shuffle mode to advise: batches over a whole set are mixed by themselves.
         facts += _batches(found.batches, found.num_samples)
     else:
         moved = (found.transfers, *found.transfers_of_parts.values())
         is_remote = samples_per_file is not None or any(one is not None and one.is_remote for one in moved)
-        mode, section = RunView.of(loader).mode, None
+        mode, section = view.mode, None
         advice = recommend(
             loader.dataset,
             found.global_batch,
@@ -72,7 +74,7 @@ def plan(
             block_files=FILES_IN_A_BLOCK if is_remote else 0,
         )
         if advice.chosen is not None:
-            section = advised(read, RunView.of(loader).layout, advice.chosen.arguments)
+            section = advised(read, view.layout, advice.chosen.arguments)
             if section is None:
                 advice = replace(advice, chosen=None, reason=why_none(read, loader.dataset))
         told = _in_words(advice)
@@ -83,56 +85,51 @@ def plan(
     show({**found.to_dict(), "recommendation": recommendation}, [*facts, *_transfers(found)], as_json=as_json)
 
 
-def _facts(plan: Plan) -> list[tuple[str, str]]:
+def _facts(plan: Plan) -> Facts:
     mode = "none" if plan.mode is None else plan.mode.upper()
     files = f" in {counted(plan.num_files, 'file')}" if plan.num_files else ""
     lanes = f", {plan.lanes} lanes" if plan.lanes > 1 else ""
     fewest = f", {plan.fewest_steps:,} on some" if plan.fewest_steps != plan.steps else ""
-    facts = [
-        ("order", plan.fingerprint),
-        ("sampler", plan.chain),
-        ("mode", f"{mode}: {plan.reason}"),
-        ("dataset", counted(plan.num_samples, "sample") + files),
-        ("epoch", counted(plan.epoch_samples, "sample") + _tail(plan)),
-        ("ranks", f"{plan.num_ranks}, {_dealt(plan)}, {plan.global_batch:,} samples a step{lanes}"),
-        ("steps", f"{plan.steps:,} a rank{fewest}"),
-        ("pads", _pads(plan)),
-    ]
+    yield "order", plan.fingerprint
+    yield "sampler", plan.chain
+    yield "mode", f"{mode}: {plan.reason}"
+    yield "dataset", counted(plan.num_samples, "sample") + files
+    yield "epoch", counted(plan.epoch_samples, "sample") + _tail(plan)
+    yield "ranks", f"{plan.num_ranks}, {_dealt(plan)}, {plan.global_batch:,} samples a step{lanes}"
+    yield "steps", f"{plan.steps:,} a rank{fewest}"
+    yield "pads", _pads(plan)
     if plan.files_of_a_rank is not None:
         least = "" if plan.is_counted else "at least "
         worker = "" if plan.files_of_a_worker is None else f", {plan.files_of_a_worker:,} a worker"
         batch = f", {plan.files_of_a_batch or 0:.1f} a batch"
-        facts.append(("files", f"{least}{plan.files_of_a_rank:,} a rank{worker}{batch}"))
-    memory = f"{size_of(plan.order_bytes)}; a list of all ids would take {size_of(plan.list_bytes)} a rank"
-    start = f"{seconds_of(plan.start_seconds)} to the first batch of ids"
-    sources = [("source", f"{name}: {_source(found)}") for name, found in plan.sources.items()]
-    return [*facts, *_tokens(plan), *sources, ("start", start), ("memory", memory)]
+        yield "files", f"{least}{plan.files_of_a_rank:,} a rank{worker}{batch}"
+    if plan.tokens is not None:
+        yield from _tokens(plan.tokens)
+    for name, found in plan.sources.items():
+        yield "source", f"{name}: {_source(found)}"
+    yield "start", f"{seconds_of(plan.start_seconds)} to the first batch of ids"
+    listed = f"a list of all ids would take {size_of(plan.list_bytes)} a rank"
+    yield "memory", f"{size_of(plan.order_bytes)}; {listed}"
 
 
-def _tokens(plan: Plan) -> list[tuple[str, str]]:
+def _tokens(found: TokenFigures) -> Facts:
     """Says what windows of tokens hold, and where their length may change."""
-    found = plan.tokens
-    if found is None:
-        return []
     told = f"{found.tokens_a_step:,} a step, {found.tokens_an_epoch:,} an epoch, in windows of "
-    facts = [("tokens", f"{told}{found.seq_len:,} and blocks of {found.block_len:,}")]
+    yield "tokens", f"{told}{found.seq_len:,} and blocks of {found.block_len:,}"
     if found.cut is not None:
         about = "" if found.is_exact else "about "
-        facts.append(("documents", f"{about}{100 * found.cut:.0f} % of the windows begin within one"))
+        yield "documents", f"{about}{100 * found.cut:.0f} % of the windows begin within one"
     every = found.steps_to_a_change
     if every != 0:
         when = "at the end of an epoch alone" if every is None else f"every {counted(every, 'step')}"
-        facts.append(("seq_len", f"may change {when}"))
-    return facts
+        yield "seq_len", f"may change {when}"
 
 
 def _source(found: SourceFigures) -> str:
     """Says what an epoch reads of a source, and the run by its end."""
-    of_tokens, read = "", ""
-    if found.share_of_tokens is not None:
-        of_tokens = f", {100 * found.share_of_tokens:.1f} % of the tokens"
-    if found.tokens is not None:
-        read = f", {counted(found.tokens, 'token')}"
+    share = found.share_of_tokens
+    of_tokens = "" if share is None else f", {100 * share:.1f} % of the tokens"
+    read = "" if found.tokens is None else f", {counted(found.tokens, 'token')}"
     passes = f"{found.passes:.2f} passes{read} by the end of the epoch"
     return f"{100 * found.share:.1f} % of the samples{of_tokens}; {passes}"
 
@@ -155,52 +152,41 @@ def _exactly(part: float) -> str:
     return f"{part:.5f}".lstrip("0")
 
 
-def _batches(figures: BatchFigures, samples: int) -> list[tuple[str, str]]:
+def _batches(figures: BatchFigures, samples: int) -> Facts:
     """Says what the batches of samples of different lengths cost."""
     about = "" if figures.is_counted else "about "
     window = "over the whole set" if figures.window is None else f"in windows of {figures.window:,} samples"
     left_out = f"; {counted(figures.dropped, 'sample')} left out" if figures.dropped else ""
-    facts = [
-        ("batches", f"{figures.batches:,}, {window}, {figures.abreast:,} abreast{left_out}"),
-        ("recipe", figures.recipe),
-    ]
+    yield "batches", f"{figures.batches:,}, {window}, {figures.abreast:,} abreast{left_out}"
+    yield "recipe", figures.recipe
+    plain = shown(figures.plain_efficiency or 0.0)
     if figures.efficiency is not None and figures.documents_cut is not None:
-        alone = f"; one document a row would have {shown(figures.plain_efficiency or 0.0)}"
-        facts.append(("density", f"{about}{_exactly(figures.efficiency)} of the packs is tokens{alone}"))
+        density = f"{about}{_exactly(figures.efficiency)} of the packs is tokens"
+        yield "density", f"{density}; one document a row would have {plain}"
         share = figures.documents_cut / max(1, samples)
-        facts.append(("cut", f"{about}{counted(figures.documents_cut, 'document')}, {100 * share:.1f} %"))
+        yield "cut", f"{about}{counted(figures.documents_cut, 'document')}, {100 * share:.1f} %"
     elif figures.efficiency is not None and figures.plain_efficiency is not None:
-        saved = (
-            f"; random batches of {round(figures.mean):,} would have {shown(figures.plain_efficiency)}: "
-            f"{100 * max(0.0, figures.saved or 0.0):.0f} % of their padded tokens are saved"
-        )
-        facts.append(
-            ("padding", f"{about}{shown(figures.efficiency)} of the padded tokens are tokens{saved}")
-        )
+        tokens = f"{about}{shown(figures.efficiency)} of the padded tokens are tokens"
+        saved = f"{100 * max(0.0, figures.saved or 0.0):.0f} % of their padded tokens are saved"
+        yield "padding", f"{tokens}; random batches of {round(figures.mean):,} would have {plain}: {saved}"
     if figures.fill is not None:
-        facts.append(("fill", f"{about}{shown(figures.fill)} of the budget is tokens"))
-    facts.append(
-        ("imbalance", f"{about}{figures.imbalance:.3f}: the most expensive rank of a step, to the mean one")
-    )
+        yield "fill", f"{about}{shown(figures.fill)} of the budget is tokens"
+    imbalance = f"{about}{figures.imbalance:.3f}"
+    yield "imbalance", f"{imbalance}: the most expensive rank of a step, to the mean one"
     if figures.mixing is not None:
-        facts.append(
-            ("mixing", f"{shown(figures.mixing)} of those in a sample's batches are new ones, in 6 epochs")
-        )
-    return facts
+        yield "mixing", f"{shown(figures.mixing)} of those in a sample's batches are new ones, in 6 epochs"
 
 
-def _quality(plan: Plan) -> list[tuple[str, str]]:
-    facts = []
+def _quality(plan: Plan) -> Facts:
     if plan.mixing is not None:
         weakest, error = plan.mixing.weakest, plan.mixing.standard_error
         precision = "" if plan.mixing.exact else f" +- {shown(error)}"
         told = f"{shown(plan.mixing.value)}{precision}; 1 is a full shuffle; weakest {shown(weakest.value)}"
-        facts.append(("mixing", f"{told} in windows of {weakest.window:,} samples"))
+        yield "mixing", f"{told} in windows of {weakest.window:,} samples"
     if plan.effective_batch is not None:
         # A batch that takes evenly from all files can be worth more than a random one.
         worth = counted(round(min(plan.effective_batch.value, plan.global_batch)), "random one")
-        facts.append(("batch", f"{plan.global_batch:,} samples, worth {worth} if those of a file are alike"))
-    return facts
+        yield "batch", f"{plan.global_batch:,} samples, worth {worth} if those of a file are alike"
 
 
 def _in_words(advice: Recommendation) -> str:
@@ -214,17 +200,17 @@ def _in_words(advice: Recommendation) -> str:
     )
 
 
-def _transfers(plan: Plan) -> list[tuple[str, str]]:
+def _transfers(plan: Plan) -> Facts:
     """Says what an epoch asks of the places where the files lie."""
     if plan.transfers is not None:
-        return _moved(plan.transfers)
-    facts = [
-        (name, f"{part}: {value}")
-        for part, found in plan.transfers_of_parts.items()
-        for name, value in _moved(found)
-    ]
+        yield from _moved(plan.transfers)
+        return
+    for part, found in plan.transfers_of_parts.items():
+        for name, value in _moved(found):
+            yield name, f"{part}: {value}"
     remote = [found for found in plan.transfers_of_parts.values() if found.is_remote]
-    return [*facts, ("total", _total(remote))] if len(remote) > 1 else facts
+    if len(remote) > 1:
+        yield "total", _total(remote)
 
 
 def _total(parts: Sequence[Downloads]) -> str:
@@ -240,21 +226,22 @@ def _total(parts: Sequence[Downloads]) -> str:
     return f"{about}{' and '.join(asked)}{amount} an epoch"
 
 
-def _moved(found: Downloads) -> list[tuple[str, str]]:
+def _moved(found: Downloads) -> Facts:
     size = "" if found.num_bytes is None else f", {size_of(found.num_bytes)}"
     kept = "" if found.cached_files is None else f", of which the cache holds {found.cached_files:,}"
     where = "remote " if found.is_remote else ""
-    facts = [("storage", f"{counted(found.num_files, f'{where}file')}{size}{kept}")]
+    yield "storage", f"{counted(found.num_files, f'{where}file')}{size}{kept}"
     about = "" if found.is_counted else "about "
     for way, costs in (("whole", found.whole), ("ranges", found.ranges)):
         if costs is not None and (found.is_remote or way == found.way):
             amount = "" if found.num_bytes is None else f" and {size_of(costs.bytes)}"
             taken = "; this is what it does" if found.ranges is not None and way == found.way else ""
             what = counted(costs.requests, "download" if way == "whole" else "request")
-            facts.append((way, f"{about}{what}{amount} an epoch{taken}"))
+            yield way, f"{about}{what}{amount} an epoch{taken}"
     if found.unknown:
-        facts.append(("unknown", found.unknown))
-    return [*facts, *([("costly", found.advice)] if found.advice else [])]
+        yield "unknown", found.unknown
+    if found.advice:
+        yield "costly", found.advice
 
 
 def _print_what_is_known(loader: Loader, *, as_json: bool) -> None:

@@ -11,8 +11,8 @@ from typing import Annotated
 
 import typer
 
-from samplerkit.cli.opening import AsJson, NumRanks, opened
-from samplerkit.cli.printing import print_json
+from samplerkit.cli.opening import AsJson, FromZero, NumRanks, opened
+from samplerkit.cli.printing import show
 from samplerkit.inspect.explorer.page import Settings, page_of
 from samplerkit.inspect.pictures.picture import draw
 from samplerkit.inspect.view import RunView
@@ -20,19 +20,21 @@ from samplerkit.storage.urls import shown
 
 
 def plot(
-    configs: Annotated[list[str], typer.Argument(metavar="CONFIG...", help="Configs, at most four.")],
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="A .png file, or an .html page.")
-    ] = None,
+    configs: Annotated[list[str], typer.Argument(metavar="CONFIG...")],
+    output: Annotated[Path | None, typer.Option("--output", "-o")] = None,
     world: NumRanks = None,
-    epoch: Annotated[int, typer.Option(min=0, help="The epoch that is shown.")] = 0,
+    epoch: FromZero = 0,
     as_json: AsJson = False,
-    open_page: Annotated[
-        bool,
-        typer.Option("--open", help="Open a page in which mode, ranks, files and blocks can be changed."),
-    ] = False,
+    open_page: Annotated[bool, typer.Option("--open")] = False,
 ) -> None:
-    """Draw what is read when, which files meet, how well that mixes, and how many files a batch needs."""
+    """Draw what is read when, which files meet, how well that mixes, and how many files a batch needs.
+
+    Options:
+        configs: configs, at most four.
+        output: a .png file, or an .html page.
+        epoch: the epoch that is shown.
+        open_page: open a page in which mode, ranks, files and blocks can be changed.
+    """
     if open_page and len(configs) > 1:
         raise typer.BadParameter("are several; --open shows one", param_hint="CONFIG")
     if output is None and not open_page:
@@ -53,11 +55,9 @@ def plot(
             draw(dict(views), output, epoch=epoch)
     except OSError as error:
         raise typer.BadParameter(f"cannot be written ({error.strerror})", param_hint="--output") from error
-    if as_json:
-        prints = {name: view.fingerprint for name, view in views.items()}
-        print_json({"output": str(output), "bytes": output.stat().st_size, "orders": prints})
-    else:
-        typer.echo(f"{output}: {output.stat().st_size:,} bytes")
+    size, orders = output.stat().st_size, {name: view.fingerprint for name, view in views.items()}
+    told = {"output": str(output), "bytes": size, "orders": orders}
+    show(told, f"{output}: {size:,} bytes", as_json=as_json)
     if open_page and _has_display():
         webbrowser.open(output.resolve().as_uri())
 

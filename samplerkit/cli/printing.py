@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, final
 
 import typer
 from rich.console import Console
@@ -15,36 +16,14 @@ from rich.table import Table
 
 from samplerkit.storage.progress import Progress as Told
 
-
-def print_json(value: Any) -> None:
-    """Prints one JSON object."""
-    typer.echo(json.dumps(value, indent=2, ensure_ascii=False))
+Facts = Iterable[tuple[str, str]]
+"""Names and values, which are printed in two columns; a long value continues in the second."""
 
 
-def show(value: Any, facts: Iterable[tuple[str, str]], *, as_json: bool) -> None:
-    """Prints what a command has found: as one JSON object, or as facts."""
-    print_json(value) if as_json else print_facts(facts)
-
-
-def show_line(value: Any, text: str, *, as_json: bool) -> None:
-    """Prints what a command has done: as one JSON object in a line, or as a sentence."""
-    typer.echo(json.dumps(value) if as_json else text)
-
-
-def print_facts(facts: Iterable[tuple[str, str]]) -> None:
-    """Prints names and values in two columns; a long value continues in the second."""
-    grid = Table.grid(padding=(0, 2))
-    grid.add_column(style="bold", no_wrap=True)
-    grid.add_column(overflow="fold")
-    for name, value in facts:
-        grid.add_row(escape(name), escape(value))
-    _print(grid)
-
-
-def print_table(
-    columns: Sequence[str], rows: Sequence[Sequence[object]], *, left: int = 0, most: int | None = None
-) -> None:
-    """Prints a table of numbers.
+@final
+@dataclass(frozen=True)
+class Rows:
+    """A table of numbers.
 
     Args:
         columns: their names.
@@ -52,15 +31,43 @@ def print_table(
         left: how many of the last columns hold words, which are set to the left.
         most: rows that are printed; the others are counted below. None for all.
     """
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[object]]
+    left: int = 0
+    most: int | None = None
+
+
+def show(value: Any, *parts: str | Rows | Facts, as_json: bool) -> None:
+    """Prints what a command has found: as one JSON object, or as lines, tables and facts."""
+    if as_json:
+        typer.echo(json.dumps(value, indent=2, ensure_ascii=False))
+        return
+    for part in parts:
+        if isinstance(part, str):
+            typer.echo(part)
+        elif isinstance(part, Rows):
+            print_rows(part)
+        else:
+            grid = Table.grid(padding=(0, 2))
+            grid.add_column(style="bold", no_wrap=True)
+            grid.add_column(overflow="fold")
+            for name, fact in part:
+                grid.add_row(escape(name), escape(fact))
+            _print(grid)
+
+
+def print_rows(rows: Rows) -> None:
+    """Prints a table."""
     table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="bold")
-    for number, name in enumerate(columns):
-        is_words = number >= len(columns) - left
+    for number, name in enumerate(rows.columns):
+        is_words = number >= len(rows.columns) - rows.left
         table.add_column(escape(name), justify="left" if is_words else "right", overflow="fold")
-    for row in rows[:most]:
+    for row in rows.rows[: rows.most]:
         table.add_row(*(escape(str(entry)) for entry in row))
     _print(table)
-    if most is not None and len(rows) > most:
-        typer.echo(f"and {len(rows) - most:,} more; --json lists all")
+    if rows.most is not None and len(rows.rows) > rows.most:
+        typer.echo(f"and {len(rows.rows) - rows.most:,} more; --json lists all")
 
 
 @contextmanager

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 import typer
 
-from samplerkit.cli.opening import AsJson, ConfigPath, NumRanks, opened, state_in, states_in
-from samplerkit.cli.printing import counted, print_facts, print_json, print_table, progress
+from samplerkit.cli.opening import AsJson, ConfigPath, FromZero, NumRanks, opened, state_in, states_in
+from samplerkit.cli.printing import Facts, Rows, counted, progress, show
 from samplerkit.errors import ArgumentValueError, SamplerkitError
 from samplerkit.inspect.documents import when_document
 from samplerkit.inspect.time_machine import when
@@ -30,23 +29,28 @@ _WRITTEN_AT_ONCE = 1 << 20
 
 def seen(
     config: ConfigPath,
-    state: Annotated[Path, typer.Option(help="The checkpoint: JSON, or from torch.save.")],
-    since: Annotated[Path | None, typer.Option(help="Leave out what an earlier checkpoint had read.")] = None,
-    sample: Annotated[int | None, typer.Option(min=0, help="When was this sample read? Its id.")] = None,
-    document: Annotated[
-        int | None, typer.Option(min=0, help="When was this document of tokens read? Its number.")
-    ] = None,
-    file: Annotated[int, typer.Option(min=0, help="Of the document: the number of its file.")] = 0,
-    part: Annotated[str | None, typer.Option(help="How much of this part of a tree was read?")] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="Write all ids, in the order of reading, to a .npy or .parquet file.")
-    ] = None,
+    state: Path,
+    since: Path | None = None,
+    sample: FromZero | None = None,
+    document: FromZero | None = None,
+    file: FromZero = 0,
+    part: str | None = None,
+    out: Path | None = None,
     world: NumRanks = None,
     as_json: AsJson = False,
 ) -> None:
     """Tell what a run has read up to a checkpoint: how much, of which part, and when a sample was read.
 
     Ranks and steps are those of a job of the config's ranks and batch size.
+
+    Options:
+        state: the checkpoint: JSON, or from torch.save.
+        since: leave out what an earlier checkpoint had read.
+        sample: when was this sample read? Its id.
+        document: when was this document of tokens read? Its number.
+        file: of the document: the number of its file.
+        part: how much of this part of a tree was read?
+        out: write all ids, in the order of reading, to a .npy or .parquet file.
     """
     if out is not None and out.suffix not in (".npy", ".parquet"):
         raise typer.BadParameter("must end with .npy or .parquet", param_hint="--out")
@@ -59,43 +63,47 @@ def seen(
         "older_epochs": history.past.older,
         "read": [{"epoch": epoch, "from": begin, "to": end} for epoch, begin, end in history.parts],
     }
+    older = f", and {counted(history.past.older, 'epoch')} before, whole or in part"
+    read = counted(len(history), "sample") + (older if history.past.older else "")
+    parts: list[str | Rows | Facts] = [[("read", read), ("order", loader.fingerprint)]]
+    columns: Sequence[str] = ("epoch", "epochs", "from", "to")
+    rows: list[tuple[object, ...]] = [
+        (one.epoch, one.epochs, one.begin, "the end" if one.end < 0 else one.end)
+        for one in history.past.stretches
+    ]
     if sample is not None:
-        told |= {"sample": sample, "times": _times(history, partial(_of_sample, loader, sample))}
+        told["sample"] = sample
     if document is not None:
-        times = _times(history, partial(_of_document, loader, document, file))
-        told |= {"document": document, "file": file, "times": times}
+        told |= {"document": document, "file": file}
+    if sample is not None or document is not None:
+        told["times"] = times = _times(loader, history, sample, document, file)
+        columns = _COLUMNS if document is None else (*_COLUMNS, "first", "tokens")
+        rows = [tuple(time[name] for name in columns) for time in times]
     if part is not None:
-        told["part"] = _of_part(loader, history, part)
+        told["part"] = found = _of_part(loader, history, part)
+        parts.append([(part, f"{counted(found['read'], 'sample')}, {found['passes']:.3f} passes")])
     if out is not None:
         _write(history, out)
         told["out"] = str(out)
-    if as_json:
-        print_json(told)
-        return
-    _print(told, loader, history)
+    nothing = "never" if "times" in told else "nothing"
+    show(told, *parts, "", Rows(columns, rows, most=_MOST_ROWS) if rows else nothing, as_json=as_json)
 
 
-Time = dict[str, Any]
-"""One time that something was read: the fields of an `Occurrence`, and for documents of a part of one."""
-
-
-def _of_sample(loader: Loader, sample: int, epoch: int, start: int) -> list[Time]:
-    return [asdict(time) for time in when(loader, sample, epoch, start=start)[0].occurrences]
-
-
-def _of_document(loader: Loader, document: int, file: int, epoch: int, start: int) -> list[Time]:
-    parts = when_document(loader, document, epoch, file=file, start=start)[0]
-    return [{**asdict(part.read), "first": part.first, "tokens": part.tokens} for part in parts]
-
-
-def _times(history: History, find: Callable[[int, int], list[Time]]) -> list[Time]:
-    """Returns each time that something was read, as far as the history goes in each epoch."""
-    return [
-        time
-        for epoch, begin, end in history.parts
-        for time in find(epoch, begin)
-        if time["position"] < end and not time["is_pad"]
-    ]
+def _times(
+    loader: Loader, history: History, sample: int | None, document: int | None, file: int
+) -> list[dict[str, Any]]:
+    """Returns each time that a sample, or a part of a document, was read, as far as the history goes."""
+    times: list[dict[str, Any]] = []
+    for epoch, begin, end in history.parts:
+        if document is not None:
+            found = [
+                {**asdict(part.read), "first": part.first, "tokens": part.tokens}
+                for part in when_document(loader, document, epoch, file=file, start=begin)[0]
+            ]
+        else:
+            found = [asdict(one) for one in when(loader, sample or 0, epoch, start=begin)[0].occurrences]
+        times += [time for time in found if time["position"] < end and not time["is_pad"]]
+    return times
 
 
 def _of_part(loader: Loader, history: History, name: str) -> dict[str, Any]:
@@ -127,46 +135,27 @@ def _write(history: History, path: Path) -> None:
             writer.close()
 
 
-def _print(told: dict[str, Any], loader: Loader, history: History) -> None:
-    older = history.past.older
-    more = f", and {counted(older, 'epoch')} before, whole or in part" if older else ""
-    print_facts([("read", counted(len(history), "sample") + more), ("order", loader.fingerprint)])
-    if "part" in told:
-        part = told["part"]
-        share = f"{counted(part['read'], 'sample')}, {part['passes']:.3f} passes"
-        print_facts([(part["name"], share)])
-    times = told.get("times")
-    if times is not None:
-        columns = tuple(name for name in (*_COLUMNS, "first", "tokens") if not times or name in times[0])
-        rows: list[tuple[object, ...]] = [tuple(time[name] for name in columns) for time in times]
-        nothing = "never"
-    else:
-        rows = [
-            (one.epoch, one.epochs, one.begin, "the end" if one.end < 0 else one.end)
-            for one in history.past.stretches
-        ]
-        columns, nothing = ("epoch", "epochs", "from", "to"), "nothing"
-    typer.echo()
-    print_table(columns, rows, most=_MOST_ROWS) if rows else typer.echo(nothing)
-
-
 def state(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A checkpoint: JSON, or from torch.save.")],
-    config: Annotated[str | None, typer.Option(help="A config that the state has to fit.")] = None,
+    file: Annotated[Path, typer.Argument(metavar="FILE")],
+    config: str | None = None,
     world: NumRanks = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show and verify the state of a loader, wherever in a checkpoint it stands."""
+    """Show and verify the state of a loader, wherever in a checkpoint it stands.
+
+    Options:
+        file: a checkpoint: JSON, or from torch.save.
+        config: a config that the state has to fit.
+    """
     loader = None if config is None else opened(config, world)[1]
     found = states_in(file)
-    shown = [_looked_at(place, saved, loader) for place, saved in found]
-    if as_json:
-        print_json({"file": str(file), "states": shown})
-    for number, one in enumerate([] if as_json else shown):
-        if number:
-            typer.echo()
-        print_facts([(name, _shown(name, value)) for name, value in one.items() if name != "problem"])
-    problems = [f"{one['place']}: {one['problem']}" for one in shown if one["problem"]]
+    states = [_looked_at(place, saved, loader) for place, saved in found]
+    parts: list[str | Facts] = []
+    for one in states:
+        facts = [(name, _shown(name, value)) for name, value in one.items() if name != "problem"]
+        parts += ["", facts] if parts else [facts]
+    show({"file": str(file), "states": states}, *parts, as_json=as_json)
+    problems = [f"{one['place']}: {one['problem']}" for one in states if one["problem"]]
     if not found:
         problems = ["holds no state of a samplerkit loader; save loader.state_dict()"]
     for problem in problems:

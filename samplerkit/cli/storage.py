@@ -10,8 +10,8 @@ from typing import Annotated, Any, final
 
 import typer
 
-from samplerkit.cli.opening import AsJson, ConfigPath
-from samplerkit.cli.printing import counted, print_json, progress, show_line
+from samplerkit.cli.opening import AsJson, ConfigPath, FromOne, FromZero, Texts
+from samplerkit.cli.printing import counted, progress, show
 from samplerkit.config.config import load_config
 from samplerkit.config.datasets import placed
 from samplerkit.errors import ArgumentValueError, DatasetError
@@ -29,39 +29,32 @@ from samplerkit.storage.urls import is_remote, shown
 SHOWN = 10
 """Files that were left out and flaws that are named one by one."""
 
-Checksums = Annotated[
-    bool,
-    typer.Option("--checksums", help="Keep a CRC-32 of each file, to find damage when it is read."),
-]
-
 
 def index(
-    urls: Annotated[
-        list[str], typer.Argument(help="Paths or URLs, braces such as train-{000..127}.tar, globs.")
-    ],
-    out: Annotated[
-        Path | None, typer.Option(help="A folder for what is written; needed for URLs without --upload.")
-    ] = None,
-    upload: Annotated[
-        bool, typer.Option("--upload", help="Put what is written beside shards at URLs, in their bucket.")
-    ] = False,
-    lengths: Annotated[
-        str | None, typer.Option(help="Where lengths go; lengths.json beside the shards if nothing is said.")
-    ] = None,
-    jobs: Annotated[int, typer.Option(min=1, help="Shards that are indexed at a time.")] = THREADS,
-    checksums: Checksums = False,
-    tfrecord: Annotated[
-        bool, typer.Option("--tfrecord", help="The files are TFRecords: the index of each, and nothing else.")
-    ] = False,
-    jsonl: Annotated[
-        bool, typer.Option("--jsonl", help="The files are JSON lines: the index of each, and nothing else.")
-    ] = False,
+    urls: Texts,
+    out: Path | None = None,
+    upload: bool = False,
+    lengths: str | None = None,
+    jobs: FromOne = THREADS,
+    checksums: bool = False,
+    tfrecord: bool = False,
+    jsonl: bool = False,
     as_json: AsJson = False,
 ) -> None:
     """Write the index of each tar shard, and the lengths of all, so that nobody has to make them later.
 
     Files that are there and right stay: who was stopped resumes where it was. Shards at URLs
     are fetched into the user's cache for it.
+
+    Options:
+        urls: paths or URLs, braces such as train-{000..127}.tar, globs.
+        out: a folder for what is written; needed for URLs without --upload.
+        upload: put what is written beside shards at URLs, in their bucket.
+        lengths: where lengths go; lengths.json beside the shards if nothing is said.
+        jobs: shards that are indexed at a time.
+        checksums: keep a CRC-32 of each file, to find damage when it is read.
+        tfrecord: the files are TFRecords: the index of each, and nothing else.
+        jsonl: the files are JSON lines: the index of each, and nothing else.
     """
     if tfrecord or jsonl:
         said = {"--upload": upload, "--checksums": checksums, "--lengths": lengths}
@@ -75,20 +68,14 @@ def index(
         return
     with progress() as told:
         found = index_shards(
-            urls,
-            out=out,
-            upload=upload,
-            checksums=checksums,
-            threads=jobs,
-            lengths=lengths,
-            progress=told,
+            urls, out=out, upload=upload, checksums=checksums, threads=jobs, lengths=lengths, progress=told
         )
     flaws = [{"archive": f.archive, "offset": f.offset, "reason": f.reason} for f in found.flaws]
     sizes = {"shards": found.num_shards, "samples": found.num_samples, "files": found.num_files}
     event = {**sizes, "made": found.num_made, "lengths": found.lengths}
     number = counted(found.num_shards, "shard")
     text = f"{found.num_samples} samples of {found.num_files} files in {number}"
-    show_line({**event, "flaw_count": found.num_flaws, "flaws": flaws}, text, as_json=as_json)
+    show({**event, "flaw_count": found.num_flaws, "flaws": flaws}, text, as_json=as_json)
     if not as_json:
         for flaw in found.flaws[:SHOWN]:
             typer.echo(f"{flaw.archive}: {flaw.problem}", err=True)
@@ -108,24 +95,28 @@ def _index_records(
         count = files.save_indexes(out)
     number = len(files.files)
     text = f"{counted(count, what)} in {counted(number, 'file')}"
-    show_line({"files": number, "samples": count}, text, as_json=as_json)
+    show({"files": number, "samples": count}, text, as_json=as_json)
 
 
 def pack(
-    source: Annotated[str, typer.Argument(help="A folder; files of one name up to the dot are a sample.")],
-    shards: Annotated[
-        str,
-        typer.Option(help="Shards: out-%06d.tar, or out-{000..007}.tar for so many of one size; or one tar."),
-    ],
-    samples_per_shard: Annotated[int | None, typer.Option(min=1, help="Samples in a shard.")] = None,
-    bytes_per_shard: Annotated[
-        int | None, typer.Option(min=1, help="Bytes that a shard is not to exceed; 1 GiB if nothing is said.")
-    ] = None,
-    checksums: Checksums = False,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace shards that are there.")] = False,
+    source: Annotated[str, typer.Argument()],
+    shards: str,
+    samples_per_shard: FromOne | None = None,
+    bytes_per_shard: FromOne | None = None,
+    checksums: bool = False,
+    overwrite: bool = False,
     as_json: AsJson = False,
 ) -> None:
-    """Pack a folder of files into tar shards, each with its index beside it."""
+    """Pack a folder of files into tar shards, each with its index beside it.
+
+    Options:
+        source: a folder; files of one name up to the dot are a sample.
+        shards: shards: out-%06d.tar, or out-{000..007}.tar for so many of one size; or one tar.
+        samples_per_shard: samples in a shard.
+        bytes_per_shard: bytes that a shard is not to exceed; 1 GiB if nothing is said.
+        checksums: keep a CRC-32 of each file, to find damage when it is read.
+        overwrite: replace shards that are there.
+    """
     for place, path in (("source", source), ("shards", shards)):
         if is_remote(path):
             hint = "pack from a local folder into a local folder, and upload that"
@@ -143,54 +134,49 @@ def pack(
     sizes = {"samples": packed.num_samples, "files": packed.num_files}
     number = counted(len(packed.paths), "shard")
     text = f"{packed.num_samples} samples of {packed.num_files} files in {number}"
-    show_line({"shards": packed.paths, **sizes, "left_out": packed.left_out}, text, as_json=as_json)
+    show({"shards": packed.paths, **sizes, "left_out": packed.left_out}, text, as_json=as_json)
     if packed.left_out and not as_json:
         named = ", ".join(packed.left_out[:SHOWN]) + (", ..." if len(packed.left_out) > SHOWN else "")
         typer.echo(f"left out, for they are hidden or have no extension: {named}", err=True)
 
 
 def catalogue(
-    files: Annotated[
-        list[str],
-        typer.Argument(
-            help="Paths or URLs, braces, globs: tar, Parquet, other files; or catalogues to join."
-        ),
-    ],
-    out: Annotated[Path, typer.Option(help="The catalogue that is written; it ends in .skcat.")],
-    reader: Annotated[
-        str | None,
-        typer.Option(help="What reads files that are neither tar nor Parquet: npz, npy, csv, jsonl or text."),
-    ] = None,
-    jobs: Annotated[int, typer.Option(min=1, help="Files that are looked at at a time.")] = JOBS,
-    as_json: AsJson = False,
+    files: Texts, out: Path, reader: str | None = None, jobs: FromOne = JOBS, as_json: AsJson = False
 ) -> None:
     """Write one file that says of each file what a job asks at its start: size, version, samples, row groups.
 
     A dataset takes it in place of the files. Who was stopped resumes where it was.
+
+    Options:
+        files: paths or URLs, braces, globs: tar, Parquet, other files; or catalogues to join.
+        out: the catalogue that is written; it ends in .skcat.
+        reader: what reads files that are neither tar nor Parquet: npz, npy, csv, jsonl or text.
+        jobs: files that are looked at at a time.
     """
     with progress() as told:
         found = make_catalogue(files, str(out), reader, threads=jobs, progress=told)
     sizes = {"files": found.num_files, "samples": int(found.samples.sum()), "bytes": out.stat().st_size}
     number = counted(found.num_files, "file")
     text = f"{out}: {sizes['samples']} samples in {number}, {sizes['bytes']:,} bytes"
-    show_line({"out": str(out), **sizes}, text, as_json=as_json)
+    show({"out": str(out), **sizes}, text, as_json=as_json)
 
 
 def lengths(
     config: ConfigPath,
-    out: Annotated[Path, typer.Option(help="The .npy file that is written.")],
-    field: Annotated[
-        str | None,
-        typer.Option(help="The field of a sample: a number counts as it is, all else by its size."),
-    ] = None,
-    function: Annotated[
-        str | None,
-        typer.Option(metavar="MODULE:FUNCTION", help="A function of a sample that gives its length."),
-    ] = None,
-    workers: Annotated[int, typer.Option(min=0, help="Worker processes; 0 for none.")] = 0,
+    out: Path,
+    field: str | None = None,
+    function: Annotated[str | None, typer.Option(metavar="MODULE:FUNCTION")] = None,
+    workers: FromZero = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Compute how long each sample is, once; a run that was stopped resumes where it was."""
+    """Compute how long each sample is, once; a run that was stopped resumes where it was.
+
+    Options:
+        out: the .npy file that is written.
+        field: the field of a sample: a number counts as it is, all else by its size.
+        function: a function of a sample that gives its length.
+        workers: worker processes; 0 for none.
+    """
     if field is not None and function is not None:
         raise typer.BadParameter("stands beside --field; say one of the two", param_hint="--function")
     dataset = placed(None, load_config(config, check_quality=False).dataset)
@@ -200,12 +186,10 @@ def lengths(
     shortest, longest, mean = (
         (int(found.min()), int(found.max()), float(found.mean())) if found.size else (0, 0, 0.0)
     )
-    if as_json:
-        figures = {"samples": len(found), "shortest": shortest, "longest": longest, "mean": mean}
-        print_json({"out": str(out), **figures})
-    else:
-        told_of = f"{shortest:,} to {longest:,} long, {mean:,.1f} on average"
-        typer.echo(f"{out}: {counted(len(found), 'sample')}, {told_of}")
+    figures = {"samples": len(found), "shortest": shortest, "longest": longest, "mean": mean}
+    extent = f"{shortest:,} to {longest:,} long, {mean:,.1f} on average"
+    text = f"{out}: {counted(len(found), 'sample')}, {extent}"
+    show({"out": str(out), **figures}, text, as_json=as_json)
 
 
 @final

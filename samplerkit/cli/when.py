@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Annotated, Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import typer
 
-from samplerkit.cli.opening import AsJson, ConfigPath, NumRanks, StatePath, opened, parsed_epochs
-from samplerkit.cli.printing import counted, print_facts, print_json, print_table
+from samplerkit.cli.opening import AsJson, ConfigPath, FromZero, NumRanks, StatePath, opened, parsed_epochs
+from samplerkit.cli.printing import Facts, Rows, counted, show
 from samplerkit.inspect.documents import when_document
 from samplerkit.inspect.time_machine import BatchRead, StepRead
 from samplerkit.inspect.time_machine import at as read_at
 from samplerkit.inspect.time_machine import when as read_when
 from samplerkit.inspect.view import RunView
-from samplerkit.loading.loader import Loader
 from samplerkit.order.dataset_protocol import file_number
 from samplerkit.order.typing import Ids
 
@@ -27,41 +26,47 @@ _MOST_SPANS = 24
 
 def at(
     config: ConfigPath,
-    epoch: Annotated[int, typer.Option(min=0, help="The epoch, from 0.")],
-    step: Annotated[int, typer.Option(min=0, help="The step, from 0.")],
-    rank: Annotated[int, typer.Option(min=0, help="The rank, from 0.")] = 0,
+    epoch: FromZero,
+    step: FromZero,
+    rank: FromZero = 0,
     world: NumRanks = None,
     state: StatePath = None,
     as_json: AsJson = False,
 ) -> None:
-    """Tell what a rank reads in a step, without a log of the run."""
+    """Tell what a rank reads in a step, without a log of the run.
+
+    Options:
+        epoch: the epoch, from 0.
+        step: the step, from 0.
+        rank: the rank, from 0.
+    """
     read = read_at(opened(config, world, state)[1], epoch, step, rank)
-    if as_json:
-        print_json(read.to_dict())
-        return
-    print_facts(_facts(read))
+    parts: list[str | Rows] = []
     if read.spans is not None and read.batch is None:
-        _print_spans(read)
+        parts = ["", _spans(read)]
     elif read.files is not None:
-        _print_files(read.files, read.names)
+        parts = ["", _files(read.files, read.names)]
+    show(read.to_dict(), _facts(read), *parts, as_json=as_json)
 
 
-def _facts(read: StepRead) -> list[tuple[str, str]]:
+def _facts(read: StepRead) -> Facts:
     pads = int(read.pads.sum())
     among = f", {counted(pads, 'pad')} among them" if pads else ""
-    place = (
-        f"epoch {read.epoch}, step {read.step:,} of {read.num_steps:,}, rank {read.rank} of {read.num_ranks}"
-    )
-    facts = [("read", place), ("order", read.fingerprint)]
+    place = f"epoch {read.epoch}, step {read.step:,} of {read.num_steps:,}"
+    yield "read", f"{place}, rank {read.rank} of {read.num_ranks}"
+    yield "order", read.fingerprint
     if read.batch is not None:
-        return [*facts, *_of_batch(read.batch, among), ("ids", _listed(read.ids))]
-    positions = read.positions
-    between = f"{positions.min():,} to {positions.max():,}" if positions.size > 1 else f"{positions[0]:,}"
-    facts += [("positions", between), ("samples", counted(len(read.ids), "sample") + among)]
-    if read.tokens is not None:
-        facts.append(("tokens", f"{read.tokens:,}{_of_documents(read)}"))
-    facts.append(("ids", _listed(read.ids)))
-    return [*facts, ("pads", _listed(read.ids[read.pads]))] if pads else facts
+        yield from _of_batch(read.batch, among)
+    else:
+        positions = read.positions
+        last = f" to {positions.max():,}" if positions.size > 1 else ""
+        yield "positions", f"{positions.min():,}{last}"
+        yield "samples", counted(len(read.ids), "sample") + among
+        if read.tokens is not None:
+            yield "tokens", f"{read.tokens:,}{_of_documents(read)}"
+    yield "ids", _listed(read.ids)
+    if read.batch is None and pads:
+        yield "pads", _listed(read.ids[read.pads])
 
 
 def _of_documents(read: StepRead) -> str:
@@ -69,30 +74,27 @@ def _of_documents(read: StepRead) -> str:
     return "" if (not found or (0, None) in found) else f" of {counted(len(found), 'document')}"
 
 
-def _print_spans(read: StepRead) -> None:
+def _spans(read: StepRead) -> Rows:
     """Says of which documents the windows are made."""
-    spans = [(id, *span) for id, of in zip(read.ids.tolist(), read.spans or (), strict=True) for span in of]
-    rows: list[tuple[object, ...]] = [
+    rows = [
         (id, file, "" if document is None else document, first, count)
-        for id, file, document, first, count in spans
+        for id, of in zip(read.ids.tolist(), read.spans or (), strict=True)
+        for file, document, first, count in of
     ]
-    typer.echo()
-    print_table(("window", "file", "document", "first", "tokens"), rows, most=_MOST_SPANS)
+    return Rows(("window", "file", "document", "first", "tokens"), rows, most=_MOST_SPANS)
 
 
-def _of_batch(batch: BatchRead, among: str) -> list[tuple[str, str]]:
+def _of_batch(batch: BatchRead, among: str) -> Facts:
     """Says of a batch of samples of different lengths which one it is, and what it costs."""
     first, *others = batch.numbers
-    which = (
-        f"{first:,}" if not others else f"a part of {first:,} to {others[-1]:,}, which tail split cuts again"
+    yield (
+        "batch",
+        f"a part of {first:,} to {others[-1]:,}, which tail split cuts again" if others else f"{first:,}",
     )
     count, *longest = batch.shape
     padded = f", padded to {' x '.join(map(str, longest))}" if longest else ""
-    return [
-        ("batch", which),
-        ("samples", f"{counted(count, 'sample')}{padded}{among}"),
-        ("tokens", f"{batch.tokens:,} of this rank, {batch.step_tokens:,} of all ranks in this step"),
-    ]
+    yield "samples", f"{counted(count, 'sample')}{padded}{among}"
+    yield "tokens", f"{batch.tokens:,} of this rank, {batch.step_tokens:,} of all ranks in this step"
 
 
 def _listed(ids: Ids) -> str:
@@ -100,7 +102,7 @@ def _listed(ids: Ids) -> str:
     return " ".join(map(str, ids[:_MOST_IDS].tolist())) + more
 
 
-def _print_files(read: Ids, names: tuple[str, ...] | None) -> None:
+def _files(read: Ids, names: tuple[str, ...] | None) -> Rows:
     files, counts = np.unique(read, return_counts=True)
     most = np.argsort(-counts, kind="stable")
     rows = [
@@ -110,8 +112,7 @@ def _print_files(read: Ids, names: tuple[str, ...] | None) -> None:
         rest = most[_MOST_FILES:]
         rows.append((f"and {rest.size} more", counts[rest].sum(), ""))
     columns = ("file", "samples", *(("name",) if names else ()))
-    typer.echo()
-    print_table(columns, [row[: len(columns)] for row in rows], left=len(columns) - 2)
+    return Rows(columns, [row[: len(columns)] for row in rows], left=len(columns) - 2)
 
 
 _MOST_TIMES = 20
@@ -119,49 +120,43 @@ _MOST_TIMES = 20
 
 def when(
     config: ConfigPath,
-    sample: Annotated[int | None, typer.Option(min=0, help="The id of the sample.")] = None,
-    document: Annotated[
-        int | None, typer.Option(min=0, help="In place of it a document of tokens: its number in its index.")
-    ] = None,
-    file: Annotated[str | None, typer.Option(help="Of the document: its file, by number or by name.")] = None,
-    epochs: Annotated[str, typer.Option(help="One epoch, or a range such as 0:10.")] = "0:1",
+    sample: FromZero | None = None,
+    document: FromZero | None = None,
+    file: str | None = None,
+    epochs: str = "0:1",
     world: NumRanks = None,
     state: StatePath = None,
     as_json: AsJson = False,
 ) -> None:
-    """Tell when a sample, or a document of tokens, is read, in which step of which rank."""
+    """Tell when a sample, or a document of tokens, is read, in which step of which rank.
+
+    Options:
+        sample: the id of the sample.
+        document: in place of it a document of tokens: its number in its index.
+        file: of the document: its file, by number or by name.
+        epochs: one epoch, or a range such as 0:10.
+    """
     if (sample is None) == (document is None):
         raise typer.BadParameter("say one of the two", param_hint="--sample or --document")
     wanted = parsed_epochs(epochs)
-    loader = opened(config, world, state)[1]
-    view = RunView.of(loader)
+    view = RunView.of(opened(config, world, state)[1])
     if document is not None:
-        told = _of_document(loader, document, file or "0", wanted)
+        asked, found, facts, rows = _of_document(view, document, file or "0", wanted)
     elif sample is None or file is not None:
         raise typer.BadParameter("goes with --document", param_hint="--file")
     else:
-        told = _of_sample(loader, sample, wanted)
-    if as_json:
-        shared = {"num_ranks": view.num_ranks, "fingerprint": view.fingerprint}
-        print_json({**told.asked, **shared, "epochs": told.epochs})
-        return
-    print_facts([*told.facts, ("order", view.fingerprint), ("ranks", str(view.num_ranks))])
-    typer.echo()
-    print_table(told.columns, told.rows, left=1)
+        asked, found, facts, rows = _of_sample(view, sample, wanted)
+    told = {**asked, "num_ranks": view.num_ranks, "fingerprint": view.fingerprint, "epochs": found}
+    facts += [("order", view.fingerprint), ("ranks", str(view.num_ranks))]
+    show(told, facts, "", rows, as_json=as_json)
 
 
-class Told(NamedTuple):
-    """When a sample or a document is read: as JSON, and as facts and a table."""
-
-    asked: dict[str, Any]
-    epochs: list[Any]
-    facts: list[tuple[str, str]]
-    columns: tuple[str, ...]
-    rows: list[tuple[object, ...]]
+Told = tuple[dict[str, Any], list[Any], list[tuple[str, str]], Rows]
+"""When a sample or a document is read: what was asked and the epochs, for JSON; and facts and a table."""
 
 
-def _of_sample(loader: Loader, sample: int, epochs: range) -> Told:
-    found, view = read_when(loader, sample, epochs), RunView.of(loader)
+def _of_sample(view: RunView, sample: int, epochs: range) -> Told:
+    found = read_when(view, sample, epochs)
     facts = [("sample", f"{sample:,} of {view.layout.num_samples:,}")]
     if view.layout.has_files:
         number = int(view.layout.file_of([sample])[0])  # type: ignore[arg-type]  # a list is an array to numpy
@@ -172,32 +167,30 @@ def _of_sample(loader: Loader, sample: int, epochs: range) -> Told:
         note = "not read: the tail drops it, or it lies before the start" if one.unread else "not drawn"
         nothing = ("-", "-", "-", one.unread[0] if one.unread else "", note)
         times = [
-            (time.rank, time.step, time.place, time.position, "pad" if time.is_pad else "")
-            for time in one.occurrences
+            (time.rank, time.step, time.place, time.position, "pad" * time.is_pad) for time in one.occurrences
         ]
         rows += _first_of(one.epoch, times, nothing)
-    position = "position" if view.recipe is None else "batch"
-    columns = ("epoch", "rank", "step", "place", position, "note")
-    return Told({"sample": sample}, [asdict(one) for one in found], facts, columns, rows)
+    columns = ("epoch", "rank", "step", "place", "position" if view.recipe is None else "batch", "note")
+    return {"sample": sample}, [asdict(one) for one in found], facts, Rows(columns, rows, left=1)
 
 
-def _of_document(loader: Loader, document: int, name: str, epochs: range) -> Told:
-    layout = RunView.of(loader).layout
-    names = layout.names or ()
-    file = int(name) if name.isdecimal() else file_number(layout, name)
-    found = when_document(loader, document, epochs, file=file)
+def _of_document(view: RunView, document: int, name: str, epochs: range) -> Told:
+    names = view.layout.names or ()
+    file = int(name) if name.isdecimal() else file_number(view.layout, name)
+    found = when_document(view, document, epochs, file=file)
     facts = [("document", f"{document:,} of file {file}{f', {names[file]}' if names else ''}")]
+    nothing = ("-", "-", "-", "", "", "", "not read: empty, left out, or dropped by the tail")
     rows: list[tuple[object, ...]] = []
     for epoch, parts in zip(epochs, found, strict=True):
-        times: list[tuple[object, ...]] = []
-        for part in parts:
-            read, note = part.read, "pad" if part.read.is_pad else ""
-            times.append((read.rank, read.step, read.place, part.window, part.first, part.tokens, note))
-        nothing = ("-", "-", "-", "", "", "", "not read: empty, left out, or dropped by the tail")
+        times = [
+            (read.rank, read.step, read.place, part.window, part.first, part.tokens, "pad" * read.is_pad)
+            for part in parts
+            for read in [part.read]
+        ]
         rows += _first_of(epoch, times, nothing)
     columns = ("epoch", "rank", "step", "place", "window", "first", "tokens", "note")
     of_epochs = [[asdict(part) for part in parts] for parts in found]
-    return Told({"document": document, "file": file}, of_epochs, facts, columns, rows)
+    return {"document": document, "file": file}, of_epochs, facts, Rows(columns, rows, left=1)
 
 
 def _first_of(

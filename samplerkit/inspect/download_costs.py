@@ -50,20 +50,11 @@ class StoredFiles:
     begin: int
     first_file: int
 
-    @classmethod
-    def at(cls, view: RunView, epoch: int, path: Sequence[str], layout: Layout) -> StoredFiles | None:
-        """Finds what lies at a place in the tree of a run; None where its order says nothing of its costs."""
-        dataset, begin, first_file = view.run.dataset, 0, 0
-        for name in path:
-            tree = Layout.of(dataset)
-            before = list(tree.parts).index(name)
-            begin += int(tree.part_starts[before])
-            # A part without files is one file of the tree.
-            first_file += sum(part.sizes.size for part in list(tree.parts.values())[:before])
-            dataset = parts_of(dataset)[name]
-        stored = cls(view, epoch, dataset, layout, begin, first_file)
-        tells = layout.has_files and callable(getattr(dataset, "shard_bytes", None))
-        return stored if tells and (stored.is_remote or hasattr(dataset, "fetch")) else None
+    @property
+    def has_costs(self) -> bool:
+        """Whether the order decides what reading it costs."""
+        is_counted = self.layout.has_files and callable(getattr(self.dataset, "shard_bytes", None))
+        return is_counted and (self.is_remote or hasattr(self.dataset, "fetch"))
 
     @property
     def is_remote(self) -> bool:
@@ -194,8 +185,17 @@ def downloads_of_parts(
         than tar shards that are read sample by sample; and what is no dataset of files.
     """
     ranks = ranks_per_machine or view.num_ranks
-    found = {path: StoredFiles.at(view, epoch, path, layout) for path, layout in view.layout.leaves}
-    return {"/".join(path): _of_one(stored, ranks) for path, stored in found.items() if stored is not None}
+    found, begin, first_file = {}, 0, 0
+    for path, layout in view.layout.leaves:
+        dataset = view.run.dataset
+        for name in path:
+            dataset = parts_of(dataset)[name]
+        stored = StoredFiles(view, epoch, dataset, layout, begin, first_file)
+        if stored.has_costs:
+            found["/".join(path)] = _of_one(stored, ranks)
+        # A part without files is one file of the tree.
+        begin, first_file = begin + len(layout), first_file + layout.sizes.size
+    return found
 
 
 def _of_one(stored: StoredFiles, per_machine: int) -> Downloads:

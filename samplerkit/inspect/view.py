@@ -53,8 +53,8 @@ class RunView:
         """Looks at a run.
 
         Args:
-            source: a `Loader`, a `DeviceLoader` of one, a `Config` with a dataset, or a torch DataLoader
-                whose sampler is a `TorchSampler`.
+            source: a `Loader`, a `DeviceLoader` of one, a `Config` with a dataset, a torch DataLoader
+                whose sampler is a `TorchSampler`, or a view.
             world: of how many ranks a config is to be started on; None asks the sampler, then the running
                 job. A loader knows its own.
 
@@ -66,7 +66,10 @@ class RunView:
             return cls.of(source.loader, world)
         if _is_config(source):
             return cls.of(loader_of(source, None if world is None else World(world, 0)))
-        view = _of_ours(source) if isinstance(source, Loader) else _of_torch(source)
+        if isinstance(source, Loader):
+            view = _of_ours(source)
+        else:
+            view = source if isinstance(source, RunView) else _of_torch(source)
         if world is not None and world != view.num_ranks:
             raise ArgumentValueError(
                 "world", f"is not that of the loader, which has {view.num_ranks} ranks", world

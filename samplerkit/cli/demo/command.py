@@ -36,7 +36,8 @@ from samplerkit.cli.demo.training import (
     write_configs,
     write_digits,
 )
-from samplerkit.cli.printing import print_table, progress
+from samplerkit.cli.opening import AsJson, FromOne
+from samplerkit.cli.printing import Rows, print_rows, progress
 from samplerkit.config.config import load_config
 from samplerkit.order.modes import Shuffle
 
@@ -131,23 +132,19 @@ NUM_RANKS = 2
 
 
 def demo(
-    seeds: Annotated[int, typer.Option(min=1, help="Trainings for each shuffle mode.")] = 3,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,
-    resume: Annotated[
-        bool,
-        typer.Option(
-            "--resume", help="Kill a rank in mid-epoch instead, and resume with another number of ranks."
-        ),
-    ] = False,
-    keep: Annotated[
-        Path | None,
-        typer.Option(
-            file_okay=False,
-            help="Keep data and configs in this folder. Configs that are there already are used as they are.",
-        ),
-    ] = None,
+    seeds: FromOne = 3,
+    as_json: AsJson = False,
+    resume: bool = False,
+    keep: Annotated[Path | None, typer.Option(file_okay=False)] = None,
 ) -> None:
-    """Train on real data with each shuffle mode, in two processes, and see what each one costs."""
+    """Train on real data with each shuffle mode, in two processes, and see what each one costs.
+
+    Options:
+        seeds: trainings for each shuffle mode.
+        as_json: print one JSON object a line.
+        resume: kill a rank in mid-epoch instead, and resume with another number of ranks.
+        keep: keep data and configs in this folder. Configs that are there already are used as they are.
+    """
     # A request to end passes through every `finally`, as Ctrl-C does: nothing stays behind.
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda number, _: sys.exit(128 + number))
@@ -263,7 +260,7 @@ def resume_demo(folder: Path, scratch: Path, num_samples: int, *, as_json: bool)
         console.print()
         columns = ("run", "ranks", "samples received", "after the checkpoint, so replayed")
         rows = [[f"{count:,}" for count in run.values()] for run in counts["runs"]]
-        print_table(columns, [(number, *row) for number, row in enumerate(rows, start=1)])
+        print_rows(Rows(columns, [(number, *row) for number, row in enumerate(rows, start=1)]))
         console.print(
             f"\nRelative to the checkpoint: {counts['delivered']:,} delivered ({RESUMED_EPOCHS} epochs of "
             f"{num_samples:,} samples), {counts['lost']:,} lost, {counts['repeated']:,} repeated.\n"

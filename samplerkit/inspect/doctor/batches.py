@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -14,7 +13,7 @@ from samplerkit.batches.packs.pack_batches import PackBatches
 from samplerkit.errors import SamplerkitError
 from samplerkit.inspect.doctor.findings import Fault, Faults, Finding, PlannedRun, batches, kind, order, rule
 from samplerkit.inspect.doctor.inspection import InspectedRun, Inspection
-from samplerkit.inspect.doctor.probe import codes_in, module_code
+from samplerkit.inspect.doctor.probe import module_codes
 from samplerkit.order.dataset_protocol import gives_segments
 
 LEAST_EFFICIENCY = 0.7
@@ -140,8 +139,7 @@ def loss_ignores_tokens(seen: PlannedRun) -> Faults:
 
 def ignores_tokens(make: Callable[[], Any]) -> bool:
     """Whether the module of a function calls `backward()` on something, and `tokens()` on nothing."""
-    whole = module_code(inspect.getmodule(make))
-    names = {name for code in codes_in(whole) for name in code.co_names} if whole is not None else set()
+    names = {name for code in module_codes(make) for name in code.co_names}
     return "backward" in names and "tokens" not in names
 
 

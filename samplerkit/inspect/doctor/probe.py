@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import islice, pairwise
 from pathlib import Path
-from types import CodeType, ModuleType
+from types import CodeType
 from typing import Any
 
 import numpy as np
@@ -105,12 +105,14 @@ def seeded(seed: int) -> Iterator[None]:
         yield
 
 
-def module_code(module: ModuleType | None) -> CodeType | None:
-    """Compiles the source of a module; None where there is none."""
+def module_codes(make: Callable[[], Any]) -> Iterator[CodeType]:
+    """Yields all code of the module of a function; nothing where its source is not known."""
+    module = inspect.getmodule(make)
     try:
-        return None if module is None else compile(inspect.getsource(module), "", "exec")
+        whole = None if module is None else compile(inspect.getsource(module), "", "exec")
     except (OSError, TypeError, SyntaxError, ValueError):
-        return None
+        return
+    yield from () if whole is None else codes_in(whole)
 
 
 def codes_in(code: CodeType) -> Iterator[CodeType]:
@@ -123,8 +125,7 @@ def codes_in(code: CodeType) -> Iterator[CodeType]:
 
 def saves_a_sampler(make: Callable[[], Any]) -> bool:
     """Whether the module of a function asks a sampler for its state, as in `sampler.state_dict()`."""
-    whole = module_code(inspect.getmodule(make))
-    for code in () if whole is None else codes_in(whole):
+    for code in module_codes(make):
         steps = [step.argval for step in dis.get_instructions(code) if isinstance(step.argval, str)]
         if any(asked == "state_dict" and "sampler" in of.lower() for of, asked in pairwise(steps)):
             return True

@@ -111,31 +111,28 @@ def seed_from_clock(seen: Inspection) -> Faults:
 @rule("error", any_loader)
 def random_from_process(seen: Inspection) -> Faults:
     """The order comes from the process-wide random state, which differs between ranks."""
-    name = _drawn_from_process(seen)
-    if name:
+    is_dealt = seen.world.num_shards > 1 and (seen.deals or seen.view is not None)
+    sampler = _drawing_from_process(seen) if is_dealt else None
+    if sampler is not None:
         yield Fault(
-            f"{name} draws from the process-wide random state, which differs between ranks, so that their "
-            "shards overlap",
+            f"{type(sampler).__name__} draws from the process-wide random state, which differs between "
+            "ranks, so that their shards overlap",
             "give it a generator with the same seed on all ranks, or use sk.RandomSampler(seed=...)",
         )
 
 
-def _drawn_from_process(seen: Inspection) -> str:
-    """Names the sampler that draws from the random state of the process; "" if none does that is dealt."""
-    if seen.world.num_shards == 1 or (not seen.deals and seen.view is None):
-        return ""
+def _drawing_from_process(seen: Inspection) -> Any:
+    """Finds the sampler that draws from the random state of the process; None if none does."""
     shuffling = [sampler for sampler in seen.others if isinstance(sampler, _SHUFFLING)]
-    # accelerate copies rank 0's random state to all ranks at the start of an epoch.
-    is_synchronised = bool(getattr(seen.loader, "rng_types", None))
-    for sampler in () if seen.is_led or is_synchronised else shuffling:
-        if sampler.generator is None:
-            return type(sampler).__name__
-    foreign = [sampler for sampler in seen.samplers if _is_foreign(sampler)]
-    # torch's own samplers draw their seed from the process as well; those were looked at above.
-    if not foreign or shuffling:
-        return ""
+    if shuffling:  # by torch, whose own samplers draw at least their seed from it
+        # accelerate copies rank 0's random state to all ranks at the start of an epoch.
+        is_synchronised = seen.is_led or bool(getattr(seen.loader, "rng_types", None))
+        return next((one for one in shuffling if one.generator is None and not is_synchronised), None)
+    foreign = next(filter(_is_foreign, seen.samplers), None)
+    if foreign is None:
+        return None
     first, again, other = (ids_under(seen, seed) for seed in (1, 1, 2))
-    return type(foreign[0]).__name__ if first is not None and first == again != other else ""
+    return foreign if first is not None and first == again != other else None
 
 
 def _is_foreign(sampler: Any) -> bool:

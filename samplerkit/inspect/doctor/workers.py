@@ -151,15 +151,11 @@ def resume_inexact(seen: Inspection) -> Faults:
 
 
 def _num_shards(dataset: Any) -> int | None:
-    for name in _SHARD_NAMES:
-        number = getattr(dataset, name, None)
-        if isinstance(number, int) and not isinstance(number, bool):
-            return number
-    for name in _LIST_NAMES:
-        held = getattr(dataset, name, None)
-        if isinstance(held, list | tuple) and held:
-            return len(held)
-    return None
+    numbers = (getattr(dataset, name, None) for name in _SHARD_NAMES)
+    found = [number for number in numbers if isinstance(number, int) and not isinstance(number, bool)]
+    lists = (getattr(dataset, name, None) for name in _LIST_NAMES)
+    found += [len(held) for held in lists if isinstance(held, list | tuple) and held]
+    return next(iter(found), None)
 
 
 def _knows(seen: Inspection, names: set[str]) -> bool:

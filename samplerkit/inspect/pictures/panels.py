@@ -6,10 +6,10 @@ Each function draws on a figure, and gives the heading for whoever places it.
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 
@@ -97,11 +97,6 @@ def dress(axes: Any, theme: Theme, title: str, across: str, up: str) -> None:
         spine.set_color(theme.faint)
 
 
-def head(figure: Any, theme: Theme, text: str) -> None:
-    """Writes a heading above a figure."""
-    figure.suptitle(text, color=theme.text, fontsize=11, fontweight="bold", x=0.01, ha="left")
-
-
 def legend(axes: Any, theme: Theme, **options: Any) -> None:
     """Gives axes a legend in the theme's colours."""
     made = axes.legend(
@@ -116,6 +111,49 @@ def legend(axes: Any, theme: Theme, **options: Any) -> None:
     made.get_title().set_color(theme.text)
 
 
+DrawPanel = Callable[[Any, list[PlotData], Theme], str]
+"""Draws on a figure, and gives the heading."""
+
+
+@final
+@dataclass(frozen=True)
+class Panel:
+    """One of the pictures.
+
+    Args:
+        draw: draws it on a figure, and gives its heading.
+        height: in inches.
+        is_shown: whether a run has anything to show in it.
+        by_column: whether each run has a column of its own, so that more runs need more width.
+    """
+
+    draw: DrawPanel
+    height: float
+    is_shown: Callable[[PlotData], bool]
+    by_column: bool
+
+    @property
+    def caption(self) -> str:
+        """What there is to see, a sentence or two."""
+        return " ".join((self.draw.__doc__ or "").partition("\n\n")[2].split())
+
+
+PANELS: list[Panel] = []
+"""From the top to the bottom."""
+
+
+def panel(
+    height: float, is_shown: Callable[[PlotData], bool] = lambda _: True, *, by_column: bool = True
+) -> Callable[[DrawPanel], DrawPanel]:
+    """Adds a picture to the table, where it is written; below the first line its docstring is the caption."""
+
+    def added(draw: DrawPanel) -> DrawPanel:
+        PANELS.append(Panel(draw, height, is_shown, by_column))
+        return draw
+
+    return added
+
+
 _MOST_RANKS = 8
 _MOST_BORDERS = 100
 _MOST_NAMES = 12
@@ -124,8 +162,13 @@ _LARGEST_RATIO = 3
 """Of co-occurrence, as a power of two."""
 
 
+@panel(4.6)
 def draw_orders(figure: Any, runs: list[PlotData], theme: Theme) -> str:
-    """Draws step against sample id, coloured by rank, with the borders of files; a run a column."""
+    """Draws step against sample id, coloured by rank, with the borders of files; a run a column.
+
+    Each point is a sample that a rank reads. A full shuffle is an even cloud; stairs and bands are files that
+    are read one after another.
+    """
     for axes, run in zip(_columns(figure, len(runs)), runs, strict=True):
         layout = run.view.layout
         _draw_points(axes, theme, run.view.num_ranks, *run.points, layout.starts[1:-1])
@@ -134,8 +177,13 @@ def draw_orders(figure: Any, runs: list[PlotData], theme: Theme) -> str:
     return f"Which samples are read when (epoch {runs[0].epoch}; lines: borders of files)"
 
 
+@panel(4.6, lambda run: run.documents_read is not None)
 def draw_documents(figure: Any, runs: list[PlotData], theme: Theme) -> str:
-    """Draws step against document, file above file, coloured by rank; a run of tokens a column."""
+    """Draws step against document, file above file, coloured by rank; a run of tokens a column.
+
+    Each point is a part of a document in a window that a rank reads. A full shuffle of windows is an even
+    cloud; a long document is met in many steps.
+    """
     for axes, run in zip(_columns(figure, len(runs)), runs, strict=True):
         read, layout = run.documents_read, run.view.layout
         if read is None:
@@ -158,8 +206,13 @@ def draw_documents(figure: Any, runs: list[PlotData], theme: Theme) -> str:
     return f"Which documents are read when (epoch {runs[0].epoch}; lines: borders of files)"
 
 
+@panel(3.9, lambda run: run.has_lengths)
 def draw_batches(figure: Any, runs: list[PlotData], theme: Theme) -> str:
-    """Draws each batch of samples of different lengths from shortest to longest, coloured by rank."""
+    """Draws each batch of samples of different lengths from shortest to longest, coloured by rank.
+
+    Each line is a batch, from its shortest to its longest sample: short lines waste little padding. Lines of
+    one step that stand at one height cost alike on all ranks.
+    """
     for axes, run in zip(_columns(figure, len(runs)), runs, strict=True):
         steps, ranks, low, high = run.batches
         for colour, mine, _ in _by_colour(theme, run.view.num_ranks, ranks):
@@ -179,8 +232,13 @@ def draw_batches(figure: Any, runs: list[PlotData], theme: Theme) -> str:
     return f"Batches by length (epoch {runs[0].epoch}; dots: what samples are padded to; colours: ranks)"
 
 
+@panel(3.9)
 def draw_together(figure: Any, runs: list[PlotData], theme: Theme) -> str:
-    """Draws how often files are read together, against a full shuffle; a run a column."""
+    """Draws how often files are read together, against a full shuffle; a run a column.
+
+    Which files meet in neighbouring batches. An even field is a full shuffle; a strong diagonal means that
+    batches hold one file at a time.
+    """
     image = None
     # One square alone would be lost in the middle of a wide figure.
     place = figure if len(runs) > 1 else figure.subfigures(1, 2)[0]
@@ -212,8 +270,13 @@ def draw_together(figure: Any, runs: list[PlotData], theme: Theme) -> str:
     return f"How often files meet within {WINDOW_BATCHES} steps, against a full shuffle ({EPOCHS} epochs)"
 
 
+@panel(3.6, lambda run: run.figures.mixing is not None, by_column=False)
 def draw_mixing(figure: Any, runs: list[PlotData], theme: Theme) -> str:
-    """Draws the mixing against the size of the window, all runs in one."""
+    """Draws the mixing against the size of the window, all runs in one.
+
+    The curve to look at: where it is low, samples of such a window resemble one another as they do in
+    storage.
+    """
     axes = _columns(figure, 1)[0]
     axes.axhline(1.0, color=theme.faint, linewidth=1, linestyle="--", label="a full shuffle")
     for run in runs:
@@ -241,8 +304,12 @@ def draw_mixing(figure: Any, runs: list[PlotData], theme: Theme) -> str:
     return "Mixing: how close a window comes to a full shuffle (bars: 2 standard errors)"
 
 
+@panel(3.0, lambda run: run.view.layout.has_files, by_column=False)
 def draw_files_of_batches(figure: Any, runs: list[PlotData], theme: Theme) -> str:
-    """Draws the number of files in a batch over the epoch, all runs with files in one."""
+    """Draws the number of files in a batch over the epoch, all runs with files in one.
+
+    What reading costs: each file of a batch has to be open, or in the cache.
+    """
     shuffled: dict[float, list[str]] = {}
     for run in runs:
         shuffled.setdefault(round(run.figures.files_of_a_shuffled_batch, 1), []).append(run.name)
@@ -254,8 +321,12 @@ def draw_files_of_batches(figure: Any, runs: list[PlotData], theme: Theme) -> st
     return "How many files a batch is read from (mean over ranks)"
 
 
+@panel(3.0, lambda run: run.documents_of_batches is not None, by_column=False)
 def draw_documents_of_batches(figure: Any, runs: list[PlotData], theme: Theme) -> str:
-    """Draws the number of documents in a batch of windows of tokens over the epoch, all such runs in one."""
+    """Draws the number of documents in a batch of windows of tokens over the epoch, all such runs in one.
+
+    Documents that a batch meets, whole or in part: few where windows of one document stand together.
+    """
     _draw_counts(figure, theme, [(run, run.documents_of_batches) for run in runs], "documents", {})
     return "Of how many documents the windows of a batch are made (mean over ranks)"
 

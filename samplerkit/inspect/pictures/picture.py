@@ -4,103 +4,17 @@ from __future__ import annotations
 
 import base64
 import html
-from collections.abc import Callable
-from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from samplerkit.errors import ArgumentValueError
-from samplerkit.inspect.pictures import panels
-from samplerkit.inspect.pictures.panels import DARK, LIGHT, Theme, head, new_figure, png_of
+from samplerkit.inspect.pictures.panels import DARK, LIGHT, PANELS, Panel, Theme, new_figure, png_of
 from samplerkit.inspect.pictures.plot_data import PlotData, plot_data
 
 KINDS = (".png", ".html")
 MOST_RUNS = 4
 """Runs side by side; more would be too small to see."""
-
-DrawPanel = Callable[[Any, list[PlotData], Theme], str]
-"""Draws on a figure, and gives the heading."""
-
-
-@dataclass(frozen=True)
-class Panel:
-    """One of the pictures.
-
-    Args:
-        draw: draws it on a figure, and gives its heading.
-        height: in inches.
-        caption: what there is to see, a sentence or two.
-        by_column: whether each run has a column of its own, so that more runs need more width.
-        is_shown: whether a run has anything to show in it; None if each has.
-    """
-
-    draw: DrawPanel
-    height: float
-    caption: str
-    by_column: bool
-    is_shown: Callable[[PlotData], bool] | None = None
-
-    def shown(self, runs: list[PlotData]) -> list[PlotData]:
-        """Gives the runs that have anything to show in it."""
-        return runs if self.is_shown is None else [run for run in runs if self.is_shown(run)]
-
-
-PANELS = (
-    Panel(
-        panels.draw_orders,
-        4.6,
-        "Each point is a sample that a rank reads. A full shuffle is an even cloud; stairs and bands are "
-        "files that are read one after another.",
-        by_column=True,
-    ),
-    Panel(
-        panels.draw_documents,
-        4.6,
-        "Each point is a part of a document in a window that a rank reads. A full shuffle of windows is an "
-        "even cloud; a long document is met in many steps.",
-        by_column=True,
-        is_shown=lambda run: run.documents_read is not None,
-    ),
-    Panel(
-        panels.draw_batches,
-        3.9,
-        "Each line is a batch, from its shortest to its longest sample: short lines waste little padding. "
-        "Lines of one step that stand at one height cost alike on all ranks.",
-        by_column=True,
-        is_shown=lambda run: run.has_lengths,
-    ),
-    Panel(
-        panels.draw_together,
-        3.9,
-        "Which files meet in neighbouring batches. An even field is a full shuffle; a strong diagonal means "
-        "that batches hold one file at a time.",
-        by_column=True,
-    ),
-    Panel(
-        panels.draw_mixing,
-        3.6,
-        "The curve to look at: where it is low, samples of such a window resemble one another as they do in "
-        "storage.",
-        by_column=False,
-        is_shown=lambda run: run.figures.mixing is not None,
-    ),
-    Panel(
-        panels.draw_files_of_batches,
-        3.0,
-        "What reading costs: each file of a batch has to be open, or in the cache.",
-        by_column=False,
-        is_shown=lambda run: run.view.layout.has_files,
-    ),
-    Panel(
-        panels.draw_documents_of_batches,
-        3.0,
-        "Documents that a batch meets, whole or in part: few where windows of one document stand together.",
-        by_column=False,
-        is_shown=lambda run: run.documents_of_batches is not None,
-    ),
-)
-"""From the top to the bottom."""
 
 
 def draw(runs: dict[str, Any], path: str | Path, *, epoch: int = 0) -> None:
@@ -129,7 +43,7 @@ def draw(runs: dict[str, Any], path: str | Path, *, epoch: int = 0) -> None:
 
 def _panels_of(runs: list[PlotData]) -> list[tuple[Panel, list[PlotData]]]:
     """Gives the panels that show any of some runs, each with those that it shows."""
-    shown = [(panel, panel.shown(runs)) for panel in PANELS]
+    shown = [(panel, [run for run in runs if panel.is_shown(run)]) for panel in PANELS]
     return [(panel, some) for panel, some in shown if some]
 
 
@@ -144,7 +58,8 @@ def _one_picture(runs: list[PlotData], theme: Theme) -> bytes:
     parts = figure.subfigures(len(chosen), 1, height_ratios=heights, squeeze=False)[:, 0]
     for part, (panel, some) in zip(parts, chosen, strict=True):
         part.set_facecolor(theme.background)
-        head(part, theme, panel.draw(part, some, theme))
+        heading = panel.draw(part, some, theme)
+        part.suptitle(heading, color=theme.text, fontsize=11, fontweight="bold", x=0.01, ha="left")
     return png_of(figure)
 
 

@@ -209,10 +209,7 @@ class PlotData:
 
 def plot_data(runs: dict[str, Any], epoch: int = 0) -> list[PlotData]:
     """Takes loaders, configs or views by the names that pictures give them."""
-    return [
-        PlotData(name, run if isinstance(run, RunView) else RunView.of(run), epoch, number)
-        for number, (name, run) in enumerate(runs.items())
-    ]
+    return [PlotData(name, RunView.of(run), epoch, number) for number, (name, run) in enumerate(runs.items())]
 
 
 def _spread_over(count: int, most: int) -> Ids:

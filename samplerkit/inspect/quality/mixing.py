@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, final
 
 import numpy as np
 
 from samplerkit.errors import ArgumentRangeError, ArgumentTypeError, ArgumentValueError, DatasetError
-from samplerkit.inspect.quality.closed import closed_figures
+from samplerkit.inspect.quality.closed import ClosedForms
 from samplerkit.inspect.quality.figure import Estimate, Figure, Point
 from samplerkit.inspect.quality.order_source import OrderSource
 from samplerkit.inspect.quality.pairs import different_pairs, random_distance
-from samplerkit.inspect.quality.sampled import SamplingPlan, Statistic, differing, distance, sampled
+from samplerkit.inspect.quality.sampled import Samples, Statistic, differing, distance
 from samplerkit.order import arguments
+from samplerkit.order.caching import cached_property
 from samplerkit.order.deal import World
 from samplerkit.order.order import Order
 from samplerkit.order.typing import Ids
@@ -26,65 +26,85 @@ DOUBLINGS = 7
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Observation:
-    """What is looked at, and how much of it."""
+    """What is looked at, and how much of it.
 
-    subject: OrderSource
-    plan: SamplingPlan
+    Args:
+        source: the orders.
+        windows: the sizes of the windows.
+        epochs: how many epochs are looked at where there is no closed form.
+        per_epoch: how many windows of each size in each of them.
+        seed: of the places of these windows.
+    """
+
+    source: OrderSource
+    windows: tuple[int, ...]
+    epochs: int
+    per_epoch: int
+    seed: int
 
     @classmethod
     def on(
-        cls, subject: OrderSource, batch_size: int, epochs: int = 64, windows: int = 8, seed: int = 0
+        cls, source: OrderSource, batch_size: int, epochs: int = 64, windows: int = 8, seed: int = 0
     ) -> Observation:
-        """Looks at a subject; other arguments as `mixing` names them."""
+        """Looks at orders; other arguments as `mixing` names them."""
         batch_size = arguments.positive("batch_size", batch_size)
         epochs, windows = arguments.positive("epochs", epochs), arguments.positive("windows", windows)
         if epochs < 2:
             raise ArgumentRangeError("epochs", "must be at least 2, for a standard error", epochs)
-        sizes = window_sizes(subject.length, batch_size)
-        # Where each epoch holds all samples once, what two of them share is known.
-        whole = subject.plain is None
-        return cls(subject, SamplingPlan(sizes, epochs, windows, arguments.seed(seed), whole))
+        sizes = window_sizes(source.length, batch_size)
+        return cls(source, sizes, epochs, windows, arguments.seed(seed))
 
     @property
     def has_files(self) -> bool:
         """Whether there are files that could be mixed."""
-        return int(np.count_nonzero(self.subject.layout.sizes)) > 1
+        return int(np.count_nonzero(self.source.layout.sizes)) > 1
 
     def mixing(self) -> Figure:
         """Gives the mixing, with its parts."""
-        parts = self.figures("file_mixing", "spread") if self.has_files else self.figures("spread")
-        return replace(min(parts, key=lambda part: part.value), name="mixing", parts=tuple(parts))
+        parts = (self.file_mixing(), self.spread()) if self.has_files else (self.spread(),)
+        return replace(min(parts, key=lambda part: part.value), name="mixing", parts=parts)
 
-    def figures(self, *names: str) -> list[Figure]:
-        """Gives the file mixing, the spread, or both."""
-        subject, windows = self.subject, self.plan.windows
-        found: dict[str, Estimate | None] = dict.fromkeys(names)
-        if subject.plain is not None and not subject.is_shuffled:
-            found = closed_figures(subject.plain, windows, names)
-        layout = subject.layout
-        known: dict[str, Callable[[], tuple[Statistic, float]]] = {
-            "file_mixing": lambda: (differing(layout.file_of), different_pairs(layout.sizes)),
-            "spread": lambda: (distance, random_distance(len(layout))),
-        }
-        missing = [name for name in names if found[name] is None]
-        estimates = iter(self.estimates(*(known[name]() for name in missing)))
-        return [(found[name] or next(estimates)).figure(name, windows) for name in names]
+    def file_mixing(self) -> Figure:
+        """Gives the file mixing."""
+        layout = self.source.layout
+        found = None if self._closed is None else self._closed.file_mixing()
+        found = found or self._sampled(differing(layout.file_of), different_pairs(layout.sizes))
+        return found.figure("file_mixing", self.windows)
 
-    def estimates(self, *asked: tuple[Statistic, float]) -> list[Estimate]:
-        """Estimates statistics of two samples of a window, over those of two samples of the epoch.
+    def spread(self) -> Figure:
+        """Gives the spread."""
+        found = None if self._closed is None else self._closed.spread()
+        found = found or self._sampled(distance, random_distance(len(self.source.layout)))
+        return found.figure("spread", self.windows)
+
+    def label_mixing(self, labels: Any, name: str = "label_mixing") -> Figure:
+        """Gives the mixing of labels."""
+        group, sizes = _classes(labels, len(self.source.layout))
+        found = self._sampled(differing(group.__getitem__), different_pairs(sizes))
+        return found.figure(name, self.windows)
+
+    @cached_property
+    def _closed(self) -> ClosedForms | None:
+        plain = None if self.source.is_shuffled else self.source.plain
+        return None if plain is None else ClosedForms(plain, self.windows)
+
+    @cached_property
+    def _samples(self) -> Samples:
+        return Samples(self.source, self.windows, self.epochs, self.per_epoch, self.seed)
+
+    def _sampled(self, statistic: Statistic, known: float) -> Estimate:
+        """Estimates a statistic of two samples of a window, over that of two samples of the epoch.
 
         Args:
-            asked: statistics, and what each is for two samples of the dataset.
+            statistic: which one.
+            known: what it is for two samples of the dataset.
         """
-        if self.subject.is_shuffled:
-            return [Estimate(np.ones(len(self.plan.windows))) for _ in asked]
-        found = sampled(self.subject, self.plan, [statistic for statistic, _ in asked]) if asked else []
-        return [
-            windows.over(whole or Estimate(np.array([known])))
-            for (windows, whole), (_, known) in zip(found, asked, strict=True)
-        ]
+        if self.source.is_shuffled:
+            return Estimate(np.ones(len(self.windows)))
+        windows, whole = self._samples.mean(statistic)
+        return windows.over(whole or Estimate(np.array([known])))
 
 
 def window_sizes(num_samples: int, batch_size: int) -> tuple[int, ...]:
@@ -181,9 +201,9 @@ def file_mixing(
     """
     look = _look(order, dataset, world, batch_size, epochs, windows, seed)
     if not look.has_files:
-        layout = look.subject.layout
+        layout = look.source.layout
         raise DatasetError("dataset", "has fewer than two files to mix", layout, hint="ask for spread")
-    return look.figures("file_mixing")[0]
+    return look.file_mixing()
 
 
 def spread(
@@ -206,7 +226,7 @@ def spread(
         >>> round(spread(sk.SequentialSampler(), 10_000, 100).value, 2)
         0.1
     """
-    return _look(order, dataset, world, batch_size, epochs, windows, seed).figures("spread")[0]
+    return _look(order, dataset, world, batch_size, epochs, windows, seed).spread()
 
 
 def _look(order: Sampler | Order, dataset: Any, world: World | None, *how_much: int) -> Observation:
@@ -255,8 +275,7 @@ def label_mixing(
         >>> round(sorted_by_label.value, 1), label_mixing(sk.RandomSampler(), 1000, 32, labels).value
         (0.4, 1.0)
     """
-    look = _look(order, dataset, world, batch_size, epochs, windows, seed)
-    return _mixed(look, labels).figure("label_mixing", look.plan.windows)
+    return _look(order, dataset, world, batch_size, epochs, windows, seed).label_mixing(labels)
 
 
 def storage_mixing(
@@ -272,7 +291,7 @@ def storage_mixing(
         1.01
     """
     look = _look(SequentialSampler(), dataset, World(), batch_size, epochs, windows, seed)
-    return _mixed(look, labels).figure("storage_mixing", look.plan.windows)
+    return look.label_mixing(labels, "storage_mixing")
 
 
 def effective_batch(
@@ -306,27 +325,17 @@ def effective_batch(
         (1, 100)
     """
     look = _look(order, dataset, world, batch_size, epochs, windows, seed)
-    batch = look.plan.windows[0]
-    look = replace(look, plan=replace(look.plan, windows=(batch,)))
-    if labels is not None:
-        figure = _mixed(look, labels).figure("label_mixing", look.plan.windows)
-    elif look.has_files:
-        figure = look.figures("file_mixing")[0]
-    else:
+    batch = look.windows[0]
+    look = replace(look, windows=(batch,))
+    if labels is None and not look.has_files:
         raise DatasetError("labels", "are needed for a dataset of fewer than two files", hint="give labels")
-    size = look.subject.length
-    per_share = (batch - 1) / (1 - batch / size)
+    figure = look.file_mixing() if labels is None else look.label_mixing(labels)
+    per_share = (batch - 1) / (1 - batch / look.source.length)
     # A batch that is more even than a random one is worth more, but never more than all samples.
-    effect = max(1 + (1 - figure.value) * per_share, batch / size)
+    effect = max(1 + (1 - figure.value) * per_share, batch / look.source.length)
     value = batch / effect
     error = value / effect * per_share * figure.standard_error
     return Figure("effective_batch", value, error, figure.exact, (Point(batch, value, error),))
-
-
-def _mixed(look: Observation, labels: Any) -> Estimate:
-    """Estimates the label mixing at each window."""
-    group, sizes = _classes(labels, len(look.subject.layout))
-    return look.estimates((differing(group.__getitem__), different_pairs(sizes)))[0]
 
 
 def _classes(labels: Any, size: int) -> tuple[Ids, Ids]:

@@ -148,13 +148,9 @@ class Recommendation:
 
     def to_dict(self) -> dict[str, Any]:
         """Gives plain data, for JSON."""
-        return {
-            "wanted": self.wanted,
-            "batch_size": self.batch_size,
-            "chosen": None if self.chosen is None else self.chosen.to_dict(),
-            "reason": self.reason,
-            "candidates": [candidate.to_dict() for candidate in self.candidates],
-        }
+        chosen = None if self.chosen is None else self.chosen.to_dict()
+        candidates = [candidate.to_dict() for candidate in self.candidates]
+        return {**vars(self), "chosen": chosen, "candidates": candidates}
 
     def __str__(self) -> str:
         return self.reason
@@ -210,7 +206,12 @@ def recommend(
         is_shuffled = plain.shuffle is Shuffle.GLOBAL
         subject = OrderSource(layout, len(layout), plain.order, plain, is_shuffled)
         figure = Observation.on(subject, batch_size, epochs).mixing()
-        scored.append(_candidate(plain, figure.value, figure.standard_error, wanted, budget))
+        files, samples = held(plain)
+        size = plain.mode.partial_size if plain.shuffle is Shuffle.PARTIAL else None
+        meets, fits = figure.value >= wanted, files <= budget[0] and samples <= budget[1]
+        scored.append(
+            Candidate(plain.shuffle, size, figure.value, figure.standard_error, files, samples, meets, fits)
+        )
     scored.sort(key=lambda candidate: (candidate.samples, candidate.files, -candidate.mixing))
     least = arguments.integer("block_files", block_files) * len(layout) // max(1, layout.num_files)
     good = [candidate for candidate in scored if candidate.meets and candidate.fits]
@@ -230,20 +231,6 @@ def bar(place: str, value: Any) -> float:
     if not 0 < arguments.number(place, value) <= 1:
         raise ArgumentRangeError(place, "must be above 0 and at most 1", value)
     return float(value)
-
-
-def _candidate(plain: Plain, mixing: float, error: float, wanted: float, budget: list[float]) -> Candidate:
-    files, samples = held(plain)
-    return Candidate(
-        plain.shuffle,
-        plain.mode.partial_size if plain.shuffle.value == "partial" else None,
-        mixing,
-        error,
-        files,
-        samples,
-        meets=mixing >= wanted,
-        fits=files <= budget[0] and samples <= budget[1],
-    )
 
 
 def _why_none(

@@ -8,7 +8,6 @@ clustered by epoch.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from typing import Any, final
 
 import numpy as np
@@ -18,6 +17,7 @@ from samplerkit.inspect.quality.figure import Estimate
 from samplerkit.inspect.quality.order_source import OrderSource
 from samplerkit.inspect.quality.pairs import Numbers
 from samplerkit.order.keys import Key
+from samplerkit.order.order import Order
 from samplerkit.order.sequences import Table
 from samplerkit.order.typing import Ids
 
@@ -40,87 +40,66 @@ Statistic = Callable[[Ids, Ids, int], Numbers]
 
 
 @final
-@dataclass(frozen=True)
-class SamplingPlan:
-    """How much is read.
+class Samples:
+    """What is read of some epochs, of which statistics are then estimated.
 
     Args:
+        source: the orders of the epochs.
         windows: the sizes of the windows.
-        epochs: how many epochs, from epoch 0.
+        epochs: how many epochs, from epoch 0; fewer, and more windows of each, where one is built as a table.
         per_epoch: windows of each size in an epoch.
         seed: of the places of the windows.
-        whole: whether pairs of a whole epoch are looked at too.
     """
 
-    windows: tuple[int, ...]
-    epochs: int = 64
-    per_epoch: int = 8
-    seed: int = 0
-    whole: bool = True
+    def __init__(
+        self, source: OrderSource, windows: tuple[int, ...], epochs: int, per_epoch: int, seed: int
+    ) -> None:
+        order = source.order(0)
+        built = sum(len(part) for part in getattr(order, "parts", (order,)) if isinstance(part, Table))
+        affordable = min(epochs, max(2, MOST_BUILT // max(1, built)))
+        self._shape = (len(windows), -(-epochs * per_epoch // affordable))
+        # Where each epoch holds all samples once, what two of them share is known.
+        self._reads_whole = source.plain is None
+        self._read = [
+            self._places(source.order(epoch), windows, Key(seed, epoch, 0, "quality"))
+            for epoch in range(affordable)
+        ]
 
+    def _places(self, order: Order, windows: tuple[int, ...], key: Key) -> tuple[Ids, Ids, Numbers]:
+        """Returns the segment and the id of what is read of an epoch, sorted, and the pairs of each window.
 
-def sampled(
-    subject: OrderSource, plan: SamplingPlan, statistics: list[Statistic]
-) -> list[tuple[Estimate, Estimate | None]]:
-    """Estimates the mean of statistics over the pairs of samples in a window.
-
-    Returns:
-        For each statistic, its means in windows of each size, and its mean over the pairs of a whole epoch if
-        that is planned.
-    """
-    plan = _affordable(plan, subject)
-    above: list[list[Numbers]] = [[] for _ in statistics]
-    whole: list[list[Numbers]] = [[] for _ in statistics]
-    below = []
-    shape = (len(plan.windows), plan.per_epoch)
-    for epoch in range(plan.epochs):
-        order = subject.order(epoch)
-        places = _Places(len(order), plan, epoch)
-        ids = order.ids_at(places.positions)
-        segment, ids = _sorted_within(places.segment, ids)
-        below.append(places.pairs.reshape(shape).sum(axis=1))
-        for number, statistic in enumerate(statistics):
-            means = statistic(segment, ids, places.pairs.size + plan.whole)
-            weighted = means[: places.pairs.size] * places.pairs
-            above[number].append(weighted.reshape(shape).sum(axis=1))
-            whole[number].append(means[places.pairs.size :])
-    pairs = np.stack(below)
-    return [
-        (Estimate.ratio(np.stack(a), pairs), Estimate.mean_of(w) if plan.whole else None)
-        for a, w in zip(above, whole, strict=True)
-    ]
-
-
-def _affordable(plan: SamplingPlan, subject: OrderSource) -> SamplingPlan:
-    """Reads fewer epochs, and more windows of each, where an epoch is built as a table."""
-    order = subject.order(0)
-    built = sum(len(part) for part in getattr(order, "parts", (order,)) if isinstance(part, Table))
-    epochs = min(plan.epochs, max(2, MOST_BUILT // max(1, built)))
-    return replace(plan, epochs=epochs, per_epoch=-(-plan.epochs * plan.per_epoch // epochs))
-
-
-@final
-class _Places:
-    """The positions that are read of one epoch; a last segment is the whole epoch."""
-
-    def __init__(self, length: int, plan: SamplingPlan, epoch: int) -> None:
-        key = Key(plan.seed, epoch, 0, "quality")
-        segments = len(plan.windows) * plan.per_epoch
+        A last segment is the whole epoch.
+        """
+        per_epoch, length = self._shape[1], len(order)
+        segments = len(windows) * per_epoch
         uniform = _uniform(key, 0, segments * (READ_OF_A_WINDOW + 1)).reshape(segments, -1)
-        window = np.repeat(plan.windows, plan.per_epoch)
-        turn = np.tile(np.arange(plan.per_epoch), len(plan.windows))
+        window = np.repeat(windows, per_epoch)
+        turn = np.tile(np.arange(per_epoch), len(windows))
         # Windows of an epoch are spread evenly: each lies in its own part.
-        place = (turn + uniform[:, 0]) / plan.per_epoch
+        place = (turn + uniform[:, 0]) / per_epoch
         start = 2 - window + (place * (length + window - 3)).astype(np.int64)
         first, end = np.maximum(0, start), np.minimum(length, start + window)
-        bounds = zip(first.tolist(), end.tolist(), uniform[:, 1:], strict=True)
-        found = [_read(*bound) for bound in bounds]
-        if plan.whole:
-            found.append(_read(0, length, _uniform(key, 1, READ_OF_AN_EPOCH)))
-        self.positions: Ids = np.concatenate(found)
-        self.segment: Ids = np.repeat(np.arange(len(found)), [part.size for part in found])
+        found = [_chosen(*one) for one in zip(first.tolist(), end.tolist(), uniform[:, 1:], strict=True)]
+        if self._reads_whole:
+            found.append(_chosen(0, length, _uniform(key, 1, READ_OF_AN_EPOCH)))
+        segment = np.repeat(np.arange(len(found)), [part.size for part in found])
         size = (end - first).astype(np.float64)
-        self.pairs: Numbers = size * (size - 1) / 2
+        return *_sorted_within(segment, order.ids_at(np.concatenate(found))), size * (size - 1) / 2
+
+    def mean(self, statistic: Statistic) -> tuple[Estimate, Estimate | None]:
+        """Estimates the mean of a statistic over the pairs of samples in a window.
+
+        Returns:
+            Its means in windows of each size, and over the pairs of a whole epoch if these were read.
+        """
+        above, below, whole = [], [], []
+        for segment, ids, pairs in self._read:
+            means = statistic(segment, ids, pairs.size + self._reads_whole)
+            above.append((means[: pairs.size] * pairs).reshape(self._shape).sum(axis=1))
+            below.append(pairs.reshape(self._shape).sum(axis=1))
+            whole.append(means[pairs.size :])
+        windows = Estimate.ratio(np.stack(above), np.stack(below))
+        return windows, Estimate.mean_of(whole) if self._reads_whole else None
 
 
 def _uniform(key: Key, index: int, count: int) -> Numbers:
@@ -130,7 +109,7 @@ def _uniform(key: Key, index: int, count: int) -> Numbers:
     return uniform
 
 
-def _read(first: int, end: int, uniform: Any) -> Ids:
+def _chosen(first: int, end: int, uniform: Any) -> Ids:
     """Chooses positions of [first, end): all of them, or some at random, none of them twice."""
     if end - first <= max(READ_WHOLE, uniform.size):
         return np.arange(first, end)
