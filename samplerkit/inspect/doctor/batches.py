@@ -53,7 +53,11 @@ def no_plan(seen: Inspection) -> list[Finding]:
 
 @rule("warning", batches)
 def boundaries_unreached(seen: PlannedRun) -> Faults:
-    """Between two boundaries there is no sample."""
+    """Between two boundaries there is no sample.
+
+    Hint:
+        leave these boundaries out, or look whether lengths are counted in other units
+    """
     lengths = seen.plan.measure.lengths
     if not isinstance(seen.recipe, BucketBatches) or seen.recipe.boundaries is None or lengths is None:
         return
@@ -64,8 +68,7 @@ def boundaries_unreached(seen: PlannedRun) -> Faults:
         named = ", ".join(map(str, boundaries[empty[:8]].tolist()))
         yield Fault(
             f"no sample is in the buckets up to {named}: lengths are {int(values.min())} to "
-            f"{int(values.max())}",
-            "leave these boundaries out, or look whether lengths are counted in other units",
+            f"{int(values.max())}"
         )
 
 
@@ -114,26 +117,32 @@ def samples_left_out(seen: PlannedRun) -> Faults:
 
 @rule("warning", batches)
 def fewer_batches_than_ranks(seen: PlannedRun) -> Faults:
-    """An epoch has not a batch for each rank."""
+    """An epoch has not a batch for each rank.
+
+    Hint:
+        make batches smaller, use fewer ranks, or say tail='split'
+    """
     view = seen.run.view
     if 0 < len(seen.plan) < view.num_ranks:
         yield Fault(
             f"batches in an epoch: {len(seen.plan)}, fewer than the {view.num_ranks} ranks, with "
             f"tail={view.tail!r}",
-            "make batches smaller, use fewer ranks, or say tail='split'",
-            "error" if view.tail == "drop" else "warning",
+            severity="error" if view.tail == "drop" else "warning",
         )
 
 
 @rule("warning", batches)
 def loss_ignores_tokens(seen: PlannedRun) -> Faults:
-    """A loop trains on batches of different lengths, and never asks `loader.tokens`."""
+    """A loop trains on batches of different lengths, and never asks `loader.tokens`.
+
+    Hint:
+        divide the summed loss by loader.tokens(step) / ranks, which needs no communication
+    """
     is_of_classes = isinstance(seen.recipe, ClassBatches)
     if seen.run.ignores_tokens and seen.run.view.num_ranks > 1 and not is_of_classes:
         yield Fault(
             "the module trains with backward() and never asks loader.tokens(step): ranks hold different "
-            "numbers of tokens, and the mean of their means weighs those in small batches more",
-            "divide the summed loss by loader.tokens(step) / ranks, which needs no communication",
+            "numbers of tokens, and the mean of their means weighs those in small batches more"
         )
 
 
@@ -145,7 +154,11 @@ def ignores_tokens(make: Callable[[], Any]) -> bool:
 
 @rule("warning", batches)
 def tokens_cut_off(seen: PlannedRun) -> Faults:
-    """Packs keep the beginning of long documents, and lose more than one token in a hundred."""
+    """Packs keep the beginning of long documents, and lose more than one token in a hundred.
+
+    Hint:
+        say long="split", or a larger seq_len
+    """
     lengths = seen.plan.measure.lengths
     if not isinstance(seen.recipe, PackBatches) or lengths is None or seen.recipe.long != "truncate":
         return
@@ -154,14 +167,17 @@ def tokens_cut_off(seen: PlannedRun) -> Faults:
     total = int((values * counts).sum())
     if lost > MOST_LEFT_OUT * total:
         yield Fault(
-            f"{100 * lost / total:.0f} % of the tokens are cut off: documents end at {seen.recipe.seq_len}",
-            'say long="split", or a larger seq_len',
+            f"{100 * lost / total:.0f} % of the tokens are cut off: documents end at {seen.recipe.seq_len}"
         )
 
 
 @rule("warning", batches)
 def documents_read_again(seen: PlannedRun) -> Faults:
-    """Whole documents are read for each of their parts, more than twice the tokens."""
+    """Whole documents are read for each of their parts, more than twice the tokens.
+
+    Hint:
+        write __getsegments__(segments) in the dataset: rows of id, start and length
+    """
     lengths = seen.plan.measure.lengths
     if not isinstance(seen.recipe, PackBatches) or lengths is None or seen.recipe.long != "split":
         return
@@ -171,7 +187,4 @@ def documents_read_again(seen: PlannedRun) -> Faults:
     parts = np.maximum(-(-values // seen.recipe.seq_len), 1)
     times = float((values * parts * counts).sum()) / max(1, int((values * counts).sum()))
     if times > MOST_READ_AGAIN:
-        yield Fault(
-            f"whole documents are read for parts of them, {times:.1f} times the tokens of an epoch",
-            "write __getsegments__(segments) in the dataset: rows of id, start and length",
-        )
+        yield Fault(f"whole documents are read for parts of them, {times:.1f} times the tokens of an epoch")

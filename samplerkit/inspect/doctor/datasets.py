@@ -41,18 +41,23 @@ _NOT_PASSED_ON = ("__getitems__", "expect", "set_epoch")
 
 @rule("warning", run)
 def empty_part(seen: InspectedRun) -> Faults:
-    """A part of a tree holds no sample."""
+    """A part of a tree holds no sample.
+
+    Hint:
+        see whether its files are where it looks for them, or leave it out
+    """
     empty = ["/".join(path) for path, leaf in seen.view.layout.leaves if path and not len(leaf)]
     if empty:
-        yield Fault(
-            f"{_named(empty)} of the tree {'holds' if len(empty) == 1 else 'hold'} no sample",
-            "see whether its files are where it looks for them, or leave it out",
-        )
+        yield Fault(f"{_named(empty)} of the tree {'holds' if len(empty) == 1 else 'hold'} no sample")
 
 
 @rule("warning", any_loader)
 def same_part(seen: Inspection) -> Faults:
-    """Parts of a tree are one dataset, whose samples come more often than is meant."""
+    """Parts of a tree are one dataset, whose samples come more often than is meant.
+
+    Hint:
+        leave one out and give the other its weight; read more often, it has a pass more
+    """
     places: dict[Any, list[str]] = {}
     for name, dataset in _leaves("", seen.dataset):
         files = getattr(dataset, "files", None)
@@ -60,15 +65,16 @@ def same_part(seen: Inspection) -> Faults:
         places.setdefault(getattr(dataset, "fingerprint", None) or what, []).append(name)
     for names in places.values():
         if len(names) > 1:
-            yield Fault(
-                f"{_named(names)} of the tree are one dataset: its samples have an id in each",
-                "leave one out and give the other its weight; read more often, it has a pass more",
-            )
+            yield Fault(f"{_named(names)} of the tree are one dataset: its samples have an id in each")
 
 
 @rule("warning", any_loader)
 def parts_not_told(seen: Inspection) -> Faults:
-    """A ConcatDataset reads its parts one by one, and passes on neither `expect` nor `set_epoch`."""
+    """A ConcatDataset reads its parts one by one, and passes on neither `expect` nor `set_epoch`.
+
+    Hint:
+        say sk.TreeDataset({'name': part, ...}), over which the same orders work
+    """
     dataset = seen.dataset
     if type(dataset) is not ConcatDataset:
         return
@@ -78,8 +84,7 @@ def parts_not_told(seen: Inspection) -> Faults:
     if lost:
         yield Fault(
             f"a ConcatDataset of {len(dataset.datasets)} parts hands {', '.join(sorted(lost))} on to none: "
-            "they are read one by one, and not ahead",
-            "say sk.TreeDataset({'name': part, ...}), over which the same orders work",
+            "they are read one by one, and not ahead"
         )
 
 
@@ -97,7 +102,11 @@ def read_too_often(seen: InspectedRun) -> Faults:
 
 @rule("warning", batches)
 def weights_of_documents(seen: PlannedRun) -> Faults:
-    """A mixture is weighed by documents, and its shares of tokens differ by more than a third."""
+    """A mixture is weighed by documents, and its shares of tokens differ by more than a third.
+
+    Hint:
+        say MixtureSampler(..., by='tokens') if weights are meant to be shares of tokens
+    """
     mixture = seen.run.chain[-1] if seen.run.chain else None
     if not isinstance(mixture, MixtureSampler) or mixture.by != "samples" or mixture.weights is None:
         return
@@ -106,55 +115,67 @@ def weights_of_documents(seen: PlannedRun) -> Faults:
         if share is not None and abs(share - found.share) > MOST_APART * found.share:
             yield Fault(
                 f"source {name!r} is {100 * found.share:.1f} % of the documents, by its weight, and "
-                f"{100 * share:.1f} % of the tokens",
-                "say MixtureSampler(..., by='tokens') if weights are meant to be shares of tokens",
+                f"{100 * share:.1f} % of the tokens"
             )
             return
 
 
 @rule("warning", order)
 def seq_len_fixed(seen: InspectedRun) -> Faults:
-    """`block_len` lets `seq_len` change, and the order is one of windows, not of blocks."""
+    """`block_len` lets `seq_len` change, and the order is one of windows, not of blocks.
+
+    Hint:
+        read by sk.BlockSampler, or leave block_len out
+    """
     tokens = seen.figures.windows
     if tokens is None or tokens.pool is not None or seen.is_evaluation:
         return
     if tokens.windows_per_block > 1:
         yield Fault(
             f"blocks of {tokens.block_len} tokens let seq_len change, and the order is one of windows, which "
-            "does not survive that",
-            "read by sk.BlockSampler, or leave block_len out",
+            "does not survive that"
         )
 
 
 @rule("warning", order)
 def pools_missed(seen: InspectedRun) -> Faults:
-    """No step ends with a pool of a `BlockSampler`, where alone `seq_len` may change."""
+    """No step ends with a pool of a `BlockSampler`, where alone `seq_len` may change.
+
+    Hint:
+        make pool * block_len a multiple of the tokens a step
+    """
     pool = None if seen.figures.windows is None else seen.figures.windows.pool
     figures = None if pool is None else seen.figures.tokens
     if figures is not None and figures.steps_to_a_change is None:
         yield Fault(
             f"steps of {figures.tokens_a_step} tokens never end with a pool of {pool} blocks of "
-            f"{figures.block_len} tokens within an epoch: seq_len may change at the end of one alone",
-            "make pool * block_len a multiple of the tokens a step",
+            f"{figures.block_len} tokens within an epoch: seq_len may change at the end of one alone"
         )
 
 
 @rule("warning", any_loader)
 def evaluation_with_phase(seen: Inspection) -> Faults:
-    """Windows of tokens are read in order, and begin at another token in each epoch."""
+    """Windows of tokens are read in order, and begin at another token in each epoch.
+
+    Hint:
+        say TokenDataset(..., phase=False) for evaluation, or shuffle
+    """
     # Known by its attributes: this package does not import that of tokens.
     has_phase = getattr(seen.dataset, "wants_epochs", False) is True
     if seen.is_evaluation and has_phase and hasattr(seen.dataset, "windows_per_block"):
         yield Fault(
             "windows of tokens are read in order, as for an evaluation, and each epoch begins at another "
-            "token: no two evaluations read the same windows",
-            "say TokenDataset(..., phase=False) for evaluation, or shuffle",
+            "token: no two evaluations read the same windows"
         )
 
 
 @rule("error", any_loader)
 def vocabulary_beyond_dtype(seen: Inspection) -> Faults:
-    """`vocab_size` of the tokenizer is more than the type of the files can hold."""
+    """`vocab_size` of the tokenizer is more than the type of the files can hold.
+
+    Hint:
+        write the files again with a type that holds all tokens, such as int32
+    """
     vocab_size, dtype = getattr(seen.dataset, "vocab_size", None), getattr(seen.dataset, "dtype", None)
     if not isinstance(vocab_size, int) or not isinstance(dtype, np.dtype) or dtype.kind not in "iu":
         return
@@ -162,14 +183,17 @@ def vocabulary_beyond_dtype(seen: Inspection) -> Faults:
     if vocab_size - 1 > largest:
         yield Fault(
             f"the tokenizer has {vocab_size} tokens, and files of {dtype} hold none above {largest}: those "
-            "above were written as others, or it is another tokenizer",
-            "write the files again with a type that holds all tokens, such as int32",
+            "above were written as others, or it is another tokenizer"
         )
 
 
 @rule("warning", any_loader)
 def short_files(seen: Inspection) -> Faults:
-    """More than one token in a hundred is in files shorter than a block."""
+    """More than one token in a hundred is in files shorter than a block.
+
+    Hint:
+        join files when tokenising, or say a shorter block_len
+    """
     blocks, counts = (getattr(seen.dataset, name, None) for name in ("block_layout", "token_counts"))
     if blocks is None or counts is None:
         return
@@ -178,8 +202,7 @@ def short_files(seen: Inspection) -> Faults:
     if lost > MOST_LOST * total:
         yield Fault(
             f"{100 * lost / total:.1f} % of the tokens are in {int(is_short.sum())} files shorter than a "
-            f"block of {seen.dataset.block_len}, of which nothing is read",
-            "join files when tokenising, or say a shorter block_len",
+            f"block of {seen.dataset.block_len}, of which nothing is read"
         )
 
 

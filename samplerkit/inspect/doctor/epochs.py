@@ -27,19 +27,20 @@ _EPOCHS_COUNTED = 4
 
 @rule("warning", any_loader)
 def epoch_frozen(seen: Inspection) -> Faults:
-    """`set_epoch` was not called, so that each epoch has the order of the first one."""
+    """`set_epoch` was not called, so that each epoch has the order of the first one.
+
+    Hint:
+        call sampler.set_epoch(epoch) before each epoch, or use sk.TorchSampler, which moves on alone
+    """
     for sampler in (*([seen.loader] if seen.is_ours else []), *seen.bridges, *seen.others):
         epoch, name = getattr(sampler, "epoch", None), type(sampler).__name__
         has_epoch = callable(getattr(sampler, "set_epoch", None)) and isinstance(epoch, int)
         if not has_epoch or getattr(sampler, "shuffle", True) is False:
             continue
-        hint = "call sampler.set_epoch(epoch) before each epoch, or use sk.TorchSampler, which moves on alone"
         if seen.epoch is not None and epoch != seen.epoch:
-            yield Fault(f"{name} stands at epoch {epoch}, and training at {seen.epoch}", hint, "error")
+            yield Fault(f"{name} stands at epoch {epoch}, and training at {seen.epoch}", severity="error")
         elif seen.epoch is None and epoch == 0 and not _advances_by_itself(seen, sampler):
-            yield Fault(
-                f"{name}.set_epoch has not been called: each epoch has the order of the first one", hint
-            )
+            yield Fault(f"{name}.set_epoch has not been called: each epoch has the order of the first one")
 
 
 def _advances_by_itself(seen: Inspection, sampler: Any) -> bool:
@@ -59,16 +60,19 @@ def _advances_by_itself(seen: Inspection, sampler: Any) -> bool:
 
 @rule("error", any_loader)
 def epoch_in_workers(seen: Inspection) -> Faults:
-    """Persistent workers keep their copy of the dataset, and never see its `set_epoch`."""
+    """Persistent workers keep their copy of the dataset, and never see its `set_epoch`.
+
+    Hint:
+        use sk.Loader, which passes the epoch to its workers, or keep the epoch in a shared tensor, or give up
+        persistent_workers
+    """
     lives_on = seen.num_workers > 0 and seen.persistent_workers and not seen.is_ours
     if not lives_on or not callable(getattr(seen.dataset, "set_epoch", None)):
         return
     if not any(_is_shared(getattr(seen.dataset, name, None)) for name in _EPOCH_NAMES):
         yield Fault(
             f"{type(seen.dataset).__name__}.set_epoch does not reach the {seen.num_workers} persistent "
-            "workers, which keep the copy with which they were started",
-            "use sk.Loader, which passes the epoch to its workers, or keep the epoch in a shared tensor, or "
-            "give up persistent_workers",
+            "workers, which keep the copy with which they were started"
         )
 
 
@@ -114,7 +118,11 @@ def _evaluation_pads(seen: Inspection) -> tuple[int, tuple[str, str], str, str]:
 
 @rule("warning", order)
 def concat_padded(seen: InspectedRun) -> Faults:
-    """A ConcatDataset is dealt with repeats, where MindSpore reads each sample once."""
+    """A ConcatDataset is dealt with repeats, where MindSpore reads each sample once.
+
+    Hint:
+        say offset=0 to read each sample once, as MindSpore does; then some ranks read one less
+    """
     is_concat = isinstance(seen.dataset, torch.utils.data.ConcatDataset)
     if seen.is_ours or not is_concat or not seen.view.run.recipe.is_distributed:
         return
@@ -122,8 +130,7 @@ def concat_padded(seen: InspectedRun) -> Faults:
     if pads > 0:
         yield Fault(
             f"DistributedSampler repeats {pads} sample{'s' if pads > 1 else ''} of the ConcatDataset, so "
-            "that all ranks get the same number; MindSpore's repeats none there",
-            "say offset=0 to read each sample once, as MindSpore does; then some ranks read one less",
+            "that all ranks get the same number; MindSpore's repeats none there"
         )
 
 
@@ -146,27 +153,31 @@ def uneven_steps(seen: InspectedRun) -> Faults:
 
 @rule("error", loader_with_length)
 def drops_everything(seen: Inspection) -> Faults:
-    """The last, incomplete batch is dropped, and it is the only one."""
+    """The last, incomplete batch is dropped, and it is the only one.
+
+    Hint:
+        use a smaller batch_size, or keep the last batch
+    """
     if seen.view is not None and seen.view.recipe is not None:
         return  # `fewer_batches_than_ranks` says so
     batch, samples = _batch_of_a_rank(seen)
     if seen.steps == 0 and (samples or 0) > 0:
         yield Fault(
             f"an epoch has no batch: a rank reads {samples} samples, fewer than a batch of {batch}, and the "
-            "last batch is dropped",
-            "use a smaller batch_size, or keep the last batch",
+            "last batch is dropped"
         )
 
 
 @rule("warning", loader_with_length)
 def batch_larger_than_shard(seen: Inspection) -> Faults:
-    """A batch is larger than all that a rank reads in an epoch."""
+    """A batch is larger than all that a rank reads in an epoch.
+
+    Hint:
+        use a smaller batch_size, so that learning rate and step count mean what they say
+    """
     batch, samples = _batch_of_a_rank(seen) if seen.steps else (None, None)
     if batch is not None and samples is not None and batch > samples:
-        yield Fault(
-            f"batch_size is {batch}, and a rank reads {samples} samples in an epoch",
-            "use a smaller batch_size, so that learning rate and step count mean what they say",
-        )
+        yield Fault(f"batch_size is {batch}, and a rank reads {samples} samples in an epoch")
 
 
 def _batch_of_a_rank(seen: Inspection) -> tuple[int | None, int | None]:
@@ -197,7 +208,11 @@ def skipped_twice(seen: Inspection) -> Faults:
 
 @rule("error", batches)
 def batches_counted(seen: PlannedRun) -> Faults:
-    """A trainer counts the batches of the first epoch, and other epochs have more or fewer."""
+    """A trainer counts the batches of the first epoch, and other epochs have more or fewer.
+
+    Hint:
+        take a plan over the whole set, which has one number in all epochs, or say num_batches
+    """
     trainer, view = seen.run.trainer, seen.run.view
     if trainer is None or not trainer.counts:
         return
@@ -205,6 +220,5 @@ def batches_counted(seen: PlannedRun) -> Faults:
     if len(set(counts)) > 1:
         yield Fault(
             f"{trainer.name} asks for the number of batches once and leaves each epoch after as many, and "
-            f"epochs have {', '.join(map(str, counts))}",
-            "take a plan over the whole set, which has one number in all epochs, or say num_batches",
+            f"epochs have {', '.join(map(str, counts))}"
         )

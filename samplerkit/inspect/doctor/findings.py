@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeVar, final
@@ -42,10 +43,10 @@ class Finding:
 
 
 class Fault(NamedTuple):
-    """What a rule found: what is wrong, what to do about it, and how bad it is if not as its kind is."""
+    """What a rule found: what is wrong; what to do about it and how bad it is, if not as its kind says."""
 
     what: str
-    hint: str
+    hint: str = ""
     severity: Severity | None = None
 
 
@@ -83,7 +84,8 @@ def rule(
 ) -> Callable[[Callable[[_Subject], Faults]], Callable[[_Subject], Faults]]:
     """Adds a rule to the table, where it is written: the decorator of a predicate.
 
-    The name of the predicate is the code, and its docstring the meaning.
+    The name of the predicate is the code, its docstring the meaning, and what stands there below `Hint:` what
+    to do about a fault that says nothing else.
 
     Args:
         severity: of what it finds.
@@ -92,12 +94,14 @@ def rule(
     """
 
     def added(predicate: Callable[[_Subject], Faults]) -> Callable[[_Subject], Faults]:
-        found = kind(predicate.__name__.replace("_", "-"), severity, predicate.__doc__ or "")
+        meaning, _, hint = (inspect.getdoc(predicate) or "").partition("\n\nHint:\n")
+        found, hint = kind(predicate.__name__.replace("_", "-"), severity, meaning), " ".join(hint.split())
 
         def find(seen: Inspection) -> Iterator[Finding]:
             looked_at = subject(seen)
             if looked_at is not None:
-                yield from (found.found(*fault) for fault in predicate(looked_at))
+                for fault in predicate(looked_at):
+                    yield found.found(fault.what, fault.hint or hint, fault.severity)
 
         RULES.append(find)
         return predicate

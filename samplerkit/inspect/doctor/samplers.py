@@ -38,62 +38,76 @@ _RANKS_DISAGREE = kind("ranks-disagree", "error", "The same function makes anoth
 
 @rule("error", any_loader)
 def double_sharding(seen: Inspection) -> Faults:
-    """The samples are dealt to the ranks twice, so that most are never read."""
+    """The samples are dealt to the ranks twice, so that most are never read.
+
+    Hint:
+        deal once: leave out one of the two, or say world=World(1, 0) to samplerkit
+    """
     if len(seen.deals) < 2:
         return
     first, second = seen.deals[:2]
     yield Fault(
         f"{first.who} deals to {first.num_shards} ranks what {second.who} has dealt to {second.num_shards} "
-        f"already: a rank reads 1 of {first.num_shards * second.num_shards} samples",
-        "deal once: leave out one of the two, or say world=World(1, 0) to samplerkit",
+        f"already: a rank reads 1 of {first.num_shards * second.num_shards} samples"
     )
 
 
 @rule("error", any_loader)
 def not_sharded(seen: Inspection) -> Faults:
-    """Every rank reads all samples, each in a random order of its own."""
+    """Every rank reads all samples, each in a random order of its own.
+
+    Hint:
+        use sampler=sk.TorchSampler(sk.RandomSampler(), dataset) in place of shuffle=True, or sk.Loader
+    """
     if seen.is_ours or seen.is_iterable or seen.world.num_shards == 1 or seen.deals or seen.bridges:
         return
     for sampler in seen.others:
         if isinstance(sampler, _SHUFFLING):
             yield Fault(
-                f"{type(sampler).__name__} reads all samples on each of {seen.world.num_shards} ranks",
-                "use sampler=sk.TorchSampler(sk.RandomSampler(), dataset) in place of shuffle=True, or "
-                "sk.Loader",
+                f"{type(sampler).__name__} reads all samples on each of {seen.world.num_shards} ranks"
             )
             return
 
 
 @rule("warning", any_loader)
 def reads_everything(seen: Inspection) -> Faults:
-    """A Loader reads all samples on every rank of a job of several, since it was given numbers."""
+    """A Loader reads all samples on every rank of a job of several, since it was given numbers.
+
+    Hint:
+        leave out world= and num_shards=, so that the job is asked, unless all ranks share each batch
+    """
     if seen.job is not None and seen.job.num_shards > 1 and seen.world.num_shards == 1:
         yield Fault(
             f"the Loader was given a world of one rank, and the job has {seen.job.num_shards} ranks: each of "
-            "them reads all samples, in one order",
-            "leave out world= and num_shards=, so that the job is asked, unless all ranks share each batch",
+            "them reads all samples, in one order"
         )
 
 
 @rule("error", any_loader)
 def other_world(seen: Inspection) -> Faults:
-    """Samples are dealt to another rank, or to another number of ranks, than the job has."""
+    """Samples are dealt to another rank, or to another number of ranks, than the job has.
+
+    Hint:
+        leave the numbers out, so that the running job is asked
+    """
     job = seen.job if seen.is_ours else seen.world
     if job is None or job.num_shards == 1:
         return
-    hint = "leave the numbers out, so that the running job is asked"
     for deal in seen.deals:
         # Ranks that share a model share their samples: their deal has fewer ranks, and divides the job's.
         if job.num_shards % deal.num_shards:
-            what = f"{deal.who} deals to {deal.num_shards} ranks, and the job has {job.num_shards}"
-            yield Fault(what, hint)
+            yield Fault(f"{deal.who} deals to {deal.num_shards} ranks, and the job has {job.num_shards}")
         elif deal.num_shards == job.num_shards and deal.shard not in (None, job.shard_id):
-            yield Fault(f"{deal.who} reads shard {deal.shard} on rank {job.shard_id}", hint)
+            yield Fault(f"{deal.who} reads shard {deal.shard} on rank {job.shard_id}")
 
 
 @rule("warning", any_loader)
 def seed_from_clock(seen: Inspection) -> Faults:
-    """The seed looks like the time of day, so that it differs from rank to rank."""
+    """The seed looks like the time of day, so that it differs from rank to rank.
+
+    Hint:
+        take the seed from the config, the same on all ranks
+    """
     now = time.time()
     units = ((seed, unit, now - seed / second) for seed in seeds(seen) for unit, second in _UNITS.items())
     for seed, unit, age in units:
@@ -102,22 +116,24 @@ def seed_from_clock(seen: Inspection) -> Faults:
             follows = "ranks get different ones" if is_job else "no run can be repeated or resumed"
             yield Fault(
                 f"seed {seed} is the time of day in {unit}: {follows}",
-                "take the seed from the config, the same on all ranks",
-                "error" if is_job else "warning",
+                severity="error" if is_job else "warning",
             )
             return
 
 
 @rule("error", any_loader)
 def random_from_process(seen: Inspection) -> Faults:
-    """The order comes from the process-wide random state, which differs between ranks."""
+    """The order comes from the process-wide random state, which differs between ranks.
+
+    Hint:
+        give it a generator with the same seed on all ranks, or use sk.RandomSampler(seed=...)
+    """
     is_dealt = seen.world.num_shards > 1 and (seen.deals or seen.view is not None)
     sampler = _drawing_from_process(seen) if is_dealt else None
     if sampler is not None:
         yield Fault(
             f"{type(sampler).__name__} draws from the process-wide random state, which differs between "
-            "ranks, so that their shards overlap",
-            "give it a generator with the same seed on all ranks, or use sk.RandomSampler(seed=...)",
+            "ranks, so that their shards overlap"
         )
 
 
@@ -162,7 +178,11 @@ _Link = TypeVar("_Link", bound=Sampler)
 
 @rule("warning", any_loader)
 def materialises(seen: Inspection) -> Faults:
-    """The sampler builds a list of all samples in the memory of every rank."""
+    """The sampler builds a list of all samples in the memory of every rank.
+
+    Hint:
+        use sk.TorchSampler(sk.RandomSampler(), dataset) or sk.Loader, whose orders are computed
+    """
     if seen.listed is None:
         return
     sampler, needed = seen.listed
@@ -172,26 +192,30 @@ def materialises(seen: Inspection) -> Faults:
     on_all = f", {needed * ranks / GIB:.1f} GiB on {ranks} ranks" if ranks > 1 else ""
     yield Fault(
         f"{type(sampler).__name__} builds a list of {length} samples: about {needed / GIB:.1f} GiB in this "
-        f"process{on_all}, and a wait at each epoch's start",
-        "use sk.TorchSampler(sk.RandomSampler(), dataset) or sk.Loader, whose orders are computed",
+        f"process{on_all}, and a wait at each epoch's start"
     )
 
 
 @rule("error", any_loader)
 def too_many_weights(seen: Inspection) -> Faults:
-    """torch refuses to draw from more than 2^24 weights."""
+    """torch refuses to draw from more than 2^24 weights.
+
+    Hint:
+        use sk.WeightedRandomSampler(weights) with sk.Loader or sk.TorchSampler
+    """
     for sampler in seen.others:
         is_weighted = isinstance(sampler, torch.utils.data.WeightedRandomSampler)
         if is_weighted and len(sampler.weights) > MOST_WEIGHTS:
-            yield Fault(
-                f"{len(sampler.weights)} weights, and torch.multinomial takes at most {MOST_WEIGHTS}",
-                "use sk.WeightedRandomSampler(weights) with sk.Loader or sk.TorchSampler",
-            )
+            yield Fault(f"{len(sampler.weights)} weights, and torch.multinomial takes at most {MOST_WEIGHTS}")
 
 
 @rule("warning", run)
 def repeats_break_lanes(seen: InspectedRun) -> Faults:
-    """Copies are dealt above an order that keeps files together: ranks share these."""
+    """Copies are dealt above an order that keeps files together: ranks share these.
+
+    Hint:
+        use GLOBAL below it, or repeat a sample where it is read
+    """
     ranks = seen.view.num_ranks
     if ranks == 1 or not seen.view.layout.has_files:
         return
@@ -202,8 +226,7 @@ def repeats_break_lanes(seen: InspectedRun) -> Faults:
         if sampler.repeats > 1 and keeps_files:
             yield Fault(
                 f"RepeatSampler({sampler.repeats}) deals copies to {ranks} ranks above an order that keeps "
-                "files together: each rank reads the files of all",
-                "use GLOBAL below it, or repeat a sample where it is read",
+                "files together: each rank reads the files of all"
             )
 
 
@@ -223,43 +246,56 @@ def draws_limited(seen: InspectedRun) -> Faults:
 
 @rule("warning", any_loader)
 def copies_together(seen: Inspection) -> Faults:
-    """`RepeatFactorSampler` yields copies next to one another, and nothing shuffles them."""
+    """`RepeatFactorSampler` yields copies next to one another, and nothing shuffles them.
+
+    Hint:
+        put sk.RandomSampler() over it, by add_child
+    """
     for _, above, _ in _links(seen, RepeatFactorSampler):
         if not any(map(_shuffles, above)):
             yield Fault(
                 "RepeatFactorSampler yields the copies of a sample next to one another, and nothing above it "
-                "shuffles",
-                "put sk.RandomSampler() over it, by add_child",
+                "shuffles"
             )
 
 
 @rule("warning", any_loader)
 def held_out_shuffled(seen: Inspection) -> Faults:
-    """The held-out part of a `FoldSampler` is shuffled, as one does for training."""
+    """The held-out part of a `FoldSampler` is shuffled, as one does for training.
+
+    Hint:
+        say held_out=False for training, or leave the shuffling out for an evaluation
+    """
     for sampler, above, _ in _links(seen, FoldSampler):
         if sampler.held_out and any(map(_shuffles, above)):
             yield Fault(
-                f"fold {sampler.fold} of {sampler.num_folds} is held out, and shuffled as for training",
-                "say held_out=False for training, or leave the shuffling out for an evaluation",
+                f"fold {sampler.fold} of {sampler.num_folds} is held out, and shuffled as for training"
             )
 
 
 @rule("error", any_loader)
 def folds_overlap(seen: Inspection) -> Faults:
-    """Windows that share samples are parted one by one, so that folds meet."""
+    """Windows that share samples are parted one by one, so that folds meet.
+
+    Hint:
+        say by_files=True, or groups
+    """
     for sampler, _, below in _links(seen, FoldSampler):
         for window in below if not sampler.by_files and sampler.groups is None else ():
             if isinstance(window, WindowSampler) and window.stride < window.size:
                 yield Fault(
                     f"windows of {window.size} samples, {window.stride} apart, share samples, and "
-                    "FoldSampler parts them one by one: what is held out is trained on",
-                    "say by_files=True, or groups",
+                    "FoldSampler parts them one by one: what is held out is trained on"
                 )
 
 
 @rule("warning", order)
 def one_class_batches(seen: InspectedRun) -> Faults:
-    """Batches hold samples of one class, since `PKSampler` draws class after class."""
+    """Batches hold samples of one class, since `PKSampler` draws class after class.
+
+    Hint:
+        put sk.RandomSampler() over it, by add_child, or say a num_val that is a part of the batch
+    """
     view = seen.view
     drawing = next((sampler for sampler, _, _ in _links(seen, PKSampler)), None)
     if drawing is None or view.batch_size == 1:
@@ -273,8 +309,7 @@ def one_class_batches(seen: InspectedRun) -> Faults:
     if 2 * alone > len(held):
         yield Fault(
             f"{alone} of the first {len(held)} batches hold one class: PKSampler draws {drawing.num_val} "
-            "samples of one class, then those of the next; its shuffle is one of the classes",
-            "put sk.RandomSampler() over it, by add_child, or say a num_val that is a part of the batch",
+            "samples of one class, then those of the next; its shuffle is one of the classes"
         )
 
 

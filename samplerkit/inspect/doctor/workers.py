@@ -58,24 +58,30 @@ _BYTES_OF_AN_OBJECT = 64
 
 @rule("error", stream)
 def workers_repeat(seen: Inspection) -> Faults:
-    """Each worker reads the whole stream, so that samples come once a worker."""
+    """Each worker reads the whole stream, so that samples come once a worker.
+
+    Hint:
+        split by torch.utils.data.get_worker_info() in __iter__, or use a map-style dataset
+    """
     if seen.num_workers > 1 and not _knows(seen, _BY_WORKER):
         yield Fault(
             f"nothing in {type(seen.dataset).__name__} asks which worker it is in: each of "
-            f"{seen.num_workers} workers reads the whole stream",
-            "split by torch.utils.data.get_worker_info() in __iter__, or use a map-style dataset",
+            f"{seen.num_workers} workers reads the whole stream"
         )
 
 
 @rule("error", stream)
 def ranks_repeat(seen: Inspection) -> Faults:
-    """Each rank reads the whole stream."""
+    """Each rank reads the whole stream.
+
+    Hint:
+        split by rank and world size in __iter__, or use a map-style dataset, which sk.Loader deals
+    """
     ranks = seen.world.num_shards
     if ranks > 1 and not seen.deals and not _knows(seen, _BY_RANK):
         yield Fault(
             f"nothing in {type(seen.dataset).__name__} asks for its rank: each of {ranks} ranks reads the "
-            "whole stream",
-            "split by rank and world size in __iter__, or use a map-style dataset, which sk.Loader deals",
+            "whole stream"
         )
 
 
@@ -94,35 +100,44 @@ def idle_workers(seen: Inspection) -> Faults:
 
 @rule("error", any_loader)
 def not_thread_safe(seen: Inspection) -> Faults:
-    """Threads share what serves one of them at a time, such as an open file."""
+    """Threads share what serves one of them at a time, such as an open file.
+
+    Hint:
+        give the dataset copy_for_thread(self), a copy that opens its own; or say workers="processes"
+    """
     for path, held in _shared(seen):
         if isinstance(held, _OF_ONE_THREAD):
             yield Fault(
                 f"{seen.threads} threads share {path}, an open {type(held).__name__}: each moves it for the "
-                "others, which read wrong bytes, or it refuses them",
-                "give the dataset copy_for_thread(self), a copy that opens its own; or say "
-                'workers="processes"',
+                "others, which read wrong bytes, or it refuses them"
             )
             return
 
 
 @rule("warning", any_loader)
 def generator_shared(seen: Inspection) -> Faults:
-    """Threads draw from one generator, so that nothing that is drawn repeats."""
+    """Threads draw from one generator, so that nothing that is drawn repeats.
+
+    Hint:
+        draw from sk.draw_rng() or sk.sample_rng(...), or say workers="processes"
+    """
     for path, held in _shared(seen):
         name = _drawn_by(held)
         if name is not None:
             yield Fault(
                 f"{path} draws from {name}, which {seen.threads} threads share: nothing that is drawn "
-                "repeats, on a resume or otherwise",
-                'draw from sk.draw_rng() or sk.sample_rng(...), or say workers="processes"',
+                "repeats, on a resume or otherwise"
             )
             return
 
 
 @rule("warning", any_loader)
 def python_lists(seen: Inspection) -> Faults:
-    """Each worker comes to own a copy of the dataset's long Python lists, by counting references."""
+    """Each worker comes to own a copy of the dataset's long Python lists, by counting references.
+
+    Hint:
+        keep them in numpy arrays, whose pages workers share
+    """
     for name, value in getattr(seen.dataset, "__dict__", {}).items():
         if not isinstance(value, list | tuple | dict):
             continue
@@ -130,14 +145,17 @@ def python_lists(seen: Inspection) -> Faults:
         if grows >= GIB:
             yield Fault(
                 f"{type(seen.dataset).__name__}.{name} holds {len(value)} Python objects: "
-                f"{seen.num_workers} workers come to own copies of up to {grows / GIB:.1f} GiB together",
-                "keep them in numpy arrays, whose pages workers share",
+                f"{seen.num_workers} workers come to own copies of up to {grows / GIB:.1f} GiB together"
             )
 
 
 @rule("error", any_loader)
 def resume_inexact(seen: Inspection) -> Faults:
-    """The saved state is ahead of what the loop received, so that a resume skips samples."""
+    """The saved state is ahead of what the loop received, so that a resume skips samples.
+
+    Hint:
+        use sk.Loader, or torchdata's StatefulDataLoader, whose states count what was received
+    """
     if seen.num_workers == 0 or type(seen.loader) is not torch.utils.data.DataLoader or not seen.bridges:
         return
     # A sampler that is inside of an epoch before it has yielded anything was given a state.
@@ -145,8 +163,7 @@ def resume_inexact(seen: Inspection) -> Faults:
         ahead = seen.num_workers * (seen.loader.prefetch_factor or 2)
         yield Fault(
             f"the state of TorchSampler is up to {ahead} batches ahead of what the loop received, since "
-            f"{seen.num_workers} workers read ahead: a resume skips them",
-            "use sk.Loader, or torchdata's StatefulDataLoader, whose states count what was received",
+            f"{seen.num_workers} workers read ahead: a resume skips them"
         )
 
 
