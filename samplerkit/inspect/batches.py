@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, final
+from typing import final
 
 import numpy as np
 
@@ -65,10 +65,6 @@ class BatchFigures:
     is_counted: bool
     documents_cut: int | None = None
     mixing: float | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Gives plain data, for JSON."""
-        return asdict(self)
 
 
 def batch_figures(view: RunView, epoch: int) -> BatchFigures | None:

@@ -56,20 +56,19 @@ Row = dict[str, Any]
 """What a shuffle mode did, over all seeds: counts are of an epoch, the least and the most; files, by rank."""
 
 
-def row_of(
-    mode: str,
-    accuracies: Sequence[float],
-    received: Sequence[Sequence[Sequence[Mapping[str, Any]]]],
-    num_samples: int,
-) -> Row:
+def row_of(ledgers: Path, mode: str, accuracies: Sequence[float], num_samples: int) -> Row:
     """Sums up the trainings with one mode.
 
     Args:
+        ledgers: where each rank wrote what it received in each step.
         mode: the mode.
         accuracies: of each training, in percent.
-        received: what each rank wrote of each step, for each training.
         num_samples: of the training part.
     """
+    received = [
+        [ledger_lines(ledgers, f"{mode}-{seed}", rank) for rank in range(NUM_RANKS)]
+        for seed in range(len(accuracies))
+    ]
     epochs = [
         [[line for line in rank if line["epoch"] == epoch] for rank in ranks]
         for ranks in received
@@ -203,11 +202,7 @@ def _compare(
             bar(f"trained: {mode}", number, seeds * len(MODES))
             accuracies.append(event["accuracy"])
             if len(accuracies) == seeds:
-                received = [
-                    [ledger_lines(scratch, f"{mode}-{seed}", rank) for rank in range(NUM_RANKS)]
-                    for seed in range(seeds)
-                ]
-                rows[mode] = row = row_of(mode, accuracies, received, num_samples)
+                rows[mode] = row = row_of(scratch, mode, accuracies, num_samples)
                 show(line_of(row), event="row", **row)
                 accuracies = []
     seconds = round(time.monotonic() - started, 1)
