@@ -12,7 +12,7 @@ from samplerkit.inspect.quality.closed import ClosedForms
 from samplerkit.inspect.quality.figure import Estimate, Figure, Point
 from samplerkit.inspect.quality.order_source import OrderSource
 from samplerkit.inspect.quality.pairs import different_pairs, random_distance
-from samplerkit.inspect.quality.sampled import Samples, Statistic, differing, distance
+from samplerkit.inspect.quality.sampled import Statistic, WindowSamples, differing, distance
 from samplerkit.order import arguments
 from samplerkit.order.caching import cached_property
 from samplerkit.order.deal import World
@@ -91,8 +91,8 @@ class Observation:
         return None if plain is None else ClosedForms(plain, self.windows)
 
     @cached_property
-    def _samples(self) -> Samples:
-        return Samples(self.source, self.windows, self.epochs, self.per_epoch, self.seed)
+    def _samples(self) -> WindowSamples:
+        return WindowSamples(self.source, self.windows, self.epochs, self.per_epoch, self.seed)
 
     def _sampled(self, statistic: Statistic, known: float) -> Estimate:
         """Estimates a statistic of two samples of a window, over that of two samples of the epoch.

@@ -40,7 +40,7 @@ Statistic = Callable[[Ids, Ids, int], Numbers]
 
 
 @final
-class Samples:
+class WindowSamples:
     """What is read of some epochs, of which statistics are then estimated.
 
     Args:
