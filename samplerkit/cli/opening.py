@@ -26,7 +26,7 @@ from samplerkit.storage.tree import TreeDataset
 
 FromZero = Annotated[int, typer.Option(min=0)]
 FromOne = Annotated[int, typer.Option(min=1)]
-Texts = Annotated[list[str], typer.Argument()]
+ManyPaths = Annotated[list[str], typer.Argument()]
 ConfigPath = Annotated[str, typer.Argument(metavar="CONFIG", help="The config, a YAML file or its URL.")]
 NumRanks = Annotated[
     int | None,

@@ -22,7 +22,7 @@ Facts = Iterable[tuple[str, str]]
 
 @final
 @dataclass(frozen=True)
-class Rows:
+class PrintedTable:
     """A table of numbers.
 
     Args:
@@ -38,7 +38,7 @@ class Rows:
     most: int | None = None
 
 
-def show(value: Any, *parts: str | Rows | Facts, as_json: bool) -> None:
+def show(value: Any, *parts: str | PrintedTable | Facts, as_json: bool) -> None:
     """Prints what a command has found: as one JSON object, or as lines, tables and facts."""
     if as_json:
         typer.echo(json.dumps(value, indent=2, ensure_ascii=False))
@@ -46,8 +46,8 @@ def show(value: Any, *parts: str | Rows | Facts, as_json: bool) -> None:
     for part in parts:
         if isinstance(part, str):
             typer.echo(part)
-        elif isinstance(part, Rows):
-            print_rows(part)
+        elif isinstance(part, PrintedTable):
+            print_table(part)
         else:
             grid = Table.grid(padding=(0, 2))
             grid.add_column(style="bold", no_wrap=True)
@@ -57,17 +57,17 @@ def show(value: Any, *parts: str | Rows | Facts, as_json: bool) -> None:
             _print(grid)
 
 
-def print_rows(rows: Rows) -> None:
-    """Prints a table."""
+def print_table(given: PrintedTable) -> None:
+    """Prints a table of numbers."""
     table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="bold")
-    for number, name in enumerate(rows.columns):
-        is_words = number >= len(rows.columns) - rows.left
+    for number, name in enumerate(given.columns):
+        is_words = number >= len(given.columns) - given.left
         table.add_column(escape(name), justify="left" if is_words else "right", overflow="fold")
-    for row in rows.rows[: rows.most]:
+    for row in given.rows[: given.most]:
         table.add_row(*(escape(str(entry)) for entry in row))
     _print(table)
-    if rows.most is not None and len(rows.rows) > rows.most:
-        typer.echo(f"and {len(rows.rows) - rows.most:,} more; --json lists all")
+    if given.most is not None and len(given.rows) > given.most:
+        typer.echo(f"and {len(given.rows) - given.most:,} more; --json lists all")
 
 
 @contextmanager

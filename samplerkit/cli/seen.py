@@ -11,7 +11,7 @@ import numpy as np
 import typer
 
 from samplerkit.cli.opening import AsJson, ConfigPath, FromZero, NumRanks, opened, state_in, states_in
-from samplerkit.cli.printing import Facts, Rows, counted, progress, show
+from samplerkit.cli.printing import Facts, PrintedTable, counted, progress, show
 from samplerkit.errors import ArgumentValueError, SamplerkitError
 from samplerkit.inspect.documents import when_document
 from samplerkit.inspect.time_machine import when
@@ -65,7 +65,7 @@ def seen(
     }
     older = f", and {counted(history.past.older, 'epoch')} before, whole or in part"
     read = counted(len(history), "sample") + (older if history.past.older else "")
-    parts: list[str | Rows | Facts] = [[("read", read), ("order", loader.fingerprint)]]
+    parts: list[str | PrintedTable | Facts] = [[("read", read), ("order", loader.fingerprint)]]
     columns: Sequence[str] = ("epoch", "epochs", "from", "to")
     rows: list[tuple[object, ...]] = [
         (one.epoch, one.epochs, one.begin, "the end" if one.end < 0 else one.end)
@@ -86,7 +86,7 @@ def seen(
         _write(history, out)
         told["out"] = str(out)
     nothing = "never" if "times" in told else "nothing"
-    show(told, *parts, "", Rows(columns, rows, most=_MOST_ROWS) if rows else nothing, as_json=as_json)
+    show(told, *parts, "", PrintedTable(columns, rows, most=_MOST_ROWS) if rows else nothing, as_json=as_json)
 
 
 def _times(

@@ -10,7 +10,7 @@ from typing import Annotated, Any, final
 
 import typer
 
-from samplerkit.cli.opening import AsJson, ConfigPath, FromOne, FromZero, Texts
+from samplerkit.cli.opening import AsJson, ConfigPath, FromOne, FromZero, ManyPaths
 from samplerkit.cli.printing import counted, progress, show
 from samplerkit.config.config import load_config
 from samplerkit.config.datasets import placed
@@ -31,7 +31,7 @@ SHOWN = 10
 
 
 def index(
-    urls: Texts,
+    urls: ManyPaths,
     out: Path | None = None,
     upload: bool = False,
     lengths: str | None = None,
@@ -141,7 +141,7 @@ def pack(
 
 
 def catalogue(
-    files: Texts, out: Path, reader: str | None = None, jobs: FromOne = JOBS, as_json: AsJson = False
+    files: ManyPaths, out: Path, reader: str | None = None, jobs: FromOne = JOBS, as_json: AsJson = False
 ) -> None:
     """Write one file that says of each file what a job asks at its start: size, version, samples, row groups.
 

@@ -10,7 +10,7 @@ import numpy as np
 import typer
 
 from samplerkit.cli.opening import AsJson, ConfigPath, FromZero, NumRanks, StatePath, opened, parsed_epochs
-from samplerkit.cli.printing import Facts, Rows, counted, show
+from samplerkit.cli.printing import Facts, PrintedTable, counted, show
 from samplerkit.inspect.documents import when_document
 from samplerkit.inspect.time_machine import BatchRead, StepRead
 from samplerkit.inspect.time_machine import at as read_at
@@ -41,7 +41,7 @@ def at(
         rank: the rank, from 0.
     """
     read = read_at(opened(config, world, state)[1], epoch, step, rank)
-    parts: list[str | Rows] = []
+    parts: list[str | PrintedTable] = []
     if read.spans is not None and read.batch is None:
         parts = ["", _spans(read)]
     elif read.files is not None:
@@ -74,14 +74,14 @@ def _of_documents(read: StepRead) -> str:
     return "" if (not found or (0, None) in found) else f" of {counted(len(found), 'document')}"
 
 
-def _spans(read: StepRead) -> Rows:
+def _spans(read: StepRead) -> PrintedTable:
     """Says of which documents the windows are made."""
     rows = [
         (id, file, "" if document is None else document, first, count)
         for id, of in zip(read.ids.tolist(), read.spans or (), strict=True)
         for file, document, first, count in of
     ]
-    return Rows(("window", "file", "document", "first", "tokens"), rows, most=_MOST_SPANS)
+    return PrintedTable(("window", "file", "document", "first", "tokens"), rows, most=_MOST_SPANS)
 
 
 def _of_batch(batch: BatchRead, among: str) -> Facts:
@@ -102,7 +102,7 @@ def _listed(ids: Ids) -> str:
     return " ".join(map(str, ids[:_MOST_IDS].tolist())) + more
 
 
-def _files(read: Ids, names: tuple[str, ...] | None) -> Rows:
+def _files(read: Ids, names: tuple[str, ...] | None) -> PrintedTable:
     files, counts = np.unique(read, return_counts=True)
     most = np.argsort(-counts, kind="stable")
     rows = [
@@ -112,7 +112,7 @@ def _files(read: Ids, names: tuple[str, ...] | None) -> Rows:
         rest = most[_MOST_FILES:]
         rows.append((f"and {rest.size} more", counts[rest].sum(), ""))
     columns = ("file", "samples", *(("name",) if names else ()))
-    return Rows(columns, [row[: len(columns)] for row in rows], left=len(columns) - 2)
+    return PrintedTable(columns, [row[: len(columns)] for row in rows], left=len(columns) - 2)
 
 
 _MOST_TIMES = 20
@@ -151,7 +151,7 @@ def when(
     show(told, facts, "", rows, as_json=as_json)
 
 
-Told = tuple[dict[str, Any], list[Any], list[tuple[str, str]], Rows]
+Told = tuple[dict[str, Any], list[Any], list[tuple[str, str]], PrintedTable]
 """When a sample or a document is read: what was asked and the epochs, for JSON; and facts and a table."""
 
 
@@ -171,7 +171,7 @@ def _of_sample(view: RunView, sample: int, epochs: range) -> Told:
         ]
         rows += _first_of(one.epoch, times, nothing)
     columns = ("epoch", "rank", "step", "place", "position" if view.recipe is None else "batch", "note")
-    return {"sample": sample}, [asdict(one) for one in found], facts, Rows(columns, rows, left=1)
+    return {"sample": sample}, [asdict(one) for one in found], facts, PrintedTable(columns, rows, left=1)
 
 
 def _of_document(view: RunView, document: int, name: str, epochs: range) -> Told:
@@ -190,7 +190,7 @@ def _of_document(view: RunView, document: int, name: str, epochs: range) -> Told
         rows += _first_of(epoch, times, nothing)
     columns = ("epoch", "rank", "step", "place", "window", "first", "tokens", "note")
     of_epochs = [[asdict(part) for part in parts] for parts in found]
-    return {"document": document, "file": file}, of_epochs, facts, Rows(columns, rows, left=1)
+    return {"document": document, "file": file}, of_epochs, facts, PrintedTable(columns, rows, left=1)
 
 
 def _first_of(

@@ -37,7 +37,7 @@ from samplerkit.cli.demo.training import (
     write_digits,
 )
 from samplerkit.cli.opening import AsJson, FromOne
-from samplerkit.cli.printing import Rows, print_rows, progress
+from samplerkit.cli.printing import PrintedTable, print_table, progress
 from samplerkit.config.config import load_config
 from samplerkit.order.modes import Shuffle
 
@@ -255,7 +255,7 @@ def resume_demo(folder: Path, scratch: Path, num_samples: int, *, as_json: bool)
         console.print()
         columns = ("run", "ranks", "samples received", "after the checkpoint, so replayed")
         rows = [[f"{count:,}" for count in run.values()] for run in counts["runs"]]
-        print_rows(Rows(columns, [(number, *row) for number, row in enumerate(rows, start=1)]))
+        print_table(PrintedTable(columns, [(number, *row) for number, row in enumerate(rows, start=1)]))
         console.print(
             f"\nRelative to the checkpoint: {counts['delivered']:,} delivered ({RESUMED_EPOCHS} epochs of "
             f"{num_samples:,} samples), {counts['lost']:,} lost, {counts['repeated']:,} repeated.\n"
