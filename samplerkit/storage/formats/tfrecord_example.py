@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 _VARINT, _EIGHT, _BYTES, _FOUR = 0, 1, 2, 5
-_OF_BYTES, _OF_FLOATS, _ = _KINDS = range(1, 4)
+_OF_BYTES, _OF_FLOATS, _OF_INTEGERS = 1, 2, 3
 Bytes = bytes | memoryview
 
 
@@ -32,7 +32,7 @@ def example_of(record: bytes | memoryview) -> dict[str, Any]:
             # A SequenceExample begins alike, and would lose its lists.
             raise ValueError(f"field {number} of an Example, which has but one")
         for entry, entry_kind, pair in _fields(value):
-            if (entry, entry_kind) == (1, _BYTES):
+            if entry == 1 and entry_kind == _BYTES:
                 parts = {part: data for part, part_kind, data in _fields(pair) if part_kind == _BYTES}
                 found[str(parts.get(1, b""), "utf-8")] = _feature(parts.get(2, b""))
     return {name: found[name] for name in sorted(found)}
@@ -59,16 +59,16 @@ def _feature(data: Bytes) -> Any:
     known = 0
     parts: list[Any] = []
     for number, kind, part in _fields(data):
-        if number in _KINDS and kind == _BYTES:
+        if kind == _BYTES and number <= _OF_INTEGERS:
             if number != known:
                 known, parts = number, []
             parts.append(part)
-    values = [(kind, value) for part in parts for number, kind, value in _fields(part) if number == 1]
+    values = [entry for part in parts for entry in _fields(part) if entry[0] == 1]
     if known == _OF_BYTES:
-        return [bytes(value) for kind, value in values if kind == _BYTES]
+        return [bytes(value) for _, kind, value in values if kind == _BYTES]
     if known == _OF_FLOATS:
-        return _joined([_floats(kind, value) for kind, value in values], np.float32)
-    return _joined([_integers(kind, value) for kind, value in values], np.int64) if known else None
+        return _joined([_floats(kind, value) for _, kind, value in values], np.float32)
+    return _joined([_integers(kind, value) for _, kind, value in values], np.int64) if known else None
 
 
 def _joined(parts: list[Any], dtype: Any) -> Any:
