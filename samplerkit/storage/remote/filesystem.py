@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 import threading
 from collections.abc import Callable
@@ -78,15 +77,10 @@ class Filesystems(Client):
         return Version(UNKNOWN_SIZE if size is None else int(size), tag)
 
     def pieces(self, url: str, version: Version, offset: int, length: int, stop: Stop) -> list[FileBytes]:
-        """Reads a part of a file, of at least one byte; except on S3, of whatever version there is."""
+        """Reads a part of a file, of at least one byte, and of whatever version there is."""
         filesystem, path = self._opened(url)
 
         def ask() -> bytes:
-            if _is_s3(filesystem):
-                reading = asyncio.wait_for(
-                    _s3_part(filesystem, path, version, offset, length), self._seconds(length)
-                )
-                return asyncio.run_coroutine_threadsafe(reading, filesystem.loop).result()
             return bytes(filesystem.cat_file(path, start=offset, end=offset + length))
 
         data = self._called(ask, length, stop)
@@ -111,11 +105,9 @@ class Filesystems(Client):
         self._called(lambda: filesystem.pipe_file(path, data), len(data), stop)
 
     def confirm(self, url: str, version: Version, stop: Stop) -> None:
-        """Asks for the version again; except on S3, where each part was asked for by its version."""
-        is_certain = _is_s3(self._opened(url)[0]) and version.tag.startswith("ETag ")
-        if not is_certain:
-            found = self.version(url, stop)
-            version.check(found.size, found.tag)
+        """Asks for the version again."""
+        found = self.version(url, stop)
+        version.check(found.size, found.tag)
 
     def matches(self, pattern: str, stop: Stop) -> tuple[str, ...]:
         """Lists the files that a pattern means, as URLs sorted by bytes."""
@@ -206,34 +198,9 @@ def opened_filesystem(url: str, options: RemoteOptions) -> tuple[Any, str]:
     )
     if not any(filesystem is known for known in _opened):
         _opened.append(filesystem)
-    if _is_s3(filesystem):
+    if hasattr(filesystem, "call_s3"):
         filesystem.retries = 1  # trying again is our business, so that attempts are counted
     return filesystem, str(path)
-
-
-def _is_s3(filesystem: Any) -> bool:
-    """Returns whether a filesystem is that of s3fs, or one made from it."""
-    return hasattr(filesystem, "call_s3")
-
-
-async def _s3_part(filesystem: Any, path: str, version: Version, offset: int, length: int) -> bytes:
-    """Reads a part of an object on condition that it is of a version; some stores leave conditions aside."""
-    bucket, key, named = filesystem.split_path(path)
-    wanted: dict[str, Any] = {"Bucket": bucket, "Key": key, "Range": f"bytes={offset}-{offset + length - 1}"}
-    if version.tag.startswith("ETag "):
-        wanted["IfMatch"] = version.tag.removeprefix("ETag ")
-    if named:
-        wanted["VersionId"] = named
-    answer = await filesystem._call_s3("get_object", **wanted)
-    try:
-        if version.tag.startswith("ETag "):
-            told, size = answer.get("ETag"), answer.get("ContentRange", "").rpartition("/")[2]
-            size = int(size) if size.isdecimal() else UNKNOWN_SIZE
-            version.check(size, f"ETag {told}" if told else "")
-        data: bytes = await answer["Body"].read()
-    finally:
-        answer["Body"].close()
-    return data
 
 
 def expand(pattern: str, options: RemoteOptions) -> tuple[str, ...]:

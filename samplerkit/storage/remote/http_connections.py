@@ -10,7 +10,6 @@ import re
 import select
 import socket
 import ssl
-import struct
 import urllib.request
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -177,8 +176,6 @@ class Connections:
                 problem = f"{server} cannot be reached{number_in_words(error)}"
             if problem:
                 raise Transient(problem)
-            if not isinstance(connection.sock, ssl.SSLSocket):
-                _let_system_time(connection.sock, self._timeout)
             failed.pop_all()
         return connection
 
@@ -203,12 +200,9 @@ class Connections:
         made = self.kept(route) or self.connected(route)
         may_be_kept = False
         try:
-            is_timed_here = isinstance(made.sock, ssl.SSLSocket)
-            if is_timed_here:
-                made.sock.settimeout(self._timeout)
+            made.sock.settimeout(self._timeout)
             made.sock.sendall(route.request(method, part))
-            if is_timed_here:
-                made.sock.settimeout(TICK)
+            made.sock.settimeout(TICK)
             response = Response(made.sock, method, self._timeout, stop.check)
             yield response
             may_be_kept = response.finish()
@@ -267,14 +261,6 @@ class Connections:
             tls.load_cert_chain(*((cert,) if isinstance(cert, str) else cert))
         self._tls = tls
         return tls
-
-
-def _let_system_time(sock: socket.socket, seconds: float) -> None:
-    """Lets the system itself end what waits for a socket: a request may take so long, a receipt a tick."""
-    sock.settimeout(None)
-    for option, longest in ((socket.SO_SNDTIMEO, seconds), (socket.SO_RCVTIMEO, TICK)):
-        whole, rest = divmod(longest, 1)
-        sock.setsockopt(socket.SOL_SOCKET, option, struct.pack("@ll", int(whole), int(rest * 1_000_000)))
 
 
 def number_in_words(error: Exception) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import select
-import socket
 import ssl
 import time
 from collections import defaultdict, deque
@@ -148,10 +147,7 @@ class _Exchange:
         self._waiting = waiting
         self._answers = answers
         self._timeout = timeout
-        self._flags: tuple[int, ...] = (socket.MSG_DONTWAIT,)
-        if isinstance(self.socket, ssl.SSLSocket):  # which knows no flags
-            self.socket.settimeout(0)
-            self._flags = ()
+        self.socket.settimeout(0)
         self._idle = select.poll()
         self._idle.register(self.socket, select.POLLIN)
         self.is_free, self.is_unusual = True, False
@@ -168,7 +164,7 @@ class _Exchange:
         self._end = time.monotonic() + self._timeout
         text = self._request.text()
         with suppress(OSError):  # it was closed meanwhile: the request needs another way
-            return bool(self.socket.send(text, *self._flags) == len(text))
+            return bool(self.socket.send(text) == len(text))
         return False
 
     def receive(self) -> bool:
@@ -200,7 +196,7 @@ class _Exchange:
         while True:
             most = self._left if self._head else self._left + _HEAD_PIECE
             try:
-                data = self.socket.recv(min(most, _PIECE), *self._flags)
+                data = self.socket.recv(min(most, _PIECE))
             except (BlockingIOError, ssl.SSLWantReadError):
                 return None
             if not data:

@@ -6,7 +6,6 @@ import http.client
 import io
 import re
 import socket
-import ssl
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -66,9 +65,8 @@ class Response:
     starts again with each byte; this one does not: a head without an end, or a body of which nothing comes
     through, is one that stalls, however much is sent.
 
-    A body whose length is known is received by one call for each piece, which waits for all of it: each call
-    gives up the interpreter's lock, and to get that back from many threads costs more than the bytes do. So
-    `http.client`, which reads line by line and 8 KiB by 8 KiB, decodes only what comes in chunks.
+    A head, and a body whose length is known, are received as they come, since each call gives up the
+    interpreter's lock: `http.client`, which reads line by line, decodes only what comes in chunks.
 
     Args:
         sock: to receive from, which gives up waiting from time to time; the request was sent.
@@ -131,8 +129,7 @@ class _Receiver(io.RawIOBase):
     """Receives from a socket, looking at the clock in between.
 
     Args:
-        sock: to receive from. It gives up waiting from time to time: by its own timeout with TLS, else by
-            that of the system (`SO_RCVTIMEO`), with which one call can wait for many bytes.
+        sock: to receive from, which gives up waiting from time to time.
         seconds: from one renewal to the next.
         check: is called each time.
 
@@ -145,7 +142,6 @@ class _Receiver(io.RawIOBase):
         self._sock = sock
         self._seconds = seconds
         self._check = check
-        self._waits_for_all = 0 if isinstance(sock, ssl.SSLSocket) else socket.MSG_WAITALL
         self.received = b""
         self.renew()
 
@@ -171,7 +167,7 @@ class _Receiver(io.RawIOBase):
         self.received = self.received[count:]
         left = count - len(pieces[0])
         renewed_at = left
-        while left and (more := self._some(left, self._waits_for_all)):
+        while left and (more := self._some(left)):
             pieces.append(more)
             left -= len(more)
             if renewed_at - left >= _MIB:
@@ -194,10 +190,10 @@ class _Receiver(io.RawIOBase):
         buffer[: len(data)] = data
         return len(data)
 
-    def _some(self, most: int, flags: int = 0) -> bytes:
+    def _some(self, most: int) -> bytes:
         while True:
             self._check()
             if time.monotonic() >= self._end:
                 raise TimeoutError
-            with suppress(TimeoutError, BlockingIOError):
-                return self._sock.recv(most, flags)
+            with suppress(TimeoutError):
+                return self._sock.recv(most)

@@ -31,7 +31,7 @@ class RemoteOptions:
         retry_seconds: the time that one request waits between its attempts at most, in all; with 0 they
             follow at once. Each wait is drawn from [0, d), and d doubles from attempt to attempt, up to 30 s;
             a `Retry-After` is kept to.
-        threads: how many requests for parts of files are on their way at a time, in each process.
+        threads: how many requests for parts of files are on their way at a time, for each thread that reads.
         digests: what whole files must be: "sha256:9f86d0..." by URL, or by the last parts of its path. All
             algorithms of `hashlib` with a fixed length are known.
         storage_options: those of fsspec's filesystem, such as `key`, `secret` and `endpoint_url` for S3. For
