@@ -101,10 +101,10 @@ LATE_IMPORTS = {
         "obstore",
     ): "children of a process that has imported it may not use it",
     ("storage.remote.store_options", "obstore.store"): "as obstore itself, which it imports",
-    (
-        "storage.remote.store_options",
-        "botocore.session",
-    ): "an extra: S3 has credentials without it too",
+    **{
+        ("storage.remote.store_options", f"botocore.{module}"): "an extra: S3 can be read without it too"
+        for module in ("auth", "awsrequest", "credentials", "session")
+    },
 }
 """Imports that are not at the top of a module, each with its reason."""
 
