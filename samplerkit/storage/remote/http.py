@@ -33,7 +33,7 @@ from samplerkit.storage.remote.http_connections import (
 )
 from samplerkit.storage.remote.http_response import Head, Headers, Response
 from samplerkit.storage.remote.options import RemoteOptions
-from samplerkit.storage.remote.retries import Address, Client, Counts, check_small
+from samplerkit.storage.remote.retries import Address, Client, Counts, FileBytes, check_small
 from samplerkit.storage.threads import Pool, Stop
 
 PIECE = 1 << 20
@@ -75,7 +75,7 @@ class Http(Client):
                 return version_of(content_length(headers), headers)
             return version_of(content_range(headers).size, headers)
 
-    def pieces(self, url: str, version: Version, offset: int, length: int, stop: Stop) -> Iterator[bytes]:
+    def pieces(self, url: str, version: Version, offset: int, length: int, stop: Stop) -> Iterator[FileBytes]:
         """Reads a part of a file, of at least one byte."""
         with self._asked("GET", url, stop, f"{offset}-{offset + length - 1}") as answer:
             if answer.status == 200:
@@ -99,7 +99,7 @@ class Http(Client):
 
     def rest(
         self, url: str, version: Version, offset: int, pool: Pool, stop: Stop, *, is_verified: bool
-    ) -> Iterator[bytes]:
+    ) -> Iterator[FileBytes]:
         """Reads a file from a byte on to its end, by one request; its end is certain, or a digest is."""
         with self._asked("GET", url, stop, f"{offset}-" if offset else "") as answer:
             if answer.status in {200, 206} and version.size == UNKNOWN_SIZE and not is_verified:
@@ -129,7 +129,7 @@ class Http(Client):
 
     def _body(
         self, answer: Response, version: Version, offset: int, length: int, *, is_part: bool = True
-    ) -> Iterator[bytes]:
+    ) -> Iterator[FileBytes]:
         """Reads the wanted bytes of an answer, be it a part or the whole, once its head is right.
 
         Args:

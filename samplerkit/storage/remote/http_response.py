@@ -101,7 +101,7 @@ class Response:
             self._chunks = http.client.HTTPResponse(again, method=method)
             self._chunks.begin()
 
-    def read(self, most: int) -> bytes:
+    def read(self, most: int) -> bytes | memoryview:
         """Reads so many bytes of the body; less at its end, or where the connection was closed."""
         self._receiver.renew()
         if self._chunks is not None:
@@ -151,29 +151,28 @@ class _Receiver(io.RawIOBase):
 
     def head(self) -> bytes:
         """Receives a head, with its empty line."""
+        piece = bytearray(_HEAD_PIECE)
         while (end := END_OF_HEAD.search(self.received)) is None:
-            more = self._some(_HEAD_PIECE)
-            if not more and not self.received:
+            size = self._received_into(piece)
+            if not size and not self.received:
                 raise http.client.RemoteDisconnected("no response")
-            if not more or len(self.received) > MOST_HEAD:
+            if not size or len(self.received) > MOST_HEAD:
                 raise http.client.HTTPException("a head without an end")
-            self.received += more
+            self.received += piece[:size]
         head, self.received = self.received[: end.end()], self.received[end.end() :]
         return head
 
-    def exactly(self, count: int) -> bytes:
+    def exactly(self, count: int) -> memoryview:
         """Receives so many bytes; less if the connection was closed before. Each MiB has its own time."""
-        pieces = [self.received[:count]]
-        self.received = self.received[count:]
-        left = count - len(pieces[0])
-        renewed_at = left
-        while left and (more := self._some(left)):
-            pieces.append(more)
-            left -= len(more)
-            if renewed_at - left >= _MIB:
+        data = memoryview(bytearray(count))
+        at = renewed_at = min(count, len(self.received))
+        data[:at], self.received = self.received[:at], self.received[at:]
+        while at < count and (more := self._received_into(data[at:])):
+            at += more
+            if at - renewed_at >= _MIB:
                 self.renew()
-                renewed_at = left
-        return b"".join(pieces)
+                renewed_at = at
+        return data[:at]
 
     def makefile(self, _: str) -> io.BufferedReader:
         """Gives itself as a file, as a socket does."""
@@ -185,15 +184,17 @@ class _Receiver(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         """Receives at least a byte; nothing at the end."""
-        data = self.received[: len(buffer)] or self._some(len(buffer))
+        if not self.received:
+            return self._received_into(buffer)
+        data = self.received[: len(buffer)]
         self.received = self.received[len(data) :]
         buffer[: len(data)] = data
         return len(data)
 
-    def _some(self, most: int) -> bytes:
+    def _received_into(self, buffer: Any) -> int:
         while True:
             self._check()
             if time.monotonic() >= self._end:
                 raise TimeoutError
             with suppress(TimeoutError):
-                return self._sock.recv(most)
+                return self._sock.recv_into(buffer)
