@@ -115,6 +115,8 @@ class RemoteResources:
         left = [number for number in range(len(spans)) if number not in found]
         left.sort(key=lambda number: number not in answers)  # what has failed may give up the others
         found.update(zip(left, self.pool.map(again, left), strict=True))
+        asked = dict.fromkeys(spans[number].url for number in left)
+        self.pool.map(self._confirm, [url for url in asked if self.client(url).is_unsure])
         return [found[number] for number in range(len(spans))]
 
     def _plain(self, span: Span) -> PartRequest | None:
@@ -136,7 +138,7 @@ class RemoteResources:
 
         return self.tried(url, attempt, stop)
 
-    def confirm(self, url: str, stop: Stop) -> None:
+    def _confirm(self, url: str, stop: Stop) -> None:
         """Makes certain that parts that were read are of the version that is known, where that is unsure."""
         version = self._versions[url]
         self.tried(url, lambda client: client.confirm(url, version, stop), stop)

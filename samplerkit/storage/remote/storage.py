@@ -215,8 +215,6 @@ class RemoteStorage(Closing):
         whole = {url for url in urls if resources.has_no_ranges(url)}
         requests = Requests.of(span for span in wanted if span.url not in whole and span.length)
         answers = resources.parts(requests.spans)
-        unsure = [url for url in urls if url not in whole and resources.client(url).is_unsure]
-        together(resources.confirm, unsure)
         found: dict[Span, bytes] = {}
         for url in whole:
             mine = [span for span in wanted if span.url == url]
