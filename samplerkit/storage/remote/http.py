@@ -94,7 +94,6 @@ class Http(Client):
             route = self.connections.route(address.url, is_named=address.tag is None)
         except ValueError:
             return None
-
         return PartRequest(route, offset, length, partial(_check_plain, version, offset, length, address))
 
     def rest(

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, TypeVar, final
 
-from samplerkit.storage.remote.access import UNKNOWN_SIZE, Span, Version, in_other_words
+from samplerkit.storage.remote.access import UNKNOWN_SIZE, Refused, Span, Version, in_other_words
 from samplerkit.storage.remote.filesystem import Filesystems, has_filesystem
 from samplerkit.storage.remote.http import Http
 from samplerkit.storage.remote.http_connections import PartRequest
@@ -112,8 +112,10 @@ class RemoteResources:
             known = self._web.fault(failed) if isinstance(failed, Exception) else None
             return self._part(spans[number], stop, known)
 
+        for number, answer in answers.items():
+            if isinstance(answer, Refused):  # so the others are given up
+                again(number, self.stop)
         left = [number for number in range(len(spans)) if number not in found]
-        left.sort(key=lambda number: number not in answers)  # what has failed may give up the others
         found.update(zip(left, self.pool.map(again, left), strict=True))
         asked = dict.fromkeys(spans[number].url for number in left)
         self.pool.map(self._confirm, [url for url in asked if self.client(url).is_unsure])
