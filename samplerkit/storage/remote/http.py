@@ -167,7 +167,7 @@ class Http(Client):
 def check_part(
     answer: Head | Response, version: Version, offset: int, length: int, *, is_part: bool = True
 ) -> tuple[int, int, int]:
-    """Compares the head of an answer with what was asked for, as `_body` describes it.
+    """Compares the head of an answer with the request, as `_body` describes it.
 
     Returns:
         The length that is given for the body, -1 if none is; the place in the body of the first byte that is
@@ -200,7 +200,7 @@ def check_part(
 
 
 def _check_plain(version: Version, offset: int, length: int, address: Address, head: Head) -> None:
-    """Compares the head of the answer to a plain request with what was asked for.
+    """Compares the head of the answer to a plain request with that request.
 
     Raises:
         Unusual: it is neither a part of known length nor a fault, or one that the client of a store knows.

@@ -72,10 +72,13 @@ class ParallelHttp:
         answers: dict[int, bytes | Exception] = {}
         exchanges: list[_Exchange] = []
 
+        def use(route: Route, connection: HTTPConnection) -> None:
+            exchanges.append(_Exchange(route, connection, waiting[route.server], answers, self._timeout))
+
         def connect(route: Route, stop: Stop) -> None:
             with suppress(Exception):  # the client of the file finds out why it cannot
                 connection = self._connections.connected(route)
-                exchanges.append(_Exchange(route, connection, waiting[route.server], answers, self._timeout))
+                use(route, connection)
                 if stop.is_set:
                     connection.close()
 
@@ -87,7 +90,7 @@ class ParallelHttp:
                 if kept is None:
                     missing.append(route)
                 else:
-                    exchanges.append(_Exchange(route, kept, waiting[route.server], answers, self._timeout))
+                    use(route, kept)
             self._pool.map(connect, missing)
             with suppress(Refused):  # the others are given up with it
                 self._exchanged(exchanges, stop)

@@ -83,12 +83,12 @@ def is_forked_from_user() -> bool:
 
 def may_use_obstore() -> bool:
     """Whether this process may use obstore: it is installed, and was not used before a fork."""
-    return not _is_forked_from_user and _has_obstore()
+    return not _is_forked_from_user and _is_installed("obstore")
 
 
 @cache
-def _has_obstore() -> bool:
-    return find_spec("obstore") is not None
+def _is_installed(package: str) -> bool:
+    return find_spec(package) is not None
 
 
 @final
@@ -141,7 +141,7 @@ class Bucket:
         address = f"{endpoint.rstrip('/')}/{self.container}/{quote(self.path(url))}"
         if self.config.get("skip_signature"):
             return address
-        if find_spec("botocore") is None:
+        if not _is_installed("botocore"):
             return ""
         found = self.credentials() if self.credentials else self.config
         names = ("access_key_id", "secret_access_key", "token" if self.credentials else "session_token")
