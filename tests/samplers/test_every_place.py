@@ -48,7 +48,6 @@ def matches(page: str, pattern: str) -> set[str]:
 
 PLACES = {
     "samplerkit/names.py": {*names.PUBLIC},
-    "samplerkit/__init__.py": {*sk.__all__},
     "samplerkit/config/registry.py": {SAMPLERS[kind].make.__name__ for kind in SAMPLERS},
     "tests/testing/links.py": drawn(),
     "tests/data/golden_vectors.json, alone in a chain": {*test_contract.RECORDED},
