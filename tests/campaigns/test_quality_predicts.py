@@ -73,7 +73,7 @@ def test_a_figure_that_knows_nothing_of_the_order_does_not_pass():
     digits, layout = sorted_digits(), layout_of(8, 1437)
     labels = digits.labels.numpy()
     figures = [
-        label_mixing(sk.DistributedSampler(1, 0, **arguments), layout, BATCH_SIZE, labels, epochs=8).value
+        label_mixing(sk.DistributedSampler(1, 0, **arguments), layout, BATCH_SIZE, labels).value
         for _, arguments in orders(8)
     ]
     generator = np.random.default_rng(0)

@@ -12,7 +12,8 @@ from hypothesis import given, settings
 import samplerkit as sk
 from samplerkit.errors import ArgumentRangeError
 from samplerkit.inspect.quality import effective_batch, file_mixing, label_mixing, mixing, spread
-from samplerkit.inspect.quality.mixing import window_sizes
+from samplerkit.inspect.quality.mixing import Observation, window_sizes
+from samplerkit.inspect.quality.order_source import OrderSource
 from tests.inspect import brute_force
 from tests.testing.strategies import chains
 
@@ -73,7 +74,9 @@ def test_a_sampled_figure_is_the_closed_one_within_its_standard_error(name, argu
 def test_standard_errors_are_neither_too_small_nor_too_large():
     arguments = {"shuffle": "partial", "partial_size": 120}
     true = spread(sk.RandomSampler(**arguments), LAYOUT, 16).value
-    found = [spread(Hidden(seed=s, **arguments), LAYOUT, 16, epochs=16, seed=s) for s in range(60)]
+    sources = [OrderSource.of(Hidden(seed=seed, **arguments), LAYOUT, None) for seed in range(60)]
+    windows = window_sizes(len(LAYOUT), 16)
+    found = [Observation(source, windows, 16, seed).spread() for seed, source in enumerate(sources)]
     scores = np.array([(one.value - true) / one.standard_error for one in found])
     # Sixty scores of a normal law: their deviation lies in this range but once in ten thousand times.
     assert 0.65 < scores.std() < 1.45
@@ -170,7 +173,7 @@ def test_the_figures_of_any_chain_are_numbers_and_not_negative(case):
     sampler, world = case.sampler(), case.world(0)
     size = len(case.layout)
     try:
-        found = mixing(sampler, case.dataset, 3, world=world, epochs=3, windows=3)
+        found = mixing(sampler, case.dataset, 3, world=world)
     except ArgumentRangeError as error:
         # Fewer than four samples tell nothing.
         assert error.value < 4  # noqa: PT017  # it is one of two right outcomes
@@ -183,6 +186,6 @@ def test_the_figures_of_any_chain_are_numbers_and_not_negative(case):
         return
     labels = [number % 2 for number in range(size)]
     for figure in (label_mixing, effective_batch):
-        value = figure(sampler, case.dataset, 3, labels, world=world, epochs=3, windows=3).value
+        value = figure(sampler, case.dataset, 3, labels, world=world).value
         assert math.isfinite(value)
         assert value >= 0

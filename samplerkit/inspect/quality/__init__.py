@@ -1,6 +1,6 @@
 """How well an order mixes: figures from file sizes, mode and batch size, and what they recommend.
 
-    mixing(order, dataset, batch_size, *, world=None, epochs=64, windows=8, seed=0) -> Figure
+    mixing(order, dataset, batch_size, *, world=None) -> Figure
     file_mixing(...), spread(...)                                  the two of which mixing is the smaller
     label_mixing(order, dataset, batch_size, labels, ...) -> Figure
     storage_mixing(dataset, batch_size, labels, ...) -> Figure     the label mixing of the data as they lie

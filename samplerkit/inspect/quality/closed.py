@@ -12,12 +12,12 @@ from samplerkit.inspect.quality.figure import Estimate
 from samplerkit.inspect.quality.order_source import Plain
 from samplerkit.inspect.quality.pairs import (
     Numbers,
-    Runs,
     cross_distance,
     cross_weight,
     different_pairs,
     distance_between_files,
     lost_by_runs,
+    moved_in_runs,
     pair_distance,
     pair_weight,
     random_distance,
@@ -125,7 +125,7 @@ class Blocks:
         between = pair_distance(sizes, window, lanes)
         count = (sizes / size).astype(np.int64)
         within = count * pair_weight(size, window, lanes) * (size + 1) / 3
-        # At both ends of the blocks: as in `Runs`, but summed up once for all files.
+        # At both ends of the blocks: as `moved_in_runs` does, but summed up once for all files.
         listed = int(min(count.max(), window // (lanes * size) + 1, MOST_BLOCKS))
         starts: Numbers = np.arange(listed, dtype=np.float64) * size
         lost = np.cumsum(lost_by_runs(starts, starts + size, window, lanes))
@@ -203,9 +203,14 @@ class ClosedForms:
         """
         plain, sizes, total = self.plain, self.plain.layout.sizes, self._total
         at_random = random_distance(len(plain.layout))
-        if not plain.shuffles_files:
-            is_woven = plain.lanes > 1 or plain.mode.pools > 1
-            return None if is_woven else Estimate(self._in_sequence() / total / at_random)
+        if not plain.shuffles_files and (plain.lanes > 1 or plain.mode.pools > 1):
+            return None
+        if not plain.shuffles_files and plain.shuffle is not Shuffle.PARTIAL:
+            # Of other modes each row stays where it is.
+            runs = sizes if plain.shuffle is Shuffle.INFILE else np.ones(1)
+            moved = [moved_in_runs(runs, window) for window in self.windows]
+            in_sequence = [float(pair_distance(len(plain.layout), window)) for window in self.windows]
+            return Estimate(np.add(in_sequence, moved) / total / at_random)
         # Sizes that differ so much, for so few files, that two of them are not like any two.
         if _deviation(sizes) > MOST_UNLIKE * math.sqrt(sizes.size) or self._same_file is None:
             return None
@@ -238,16 +243,6 @@ class ClosedForms:
             weights, distances = each.T * (len(plain.layout) / int(rows[1][-1]))
             sums.append((weights, distances))
         return sums
-
-    def _in_sequence(self) -> Numbers:
-        """Sums distances where shuffled runs of rows stand as they lie: FALSE, INFILE, PARTIAL."""
-        plain, size = self.plain, len(self.plain.layout)
-        runs = Runs(np.ones(1), size)
-        if plain.shuffle is Shuffle.INFILE:
-            runs = Runs(plain.layout.sizes, 1)
-        elif plain.shuffle is Shuffle.PARTIAL:
-            runs = Runs(np.array([plain.mode.partial_size]), *divmod(size, plain.mode.partial_size))
-        return np.array([runs.distance(window) for window in self.windows])
 
 
 def _deviation(sizes: Ids) -> float:

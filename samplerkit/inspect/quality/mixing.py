@@ -24,6 +24,9 @@ from samplerkit.samplers.subset import SequentialSampler
 DOUBLINGS = 7
 """How many windows there are: the batch size times 2^0 to 2^6."""
 
+EPOCHS = 64
+"""How many epochs are looked at where there is no closed form, for a standard error at least two."""
+
 
 @final
 @dataclass(frozen=True, eq=False)
@@ -34,27 +37,19 @@ class Observation:
         source: the orders.
         windows: the sizes of the windows.
         epochs: how many epochs are looked at where there is no closed form.
-        per_epoch: how many windows of each size in each of them.
-        seed: of the places of these windows.
+        seed: of the places of windows in these.
     """
 
     source: OrderSource
     windows: tuple[int, ...]
-    epochs: int
-    per_epoch: int
-    seed: int
+    epochs: int = EPOCHS
+    seed: int = 0
 
     @classmethod
-    def on(
-        cls, source: OrderSource, batch_size: int, epochs: int = 64, windows: int = 8, seed: int = 0
-    ) -> Observation:
-        """Looks at orders; other arguments as `mixing` names them."""
-        batch_size = arguments.positive("batch_size", batch_size)
-        epochs, windows = arguments.positive("epochs", epochs), arguments.positive("windows", windows)
-        if epochs < 2:
-            raise ArgumentRangeError("epochs", "must be at least 2, for a standard error", epochs)
-        sizes = window_sizes(source.length, batch_size)
-        return cls(source, sizes, epochs, windows, arguments.seed(seed))
+    def on(cls, source: OrderSource, batch_size: int, epochs: int = EPOCHS) -> Observation:
+        """Looks at windows of a batch and more."""
+        sizes = window_sizes(source.length, arguments.positive("batch_size", batch_size))
+        return cls(source, sizes, epochs)
 
     @property
     def has_files(self) -> bool:
@@ -92,7 +87,7 @@ class Observation:
 
     @cached_property
     def _samples(self) -> WindowSamples:
-        return WindowSamples(self.source, self.windows, self.epochs, self.per_epoch, self.seed)
+        return WindowSamples(self.source, self.windows, self.epochs, self.seed)
 
     def _sampled(self, statistic: Statistic, known: float) -> Estimate:
         """Estimates a statistic of two samples of a window, over that of two samples of the epoch.
@@ -133,9 +128,6 @@ def mixing(
     batch_size: int,
     *,
     world: World | None = None,
-    epochs: int = 64,
-    windows: int = 8,
-    seed: int = 0,
 ) -> Figure:
     """Reports how well an order mixes the samples as they lie: 1 for a full shuffle, 0 for none.
 
@@ -149,17 +141,13 @@ def mixing(
         dataset: what is drawn from: a dataset, a `Layout`, or a number of samples.
         batch_size: samples in a batch of all ranks together.
         world: of the first start, for lanes; None for what the sampler says, or the running job.
-        epochs: how many epochs are looked at where there is no closed form.
-        windows: how many windows of each size in each of them.
-        seed: of the places of these windows.
 
     Returns:
         The figure, with `parts`: the two of which it is the smaller one.
 
     Raises:
         ArgumentTypeError: an argument has the wrong type.
-        ArgumentRangeError: `batch_size` or `windows` is not positive, `epochs` is below 2, or there are fewer
-            than four samples.
+        ArgumentRangeError: `batch_size` is not positive, or there are fewer than four samples.
         ShuffleModeError: the mode needs files, and the dataset has none.
 
     Example:
@@ -172,7 +160,7 @@ def mixing(
         1437 mixing .138 (exact; weakest .008 in windows of 32)
         1500 mixing .364 (exact; weakest .282 in windows of 32)
     """
-    return _look(order, dataset, world, batch_size, epochs, windows, seed).mixing()
+    return _look(order, dataset, batch_size, world).mixing()
 
 
 def file_mixing(
@@ -181,9 +169,6 @@ def file_mixing(
     batch_size: int,
     *,
     world: World | None = None,
-    epochs: int = 64,
-    windows: int = 8,
-    seed: int = 0,
 ) -> Figure:
     """Returns whether the samples of a window come from as many files as those of a full shuffle would.
 
@@ -199,7 +184,7 @@ def file_mixing(
         >>> print(file_mixing(sk.RandomSampler(shuffle="files"), sk.Layout([1000] * 64), 32))
         file_mixing .182 (exact; weakest .011 in windows of 32)
     """
-    look = _look(order, dataset, world, batch_size, epochs, windows, seed)
+    look = _look(order, dataset, batch_size, world)
     if not look.has_files:
         layout = look.source.layout
         raise DatasetError("dataset", "has fewer than two files to mix", layout, hint="ask for spread")
@@ -212,9 +197,6 @@ def spread(
     batch_size: int,
     *,
     world: World | None = None,
-    epochs: int = 64,
-    windows: int = 8,
-    seed: int = 0,
 ) -> Figure:
     """Returns whether the samples of a window lie as far apart in storage as those of a full shuffle would.
 
@@ -226,11 +208,11 @@ def spread(
         >>> round(spread(sk.SequentialSampler(), 10_000, 100).value, 2)
         0.1
     """
-    return _look(order, dataset, world, batch_size, epochs, windows, seed).spread()
+    return _look(order, dataset, batch_size, world).spread()
 
 
-def _look(order: Sampler | Order, dataset: Any, world: World | None, *how_much: int) -> Observation:
-    return Observation.on(OrderSource.of(order, dataset, world), *how_much)
+def _look(order: Sampler | Order, dataset: Any, batch_size: int, world: World | None) -> Observation:
+    return Observation.on(OrderSource.of(order, dataset, world), batch_size)
 
 
 ALREADY_MIXED = 0.95
@@ -244,9 +226,6 @@ def label_mixing(
     labels: Any,
     *,
     world: World | None = None,
-    epochs: int = 64,
-    windows: int = 8,
-    seed: int = 0,
 ) -> Figure:
     """Reports how well an order mixes labels: 1 for a full shuffle, 0 where windows hold one label each.
 
@@ -259,9 +238,6 @@ def label_mixing(
         batch_size: samples in a batch of all ranks together.
         labels: the label of each sample of the dataset: integers or strings, shape (n,).
         world: of the first start.
-        epochs: how many epochs are looked at.
-        windows: how many windows of each size in each of them.
-        seed: of the places of these windows.
 
     Raises:
         DatasetError: there is not one label for each sample.
@@ -275,12 +251,10 @@ def label_mixing(
         >>> round(sorted_by_label.value, 1), label_mixing(sk.RandomSampler(), 1000, 32, labels).value
         (0.4, 1.0)
     """
-    return _look(order, dataset, world, batch_size, epochs, windows, seed).label_mixing(labels)
+    return _look(order, dataset, batch_size, world).label_mixing(labels)
 
 
-def storage_mixing(
-    dataset: Any, batch_size: int, labels: Any, *, epochs: int = 64, windows: int = 8, seed: int = 0
-) -> Figure:
+def storage_mixing(dataset: Any, batch_size: int, labels: Any) -> Figure:
     """Reports how well labels are mixed as the samples lie: the label mixing of no shuffle at all.
 
     Near 1, every shuffle mode is as good as a full shuffle, as far as labels go. Arguments and errors as for
@@ -290,7 +264,7 @@ def storage_mixing(
         >>> round(storage_mixing(1000, 32, np.arange(1000) % 10).value, 2)
         1.01
     """
-    look = _look(SequentialSampler(), dataset, World(), batch_size, epochs, windows, seed)
+    look = _look(SequentialSampler(), dataset, batch_size, World())
     return look.label_mixing(labels, "storage_mixing")
 
 
@@ -301,9 +275,6 @@ def effective_batch(
     labels: Any = None,
     *,
     world: World | None = None,
-    epochs: int = 64,
-    windows: int = 8,
-    seed: int = 0,
 ) -> Figure:
     """Reports how large a random batch is that says as much as one of this order.
 
@@ -324,7 +295,7 @@ def effective_batch(
         >>> round(unshuffled.value), round(effective_batch(sk.RandomSampler(), 10_000, 100, labels).value)
         (1, 100)
     """
-    look = _look(order, dataset, world, batch_size, epochs, windows, seed)
+    look = _look(order, dataset, batch_size, world)
     batch = look.windows[0]
     look = replace(look, windows=(batch,))
     if labels is None and not look.has_files:

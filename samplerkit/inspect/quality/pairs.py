@@ -11,8 +11,7 @@ as much as its files and blocks.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -128,64 +127,26 @@ def distance_between_files(sizes: Any) -> float:
     return float((total * (total**2 - 1) - (sizes * (sizes**2 - 1)).sum()) / 3 / pairs)
 
 
-MOST_RUNS = 1_000_000
-"""How many runs in a window are distinguished; more are as good as single rows."""
+def moved_in_runs(sizes: Any, window: int) -> float:
+    """Sums by how much weight times distance of ids grows where rows in sequence are shuffled within runs.
 
-
-@final
-@dataclass(frozen=True)
-class Runs:
-    """Runs of rows, each shuffled in itself, that are in the order of their ids.
+    Pairs in one run are then a third of its length apart, pairs in different runs as far as the middles. The
+    latter sum up to what rows in their order give, but for runs near the ends, which have fewer neighbours on
+    one side.
 
     Args:
-        sizes: rows in each run; shape (runs,).
-        repeats: how often all of them come, one round after another.
-        rest: rows in one more run at the end.
+        sizes: rows in each run, in the order of their ids; shape (runs,).
+        window: in positions.
 
     Example:
-        >>> round(Runs(np.array([4]), 2).distance(8), 1), Runs(np.array([8]), 1).distance(8)
-        (382.7, 420.0)
+        >>> moved_in_runs([8], 8) + float(pair_distance(8, 8)), moved_in_runs([1, 1, 1], 8)
+        (420.0, 0.0)
     """
-
-    sizes: Any
-    repeats: int
-    rest: int = 0
-
-    def distance(self, window: int) -> float:
-        """Sums weight times distance of ids, as it is expected, over all pairs of rows.
-
-        Pairs in one run are a third of its length apart, pairs in different runs as far as the middles. The
-        latter sum up to what rows in their order give, but for runs near the ends, which have fewer
-        neighbours on one side.
-        """
-        sizes = np.asarray(self.sizes, dtype=np.float64)
-        length = float(sizes.sum()) * self.repeats + self.rest
-        rest = np.array([self.rest], dtype=np.float64)
-        within = self.repeats * float(_within(sizes, window).sum()) + float(_within(rest, window).sum())
-        between = float(pair_distance(length, window))
-        if sizes.max() > 1:
-            between -= _lost_at_the_start(self._first(sizes, rest, window), window)
-            between -= _lost_at_the_start(self._first(sizes[::-1], rest, window, backwards=True), window)
-        else:
-            return between
-        return within + between
-
-    def _first(self, sizes: Numbers, rest: Numbers, window: int, *, backwards: bool = False) -> Numbers:
-        """Lists the runs from one end, as many as a window may touch."""
-        rounds = int(min(self.repeats, window // sizes.sum() + 1, MOST_RUNS))
-        listed = np.tile(sizes, rounds)
-        return np.concatenate([rest, listed] if backwards else [listed, rest])
-
-
-def _within(sizes: Numbers, window: int) -> Numbers:
-    return pair_weight(sizes, window) * (sizes + 1) / 3
-
-
-def _lost_at_the_start(sizes: Numbers, window: int) -> float:
-    sizes = sizes[sizes > 0]
+    sizes = np.asarray(sizes, dtype=np.float64)
     ends = np.cumsum(sizes)
-    near = ends - sizes < window
-    return float(lost_by_runs((ends - sizes)[near], ends[near], window).sum())
+    starts, length = ends - sizes, ends[-1]
+    lost = lost_by_runs(starts, ends, window) + lost_by_runs(length - ends, length - starts, window)
+    return float((pair_weight(sizes, window) * (sizes + 1) / 3 - lost).sum())
 
 
 def lost_by_runs(starts: Numbers, ends: Numbers, window: int, lanes: int = 1) -> Numbers:

@@ -75,14 +75,14 @@ class Candidate:
         return f"{self.shuffle.value}{block}: mixing {shown(self.mixing)}, holds {files} and {samples}"
 
 
-def modes_on_the_grid(layout: Layout, batch_size: int, lanes: int, seed: int) -> Iterator[Plain]:
+def modes_on_the_grid(layout: Layout, batch_size: int, lanes: int) -> Iterator[Plain]:
     """Gives every mode that fits a layout, PARTIAL with each block size of the grid."""
     modes = [Mode(Shuffle.FALSE), Mode(Shuffle.GLOBAL)]
     if layout.num_files > 1:
         modes += [Mode(Shuffle.FILES), Mode(Shuffle.INFILE)]
     modes += [Mode(Shuffle.PARTIAL, size) for size in block_sizes(layout, batch_size, lanes)]
     for mode in modes:
-        yield Plain(mode, layout, lanes if mode.shuffle in FILE_AWARE else 1, seed)
+        yield Plain(mode, layout, lanes if mode.shuffle in FILE_AWARE else 1, 0)
 
 
 def block_sizes(layout: Layout, batch_size: int, lanes: int) -> list[int]:
@@ -164,7 +164,6 @@ def recommend(
     cache_files: int | None = None,
     cache_samples: int | None = None,
     lanes: int = 1,
-    seed: int = 0,
     block_files: int = 0,
 ) -> Recommendation:
     """Finds the cheapest shuffle mode, and block size of PARTIAL, that mixes as well as is wanted.
@@ -179,7 +178,6 @@ def recommend(
         cache_files: how many files a rank can hold at a time; None for any number.
         cache_samples: how many samples a rank can hold at a time; None for any number.
         lanes: into how many lanes the file-aware modes are woven: the number of ranks.
-        seed: of the sequences of files.
         block_files: above 0, only PARTIAL is chosen, with blocks of so many files of mean size or more, as
             for files that are fetched whole; a budget that none fits leaves all modes.
 
@@ -202,7 +200,7 @@ def recommend(
     lanes = arguments.positive("lanes", lanes, arguments.MOST_LANES)
     epochs = EPOCHS if layout.num_files <= MANY_FILES else EPOCHS // 4
     scored = []
-    for plain in modes_on_the_grid(layout, batch_size, lanes, arguments.seed(seed)):
+    for plain in modes_on_the_grid(layout, batch_size, lanes):
         is_shuffled = plain.shuffle is Shuffle.GLOBAL
         subject = OrderSource(layout, len(layout), plain.order, plain, is_shuffled)
         figure = Observation.on(subject, batch_size, epochs).mixing()

@@ -21,6 +21,9 @@ from samplerkit.order.order import Order
 from samplerkit.order.sequences import Table
 from samplerkit.order.typing import Ids
 
+WINDOWS = 8
+"""How many windows of each size are looked at in an epoch."""
+
 READ_WHOLE = 256
 """The largest window of which all samples are looked at."""
 
@@ -47,17 +50,14 @@ class WindowSamples:
         source: the orders of the epochs.
         windows: the sizes of the windows.
         epochs: how many epochs, from epoch 0; fewer, and more windows of each, where one is built as a table.
-        per_epoch: windows of each size in an epoch.
         seed: of the places of the windows.
     """
 
-    def __init__(
-        self, source: OrderSource, windows: tuple[int, ...], epochs: int, per_epoch: int, seed: int
-    ) -> None:
+    def __init__(self, source: OrderSource, windows: tuple[int, ...], epochs: int, seed: int) -> None:
         order = source.order(0)
         built = sum(len(part) for part in getattr(order, "parts", (order,)) if isinstance(part, Table))
         affordable = min(epochs, max(2, MOST_BUILT // max(1, built)))
-        self._shape = (len(windows), -(-epochs * per_epoch // affordable))
+        self._shape = (len(windows), -(-epochs * WINDOWS // affordable))
         # Where each epoch holds all samples once, what two of them share is known.
         self._reads_whole = source.plain is None
         self._read = [
