@@ -1,18 +1,11 @@
-"""Batches of samples of unlike lengths, beside real packages: padding, how ranks differ, who meets whom.
+"""Batches of samples of different lengths: padding, how ranks differ, who meets whom.
 
-    python -m venv hf && hf/bin/pip install torch transformers
-    python -m venv lhotse && lhotse/bin/pip install torch lhotse urllib3
-    python -m tests.benchmarks.batches LengthGroupedSampler=hf/bin/python \
-        DynamicBucketingSampler=lhotse/bin/python
-    python -m tests.benchmarks.batches --samples 1000000
-
-Each package runs in an interpreter of its own, over the same lengths. Efficiency is real tokens over padded
-ones, fill is real tokens over batches times the budget. Imbalance is what all steps cost by their most
-expensive rank, over what they cost by the mean rank: in padded tokens, and in their squares, as attention
-costs; where a package deals to ranks by a rule of its own, that of its own ranks. Mixing is distinct
-companions over companions met, of 200 samples in 12 epochs: 1 means new ones each time. Restore is seconds
-from a state in the middle of an epoch to the next batch, in a process that has the package, the lengths and
-(ours) the table of an earlier start.
+Run it with `python -m tests.benchmarks.batches [--samples 1000000]`. It prints Markdown. Efficiency is real
+tokens over padded ones, fill is real tokens over batches times the budget. Imbalance is what all steps cost
+by their most expensive rank, over what they cost by the mean rank: in padded tokens, and in their squares,
+as attention costs. Mixing is distinct companions over companions met, of 200 samples in 12 epochs: 1 means
+new ones each time. Restore is seconds from a state in the middle of an epoch to the next batch, in a process
+that has the lengths and the table of an earlier start.
 """
 
 from __future__ import annotations
@@ -20,7 +13,6 @@ from __future__ import annotations
 import argparse
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,14 +21,13 @@ import numpy as np
 import samplerkit as sk
 from samplerkit.batches.plan import BatchPlan
 from samplerkit.order.typing import Ids
-from tests.benchmarks.batches_of_peer import RANKS, RULES
 from tests.benchmarks.report import print_header, print_row
-from tests.benchmarks.timing import answer_of, timed
+from tests.benchmarks.timing import timed
 
 BUDGET = 32_768
 BATCH_SIZE = 64
 EPOCHS = 12
-SECONDS = 3600
+RANKS = (8, 64)
 COLUMNS = (
     "rule",
     "efficiency",
@@ -104,51 +95,6 @@ OURS: dict[str, dict[str, Any]] = {
 LENGTHS = {"text": text, "speech": speech, "documents": documents, "chats": chats}
 
 
-@dataclass(frozen=True)
-class Row:
-    """The figures of a rule.
-
-    Args:
-        name: of the rule.
-        efficiency: real tokens over padded ones.
-        fill: real tokens over batches times the budget.
-        over: batches over the budget.
-        batches: all batches.
-        tokens: the imbalance in padded tokens, at 8 and at 64 ranks.
-        attention: the imbalance in their squares.
-        mixing: distinct companions over companions.
-        nanoseconds: of one epoch, a sample.
-        restore: seconds from a state to the next batch.
-    """
-
-    name: str
-    efficiency: float
-    fill: float
-    over: int
-    batches: int
-    tokens: list[float]
-    attention: list[float]
-    mixing: float
-    nanoseconds: float
-    restore: float = float("nan")
-
-    @property
-    def cells(self) -> tuple[str, ...]:
-        """Those of a table."""
-        over = f"{self.over:,} of {self.batches:,}" if self.over else "0"
-        pairs = (" / ".join(f"{one:.3f}" for one in both) for both in (self.tokens, self.attention))
-        shares = f"{self.efficiency:.3f}", f"{self.fill:.3f}"
-        return (
-            self.name,
-            *shares,
-            over,
-            *pairs,
-            f"{self.mixing:.3f}",
-            f"{self.nanoseconds:.0f}",
-            f"{self.restore:.3f}",
-        )
-
-
 def random_batches(lengths: Ids) -> Rule:
     """Batches of one size of a shuffled set."""
     return lambda epoch: (np.random.default_rng(epoch).permutation(lengths.size), _even(lengths.size))
@@ -194,59 +140,31 @@ def mixing(rule: Rule, size: int) -> float:
     return float(np.mean([np.unique(part).size / part.size for part in parts if part.size]))
 
 
-def measured(name: str, rule: Rule, lengths: Ids) -> Row:
-    """Measures a rule."""
+def print_measured(name: str, rule: Rule, lengths: Ids, restore: float = float("nan")) -> None:
+    """Prints the row of a rule."""
     (ids, edges), used = timed(lambda: rule(0))
     assert np.array_equal(np.sort(ids), np.arange(lengths.size)), name
     counts = np.diff(edges)
     longest = np.maximum.reduceat(lengths[ids], edges[:-1])
     padded = counts * longest
     total = int(lengths.sum())
-    return Row(
+    imbalances = [
+        " / ".join(f"{imbalance(cost, ranks):.3f}" for ranks in RANKS) for cost in (padded, padded * longest)
+    ]
+    print_row(
         name,
-        total / int(padded.sum()),
-        total / (counts.size * BUDGET),
-        int((padded > BUDGET).sum()),
-        counts.size,
-        [imbalance(padded, ranks) for ranks in (8, 64)],
-        [imbalance(padded * longest, ranks) for ranks in (8, 64)],
-        mixing(rule, lengths.size),
-        used.clock / lengths.size * 1e9,
+        f"{total / int(padded.sum()):.3f}",
+        f"{total / (counts.size * BUDGET):.3f}",
+        f"{int((padded > BUDGET).sum()):,} of {counts.size:,}",
+        *imbalances,
+        f"{mixing(rule, lengths.size):.3f}",
+        f"{used.clock / lengths.size * 1e9:.0f}",
+        f"{restore:.3f}",
     )
 
 
-def of_peer(name: str, python: Path, lengths: Ids, folder: Path) -> Row:
-    """Lets a peer read, and gives the row of what it read.
-
-    Raises:
-        RuntimeError: it could not read.
-    """
-    np.save(folder / "lengths.npy", lengths)
-    asked = name, folder / "lengths.npy", folder
-    said = answer_of("batches_of_peer", *asked, python=python, timeout=SECONDS)
-
-    def rule(epoch: int) -> tuple[Ids, Ids]:
-        return _read(folder / f"epoch-{epoch}.npz")
-
-    row = measured(f"{said['package']} {said['version']}, {name}", rule, lengths)
-    row = replace(row, nanoseconds=said["seconds"] / lengths.size * 1e9, restore=said["restore"])
-    dealt = [folder / f"ranks-{ranks}.npz" for ranks in RANKS]
-    if all(path.exists() for path in dealt):
-        costs = [_costs(lengths, *_read(path)) for path in dealt]
-        pairs = [
-            [imbalance(cost[kind], ranks) for cost, ranks in zip(costs, RANKS, strict=True)]
-            for kind in (0, 1)
-        ]
-        row = replace(row, tokens=pairs[0], attention=pairs[1])
-        # Over the budget in any of the deals: a rank has one memory, whatever the number of ranks.
-        over = max(int((cost[0] > BUDGET).sum()) for cost in costs)
-        row = replace(row, over=max(row.over, over))
-    return row
-
-
-def of_ours(title: str, arguments: dict[str, Any], lengths: Ids, folder: Path) -> Row:
-    """Gives the row of a recipe of ours."""
-    row = measured(f"samplerkit, {title}", ours(lengths, **arguments), lengths)
+def restore_seconds(arguments: dict[str, Any], lengths: Ids, folder: Path) -> float:
+    """Gives the seconds from a state of a recipe of ours to the batch in the middle of an epoch."""
     np.save(folder / "lengths.npy", lengths)
 
     def plan(known: tuple[int, int] = (0, 0)) -> BatchPlan:
@@ -258,29 +176,12 @@ def of_ours(title: str, arguments: dict[str, Any], lengths: Ids, folder: Path) -
     known = saved.window_of(middle)
     restored, used = timed(lambda: plan(known)[middle])
     assert np.array_equal(restored, saved[middle])
-    return replace(row, restore=used.clock)
-
-
-def _read(path: Path) -> tuple[Ids, Ids]:
-    with np.load(path) as found:
-        return found["ids"], found["edges"]
-
-
-def _costs(lengths: Ids, ids: Ids, edges: Ids) -> tuple[Ids, Ids]:
-    """The padded tokens of batches and their squares; 0 for a rank that has none."""
-    counts = np.diff(edges)
-    longest = np.zeros(counts.size, dtype=np.int64)
-    if ids.size:
-        longest[counts > 0] = np.maximum.reduceat(lengths[ids], edges[:-1][counts > 0])
-    return counts * longest, counts * longest * longest
+    return used.clock
 
 
 def main() -> None:
     """Prints a table for each distribution of lengths."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("peers", nargs="*", metavar="RULE=PYTHON", help=f"RULE is one of {', '.join(RULES)}")
+    parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--samples", type=int, default=100_000)
     parser.add_argument("--lengths", choices=LENGTHS, nargs="*", default=list(LENGTHS))
     arguments = parser.parse_args()
@@ -288,18 +189,11 @@ def main() -> None:
         lengths = LENGTHS[distribution](np.random.default_rng(0), arguments.samples)
         print(f"\n{distribution}, {lengths.size:,} samples, budget {BUDGET:,} tokens, abreast 64\n")
         print_header(*COLUMNS)
-        print_row(*measured(f"random, {BATCH_SIZE} samples", random_batches(lengths), lengths).cells)
-        for peer in arguments.peers:
-            name, _, python = peer.partition("=")
-            with tempfile.TemporaryDirectory() as folder:
-                try:
-                    # As it was said: an environment's interpreter is a link, which must not be followed.
-                    print_row(*of_peer(name, Path(python).absolute(), lengths, Path(folder)).cells)
-                except RuntimeError as error:
-                    print_row(name, f"failed: {error}")
+        print_measured(f"random, {BATCH_SIZE} samples", random_batches(lengths), lengths)
         for title, chosen in OURS.items():
             with tempfile.TemporaryDirectory() as folder:
-                print_row(*of_ours(title, chosen, lengths, Path(folder)).cells)
+                restore = restore_seconds(chosen, lengths, Path(folder))
+            print_measured(f"samplerkit, {title}", ours(lengths, **chosen), lengths, restore)
 
 
 if __name__ == "__main__":

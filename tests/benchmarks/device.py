@@ -1,23 +1,20 @@
 """Benchmark of the device loader on the cpu: what a step costs, in units of the longer of load and step.
 
-Run it with `python -m tests.benchmarks.device`; `--picture` also draws docs/images/device.png, for which
-matplotlib is needed. It prints Markdown, as it stands in docs/device.md. All parts of a row are measured in
-one run, in turns: machines are shared, and times do not carry over. `--only` measures some tables, and
-`--results` collects them in a file, from which a later call draws them all.
+Run it with `python -m tests.benchmarks.device`; `--only` measures some tables. It prints Markdown, as in
+docs/device.md. All parts of a row are measured in one run, in turns: machines are shared, and times do not
+carry over.
 """
 
 from __future__ import annotations
 
 import argparse
 import gc
-import json
 import statistics
 import time
 import warnings
 import weakref
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
-from pathlib import Path
 
 import torch
 from torch.utils.data import DataLoader
@@ -36,10 +33,6 @@ from tests.benchmarks.report import print_header, print_row, versions
 from tests.benchmarks.timing import side_by_side
 
 STEPS = 120
-PICTURE = Path(__file__).parents[2] / "docs" / "images" / "device.png"
-
-Ratios = dict[str, dict[str, float]]
-"""By case and by loader: total / max(T_load, T_train)."""
 
 TABLES: dict[str, tuple[str, list[Case]]] = {
     "sleep": ("Loads and steps that sleep", published_cases("sleep")),
@@ -106,14 +99,12 @@ def ratios(case: Case, rates: dict[str, float], repeats: int) -> dict[str, float
     return {name: statistics.median(values) for name, values in found.items()}
 
 
-def print_ratios(title: str, cases: list[Case], rates: dict[str, float], repeats: int) -> Ratios:
+def print_ratios(title: str, cases: list[Case], rates: dict[str, float], repeats: int) -> None:
     """Measures some cases and prints their table."""
-    found = {case.name: ratios(case, rates, repeats) for case in cases}
     print(f"\n### {title}\n")
     print_header("T_load / T_train", *LOADERS, FLOOR)
-    for name, values in found.items():
-        print_row(name, *(f"{value:.3f}" for value in values.values()))
-    return found
+    for case in cases:
+        print_row(case.name, *(f"{value:.3f}" for value in ratios(case, rates, repeats).values()))
 
 
 class Uneven(torch.utils.data.Dataset):
@@ -189,8 +180,6 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     everything = [*TABLES, "depth", "borders"]
     parser.add_argument("--only", nargs="+", choices=everything, default=everything)
-    parser.add_argument("--results", type=Path, help="a JSON file, to which the tables are added")
-    parser.add_argument("--picture", action="store_true", help=f"draw {PICTURE.name}")
     options = parser.parse_args()
     # The row of pure Python without workers is there to show what the warning says.
     warnings.simplefilter("ignore", LoadingThreadWarning)
@@ -200,23 +189,13 @@ def main() -> None:
     rates = amounts_per_second()
     measured = f"no accelerator used; {STEPS} steps, medians of {options.repeats}"
     print(f"{datetime.now(UTC):%Y-%m-%d}, {versions('torch', 'samplerkit')}, {measured}")
-    found: dict[str, Ratios] = {}
-    if options.results and options.results.exists():
-        found = json.loads(options.results.read_text())
     for name, (title, cases) in TABLES.items():
         if name in options.only:
-            found[title] = print_ratios(title, cases, rates, options.repeats)
+            print_ratios(title, cases, rates, options.repeats)
     if "depth" in options.only:
         print_depths(options.repeats)
     if "borders" in options.only:
         print_borders(options.repeats)
-    if options.results:
-        options.results.write_text(json.dumps(found, indent=1))
-    if options.picture:
-        # matplotlib is no dependency: only this option needs it, and says so when it is missing.
-        from tests.benchmarks.device_picture import draw  # noqa: PLC0415
-
-        draw({title: found[title] for title, _ in TABLES.values() if title in found}, FLOOR, PICTURE)
 
 
 if __name__ == "__main__":

@@ -23,8 +23,9 @@ import numpy as np
 import torch
 
 from tests.benchmarks.floor_files import rows
-from tests.benchmarks.floor_rows import Make, Row
-from tests.benchmarks.tokens_peers import Reader, peak
+from tests.benchmarks.floor_rows import Make, Reader, Row
+from tests.benchmarks.peers.memory import PeakGrowth
+from tests.benchmarks.timing import forked
 
 TURN = 0.12
 """Seconds of a contestant in a round."""
@@ -77,12 +78,14 @@ def medians(found: Sequence[Taken]) -> Taken:
 def memory_of(make: Make) -> float:
     """MiB at the peak of a process of its own that reads for some turns."""
 
-    def work() -> None:
+    def work() -> float:
+        growth = PeakGrowth()
         read = make()
         for _ in range(2):
             turn(read)
+        return growth.mib()
 
-    return peak(work)[2]
+    return forked(work)
 
 
 def measured(row: Row, rounds: int) -> Measured:

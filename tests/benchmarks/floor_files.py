@@ -24,6 +24,7 @@ from tests.benchmarks.batches import text
 from tests.benchmarks.floor_rows import (
     ALONE,
     Make,
+    Reader,
     Row,
     batches_of,
     calls_of,
@@ -33,7 +34,6 @@ from tests.benchmarks.floor_rows import (
     of_starts,
     permuted,
 )
-from tests.benchmarks.tokens_peers import Reader, barely
 from tests.storage.formats.mds_shards import shard
 
 
@@ -319,15 +319,23 @@ def of_tokens(folder: Path) -> Iterator[Row]:
 
 
 def calls_of_tokens(prefix: Path, batch: int, seq_len: int) -> Make:
-    """The floor of windows: as many by pread, and as int64."""
+    """The floor of windows: as many tokens at random places by pread, made int64."""
 
     def reader() -> Reader:
-        read = barely(prefix, batch, seq_len)
+        size = 2 * seq_len + 2
+        descriptor = opened(f"{prefix}.bin")
+        count = os.fstat(descriptor).st_size // (2 * seq_len) - 1
+        begins = permuted(count, batch, lists=True)()
 
-        def windows() -> int:
-            return read() // seq_len
+        def read() -> int:
+            rows = np.empty((batch, seq_len + 1), dtype=np.uint16)
+            flat = memoryview(rows).cast("B")
+            for row, at in enumerate(next(begins)):
+                os.preadv(descriptor, (flat[row * size : row * size + size],), at * 2 * seq_len)
+            torch.from_numpy(rows.astype(np.int64))
+            return batch
 
-        return windows
+        return read
 
     return reader
 

@@ -19,9 +19,11 @@ from torch.utils.data import DataLoader, default_collate
 import samplerkit as sk
 from tests.benchmarks.peers.torch_rows import Rows, Sized
 from tests.benchmarks.peers.torchdata import loader_of
-from tests.benchmarks.tokens_peers import Reader
 
 ALONE = sk.World(1, 0)
+Reader = Callable[[], int]
+"""Reads some, and gives how many."""
+
 Make = Callable[[], Reader]
 
 

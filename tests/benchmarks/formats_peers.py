@@ -25,7 +25,6 @@ import numpy as np
 import torch
 
 import samplerkit as sk
-from tests.benchmarks.peer_litdata import litdata_loader, write_litdata
 from tests.benchmarks.report import print_header, print_row, versions
 from tests.benchmarks.timing import forked, in_turns, now, timed
 
@@ -42,7 +41,12 @@ def write(folder: Path) -> None:
             writing.put(b"%08d" % id, value)
     # As arrays: its views of bytes do not leave a worker.
     samples = ((id, np.frombuffer(value, np.uint8)) for id, value in enumerate(values))
-    write_litdata(folder / "litdata", samples, CHUNK)
+    (folder / "litdata").mkdir()
+    writer = importlib.import_module("litdata.streaming.writer").BinaryWriter(f"{folder}/litdata", CHUNK)
+    for number, sample in enumerate(samples):
+        writer.add_item(number, sample)
+    writer.done()
+    writer.merge()
 
 
 class LmdbOfPeer(torch.utils.data.Dataset[dict[str, bytes]]):
@@ -72,7 +76,9 @@ def lmdb_of_peer(folder: Path, workers: int) -> Any:
 
 def litdata_of_peer(folder: Path, workers: int) -> Any:
     """litData's loader, shuffled."""
-    return litdata_loader(f"{folder}/litdata", BATCH, num_workers=workers, collate_fn=list)
+    litdata = importlib.import_module("litdata")
+    dataset = litdata.StreamingDataset(f"{folder}/litdata", shuffle=True)
+    return litdata.StreamingDataLoader(dataset, batch_size=BATCH, num_workers=workers, collate_fn=list)
 
 
 def ours(dataset: Any, workers: int, **mode: Any) -> Any:

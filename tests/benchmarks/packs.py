@@ -1,21 +1,15 @@
-"""Packs of documents: how dense, how fast, and how many documents are cut; beside TRL's packers if given.
+"""Packs of documents: how dense, how fast, and how many documents are cut.
 
-    python -m tests.benchmarks.packs
-    python -m venv trl && trl/bin/pip install torch trl
-    python -m tests.benchmarks.packs --trl trl/bin/python
-
-Targets: the histogram of 10^9 documents packs in at most .1 s, any pack of a whole set is found in at most
-.2 ms, a segment costs at most .7 us. Seconds are those of the processor, the median of several; the first
-epoch counts, with all tables that it makes. TRL runs in an interpreter of its own, over the same lengths.
+Run it with `python -m tests.benchmarks.packs`. Targets: the histogram of 10^9 documents packs in at most
+.1 s, any pack of a whole set is found in at most .2 ms, a segment costs at most .7 us. Seconds are those of
+the processor, the median of several; the first epoch counts, with all tables that it makes.
 """
 
 from __future__ import annotations
 
 import argparse
-import tempfile
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -29,9 +23,8 @@ from samplerkit.order.typing import Ids
 from tests.benchmarks import batches
 from tests.benchmarks.batches import chats, text
 from tests.benchmarks.report import print_header, print_row
-from tests.benchmarks.timing import answer_of, timed
+from tests.benchmarks.timing import timed
 
-TARGETS = {"histogram of 10^9": 0.1, "any pack": 2e-4, "a segment": 7e-7}
 OURS: dict[str, dict[str, Any]] = {
     "whole set": {},
     "whole set, length_multiple=8": {"length_multiple": 8},
@@ -78,43 +71,23 @@ def print_ours(title: str, lengths: Ids, seq_len: int, arguments: dict[str, Any]
     each = (
         [clocked(lambda number=number: plan[number], 1)[1] for number in numbers] if not plan.window else []
     )
-    one = f"{np.median(each) * 1e6:.0f}" if each else "-"
-    costs = (f"{cost * 1e9:,.0f}" for cost in ((start + seconds) / lengths.size, seconds / segments))
     print_row(
-        f"samplerkit, {title}", *packed(lengths, seq_len, len(plan), int(lengths.sum()), cut), *costs, one
+        f"samplerkit, {title}",
+        f"{len(plan):,}",
+        f"{int(lengths.sum()) / (len(plan) * seq_len):.5f}",
+        f"{100 * cut / lengths.size:.1f} %",
+        f"{(start + seconds) / lengths.size * 1e9:,.0f}",
+        f"{seconds / segments * 1e9:,.0f}",
+        f"{np.median(each) * 1e6:.0f}" if each else "-",
     )
-
-
-def packed(lengths: Ids, seq_len: int, packs: int, kept: int, cut: int) -> tuple[str, ...]:
-    """How many packs there are, how dense they are, and what is cut and lost of the documents."""
-    lost = f"{100 * (1 - kept / int(lengths.sum())):.1f} %"
-    return f"{packs:,}", f"{kept / (packs * seq_len):.5f}", f"{100 * cut / lengths.size:.1f} %", lost
-
-
-def print_trl(python: Path, lengths: Ids, seq_len: int) -> None:
-    """Prints the rows of TRL's strategies."""
-    with tempfile.TemporaryDirectory() as folder:
-        np.save(Path(folder) / "lengths.npy", lengths)
-        try:
-            rows = answer_of("packs_of_trl", f"{folder}/lengths.npy", seq_len, python=python, timeout=3600)
-        except RuntimeError as error:
-            print_row("TRL", f"failed: {error}")
-            return
-    for said in rows:
-        found = packed(lengths, seq_len, said["packs"], said["kept"], said["cut"])
-        cost = f"{said['seconds'] / lengths.size * 1e9:,.0f}"
-        print_row(f"TRL {said['version']}, {said['strategy']}", *found, cost, "-", "-")
 
 
 def main() -> None:
     """Prints the time of a large histogram, and a table for each distribution of lengths."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--samples", type=int, default=200_000)
     parser.add_argument("--seq-len", type=int, default=8192)
     parser.add_argument("--lengths", choices=LENGTHS, nargs="*", default=["documents"])
-    parser.add_argument("--trl", metavar="PYTHON", help="an interpreter that has TRL")
     arguments = parser.parse_args()
     seq_len = arguments.seq_len
     drawn = documents(np.random.default_rng(0), 4_000_000)
@@ -126,11 +99,9 @@ def main() -> None:
         lengths = LENGTHS[distribution](np.random.default_rng(0), arguments.samples)
         print(f"\n{distribution}, {lengths.size:,} documents, packs of {seq_len:,} tokens\n")
         costs = "ns a document", "a segment", "us, any pack"
-        print_header("", "packs", "density", "documents cut", "tokens lost", *costs)
+        print_header("", "packs", "density", "documents cut", *costs)
         for title, chosen in OURS.items():
             print_ours(title, lengths, seq_len, chosen)
-        if arguments.trl:
-            print_trl(Path(arguments.trl).absolute(), lengths, seq_len)
 
 
 if __name__ == "__main__":

@@ -2,14 +2,11 @@
 
 Run it with `python -m tests.benchmarks.tar`; `--quick` takes a tenth of the samples. It prints Markdown.
 Ratios are what counts: machines are shared, and times do not carry over. All reading is from the page cache.
-`--cold` asks the system to drop the pages of the shards, which it may or may not do; what lies below it (a
-virtual machine's host) still has them.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
 import tarfile
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -30,7 +27,7 @@ from samplerkit.storage.tar.index.finding import Cache, make_index
 from samplerkit.storage.tar.writer import TarWriter
 from tests.benchmarks.peers.torch_rows import as_fetched
 from tests.benchmarks.report import print_header, print_row, versions
-from tests.benchmarks.timing import in_turns, medians, seconds, timed
+from tests.benchmarks.timing import in_turns, medians, timed
 
 SHARDS, BATCH, REPEATS = 8, 256, 5
 
@@ -173,37 +170,10 @@ def report_sequential(paths: list[str], folder: Path) -> None:
     report("Samples of 100 KB", "MiB/s", "plain read of 1 MiB each", alternated(works))
 
 
-def drop_pages(paths: Iterable[Path]) -> None:
-    """Asks the system to forget the pages of some files; it may not."""
-    for path in paths:
-        descriptor = os.open(path, os.O_RDONLY)
-        os.fsync(descriptor)
-        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-        os.close(descriptor)
-
-
-def report_cold(paths: list[str], samples: int, folder: Path) -> None:
-    dataset = TarDataset(paths, cache=folder / "cache")
-    order = sk.RandomSampler(seed=7).order(dataset)[:]
-
-    def read_shards() -> None:
-        for at in range(0, samples, BATCH):
-            dataset.__getitems__(order[at : at + BATCH])
-
-    drop_pages([*(folder / "small").iterdir()])
-    rates = {"single files": samples / seconds(lambda: read_files(folder, order))}
-    drop_pages(Path(path) for path in paths)
-    rates["shards"] = samples / seconds(read_shards)
-    report(
-        "GLOBAL after the pages were dropped (names of files stay cached)", "samples/s", "single files", rates
-    )
-
-
 def main() -> None:
     """Runs the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a tenth of the samples")
-    parser.add_argument("--cold", action="store_true", help="drop the pages of the shards as well")
     options = parser.parse_args()
     samples = 8_000 if options.quick else 80_000
     torch.set_num_threads(1)
@@ -219,8 +189,6 @@ def main() -> None:
         report_indexing(small, folder)
         report_shuffled(small, samples, folder)
         report_sequential(large, folder)
-        if options.cold:
-            report_cold(small, samples, folder)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Whether the quality figures tell, before a training, which orders it will suffer from.
 
-Run it with `pytest -m statistics -rP tests/campaigns/test_quality_predicts.py`. The same at full size, with
-the table and the picture of docs/quality.md: `python -m tests.benchmarks.quality`.
+Run it with `pytest -m statistics -rP tests/campaigns/test_quality_predicts.py`. docs/quality.md has
+the same at full size.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ def write_page(results: Path) -> None:
     found = json.loads(results.read_text(encoding="utf-8"))
     for path in PAGES:
         path.write_text(page.filled(path.read_text(encoding="utf-8"), found), encoding="utf-8")
-    draw(found, ROOT / "docs" / "images")
+    draw(found, ROOT / "docs" / "images" / "performance.png")
 
 
 def measure(options: argparse.Namespace) -> None:

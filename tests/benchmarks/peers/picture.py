@@ -1,4 +1,4 @@
-"""Draws how the cost of an epoch grows with n, and what a change of the number of ranks loses and repeats."""
+"""Draws how the cost of an epoch grows with n."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ except ImportError:
 mpl.use("agg")
 from matplotlib import pyplot as plt
 
-from tests.benchmarks.peers.cases import CELL_SECONDS, RESIZES
+from tests.benchmarks.peers.cases import CELL_SECONDS
 from tests.benchmarks.peers.limits import ENDED
 from tests.benchmarks.peers.page import NAMES, peers_of
 
@@ -37,14 +37,7 @@ LEAST_MIB = 0.5
 """Where a growth of less is drawn."""
 
 
-def draw(results: dict[str, Any], folder: Path) -> None:
-    """Draws both pictures into a folder."""
-    folder.mkdir(parents=True, exist_ok=True)
-    draw_curves(results, folder / "performance.png")
-    draw_ranks(results, folder / "performance_ranks.png")
-
-
-def draw_curves(results: dict[str, Any], path: Path) -> None:
+def draw(results: dict[str, Any], path: Path) -> None:
     """Draws four panels of figures against n; a cross is a cell that was ended at a limit."""
     figure, panels = plt.subplots(2, 2, figsize=(10, 7.6), layout="constrained")
     for panel, (name, key, title) in zip(panels.flat, PANELS, strict=True):
@@ -77,36 +70,5 @@ def draw_curves(results: dict[str, Any], path: Path) -> None:
         panel.spines[["top", "right"]].set_visible(False)
     handles, names = panels[0, 0].get_legend_handles_labels()
     figure.legend(handles, names, loc="outside lower center", ncols=len(names), frameon=False, fontsize=9)
-    figure.savefig(path, dpi=120)
-    plt.close(figure)
-
-
-def draw_ranks(results: dict[str, Any], path: Path) -> None:
-    """Draws a bar of lost and one of repeated samples for each way to resume, and each change."""
-    ways: list[tuple[str, dict[str, Any]]] = []
-    for peer in peers_of(results):
-        cells = [cell for cell in results["peers"][peer]["ranks"] if "lost" in cell]
-        for rule in dict.fromkeys(cell["rule"] for cell in cells):
-            by_case = {cell["case"]: cell for cell in cells if cell["rule"] == rule}
-            ways.append((f"{NAMES[peer]}: {rule}".replace("`", ""), by_case))
-    cases = RESIZES[1:]
-    height = 0.34 * max(1, len(ways)) + 1.2
-    figure, panels = plt.subplots(1, len(cases), figsize=(15, height), sharey=True, layout="constrained")
-    for panel, case in zip(panels, cases, strict=True):
-        for row, (_, by_case) in enumerate(ways):
-            cell = by_case.get(case.name)
-            if cell is None:
-                continue
-            panel.barh(row, cell["repeated"], 0.6, color="#d98c5f", label="repeated")
-            panel.barh(row, cell["lost"], 0.6, left=cell["repeated"], color="#7a1f1f", label="lost")
-            total = cell["lost"] + cell["repeated"]
-            panel.text(total + 8, row, str(total), va="center", fontsize=8)
-        panel.set_xlim(0, 720)
-        panel.set_title(case.name.replace(", ", ",\n"), fontsize=10)
-        panel.spines[["top", "right"]].set_visible(False)
-    panels[0].set_yticks(range(len(ways)), [name for name, _ in ways], fontsize=8)
-    panels[0].invert_yaxis()
-    bars = [plt.Rectangle((0, 0), 1, 1, color=colour) for colour in ("#d98c5f", "#7a1f1f")]
-    figure.legend(bars, ["repeated", "lost"], loc="outside lower center", ncols=2, frameon=False, fontsize=9)
     figure.savefig(path, dpi=120)
     plt.close(figure)
