@@ -5,10 +5,11 @@ Each function draws on a figure, and gives the heading for whoever places it.
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
+from pathlib import Path
 from typing import Any, final
 
 import numpy as np
@@ -17,101 +18,43 @@ from samplerkit.errors import SamplerkitError
 from samplerkit.inspect.pictures.plot_data import EPOCHS, MOST_PARTS, WINDOW_BATCHES, PlotData
 from samplerkit.order.typing import Ids
 
-DOTS_PER_INCH = 160
-"""Text of 9 points then stands 20 pixels high."""
-
 
 class MissingMatplotlibError(SamplerkitError, ImportError):
     """Pictures need matplotlib, which comes with the extra `plot`."""
 
 
-@dataclass(frozen=True)
-class Theme:
-    """Colours that can be told apart on their background, by people who see red and green alike too.
+FAINT, TEXT = "C8", "C9"
+"""Colours of matplotlib's cycle: after those of ranks and configs, that of grids, and that of words."""
+
+
+@contextmanager
+def png_figure(file: Any, width: float, height: float, theme: str) -> Iterator[Any]:
+    """Makes a figure of matplotlib, and writes it as a PNG file when it has been drawn on.
 
     Args:
-        background: of the picture.
-        text: of words and axes.
-        faint: of grids and borders of files.
-        lines: for ranks and configs, one after another.
-        diverging: the name of matplotlib's colour map, whose middle is the background.
-    """
-
-    background: str
-    text: str
-    faint: str
-    lines: tuple[str, ...]
-    diverging: str
-
-
-LIGHT = Theme(
-    "#ffffff",
-    "#1f2328",
-    "#c4ccd4",
-    ("#0072b2", "#e08e00", "#009e73", "#c0569a", "#d5400e", "#3fa7dd", "#7a5fc0", "#7f7f7f"),
-    "RdBu_r",
-)
-"""For paper and bright screens."""
-
-DARK = Theme(
-    "#0d1117",
-    "#e6edf3",
-    "#3d444d",
-    ("#5aa9e6", "#f2b134", "#2cc295", "#e58fc4", "#f58055", "#9adcf7", "#b3a3ee", "#b5b5b5"),
-    "berlin",
-)
-"""For dark screens."""
-
-
-def new_figure(width: float, height: float, theme: Theme) -> Any:
-    """Makes a figure of matplotlib.
+        file: or its path.
+        width: in inches.
+        height: likewise.
+        theme: `light` or `dark`: the name of a style sheet in this folder.
 
     Raises:
         MissingMatplotlibError: matplotlib is not installed.
     """
     try:
         # An extra: all else works without it.
-        module = import_module("matplotlib.figure")
+        figures, style = import_module("matplotlib.figure"), import_module("matplotlib.style")
     except ImportError as error:
         hint = 'install it with: pip install "samplerkit[plot]"'
         raise MissingMatplotlibError("plot", "needs matplotlib, which is not installed", hint=hint) from error
-    return module.Figure(figsize=(width, height), layout="constrained", facecolor=theme.background)
+    sheets = [Path(__file__).with_name(f"{name}.mplstyle") for name in ("pictures", theme)]
+    with style.context(sheets):
+        figure = figures.Figure(figsize=(width, height), layout="constrained")
+        yield figure
+        # No program, version or date in it: the same picture is the same file.
+        figure.savefig(file, format="png", metadata={"Software": None})
 
 
-def png_of(figure: Any) -> bytes:
-    """Gives a figure as a PNG file."""
-    stream = io.BytesIO()
-    # No program, version or date in it: the same picture is the same file.
-    figure.savefig(stream, format="png", dpi=DOTS_PER_INCH, metadata={"Software": None})
-    return stream.getvalue()
-
-
-def dress(axes: Any, theme: Theme, title: str, across: str, up: str) -> None:
-    """Gives axes their title, names and colours."""
-    axes.set_facecolor(theme.background)
-    axes.set_title(title, color=theme.text, fontsize=10, loc="left")
-    axes.set_xlabel(across, color=theme.text, fontsize=9)
-    axes.set_ylabel(up, color=theme.text, fontsize=9)
-    axes.tick_params(colors=theme.text, labelsize=8)
-    for spine in axes.spines.values():
-        spine.set_color(theme.faint)
-
-
-def legend(axes: Any, theme: Theme, **options: Any) -> None:
-    """Gives axes a legend in the theme's colours."""
-    made = axes.legend(
-        fontsize=8,
-        labelcolor=theme.text,
-        facecolor=theme.background,
-        edgecolor=theme.faint,
-        framealpha=0.9,
-        title_fontsize=8,
-        **options,
-    )
-    made.get_title().set_color(theme.text)
-
-
-DrawPanel = Callable[[Any, list[PlotData], Theme], str]
+DrawPanel = Callable[[Any, list[PlotData]], str]
 """Draws on a figure, and gives the heading."""
 
 
@@ -163,7 +106,7 @@ _LARGEST_RATIO = 3
 
 
 @panel(4.6)
-def draw_orders(figure: Any, runs: list[PlotData], theme: Theme) -> str:
+def draw_orders(figure: Any, runs: list[PlotData]) -> str:
     """Draws step against sample id, coloured by rank, with the borders of files; a run a column.
 
     Each point is a sample that a rank reads. A full shuffle is an even cloud; stairs and bands are files that
@@ -171,14 +114,14 @@ def draw_orders(figure: Any, runs: list[PlotData], theme: Theme) -> str:
     """
     for axes, run in zip(_columns(figure, len(runs)), runs, strict=True):
         layout = run.view.layout
-        _draw_points(axes, theme, run.view.num_ranks, *run.points, layout.starts[1:-1])
-        dress(axes, theme, f"{run.name}: {_mode(run)}", "step", "sample id")
+        _draw_points(axes, run.view.num_ranks, *run.points, layout.starts[1:-1])
+        axes.set(title=f"{run.name}: {_mode(run)}", xlabel="step", ylabel="sample id")
         axes.set_ylim(-0.01 * layout.num_samples, 1.01 * layout.num_samples)
     return f"Which samples are read when (epoch {runs[0].epoch}; lines: borders of files)"
 
 
 @panel(4.6, lambda run: run.documents_read is not None)
-def draw_documents(figure: Any, runs: list[PlotData], theme: Theme) -> str:
+def draw_documents(figure: Any, runs: list[PlotData]) -> str:
     """Draws step against document, file above file, coloured by rank; a run of tokens a column.
 
     Each point is a part of a document in a window that a rank reads. A full shuffle of windows is an even
@@ -193,9 +136,9 @@ def draw_documents(figure: Any, runs: list[PlotData], theme: Theme) -> str:
         np.maximum.at(sizes, of, read.places + 1)
         begins = np.cumsum(sizes) - sizes
         places = begins[of] + read.places
-        _draw_points(axes, theme, run.view.num_ranks, read.steps, places, read.ranks, begins[1:])
+        _draw_points(axes, run.view.num_ranks, read.steps, places, read.ranks, begins[1:])
         what = "document" if read.are_known else "token"
-        dress(axes, theme, run.name, "step", what if files.size == 1 else f"{what}, file by file")
+        axes.set(title=run.name, xlabel="step", ylabel=what if files.size == 1 else f"{what}, file by file")
         if files.size > 1:
             names = layout.names or tuple(map(str, range(layout.num_files)))
             shown = np.unique(np.linspace(0, files.size - 1, _MOST_NAMES).astype(np.int64))
@@ -207,7 +150,7 @@ def draw_documents(figure: Any, runs: list[PlotData], theme: Theme) -> str:
 
 
 @panel(3.9, lambda run: run.has_lengths)
-def draw_batches(figure: Any, runs: list[PlotData], theme: Theme) -> str:
+def draw_batches(figure: Any, runs: list[PlotData]) -> str:
     """Draws each batch of samples of different lengths from shortest to longest, coloured by rank.
 
     Each line is a batch, from its shortest to its longest sample: short lines waste little padding. Lines of
@@ -215,7 +158,7 @@ def draw_batches(figure: Any, runs: list[PlotData], theme: Theme) -> str:
     """
     for axes, run in zip(_columns(figure, len(runs)), runs, strict=True):
         steps, ranks, low, high = run.batches
-        for colour, mine, _ in _by_colour(theme, run.view.num_ranks, ranks):
+        for colour, mine, _ in _by_colour(run.view.num_ranks, ranks):
             # Neighbours stand beside one another, and not one behind the other.
             aside = steps[mine] + 0.7 * (ranks[mine] / run.view.num_ranks - 0.5)
             axes.vlines(aside, low[mine], high[mine], color=colour, linewidth=1.1, alpha=0.8)
@@ -223,17 +166,17 @@ def draw_batches(figure: Any, runs: list[PlotData], theme: Theme) -> str:
         axes.set_yscale("log", base=2)
         axes.xaxis.set_major_formatter(_thousands)
         axes.yaxis.set_major_formatter(_thousands)
-        axes.grid(color=theme.faint, linewidth=0.4, alpha=0.6, axis="y")
+        axes.grid(axis="y")
         batches = run.figures.batches
         efficiency = (
             "" if batches is None else f"{batches.efficiency or 0:.3f} of the padded tokens are tokens"
         )
-        dress(axes, theme, f"{run.name}: {efficiency}", "step", "length, shortest to longest")
+        axes.set(title=f"{run.name}: {efficiency}", xlabel="step", ylabel="length, shortest to longest")
     return f"Batches by length (epoch {runs[0].epoch}; dots: what samples are padded to; colours: ranks)"
 
 
 @panel(3.9)
-def draw_together(figure: Any, runs: list[PlotData], theme: Theme) -> str:
+def draw_together(figure: Any, runs: list[PlotData]) -> str:
     """Draws how often files are read together, against a full shuffle; a run a column.
 
     Which files meet in neighbouring batches. An even field is a full shuffle; a strong diagonal means that
@@ -242,13 +185,11 @@ def draw_together(figure: Any, runs: list[PlotData], theme: Theme) -> str:
     image = None
     # One square alone would be lost in the middle of a wide figure.
     place = figure if len(runs) > 1 else figure.subfigures(1, 2)[0]
-    place.set_facecolor(theme.background)
     columns = _columns(place, len(runs))
     for axes, run in zip(columns, runs, strict=True):
         values = np.clip(run.together, -_LARGEST_RATIO, _LARGEST_RATIO)
         image = axes.imshow(
             values,
-            cmap=theme.diverging,
             vmin=-_LARGEST_RATIO,
             vmax=_LARGEST_RATIO,
             origin="lower",
@@ -258,27 +199,25 @@ def draw_together(figure: Any, runs: list[PlotData], theme: Theme) -> str:
         # The layout knows of a box's aspect, and not of an image's.
         axes.set_box_aspect(1)
         part = run.part if run.layout.num_files <= MOST_PARTS else f"group of {run.part}s"
-        dress(axes, theme, run.name, part, part)
+        axes.set(title=run.name, xlabel=part, ylabel=part)
         # Files have no halves.
         axes.xaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
         axes.yaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
     if image is not None:
         bar = place.colorbar(image, ax=columns, shrink=0.85, ticks=range(-_LARGEST_RATIO, _LARGEST_RATIO + 1))
         bar.ax.set_yticklabels(["1/8 or less", "1/4", "1/2", "as often", "2x", "4x", "8x or more"])
-        bar.ax.tick_params(colors=theme.text, labelsize=8)
-        bar.outline.set_edgecolor(theme.faint)
     return f"How often files meet within {WINDOW_BATCHES} steps, against a full shuffle ({EPOCHS} epochs)"
 
 
 @panel(3.6, lambda run: run.figures.mixing is not None, by_column=False)
-def draw_mixing(figure: Any, runs: list[PlotData], theme: Theme) -> str:
+def draw_mixing(figure: Any, runs: list[PlotData]) -> str:
     """Draws the mixing against the size of the window, all runs in one.
 
     The curve to look at: where it is low, samples of such a window resemble one another as they do in
     storage.
     """
     axes = _columns(figure, 1)[0]
-    axes.axhline(1.0, color=theme.faint, linewidth=1, linestyle="--", label="a full shuffle")
+    axes.axhline(1.0, color=FAINT, linewidth=1, linestyle="--", label="a full shuffle")
     for run in runs:
         mixing = run.figures.mixing
         if mixing is None:
@@ -288,7 +227,7 @@ def draw_mixing(figure: Any, runs: list[PlotData], theme: Theme) -> str:
             [point.window for point in points],
             [point.value for point in points],
             yerr=[2 * point.standard_error for point in points],
-            color=theme.lines[run.number],
+            color=f"C{run.number}",
             marker="o",
             markersize=4,
             linewidth=1.6,
@@ -297,15 +236,15 @@ def draw_mixing(figure: Any, runs: list[PlotData], theme: Theme) -> str:
         )
     axes.set_xscale("log", base=2)
     axes.xaxis.set_major_formatter(_thousands)
-    axes.grid(color=theme.faint, linewidth=0.4, alpha=0.6)
+    axes.grid()
     axes.set_ylim(0, 1.12)
-    dress(axes, theme, "", "window, samples (the smallest is one global batch)", "mixing, from 0 to 1")
-    legend(axes, theme, loc="lower right")
+    axes.set(xlabel="window, samples (the smallest is one global batch)", ylabel="mixing, from 0 to 1")
+    axes.legend(loc="lower right")
     return "Mixing: how close a window comes to a full shuffle (bars: 2 standard errors)"
 
 
 @panel(3.0, lambda run: run.view.layout.has_files, by_column=False)
-def draw_files_of_batches(figure: Any, runs: list[PlotData], theme: Theme) -> str:
+def draw_files_of_batches(figure: Any, runs: list[PlotData]) -> str:
     """Draws the number of files in a batch over the epoch, all runs with files in one.
 
     What reading costs: each file of a batch has to be open, or in the cache.
@@ -317,51 +256,47 @@ def draw_files_of_batches(figure: Any, runs: list[PlotData], theme: Theme) -> st
     for count, names in shuffled.items():
         of = "" if len(shuffled) == 1 else f" of {', '.join(names)}"
         levels[f"a full shuffle{of}: {count}"] = count
-    _draw_counts(figure, theme, [(run, run.files_of_batches) for run in runs], "files", levels)
+    _draw_counts(figure, [(run, run.files_of_batches) for run in runs], "files", levels)
     return "How many files a batch is read from (mean over ranks)"
 
 
 @panel(3.0, lambda run: run.documents_of_batches is not None, by_column=False)
-def draw_documents_of_batches(figure: Any, runs: list[PlotData], theme: Theme) -> str:
+def draw_documents_of_batches(figure: Any, runs: list[PlotData]) -> str:
     """Draws the number of documents in a batch of windows of tokens over the epoch, all such runs in one.
 
     Documents that a batch meets, whole or in part: few where windows of one document stand together.
     """
-    _draw_counts(figure, theme, [(run, run.documents_of_batches) for run in runs], "documents", {})
+    _draw_counts(figure, [(run, run.documents_of_batches) for run in runs], "documents", {})
     return "Of how many documents the windows of a batch are made (mean over ranks)"
 
 
 def _draw_counts(
-    figure: Any, theme: Theme, curves: list[tuple[PlotData, Any]], what: str, levels: dict[str, float]
+    figure: Any, curves: list[tuple[PlotData, Any]], what: str, levels: dict[str, float]
 ) -> None:
     """Draws what is counted in batches against the step, and levels to compare it with."""
     axes = _columns(figure, 1)[0]
     for run, (steps, counts) in curves:
         label = f"{run.name}: {counts.mean():.1f} in the mean"
-        axes.plot(steps, counts, color=theme.lines[run.number], linewidth=1.6, label=label)
+        axes.plot(steps, counts, color=f"C{run.number}", linewidth=1.6, label=label)
     for label, count in levels.items():
-        axes.axhline(count, color=theme.text, linewidth=1, linestyle="--", zorder=0, label=label)
+        axes.axhline(count, color=TEXT, linewidth=1, linestyle="--", zorder=0, label=label)
     # What is the same in all steps would lie on the frame.
     axes.set_ylim(0, 1.08 * axes.get_ylim()[1])
-    axes.grid(color=theme.faint, linewidth=0.4, alpha=0.6)
-    dress(axes, theme, "", "step", f"{what} in a batch of one rank")
-    legend(axes, theme, loc="upper left", bbox_to_anchor=(1.01, 1.0))
+    axes.grid()
+    axes.set(xlabel="step", ylabel=f"{what} in a batch of one rank")
+    axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0))
 
 
-def _draw_points(
-    axes: Any, theme: Theme, num_ranks: int, steps: Ids, places: Ids, ranks: Ids, borders: Ids
-) -> None:
+def _draw_points(axes: Any, num_ranks: int, steps: Ids, places: Ids, ranks: Ids, borders: Ids) -> None:
     """Draws what is read when, in the colour of who reads it, with the borders of files."""
-    for colour, mine, label in _by_colour(theme, num_ranks, ranks):
+    for colour, mine, label in _by_colour(num_ranks, ranks):
         axes.scatter(steps[mine], places[mine], s=2, color=colour, linewidths=0, label=label, alpha=0.8)
     for border in borders.tolist() if borders.size < _MOST_BORDERS else ():
-        axes.axhline(border, color=theme.faint, linewidth=0.6, zorder=0)
+        axes.axhline(border, color=FAINT, linewidth=0.6, zorder=0)
     axes.xaxis.set_major_formatter(_thousands)
     axes.yaxis.set_major_formatter(_thousands)
     many = num_ranks > _MOST_RANKS
-    legend(
-        axes,
-        theme,
+    axes.legend(
         title="ranks" if many else "rank",
         markerscale=5,
         loc="upper center",
@@ -372,14 +307,14 @@ def _draw_points(
     )
 
 
-def _by_colour(theme: Theme, num_ranks: int, ranks: Ids) -> Iterator[tuple[str, Any, str]]:
+def _by_colour(num_ranks: int, ranks: Ids) -> Iterator[tuple[str, Any, str]]:
     """Gives each colour, whether each of some marks has it by its rank, and the ranks that have it."""
     groups = min(num_ranks, _MOST_RANKS)
     for group in range(groups):
         first = -(-group * num_ranks // groups)
         last = -(-(group + 1) * num_ranks // groups) - 1
         label = str(first) if first == last else f"{first} to {last}"
-        yield theme.lines[group], (first <= ranks) & (ranks <= last), label
+        yield f"C{group}", (first <= ranks) & (ranks <= last), label
 
 
 def _columns(figure: Any, count: int) -> list[Any]:

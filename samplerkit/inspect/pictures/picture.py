@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import base64
 import html
+import io
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from samplerkit.errors import ArgumentValueError
-from samplerkit.inspect.pictures.panels import DARK, LIGHT, PANELS, Panel, Theme, new_figure, png_of
+from samplerkit.inspect.pictures.panels import PANELS, Panel, png_figure
 from samplerkit.inspect.pictures.plot_data import PlotData, plot_data
 
 KINDS = (".png", ".html")
@@ -36,7 +37,7 @@ def draw(runs: dict[str, Any], path: str | Path, *, epoch: int = 0) -> None:
         raise ArgumentValueError("runs", f"must be 1 to {MOST_RUNS}", len(runs))
     shown = plot_data(runs, epoch)
     if path.suffix.lower() == ".png":
-        path.write_bytes(_one_picture(shown, LIGHT))
+        _draw_below_one_another(shown, path)
     else:
         path.write_text(_page(shown), encoding="utf-8")
 
@@ -51,16 +52,13 @@ def _width(runs: list[PlotData]) -> float:
     return max(8.0, 4.4 * len(runs))
 
 
-def _one_picture(runs: list[PlotData], theme: Theme) -> bytes:
+def _draw_below_one_another(runs: list[PlotData], path: Path) -> None:
     chosen = _panels_of(runs)
     heights = [panel.height for panel, _ in chosen]
-    figure = new_figure(_width(runs), sum(heights), theme)
-    parts = figure.subfigures(len(chosen), 1, height_ratios=heights, squeeze=False)[:, 0]
-    for part, (panel, some) in zip(parts, chosen, strict=True):
-        part.set_facecolor(theme.background)
-        heading = panel.draw(part, some, theme)
-        part.suptitle(heading, color=theme.text, fontsize=11, fontweight="bold", x=0.01, ha="left")
-    return png_of(figure)
+    with png_figure(path, _width(runs), sum(heights), "light") as figure:
+        parts = figure.subfigures(len(chosen), 1, height_ratios=heights, squeeze=False)[:, 0]
+        for part, (panel, some) in zip(parts, chosen, strict=True):
+            part.suptitle(panel.draw(part, some), x=0.01, ha="left")
 
 
 def _page(runs: list[PlotData]) -> str:
@@ -78,11 +76,12 @@ def _page(runs: list[PlotData]) -> str:
 
 def _section(panel: Panel, runs: list[PlotData]) -> str:
     sources, heading = [], ""
-    for theme in (DARK, LIGHT):
-        figure = new_figure(_width(runs) if panel.by_column else 8.0, panel.height, theme)
-        # Not in the picture: it stays where it is while a narrow screen scrolls the picture sideways.
-        heading = panel.draw(figure, runs, theme)
-        sources.append(f"data:image/png;base64,{base64.b64encode(png_of(figure)).decode()}")
+    for theme in ("dark", "light"):
+        file = io.BytesIO()
+        with png_figure(file, _width(runs) if panel.by_column else 8.0, panel.height, theme) as figure:
+            # Not in the picture: it stays where it is while a narrow screen scrolls the picture sideways.
+            heading = panel.draw(figure, runs)
+        sources.append(f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}")
     return _SECTION.format(
         heading=html.escape(heading), dark=sources[0], light=sources[1], caption=html.escape(panel.caption)
     )
