@@ -88,6 +88,7 @@ LATE_IMPORTS = {
     ("loading.steps", "rich.console"): "as rich.progress, which it comes with",
     ("compat.huggingface", "transformers.trainer_callback"): "an extra: who uses it has a Trainer already",
     ("inspect.pictures.panels", "matplotlib.figure"): "an extra: all else works without pictures",
+    ("inspect.pictures.panels", "matplotlib.style"): "an extra: all else works without pictures",
     ("storage.tar.codecs", "PIL.Image"): "an extra: tar shards without images do not need Pillow",
     ("storage.files.lines", "orjson"): "an extra: json reads the same, and takes longer",
     ("storage.files.packages", "a computed name"): "extras: each format needs its own package",
