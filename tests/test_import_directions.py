@@ -1,9 +1,10 @@
-"""Imports run one way: order <- samplers <- batches <- loading <- config <- cli, others beside them."""
+"""Imports run one way: order <- samplers <- batches <- loading <- config <- cli; files stay small."""
 
 from __future__ import annotations
 
 import ast
 import sys
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
@@ -244,6 +245,26 @@ def test_the_rooms_of_storage_import_one_way():
 
 def test_no_modules_import_one_another_in_a_circle():
     assert cycle(sources()) == []
+
+
+def too_large(root: Path) -> set[str]:
+    """Finds files of more than 400 lines, and folders of a package of more than 16 modules."""
+    files = [*root.glob("samplerkit/**/*.py"), *root.glob("tests/**/*.py")]
+    long = {file for file in files if len(file.read_text(encoding="utf-8").splitlines()) > 400}
+    folders = Counter(file.parent for file in files if file.relative_to(root).parts[0] == "samplerkit")
+    full = {folder for folder, count in folders.items() if count > 16}
+    return {path.relative_to(root).as_posix() for path in long | full}
+
+
+def test_no_file_is_too_long_and_no_folder_too_full(tmp_path):
+    assert too_large(ROOT.parent) == set()
+    for folder, files in {"samplerkit/seen": 16, "samplerkit/full": 17, "tests": 17}.items():
+        (tmp_path / folder).mkdir(parents=True)
+        for number in range(files):
+            (tmp_path / folder / f"{number}.py").touch()
+    for file, lines in {"samplerkit/seen/0.py": 400, "samplerkit/seen/1.py": 401, "tests/1.py": 401}.items():
+        (tmp_path / file).write_text("\n" * lines)
+    assert too_large(tmp_path) == {"samplerkit/full", "samplerkit/seen/1.py", "tests/1.py"}
 
 
 def test_every_room_has_a_rule():

@@ -13,8 +13,8 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-from collections import Counter
-from collections.abc import Callable
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
@@ -25,7 +25,6 @@ import pytest
 import samplerkit as sk
 from samplerkit.loading.run.delivery import Delivery
 from samplerkit.loading.state.state import State
-from tests.benchmarks.month import Stretch, lost_and_repeated
 
 STEPS, CHECKPOINT = 100_000, 500
 FEWEST, MOST = 4, 10_000
@@ -38,6 +37,49 @@ RECIPES: tuple[Callable[[int], sk.Sampler], ...] = (
 )
 
 Saved = Callable[[dict[str, Any]], dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """What one incarnation read of one epoch and kept: positions [start, end) on some number of ranks.
+
+    Args:
+        epoch: the epoch.
+        start: the first position.
+        end: the position of the checkpoint, or the end of the epoch.
+        ranks: the number of ranks.
+        pads: how many samples were repeated to fill the last batches of the epoch.
+    """
+
+    epoch: int
+    start: int
+    end: int
+    ranks: int
+    pads: int
+
+
+def lost_and_repeated(stretches: Iterable[Stretch], total: int) -> tuple[int, int]:
+    """Counts positions that no stretch covers, and those beyond the first covering, over all epochs.
+
+    The last epoch is unfinished: what lies behind its last stretch is not lost.
+
+    Args:
+        stretches: what was kept.
+        total: N, the number of positions of an epoch.
+    """
+    by_epoch: dict[int, list[tuple[int, int]]] = defaultdict(list)
+    for stretch in stretches:
+        by_epoch[stretch.epoch].append((stretch.start, stretch.end))
+    lost = repeated = 0
+    for epoch, intervals in by_epoch.items():
+        reached = 0
+        for start, end in sorted(intervals):
+            lost += max(0, start - reached)
+            repeated += max(0, min(reached, end) - start)
+            reached = max(reached, end)
+        if epoch != max(by_epoch):
+            lost += total - reached
+    return lost, repeated
 
 
 @dataclass

@@ -120,7 +120,7 @@ def measure_peers(
     yield "ranks", results()
 
 
-TEXTS = {"core": ("core", "--quick"), "tar": ("tar", "--quick"), "scale": ("month",)}
+TEXTS = {"core": ("core", "--quick"), "tar": ("tar", "--quick")}
 """The benchmarks that print their own Markdown."""
 
 TEXT_SECONDS = 420
