@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
-from pathlib import Path
+from collections import Counter, defaultdict
 
 import pytest
 
+import samplerkit as sk
+from tests.campaigns.edited_runs import job as edited
 from tests.ranks import job
 
 pytestmark = pytest.mark.campaign
 
-VERIFIER = Path(__file__).with_name("edited_runs") / "verify.py"
+LENGTH = edited.LENGTH
+STARTS = {"web": 0, "code": 4000, "books": 6500}
 
 
 def run_job(folder, run, ranks, *options):
@@ -21,9 +22,40 @@ def run_job(folder, run, ranks, *options):
     return code, printed + errors
 
 
-def verified(folder, runs):
-    command = [sys.executable, str(VERIFIER), str(folder), *runs]
-    return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+def source_of(sample):
+    return max((name for name, start in STARTS.items() if start <= sample), key=STARTS.get)
+
+
+def received(folder, runs):
+    """The samples of all ranks by the position of their step; what a later run read again counts alone."""
+    found = {}
+    for run in runs:
+        of_run = defaultdict(list)
+        for path in folder.glob(f"{run}-*.jsonl"):
+            for told in map(json.loads, path.read_text().splitlines()):
+                of_run[told["from"]] += told["ids"]
+        found = {at: ids for at, ids in found.items() if at < min(of_run)} | of_run
+    return dict(sorted(found.items()))
+
+
+def wrong_steps(folder, read):
+    """The positions of steps that differ from those of a run that knows all edits and never stops."""
+    recipe, data = edited.recipe(folder / "edits.jsonl"), sk.Layout.tree(edited.PARTS)
+    whole = [sample for epoch in (0, 1) for sample in recipe.order(data, epoch)[:].tolist()]
+    assert sum(map(len, read.values())) == len(whole)
+    return [at for at, ids in read.items() if sorted(ids) != sorted(whole[at : at + len(ids)])]
+
+
+def skipped_in_the_first_epoch(samples):
+    """How many samples are missing of what each lane reads of each source, which is one run with one gap."""
+    turns = defaultdict(set)
+    for sample in samples:
+        name = source_of(sample)
+        turn, lane = divmod(sample - STARTS[name], edited.LANES)
+        turns[name, lane].add(turn)
+    missing = [sorted({*range(max(seen))} - seen) for seen in turns.values()]
+    assert all(gap == [*range(gap[0], gap[-1] + 1)] for gap in missing if gap)
+    return sum(map(len, missing))
 
 
 def test_a_run_that_is_edited_and_killed_on_other_ranks_each_time_loses_and_repeats_nothing(tmp_path):
@@ -37,33 +69,33 @@ def test_a_run_that_is_edited_and_killed_on_other_ranks_each_time_loses_and_repe
         options = [] if kill is None else ["--kill", str(kill)]
         code, printed = run_job(tmp_path, run, ranks, *options)
         assert (code == 0) == (kill is None), printed
-    assert "samplerkit" not in VERIFIER.read_text()
-    told = verified(tmp_path, kills)
-    print(told)
-    assert (told["steps"], told["delivered"], told["repeated"]) == (100, 2400, 0)
-    assert (told["skipped"], told["runs with other gaps"]) == (480, 0)
-    wanted = [
-        {"web": 0.5, "code": 0.25, "books": 0.25},
-        {"web": 0.25, "code": 0.625, "books": 0.125},
-        {"web": 0.25, "code": 0.625, "books": 0.125},
+    read = received(tmp_path, kills)
+    assert wrong_steps(tmp_path, read) == []
+    # What the edits say, counted without the package.
+    first = [sample for at, ids in read.items() if at < LENGTH for sample in ids]
+    assert (len(first), len({*first}), skipped_in_the_first_epoch(first)) == (2400, 2400, 480)
+    for begin, end, shares in (
+        (0, edited.CHANGED_AT, edited.BEFORE),
+        (edited.CHANGED_AT, edited.SKIPPED_AT, edited.AFTER),
+        (edited.SKIPPED_AT, LENGTH, edited.AFTER),
+    ):
+        counts = Counter(source_of(sample) for sample in first[begin:end])
+        # Each of 4 lanes is within a few samples of a source's share, as the bound of independent draws says.
+        assert all(abs(counts[name] - share * (end - begin)) <= 4 * 6 for name, share in shares.items())
+    behind = [sample for at, ids in read.items() if at >= edited.THINNED_AT for sample in ids]
+    assert not {*behind} & {*range(0, 6500, 3)}
+    sizes = [
+        Counter(len(ids) for at, ids in read.items() if begin <= at < end)
+        for begin, end in (
+            (LENGTH, edited.GROWN_AT),
+            (edited.GROWN_AT, edited.SHRUNK_AT),
+            (edited.SHRUNK_AT, 2 * LENGTH),
+        )
     ]
-    for counts, shares, size in zip(told["counts"], wanted, (480, 600, 1320), strict=True):
-        assert sum(counts.values()) == size
-        # Each of 4 lanes is within a few samples of a source's share, as the bound of the dice says.
-        assert all(abs(counts[name] - share * size) <= 4 * 6 for name, share in shares.items())
-    second = told["second"]
-    counted = ("delivered", "lost", "repeated", "read after they left")
-    assert [second[name] for name in counted] == [2400, 0, 0, 0]
-    assert second["sizes"] == [{"24": 40}, {"48": 20}, {"12": 40}]
-    assert second["lanes in a new pass"] == 4  # those of code, in its four lanes
-    # The verifier itself: a sample that left in the place of another one, whose lanes both are wrong then.
-    ledger = tmp_path / "g-1.jsonl"
-    *lines, last = ledger.read_text().splitlines()
-    changed = json.loads(last)
-    changed["ids"][0] = 4200
-    ledger.write_text("\n".join([*lines, json.dumps(changed)]))
-    spoilt = verified(tmp_path, kills)["second"]
-    assert [spoilt[name] for name in counted] == [2400, 2, 2, 1]
+    assert sizes == [{24: 40}, {48: 20}, {12: 40}]
+    # The control: a sample in the place of another one is found.
+    read[4788][0] += 1
+    assert wrong_steps(tmp_path, read) == [4788]
 
 
 def test_ranks_that_make_unlike_edits_are_refused_by_name_before_the_step(tmp_path):

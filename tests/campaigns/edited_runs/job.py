@@ -36,13 +36,17 @@ EDITS = [
 ]
 
 
-def made(edits_file, **options):
+def recipe(edits_file):
     mix = sk.MixtureSampler(
         dict.fromkeys(PARTS, sk.SequentialSampler()), LENGTH, weights=BEFORE, lanes=LANES, seed=5
     )
+    return sk.Ledger(mix, edits_file=edits_file)
+
+
+def made(edits_file, **options):
     batch = GLOBAL_BATCH // distributed.get_world_size()
-    ledger = sk.Ledger(mix, edits_file=edits_file)
-    return sk.Loader(Numbers(sk.Layout.tree(PARTS)), ledger, batch_size=batch, num_workers=1, **options)
+    data = Numbers(sk.Layout.tree(PARTS))
+    return sk.Loader(data, recipe(edits_file), batch_size=batch, num_workers=1, **options)
 
 
 def run(folder, name, kill):
