@@ -13,8 +13,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 import yaml
-from yaml.events import AliasEvent
-from yaml.nodes import MappingNode, Node, ScalarNode
+from yaml.nodes import MappingNode, ScalarNode
 
 from samplerkit.config.error_messages import below, public, told
 from samplerkit.errors import ConfigError, DatasetError
@@ -191,54 +190,50 @@ class _Copy:
 
     def of(self, value: Any, place: str) -> Any:
         """Copies one value."""
-        self._size += 1
         if type(value) in _AS_THEY_ARE:
             return value
-        if isinstance(value, Mapping | Sequence) and not isinstance(value, _BYTES_AND_STRINGS):
-            return self._container(value, place)
-        if isinstance(value, Enum):
-            return value.value
-        if isinstance(value, np.generic):
-            return value.item()
-        return os.fspath(value) if isinstance(value, os.PathLike) else value
-
-    def _container(self, value: Any, place: str) -> Any:
+        if not isinstance(value, Mapping | Sequence) or isinstance(value, _BYTES_AND_STRINGS):
+            return _scalar(value)
         if id(value) in self._open:
             raise ConfigError(place, "contains itself", hint="write it out where it is needed again")
-        if id(value) in self._done:
-            _, copied, size = self._done[id(value)]
-            self._repeats += size
-            if self._repeats > MOST_REPEATS:
-                raise ConfigError(
-                    place, f"repeats more than {MOST_REPEATS} values", hint="keep long lists in .npy files"
-                )
-            self._size += size
-            return copied
         if len(self._open) == DEEPEST:
             raise ConfigError(place[:100], f"is nested more than {DEEPEST} levels deep")
+        if id(value) in self._done:
+            _, copied, size = self._done[id(value)]
+            self._size += size
+            self._repeats += size
+            if self._repeats > MOST_REPEATS:
+                hint = "keep long lists in .npy files"
+                raise ConfigError(place, f"repeats more than {MOST_REPEATS} values", hint=hint)
+            return copied
         before = self._size
+        self._size += 1 + len(value)
         self._open.add(id(value))
-        copied = self._mapping(value, place) if isinstance(value, Mapping) else self._list(value, place)
+        if isinstance(value, Mapping):
+            copied = {_word(key, place): self.of(entry, below(place, key)) for key, entry in value.items()}
+        else:
+            copied = [
+                entry if type(entry) in _AS_THEY_ARE else self.of(entry, below(place, number))
+                for number, entry in enumerate(value)
+            ]
         self._open.remove(id(value))
         self._done[id(value)] = (value, copied, self._size - before)
         return copied
 
-    def _mapping(self, mapping: Mapping[Any, Any], place: str) -> dict[str, Any]:
-        copied = {}
-        for key, value in mapping.items():
-            if not isinstance(key, str):
-                raise ConfigError(
-                    place or "config", "has a key that is no string", public("", key), hint="quote the key"
-                )
-            copied[str(key)] = self.of(value, below(place, key))
-        return copied
 
-    def _list(self, entries: Sequence[Any], place: str) -> list[Any]:
-        self._size += len(entries)
-        return [
-            entry if type(entry) in _AS_THEY_ARE else self.of(entry, below(place, number))
-            for number, entry in enumerate(entries)
-        ]
+def _scalar(value: Any) -> Any:
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, np.generic):
+        return value.item()
+    return os.fspath(value) if isinstance(value, os.PathLike) else value
+
+
+def _word(key: Any, place: str) -> str:
+    if not isinstance(key, str):
+        problem = "has a key that is no string"
+        raise ConfigError(place or "config", problem, public("", key), hint="quote the key")
+    return str(key)
 
 
 LONG = 1 << 18
@@ -295,7 +290,6 @@ class _PlainLoader(yaml.SafeLoader):
 
     def __init__(self, text: str, source: str) -> None:
         self._source = source
-        self._open_anchors: list[str | None] = []
         is_fast = yaml.__with_libyaml__ and len(text) >= LONG
         super().__init__("" if is_fast else text)
         if is_fast:
@@ -308,19 +302,6 @@ class _PlainLoader(yaml.SafeLoader):
         if kind is ScalarNode and implicit[0] and _NUMBER.fullmatch(value):
             return _INTEGER  # as most entries of long lists are; the rules for all else take their time
         return super().resolve(kind, value, implicit)  # type: ignore[no-untyped-call]
-
-    def compose_node(self, parent: Node | None, index: Any) -> Node | None:
-        event = self.peek_event()  # type: ignore[no-untyped-call]
-        if isinstance(event, AliasEvent) and event.anchor in self._open_anchors:
-            anchor = told(str(event.anchor)) or "..."
-            self._refuse(event, f"the alias *{anchor} stands inside of what it names")
-        if len(self._open_anchors) > DEEPEST:
-            self._refuse(event, f"nested more than {DEEPEST} levels deep")
-        self._open_anchors.append(None if isinstance(event, AliasEvent) else event.anchor)
-        try:
-            return super().compose_node(parent, index)
-        finally:
-            self._open_anchors.pop()
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
         if isinstance(node, MappingNode):
