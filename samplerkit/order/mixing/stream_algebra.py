@@ -182,8 +182,6 @@ class WithoutRows(Stream):
         return self.whole.num_passes(int(last.max(initial=0)) + 1)
 
     def locate(self, ids: Ids, begin: int, end: int) -> Located:
-        if end <= begin:
-            return no_positions(), no_positions()
         # Rows only move up, and what stands last in each lane was last below too.
         last = self.removed.below(np.arange(max(begin, end - self.lanes), end))
         which, below = self.whole.locate(ids, begin, int(last.max()) + 1)
