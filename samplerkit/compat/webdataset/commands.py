@@ -17,7 +17,7 @@ import sys
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 from itertools import chain, islice
-from typing import Any, NoReturn, final
+from typing import Any, final
 
 from samplerkit.compat.webdataset import supervisor
 from samplerkit.compat.webdataset.handlers import Handler, goes_on, of_shard
@@ -25,10 +25,10 @@ from samplerkit.compat.webdataset.reading import Seat, Shuffling
 from samplerkit.compat.webdataset.stages import in_buffer
 from samplerkit.errors import ArgumentValueError, DatasetError
 from samplerkit.storage.inflate import GzipError, TooLargeError, inflated
-from samplerkit.storage.tar.format.flaws import Reason
-from samplerkit.storage.tar.format.headers import BLOCK, ZERO, HeaderError, padded, parse
+from samplerkit.storage.tar.format.flaws import Flaw, Reason
+from samplerkit.storage.tar.format.headers import BLOCK, padded
 from samplerkit.storage.tar.format.samples import RESERVED, is_meta, is_unsafe, split_name
-from samplerkit.storage.tar.format.scan import EXTENSIONS, Extensions, extension_size
+from samplerkit.storage.tar.format.scan import Walk
 from samplerkit.storage.tar.index.archive import GZIP, OTHERS
 from samplerkit.storage.urls import shown
 
@@ -225,105 +225,91 @@ def samples_of(pieces: Iterator[bytes], url: str) -> Iterator[dict[str, Any]]:
     Raises:
         DatasetError: the archive is truncated, damaged, or has what a `TarDataset` refuses.
     """
-    sample: dict[str, Any] | None = None
-    key, seen = b"", set()
-    archive = _Archive(_unpacked(pieces, url), url)
-    for name, data in archive.files():
+    sample: dict[str, Any] = {}
+    key, seen = b"", set[bytes]()
+    for begin, name, data in _files(_Stream(_unpacked(pieces, url)), url):
         parts = None if is_meta(name) else split_name(name)
         if parts is None:
             continue
-        if sample is None or parts[0] != key:
-            if sample is not None:
+        if not sample or parts[0] != key:
+            if sample:
                 yield sample
             key = parts[0]
             if key in seen:
-                archive.refuse("duplicate key", f"{_text(key)!r} is in two places of the shard")
+                raise _flaw(url, begin, "duplicate key", f"{_text(key)!r} is in two places of the shard")
             seen.add(key)
             sample = {"__key__": key.decode("utf-8", "surrogateescape"), "__url__": url}
         field = parts[1].decode("utf-8", "surrogateescape").lower()
         if field in sample:
             reason: Reason = "reserved field" if field in RESERVED else "duplicate field"
-            archive.refuse(reason, f"{field!r} of {_text(key)!r}")
+            raise _flaw(url, begin, reason, f"{field!r} of {_text(key)!r}")
         sample[field] = data
-    if sample is not None:
+    if sample:
         yield sample
 
 
-@final
-class _Archive:
-    """A plain archive, read from front to back."""
+def _files(stream: _Stream, url: str) -> Iterator[tuple[int, bytes, bytes]]:
+    """Yields of each file of an archive the position of its header, its name and its data."""
+    walk, is_going = Walk(stream.read, stream.ahead, url), True
+    found = walk.found
+    while is_going:
+        is_going = walk.step()
+        for number, name in enumerate(found.names):
+            begin, size = found.offsets[number] - BLOCK, found.sizes[number]
+            if number in found.bad:
+                reason, why = found.bad[number]
+                raise _flaw(url, begin, reason, f"{_text(name)!r} is {why}")
+            if is_unsafe(name):
+                raise _flaw(url, begin, "unsafe name", repr(_text(name)))
+            data = stream.read(size, begin + BLOCK)
+            if len(data) < size or not stream.reaches(begin + BLOCK + padded(size) - 1):
+                raise _flaw(url, begin, "truncated", f"the archive ends in {_text(name)!r}")
+            yield begin, name, data
+        for column in (found.names, found.offsets, found.sizes):
+            column.clear()
+        for flaw in found.flaws:
+            raise _flaw(url, flaw.offset, flaw.reason, flaw.detail)
 
-    def __init__(self, pieces: Iterator[bytes], url: str) -> None:
+
+def _flaw(url: str, begin: int, reason: Reason, detail: str) -> DatasetError:
+    return DatasetError(url, Flaw(url, begin, reason, detail).problem, hint=_HINT)
+
+
+@final
+class _Stream:
+    """What comes of an archive: read in ascending order, and what was passed is let go."""
+
+    def __init__(self, pieces: Iterator[bytes]) -> None:
         self._pieces = pieces
-        self._rest = memoryview(b"")
-        self._url = url
-        self._position = 0
+        self._piece = memoryview(b"")
         self._begin = 0
 
-    def files(self) -> Iterator[tuple[bytes, bytes]]:
-        """Yields the name and the data of each file."""
-        extensions = Extensions()
-        while True:
-            if not extensions.are_pending:
-                self._begin = self._position
-            block = self._exactly(BLOCK, "the archive ends without an end mark")
-            if block == ZERO:
-                break
-            try:
-                header = parse(block)
-                if header.kind in EXTENSIONS:
-                    data = self._padded(extension_size(header), "the archive ends in an extended header")
-                    extensions.add(header, data)
-                    continue
-                member = extensions.member(header)
-            except HeaderError as error:
-                self.refuse("damaged header", str(error))
-            if member.wrong is not None:
-                self.refuse(member.wrong[0], f"{_text(member.name)!r} is {member.wrong[1]}")
-            if not member.is_directory and is_unsafe(member.name):
-                self.refuse("unsafe name", repr(_text(member.name)))
-            data = self._padded(member.size, f"the archive ends in {_text(member.name)!r}")
-            if not member.is_directory:
-                yield member.name, data
-        if extensions.are_pending:
-            self.refuse("damaged header", "an extended header without a member")
-        self._end()
-
-    def refuse(self, reason: Reason, detail: str) -> NoReturn:
-        """Raises the error for the header at hand."""
-        problem = f"{reason} at byte {self._begin}: {detail}"
-        raise DatasetError(self._url, problem, hint=_HINT)
-
-    def _end(self) -> None:
-        """Checks that two blocks of zeros, and then at most more zeros, end the archive."""
-        if self._exactly(BLOCK, "half of the end mark is missing") != ZERO:
-            self.refuse("damaged header", "one block of zeros in the middle of the archive")
-        for padding in chain([bytes(self._rest)], self._pieces):
-            if padding.strip(b"\0"):
-                self._begin = self._position + len(padding) - len(padding.lstrip(b"\0"))
-                self.refuse("data after the end", "another archive may be appended")
-            self._position += len(padding)
-
-    def _padded(self, size: int, problem: str) -> bytes:
-        data = self._exactly(size, problem)
-        self._exactly(padded(size) - size, problem)
-        return data
-
-    def _exactly(self, size: int, problem: str) -> bytes:
-        """Reads so many bytes. A header may claim any size: memory is taken for what has arrived."""
+    def read(self, length: int, position: int) -> bytes:
+        """Waits for so many bytes; gives fewer only at the end of the stream."""
+        # A header may claim any size: memory is taken for what has arrived.
         taken: list[memoryview] = []
-        missing = size
-        while missing:
-            if not self._rest:
-                piece = next(self._pieces, None)
-                if piece is None:
-                    self.refuse("truncated", problem)
-                self._rest = memoryview(piece)
-            taken.append(self._rest[:missing])
-            self._rest = self._rest[missing:]
-            missing -= len(taken[-1])
-        self._position += size
+        end = position + length
+        while position < end and self.reaches(position):
+            taken.append(self._piece[position - self._begin : end - self._begin])
+            position += len(taken[-1])
         return b"".join(taken)
+
+    def ahead(self, length: int, position: int) -> bytes:
+        """Waits for one block, and gives so many bytes of what has come with it."""
+        if self.reaches(position) and position + BLOCK > self._begin + len(self._piece):
+            block = self.read(BLOCK, position)
+            self._piece = memoryview(block + self._piece[position + BLOCK - self._begin :])
+            self._begin = position
+        return bytes(self._piece[position - self._begin : position - self._begin + length])
+
+    def reaches(self, position: int) -> bool:
+        """Waits for the piece that holds a position; returns whether there is one."""
+        while position >= self._begin + len(self._piece):
+            self._begin += len(self._piece)
+            self._piece = memoryview(next(self._pieces, b""))
+            if not self._piece:
+                return False
+        return True
 
 
 def _unpacked(pieces: Iterator[bytes], url: str) -> Iterator[bytes]:

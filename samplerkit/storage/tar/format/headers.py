@@ -158,14 +158,19 @@ class Window:
     them; a pax header that says only when and whose a file is may stand before it. Long runs of these are
     the usual case; all others are read one by one elsewhere. `base`, where the piece begins, is a multiple
     of 512.
+
+    Attributes:
+        is_long: whether there is enough of it to look for runs.
     """
 
     def __init__(self, base: int, data: bytes) -> None:
         self.base = base
         self.data = data
         count = len(data) // BLOCK
-        self._blocks = np.frombuffer(data, dtype=np.uint8, count=count * BLOCK).reshape(count, BLOCK)
-        self._plain, self._next = _plain(data, self._blocks) if count >= SMALLEST else (_NONE, _NONE)
+        self.is_long = count >= SMALLEST
+        if self.is_long:
+            self._blocks = np.frombuffer(data, dtype=np.uint8, count=count * BLOCK).reshape(count, BLOCK)
+            self._plain, self._next = _plain(data, self._blocks)
 
     def holds(self, position: int, size: int) -> bool:
         """Whether `size` bytes from a position of the archive on are in this piece."""

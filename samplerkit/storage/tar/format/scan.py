@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import final
 
 from samplerkit.storage.tar.format.flaws import Flaw, Reason
@@ -24,6 +27,9 @@ from samplerkit.storage.tar.format.headers import (
     parse,
     pax_records,
 )
+
+Read = Callable[[int, int], bytes]
+"""Gives bytes of an archive: how many, and from which position on."""
 
 LINKS = {b"1": "a hard link", b"2": "a symbolic link"}
 DEVICES = {b"3": "a character device", b"4": "a block device", b"6": "a pipe"}
@@ -90,39 +96,57 @@ def scan(descriptor: int, archive: str, size: int) -> Members:
         archive: the name for flaws.
         size: bytes of the archive.
     """
-    return _Walk(descriptor, archive, size).members()
+    read = partial(os.pread, descriptor)
+    walk = Walk(read, read, archive, size)
+    while walk.step():
+        pass
+    walk.drop_unfinished()
+    return walk.found
 
 
 @final
-class _Walk:
-    def __init__(self, descriptor: int, archive: str, size: int) -> None:
-        self._descriptor = descriptor
+class Walk:
+    """A walk from header to header, a step at a time.
+
+    Args:
+        read: gives so many bytes from a position on, and fewer only at the end of the archive.
+        ahead: gives a block from a position on, and so many bytes if they are at hand.
+        archive: the name for flaws.
+        size: bytes of the archive, as far as that is known.
+
+    Attributes:
+        found: what was found. Whoever takes members out of it finds the next ones in it.
+    """
+
+    def __init__(self, read: Read, ahead: Read, archive: str, size: int = sys.maxsize) -> None:
+        self.found = Members()
+        self._read = read
+        self._ahead = ahead
         self._archive = archive
         self._size = size
         self._position = 0
         self._window = Window(0, b"")
-        self._found = Members()
         self._spacing = float(DENSE - 1)
         self._extensions = Extensions()
         self._begin = 0
 
-    def members(self) -> Members:
-        """Walks to the end of the archive or to its first damage."""
-        is_going = True
-        while is_going:
-            self._load()
-            # What an extended header says holds for headers after it, which a run does not know of.
-            if self._is_plain():
-                names, offsets, sizes, position = self._window.run(self._position)
-                if names:
-                    self._found.names += names
-                    self._found.offsets += offsets
-                    self._found.sizes += sizes
-                    self._move(position, len(names))
-                    continue
-            is_going = self._one()
-        self._check_last()
-        return self._found
+    def step(self) -> bool:
+        """Reads a run of plain headers, or one header of any kind.
+
+        Returns:
+            Whether the walk continues: not at the end of the archive or its first damage.
+        """
+        self._load()
+        # What an extended header says holds for headers after it, which a run does not know of.
+        if self._window.is_long and self._is_plain():
+            names, offsets, sizes, position = self._window.run(self._position)
+            if names:
+                self.found.names += names
+                self.found.offsets += offsets
+                self.found.sizes += sizes
+                self._move(position, len(names))
+                return True
+        return self._one()
 
     def _is_plain(self) -> bool:
         return not (self._extensions.are_pending or self._extensions.are_global)
@@ -130,7 +154,7 @@ class _Walk:
     def _load(self) -> None:
         if not self._window.holds(self._position, BLOCK) and self._position < self._size:
             length = DENSE_WINDOW if self._spacing < DENSE else SPARSE_WINDOW
-            self._window = Window(self._position, os.pread(self._descriptor, length, self._position))
+            self._window = Window(self._position, self._ahead(length, self._position))
 
     def _move(self, position: int, headers: int) -> None:
         # An average over the last few dozen headers.
@@ -142,18 +166,17 @@ class _Walk:
     def _flaw(self, reason: Reason, detail: str, offset: int | None = None) -> bool:
         """Notes what ends the walk."""
         place = self._position if offset is None else offset
-        self._found.flaws.append(Flaw(self._archive, place, reason, detail))
+        self.found.flaws.append(Flaw(self._archive, place, reason, detail))
         return False
 
     def _one(self) -> bool:
         """Reads one header of any kind; returns whether the walk continues."""
         if not self._extensions.are_pending:
             self._begin = self._position
-        if self._position + BLOCK > self._size:
-            return self._flaw("truncated", f"the archive ends after {self._size} bytes, without an end mark")
         block = self._window.part(self._position, BLOCK)
         if len(block) < BLOCK:
-            return self._flaw("truncated", "the archive became shorter while it was read")
+            end = min(self._size, self._position + len(block))
+            return self._flaw("truncated", f"the archive ends after {end} bytes, without an end mark")
         if block == ZERO:
             return self._end()
         try:
@@ -164,12 +187,10 @@ class _Walk:
 
     def _extension(self, header: Header) -> bool:
         start, size = self._position + BLOCK, extension_size(header)
-        if start + size > self._size:
+        is_here = self._window.holds(start, size)
+        data = self._window.part(start, size) if is_here else self._read(size, start)
+        if len(data) < size:
             return self._flaw("truncated", "the archive ends in an extended header")
-        if self._window.holds(start, size):
-            data = self._window.part(start, size)
-        else:
-            data = os.pread(self._descriptor, size, start)
         self._extensions.add(header, data)
         self._move(start + padded(size), 1)
         return True
@@ -180,10 +201,10 @@ class _Walk:
             return self._flaw(*member.wrong, offset=self._begin)
         if not member.is_directory:
             if member.wrong is not None:
-                self._found.bad[len(self._found.names)] = member.wrong
-            self._found.names.append(member.name)
-            self._found.offsets.append(self._position + BLOCK)
-            self._found.sizes.append(member.size)
+                self.found.bad[len(self.found.names)] = member.wrong
+            self.found.names.append(member.name)
+            self.found.offsets.append(self._position + BLOCK)
+            self.found.sizes.append(member.size)
         self._move(self._position + BLOCK + padded(member.size), 1)
         return True
 
@@ -191,13 +212,13 @@ class _Walk:
         """Checks that two blocks of zeros, and then at most more zeros, end the archive."""
         if self._extensions.are_pending:
             return self._flaw("damaged header", "an extended header without a member")
-        second = os.pread(self._descriptor, BLOCK, self._position + BLOCK)
+        second = self._read(BLOCK, self._position + BLOCK)
         if len(second) < BLOCK:
             return self._flaw("truncated", "half of the end mark is missing")
         if second != ZERO:
             return self._flaw("damaged header", "one block of zeros in the middle of the archive")
         position = self._position + 2 * BLOCK
-        while padding := os.pread(self._descriptor, DENSE_WINDOW, position):
+        while padding := self._read(DENSE_WINDOW, position):
             rest = padding.lstrip(b"\0")
             if rest:
                 place = position + len(padding) - len(rest)
@@ -205,9 +226,9 @@ class _Walk:
             position += len(padding)
         return False
 
-    def _check_last(self) -> None:
+    def drop_unfinished(self) -> None:
         """Drops the last member if the archive ends in its data."""
-        found = self._found
+        found = self.found
         # A run follows what headers say and looks at no end: nothing but the last one can lie beyond it.
         if found.names and found.offsets[-1] + found.sizes[-1] > self._size:
             name, offset = found.names.pop(), found.offsets.pop()
