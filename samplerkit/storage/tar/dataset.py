@@ -346,7 +346,7 @@ class TarDataset(View):
 
         Shards go by their names below the folder that they share, so the file is right where that is moved.
         """
-        layout = self._source.layout
+        layout = self._source.contents.layout
         save_lengths(path, layout.names or (), layout.sizes)
 
     def close(self) -> None:

@@ -80,16 +80,6 @@ class Source(OpenPerProcess[Reader | ShardReading]):
         return find(self.shards, self.progress)
 
     @property
-    def layout(self) -> Layout:
-        """How many samples lie in which shard."""
-        return self.contents.layout
-
-    @property
-    def fingerprint(self) -> str:
-        """Changes with the samples."""
-        return self.contents.fingerprint
-
-    @property
     def is_layout_known(self) -> bool:
         """Whether the layout is known without requests for remote shards."""
         return self._known is not None or "contents" in self.__dict__ or not self.shards.is_remote
@@ -156,7 +146,7 @@ class View(Closing):
     @property
     def layout(self) -> Layout:
         """How many samples lie in which shard."""
-        return (self._selection or self._source).layout
+        return (self._selection or self._source.contents).layout
 
     @property
     def fingerprint(self) -> str:
@@ -164,7 +154,7 @@ class View(Closing):
 
         With `lengths` it is of the lengths and the names of the shards.
         """
-        return (self._selection or self._source).fingerprint
+        return (self._selection or self._source.contents).fingerprint
 
     def __len__(self) -> int:
         return len(self.layout)
@@ -283,7 +273,7 @@ class Selection:
     @cached_property
     def layout(self) -> Layout:
         """How many samples of each archive there are."""
-        below = self.view._source.layout
+        below = self.view._source.contents.layout
         return Layout(np.diff(np.searchsorted(self.ids, below.starts)), below.names)
 
     @cached_property

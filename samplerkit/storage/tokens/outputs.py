@@ -27,13 +27,7 @@ _DTYPES: Final = {"loss_mask": np.float32, "position_ids": np.int64, "documents"
 _ALIGNED = 64
 
 
-def output_names(outputs: Any) -> tuple[str, ...]:
-    """Takes the names of outputs.
-
-    Raises:
-        ArgumentTypeError: no list of names.
-        ArgumentValueError: none, an unknown one, or one that stands twice.
-    """
+def _output_names(outputs: Any) -> tuple[str, ...]:
     if isinstance(outputs, str | bytes) or not isinstance(outputs, Sequence):
         raise ArgumentTypeError("outputs", "must be a list of names", outputs)
     for name in outputs:
@@ -69,7 +63,7 @@ class WantedOutputs:
             ArgumentRangeError: the size is not positive.
         """
         return cls(
-            output_names(("tokens",) if outputs is None else outputs),
+            _output_names(("tokens",) if outputs is None else outputs),
             token_dtype("as_dtype", as_dtype),
             None if vocab_size is None else arguments.positive("vocab_size", vocab_size),
         )

@@ -12,13 +12,11 @@ import pytest
 
 import samplerkit as sk
 from samplerkit.storage.arrays import UnreadableFileError, read_arrays
-from samplerkit.storage.progress import silence
 from samplerkit.storage.tar.dataset import TarDataset
 from samplerkit.storage.tar.index import finding as index_module
 from samplerkit.storage.tar.index.archive import Archive
 from samplerkit.storage.tar.index.finding import Cache, make_index
 from samplerkit.storage.tar.index.index import read_index
-from samplerkit.storage.tar.index.joining import joint_index
 from tests.storage.tar.shards import jpeg_tiles, python_sources, write
 
 
@@ -131,8 +129,7 @@ def test_checksums_want_an_index_that_has_them(tmp_path, walks):
 
 
 def test_an_index_is_mapped_and_small(tmp_path):
-    archives = [Archive.of(str(path)) for path in two(tmp_path)]
-    joint = joint_index(tuple(archives), Cache.of(None), checksums=True, progress=silence)
+    joint = TarDataset(two(tmp_path), checksums=True)._source.contents
     members = 180 + len(python_sources())
     assert sum(array.nbytes for name, array in joint.arrays.items() if name != "keys") <= 40 * members
     base = joint.arrays["offset"]

@@ -193,7 +193,7 @@ class Window:
         found = heads[:-1]
         headers = self._blocks[found]
         # Only now, for those that were met: summing every block would cost more than all the rest.
-        is_right = sums_of(headers) == checksums_of(headers)
+        is_right = _sums_of(headers) == _numbers(headers[:, 148:154])
         is_pax = headers[:, 156] == ord(PAX_LOCAL)
         if is_pax.any():
             is_right[is_pax] &= self._are_harmless(found[is_pax])
@@ -205,7 +205,8 @@ class Window:
         is_member = ~is_pax[:count]
         found, headers = found[:count][is_member], headers[:count][is_member]
         offsets = (self.base + (found + 1) * BLOCK).tolist()
-        return names_of(headers), offsets, sizes_of(headers).tolist(), self.base + int(heads[count]) * BLOCK
+        sizes = _numbers(headers[:, 124:135]).tolist()
+        return _names_of(headers), offsets, sizes, self.base + int(heads[count]) * BLOCK
 
     def _chain(self, index: int) -> np.ndarray[Any, np.dtype[np.int64]]:
         """The plain headers that follow one another from a block on, and the block behind the last one."""
@@ -225,7 +226,7 @@ class Window:
     def _are_harmless(self, heads: np.ndarray[Any, Any]) -> list[bool]:
         """Whether pax headers hold nothing but times and owners, and all of each is in this piece."""
         starts = (heads + 1) * BLOCK
-        ends = starts + sizes_of(self._blocks[heads])
+        ends = starts + _numbers(self._blocks[heads, 124:135])
         matches, data, size = _HARMLESS.fullmatch, self.data, len(self.data)
         return [
             end <= size and matches(data, start, end) is not None
@@ -254,17 +255,7 @@ def _plain(
     return found, found + 1 - (-_numbers(blocks[found, 124:135]) // BLOCK)
 
 
-def sizes_of(headers: np.ndarray[Any, np.dtype[np.uint8]]) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """The sizes that plain headers tell."""
-    return _numbers(headers[:, 124:135])
-
-
-def checksums_of(headers: np.ndarray[Any, np.dtype[np.uint8]]) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """The checksums that plain headers tell."""
-    return _numbers(headers[:, 148:154])
-
-
-def sums_of(headers: np.ndarray[Any, np.dtype[np.uint8]]) -> np.ndarray[Any, np.dtype[np.int64]]:
+def _sums_of(headers: np.ndarray[Any, np.dtype[np.uint8]]) -> np.ndarray[Any, np.dtype[np.int64]]:
     """Sums the bytes of each header, those of the checksum counted as spaces."""
     # Sums of 32 bits take half the time of those of 64.
     sums: np.ndarray[Any, np.dtype[np.int64]] = headers.sum(axis=1, dtype=np.uint32).astype(np.int64)
@@ -278,7 +269,7 @@ def _numbers(digits: np.ndarray[Any, np.dtype[np.uint8]]) -> np.ndarray[Any, np.
     return values @ _POWERS[-digits.shape[1] :]
 
 
-def names_of(headers: np.ndarray[Any, np.dtype[np.uint8]]) -> list[bytes]:
+def _names_of(headers: np.ndarray[Any, np.dtype[np.uint8]]) -> list[bytes]:
     """The names that plain headers tell."""
     names: list[bytes] = np.ascontiguousarray(headers[:, :100]).view("S100").ravel().tolist()
     if b"".join(names).find(b"\0") >= 0:

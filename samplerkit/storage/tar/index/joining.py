@@ -20,7 +20,6 @@ from samplerkit.storage.names import short_names
 from samplerkit.storage.progress import Progress
 from samplerkit.storage.tar.format.flaws import Skipped
 from samplerkit.storage.tar.index.archive import Archive
-from samplerkit.storage.tar.index.finding import Cache, found_or, make_index
 from samplerkit.storage.tar.index.index import Index, read_index, reopened, split_between
 from samplerkit.storage.tar.read.contents import Contents
 from samplerkit.storage.tar.read.shards import ASKED_AT_A_TIME, FETCHED_AT_A_TIME, Shards
@@ -39,12 +38,14 @@ class Summary:
         last: likewise of the last one.
         num_samples: how many there are.
         digest: of what the samples are, but not of where they lie.
+        load: maps the index again.
     """
 
     first: Index
     last: Index
     num_samples: int
     digest: bytes
+    load: Callable[[], Index]
 
     @classmethod
     def of(cls, index: Index, *, checksums: bool) -> Summary:
@@ -58,7 +59,9 @@ class Summary:
             replace(index, arrays={name: np.array(array) for name, array in index.part(*cut).items()})
             for cut in ((0, min(1, end)), (max(0, end - 1), end))
         )
-        return cls(first, last, end, digest.digest())
+        # Only one that lies in no file is held.
+        load = partial(reopened, index.path, index.archives) if index.path else lambda: index
+        return cls(first, last, end, digest.digest(), load)
 
 
 @final
@@ -106,18 +109,18 @@ class _Columns:
     the memory is that of one column of one archive.
 
     Args:
-        loads: map the index of each archive.
+        summaries: of the archives.
         cuts: as in `Joint`.
         numbers: of each archive, the numbers that its tuples of fields have among all.
     """
 
-    loads: Sequence[Callable[[], Index]]
+    summaries: Sequence[Summary]
     cuts: Sequence[tuple[int, int]]
     numbers: Sequence[Array]
 
     def parts(self) -> Iterator[dict[str, Array]]:
         """Returns the arrays of each archive."""
-        return (load().part(*cut) for load, cut in zip(self.loads, self.cuts, strict=True))
+        return (one.load().part(*cut) for one, cut in zip(self.summaries, self.cuts, strict=True))
 
     def column(self, name: str) -> Iterator[Array]:
         """Returns a column of all archives, an array for each."""
@@ -136,9 +139,7 @@ class _Columns:
             yield np.array([before])
 
 
-def joined(
-    parts: Sequence[Summary], loads: Sequence[Callable[[], Index]], *, checksums: bool
-) -> tuple[Index, dict[str, Column]]:
+def joined(parts: Sequence[Summary], *, checksums: bool) -> tuple[Index, dict[str, Column]]:
     """Joins the indexes of some archives.
 
     Returns:
@@ -151,7 +152,7 @@ def joined(
         np.array([fields.setdefault(names, len(fields)) for names in index.fields], dtype=np.int64)
         for index in indexes
     ]
-    columns = _Columns(loads, joint.cuts, numbers)
+    columns = _Columns(parts, joint.cuts, numbers)
     samples = members = keys = largest = 0
     for part in columns.parts():
         samples, members = samples + part["signature"].size, members + part["offset"].size
@@ -179,59 +180,49 @@ def joined(
     return index, arrays
 
 
-def joint_index(archives: tuple[Archive, ...], cache: Cache, *, checksums: bool, progress: Progress) -> Index:
-    """Returns the joint index of some archives, from the cache if it is there; else it is made and kept.
-
-    Raises:
-        DatasetError: an archive cannot be read, or a file of the cache is none of ours.
-    """
-    # The name is of the paths only, so that the index of changed archives takes the place of the old one.
-    paths = [os.path.realpath(archive.url) for archive in archives]
-    path = cache.joint_path(json.dumps([checksums, paths]))
-    found = read_index(path, archives)
-    if found is not None:
-        return found
-    parts: list[Summary] = []
-    loads: list[Callable[[], Index]] = []
-    for done, archive in enumerate(archives):
-        progress("indexing archive", done, len(archives))
-        make = partial(make_index, archive, cache, checksums=checksums)
-        index = found_or(make, archive, cache, checksums=checksums)
-        parts.append(Summary.of(index, checksums=checksums))
-        # Only one that lies in no file is held.
-        loads.append(partial(reopened, index.path, (archive,)) if index.path else partial(_same, index))
-    progress("indexing archive", len(archives), len(archives))
-    index, columns = joined(parts, loads, checksums=checksums)
-    try:
-        write_arrays(path, index.meta, columns)
-    except OSError as error:
-        _LOGGER.warning("the index stays in memory: %s cannot be written to (%s)", cache.folder, error)
-        return replace(
-            index, arrays={name: np.concatenate([*column.parts()]) for name, column in columns.items()}
-        )
-    return reopened(path, archives)
-
-
-def _same(index: Index) -> Index:
-    return index
-
-
 def joint_contents(shards: Shards, progress: Progress) -> Index:
-    """Finds or makes the joint index of archives on disk.
+    """Finds the joint index of archives on disk in the cache; else it is made and kept.
 
     Raises:
-        DatasetError: an archive cannot be read, or has a flaw and flaws are errors.
+        DatasetError: an archive cannot be read, or has a flaw and flaws are errors; or a file of the cache is
+            none of ours.
     """
     archives, options = tuple(map(Archive.of, shards.names)), shards.options
-    found = joint_index(archives, options.cache, checksums=options.checksums, progress=progress)
+    # The name is of the paths only, so that the index of changed archives takes the place of the old one.
+    paths = [os.path.realpath(archive.url) for archive in archives]
+    path = options.cache.joint_path(json.dumps([options.checksums, paths]))
+    found = read_index(path, archives)
+    if found is None:
+        found, columns = joined(_summaries(shards, progress), checksums=options.checksums)
+        try:
+            write_arrays(path, found.meta, columns)
+            found = reopened(path, found.archives)
+        except OSError as error:
+            folder = options.cache.folder
+            _LOGGER.warning("the index stays in memory: %s cannot be written to (%s)", folder, error)
+            arrays = {name: np.concatenate([*column.parts()]) for name, column in columns.items()}
+            found = replace(found, arrays=arrays)
     _check_skipped(found.skipped, shards)
     return found
 
 
 def indexed_contents(shards: Shards, progress: Progress) -> Contents:
-    """Looks at the index of each shard: beside it, in the cache, or made of the shard.
+    """Looks at the index of each shard. The fingerprint is that of the same shards on disk.
 
-    The fingerprint is that of the same shards on disk.
+    Raises:
+        DatasetError: a shard cannot be read, or has a flaw and flaws are errors.
+    """
+    parts = _summaries(shards, progress)
+    joint = Joint.of(parts)
+    _check_skipped(joint.skipped, shards)
+    firsts, stops = np.array(joint.cuts, dtype=np.int64).T
+    counts = np.array([part.num_samples for part in parts], dtype=np.int64)
+    layout = Layout(stops - firsts, short_names(shards.urls))
+    return Contents(layout, counts, firsts, joint.fingerprint, joint.skipped, is_told=False)
+
+
+def _summaries(shards: Shards, progress: Progress) -> list[Summary]:
+    """Looks at the index of each shard: beside it, in the cache, or made of the shard.
 
     Raises:
         DatasetError: a shard cannot be read, or has a flaw and flaws are errors.
@@ -253,13 +244,7 @@ def indexed_contents(shards: Shards, progress: Progress) -> Contents:
             if part is not None:
                 found[shard] = part
                 progress("indexing archive", len(found), number)
-    parts = [found[shard] for shard in range(number)]
-    joint = Joint.of(parts)
-    _check_skipped(joint.skipped, shards)
-    firsts, stops = np.array(joint.cuts, dtype=np.int64).T
-    counts = np.array([part.num_samples for part in parts], dtype=np.int64)
-    layout = Layout(stops - firsts, short_names(shards.urls))
-    return Contents(layout, counts, firsts, joint.fingerprint, joint.skipped, is_told=False)
+    return [found[shard] for shard in range(number)]
 
 
 def _check_skipped(skipped: Skipped, shards: Shards) -> None:
