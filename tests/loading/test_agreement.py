@@ -13,7 +13,7 @@ import torch.distributed
 import samplerkit as sk
 from samplerkit.loading.job import agreement
 from samplerkit.loading.job.agreement import Agreement
-from tests.loading.simulated_ranks import ORDER, CountingStore, simulate
+from tests.loading.simulated_ranks import ORDER, simulate
 from tests.own_seconds import OwnSeconds
 
 EVALUATION = {"dataset": "4 samples", "sampler": "SequentialSampler()", "seed": [], "epoch": 0, "position": 0}
@@ -57,14 +57,6 @@ def run_threads(work, *arguments):
     for thread in threads:
         thread.join(60)
         assert not thread.is_alive()
-
-
-def test_ranks_that_agree_continue_at_once_epoch_after_epoch(caplog):
-    epochs = [{**ORDER, "epoch": epoch} for epoch in (0, 1, 1, 0)]
-    outcomes, seconds = run_ranks(epochs, epochs, epochs, seconds=30)
-    assert outcomes == [None] * 3
-    assert seconds < 10
-    assert not caplog.records
 
 
 @pytest.mark.usefixtures("short_pauses")
@@ -128,24 +120,6 @@ def test_a_rank_that_has_read_alone_does_not_stop_the_others_later(first, second
 
 
 @pytest.mark.usefixtures("short_pauses")
-def test_ranks_that_disagreed_can_correct_it_and_try_again():
-    store, later = torch.distributed.HashStore(), []
-    both_know = threading.Barrier(2)
-
-    def rank(number, first, pause):
-        mine = Agreement(store, number, 2)
-        with pytest.raises(sk.DisagreementError):
-            mine.require(first, 30)
-        both_know.wait()
-        time.sleep(pause)
-        mine.require(ORDER, 30)
-        later.append(number)
-
-    run_threads(rank, (0, ORDER, 0), (1, {**ORDER, "position": 5}, 0.3))
-    assert sorted(later) == [0, 1]
-
-
-@pytest.mark.usefixtures("short_pauses")
 def test_a_rank_that_comes_after_several_disagreements_joins_the_others_at_its_second_try():
     store, later = torch.distributed.HashStore(), []
     two_know, have_disagreed, all_know = threading.Barrier(2), threading.Barrier(3), threading.Barrier(3)
@@ -190,27 +164,6 @@ def test_a_rank_makes_few_requests_for_one_that_is_late_at_any_number_of_ranks(r
         assert outcome.requests <= MOST_REQUESTS
         assert late <= outcome.seconds <= late + MOST_SECONDS
     assert outcomes[last].seconds == late
-
-
-def test_nobody_reads_who_is_in_a_group_whose_ranks_share_shards():
-    store = torch.distributed.HashStore()
-    stores = [CountingStore(store) for _ in range(6)]
-
-    def begin(rank):
-        for epoch in range(2):
-            world = sk.World(3, rank // 2)
-            Agreement(stores[rank], rank, 6).require({**ORDER, "epoch": epoch}, 60, world=world)
-
-    run_threads(begin, *((rank,) for rank in range(6)))
-    assert [one.requests["get"] for one in stores] == [0] * 6
-
-
-def test_a_hundred_ranks_that_all_run_make_few_requests_each():
-    outcomes = simulate(100, {rank: (3.0 if rank == 70 else rank / 1000, ORDER) for rank in range(100)})
-    assert max(outcome.requests for outcome in outcomes.values()) <= MOST_REQUESTS
-    assert max(outcome.seconds for outcome in outcomes.values()) <= 3 + MOST_SECONDS
-    looked = [rank for rank, outcome in outcomes.items() if outcome.store.requests["multi_get"]]
-    assert looked == []  # there is one group, and so nothing to compare it with
 
 
 @pytest.mark.parametrize("comes", [0.0, 0.2, 0.9, 1.5, 5.0, 9.0, 9.5, 9.9])

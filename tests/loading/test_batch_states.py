@@ -123,12 +123,6 @@ def test_a_position_outside_of_the_plan_is_refused(kind):
         assert caught.value.field in ("position", "window")
 
 
-def test_a_state_of_batches_without_its_section_is_refused():
-    with pytest.raises(sk.StateError) as caught:
-        loader().load_state_dict(forged(loader().state_dict(step=1), sections={}))
-    assert caught.value.field == "batches"
-
-
 def test_a_state_goes_on_in_the_next_epoch_from_its_beginning():
     run, whole = loader("partial", 2, 1), loader("partial", 2, 1)
     run.load_state_dict(run.state_dict(step=run.steps_left - 2))

@@ -104,12 +104,6 @@ def test_labels_and_weights_that_changed_at_equal_length_are_refused(change):
     make(SWAPPED).load_state_dict(state, allow={field})
 
 
-def test_labels_that_no_sampler_looks_at_may_change():
-    again = labelled(SWAPPED, sk.RandomSampler())
-    again.load_state_dict(labelled(CLASSES, sk.RandomSampler()).state_dict(step=2))
-    assert again.state_dict()["position"] == 4
-
-
 @pytest.mark.parametrize("make", [Data, lambda: Data(fingerprint="1"), lambda: range(12)])
 def test_the_same_dataset_made_anew_is_not_refused(make):
     again = loader(make())

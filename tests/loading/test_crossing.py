@@ -135,15 +135,3 @@ def test_large_tensors_are_in_shared_memory_beside_small_ones() -> None:
     assert batch["row"].is_shared()
     assert not batch["label"].is_shared()
     assert batch["row"][:, 0].tolist() == batch["label"].tolist()
-
-
-def test_what_the_dataset_shares_stays_shared() -> None:
-    counter = torch.zeros(1).share_memory_()
-
-    def counted(samples: list[int]) -> Any:
-        return counter.add_(len(samples))
-
-    with sk.Loader(range(8), batch_size=4, num_workers=1, collate_fn=counted) as loader:
-        last = list(loader)[-1]
-    assert last.is_shared()
-    assert counter.item() == 8

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from torch.utils.data import DataLoader, Subset
+from torch.utils.data import Subset
 
 import samplerkit as sk
 from tests.loading.worker_kinds import THREADS
@@ -81,21 +81,6 @@ def test_in_a_batch_the_place_must_be_said_and_be_there(place, error, message):
         read(Asks())
 
 
-def test_a_sample_that_is_read_alone_is_a_batch_of_one(expected):
-    class ByBatches(NoiseInBatches):
-        def __getitem__(self, index):
-            return self.__getitems__([index])[0]
-
-    assert read(ByBatches(), seed_draws=True) == expected
-    with pytest.raises(sk.OutOfDatasetError, match=r"place: must be in \[0, 1\)"):
-        read(AsksForTheSecond())
-
-
-class AsksForTheSecond(Noise):
-    def __getitem__(self, index):
-        return sk.draw_rng(1)
-
-
 def test_seeding_draws_reads_a_dataset_of_batches_one_by_one(expected):
     """Else nobody could seed between two samples; and then it is known which sample is read."""
     assert read(NoiseOfWhom(), seed_draws=True) == expected
@@ -139,12 +124,6 @@ def test_outside_of_reading_draw_rng_is_an_error_with_the_hint():
     list(read(Noise()))
     with pytest.raises(sk.DatasetError, match=OUTSIDE):
         sk.draw_rng(0)
-
-
-def test_under_a_plain_torch_loader_draw_rng_is_an_error_with_the_hint():
-    plain = DataLoader(Noise(), sampler=sk.TorchSampler(sk.RandomSampler(), Noise()))
-    with pytest.raises(sk.DatasetError, match=OUTSIDE):
-        list(plain)
 
 
 def test_after_an_error_in_a_dataset_no_draw_is_left_behind():

@@ -193,23 +193,6 @@ def test_each_epoch_has_its_own_draws_also_when_it_is_begun_early():
     assert not {sample[2] for sample in epochs[0].values()} & {sample[2] for sample in epochs[1].values()}
 
 
-def test_lanes_that_do_not_fit_the_ranks_change_no_draw():
-    """There positions are no range."""
-    sampler = sk.RandomSampler(shuffle="partial", partial_size=5, lanes=4, seed=3)
-
-    class Filed(Pictures):
-        layout = sk.Layout([10] * 4)
-
-    def read(ranks):
-        found = []
-        for rank in range(ranks):
-            reader = loader(ranks, rank, sampler=sampler, dataset=Filed(), tail="ragged")
-            found += [sample for batch in reader for sample in batch]
-        return sorted(found)
-
-    assert read(3) == read(1)
-
-
 def test_draws_are_pinned():
     """A change of these is a change of everybody's pixels."""
     assert Draw(7, 3, 2**40).rng().integers(2**32, size=3).tolist() == PINNED_DRAW
@@ -297,22 +280,3 @@ class Jittered(Pictures):
 
     def __getitem__(self, index):
         return index, as_text(jittered(picture_of(index), sk.draw_rng()))
-
-
-@pytest.mark.parametrize("kind", ["files", "tar"])
-def test_datasets_that_enter_the_draws_by_themselves_are_read_in_whole_batches(tmp_path, monkeypatch, kind):
-    if kind == "files":
-        np.savez(tmp_path / "a.npz", x=np.arange(8))
-        dataset = sk.FileDataset(f"{tmp_path}/*.npz", "npz", progress=False)
-    else:
-        with sk.TarWriter(f"{tmp_path}/a-%d.tar") as writer:
-            for number in range(8):
-                writer.write({"__key__": str(number), "cls": number})
-        dataset = sk.TarDataset(f"{tmp_path}/a-*.tar", cache=tmp_path / "cache", progress=False)
-    asked, read = [], type(dataset).__getitems__
-    monkeypatch.setattr(
-        type(dataset), "__getitems__", lambda self, ids: asked.append(len(ids)) or read(self, ids)
-    )
-    with sk.Loader(dataset, sk.SequentialSampler(), batch_size=4, collate_fn=len, seed_draws=True) as loader:
-        list(loader)
-    assert asked == [4, 4]

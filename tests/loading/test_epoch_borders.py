@@ -127,16 +127,6 @@ def test_a_loop_with_its_own_epoch_stopped_anywhere_reads_each_sample_once_an_ep
         assert ends == EPOCHS, "each epoch was stopped exactly at its end"
 
 
-def test_of_an_epoch_that_ended_before_a_load_the_steps_are_none_and_its_length_stays():
-    loader = numbers_loader(WORLDS[0])
-    resumed = numbers_loader(WORLDS[0])
-    resumed.load_state_dict(loader.state_dict(step=3))
-    for _ in range(2):  # by two callbacks of a trainer
-        resumed.set_epoch(0)
-    assert (len(resumed), resumed.steps_left, resumed.remaining, resumed.epoch_step) == (3, 0, 0, 3)
-    assert resumed.state_dict() == loader.state_dict(step=3)
-
-
 def test_a_set_epoch_before_that_of_the_loaded_state_is_logged(caplog):
     loader = numbers_loader(WORLDS[0])
     loader.set_epoch(5)

@@ -64,14 +64,6 @@ def test_a_resume_tells_only_the_rest(options):
         assert sum(len(batch[0]) for batch in loader) == 28
 
 
-def test_a_break_tells_it_anew():
-    loader = sk.Loader(Expecting(), sk.RandomSampler(), batch_size=4)
-    for _ in range(3):
-        next(iter(loader))
-    assert sum(len(batch[0]) for batch in loader) == 40
-    assert loader.dataset.times_told == 4
-
-
 @pytest.mark.parametrize(
     "options", [{}, {"num_workers": 1}, {"num_workers": 2}, {"num_workers": 2, "file_affinity": True}]
 )

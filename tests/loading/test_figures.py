@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-from dataclasses import astuple, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,10 +12,7 @@ from rich.console import Console
 from torch.utils.data import DataLoader
 
 import samplerkit as sk
-from samplerkit.loading.stats import DeviceStats, LoaderStats
 from samplerkit.loading.steps import with_bar
-from samplerkit.storage.ahead.cache_entries import FileStats
-from samplerkit.storage.remote.retries import RemoteStats
 
 TREE = sk.TreeDataset({"web": range(300), "code": range(100), "books": range(200)})
 
@@ -40,13 +37,6 @@ def test_figures_are_those_of_the_state_the_steps_and_the_ids_that_were_handed_o
     assert sum(figures[f"share/{name}"] for name in ("web", "code", "books")) == pytest.approx(1)
     assert figures["ids_per_second"] * figures["seconds"] == pytest.approx(84)
     json.dumps(figures)
-
-
-def test_after_the_last_step_they_stand_at_the_next_epoch():
-    read = loader()
-    for _ in read:
-        figures = read.figures()
-    assert [figures[name] for name in ("epoch", "position", "epoch_step", "epochs")] == [1, 0, 0, 1]
 
 
 def test_a_resumed_loader_counts_in_steps_of_the_whole_epoch():
@@ -93,20 +83,6 @@ class TestProgress:
         assert "20/20" in text
         assert "ids/s" in text
         assert "waiting" in text
-
-    def test_a_resumed_epoch_begins_where_it_was(self):
-        read = loader(world=sk.World(1, 0))
-        read.load_state_dict(loader(world=sk.World(1, 0)).state_dict(step=15))
-        batches, text = self.drawn(read)
-        assert len(batches) == 5
-        assert "16/20" in text
-
-    def test_a_state_in_the_loop_counts_the_batches_handed_out(self):
-        read = loader(world=sk.World(1, 0))
-        for _ in read.progress():
-            if read.step == 3:
-                break
-        assert read.state_dict()["position"] == 36
 
     def test_any_loader_has_it_in_a_device_loader(self):
         plain = DataLoader(range(6), batch_size=2)
@@ -155,18 +131,6 @@ def test_what_workers_read_is_added_up_over_workers_and_epochs(files, workers, o
             assert loader.stats.to_dict()["dataset/bytes_read"] > 0
 
 
-class WithMoments(list):
-    """Has `stats`, as datasets of images do, that are no figures of reading."""
-
-    stats = np.array([0.5, 0.25])
-
-
-def test_stats_of_another_kind_stay_in_the_workers():
-    with sk.Loader(WithMoments(range(6)), sk.SequentialSampler(), batch_size=3, num_workers=1) as loader:
-        assert [batch.tolist() for batch in loader] == [[0, 1, 2], [3, 4, 5]]
-        assert loader.stats.dataset is None
-
-
 def test_the_dataset_itself_tells_what_its_workers_read(files):
     with loader_over(files, 2) as loader:
         assert loader.dataset.stats.files_read == 0
@@ -185,18 +149,3 @@ def test_the_dataset_itself_tells_what_its_workers_read(files):
         del second
         assert loader.dataset.stats.files_read == of_workers + 1 + read
         assert loader.stats.dataset.files_read == of_workers
-
-
-@pytest.mark.parametrize("kind", [LoaderStats, DeviceStats, FileStats, RemoteStats])
-def test_before_anything_is_read_every_figure_is_nothing(kind):
-    figures = [
-        *astuple(kind()),
-        *(getattr(kind(), name) for name in dir(kind) if name in {"waiting", "mean_wait"}),
-    ]
-    assert not any(figures)
-
-
-def test_a_loader_and_its_device_stage_have_figures_before_the_first_batch():
-    loader = sk.Loader(range(4), sk.SequentialSampler(), batch_size=2)
-    assert loader.stats == LoaderStats()
-    assert sk.DeviceLoader(loader, "cpu").stats == DeviceStats()

@@ -242,29 +242,6 @@ def test_the_place_of_a_bad_sample_is_that_in_its_batch():
         next(iter(loader))
 
 
-class Jitters(Files):
-    """Draws from torch's own generator."""
-
-    def __getitem__(self, index: int) -> float:
-        return index + torch.rand(()).item()
-
-
-def jittered(samples: list[float]) -> tuple[list[float], float]:
-    return samples, torch.rand(()).item()
-
-
-def test_seeded_draws_repeat_in_samples_and_in_the_collate_function_and_leave_the_loop_its_own():
-    options = {"batch_size": 5, "seed_draws": True, "collate_fn": jittered}
-    expected = list(sk.Loader(Jitters(), by("partial"), **options))
-    torch.manual_seed(1)
-    own = torch.rand(2).tolist()
-    torch.manual_seed(1)
-    with sk.Loader(Jitters(), by("partial"), num_workers=2, file_affinity=True, **options) as loader:
-        first = torch.rand(()).item()
-        assert list(loader) == expected
-        assert [first, torch.rand(()).item()] == own
-
-
 class Texts(Files):
     """Sample i has i % 9 + 1 tokens."""
 

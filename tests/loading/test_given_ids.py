@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -121,20 +119,6 @@ def test_epochs_differ_and_the_generators_of_the_process_are_left_as_they_were()
     assert torch.rand(2).equal(expected)
     assert orders[0] == orders[2]
     assert len({tuple(order) for order in orders}) == 3
-
-
-def test_what_an_iterable_draws_does_not_depend_on_whether_torch_was_imported():
-    code = (
-        "import sys, random; from samplerkit import IterSampler\n"
-        "class Shuffled:\n"
-        "    def __iter__(self): return iter(random.sample(range(9), 9))\n"
-        "print([*IterSampler(Shuffled()).order(9)], 'torch' in sys.modules)"
-    )
-    said = [
-        subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True).stdout
-        for text in (code, f"import torch.utils.data\n{code}")
-    ]
-    assert said[0].replace("False", "True") == said[1]
 
 
 READERS = {

@@ -53,36 +53,11 @@ def test_the_order_of_an_epoch_is_drawn_once(workers):
     assert drawn == [0, 1]
 
 
-@pytest.mark.parametrize("workers", [0, 2, "2 threads"])
-@pytest.mark.parametrize("options", [{}, {"run_ahead": True}, {"after_break": "continue"}])
-def test_a_trainer_that_counts_the_batches_reads_the_next_epoch_next(workers, options):
-    with numbers_loader(**beside(workers), **options) as loader:
-        for epoch in range(3):
-            batches = iter(loader)
-            read = [next(batches) for _ in range(len(loader))]  # as Lightning does: no StopIteration
-            order = np.asarray(sk.RandomSampler(seed=3).order(10, epoch)).tolist()
-            assert [index for batch in read for index, _ in batch] == order
-            assert loader.state_dict()["epoch"] == epoch + 1
-
-
 def test_lightning_finds_set_epoch_at_the_sampler_of_the_batch_sampler():
     loader = numbers_loader()
     loader.batch_sampler.sampler.set_epoch(3)
     loader.batch_sampler.set_epoch(loader.epoch + 1)
     assert loader.epoch == 4
-
-
-@over_threads_too
-@pytest.mark.parametrize(("after_break", "begins_at"), [("restart", 0), ("continue", 2)])
-def test_after_an_early_break_the_epoch_begins_anew_or_goes_on(after_break, begins_at):
-    whole = ids_of(numbers_loader())
-    loader = numbers_loader(after_break=after_break)
-    for step, _ in enumerate(loader):
-        if step == 1:
-            break
-    assert loader.state_dict()["position"] == 6
-    assert ids_of(loader) == whole[begins_at:]
-    assert loader.epoch == 1
 
 
 def epoch_of(epoch):

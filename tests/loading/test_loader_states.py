@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import time
 from itertools import product
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
-import torch
 
 import samplerkit as sk
 from samplerkit.compat.partially_shuffle import DistributedSamplerViaLocallyShuffle
@@ -18,26 +15,7 @@ from samplerkit.loading.state.state import State
 from tests.loading import batch_loaders, token_loaders
 from tests.loading.forged_states import MISSING, forged, forged_section
 from tests.loading.numbers import Numbers, ids_of, numbers_loader
-from tests.loading.worker_kinds import THREADS, beside, over_threads_too
-
-
-@pytest.mark.parametrize("workers", [2, "2 threads"])
-def test_prefetched_batches_do_not_count_as_delivered(workers):
-    with numbers_loader(60, prefetch_factor=4, **beside(workers)) as loader:
-        batches = iter(loader)
-        next(batches)
-        time.sleep(0.2)
-        assert loader.state_dict()["position"] == 3
-
-
-@over_threads_too
-def test_set_epoch_with_the_restored_epoch_keeps_the_restored_position():
-    loader = numbers_loader()
-    state = loader.state_dict(step=2)
-    resumed = numbers_loader()
-    resumed.load_state_dict(state)
-    resumed.set_epoch(0)
-    assert ids_of(resumed) == ids_of(loader)[2:]
+from tests.loading.worker_kinds import over_threads_too
 
 
 def test_a_loader_that_could_not_start_can_still_load_a_state():
@@ -135,6 +113,16 @@ def kinds_of_states(tmp_path):
     ]
 
 
+@over_threads_too
+def test_set_epoch_with_the_restored_epoch_keeps_the_restored_position():
+    loader = numbers_loader()
+    state = loader.state_dict(step=2)
+    resumed = numbers_loader()
+    resumed.load_state_dict(state)
+    resumed.set_epoch(0)
+    assert ids_of(resumed) == ids_of(loader)[2:]
+
+
 def test_a_state_of_wrong_values_with_a_fitting_checksum_is_refused_by_field(tmp_path):
     fields = set()
     for make in kinds_of_states(tmp_path):
@@ -213,18 +201,6 @@ def test_a_step_that_the_epoch_does_not_have_has_no_state(step):
             loader.state_dict(step=step)
 
 
-@pytest.mark.parametrize("options", [{}, {"num_workers": 1}, THREADS, {"run_ahead": True}], ids=str)
-@pytest.mark.parametrize(("size", "tail"), [(0, "pad"), (0, "ragged"), (0, "drop"), (2, "drop")])
-def test_an_epoch_of_no_batches_begins_and_ends(size, tail, options):
-    with numbers_loader(size, tail=tail, **options) as loader:
-        for epoch in range(3):
-            assert [loader.state_dict(step)["epoch"] for step in (None, 0)] == [epoch, epoch]
-            assert (loader.epoch, loader.state_dict()["position"]) == (epoch, 0)
-            with pytest.raises(sk.OutOfDatasetError):
-                loader.state_dict(step=1)
-            assert ids_of(loader) == []
-
-
 @over_threads_too
 def test_a_state_cannot_be_loaded_while_an_iteration_is_under_way():
     loader = numbers_loader()
@@ -233,13 +209,6 @@ def test_a_state_cannot_be_loaded_while_an_iteration_is_under_way():
     next(batches)
     with pytest.raises(sk.StateError, match="under way"):
         loader.load_state_dict(state)
-
-
-def test_a_state_survives_json_and_a_safe_torch_load(tmp_path):
-    state = numbers_loader().state_dict(step=2)
-    torch.save(state, tmp_path / "state.pt")
-    assert torch.load(tmp_path / "state.pt", weights_only=True) == state
-    assert json.loads(json.dumps(state)) == state
 
 
 def test_an_order_that_was_read_before_a_state_was_loaded_does_not_outlive_it():

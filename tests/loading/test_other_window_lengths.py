@@ -14,7 +14,7 @@ import samplerkit as sk
 from samplerkit.loading.run.window_unit import steps_to_a_multiple
 from samplerkit.loading.state.state import State
 from tests.loading.rings import Rings
-from tests.loading.token_loaders import BLOCK, FILES, TREE, blocks, loader, mixture, tokens_of
+from tests.loading.token_loaders import BLOCK, TREE, blocks, loader, mixture, tokens_of
 
 
 def test_within_a_pool_it_is_refused_and_the_step_that_is_named_is_taken():
@@ -70,12 +70,6 @@ def test_another_order_is_refused_by_name_with_the_hint(saved_by):
     assert len(tokens_of(same)) == 336 - 48
 
 
-def test_another_block_is_another_dataset():
-    other = sk.Loader(Rings(FILES, 2, 2 * BLOCK), blocks(), batch_size=1, world=sk.World(1, 0))
-    with pytest.raises(sk.StateError, match=r"block_len: .*seq_len alone may change"):
-        other.load_state_dict(loader(2).state_dict(step=24))
-
-
 def test_a_limit_of_whole_pools_is_a_limit_of_as_many_tokens():
     def dealt(samples):
         root = sk.DistributedSampler(shuffle=False, num_samples=samples)
@@ -91,16 +85,6 @@ def test_a_limit_of_whole_pools_is_a_limit_of_as_many_tokens():
     with pytest.raises(sk.StateError, match="limit: is no whole number of pools"):
         loader(4, 1, 0, sampler=dealt(35)).load_state_dict(
             loader(2, 2, 0, sampler=dealt(35)).state_dict(step=6)
-        )
-
-
-def test_batches_of_windows_are_refused_with_another_length():
-    recipe = sk.TokenBatches(24, lengths=np.full(168, 2))
-    saved = sk.Loader(Rings(FILES, 2, BLOCK), blocks(), batches=recipe, world=sk.World(1, 0)).state_dict()
-    other = sk.TokenBatches(24, lengths=np.full(84, 4))
-    with pytest.raises(sk.StateError, match="counts batches"):
-        sk.Loader(Rings(FILES, 4, BLOCK), blocks(), batches=other, world=sk.World(1, 0)).load_state_dict(
-            saved
         )
 
 
@@ -133,32 +117,6 @@ def edited(*edits):
 
 
 WEIGHTS = {"at": 8, "weights": {"web": 0.1, "code": 0.9}}
-
-
-def test_weights_change_between_pools_and_the_length_where_it_may():
-    """The blocks that are read are those that the ledger alone gives, whatever they are cut into."""
-    layout = Rings(TREE, 12, BLOCK).block_layout
-    ledger = edited(WEIGHTS).get_child()
-    expected = [ledger.order(layout, epoch)[:].tolist() for epoch in range(2)]
-    state, read_blocks = None, []
-    for seq_len, ranks, steps in [(2, 2, 12), (4, 3, None), (12, 1, 10), (3, 4, None)]:
-        runs = [
-            loader(seq_len, ranks, rank, files=TREE, sampler=edited(WEIGHTS), batch_size=1)
-            for rank in range(ranks)
-        ]
-        pieces = BLOCK // seq_len
-        for run in runs:
-            if state is not None:
-                run.load_state_dict(state)
-            count = run.steps_left if steps is None else steps
-            read_blocks += [id // pieces for step in range(count) for id in run.ids(step).tolist()] * seq_len
-        state = runs[0].state_dict(step=max(run.steps_left for run in runs) if steps is None else steps)
-    assert (state["epoch"], state["position"]) == (2, 0)
-    whole = Counter({block: count * BLOCK for block, count in Counter(sum(expected, [])).items()})
-    assert Counter(read_blocks) == whole
-    plain = mixture(num_samples=22).order(layout, 0)[:].tolist()
-    assert expected[0][:8] == plain[:8]
-    assert expected[0] != plain
 
 
 def test_a_state_behind_other_edits_of_blocks_is_refused():

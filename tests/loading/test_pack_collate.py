@@ -49,17 +49,3 @@ def test_fields_as_long_as_the_tokens_are_packed_beside_them(workers):
         assert batch["labels"].shape == tokens.shape == (batch["position_ids"].shape)
         assert batch["id"].tolist() == loader.ids(step).tolist()
         assert batch["pair"].shape == (len(batch["id"]), 2)
-
-
-def test_what_a_collate_draws_differs_between_the_packs_of_one_document():
-    def noisy(samples: list[Any]) -> float:
-        return float(torch.rand(len(samples))[0])
-
-    recipe = sk.PackBatches(8, lengths=[80])
-    loader = sk.Loader(
-        [torch.arange(80)], sk.RandomSampler(), batches=recipe, collate_fn=noisy, seed_draws=True
-    )
-    drawn = [*loader]
-    assert len({*drawn}) == len(drawn) == 10
-    loader.set_epoch(0)
-    assert [*loader] == drawn

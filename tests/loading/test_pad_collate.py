@@ -16,10 +16,6 @@ from tests.loading.worker_kinds import beside
 Pair = namedtuple("Pair", ["source", "label"])
 
 
-def texts(*lengths):
-    return [{"text": list(range(1, length + 1)), "label": length} for length in lengths]
-
-
 @given(
     st.lists(st.lists(st.integers(1, 99), max_size=9), min_size=1, max_size=6),
     st.sampled_from([list, np.array, torch.tensor]),
@@ -64,23 +60,6 @@ def test_masks_are_renamed_or_left_out_and_fields_have_values_of_their_own():
         "labels": [[7, -100], [7, 7]],
     }
     assert sk.PadCollate(masks={})([torch.ones(1), torch.ones(2)]).tolist() == [[1, 0], [1, 1]]
-
-
-def test_types_stay_and_lists_become_what_torch_makes_of_them():
-    kinds = {"i": [1], "f": [1.0], "b": [True], "h": np.ones(1, np.float16), "t": torch.ones(1).double()}
-    batch = sk.PadCollate(masks={})([kinds, kinds])
-    assert {key: value.dtype for key, value in batch.items()} == {
-        "i": torch.int64,
-        "f": torch.float32,
-        "b": torch.bool,
-        "h": torch.float16,
-        "t": torch.float64,
-    }
-    # A list without entries takes the type and the shape of the others.
-    values, mask = sk.PadCollate()([[], np.ones((2, 3), np.float32)])
-    assert values.shape == (2, 2, 3)
-    assert values.dtype == torch.float32
-    assert mask.sum() == 2
 
 
 LENGTHS = np.random.default_rng(3).integers(1, 60, 400)
@@ -168,13 +147,6 @@ def test_what_a_sample_may_be_longer_or_shorter_than_was_said(long, lengths, pro
             collate(samples)
 
 
-def test_samples_are_truncated_where_the_recipe_truncates():
-    plan = sk.TokenBatches(50, lengths=LENGTHS, long="truncate").plan(sk.RandomSampler(), LENGTHS.size)
-    batch = sk.PadCollate(plan=plan)([{"text": torch.arange(59), "labels": torch.arange(59)}])
-    assert batch["text"].shape == batch["labels"].shape == (1, 50)
-    assert batch["text_mask"].all()
-
-
 def test_pairs_are_held_against_the_limit_on_both_sides():
     pairs = np.stack([LENGTHS, LENGTHS[::-1]], axis=1)
     plan = sk.TokenBatches(400, lengths=pairs).plan(sk.RandomSampler(seed=7), LENGTHS.size)
@@ -236,13 +208,5 @@ def test_ids_are_those_of_the_samples_that_are_there_where_others_were_skipped()
         pytest.raises(
             sk.DatasetError, match=f"than their given lengths, got {{{liar}: '99, not {LENGTHS[liar]}'}}"
         ),
-    ):
-        list(loader)
-
-
-def test_samples_of_another_structure_are_named_by_their_ids_without_batches_too():
-    with (
-        loader_of(sequences(ints=[17]), batches=None, tail="pad", batch_size=16) as loader,
-        pytest.raises(sk.DatasetError, match="sample 17, field text: must be a sequence"),
     ):
         list(loader)

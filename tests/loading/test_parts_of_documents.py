@@ -24,22 +24,6 @@ def test_a_split_document_is_read_once_a_pack_only_where_the_dataset_gives_no_pa
     assert parts.read == []
 
 
-def test_parts_are_drawn_as_their_document_is():
-    """Random transforms of a split document are those of one draw, whichever pack its parts stand in."""
-
-    class Noisy(Documents):
-        def __getitem__(self, id: int) -> Any:
-            return document(id) * 0 + int(sk.draw_rng().integers(1, 1 << 40))
-
-    drawn: dict[int, set[int]] = {}
-    loader = sk.Loader(Noisy(), sk.RandomSampler(seed=3), batches=sk.PackBatches(64))
-    for step, batch in enumerate(loader):
-        for number, id in enumerate(loader.ids(step).tolist(), 1):
-            drawn.setdefault(id, set()).update(batch["input_ids"][batch["segment_ids"] == number].tolist())
-    assert {len(found) for found in drawn.values()} == {1}
-    assert len({*map(frozenset, drawn.values())}) == len(drawn)
-
-
 class Noted(Parts):
     """Notes what it is asked for, and draws once for each part."""
 
@@ -152,23 +136,6 @@ def test_no_token_is_lost_where_lengths_lie_within_the_limit():
         recipe = sk.PackBatches(64, lengths=[said_of_one])
         parts = [tokens_of(batch) for batch in sk.Loader([list(range(100))], batches=recipe)]
         assert sorted(token for part in parts for token in part) == list(range(100))
-
-
-def test_a_document_that_cannot_be_read_is_left_out_of_its_pack():
-    class Damaged(Documents):
-        def __getitem__(self, id: int) -> Any:
-            if id == 11:
-                raise OSError("gone")
-            return super().__getitem__(id)
-
-    recipe = sk.PackBatches(400)
-    loader = sk.Loader(Damaged(), sk.RandomSampler(seed=3), batches=recipe, bad_samples="skip")
-    seen: Counter[int] = Counter()
-    for step, batch in enumerate(loader):
-        seen.update(tokens_of(batch))
-        assert len(loader.ids(step)) == int(batch["segment_ids"].max())
-    assert [skipped.id for skipped in loader.skipped] == [11]
-    assert seen == EVERY_TOKEN - Counter(document(11).tolist())
 
 
 def test_a_batch_holds_what_the_plan_says_and_the_loader_tells():

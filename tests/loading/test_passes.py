@@ -6,7 +6,6 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from torch.utils.data import Subset
 
 import samplerkit as sk
 from tests.loading.worker_kinds import THREADS
@@ -89,14 +88,6 @@ def test_samples_that_are_left_out_take_no_pass_from_others(dataset):
     assert [sample[:2] for sample in samples] == [pair for pair in expected() if pair[0] != 7]
 
 
-@pytest.mark.parametrize("window", [None, 16])
-def test_batches_of_lengths_tell_the_passes_of_their_samples(window):
-    recipe = sk.TokenBatches(40, lengths=np.arange(30) % 5 + 1, window=window or 32)
-    with sk.Loader(Passes(), sk.MixtureSampler(**MIXTURE), batches=recipe, collate_fn=list) as batches:
-        samples = [sample[:2] for batch in batches for sample in batch]
-    assert sorted(samples) == sorted(expected())
-
-
 @pytest.mark.parametrize("num_class", [2, 3])
 def test_batches_of_classes_count_passes_over_each_class(num_class):
     recipe = sk.ClassBatches(num_class, 2, labels=np.arange(30) % 3, num_batches=60)
@@ -110,18 +101,6 @@ def test_batches_of_classes_count_passes_over_each_class(num_class):
             assert number == seen[id]
             seen[id] += 1
         assert {*seen.values()} == {12}
-
-
-def test_who_does_not_want_passes_is_asked_as_before():
-    class Plain(Passes):
-        wants_passes = False
-
-        def __getitems__(self, ids, *more):
-            assert not more
-            return [int(id) for id in ids]
-
-    assert read(Plain()) == [id for id, _ in expected()]
-    assert read(Subset(Plain(), range(30)), sampler=sk.SequentialSampler()) == list(range(30))
 
 
 def test_a_dataset_that_wants_passes_and_reads_no_batches_is_refused():

@@ -98,17 +98,6 @@ def test_a_run_whose_batches_grow_is_resumed_on_other_ranks_with_the_same_steps(
     assert steps == whole
 
 
-def test_batches_grow_while_the_loop_reads_and_what_is_asked_for_stays():
-    loader, sizes = sk.Loader(range(60), sk.Ledger(sk.SequentialSampler()), batch_size=2), []
-    for batch in loader:
-        sizes.append(len(batch))
-        if loader.step == 3:
-            loader.edit(at=9, global_batch=10)
-        assert loader.tokens(loader.step - 1) == len(batch)
-    assert sizes == [2] * 5 + [10] * 5
-    assert [len(loader), loader.epoch] == [6, 1]
-
-
 def test_a_number_that_the_ranks_do_not_divide_is_refused_when_it_is_made_and_when_it_is_loaded():
     edits = [sk.Edit(at=10, global_batch=6), sk.Edit(at=60, global_batch=8)]
     two = sk.Loader(range(100), sk.Ledger(sk.RandomSampler(), edits), batch_size=5, world=sk.World(2, 0))

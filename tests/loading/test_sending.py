@@ -131,19 +131,6 @@ def test_a_batch_of_which_nothing_can_be_sent_is_an_error(way):
         list(loader)
 
 
-def within_itself(batch):
-    batch.append(batch)
-    return batch
-
-
-def test_a_batch_that_contains_itself_is_sent():
-    with loader_of(Some(), collate_fn=within_itself, num_workers=2) as loader:
-        for batch in loader:
-            *ids, last = batch
-            assert last is batch
-            assert ids == loader.ids(loader.step - 1).tolist()
-
-
 def unsent(batch):
     return [*batch, threading.Lock()] if 7 in batch else batch
 

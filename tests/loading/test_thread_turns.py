@@ -11,7 +11,6 @@ import pytest
 import samplerkit as sk
 from samplerkit.loading.workers import loader_workers
 from samplerkit.loading.workers.thread_scheduling import (
-    FIRST_PAUSE,
     HANDOVER,
     LONG,
     LONGEST_PAUSE,
@@ -57,11 +56,6 @@ def test_what_changes_in_mid_run_is_found_too():
     assert turns.at_once == 2
     lived(turns, 0.002, 0.01, 2 * LONGEST_PAUSE)
     assert turns.at_once == 1
-
-
-def test_a_way_that_is_hopeless_is_left_after_one_batch():
-    turns = ThreadSchedule(8)
-    assert lived(turns, 0.01, 0.01, warming_up(8) + TRIED + FIRST_PAUSE) == 1
 
 
 @pytest.mark.parametrize(("has_gil", "left_out"), [(True, 2), (False, 8)])

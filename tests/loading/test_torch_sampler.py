@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import product
-
 import numpy as np
 import pytest
 import torch
@@ -33,43 +31,6 @@ def test_a_plain_dataloader_reads_the_order_of_the_sampler():
         assert sum(loader, []) == list(sk.RandomSampler(seed=3).order(10, epoch))
     assert len(loader) == 3
     assert sampler.epoch == 3
-
-
-def test_it_is_a_torch_distributed_sampler_with_torchs_names():
-    sampler = sk.TorchSampler(sk.RandomSampler(), 10, world=sk.World(4, 1))
-    assert isinstance(sampler, torch.utils.data.DistributedSampler)
-    assert (sampler.num_replicas, sampler.rank, sampler.num_samples, sampler.total_size) == (4, 1, 3, 12)
-
-
-def test_an_epoch_that_is_set_again_after_its_last_id_is_read_again():
-    sampler = sk.TorchSampler(sk.RandomSampler(seed=7), 10)
-    for _ in range(2):
-        ids = iter(sampler)
-        read = [next(ids) for _ in range(10)]  # no StopIteration
-        assert read == list(sk.RandomSampler(seed=7).order(10, 0))
-        sampler.set_epoch(0)
-        assert (sampler.epoch, sampler.state_dict()["epoch"]) == (0, 0)
-
-
-@pytest.mark.parametrize("offset", [-1, 0, 1])
-def test_after_the_same_step_the_state_is_the_same_on_every_rank(offset):
-    recipe = sk.DistributedSampler(offset=offset, seed=1)
-    uneven = 0
-    for size, ranks, batch_size in product(range(1, 11), range(1, 5), (None, 1, 2, 3)):
-        samplers = [sk.TorchSampler(recipe, size, world=sk.World(ranks, rank)) for rank in range(ranks)]
-        readers = [s if batch_size is None else sk.TorchBatchSampler(s, batch_size) for s in samplers]
-        iterators = [iter(reader) for reader in readers]
-        for step in range(1, size + 2):
-            received = [next(ids, None) for ids in iterators]
-            uneven += len({ids is None for ids in received}) > 1
-            position = step * ranks * (batch_size or 1)
-            expected = (0, position) if position < size else (1, 0)
-            for reader in readers:
-                state = reader.state_dict()
-                assert (state["epoch"], state["position"]) == expected
-            if position >= size:
-                break
-    assert (uneven > 0) == (offset >= 0)
 
 
 @pytest.mark.parametrize(("drop_last", "sizes"), [(False, [4, 4, 2]), (True, [4, 4])])

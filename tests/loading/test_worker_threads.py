@@ -103,18 +103,6 @@ def test_a_dataset_that_is_read_while_an_epoch_begins_would_be_noticed():
     assert dataset.told.broken == ["read while an epoch began", "an epoch began while it was read"]
 
 
-def numbers_of(loader):
-    return [int(number) for batch in loader for number in batch]
-
-
-def test_more_threads_than_batches_and_none_at_all_hand_out_what_there_is():
-    for size in (0, 1, 5):
-        options = {**THREADS, "num_workers": 16}
-        with sk.Loader(range(size), sk.SequentialSampler(), batch_size=4, tail="ragged", **options) as loader:
-            assert numbers_of(loader) == [*range(size)]
-            assert loader.state_dict()["epoch"] == 1
-
-
 def test_the_function_of_a_worker_is_called_in_each_thread_and_its_error_is_raised_in_the_loop():
     class Named(Meeting):
         def __getitem__(self, index):
@@ -195,10 +183,3 @@ def test_a_dataset_that_reads_its_own_loader_is_told_so_and_no_thread_is_left(op
             received += batch.tolist()
     assert received == [0, 1, 2, 3]
     assert snake.loader.state_dict()["position"] == 4
-
-
-def test_a_snake_that_is_left_by_a_break_begins_no_thread_behind_it():
-    snake = Snake()
-    for _ in snake.loader:
-        break
-    snake.loader.close()

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-
 import pytest
 import torch.distributed
 from torch.distributed.device_mesh import init_device_mesh
@@ -89,15 +85,6 @@ def test_explicit_numbers_come_before_the_job_and_must_not_be_contradicted(monke
     assert list(sk.TorchSampler(sampler, 8)) == [3, 7]
     with pytest.raises(sk.ArgumentRangeError, match="contradicts"):
         sampler.order(8, world=sk.World(2, 1))
-
-
-def test_a_sampler_asks_the_job_where_nothing_else_of_the_package_was_imported():
-    ordered = "print(*sk.DistributedSampler(shuffle=False).order(4), 'torch' in sys.modules)"
-    code = f"import samplerkit as sk, sys; {ordered}"
-    environment = {**os.environ, "RANK": "1", "WORLD_SIZE": "2"}
-    command = [sys.executable, "-c", code]
-    ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    assert ended.stdout.split() == ["1", "3", "False"]
 
 
 READERS_OF_A_JOB = {

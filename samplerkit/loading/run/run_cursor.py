@@ -137,8 +137,13 @@ class RunCursor(Cursor):
 
     @property
     def editable_from(self) -> int:
-        """The first position of the run that may be edited: all before it was requested."""
-        return max(self._requested, self.run.epoch(self.at.epoch).run_position(self.at.start))
+        """The first position of the run that may be edited: all before it was requested, or is in a state.
+
+        At the end of an epoch a state stands behind what `tail="drop"` left out, which nobody requested.
+        """
+        places = ((self.at.epoch, self.at.start), self.place()[:2])
+        begun = [self.run.epoch(epoch).run_position(position) for epoch, position in places]
+        return max(self._requested, *begun)
 
     def make_edit(self, edit: Edit | None, said: Mapping[str, Any]) -> int:
         """Edits the run, and returns the position: see `Loader.edit`."""

@@ -64,6 +64,15 @@ class BatchedRecipe:
         """The chain, which says the numbers of no job."""
         return self.chain
 
+    @property
+    def can_be_edited(self) -> bool:
+        """Whether the run is edited while it is read."""
+        return isinstance(self.chain, sk.Ledger)
+
+    def edited(self, edits: tuple[sk.Edit, ...]) -> BatchedRecipe:
+        """The same, with these edits."""
+        return replace(self, chain=sk.Ledger(self.chain.get_child(), edits))
+
     def options(self, draw: Random) -> dict[str, Any]:
         """Draws what the loaders of a start are told besides: a way to collate, and threads."""
         collate = draw.choice(COLLATES[: 3 if self.kind == "packs" else 2])
@@ -133,5 +142,7 @@ def draw_batched(draw: Random, most_ranks: int) -> BatchedRecipe:
     lengths = lengths_of(draw, size)
     recipe = recipe_of(draw, kind, lengths)
     chain = sampler_of(draw, size, fixes_a_set=kind == "classes")
+    if getattr(recipe, "window", None) and not chain.is_distributed and draw.random() < 0.8:
+        chain = sk.Ledger(chain)
     made = BatchedRecipe(kind, recipe, lengths, chain, 2, kind == "packs" and draw.random() < 0.5)
     return made if made.keeps_ranks else replace(made, first_ranks=draw.randint(1, most_ranks))

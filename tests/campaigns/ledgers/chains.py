@@ -114,6 +114,15 @@ class Recipe:
             chain = link
         return chain
 
+    @property
+    def can_be_edited(self) -> bool:
+        """Whether the run is edited while it is read."""
+        return self.links[-1][0] is sk.Ledger
+
+    def edited(self, edits: tuple[sk.Edit, ...]) -> Recipe:
+        """The same, with these edits."""
+        return replace(self, links=(*self.links[:-1], (sk.Ledger, {"edits": edits})))
+
     def order(self, epoch: int) -> list[int]:
         """The whole epoch in a run that began on `first_ranks`, evaluated without a loader."""
         sampler = self.sampler(self.first_ranks, 0)
@@ -146,6 +155,9 @@ def draw_recipe(draw: Random, most_ranks: int) -> Recipe:
             content = Content(content.ids, None, again=True)
         *link, content = Parent(draw, ranks).link(content, deals=not keeps_ranks)
         links.append(tuple(link))
+    if size and all(make is not sk.DistributedSampler for make, _ in links) and draw.random() < 0.8:
+        content = replace(content, again=True)  # what is skipped makes room for the next pass
+        links.append((sk.Ledger, {"edits": ()}))
     return Recipe(sizes, tuple(links), content, ranks, keeps_ranks, draw.random() < 0.25)
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
+from itertools import islice
 from typing import Any
 
 import samplerkit as sk
@@ -51,11 +52,25 @@ class Setting:
 
 @dataclass(frozen=True)
 class Saved:
-    """A state, with where it stands and what was received of its epoch before."""
+    """A state, with where it stands, what was received of its epoch before, and in all."""
 
     text: str
     place: Place
     received: list[Any]
+    log: list[Any]
+    edits: tuple[sk.Edit, ...]
+
+
+def require_history(history: Any, log: list[Any]) -> None:
+    """A history holds what the loops received, unit by unit, in the order of the epochs."""
+    require(history.is_complete, "the history is not complete")
+    epochs = history.epochs_of(range(len(history))).tolist()
+    read = zip(epochs, history[:].tolist(), strict=True)
+    for epoch, unit in log:
+        ids = [part[0] for part in unit] if isinstance(unit, tuple) else [unit]
+        told = sorted(islice(read, len(ids)))
+        require(told == [(epoch, id) for id in ids], f"{ids} of epoch {epoch} was read, and {told} told")
+    require(next(read, None) is None, "the history tells of more than was read")
 
 
 class Job:
@@ -72,17 +87,33 @@ class Job:
         self._recipe, self._tail = recipe, tail
         self.model = Model(cache(recipe.order), tail, ledger)
         self._loaders: list[Any] = []
-        self.start(setting)
+        self.start(setting, ())
 
-    def start(self, setting: Setting, *, closes: bool = True) -> None:
+    def start(self, setting: Setting, edits: tuple[sk.Edit, ...], *, closes: bool = True) -> None:
         """Starts a job: all loaders are new, those of before are closed or dropped."""
         if closes:
             self.end()
+        self._take_edits(edits)
         self.setting = setting
         self._loaders = [setting.loader(self._recipe, self._tail, rank) for rank in range(setting.ranks)]
         self._iterators: list[Any] = []
         self._ended: list[Any] = []
         self.model.start(setting.ranks, setting.options.get("batch_size", 1), setting.after_break)
+
+    def _take_edits(self, edits: tuple[sk.Edit, ...]) -> None:
+        self.edits = edits
+        if self._recipe.can_be_edited:
+            self._recipe = self._recipe.edited(edits)
+            self.model.order_of = cache(self._recipe.order)
+
+    def edit(self, skip: int, further: int) -> None:
+        """Skips samples from a position on, so far behind the first that no rank has requested."""
+        at = max(loader.editable_from for loader in self._loaders) + further
+        at = max([at, *(edit.at for edit in self.edits)])
+        for loader in self._loaders:
+            loader.edit(at=at, skip=skip)
+        self._take_edits(self._loaders[0].sampler.edits)
+        self.look()
 
     def end(self) -> None:
         """Closes all loaders, whatever they are at."""
@@ -164,6 +195,7 @@ class Job:
     def look(self) -> None:
         """Looks at the ranks without changing anything."""
         self.model.check_states([loader.state_dict() for loader in self._loaders])
+        require_history(self._one.history(), self.model.log)
         if not self.model.is_live:
             epochs = [loader.epoch for loader in self._loaders]
             require(
@@ -190,7 +222,22 @@ class Job:
         else:
             states = [loader.state_dict(step=steps) for loader in self._in_the_epoch]
         model.check_states(states, steps)
-        return Saved(json.dumps(states[0]), model.stands_at(steps), model.received_after(steps))
+        told = model.stands_at(steps), model.received_after(steps), model.log_after(steps)
+        saved = Saved(json.dumps(states[0]), *told, self.edits)
+        require_history(self._one.history(states[0]), saved.log)
+        return saved
+
+    def look_back_to(self, states: list[Saved]) -> None:
+        """Asks what was read since each state that is in the past of this job."""
+        log = self.model.log
+        for saved in states:
+            if saved.log == log[: len(saved.log)]:
+                since = self._one.history().since(json.loads(saved.text))
+                require_history(since, log[len(saved.log) :])
+
+    @property
+    def _one(self) -> Any:
+        return getattr(self._loaders[0], "loader", self._loaders[0])
 
     @property
     def _in_the_epoch(self) -> list[Any]:
@@ -223,5 +270,6 @@ class Job:
             elif not self.model.is_live:
                 loader.load_state_dict(json.loads(saved.text))
         if not self.model.is_live:
-            self.model.load(saved.place, saved.received)
+            self.model.load(saved.place, saved.received, saved.log)
+            self.look_back_to([saved])
         self.look()

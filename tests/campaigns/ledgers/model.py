@@ -48,20 +48,23 @@ class Model:
         ledger: where what was received is counted.
 
     Attributes:
+        order_of: as given; another one where the run was edited.
         is_live: whether an iteration is under way.
         done: steps since `origin`, the position at which the job began to read.
         next_epoch: what `set_epoch` said in the middle of an iteration.
         is_told: whether the job ever set an epoch.
+        log: all that the run has received up to now, in the order of its epochs, without pads.
     """
 
     def __init__(self, order_of: Callable[[int], list[Any]], tail: str, ledger: Ledger) -> None:
-        self._order_of, self._tail, self.ledger = order_of, tail, ledger
+        self.order_of, self._tail, self.ledger = order_of, tail, ledger
         self.start(1, 1, "restart")
 
     def start(self, ranks: int, batch_size: int, after_break: str) -> None:
         """A job begins."""
         self.ranks, self._together, self._after_break = ranks, ranks * batch_size, after_break
         self.is_live, self.next_epoch, self.is_told = False, None, False
+        self.log: list[Sample] = []
         self.go_to(0)
 
     def go_to(
@@ -91,9 +94,10 @@ class Model:
         self._says, self._is_loaded, self._is_spent = says, is_loaded, is_spent
         self.ledger.begin(received)
 
-    def load(self, place: Place, received: Iterable[Sample]) -> None:
+    def load(self, place: Place, received: Iterable[Sample], log: list[Sample]) -> None:
         """The script loads a state."""
         epoch, position, ended = place
+        self.log = [*log]
         if self.is_told and ended == self.epoch:
             self.go_to(self.epoch, says=place, is_spent=True, behind=ended)
         else:
@@ -102,7 +106,7 @@ class Model:
 
     @property
     def _order(self) -> list[Any]:
-        return self._order_of(self.epoch)
+        return self.order_of(self.epoch)
 
     @property
     def steps(self) -> int:
@@ -142,6 +146,11 @@ class Model:
         ahead = self._samples(self._position(self.done), self._position(steps))
         return self.ledger.after(steps) + ahead
 
+    def log_after(self, steps: int) -> list[Sample]:
+        """The log of a run that stops after some steps of the epoch, read or not."""
+        here, there = self._position(self.done), self._position(steps)
+        return self.log[: len(self.log) - max(0, here - there)] + self._samples(here, there)
+
     def begin(self) -> None:
         """An iteration begins, and ends the one under way."""
         if self.is_live:
@@ -177,6 +186,7 @@ class Model:
         require(not repeats or self._tail in {"pad", "split"}, f"pads {repeats} where there are none")
         require({*repeats} <= {*allowed}, f"pads {repeats} of no sample")
         self.ledger.receive(due)
+        self.log += due
         self.done += 1
 
     def leave(self) -> None:

@@ -62,7 +62,7 @@ class Script:
         """Does what a training script may do, then reads an epoch to its end."""
         verbs = [self._read] * 6 + [self._exhaust, self._leave, self._leave, self._set_epoch, self._set_epoch]
         verbs += [self._save, self._save, self._load, self._restart, self._second, self._second]
-        verbs += [self._use_ended, self._ask_beyond]
+        verbs += [self._use_ended, self._ask_beyond, *[self._edit] * (4 * self._recipe.can_be_edited)]
         try:
             for _ in range(self._draw.randint(2, 5 if self._workers else 14)):
                 self._draw.choice(verbs)()
@@ -109,10 +109,20 @@ class Script:
         step = self._draw.choice([None, None, self._draw.randint(0, self._job.model.steps)])
         self._tell(f"save, step {step}")
         self._saved.append(self._job.save(step))
+        self._job.look_back_to(self._saved)
+
+    def _edit(self) -> None:
+        setting = self._job.setting
+        # Beside the loop, a device stage requests what comes next at any time.
+        if not setting.device or not (setting.run_ahead or self._job.model.is_live):
+            skip, further = self._draw.randint(1, 5), self._draw.randint(0, 9)
+            self._tell(f"skip {skip}, {further} behind what was asked for")
+            self._job.edit(skip, further)
 
     def _load(self) -> None:
-        if self._saved:
-            saved = self._draw.choice(self._saved)
+        states = [saved for saved in self._saved if saved.edits == self._job.edits]
+        if states:
+            saved = self._draw.choice(states)
             self._tell(f"load {saved.place}")
             self._job.load(saved)
 
@@ -121,7 +131,7 @@ class Script:
             self._save()
         setting, saved = draw_setting(self._draw, self._recipe, workers=self._workers), self._saved[-1]
         self._tell(f"start again from {saved.place}, with {setting}")
-        self._job.start(setting, closes=self._draw.random() < 0.7)
+        self._job.start(setting, saved.edits, closes=self._draw.random() < 0.7)
         self._job.load(saved)
 
     def _use_ended(self) -> None:

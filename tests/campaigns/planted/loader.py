@@ -5,10 +5,10 @@ from __future__ import annotations
 from tests.campaigns.planting import Bug
 
 LOADER = "tests/loading/test_loader.py"
+CURSOR = "tests/loading/test_cursor_machine.py"
 LOADERS = f"{LOADER} tests/loading/test_loader_states.py tests/loading/test_loader_workers.py"
 
 AFFINITY = "tests/loading/test_file_affinity.py"
-CURSOR = "tests/loading/test_cursor_machine.py"
 
 BUGS = [
     Bug(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.campaigns.planted.loader import LOADER
+from tests.campaigns.planted.loader import CURSOR
 from tests.campaigns.planting import Bug
 
 CACHE = "tests/storage/remote/test_cache"
@@ -23,7 +23,7 @@ BUGS = [
         "Cursor.upcoming",
         "self._resumes",
         "not self._resumes",
-        f"{LOADER}::test_after_an_early_break_the_epoch_begins_anew_or_goes_on",
+        CURSOR,
     ),
     Bug(
         "workers hand out batches as they come",

@@ -38,20 +38,6 @@ def test_next_gives_batches_over_the_end_of_epochs():
                 next(loader)
 
 
-def test_it_is_its_own_iterator_and_says_what_it_wraps():
-    batches = DataLoader(Labelled(), 8, sampler=Shuffled())
-    loader = CudaDataLoader(batches, "cpu", 5)
-    assert iter(loader) is loader
-    assert len(loader) == len(batches) == 3
-    assert (loader.sampler, loader.dataset, loader.batch_sampler, loader.loader) == (
-        batches.sampler,
-        batches.dataset,
-        batches.batch_sampler,
-        batches,
-    )
-    assert (loader.device, loader.queue_size) == (torch.device("cpu"), 5)
-
-
 def test_after_an_early_break_the_epoch_begins_again():
     with labelled() as loader:
         for _ in range(2):

@@ -39,15 +39,6 @@ def test_set_epoch_reaches_the_sampler_wherever_it_is(make, run_ahead):
             assert read(loader) == epoch_order(epoch)
 
 
-def test_an_epoch_that_others_set_is_read():
-    loader = DeviceLoader(plain(), "cpu")
-    for ours, of_others in ((0, 5), (3, 4)):
-        loader.set_epoch(ours)
-        loader.sampler.set_epoch(of_others)
-        assert read(loader) == epoch_order(of_others)
-        assert loader.state_dict() == {"schema": 1, "epoch": of_others + 1, "step": 0, "ended": of_others}
-
-
 @pytest.mark.parametrize("run_ahead", [False, True])
 @pytest.mark.parametrize("epoch", [0, 1, 2, 9])
 def test_an_epoch_that_is_set_during_an_iteration_reaches_the_sampler(epoch, run_ahead):

@@ -95,13 +95,6 @@ def test_the_interpreter_exits_at_once_and_quietly(ends, name):
     assert ends[name] == [0, "done\n", ""]
 
 
-def test_an_exception_in_the_loop_ends_the_process_with_its_own_traceback_only():
-    done = run_code("for batch in loader():\n    raise ValueError('mine')")
-    assert done.returncode == 1
-    assert done.stderr.rstrip().endswith("ValueError: mine")
-    assert done.stderr.count("Traceback") == 1
-
-
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_a_process_that_waits_for_a_batch(number, workers, short_folder):
@@ -184,8 +177,3 @@ for _ in range(3):
 def test_a_process_may_be_forked_while_a_thread_loads(code):
     done = run_code(code + "print('done')")
     assert (done.stdout, done.stderr) == ("done\n", "")
-
-
-def test_importing_starts_no_thread():
-    done = run_code("print(threading.active_count())")
-    assert done.stdout == "1\n"

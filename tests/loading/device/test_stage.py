@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import sys
 import threading
 import time
 import traceback
@@ -58,14 +57,6 @@ def test_exactly_depth_batches_are_loaded_ahead(depth):
     stage.close()
 
 
-def test_no_thread_starts_before_the_first_batch_is_wanted():
-    source = Source()
-    stage = staged(source)
-    assert loading_threads() == []
-    assert stage.close()
-    assert (source.pulled, source.closed_in) == (0, "MainThread")
-
-
 @pytest.mark.parametrize("position", [0, 1, 2, 3, 7, 10])
 @pytest.mark.parametrize("error", [OSError("damaged"), KeyError(3), SystemExit(4), KeyboardInterrupt()])
 def test_an_error_is_raised_after_all_batches_before_it(position, error):
@@ -94,11 +85,6 @@ def test_an_error_of_the_move_is_raised_at_its_position_and_never_ends_the_loop_
         next(stage)
 
 
-def test_the_end_of_an_epoch_passes_in_order():
-    items = [1, EPOCH_END, EPOCH_END, 2, *[EPOCH_END] * 4, 3, 4]
-    assert list(staged(items, depth=1)) == items
-
-
 def test_endless_empty_epochs_are_not_run_ahead_of_without_bound():
     pulled = 0
 
@@ -114,16 +100,6 @@ def test_endless_empty_epochs_are_not_run_ahead_of_without_bound():
     time.sleep(0.02)
     assert pulled <= 50 + 2 + 2
     assert stage.close()
-
-
-def test_an_endless_source_is_closed_where_it_ran():
-    source = Source(sys.maxsize)
-    stage = staged(source)
-    assert [next(stage).item() for _ in range(5)] == list(range(5))
-    assert stage.close()
-    assert source.closed_in == "samplerkit-device"
-    with pytest.raises(sk.StateError, match="was ended"):
-        next(stage)
 
 
 def test_close_wakes_a_loop_that_waits_in_another_thread_and_says_when_the_thread_still_loads():
@@ -165,32 +141,6 @@ def test_a_stage_that_becomes_garbage_ends_its_thread(in_cycle):
     gc.collect()
     assert seen() is None
     wait_until(lambda: loading_threads() == [])
-
-
-def test_batches_that_were_handed_out_are_not_kept_and_others_are_dropped_by_close():
-    alive = []
-
-    def source():
-        for _ in range(10):
-            tensor = torch.zeros(1)
-            alive.append(weakref.ref(tensor))
-            yield tensor
-            del tensor
-
-    stage = staged(source(), depth=3)
-    next(stage)
-    next(stage)
-    wait_until(lambda: len(alive) == 5 and alive[0]() is None)
-    stage.close()
-    assert [reference() for reference in alive] == [None] * 5
-
-
-def test_the_mean_queue_depth_is_that_of_the_batches_so_far():
-    counts = StageCounts()
-    assert counts.stats.mean_queue_depth == 0
-    for queued, mean in [(3, 3), (1, 2), (2, 2)]:
-        counts.add(0, queued, 0, 0, 0)
-        assert counts.stats.mean_queue_depth == mean
 
 
 def test_figures_hold_waits_loads_and_copies():

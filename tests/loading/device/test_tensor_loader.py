@@ -101,14 +101,3 @@ def test_an_epoch_asks_the_device_for_a_few_numbers_and_not_once_a_batch():
     asked = sum(event.count for event in profile.key_averages() if event.key == "aten::_local_scalar_dense")
     assert steps == 1024
     assert 0 < asked < steps / 16
-
-
-def test_a_state_of_another_run_is_refused_and_so_is_one_in_an_iteration_and_the_epoch_can_be_set():
-    loader = sk.TensorLoader(DATA, sk.RandomSampler(seed=1), batch_size=100)
-    with pytest.raises(sk.StateError, match="seed: differs"):
-        loader.load_state_dict(sk.TensorLoader(DATA, sk.RandomSampler(seed=2), batch_size=100).state_dict())
-    loader.batch_sampler.sampler.set_epoch(4)
-    under_way = iter(loader)
-    assert next(under_way)["id"].tolist() == sk.RandomSampler(seed=1).order(ROWS, 4)[:100].tolist()
-    with pytest.raises(sk.StateError, match="while an iteration is under way"):
-        loader.load_state_dict(loader.state_dict())
