@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable
-from functools import cache
+from collections.abc import Callable, Mapping
 from importlib import import_module
-from importlib.util import find_spec
 from typing import Any, TypeVar, final
 
 from samplerkit.errors import DatasetError
@@ -22,9 +20,10 @@ from samplerkit.storage.remote.access import (
     is_code,
     library_fault,
 )
+from samplerkit.storage.remote.http_connections import OF_HTTP
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.retries import Client, Counts, FileBytes, retried
-from samplerkit.storage.remote.store_options import OF_HTTP, is_forked_from_user, names_version, s3_defaults
+from samplerkit.storage.remote.s3 import is_of_s3, names_version
 from samplerkit.storage.threads import Stop, bounded
 from samplerkit.storage.urls import has_pattern, is_web, shown
 
@@ -49,8 +48,6 @@ which shares its descriptors with the child, so that the parent would wait for a
 @final
 class Filesystems(Client):
     """The filesystems of one process, made in it: connections and event loops do not survive a fork."""
-
-    is_unsure = True
 
     def __init__(self, options: RemoteOptions, counts: Counts) -> None:
         super().__init__(options, counts)
@@ -155,17 +152,6 @@ class Filesystems(Client):
         return bounded(call, self._seconds(length), stop)
 
 
-@cache
-def has_filesystem(scheme: str) -> bool:
-    """Whether fsspec, and its package for a scheme, are installed."""
-    try:
-        known: dict[str, Any] = import_module("fsspec.registry").known_implementations
-    except ImportError:
-        return False
-    package = str(known.get(scheme, {}).get("class", "fsspec.")).partition(".")[0]
-    return find_spec(package) is not None
-
-
 def opened_filesystem(url: str, options: RemoteOptions) -> tuple[Any, str]:
     """Makes the filesystem of a URL.
 
@@ -189,12 +175,10 @@ def opened_filesystem(url: str, options: RemoteOptions) -> tuple[Any, str]:
             return DatasetError(shown(url), problem, hint="check its scheme and storage_options")
         needs = f" ({error.name})" if error.name else ""
         hint = "install fsspec's package for its scheme"
-        if is_forked_from_user():
-            hint += ", or start workers by multiprocessing_context='forkserver'"
         return DatasetError(shown(url), f"needs a package that is not installed{needs}", hint=hint)
 
     filesystem, path = in_other_words(
-        lambda: core.url_to_fs(url, **s3_defaults(url, given, options.timeout)), Exception, failed
+        lambda: core.url_to_fs(url, **_s3_defaults(url, given, options.timeout)), Exception, failed
     )
     if not any(filesystem is known for known in _opened):
         _opened.append(filesystem)
@@ -255,3 +239,14 @@ def put(options: RemoteOptions, url: str, data: bytes) -> None:
         DatasetError,
         lambda error: DatasetError(shown(url), f"cannot be written: {error.problem}", hint=error.hint),
     )
+
+
+def _s3_defaults(url: str, given: Mapping[str, Any], timeout: float) -> dict[str, Any]:
+    """Adds our time limits to the options of an S3 store, and leaves trying again to us."""
+    options = dict(given)
+    if is_of_s3(url):
+        ours = {"connect_timeout": timeout, "read_timeout": timeout, "retries": {"total_max_attempts": 1}}
+        options["config_kwargs"] = {**ours, **options.get("config_kwargs", {})}
+        if names_version(url):  # which s3fs leaves aside unless it is told
+            options.setdefault("version_aware", True)
+    return options

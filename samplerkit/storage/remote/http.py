@@ -10,7 +10,7 @@ import ssl
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import final
@@ -26,6 +26,7 @@ from samplerkit.storage.remote.access import (
 )
 from samplerkit.storage.remote.http_connections import (
     REDIRECTS,
+    Address,
     Connections,
     PartRequest,
     Unusual,
@@ -33,8 +34,10 @@ from samplerkit.storage.remote.http_connections import (
 )
 from samplerkit.storage.remote.http_response import Head, Headers, Response
 from samplerkit.storage.remote.options import RemoteOptions
-from samplerkit.storage.remote.retries import Address, Client, Counts, FileBytes, check_small
+from samplerkit.storage.remote.retries import Client, Counts, FileBytes, check_small
+from samplerkit.storage.remote.s3 import SignedUrls
 from samplerkit.storage.threads import Pool, Stop
+from samplerkit.storage.urls import is_web
 
 PIECE = 1 << 20
 """Bytes of a body that are read at a time; of a longer part, all of it."""
@@ -54,6 +57,11 @@ class Http(Client):
     def __init__(self, options: RemoteOptions, counts: Counts) -> None:
         super().__init__(options, counts)
         self.connections = Connections(options)
+        self._s3 = SignedUrls(options.storage_options, self.connections)
+
+    def serves(self, url: str) -> bool:
+        """Whether a file can be read by HTTP: it has such a URL, or is given one."""
+        return is_web(url) or self._s3.serves(url)
 
     def version(self, url: str, stop: Stop) -> Version:
         """Asks for the size and the tag, by HEAD, or else by a GET of the first byte."""
@@ -82,19 +90,14 @@ class Http(Client):
                 self.without_ranges.add(url)
             yield from self._body(answer, version, offset, length)
 
-    def address(self, url: str) -> Address | None:
-        """Gives the URL itself, if parts of its file can be had."""
-        return None if url in self.without_ranges else Address(url)
-
-    def plain_request(
-        self, address: Address, version: Version, offset: int, length: int
-    ) -> PartRequest | None:
+    def plain_request(self, url: str, version: Version, offset: int, length: int) -> PartRequest | None:
         """Gives the request for a part of a file, of a version, if it can be a plain one."""
-        try:
-            route = self.connections.route(address.url, is_named=address.tag is None)
-        except ValueError:
+        if url in self.without_ranges or not self.serves(url):
             return None
-        return PartRequest(route, offset, length, partial(_check_plain, version, offset, length, address))
+        with suppress(ValueError, Refused, Transient):  # the client of the file says why it cannot be read
+            route = self.connections.route(self._address("GET", url))
+            return PartRequest(route, offset, length, partial(_check_plain, url, version, offset, length))
+        return None
 
     def rest(
         self, url: str, version: Version, offset: int, pool: Pool, stop: Stop, *, is_verified: bool
@@ -160,8 +163,12 @@ class Http(Client):
     @contextmanager
     def _asked(self, method: str, url: str, stop: Stop, part: str = "") -> Iterator[Response]:
         self.counts.add(requests=1)
-        with self.connections.response(method, url, part, stop) as answer:
+        with self.connections.response(method, self._address(method, url), part, stop) as answer:
+            answer.headers = _of_content(url, answer.headers)
             yield answer
+
+    def _address(self, method: str, url: str) -> Address:
+        return Address(url) if is_web(url) else self._s3.address(method, url)
 
 
 def check_part(
@@ -199,23 +206,27 @@ def check_part(
     return told, offset, offset + length if ends else size
 
 
-def _check_plain(version: Version, offset: int, length: int, address: Address, head: Head) -> None:
+def _check_plain(url: str, version: Version, offset: int, length: int, head: Head) -> None:
     """Compares the head of the answer to a plain request with that request.
 
     Raises:
-        Unusual: it is neither a part of known length nor a fault, or one that the client of a store knows.
+        Unusual: it is neither a part of known length nor a fault.
         Transient: another part, or none.
         Refused: another version.
     """
-    is_of_store = address.tag is not None
-    is_known = head.status == 206 or may_pass(head.status)
-    if not is_known and (is_of_store or head.status < 200 or head.status in REDIRECTS):
+    if head.status < 200 or head.status in REDIRECTS:
         raise Unusual
-    told = check_part(head, Version(version.size) if is_of_store else version, offset, length)[0]
+    head = head._replace(headers=_of_content(url, head.headers))
+    told = check_part(head, version, offset, length)[0]
     if head.status != 206 or told == UNKNOWN_SIZE:
         raise Unusual
-    if address.tag is not None:
-        version.check(UNKNOWN_SIZE, address.tag(head.headers))
+
+
+def _of_content(url: str, headers: Headers) -> Headers:
+    """Gives the headers of a response without the encoding that an object of S3 was stored with."""
+    if is_web(url) or "content-encoding" not in headers:
+        return headers
+    return {name: value for name, value in headers.items() if name != "content-encoding"}
 
 
 _CONTENT_RANGE = re.compile(r"bytes (?:(\d+)-(\d+)|\*)/(\d+|\*)", re.ASCII)

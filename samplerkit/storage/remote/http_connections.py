@@ -12,7 +12,7 @@ import socket
 import ssl
 import urllib.request
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,15 +27,33 @@ from samplerkit.storage.urls import is_web
 
 MOST_HOPS = 10
 
-_ROUTES = 1024
+OF_HTTP = {"headers", "auth", "verify", "cert"}
+"""The storage options that are for HTTP alone."""
+
+_ROUTES = 1 << 14
 """Of so many URLs it is kept how they are reached: a dataset may have millions."""
 
 REDIRECTS = {301, 302, 303, 307, 308}
+_CA_BUNDLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "AWS_CA_BUNDLE")
 _PORTS = {"http": 80, "https": 443}
 _IN_PATHS = "!$&'()*+,/:;=?@[]~"
 _NOT_IN_A_PATH = re.compile(r"[\0-\x20\x7f]")
 _NOT_IN_A_LINE = re.compile(r"[\r\n\0]")
 _LONE_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
+
+
+@final
+class Address(NamedTuple):
+    """Where a file is asked for by HTTP.
+
+    Args:
+        url: of HTTP.
+        headers: what goes along in place of the `headers`, `auth` and `.netrc` of the user, where the URL
+            holds a signature; None for a URL that the user names.
+    """
+
+    url: str
+    headers: Mapping[str, str] | None = None
 
 
 @final
@@ -103,12 +121,12 @@ class Connections:
         self._is_closed = False
 
     @contextmanager
-    def response(self, method: str, url: str, part: str, stop: Stop) -> Iterator[Response]:
+    def response(self, method: str, address: Address, part: str, stop: Stop) -> Iterator[Response]:
         """Makes a request, follows redirects, and gives the response, of which the body is still to be read.
 
         Args:
             method: such as "GET".
-            url: of the file.
+            address: of the file.
             part: of it that is wanted, such as "0-99"; "" for all of it.
             stop: ends it.
 
@@ -118,7 +136,8 @@ class Connections:
             Stopped: it is not wanted any more.
             Exception: what `fault` knows.
         """
-        route, is_named = self.route(url), True
+        (url, given), is_named = address, True
+        route = self.route(address)
         for _ in range(MOST_HOPS + 1):
             with self._sent(method, route, part, stop) as response:
                 target = target_of(url, response.status, response.headers)
@@ -127,20 +146,20 @@ class Connections:
                     return
             # What the user gives may be secret, and is for the host that the user names.
             is_named = is_named and is_same_place(url, target)
-            url, route = target, self._route(target, is_named=is_named)
+            url, route = target, self._route(Address(target, given), is_named=is_named)
         raise Refused(f"was redirected more than {MOST_HOPS} times", "check the server's redirects")
 
-    def route(self, url: str, *, is_named: bool = True) -> Route:
-        """Gives how the server of a URL is reached, which the user names, or which stands for another one.
+    def route(self, address: Address) -> Route:
+        """Gives how the server of a file is reached.
 
         Raises:
             ValueError: it cannot be asked.
         """
-        route = self._routes.get(url)
+        route = self._routes.get(address.url)
         if route is None:
             if len(self._routes) >= _ROUTES:
                 self._routes.clear()
-            route = self._routes[url] = self._route(url, is_named=is_named)
+            route = self._routes[address.url] = self._route(address)
         return route
 
     def kept(self, route: Route) -> http.client.HTTPConnection | None:
@@ -209,23 +228,21 @@ class Connections:
         finally:
             self.release(route, made, may_be_kept=may_be_kept)
 
-    def _route(self, url: str, *, is_named: bool) -> Route:
-        parts = urlsplit(url)
-        host, server = parts.hostname, _server(parts)
+    def _route(self, address: Address, *, is_named: bool = True) -> Route:
+        parts = urlsplit(address.url)
+        host, server, is_signed = parts.hostname, _server(parts), address.headers is not None
         if not host:
             raise ValueError
         named = {} if urllib.request.proxy_bypass(host) else urllib.request.getproxies()
         proxy = _proxy(named.get(parts.scheme))
         headers = {"Host": _host(server), "User-Agent": "samplerkit", "Accept": "*/*"}
         headers["Accept-Encoding"] = "identity"
-        auth = self._given.get("auth") if is_named else None
         if is_named:
-            given = dict(self._given.get("headers") or {})
-            named_so = {str(name).lower() for name in given}
-            headers = {name: value for name, value in headers.items() if name.lower() not in named_so} | given
-        if is_named and auth is None and parts.username is not None:
-            auth = unquote(parts.username), unquote(parts.password or "")
-        if (auth := auth or _of_netrc(host)) is not None:
+            given = address.headers if is_signed else self._given.get("headers")
+            named_so = {str(name).lower() for name in given or {}}
+            kept = {name: value for name, value in headers.items() if name.lower() not in named_so}
+            headers = {**kept, **(given or {})}
+        if not is_signed and (auth := self._auth(parts, is_named=is_named)) is not None:
             headers["Authorization"] = _basic(*auth)
         path = _quoted(parts.path or "/") + (f"?{_quoted(parts.query)}" if parts.query else "")
         if proxy and parts.scheme == "http":
@@ -235,6 +252,13 @@ class Connections:
         if _NOT_IN_A_PATH.search(path) or any(map(_NOT_IN_A_LINE.search, lines)):
             raise ValueError
         return Route(server, proxy, "".join(f"{line}\r\n" for line in lines).encode("latin-1"))
+
+    def _auth(self, parts: SplitResult, *, is_named: bool) -> tuple[str, str] | None:
+        """Gives user and password: those of the options, of the URL, or of the user's `.netrc`."""
+        auth: tuple[str, str] | None = self._given.get("auth") if is_named else None
+        if is_named and auth is None and parts.username is not None:
+            auth = unquote(parts.username), unquote(parts.password or "")
+        return auth or _of_netrc(parts.hostname or "")
 
     def _made(self, route: Route) -> http.client.HTTPConnection:
         scheme, host, port = route.server
@@ -252,7 +276,7 @@ class Connections:
             return self._tls
         verify, cert = self._given.get("verify"), self._given.get("cert")
         if verify is None or verify is True:
-            verify = os.environ.get("REQUESTS_CA_BUNDLE") or os.environ.get("CURL_CA_BUNDLE")
+            verify = next(filter(None, map(os.environ.get, _CA_BUNDLES)), None)
         folder = verify if isinstance(verify, str) and Path(verify).is_dir() else None
         tls = ssl.create_default_context(cafile=None if folder else verify or None, capath=folder)
         if verify is False:

@@ -10,21 +10,14 @@ from functools import partial
 from typing import Any, TypeVar, final
 
 from samplerkit.storage.remote.access import UNKNOWN_SIZE, Refused, Span, Version, in_other_words
-from samplerkit.storage.remote.filesystem import Filesystems, has_filesystem
+from samplerkit.storage.remote.filesystem import Filesystems
 from samplerkit.storage.remote.http import Http
-from samplerkit.storage.remote.http_connections import PartRequest
 from samplerkit.storage.remote.http_parallel import ParallelHttp
-from samplerkit.storage.remote.object_stores import ObjectStores
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.retries import Client, Counts, RemoteStats, final_error, retried
-from samplerkit.storage.remote.store_options import may_use_obstore
-from samplerkit.storage.threads import Pool, Stop, Stopped, is_worker
-from samplerkit.storage.urls import is_web
+from samplerkit.storage.threads import Pool, Stop, Stopped
 
 Result = TypeVar("Result")
-
-_QUESTIONS, _QUESTIONS_A_FILE, _SAMPLES_BYTES = 64, 3, 64 << 20
-"""A process that has asked, or read, more than this reads data for training."""
 
 
 @final
@@ -49,28 +42,15 @@ class RemoteResources:
         self.counts = Counts(stats)
         self._versions = versions
         self._pid = os.getpid()
-        self._web = Http(options, self.counts)
+        self._http = Http(options, self.counts)
         self._filesystems = Filesystems(options, self.counts)
-        self._stores = ObjectStores(options, self.counts)
-        self._reads_much = is_worker()
         self.stop = Stop()
         self.pool = Pool(options.threads, "samplerkit-remote", self.stop)
-        self._parallel = ParallelHttp(self._web.connections, options.timeout, self.pool)
+        self._parallel = ParallelHttp(self._http.connections, options.timeout, self.pool)
 
     def client(self, url: str) -> Client:
-        """Gives the way to a URL: HTTP, obstore where it is worth it and survives, else fsspec.
-
-        Args:
-            url: of a file.
-
-        Raises:
-            DatasetError: its store needs credentials, and has none.
-        """
-        if is_web(url):
-            return self._web
-        is_worth_it = self._reads_much or not has_filesystem(url.partition("://")[0].lower())
-        is_fast = is_worth_it and may_use_obstore() and self._stores.serves(url)
-        return self._stores if is_fast else self._filesystems
+        """Gives the way to a URL: HTTP, also for S3, or fsspec."""
+        return self._http if self._http.serves(url) else self._filesystems
 
     def tried(self, url: str, attempt: Callable[[Client], Result], stop: Stop) -> Result:
         """Makes a request by the way to its URL, until it goes well.
@@ -102,14 +82,17 @@ class RemoteResources:
 
     def parts(self, spans: Sequence[Span]) -> list[bytes]:
         """Reads parts of files whose versions are known: by plain requests of HTTP where that will do."""
-        plain = {number: made for number, span in enumerate(spans) if (made := self._plain(span)) is not None}
+        plain = {}
+        for number, (url, offset, length) in enumerate(spans):
+            if (made := self._http.plain_request(url, self._versions[url], offset, length)) is not None:
+                plain[number] = made
         answers = self._parallel.read(plain, self.pool.most, self.stop)
         found = {number: data for number, data in answers.items() if isinstance(data, bytes)}
         self.counts.add(requests=len(answers), bytes=sum(map(len, found.values())))
 
         def again(number: int, stop: Stop) -> bytes:
             failed = answers.get(number)
-            known = self._web.fault(failed) if isinstance(failed, Exception) else None
+            known = self._http.fault(failed) if isinstance(failed, Exception) else None
             return self._part(spans[number], stop, known)
 
         for number, answer in answers.items():
@@ -117,14 +100,8 @@ class RemoteResources:
                 again(number, self.stop)
         left = [number for number in range(len(spans)) if number not in found]
         found.update(zip(left, self.pool.map(again, left), strict=True))
-        asked = dict.fromkeys(spans[number].url for number in left)
-        self.pool.map(self._confirm, [url for url in asked if self.client(url).is_unsure])
+        self.pool.map(self._confirm, list(dict.fromkeys(spans[number].url for number in left)))
         return [found[number] for number in range(len(spans))]
-
-    def _plain(self, span: Span) -> PartRequest | None:
-        url, offset, length = span
-        address = (self._web if is_web(url) else self._stores).address(url)
-        return address and self._web.plain_request(address, self._versions[url], offset, length)
 
     def _part(self, span: Span, stop: Stop, failed: Exception | None) -> bytes:
         """Reads a part, after a first attempt that has failed, if there was one."""
@@ -141,7 +118,7 @@ class RemoteResources:
         return self.tried(url, attempt, stop)
 
     def _confirm(self, url: str, stop: Stop) -> None:
-        """Makes certain that parts that were read are of the version that is known, where that is unsure."""
+        """Makes certain that parts that were read are of the version that is known."""
         version = self._versions[url]
         self.tried(url, lambda client: client.confirm(url, version, stop), stop)
 
@@ -149,23 +126,11 @@ class RemoteResources:
         """Whether only the whole of a file can be had, of which the version is known."""
         return self._versions[url].size == UNKNOWN_SIZE or url in self.client(url).without_ranges
 
-    def notice(self) -> None:
-        """Finds out, before data are read, whether this process does so much that obstore is worth it.
-
-        Workers forked from a process that has used obstore cannot use it. So a process that may still fork
-        workers asks what a dataset asks when it is made, and reads a first sample, through fsspec. A dataset
-        asks for the version of each file, and for its footer or index by one request or two.
-        """
-        if not self._reads_much:
-            done = self.counts.stats
-            questions = _QUESTIONS + _QUESTIONS_A_FILE * len(self._versions)
-            self._reads_much = done.requests > questions or done.bytes > _SAMPLES_BYTES
-
     def end(self) -> None:
         """Ends what is on its way, the threads and the connections."""
         if self._pid != os.getpid():  # locks may have been held when this process was forked
             return
         self.stop.set()
         self.pool.end()
-        for client in (self._web, self._filesystems, self._stores):
+        for client in (self._http, self._filesystems):
             client.close()

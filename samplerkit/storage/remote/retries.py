@@ -7,10 +7,10 @@ import secrets
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from functools import partial
-from typing import Any, NamedTuple, TypeVar, final
+from typing import Any, TypeVar, final
 
 from samplerkit.errors import DatasetError, SamplerkitError
 from samplerkit.storage.opening import AbsentError
@@ -85,19 +85,6 @@ class Counts:
                 self._so_far[name] += number
 
 
-@final
-class Address(NamedTuple):
-    """Where a plain request of HTTP for a part of a file can be made.
-
-    Args:
-        url: of HTTP.
-        tag: gives the tag of the version in the headers of a response; None for that of HTTP.
-    """
-
-    url: str
-    tag: Callable[[Mapping[str, str]], str] | None = None
-
-
 class Client(ABC):
     """A way to remote files, in one process; each method makes one attempt, and may raise what it meets.
 
@@ -106,11 +93,8 @@ class Client(ABC):
         counts: of the requests, bytes and retries.
 
     Attributes:
-        is_unsure: parts are read of whatever version there is, and `confirm` asks for it afterwards.
         without_ranges: URLs of which only the whole file can be had.
     """
-
-    is_unsure = False
 
     def __init__(self, options: RemoteOptions, counts: Counts) -> None:
         self.options = options

@@ -28,7 +28,7 @@ __all__ = ["LocalFile", "RemoteStorage", "Span", "Version"]
 
 @final
 class RemoteStorage(Closing):
-    """Reads remote files, by HTTP, obstore or fsspec, and is certain of each byte.
+    """Reads remote files, by HTTP or fsspec, and is certain of each byte.
 
     A version is asked once; all that is read later is checked against it: a file that changes while it is in
     use is an error, never a mixture. It may be used by several threads, be forked, and be copied to other
@@ -207,7 +207,6 @@ class RemoteStorage(Closing):
         return resources
 
     def _read(self, resources: RemoteResources, wanted: list[Span]) -> list[bytes]:
-        resources.notice()
         urls, together = list(dict.fromkeys(span.url for span in wanted)), resources.pool.map
         together(resources.version, [url for url in urls if url not in self._versions])
         for span in wanted:
@@ -232,7 +231,6 @@ class RemoteStorage(Closing):
 
     def _fetched(self, resources: RemoteResources, url: str) -> LocalFile:
         version = resources.version(url, resources.stop)
-        resources.notice()
         cache = DiskCache.of(self.options, resources.stop)
         write = partial(download, resources, url, version, digest_of(self.options.digests, url))
         local, is_made = cache.get(self._entry(cache, url, version), write)

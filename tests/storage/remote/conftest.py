@@ -26,21 +26,14 @@ def server() -> Iterator[Server]:
         yield state
 
 
-def read_by(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Says by which client clouds are read: "both" asks questions by fsspec, and reads by obstore."""
-    if way == "fsspec":
-        monkeypatch.setattr("samplerkit.storage.remote.store_options._is_forked_from_user", True)
-    elif way == "both":
-        monkeypatch.setattr("samplerkit.storage.remote.resources._QUESTIONS", -1000)
-    elif way == "obstore alone":
-        monkeypatch.setattr("samplerkit.storage.remote.resources.has_filesystem", lambda scheme: False)
+WAYS: dict[str, dict[str, Any]] = {"signed": {}, "fsspec": {"s3_additional_kwargs": {}}}
+"""Options of S3 by which a file is read by HTTP, or, since they have one that HTTP does not know, by s3fs."""
 
 
-@pytest.fixture(params=["fsspec", "both", "obstore alone"])
-def way(request, monkeypatch) -> str:
-    """By which client stores of clouds are read."""
-    read_by(request.param, monkeypatch)
-    return request.param
+@pytest.fixture(params=WAYS)
+def way(request) -> dict[str, Any]:
+    """What lets a client read from S3."""
+    return WAYS[request.param]
 
 
 @pytest.fixture

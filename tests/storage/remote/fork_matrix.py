@@ -1,14 +1,13 @@
 """Loaders over remote tar shards, with workers of each kind, while the parent reads or not.
 
 `python -m tests.storage.remote.fork_matrix URL FOLDER SCHEME METHOD PARENT LOADERS EPOCHS` is one cell, in a
-process of its own, since that decides which libraries are imported, and used, before workers begin. It prints
-whether those who read did so by obstore, and fails if a sample is wrong.
+process of its own, since that decides which libraries are imported, and used, before workers begin. It fails
+if a sample is wrong.
 """
 
 from __future__ import annotations
 
 import io
-import json
 import multiprocessing
 import sys
 import tarfile
@@ -22,7 +21,6 @@ import numpy as np
 
 import samplerkit as sk
 from samplerkit.storage.remote.storage import RemoteStorage, Span
-from samplerkit.storage.remote.store_options import may_use_obstore
 from tests.storage.remote.server import MODIFIED, Server
 
 SHARDS, SAMPLES = 4, 8
@@ -39,9 +37,8 @@ LIFE = 25
 
 
 def as_list(batch: Any) -> Any:
-    """Collates nothing, and says whether its process reads by obstore."""
-    is_fast = "obstore" in sys.modules and may_use_obstore()
-    return [(is_fast, int(sample["__key__"]), sample["bin"]) for sample in batch]
+    """Collates nothing."""
+    return [(int(sample["__key__"]), sample["bin"]) for sample in batch]
 
 
 def content(number: int) -> bytes:
@@ -65,8 +62,7 @@ def put_shards(server: Server) -> None:
 def shards(url: str, scheme: str) -> tuple[list[str], dict[str, Any]]:
     """Gives their URLs, and what the storage has to know."""
     base = "s3://shards" if scheme == "s3" else f"{url}/shards"
-    # Who pays is not in a signed URL, so that parts are read by obstore or fsspec, and not by plain HTTP.
-    store = {"anon": True, "requester_pays": True, "endpoint_url": url}
+    store = {"key": "key", "secret": "secret", "endpoint_url": url}
     known = {"storage_options": store} if scheme == "s3" else {}
     return [f"{base}/{number}.tar" for number in range(SHARDS)], known
 
@@ -101,8 +97,6 @@ def parent(url: str, folder: str, scheme: str, how: str) -> Iterator[None]:
     threads = [threading.Thread(target=read, daemon=True) for _ in range(6 if how == "reading" else 0)]
     if how != "idle":
         storage.read(spans)
-        while scheme == "s3" and "obstore" not in sys.modules:
-            storage.read(spans)
     for thread in threads:
         thread.start()
     try:
@@ -114,33 +108,29 @@ def parent(url: str, folder: str, scheme: str, how: str) -> Iterator[None]:
         storage.close()
 
 
-def read_epochs(loaders: list[sk.Loader], epochs: int) -> set[bool]:
+def read_epochs(loaders: list[sk.Loader], epochs: int) -> None:
     """Reads epochs of loaders at the same time, and compares each sample."""
-    used: set[bool] = set()
     for _ in range(epochs):
         found: list[list[int]] = [[] for _ in loaders]
         for batches in zip(*loaders, strict=True):
             for keys, batch in zip(found, batches, strict=True):
-                for is_fast, key, data in batch:
+                for key, data in batch:
                     assert data == content(key), "wrong bytes"
-                    used.add(is_fast)
                     keys.append(key)
         assert all(sorted(keys) == list(range(SHARDS * SAMPLES)) for keys in found)
-    return used
 
 
 def run_cell(url: str, folder: str, scheme: str, method: str, how: str, loaders: int, epochs: int) -> None:
     """Reads the epochs of one cell."""
     warnings.simplefilter("ignore")
     multiprocessing.set_forkserver_preload(PRELOADED)
-    used: set[bool] = set()
     life = min(LIFE, epochs) if method == "spawn" else 1
     with parent(url, folder, scheme, how):
         for first in range(0, epochs, life if life > 1 else epochs):
             with ExitStack() as stack:
                 made = [loader(url, folder, scheme, method, seed, life, stack) for seed in range(loaders)]
-                used |= read_epochs(made, min(life, epochs - first) if life > 1 else epochs)
-    print(json.dumps(sorted(used)))
+                read_epochs(made, min(life, epochs - first) if life > 1 else epochs)
+    print("read")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,7 @@
-"""Workers of each kind, while the parent has read or reads: right bytes, no hang, obstore where it may be."""
+"""Workers of each kind, while the parent has read or reads: right bytes, and no hang."""
 
 from __future__ import annotations
 
-import json
 import os
 
 import pytest
@@ -11,7 +10,6 @@ from tests.jobs import ended
 from tests.storage.remote.fork_matrix import METHODS, PARENTS, SCHEMES, put_shards
 
 pytest.importorskip("s3fs", reason="s3fs is not installed")
-pytest.importorskip("obstore", reason="obstore is not installed")
 
 
 @pytest.fixture
@@ -21,25 +19,16 @@ def shards(server):
     return server.url
 
 
-def used(url, folder, cell, epochs):
-    """Gives whether the processes that read have used obstore."""
+def read(url, folder, cell, epochs):
+    """Reads the epochs of a cell, and compares each sample."""
     arguments = ("-m", "tests.storage.remote.fork_matrix", url, str(folder), *map(str, cell))
     code, printed, errors = ended(*arguments, str(epochs), seconds=240 + 20 * epochs)
-    assert code == 0, errors
-    return json.loads(printed)
+    assert (code, printed) == (0, "read\n"), errors
 
 
-@pytest.mark.parametrize(
-    ("cell", "expected"),
-    [
-        (("s3", "fork", "idle", 1), [True]),
-        (("s3", "fork", "reading", 1), [False]),
-        (("s3", "forkserver", "reading", 1), [True]),
-    ],
-    ids=str,
-)
-def test_workers_read_right_bytes_whatever_their_parent_does(cell, expected, shards, tmp_path):
-    assert used(shards, tmp_path, cell, 2) == expected
+@pytest.mark.parametrize("cell", [("s3", "fork", "reading", 1), ("s3", "forkserver", "reading", 1)], ids=str)
+def test_workers_read_right_bytes_whatever_their_parent_does(cell, shards, tmp_path):
+    read(shards, tmp_path, cell, 2)
 
 
 EPOCHS = {"fork": 10, "threads": 10, "forkserver": 10, "spawn": 2}
@@ -53,6 +42,4 @@ EPOCHS = {"fork": 10, "threads": 10, "forkserver": 10, "spawn": 2}
 def test_the_whole_matrix_of_two_loaders(scheme, method, parent, shards, tmp_path):
     """Each of two loaders at a time does what one alone does, which the cells above show."""
     epochs = int(os.environ.get("SAMPLERKIT_EPOCHS", EPOCHS[method]))
-    found = used(shards, tmp_path, (scheme, method, parent, 2), epochs)
-    assert True not in found or (scheme, method, parent == "idle") != ("s3", "fork", False)
-    assert scheme == "s3" or found == [False]
+    read(shards, tmp_path, (scheme, method, parent, 2), epochs)

@@ -1,4 +1,4 @@
-"""S3, by a server on loopback that answers as it does."""
+"""S3, by servers on loopback that answer as it does: through HTTP by signed URLs, and through s3fs."""
 
 from __future__ import annotations
 
@@ -8,18 +8,64 @@ import pytest
 
 from samplerkit.errors import DatasetError
 from samplerkit.storage.remote.filesystem import expand
+from samplerkit.storage.remote.http_connections import Connections
 from samplerkit.storage.remote.options import RemoteOptions
+from samplerkit.storage.remote.s3 import SignedUrls
 from samplerkit.storage.remote.storage import Span
+from tests.storage.remote.conftest import WAYS
 from tests.storage.remote.contents import content
+from tests.storage.remote.server import MODIFIED, Resource, served
 
 pytest.importorskip("s3fs", reason="s3fs is not installed")
-pytest.importorskip("obstore", reason="obstore is not installed")
-pytestmark = pytest.mark.usefixtures("way")
+
+SIZE = 5000
+
+
+def put(server, number, data):
+    """Puts an object where S3 has it, with the time of its last change, which S3 always says."""
+    server.put(f"/shards/{number}.bin", data)
+    server.resources[f"/shards/{number}.bin"].modified = MODIFIED
+    return f"s3://shards/{number}.bin"
+
+
+def test_a_store_that_changes_or_hides_its_tag_is_noticed(server, storage, way):
+    url = put(server, 0, b"a" * SIZE)
+    reader = storage(storage_options={"anon": True, "endpoint_url": server.url, **way})
+    assert reader.read([Span(url, 5, 7)]) == [b"a" * 7]
+    etag = server.resources["/shards/0.bin"].etag
+    for changed in (
+        Resource.of(b"b" * SIZE),
+        Resource(b"a" * (SIZE + 1), etag),
+    ):
+        server.resources["/shards/0.bin"] = changed
+        with pytest.raises(DatasetError, match="was changed while it was in use"):
+            reader.read([Span(url, 5, 7)])
+    server.resources["/shards/0.bin"] = Resource(b"a" * SIZE)
+    with pytest.raises(DatasetError, match=r"without the (ETag|tag) that was given before"):
+        reader.read([Span(url, 5, 7)])
+
+
+def test_the_signature_does_not_follow_a_redirect_to_another_host(server, storage):
+    with served() as other:
+        url = put(server, 0, b"a" * SIZE)
+        put(other, 0, b"a" * SIZE)
+        signed = []
+
+        def redirect(handler, _):
+            signed.append("signature" in f"{handler.path} {handler.headers}".lower())
+            handler.say(307, Location=f"{other.url}/shards/0.bin")
+
+        server.always["GET", "/shards/0.bin"] = redirect
+        options = {"key": "K", "secret": "secret", "endpoint_url": server.url}
+        assert storage(storage_options=options).read([Span(url, 0, 3)]) == [b"aaa"]
+        assert signed
+        assert all(signed)
+        assert not any("authorization" in request.headers for request in other.requests)
 
 
 @pytest.fixture
-def options(endpoint) -> dict[str, Any]:
-    return {"key": "test-key", "secret": "test-secret", "endpoint_url": endpoint}
+def options(endpoint, way) -> dict[str, Any]:
+    return {"key": "test-key", "secret": "test-secret", "endpoint_url": endpoint, **way}
 
 
 @pytest.mark.parametrize("told", [{}, {"version_aware": True}])
@@ -57,3 +103,131 @@ def test_a_store_that_refuses_tells_no_secret(options, storage):
     ) as caught:
         storage(storage_options=gone).version("s3://shards/a")
     assert "test-" not in str(caught.value)
+
+
+KEYS = [
+    "a b/c(1).tar",
+    "a+b=c@d:e,f!g'h.tar",
+    "a//b",
+    "/a",
+    "a/../b",
+    "\u00e4",
+    "a%20b",
+    "a#b",
+    "a?b",
+    "a~b",
+    ".",
+]
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_each_key_is_read_as_it_is(key, bucket, storage, endpoint):
+    bucket.put_object(Key=key, Body=b"0123456789", ContentEncoding="gzip")  # which the store only keeps
+    reader = storage(storage_options={"key": "K", "secret": "S", "endpoint_url": endpoint})
+    url = f"s3://shards/{key}"
+    assert reader.version(url).tag.startswith('"')  # by HTTP
+    assert reader.read([Span(url, 3, 4)]) == [b"3456"]
+    assert content(reader.fetch(url)) == b"0123456789"
+
+
+@pytest.fixture
+def signed_urls():
+    """Makes what gives URLs, by connections that are closed at the end."""
+    connections = Connections(RemoteOptions())
+    yield lambda **options: SignedUrls(options, connections)
+    connections.close()
+
+
+HERE = {"endpoint_url": "http://127.0.0.1:9"}
+
+
+@pytest.mark.parametrize(
+    ("url", "options"),
+    [
+        ("s3://b/k", {"anon": True, "client_kwargs": {"verify": "ca.pem"}, **HERE}),
+        ("s3://KEY:secret@b/k", HERE),
+        ("s3://b/k", {"anon": True, **HERE, **WAYS["fsspec"]}),
+        ("zip://a::s3://b/k", HERE),
+        ("gs://b/k", {}),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_signed_is_left_to_fsspec(url, options, signed_urls):
+    assert not signed_urls(**options).serves(url)
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"anon": True, "client_kwargs": HERE}, "http://127.0.0.1:9/some.data/k"),
+        ({"key": "K", "secret": "S", "token": "T", **HERE}, "X-Amz-Security-Token=T&X-Amz-Signature="),
+        ({"key": "K", "secret": "S", "region_name": "eu-west-1", **HERE}, "%2Feu-west-1%2Fs3%2Faws4_request"),
+    ],
+    ids=str,
+)
+def test_the_options_of_s3fs_are_those_of_signed_urls(options, expected, signed_urls):
+    urls = signed_urls(use_listings_cache=False, **options)
+    assert urls.serves("s3a://some.data/k")
+    assert expected in urls.address("GET", "s3a://some.data/k").url
+
+
+@pytest.mark.parametrize("options", [{"anon": True}, {"key": "K", "secret": "S"}], ids=str)
+@pytest.mark.parametrize(
+    ("bucket", "expected"),
+    [
+        ("data", "https://data.s3.eu-west-1.amazonaws.com/k"),
+        ("some.data", "https://s3.eu-west-1.amazonaws.com/some.data/k"),
+    ],
+)
+def test_a_bucket_of_aws_is_asked_in_its_region(bucket, expected, options, signed_urls, monkeypatch):
+    monkeypatch.setattr(SignedUrls, "_region_of", lambda self, bucket: "eu-west-1")
+    url = signed_urls(region_name="us-west-2", **options).address("GET", f"s3://{bucket}/k").url
+    assert url.partition("?")[0] == expected
+
+
+@pytest.fixture
+def nobody(tmp_path, monkeypatch):
+    """A user without credentials."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
+    return tmp_path
+
+
+def test_credentials_of_a_profile_are_found_as_by_the_tools_of_aws(nobody, server, storage):
+    (nobody / "config").write_text("[profile other]\nregion = eu-north-1\n")
+    (nobody / "credentials").write_text("[other]\naws_access_key_id = KEY\naws_secret_access_key = secret\n")
+    reader = storage(storage_options={"profile": "other", "endpoint_url": server.url})
+    assert reader.read([Span(put(server, 0, b"a" * SIZE), 0, 3)]) == [b"aaa"]
+    assert all("KEY%2F" in each.query and "eu-north-1" in each.query for each in server.requests)
+    with pytest.raises(DatasetError, match=r"s3://shards/0\.bin: has no credentials: none were found"):
+        storage(storage_options={"endpoint_url": server.url}).version("s3://shards/0.bin")
+    with pytest.raises(DatasetError, match=r"cannot be read through botocore \(ProfileNotFound\)"):
+        storage(storage_options={"profile": "none"}).version("s3://shards/0.bin")
+
+
+def test_who_pays_is_said_in_each_request(server, storage):
+    url = put(server, 0, b"a" * SIZE)
+    options = {"key": "K", "secret": "S", "requester_pays": True, "endpoint_url": server.url}
+    assert storage(storage_options=options).read([Span(url, 0, 3)]) == [b"aaa"]
+    assert [each.headers["x-amz-request-payer"] for each in server.requests] == ["requester"] * 2
+
+
+def test_no_credentials_of_the_user_go_along_with_a_signature(server, storage, monkeypatch, tmp_path):
+    (tmp_path / "netrc").write_text("default login me password secret\n")
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+    options = {"key": "K", "secret": "S", "endpoint_url": server.url, "headers": {"X-Key": "1"}}
+    url = put(server, 0, b"a" * SIZE)
+    assert storage(storage_options=options).read([Span(url, 0, 3)]) == [b"aaa"]
+    assert not any({"authorization", "x-key"} & {*each.headers} for each in server.requests)
+
+
+def test_the_region_of_a_bucket_is_asked_of_aws(server, signed_urls, monkeypatch):
+    monkeypatch.setattr("samplerkit.storage.remote.s3._is_of_aws", lambda endpoint: True)
+    server.put("/b", b"")
+    server.always["HEAD", "/b"] = lambda handler, _: handler.say(301, **{"x-amz-bucket-region": "eu-west-3"})
+    urls = signed_urls(anon=True, endpoint_url=server.url)
+    assert urls.address("GET", "s3://b/k").url == f"{server.url}/b/k"
+    assert urls._regions == {"b": "eu-west-3"}

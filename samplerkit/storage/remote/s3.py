@@ -1,0 +1,173 @@
+"""Objects of S3 as URLs of HTTP that botocore signs, so that every process can read them, forked or not."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any, final
+
+from samplerkit.storage.remote.access import Refused, Transient, in_other_words, library_fault
+from samplerkit.storage.remote.http_connections import OF_HTTP, Address, Connections
+from samplerkit.storage.threads import Stop
+
+_SCHEMES = {"s3", "s3a"}
+_SIGNED_SECONDS = 3600
+_USED_SECONDS = 300.0
+_MOST_ADDRESSES = 1 << 14
+
+_OF_CLIENT = {
+    "region_name", "endpoint_url", "use_ssl",
+    "aws_access_key_id", "aws_secret_access_key", "aws_session_token",
+}  # fmt: skip
+"""The arguments of botocore's clients that `client_kwargs` may have."""
+
+_NAMES = {
+    "key": "aws_access_key_id", "secret": "aws_secret_access_key", "token": "aws_session_token",
+    "endpoint_url": "endpoint_url", "region_name": "region_name", "use_ssl": "use_ssl",
+}  # fmt: skip
+"""What s3fs calls them."""
+
+_KNOWN = {*_NAMES, "anon", "profile", "requester_pays", "client_kwargs", "config_kwargs"}
+
+_OF_NO_USE = {
+    *OF_HTTP, "asynchronous", "cache_regions", "default_block_size", "default_cache_type",
+    "default_fill_cache", "listings_expiry_time", "max_paths",
+    "skip_instance_cache", "use_listings_cache", "version_aware",
+}  # fmt: skip
+"""Options about HTTP, listings, caches and open files, which are not used here."""
+
+
+def is_of_s3(url: str) -> bool:
+    """Returns whether a URL is one of S3."""
+    return url.partition("://")[0].lower() in _SCHEMES
+
+
+def names_version(url: str) -> bool:
+    """Returns whether a URL of S3 says which version of an object is meant."""
+    return is_of_s3(url) and "?versionId=" in url
+
+
+@final
+class SignedUrls:
+    """Gives URLs of HTTP for the objects of S3, signed for an hour by botocore, and again after minutes.
+
+    Credentials, endpoints and regions are found as the tools of AWS find them.
+
+    Args:
+        options: as s3fs has them.
+        connections: of this process, by which the regions of buckets are asked for.
+    """
+
+    def __init__(self, options: Mapping[str, Any], connections: Connections) -> None:
+        self._options = {key: value for key, value in options.items() if key not in _OF_NO_USE}
+        of_client = self._options.get("client_kwargs") or {}
+        self._is_known = self._options.keys() <= _KNOWN and of_client.keys() <= _OF_CLIENT
+        self._connections = connections
+        self._clients: dict[str | None, Any] = {}
+        self._regions: dict[str, str | None] = {}
+        self._signed: dict[tuple[str, str], tuple[float, Address]] = {}
+
+    def serves(self, url: str) -> bool:
+        """Whether a URL is one of S3 that can be signed, with the options that were given."""
+        return self._is_known and is_of_s3(url) and "@" not in _bucket(url) and _has_botocore()
+
+    def address(self, method: str, url: str) -> Address:
+        """Gives where a file is asked for.
+
+        Args:
+            method: "GET" or "HEAD".
+            url: one that is served.
+
+        Raises:
+            Refused: there are no credentials, or botocore cannot use the options.
+            Transient: the credentials could not be had this time.
+        """
+        now = time.monotonic()
+        until, address = self._signed.get((method, url), (0.0, None))
+        if address is None or until < now:
+            address = in_other_words(lambda: self._sign(method, url), Exception, _fault)
+            if len(self._signed) >= _MOST_ADDRESSES:
+                self._signed.clear()
+            self._signed[method, url] = now + _USED_SECONDS, address
+        return address
+
+    def _sign(self, method: str, url: str) -> Address:
+        bucket = _bucket(url)
+        key, _, version = url.partition(f"://{bucket}/")[2].partition("?versionId=")
+        wanted, headers = {"Bucket": bucket, "Key": key}, {}
+        if version:
+            wanted["VersionId"] = version
+        if self._options.get("requester_pays"):
+            wanted["RequestPayer"] = headers["x-amz-request-payer"] = "requester"
+        if bucket not in self._regions:
+            self._regions[bucket] = self._region_of(bucket)
+        client = self._client(self._regions[bucket])
+        operation = {"GET": "get_object", "HEAD": "head_object"}[method]
+        return Address(client.generate_presigned_url(operation, wanted, _SIGNED_SECONDS), headers)
+
+    def _region_of(self, bucket: str) -> str | None:
+        """Asks AWS in which region a bucket is; None for the one of the options, or of another store."""
+        endpoint = self._client(None).meta.endpoint_url
+        if not _is_of_aws(endpoint):
+            return None
+        with suppress(Exception):  # reading the file will say what is wrong
+            where = Address(f"{endpoint}/{bucket}", {})
+            with self._connections.response("HEAD", where, "", Stop()) as answer:
+                return answer.headers.get("x-amz-bucket-region")
+        return None
+
+    def _client(self, region: str | None) -> Any:
+        if region not in self._clients:
+            self._clients[region] = _made(self._options, region)
+        return self._clients[region]
+
+
+def _made(options: Mapping[str, Any], region: str | None) -> Any:
+    """Makes a client of botocore."""
+    config = {"signature_version": "s3v4", **(options.get("config_kwargs") or {})}
+    if region is not None:  # else some URLs are of the endpoint for all regions, which redirects
+        config = {"s3": {"addressing_style": "virtual"}, **config}
+    given = {_NAMES[key]: value for key, value in options.items() if key in _NAMES and value is not None}
+    given = {**(options.get("client_kwargs") or {}), **given}
+    if region is not None:
+        given["region_name"] = region
+    session = import_module("botocore.session").Session(profile=options.get("profile"))
+    session.register_component("data_loader", _models())
+    if options.get("anon"):
+        config["signature_version"] = import_module("botocore").UNSIGNED
+    elif "aws_access_key_id" not in given and session.get_credentials() is None:
+        hint = "say key and secret, profile, or anon in storage_options, or set them up as for the AWS CLI"
+        raise Refused("has no credentials: none were found", hint)
+    return session.create_client("s3", config=import_module("botocore.config").Config(**config), **given)
+
+
+@cache
+def _models() -> Any:
+    """Gives what botocore makes clients from: 13 MB and a tenth of a second, once for all of them."""
+    return import_module("botocore.loaders").create_loader()
+
+
+def _bucket(url: str) -> str:
+    return url.partition("://")[2].partition("/")[0]
+
+
+def _is_of_aws(endpoint: str) -> bool:
+    return ".amazonaws.com" in endpoint
+
+
+@cache
+def _has_botocore() -> bool:
+    return find_spec("botocore") is not None
+
+
+def _fault(error: Exception) -> Exception:
+    if isinstance(error, Refused | Transient):
+        return error
+    errors = import_module("botocore.exceptions")
+    may_pass = (errors.ClientError, errors.HTTPClientError, errors.CredentialRetrievalError)
+    is_mistake = not isinstance(error, (OSError, errors.MetadataRetrievalError, *may_pass))
+    return library_fault(error, "botocore", is_mistake=is_mistake)
