@@ -97,15 +97,15 @@ LATE_IMPORTS = {
         "storage.remote.filesystem",
         "fsspec.core",
     ): "an extra: only URLs other than those of HTTP need it",
-    ("storage.remote.filesystem", "fsspec.registry"): "an extra, as fsspec.core is",
-    (
-        "storage.remote.object_stores",
-        "obstore",
-    ): "children of a process that has imported it may not use it",
-    ("storage.remote.store_options", "obstore.store"): "as obstore itself, which it imports",
     **{
-        ("storage.remote.store_options", f"botocore.{module}"): "an extra: S3 can be read without it too"
-        for module in ("auth", "awsrequest", "credentials", "session")
+        ("storage.remote.s3", name): "an extra: only S3 needs it"
+        for name in (
+            "botocore",
+            "botocore.config",
+            "botocore.exceptions",
+            "botocore.loaders",
+            "botocore.session",
+        )
     },
 }
 """Imports that are not at the top of a module, each with its reason."""

@@ -1,8 +1,9 @@
 """Benchmark of remote reading: clients side by side, and loaders beside webdataset, from nginx on loopback.
 
-Run it with `python -m tests.benchmarks.remote`, with nginx installed (`apt install nginx-light`); `--quick`
-takes a tenth of the requests, once. It prints Markdown. Each run is a process of its own; they take turns, so
-that all meet the same noise, and ratios are what counts. An anonymous store of S3 is a file at /bucket/key.
+Run it with `python -m tests.benchmarks.remote`, with nginx (`apt install nginx-light`) and obstore (`pip
+install obstore`) installed; `--quick` takes a tenth of the requests, once. It prints Markdown. Each run is a
+process of its own; they take turns, so that all meet the same noise, and ratios are what counts. An anonymous
+store of S3 is a file at /bucket/key.
 """
 
 from __future__ import annotations

@@ -15,13 +15,12 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from functools import partial
+from importlib import import_module
+from typing import Any
 
-import obstore
-import obstore.store
 import s3fs
 import urllib3
 
-from samplerkit.storage.remote import store_options
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage, Span
 from tests.benchmarks.timing import timed
@@ -98,7 +97,8 @@ def by_s3fs(url: str, size: int, threads: int) -> Callable[[list[Part]], None]:
 def by_obstore(url: str, size: int, threads: int) -> Callable[[list[Part]], None]:
     """`get`, with `if_match`, in threads."""
     client = {"allow_http": True, "timeout": timedelta(seconds=60)}
-    store = obstore.store.S3Store(
+    obstore: Any = import_module("obstore")
+    store = import_module("obstore.store").S3Store(
         "bucket", endpoint=url, region="us-east-1", skip_signature=True, client_options=client
     )
     tags = [obstore.head(store, f"{number}.bin")["e_tag"] for number in range(OBJECTS)]
@@ -111,11 +111,8 @@ def by_obstore(url: str, size: int, threads: int) -> Callable[[list[Part]], None
     return lambda wanted: dealt(wanted, threads, work)
 
 
-def by_samplerkit(
-    url: str, size: int, threads: int, *, scheme: str, may_use_obstore: bool = True
-) -> Callable[[list[Part]], None]:
+def by_samplerkit(url: str, size: int, threads: int, *, scheme: str) -> Callable[[list[Part]], None]:
     """A batch at a time, as datasets read."""
-    store_options._is_forked_from_user = not may_use_obstore
     base = "s3://bucket" if scheme == "s3" else f"{url}/bucket"
     store = {"anon": True, "endpoint_url": url} if scheme == "s3" else {}
     storage = RemoteStorage(RemoteOptions(cache=tempfile.mkdtemp(), threads=threads, storage_options=store))
@@ -135,9 +132,6 @@ CLIENTS: dict[str, Callable[[str, int, int], Callable[[list[Part]], None]]] = {
     "s3fs, `cat_ranges`": by_s3fs,
     "obstore, `get(range, if_match)`": by_obstore,
     "samplerkit, `s3://`": partial(by_samplerkit, scheme="s3"),
-    "samplerkit, `s3://`, in a fork of who has read": partial(
-        by_samplerkit, scheme="s3", may_use_obstore=False
-    ),
 }
 
 

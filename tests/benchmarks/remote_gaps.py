@@ -55,9 +55,6 @@ def main() -> None:
         print_header("gap", "http, time", "http, processor", "s3, time", "s3, processor")
         ways = [(f"{url}/bucket", {}), ("s3://bucket", {"anon": True, "endpoint_url": url})]
         stores = [(base, RemoteStorage(RemoteOptions(storage_options=given))) for base, given in ways]
-        for base, storage in stores:
-            for _ in range(20):  # so much that obstore reads
-                storage.read(pairs(base, 0))
         for gap in GAPS:
             found = [measured(storage, base, gap) for base, storage in stores]
             print_row(f"{gap >> 10} KiB", *(f"{ratio:.2f}" for each in found for ratio in each))

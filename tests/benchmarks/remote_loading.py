@@ -147,14 +147,16 @@ CASES: dict[str, Callable[[str, int], Iterator[int]]] = {
 }
 
 
-def import_all(workers: int) -> None:
-    """Imports what cases would import when they begin, as webdataset is imported above.
-
-    Not obstore where there are workers: those that are forked from a process that has it do without it.
-    """
+def import_all() -> None:
+    """Imports what cases would import when they begin, as webdataset is imported above."""
     for name in ("Loader", "RandomSampler", "TarDataset", "TokenDataset", "ParquetDataset"):
         getattr(sk, name)
-    for module in ("samplerkit.storage.remote.http", "s3fs", *(() if workers else ("obstore.store",))):
+    for module in (
+        "samplerkit.storage.remote.http",
+        "botocore.session",
+        "botocore.loaders",
+        "botocore.client",
+    ):
         import_module(module)
 
 
@@ -162,7 +164,7 @@ def main() -> None:
     """Reads an epoch, from the first byte on."""
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
-    import_all(int(sys.argv[3]))
+    import_all()
     begun = time.process_time()  # of this process alone
     count, used = timed(lambda: sum(CASES[sys.argv[1]](sys.argv[2], int(sys.argv[3]))))
     print(json.dumps([count / used.clock, 1e6 * (time.process_time() - begun) / count]))

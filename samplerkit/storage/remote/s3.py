@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -67,6 +68,7 @@ class SignedUrls:
         of_client = self._options.get("client_kwargs") or {}
         self._is_known = self._options.keys() <= _KNOWN and of_client.keys() <= _OF_CLIENT
         self._connections = connections
+        self._lock = threading.Lock()
         self._clients: dict[str | None, Any] = {}
         self._regions: dict[str, str | None] = {}
         self._signed: dict[tuple[str, str], tuple[float, Address]] = {}
@@ -89,7 +91,8 @@ class SignedUrls:
         now = time.monotonic()
         until, address = self._signed.get((method, url), (0.0, None))
         if address is None or until < now:
-            address = in_other_words(lambda: self._sign(method, url), Exception, _fault)
+            with self._lock:  # sixteen threads would make sixteen clients
+                address = in_other_words(lambda: self._sign(method, url), Exception, _fault)
             if len(self._signed) >= _MOST_ADDRESSES:
                 self._signed.clear()
             self._signed[method, url] = now + _USED_SECONDS, address
