@@ -61,7 +61,6 @@ LINKS = [
     ),
     ({"kind": "distributed", "num_shards": "auto", "shard_id": "auto"}, sk.DistributedSampler),
 ]
-OURS = sorted({link[0]["kind"] for link in LINKS})
 
 
 def orders(sampler, dataset=FILES):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import pickle
 from collections import UserDict
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -40,13 +39,6 @@ def test_a_file_a_mapping_and_text_say_the_same(tmp_path):
     assert configs[0].dataset == FILES
     assert configs[0].sampler.get_shuffle_mode() is sk.Shuffle.ADAPTIVE
     assert configs[0].loader == LoaderOptions(batch_size=256, num_workers=4)
-
-
-def test_sections_that_are_left_out_are_none_or_as_by_default():
-    config = sk.Config.from_yaml("sampler: {kind: random}\nloader:\ndataset:\n")
-    assert config.dataset is None
-    assert config.loader == LoaderOptions()
-    assert config.to_dict() == {"sampler": {"kind": "random"}}
 
 
 def test_what_to_dict_gives_can_be_changed_without_changing_the_config():
@@ -91,17 +83,6 @@ def test_an_array_from_a_file_is_as_one_written_out(kind, tmp_path):
     assert from_file.to_dict()["sampler"][name] == str(path)
     assert given == written_out
     assert sk.load_config(from_file.to_dict()) == from_file
-
-
-def test_a_path_starts_from_the_folder_of_the_config_file(tmp_path, monkeypatch):
-    (tmp_path / "configs").mkdir()
-    np.save(tmp_path / "configs" / "keep.npy", [3, 1])
-    (tmp_path / "configs" / "run.yaml").write_text("sampler: {kind: subset, indices: keep.npy}")
-    monkeypatch.chdir(tmp_path)
-    for path in (Path("configs/run.yaml"), tmp_path / "configs" / "run.yaml"):
-        config = sk.load_config(path)
-        assert list(config.sampler.order(5)) == [3, 1]
-        assert sk.load_config(config.to_dict()) == config
 
 
 def test_a_path_in_a_mapping_or_in_text_starts_from_the_working_directory(tmp_path, monkeypatch):

@@ -58,14 +58,6 @@ def test_a_config_makes_the_loader_that_can_be_resumed():
     assert sum(first + rest, []) == list(config.sampler.order(config.dataset))
 
 
-def test_the_layout_in_the_config_tells_in_which_files_the_dataset_lies():
-    config = sk.Config.from_yaml(
-        "dataset: {kind: layout, sizes: [10, 0, 20]}\nsampler: {kind: random, shuffle: files}"
-    )
-    loader = config.dataloader(Squares(), sk.World(1, 0))
-    assert torch.cat(list(loader)).tolist() == list(config.sampler.order(config.dataset))
-
-
 def test_a_sampler_asks_the_dataset_for_its_labels_though_the_config_tells_the_files():
     config = sk.Config.from_yaml("dataset: {kind: layout, sizes: [10, 20]}\nsampler: {kind: pk, num_val: 1}")
     drawn = torch.cat(list(config.dataloader(Squares(), sk.World(1, 0)))).tolist()

@@ -74,11 +74,6 @@ def test_what_shows_when_an_order_is_made_has_the_whole_path(wrap, place):
     assert str(at_load) == f"min_quality: cannot be told ({caught})"
 
 
-def test_an_order_that_can_be_made_passes():
-    assert sk.load_config({"dataset": TEN, "sampler": chained(RANDOM)}).check_order() is None
-    assert sk.load_config({"sampler": chained(RANDOM)}).check_order([1, 2]) is None
-
-
 CHILD = {"kind": "random", "seed": 3}
 
 

@@ -12,10 +12,12 @@ import pytest
 from pydantic import Field
 
 import samplerkit as sk
-from samplerkit.config.derive import argument_names, default_of
-from samplerkit.config.registry import SAMPLERS
+from samplerkit.config.datasets import DATASETS
+from samplerkit.config.derive import default_of
+from samplerkit.config.registry import BATCHES, SAMPLERS
+from samplerkit.storage.tar.dataset import TarDataset
 from tests.config.answers import refused, valid
-from tests.config.links import OURS, SIZE
+from tests.config.links import SIZE
 
 
 class Colour(Enum):
@@ -151,11 +153,12 @@ def test_a_name_that_is_taken_a_class_that_is_no_sampler_and_a_signature_without
     assert "tests_bad" not in list(SAMPLERS)
 
 
-@pytest.mark.parametrize("kind", [*OURS, "tests_strided"])
-def test_names_and_defaults_are_those_of_the_constructor(kind):
-    constructor = SAMPLERS[kind]
-    parameters = inspect.signature(constructor.make).parameters
-    assert argument_names(constructor.model) == list(parameters)
-    for name, parameter in parameters.items():
-        default = ... if parameter.default is inspect.Parameter.empty else parameter.default
-        assert default_of(constructor.model, name) is default
+@pytest.mark.parametrize("kinds", [SAMPLERS, DATASETS, BATCHES], ids=lambda kinds: kinds.section)
+def test_names_and_defaults_are_those_of_the_constructor_but_for_what_has_no_value_in_yaml(kinds):
+    for kind, constructor in kinds.items():
+        # The kind of shards is a function that leaves arguments to its class.
+        make = TarDataset if kind == "tar" else constructor.make
+        for name, parameter in inspect.signature(make).parameters.items():
+            if name not in ("progress", "decode") and (kind, name) != ("ledger", "sampler"):
+                default = default_of(constructor.model, name)
+                assert default == (... if parameter.default is parameter.empty else parameter.default)

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import copy
-import json
 import traceback
 from itertools import cycle, product
 
 import numpy as np
 import pytest
-import yaml
 
 import samplerkit as sk
 from samplerkit.config import error_messages as redaction
@@ -172,23 +170,6 @@ def test_a_canary_at_any_key_in_any_wrong_shape_is_in_no_message(keys, valid, pa
         refused += error is not None
         assert error is None or is_silent(error), (name, error)
     assert refused > len(SHAPES)
-
-
-WRITTEN = {name: value for name, value in SHAPES.items() if not isinstance(value, np.ndarray)}
-
-
-@pytest.mark.parametrize("as_json", [False, True], ids=["text", "json"])
-def test_validate_repeats_no_canary_either(as_json, tmp_path, monkeypatch, command):
-    monkeypatch.chdir(tmp_path)
-    path = tmp_path / "run.yaml"
-    shapes = cycle(WRITTEN.values())
-    for number, (_, keys, valid, section) in enumerate(SECTIONS[::5]):
-        for key in (keys[number % len(keys)], "storage_options", "sed"):
-            config = plant(valid, section, key, next(shapes))
-            path.write_text(yaml.dump(config, Dumper=yaml.SafeDumper), encoding="utf-8")
-            _, output, errors = command("validate", path, *["--json"] * as_json)
-            assert key in PATHS or is_silent(output + errors), config
-            assert not as_json or json.loads(output)["config"] == str(path)
 
 
 @pytest.mark.parametrize(

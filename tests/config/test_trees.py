@@ -11,7 +11,7 @@ from torch.utils.data import ConcatDataset
 import samplerkit as sk
 from tests.config.answers import valid
 from tests.storage.files.folders import write_npz
-from tests.storage.tar.remote_shards import EACH, NUMBERS, as_list, write_shards
+from tests.storage.tar.remote_shards import NUMBERS, as_list, write_shards
 
 SAMPLER = {"kind": "random", "shuffle": "files", "seed": 3}
 
@@ -32,6 +32,11 @@ def test_a_tree_of_layouts_is_a_layout():
     assert config.dataset == sk.Layout.tree({"web": sk.Layout([5, 7]), "more": sk.Layout.tree({"code": 3})})
     assert sk.load_config(config.to_dict()) == config
     assert config.to_dict()["dataset"] == SIZES
+    assert [valid(of(one), sk.Config.json_schema()) for one in (SIZES, tree(), tree(a=None))] == [
+        True,
+        False,
+        False,
+    ]
 
 
 @pytest.fixture(name="folder")
@@ -95,37 +100,9 @@ def test_a_dataset_of_yours_gets_the_parts_that_the_config_says():
     assert flat.make_loader(sk.TreeDataset(parts)).dataset.layout == config.dataset
 
 
-@pytest.mark.parametrize(
-    ("section", "takes"),
-    [
-        (SIZES, True),
-        (tree(), False),
-        (tree(a={"kind": "tree", "parts": {"b": {"kind": "size", "size": 5}}}), True),
-        (tree(a={"kind": "tree", "parts": {"b": {"kind": "size", "szie": 5}}}), False),
-        (tree(a=None), False),
-    ],
-)
-def test_the_schema_takes_trees(section, takes):
-    schema = sk.Config.json_schema()
-    assert valid(of(section), schema) is takes
-
-
 def test_the_commands_work_on_trees(written, said):
     assert "valid" in said("validate", written)
     assert "103 samples in 10 files" in said("plan", written, "--world", 2)
     assert "web/train-0" in said("at", written, "--epoch", 0, "--step", 0, "--rank", 0, "--world", 2)
     assert "more/books/001.npz" in said("when", written, "--sample", len(NUMBERS) + 5, "--world", 2)
     assert "nothing found" in said("check", written, "--world", 2)
-
-
-def test_lengths_of_a_tree_are_computed(folder, said):
-    shards = [
-        {"kind": "tar", "urls": f"tar/train-{{{ends}}}.tar", "cache": "."} for ends in ("00..02", "03,04")
-    ]
-    (folder / "run.yaml").write_text(json.dumps(of(tree(web=shards[0], more=tree(code=shards[1])))))
-    told = said("lengths", "run.yaml", "--out", "lengths.npy", "--field", "txt")
-    assert f"lengths.npy: {5 * EACH} samples" in told
-    lengths = np.load("lengths.npy")
-    assert lengths.tolist() == [
-        len(f"number {number} " + "." * (number % 7)) for number in NUMBERS[: 5 * EACH]
-    ]
