@@ -61,6 +61,11 @@ USAGE = {
         "rank: must be in [0, 2), got 3",
     ),
     "epochs that are none": (("when", "CONFIG", "--sample", 0, "--epochs", "a:b"), "write 3, or 0:10"),
+    "a sample and a document": (
+        ("when", "CONFIG", "--sample", 1, "--document", 1),
+        "say one of the two",
+    ),
+    "a file of a sample": (("when", "CONFIG", "--sample", 1, "--file", "a"), "goes with --document"),
     "no config": (("plan", "nothing.yaml"), "there is no such file"),
     "a config without a dataset": (("plan", "BARE"), "add for instance dataset: {kind: size"),
     "no such command": (("plam",), "No such command 'plam'"),

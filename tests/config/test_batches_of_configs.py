@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 import yaml
@@ -134,21 +132,3 @@ def test_a_recipe_of_ones_own_is_a_kind_with_places_for_its_mistakes():
 
 def schema_of_batches():
     return sk.Config.json_schema()["properties"]["batches"]["anyOf"][0]
-
-
-def tokens(**more):
-    return {"batches": {"kind": "tokens", "max_tokens": 90, **more}}
-
-
-@pytest.mark.parametrize("name", ["validate", "at", "plot"])
-def test_each_command_says_where_in_the_config_the_mistake_stands(command, tmp_path, name):
-    path = tmp_path / "run.yaml"
-    path.write_text(
-        json.dumps({"dataset": SIXTY, "sampler": RANDOM, **tokens(lengths=LENGTHS, max_tokens=20)})
-    )
-    more = {"at": ["--epoch", "0", "--step", "0"], "plot": ["-o", "a.png"]}
-    code, output, errors = command(name, path, *more.get(name, []))
-    assert code in (1, 2)
-    told = " ".join((output + errors).split())
-    assert "batches.max_tokens: is below the longest sample, of length 30" in told
-    assert "Traceback" not in told

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
 
 import samplerkit as sk
-from samplerkit.errors import ArgumentRangeError
-from samplerkit.inspect.quality import effective_batch, file_mixing, label_mixing, mixing, spread
+from samplerkit.inspect.quality import file_mixing, mixing, spread
 from samplerkit.inspect.quality.mixing import Observation, window_sizes
 from samplerkit.inspect.quality.order_source import OrderSource
 from tests.inspect import brute_force
-from tests.testing.strategies import chains
 
 LAYOUT = sk.Layout([100] * 20)
 FIGURES = {"file_mixing": file_mixing, "spread": spread}
@@ -165,27 +161,3 @@ def test_a_figure_is_plain_data_and_one_line():
     assert plain["curve"][0] == {"window": 16, "value": found.curve[0].value, "standard_error": 0.0}
     assert found.weakest == found.curve[0]
     assert "\n" not in str(found)
-
-
-@settings(max_examples=40, deadline=None)
-@given(case=chains())
-def test_the_figures_of_any_chain_are_numbers_and_not_negative(case):
-    sampler, world = case.sampler(), case.world(0)
-    size = len(case.layout)
-    try:
-        found = mixing(sampler, case.dataset, 3, world=world)
-    except ArgumentRangeError as error:
-        # Fewer than four samples tell nothing.
-        assert error.value < 4  # noqa: PT017  # it is one of two right outcomes
-        return
-    assert math.isfinite(found.value)
-    assert found.value >= 0
-    assert found.standard_error >= 0
-    assert found.value == min(part.value for part in found.parts)
-    if size < 2:
-        return
-    labels = [number % 2 for number in range(size)]
-    for figure in (label_mixing, effective_batch):
-        value = figure(sampler, case.dataset, 3, labels, world=world).value
-        assert math.isfinite(value)
-        assert value >= 0

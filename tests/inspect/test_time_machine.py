@@ -38,33 +38,21 @@ class Rows:
         return index
 
 
-def chain():
-    parent = sk.RandomSampler(seed=3)
-    parent.add_child(sk.SubsetSampler([5, 40, 5, 46, 12, 30, 0, 19, 21]))
-    return parent
-
-
 def deal_below_the_root():
     parent = sk.RandomSampler(seed=3)
     parent.add_child(sk.DistributedSampler(shuffle="files", seed=5))
     return parent
 
 
-RECIPES = {
-    "files": lambda: sk.DistributedSampler(shuffle="files", seed=5),
-    "partial": lambda: sk.RandomSampler(shuffle="partial", partial_size=8, seed=5),
-    "a chain that repeats samples": chain,
-}
-
-
-def loader(recipe, tail, ranks, rank):
-    return sk.Loader(Rows(), RECIPES[recipe](), batch_size=4, tail=tail, world=sk.World(ranks, rank))
+def partial_on(ranks, rank):
+    sampler = sk.RandomSampler(shuffle="partial", partial_size=8, seed=5)
+    return sk.Loader(Rows(), sampler, batch_size=4, world=sk.World(ranks, rank))
 
 
 def resumed(rank):
     """One of two ranks, where four had read a step."""
-    run = loader("partial", "pad", 2, rank)
-    run.load_state_dict(json.loads(json.dumps(loader("partial", "pad", 4, 0).state_dict(step=1))))
+    run = partial_on(2, rank)
+    run.load_state_dict(json.loads(json.dumps(partial_on(4, 0).state_dict(step=1))))
     return run
 
 
@@ -77,14 +65,6 @@ def plain(offset, drop_last, rank):
 
 
 RUNS = {
-    **{
-        f"{recipe}, {tail}": (2, partial(loader, recipe, tail, 2))
-        for recipe, tail in (
-            ("files", "pad"),
-            ("files", "drop"),
-            ("a chain that repeats samples", "ragged"),
-        )
-    },
     "resumed on another number of ranks": (2, resumed),
     **{
         f"a plain DataLoader, {name}, {drop_last=}": (3, partial(plain, offset, drop_last))
@@ -177,19 +157,3 @@ def test_a_million_million_samples_are_no_matter(shuffle):
                 place,
                 read.positions[place],
             )
-
-
-def test_a_config_is_asked_like_a_loader():
-    config = sk.load_config(
-        {
-            "dataset": {"kind": "layout", "sizes": LAYOUT.sizes.tolist()},
-            "sampler": {"kind": "distributed", "shuffle": "files", "seed": 5},
-            "loader": {"batch_size": 4},
-        }
-    )
-    by_loader, by_config = at(loader("files", "pad", 2, 0), 1, 2, 1), at(config, 1, 2, 1, world=2)
-    assert by_config.ids.tolist() == by_loader.ids.tolist()
-    assert by_config.fingerprint == by_loader.fingerprint
-    assert len(by_loader.fingerprint) == 12
-    other = at(loader("partial", "pad", 2, 0), 1, 2, 1)
-    assert other.fingerprint != by_loader.fingerprint

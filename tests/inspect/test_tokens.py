@@ -104,23 +104,6 @@ def test_the_commands_tell_tokens_and_documents(prefix):
     assert json.loads(as_json.output)["epochs"] == [[asdict(part) for part in parts[0]]]
 
 
-@pytest.mark.parametrize(
-    ("wanted", "problem"),
-    [
-        ([], "say one of the two"),
-        (["--sample", "1", "--document", "1"], "say one of the two"),
-        (["--document", "1", "--file", "web"], "no file of the layout, got 'web'; known: corpus"),
-        (["--document", "6"], "must be in [0, 6)"),
-    ],
-)
-def test_a_document_that_is_not_there_is_refused(prefix, wanted, problem):
-    config = prefix.with_name("run.yaml")
-    config.write_text("dataset: {kind: tokens, files: corpus, seq_len: 5}\nsampler: {kind: random}\n")
-    told = CliRunner().invoke(app, ["when", str(config), *wanted])
-    assert told.exit_code != 0
-    assert problem in " ".join(f"{told.exception} {told.output}".replace("│", " ").split())
-
-
 def all_parts(run, epoch, ranks):
     """What of each document all ranks read in an epoch, from what is read in each step."""
     found = {}
