@@ -67,9 +67,8 @@ class Filesystems(Client):
             raise Refused("is a folder", "give its files")
         size = info.get("size")
         # Azure's tag has quotes or none, depending on what is asked.
-        tag = next((f"{name} {info[name]}" for name in _TAGS if info.get(name)), "").replace(
-            'etag "', "etag "
-        )
+        tag = next((f"{name} {info[name]}" for name in _TAGS if info.get(name)), "")
+        tag = tag.removeprefix("ETag ").replace('etag "', "etag ")  # that of S3 is as it is by HTTP
         tag = tag.rstrip('"') if tag.startswith("etag ") else tag
         return Version(UNKNOWN_SIZE if size is None else int(size), tag)
 

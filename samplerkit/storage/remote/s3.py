@@ -75,7 +75,8 @@ class SignedUrls:
 
     def serves(self, url: str) -> bool:
         """Whether a URL is one of S3 that can be signed, with the options that were given."""
-        return self._is_known and is_of_s3(url) and "@" not in _bucket(url) and _has_botocore()
+        is_bucket = not {"@", ":"} & set(_bucket(url))  # and not user and password, or an access point
+        return self._is_known and is_of_s3(url) and is_bucket and _has_botocore()
 
     def address(self, method: str, url: str) -> Address:
         """Gives where a file is asked for.

@@ -146,6 +146,7 @@ HERE = {"endpoint_url": "http://127.0.0.1:9"}
     [
         ("s3://b/k", {"anon": True, "client_kwargs": {"verify": "ca.pem"}, **HERE}),
         ("s3://KEY:secret@b/k", HERE),
+        ("s3://arn:aws:s3:us-east-1:123456789012:accesspoint/name/k", {}),
         ("s3://b/k", {"anon": True, **HERE, **WAYS["fsspec"]}),
         ("zip://a::s3://b/k", HERE),
         ("gs://b/k", {}),
