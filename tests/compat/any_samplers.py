@@ -86,16 +86,12 @@ class OfParts(torch.utils.data.Sampler):
 
 MAKE = {
     "random": lambda: RandomSampler(range(40)),
-    "random with a generator": lambda: RandomSampler(range(40), generator=generator()),
-    "replacement": lambda: RandomSampler(range(40), replacement=True, num_samples=100),
     "replacement with a generator": lambda: RandomSampler(
         range(40), replacement=True, num_samples=100, generator=generator()
     ),
     "subset": lambda: SubsetRandomSampler(range(5, 30)),
-    "subset with a generator": lambda: SubsetRandomSampler(range(5, 30), generator=generator()),
     "weighted": lambda: WeightedRandomSampler(WEIGHTS, 101),
     "weighted with a generator": lambda: WeightedRandomSampler(WEIGHTS, 101, generator=generator()),
-    "weighted without replacement": lambda: WeightedRandomSampler(WEIGHTS, 20, replacement=False),
     "torchdata's random": lambda: TorchdataRandomSampler(range(40)),
     "own generators": OwnGenerators,
     "process-wide": ProcessWide,

@@ -150,14 +150,6 @@ def test_each_case_with_a_quirk_is_in_one_group(capsys):
     assert groups == GROUPS
 
 
-def test_an_epoch_is_the_same_whether_earlier_ones_were_asked_for_or_not():
-    sampler = ds.RandomSampler(seed=3)
-    fifth = sampler.order(1000, 5)[:]
-    held = [sampler.order(1000, epoch) for epoch in range(6)]
-    assert np.array_equal(held[5][:], fifth)
-    assert np.array_equal(ds.RandomSampler(seed=3).order(1000, 5)[:], fifth)
-
-
 def test_the_seed_of_the_process_is_taken_when_a_sampler_is_made():
     before = ds.get_seed()
     try:
@@ -194,35 +186,13 @@ def test_what_mindspore_has_not_is_refused(name):
         sk.RandomSampler(algorithm="mindspore-2.10", **{name: 2})
 
 
-def test_a_loader_saves_the_algorithm_and_refuses_another_one():
-    dataset = list(range(40))
-    loader = sk.Loader(dataset, ds.RandomSampler(seed=1), batch_size=4)
-    first = [int(i) for batch in [next(iter(loader))] for i in batch]
-    state = loader.state_dict()
-    assert first == ds.RandomSampler(seed=1).order(40)[:4].tolist()
-    assert state["algorithm"] == "mindspore-2.10"
-    with pytest.raises(sk.StateError, match="algorithm"):
-        sk.Loader(dataset, sk.RandomSampler(seed=1), batch_size=4).load_state_dict(state)
-
-
-CONCAT = ConcatDataset([range(3), range(4)])
-
-
 @pytest.mark.parametrize(
-    ("sampler", "kind", "name"),
-    [
-        (lambda: ds.DistributedSampler(2, 0), ValueError, "shuffle"),
-        (lambda: ds.DistributedSampler(2, 0, False, num_samples=2), ValueError, "num_samples"),
-        (lambda: ds.RandomSampler(True), ValueError, "replacement"),
-        (lambda: ds.RandomSampler(num_samples=1), ValueError, "num_samples"),
-        (lambda: ds.SubsetRandomSampler([1]), TypeError, "sampler"),
-        (lambda: ds.WeightedRandomSampler([1]), TypeError, "sampler"),
-        (lambda: ds.PKSampler(1, labels=range(7)), TypeError, "sampler"),
-    ],
+    "sampler",
+    [ds.SubsetRandomSampler([1]), ds.WeightedRandomSampler([1]), ds.PKSampler(1, labels=range(7))],
 )
-def test_a_concat_dataset_refuses_what_mindspore_refuses(sampler, kind, name):
-    with pytest.raises(kind, match=name):
-        sampler().order(CONCAT)
+def test_a_concat_dataset_refuses_a_sampler_that_mindspore_refuses(sampler):
+    with pytest.raises(TypeError, match="must be a DistributedSampler or a RandomSampler"):
+        sampler.order(ConcatDataset([range(3), range(4)]))
 
 
 @pytest.mark.parametrize(

@@ -27,11 +27,6 @@ def job(tmp_path_factory):
     return [json.loads((folder / f"{rank}.json").read_text()) for rank in range(RANKS)]
 
 
-def test_before_the_process_group_is_there_the_numbers_must_be_given(job):
-    for rank in job:
-        assert rank["before the group"].startswith("num_replicas: is left to the process group")
-
-
 def test_the_usual_wiring_reads_what_it_read_with_torchs_sampler(job):
     for rank in job:
         assert rank["ours"] == rank["torch"]

@@ -6,7 +6,6 @@ import itertools
 import json
 
 import pytest
-from torchdata.stateful_dataloader import StatefulDataLoader
 
 import samplerkit as sk
 from samplerkit.compat.torch import DistributedSampler
@@ -58,32 +57,6 @@ def test_a_state_says_that_an_epoch_has_ended_once_all_was_read(algorithm, sizes
         items = iter(sampler)
         assert len(list(itertools.islice(items, taken))) == taken
         assert sampler.state_dict()["ended"] == ended
-
-
-def loader_of(algorithm, workers, drop_last=False):
-    sampler = made(algorithm, drop_last=drop_last)
-    return StatefulDataLoader(range(41), 4, sampler=sampler, num_workers=workers, collate_fn=list)
-
-
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
-@pytest.mark.parametrize(("workers", "cut"), [(0, 0), (0, 5), (2, 3)])
-def test_torchdatas_loader_resumes_exactly(algorithm, workers, cut):
-    loader = loader_of(algorithm, workers)
-    loader.sampler.set_epoch(2)
-    whole = list(loader)
-    loader.sampler.set_epoch(2)
-    batches = iter(loader)
-    assert [next(batches) for _ in range(cut)] == whole[:cut]
-    state = loader.state_dict()
-    resumed = loader_of(algorithm, workers)
-    resumed.sampler.set_epoch(2)
-    resumed.load_state_dict(state)
-    assert list(resumed) == whole[cut:]
-    resumed.sampler.set_epoch(3)
-    fresh = loader_of(algorithm, 0)
-    fresh.sampler.set_epoch(3)
-    assert list(resumed) == list(fresh)
-    del batches
 
 
 @pytest.mark.parametrize(

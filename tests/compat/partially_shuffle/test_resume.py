@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
-from torchdata.stateful_dataloader import StatefulDataLoader
 
 import samplerkit as sk
 from tests.compat.partially_shuffle.folders import (
@@ -93,20 +90,3 @@ def test_a_state_of_another_order_is_refused(dataset, named, field):
     with pytest.raises(sk.StateError) as caught:
         make_sampler(dataset, **named).load_state_dict(state)
     assert caught.value.field == field
-
-
-def test_a_stateful_dataloader_saves_and_resumes_it(dataset):
-    def loader():
-        sampler = make_sampler(dataset, 2, 1)
-        return StatefulDataLoader(
-            dataset, batch_size=1, sampler=sampler, num_workers=2, collate_fn=dataset.collate
-        )
-
-    first, whole, saved = loader(), [], None
-    for step, batch in enumerate(first):
-        whole.append(batch["id"].tolist())
-        if step == 6:
-            saved = json.loads(json.dumps(first.state_dict()))
-    second = loader()
-    second.load_state_dict(saved)
-    assert [batch["id"].tolist() for batch in second] == whole[7:]

@@ -75,15 +75,6 @@ def test_spawned_workers_count_epochs_too(tmp_path):
     assert Counter(second) == once_each(53)
 
 
-def test_a_seed_that_comes_back_does_not_bring_the_epoch_back(tmp_path):
-    dataset = numbers(write(tmp_path, 5, 53), tmp_path).shuffle(20)
-    epochs = []
-    for _ in range(4):
-        torch.manual_seed(0)
-        epochs.append(received(loader(dataset, num_workers=3)))
-    assert len({tuple(epoch) for epoch in epochs}) == 4
-
-
 def be_late(worker):
     if worker == 0:
         time.sleep(0.7)
