@@ -16,7 +16,7 @@ from samplerkit.storage.catalogue.file_catalogue import FileCatalogue, Kind, Kno
 from samplerkit.storage.files.reader import FileReader
 from samplerkit.storage.files.readers import file_reader
 from samplerkit.storage.files.stored import Stored
-from samplerkit.storage.formats.parquet.file import ParquetFile
+from samplerkit.storage.formats.parquet.file import Footers, ParquetFile
 from samplerkit.storage.progress import Progress, all_in_threads, silence
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage
@@ -99,10 +99,9 @@ def _shard(path: str, storage: RemoteStorage) -> KnownFile:
 
 
 def _parquet(path: str, storage: RemoteStorage) -> KnownFile:
-    file, footer = ParquetFile.of(path, storage)
-    columns = file.chosen(footer, None, None).columns
+    file = ParquetFile.of(path, storage, Footers()).chosen(None, None)
     version = file.stored.version
-    return KnownFile(path, file.stored.size, version, file.rows, columns, file.footer[1], file.digest)
+    return KnownFile(path, file.stored.size, version, file.rows, file.columns, file.footer[1], file.check)
 
 
 def _counted(path: str, reader: FileReader, storage: RemoteStorage) -> KnownFile:

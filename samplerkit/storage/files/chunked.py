@@ -41,11 +41,13 @@ class Chunks:
         layout: how many samples are in which chunk.
         read: reads a chunk, by its number, from several threads; it must not hold the dataset.
         digest: changes with the content; None where nothing does.
+        files: those that the chunks are in, for a format that reads them in another way too.
     """
 
     layout: Layout
     read: Callable[[int], Content]
     digest: str | None = None
+    files: Any = None
 
 
 class ChunkedDataset(OpenPerProcess[ChunkCache]):

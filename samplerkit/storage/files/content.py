@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -183,6 +184,30 @@ class MadeSamples:
 
     def __getitem__(self, number: int) -> Any:
         return self.make(self.raw[number])
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ChunkFile(ABC):
+    """A file of chunks, as it was when it was looked at: it travels to workers, and reads chunks there.
+
+    Args:
+        sizes: how many samples each chunk has.
+        columns: names and types of those that are read, which all files of a dataset have alike; empty where
+            files have no columns.
+        digest: changes with what was looked at; empty where nothing says so.
+    """
+
+    sizes: Sequence[int] = ()
+    columns: tuple[Any, ...] = ()
+    digest: bytes = b""
+
+    @abstractmethod
+    def place(self, chunk: int) -> str:
+        """What errors call a chunk."""
+
+    @abstractmethod
+    def read(self, chunk: int) -> Content:
+        """Reads a chunk; any exception becomes an error that names its place."""
 
 
 def require_columns(place: str, columns: Sequence[str], wanted: Sequence[str]) -> None:

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import Any, Final, Literal, final
+from typing import Any, Final, Literal, Self, final
 
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, DatasetError
 from samplerkit.order import arguments
 from samplerkit.storage.files.chunked import ChunkLimits
-from samplerkit.storage.files.content import Content, FileContent
+from samplerkit.storage.files.content import ChunkFile, FileContent
 from samplerkit.storage.files.packages import extra
 from samplerkit.storage.files.paths import local_paths
 from samplerkit.storage.files.stored import Stored
 from samplerkit.storage.formats.arrow.rows import Batches, gather_of
-from samplerkit.storage.formats.base import ChunkFile, FormatOfFiles, names_of
+from samplerkit.storage.formats.base import FormatOfFiles, names_of
 from samplerkit.storage.urls import is_remote, shown
 
 MissingChunks = Literal["raise", "fill"]
@@ -84,23 +84,7 @@ class Hdf5Dataset(FormatOfFiles):
             chosen = self._arrays or [n for n, link in links.items() if isinstance(link, h5py.HardLink)]
             arrays = ((name, _hdf5_array(h5py, path, file, name, self._arrays)) for name in chosen)
             there = [(name, array) for name, array in arrays if array is not None]
-            return RowRanges.of(path, there, self._chunk_rows, stored).as_file()
-
-    def _reader(self, columns: tuple[Any, ...]) -> Callable[[RowRanges, int], Content]:
-        return _read_hdf5
-
-
-def _read_hdf5(ranges: RowRanges, number: int) -> FileContent:
-    if ranges.stored is not None:
-        ranges.stored.require_same()
-    h5py, (start, end), columns = extra("h5py", "hdf5"), ranges.span(number), {}
-    with h5py.File(ranges.path, "r") as opened:
-        for name in ranges.columns:
-            array = _hdf5_array(h5py, ranges.path, opened, name, ranges.columns)
-            ranges.require_same(name, array)
-            is_text = h5py.check_string_dtype(array.dtype) is not None
-            columns[name] = (array.asstr() if is_text else array)[start:end]
-    return FileContent.of(columns, ranges.place(number))
+            return Hdf5Rows.of(path, there, self._chunk_rows, stored)
 
 
 def _hdf5_array(h5py: Any, path: str, file: Any, name: str, wanted: Sequence[str] | None) -> Any:
@@ -186,10 +170,7 @@ class ZarrDataset(FormatOfFiles):
         group = _zarr_group(self.folder)
         names = self._arrays or tuple(sorted(group.array_keys()))
         arrays = [(name, _zarr_array(self.folder, group, name)) for name in names]
-        return RowRanges.of(self.folder, arrays, self._chunk_rows).as_file()
-
-    def _reader(self, columns: tuple[Any, ...]) -> Callable[[RowRanges, int], Content]:
-        return partial(_read_zarr, self._fills)
+        return ZarrRows.of(self.folder, arrays, self._chunk_rows, self._fills)
 
 
 def _folder(folder: Any) -> tuple[str]:
@@ -200,24 +181,10 @@ def _folder(folder: Any) -> tuple[str]:
     return (path,)
 
 
-def _read_zarr(fills: bool, ranges: RowRanges, number: int) -> FileContent:
-    folder, (start, end), columns = ranges.path, ranges.span(number), {}
-    group = _zarr_group(folder)
-    for name in ranges.columns:
-        array = _zarr_array(folder, group, name)
-        ranges.require_same(name, array)
-        missing = None if fills else next(_missing(Path(folder, name), array, start, end), None)
-        if missing is not None:
-            hint = "write it again; if it holds nothing but the fill value: missing_chunks='fill'"
-            raise DatasetError(ranges.place(number), "has no such chunk", str(missing), hint=hint)
-        columns[name] = array[start:end]
-    return FileContent.of(columns, ranges.place(number))
-
-
-def _missing(folder: Path, array: Any, start: int, end: int) -> Iterator[Path]:
+def _missing(folder: Path, array: Any, span: slice) -> Iterator[Path]:
     """Goes through the chunks of some rows that are not there."""
     grid = array.shards or array.chunks
-    rows = range(start // grid[0], -(-end // grid[0]))
+    rows = range(span.start // grid[0], -(-span.stop // grid[0]))
     others = (range(-(-size // step)) for size, step in zip(array.shape[1:], grid[1:], strict=True))
     for place in product(rows, *others):
         path = folder / array.metadata.encode_chunk_key(place)
@@ -249,38 +216,29 @@ def _zarr_array(folder: str, group: Any, name: str) -> Any:
     return array
 
 
-@final
-@dataclass(frozen=True)
-class RowRanges:
-    """The rows of a file or group, in ranges.
+@dataclass(frozen=True, eq=False)
+class RowRanges(ChunkFile):
+    """The rows of a file or group, in ranges; without a digest: shapes do not change with the content.
 
     Args:
         path: of the file or group.
-        columns: the arrays.
-        shapes: of each, for errors and to see whether it changed, with its type.
-        rows: how many there are.
-        step: how many a range has; the last one may have fewer.
-        stored: the file as it was; None of a group.
+        shapes: of each array, for errors and to see whether it changed, with its type.
+        step: the rows of a range; the last one may have fewer.
     """
 
     path: str
-    columns: tuple[str, ...]
     shapes: tuple[tuple[tuple[int, ...], str], ...]
-    rows: int
     step: int
-    stored: Stored | None = None
 
     @classmethod
-    def of(
-        cls, path: str, arrays: Sequence[tuple[str, Any]], step: int | None, stored: Stored | None = None
-    ) -> RowRanges:
+    def of(cls, path: str, arrays: Sequence[tuple[str, Any]], step: int | None, *more: Any) -> Self:
         """Looks at arrays that have `shape`, `dtype` and `chunks`.
 
         Args:
             path: of the file or group.
             arrays: by name.
             step: the rows of a range; None for those of the largest chunk, or 1024 where there are none.
-            stored: the file as it was; None of a group.
+            more: what the class knows besides.
 
         Raises:
             DatasetError: there is none, one is a single value, or they have different lengths.
@@ -295,37 +253,85 @@ class RowRanges:
         if len(set(lengths.values())) > 1:
             hint = "name those of one length"
             raise DatasetError(path, "holds arrays of different lengths", lengths, hint=hint)
-        chunks = [_rows_at_once(array) for _, array in arrays]
+        rows, step = next(iter(lengths.values())), step or max(_rows_at_once(a) for _, a in arrays) or 1024
         names, shapes = zip(*((name, (tuple(a.shape), str(a.dtype))) for name, a in arrays), strict=True)
-        return cls(path, names, shapes, next(iter(lengths.values())), step or max(chunks) or 1024, stored)
+        sizes = [min(step, rows - start) for start in range(0, rows, step)]
+        return cls(path, shapes, step, *more, columns=names, sizes=sizes)
 
-    def as_file(self) -> ChunkFile:
-        """Gives the ranges as chunks; without a digest: shapes and types do not change with the content."""
-        return ChunkFile(self, self.sizes, self.columns)
-
-    def place(self, number: int) -> str:
+    def place(self, chunk: int) -> str:
         """What errors call a range."""
-        return "{}, rows {} to {}".format(self.path, *self.span(number))
+        return f"{self.path}, rows {self._span(chunk).start} to {self._span(chunk).stop}"
 
-    @property
-    def sizes(self) -> list[int]:
-        """The rows of each range."""
-        return [min(self.step, self.rows - start) for start in range(0, self.rows, self.step)]
-
-    def span(self, number: int) -> tuple[int, int]:
-        """Gives the first row of a range, and the one after its last."""
-        return number * self.step, min(self.rows, (number + 1) * self.step)
-
-    def require_same(self, name: str, array: Any) -> None:
-        """Requires that an array is as it was.
+    def read(self, chunk: int) -> FileContent:
+        """Reads a range.
 
         Raises:
-            DatasetError: it is not.
+            DatasetError: it cannot be read, or an array is not as it was.
         """
-        before = self.shapes[self.columns.index(name)]
-        now = (tuple(array.shape), str(array.dtype))
-        if now != before:
-            raise DatasetError(self.path, f"array {name!r} is not as it was, {before}", now)
+        columns = {}
+        for (name, array), before in zip(self._arrays(), self.shapes, strict=True):
+            if (now := (tuple(array.shape), str(array.dtype))) != before:
+                raise DatasetError(self.path, f"array {name!r} is not as it was, {before}", now)
+            columns[name] = self._rows(chunk, name, array)
+        return FileContent.of(columns, self.place(chunk))
+
+    @abstractmethod
+    def _arrays(self) -> Iterator[tuple[str, Any]]:
+        """Goes through the arrays, by name; each is open until the next one."""
+
+    @abstractmethod
+    def _rows(self, chunk: int, name: str, array: Any) -> Any:
+        """Reads the rows of a range in an array."""
+
+    def _span(self, chunk: int) -> slice:
+        return slice(chunk * self.step, chunk * self.step + self.sizes[chunk])
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Hdf5Rows(RowRanges):
+    """The rows of a file.
+
+    Args:
+        stored: the file as it was.
+    """
+
+    stored: Stored
+
+    def _arrays(self) -> Iterator[tuple[str, Any]]:
+        self.stored.require_same()
+        h5py = extra("h5py", "hdf5")
+        with h5py.File(self.path, "r") as opened:
+            for name in self.columns:
+                yield name, _hdf5_array(h5py, self.path, opened, name, self.columns)
+
+    def _rows(self, chunk: int, name: str, array: Any) -> Any:
+        is_text = extra("h5py", "hdf5").check_string_dtype(array.dtype) is not None
+        return (array.asstr() if is_text else array)[self._span(chunk)]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class ZarrRows(RowRanges):
+    """The rows of a group.
+
+    Args:
+        fills: whether a chunk that is not there is the fill value, and no error.
+    """
+
+    fills: bool
+
+    def _arrays(self) -> Iterator[tuple[str, Any]]:
+        group = _zarr_group(self.path)
+        return ((name, _zarr_array(self.path, group, name)) for name in self.columns)
+
+    def _rows(self, chunk: int, name: str, array: Any) -> Any:
+        span = self._span(chunk)
+        missing = None if self.fills else next(_missing(Path(self.path, name), array, span), None)
+        if missing is not None:
+            hint = "write it again; if it holds nothing but the fill value: missing_chunks='fill'"
+            raise DatasetError(self.place(chunk), "has no such chunk", str(missing), hint=hint)
+        return array[span]
 
 
 def _rows_at_once(array: Any) -> int:

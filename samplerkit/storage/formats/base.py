@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from pathlib import Path, PurePosixPath
-from typing import Any, ClassVar, Final, final
+from typing import Any, ClassVar, Final, Protocol, final
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from samplerkit.order import arguments
 from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
 from samplerkit.storage.files.chunked import ChunkedDataset, ChunkLimits, Chunks, DatasetOfFiles
-from samplerkit.storage.files.content import Content, FileContent, MadeSamples, gathered_samples
+from samplerkit.storage.files.content import ChunkFile, Content, FileContent, MadeSamples, gathered_samples
 from samplerkit.storage.files.packages import guarded
 from samplerkit.storage.files.stored import Stored
 from samplerkit.storage.lengths import COUNTING_THREADS
@@ -35,22 +35,10 @@ INDEX: Final = "index.json"
 DecodeSample = Callable[[Any], Any]
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class ChunkFile:
-    """A file of chunks, as it was when it was looked at.
+class Files(Protocol):
+    """Files of chunks by number: a list, or a catalogue that puts each together when it is needed."""
 
-    Args:
-        file: what chunks are read from; it travels to workers.
-        sizes: how many samples each chunk has.
-        columns: what all files of a dataset have alike; empty where files have no columns.
-        digest: changes with what was looked at; empty where nothing says so.
-    """
-
-    file: Any
-    sizes: Sequence[int]
-    columns: tuple[Any, ...] = ()
-    digest: bytes = b""
+    def __getitem__(self, number: int, /) -> ChunkFile: ...
 
 
 @final
@@ -59,18 +47,17 @@ class FilesOfChunks:
     """Files that were looked at, and where each of their chunks that has samples is.
 
     Args:
-        files: what the chunks of each file are read from, by its number; `place` of it says what errors call
-            a chunk.
+        files: by number.
         file: of each chunk, the number of its file.
         chunk: of each chunk, its number in the file.
     """
 
-    files: Any
+    files: Files
     file: Ids
     chunk: Ids
 
     @classmethod
-    def of(cls, files: Any, starts: Ids, numbers: Ids) -> FilesOfChunks:
+    def of(cls, files: Files, starts: Ids, numbers: Ids) -> FilesOfChunks:
         """Takes files, the first chunk of each among all and how many there are, and the chunks to read."""
         file = np.searchsorted(starts, numbers, side="right") - 1
         return cls(files, file, numbers - starts[file])
@@ -80,17 +67,20 @@ class FilesOfChunks:
         pairs = zip(self.file.tolist(), self.chunk.tolist(), strict=True)
         return [f"{files[at]}:{chunk}" for at, chunk in pairs]
 
-    def read(self, read: Callable[[Any, int], Content], number: int) -> Content:
-        """Reads a chunk, by a function of its file and of its number there; an error names the chunk."""
-        file, chunk = self.files[int(self.file[number])], int(self.chunk[number])
-        return guarded(file.place(chunk), "read", lambda: read(file, chunk))
+    def at(self, number: int) -> tuple[ChunkFile, int]:
+        """Gives the file of a chunk, and its number there."""
+        return self.files[int(self.file[number])], int(self.chunk[number])
+
+    def read(self, number: int) -> Content:
+        """Reads a chunk; an error names it."""
+        file, chunk = self.at(number)
+        return guarded(file.place(chunk), "read", lambda: file.read(chunk))
 
 
 class FormatOfFiles(DatasetOfFiles):
     """A dataset over files that have several chunks each.
 
-    `_look`, and what `_reader` gives, may raise any exception: it becomes an error that names the file, or
-    the chunk.
+    `_look` may raise any exception: it becomes an error that names the file.
     """
 
     _looking: ClassVar[str] = "headers read:"
@@ -98,10 +88,6 @@ class FormatOfFiles(DatasetOfFiles):
     @abstractmethod
     def _look(self, number: int) -> ChunkFile:
         """Looks at a file, by its number, from several threads."""
-
-    @abstractmethod
-    def _reader(self, columns: tuple[Any, ...]) -> Callable[[Any, int], Content]:
-        """Gives what reads a chunk of a `ChunkFile.file` with these columns; it must not hold the dataset."""
 
     def _find(self) -> Chunks:
         def look(number: int) -> ChunkFile:
@@ -118,15 +104,12 @@ class FormatOfFiles(DatasetOfFiles):
         starts = np.cumsum([0, *(len(file.sizes) for file in files)])
         sizes = np.fromiter(chain.from_iterable(file.sizes for file in files), np.int64, int(starts[-1]))
         numbers = np.flatnonzero(sizes)
-        found = FilesOfChunks.of([file.file for file in files], starts, numbers)
-        return self._chunks_of(found, sizes[numbers], columns, b"".join(file.digest for file in files))
+        found = FilesOfChunks.of(files, starts, numbers)
+        return self._chunks_of(found, sizes[numbers], b"".join(file.digest for file in files))
 
-    def _chunks_of(
-        self, found: FilesOfChunks, sizes: Ids, columns: tuple[Any, ...], digests: bytes
-    ) -> Chunks:
+    def _chunks_of(self, found: FilesOfChunks, sizes: Ids, digests: bytes) -> Chunks:
         layout = Layout(sizes, found.names(self._names))
-        digest = digest_of(digests) if digests else None
-        return Chunks(layout, partial(found.read, self._reader(columns)), digest)
+        return Chunks(layout, found.read, digest_of(digests) if digests else None, found)
 
 
 class FolderDataset(ChunkedDataset):

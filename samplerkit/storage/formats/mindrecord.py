@@ -8,18 +8,16 @@ import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Final, Literal, final
 
 import numpy as np
 
 from samplerkit.errors import DatasetError
 from samplerkit.storage.files.chunked import ChunkLimits
-from samplerkit.storage.files.content import Content, FileContent, gathered_samples, require_columns
+from samplerkit.storage.files.content import ChunkFile, FileContent, gathered_samples, require_columns
 from samplerkit.storage.files.packages import extra
 from samplerkit.storage.files.stored import ByteSpan, Stored
 from samplerkit.storage.formats.base import (
-    ChunkFile,
     DecodeSample,
     FormatOfFiles,
     checked_decode,
@@ -89,33 +87,13 @@ class MindRecordDataset(FormatOfFiles):
         super().__init__(files, limits, gathered_samples, progress, RemoteOptions.of(remote))
 
     def _look(self, number: int) -> ChunkFile:
-        file, digest = MindRecordFile.of(Stored.of(self.files[number], self._storage))
-        return ChunkFile(file, [group.rows for group in file.groups], tuple(file.kinds), digest)
-
-    def _reader(self, columns: tuple[Any, ...]) -> Callable[[MindRecordFile, int], Content]:
-        require_columns(self._names[0], columns, self._columns or ())
-        return partial(MindRecordFile.read, columns=self._columns or columns, decode=self._decode)
+        stored = Stored.of(self.files[number], self._storage)
+        return MindRecordFile.of(stored, self._columns, self._decode)
 
 
 @final
-@dataclass(frozen=True)
-class RowGroup:
-    """Rows that are together.
-
-    Args:
-        rows: how many.
-        raw: where their numbers and texts are: offset and length.
-        blob: where their bytes and arrays do.
-    """
-
-    rows: int
-    raw: ByteSpan
-    blob: ByteSpan
-
-
-@final
-@dataclass(frozen=True)
-class MindRecordFile:
+@dataclass(frozen=True, eq=False)
+class MindRecordFile(ChunkFile):
     """A file as it was when it was looked at.
 
     Args:
@@ -123,24 +101,25 @@ class MindRecordFile:
         kinds: of each column, by its name: `string`, `bytes`, or the type of numbers.
         shapes: of those that are arrays; a -1 says as many as there are.
         blobs: the columns that are in pages of bytes and arrays, in their order.
-        groups: its rows.
+        groups: of each row group where its numbers and texts are, and where its bytes and arrays are.
+        wanted: the columns to hand out.
+        decode: makes a sample of the dict of a row; None for the dict itself.
     """
 
     stored: Stored
     kinds: Mapping[str, str]
     shapes: Mapping[str, tuple[int, ...]]
     blobs: tuple[str, ...]
-    groups: tuple[RowGroup, ...]
+    groups: Sequence[tuple[ByteSpan, ByteSpan]]
+    wanted: Sequence[str]
+    decode: DecodeSample | None
 
     @classmethod
-    def of(cls, stored: Stored) -> tuple[MindRecordFile, bytes]:
+    def of(cls, stored: Stored, wanted: Sequence[str] | None, decode: DecodeSample | None) -> MindRecordFile:
         """Looks at a file: its header says where all its rows are.
 
-        Returns:
-            The file, and a digest of its header.
-
         Raises:
-            DatasetError: it cannot be read, or is no MindRecord file.
+            DatasetError: it cannot be read, is no MindRecord file, or lacks a column.
             ValueError: its header is none.
             LookupError: something is missing there.
         """
@@ -161,26 +140,28 @@ class MindRecordFile:
         in_blob = sorted({name for name, kind in kinds.items() if kind == "bytes"} | shapes.keys())
         if sorted(blobs) != in_blob:
             raise ValueError(f"bytes and arrays in columns {in_blob}, and says {list(blobs)}")
-        found = cls(stored, kinds, shapes, blobs, _groups(header, stored.size))
-        return found, hashlib.blake2b(data, digest_size=16).digest()
+        require_columns(stored.name, [*kinds], wanted or ())
+        sizes, groups = _groups(header, stored.size)
+        digest = hashlib.blake2b(data, digest_size=16).digest()
+        about: dict[str, Any] = {"sizes": sizes, "columns": tuple(kinds), "digest": digest}
+        return cls(stored, kinds, shapes, blobs, groups, wanted or tuple(kinds), decode, **about)
 
-    def place(self, group: int) -> str:
+    def place(self, chunk: int) -> str:
         """What errors call a row group."""
-        return f"{self.stored.name}, row group {group}"
+        return f"{self.stored.name}, row group {chunk}"
 
-    def read(self, number: int, columns: Sequence[str], decode: DecodeSample | None) -> FileContent:
+    def read(self, chunk: int) -> FileContent:
         """Reads a row group: of each row its numbers and texts, and its bytes and arrays.
 
         Raises:
             DatasetError: it cannot be read.
             ValueError: it is not what the header says.
         """
-        group = self.groups[number]
-        raw, blob = self.stored.read([group.raw, group.blob])
-        rows = list(zip(_cut(raw, group.rows, "little"), _cut(blob, group.rows, "little"), strict=True))
-        return content_of(self.place(number), rows, len(raw) + len(blob), self._maker(columns), decode)
+        (raw, blob), count = self.stored.read(self.groups[chunk]), self.sizes[chunk]
+        rows = list(zip(_cut(raw, count, "little"), _cut(blob, count, "little"), strict=True))
+        return content_of(self.place(chunk), rows, len(raw) + len(blob), self._maker(), self.decode)
 
-    def _maker(self, columns: Sequence[str]) -> Callable[[tuple[bytes, bytes]], dict[str, Any]]:
+    def _maker(self) -> Callable[[tuple[bytes, bytes]], dict[str, Any]]:
         """Gives what makes the dict of a row, or raises a ValueError where it is not what the header says."""
         kinds, shapes, unpack = self.kinds, self.shapes, extra("msgpack", "mindrecord").unpackb
         # Where a column of integers is an array, all columns of integers are written short.
@@ -188,7 +169,7 @@ class MindRecordFile:
 
         def made(row: tuple[bytes, bytes]) -> dict[str, Any]:
             plain, pieces, found = dict(unpack(row[0])), self._pieces(row[1]), {}
-            for name in columns:
+            for name in self.wanted:
                 kind, data = kinds[name], pieces.get(name)
                 if data is None:
                     found[name] = _scalar(name, kind, plain)
@@ -208,7 +189,7 @@ class MindRecordFile:
         return dict(zip(self.blobs, _cut(blob, len(self.blobs), "big"), strict=True)) if self.blobs else {}
 
 
-def _groups(header: Mapping[str, Any], size: int) -> tuple[RowGroup, ...]:
+def _groups(header: Mapping[str, Any], size: int) -> tuple[list[int], list[tuple[ByteSpan, ByteSpan]]]:
     """Finds the rows: those of a page of bytes and arrays have their numbers together in another page.
 
     Raises:
@@ -234,15 +215,16 @@ def _groups(header: Mapping[str, Any], size: int) -> tuple[RowGroup, ...]:
             if id in raw or not 0 <= offset <= end:
                 raise ValueError(f"row group {id} is where it cannot be")
             raw[id] = (start + offset, end - offset)
-    row, found = 0, []
+    row, sizes, found = 0, [], []
     for number, (id, first, last, blob) in enumerate(sorted(blobs)):
         if (id, first) != (number, row) or last < first:
             raise ValueError(f"row group {number} does not follow the one before it")
-        found.append(RowGroup(last - first, raw.pop(id), blob))
+        sizes.append(last - first)
+        found.append((raw.pop(id), blob))
         row = last
     if raw:
         raise ValueError(f"row groups {sorted(raw)} lack their bytes and arrays")
-    return tuple(found)
+    return sizes, found
 
 
 def _cut(data: bytes, count: int, order: Literal["big", "little"]) -> list[bytes]:

@@ -8,7 +8,6 @@ import struct
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import pairwise
 from typing import Any, Final, Literal, final, get_args
 
@@ -18,11 +17,10 @@ from samplerkit.errors import ArgumentValueError, DatasetError
 from samplerkit.order import arguments
 from samplerkit.storage.arrays import narrow
 from samplerkit.storage.files.chunked import ChunkLimits
-from samplerkit.storage.files.content import Content, FileContent, gathered_samples
+from samplerkit.storage.files.content import ChunkFile, FileContent, gathered_samples
 from samplerkit.storage.files.packages import extra
 from samplerkit.storage.files.stored import Stored
 from samplerkit.storage.formats.base import (
-    ChunkFile,
     DecodeSample,
     FormatOfFiles,
     checked_decode,
@@ -106,13 +104,7 @@ class TfRecordDataset(IndexedFiles, FormatOfFiles):
 
     def _look(self, number: int) -> ChunkFile:
         stored = Stored.of(self.files[number], self._storage)
-        file = RecordFile.of(stored, self._indexes.of(stored), self._run_bytes)
-        # Changes with the lengths and checksums of all records; their features need not be alike.
-        digest = repr([(run.span, run.rows, run.check) for run in file.runs]).encode()
-        return ChunkFile(file, [run.rows for run in file.runs], digest=digest)
-
-    def _reader(self, columns: tuple[Any, ...]) -> Callable[[RecordFile, int], Content]:
-        return partial(_read, self._sample)
+        return RecordFile.of(stored, self._indexes.of(stored), self._run_bytes, self._sample)
 
 
 @final
@@ -155,11 +147,6 @@ class _Sample:
                 raise ValueError(f"no feature {name!r}, but {sorted(found)}")
         chosen = found if self.columns is None else {name: found[name] for name in self.columns}
         return scalars_of(chosen, self.scalars)
-
-
-def _read(sample: _Sample, file: RecordFile, number: int) -> FileContent:
-    records = file.read(number)
-    return content_of(file.place(number), records, sum(map(len, records)), sample.made, sample.decode)
 
 
 AROUND: Final = 16
@@ -256,69 +243,74 @@ class RecordRun:
     Args:
         span: their bytes, offset and length, as they are when unpacked.
         first: the number of the first one.
-        rows: how many.
         check: what `Records.check` gave.
     """
 
     span: tuple[int, int]
     first: int
-    rows: int
     check: int
 
 
 @final
-@dataclass(frozen=True)
-class RecordFile:
+@dataclass(frozen=True, eq=False)
+class RecordFile(ChunkFile):
     """A file as it was when it was looked at.
 
     Args:
         stored: the file.
         is_packed: whether it is compressed by gzip: then it is one run.
         runs: its records.
+        sample: what becomes of one.
     """
 
     stored: Stored
     is_packed: bool
-    runs: tuple[RecordRun, ...]
+    runs: Sequence[RecordRun]
+    sample: _Sample
 
     @classmethod
-    def of(cls, stored: Stored, records: Records, run_bytes: int) -> RecordFile:
+    def of(cls, stored: Stored, records: Records, run_bytes: int, sample: _Sample) -> RecordFile:
         """Cuts the records of a file into runs of at most so many bytes, and at least one record."""
         is_packed = records.is_packed
         ends, first, start = records.ends, 0, 0
         runs: list[RecordRun] = []
+        sizes: list[int] = []
         while first < ends.size:
             fit = ends.size if is_packed else int(np.searchsorted(ends, start + run_bytes, side="right"))
             last = max(fit, first + 1)
             end = int(ends[last - 1])
-            runs.append(RecordRun((start, end - start), first, last - first, records.check(first, last)))
+            runs.append(RecordRun((start, end - start), first, records.check(first, last)))
+            sizes.append(last - first)
             first, start = last, end
-        return cls(stored, is_packed, tuple(runs))
+        # Changes with the lengths and checksums of all records; their features need not be alike.
+        digest = repr([(run.span, rows, run.check) for run, rows in zip(runs, sizes, strict=True)]).encode()
+        return cls(stored, is_packed, runs, sample, sizes=sizes, digest=digest)
 
-    def place(self, number: int) -> str:
+    def place(self, chunk: int) -> str:
         """What errors call a run."""
-        return f"{self.stored.name}, records from {self.runs[number].first}"
+        return f"{self.stored.name}, records from {self.runs[chunk].first}"
 
-    def read(self, number: int) -> list[bytes]:
+    def read(self, chunk: int) -> FileContent:
         """Reads a run; the data of all its records are compared with their checksums.
 
         Raises:
             DatasetError: it cannot be read, or is not what it was.
             ValueError: it does not consist of records.
         """
-        run = self.runs[number]
+        run, rows = self.runs[chunk], self.sizes[chunk]
         (data,) = self.stored.read([(0, self.stored.size) if self.is_packed else run.span])
         plain = unpacked(data) if self.is_packed else data
         records = Records.walked(lambda at, size: plain[at : at + size], len(plain))
-        if records.lengths.size != run.rows or records.check(0, run.rows) != run.check:
-            raise DatasetError(self.place(number), "are not those that were there before", hint=REWRITE)
+        if records.lengths.size != rows or records.check(0, rows) != run.check:
+            raise DatasetError(self.place(chunk), "are not those that were there before", hint=REWRITE)
         ends = [0, *records.ends.tolist()]
         found = [plain[start + _HEAD.size : end - _TAIL] for start, end in pairwise(ends)]
         wrong = np.flatnonzero(masked_crc32c(found) != records.crcs)
         if wrong.size:
             problem = f"record {run.first + int(wrong[0])} does not fit its checksum"
             raise DatasetError(self.stored.name, problem, hint=REWRITE)
-        return found
+        size = sum(map(len, found))
+        return content_of(self.place(chunk), found, size, self.sample.made, self.sample.decode)
 
 
 def masked_crc32c(pieces: Sequence[bytes]) -> Array:

@@ -6,9 +6,8 @@ import json
 import os
 import struct
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, Final, final
 
@@ -16,12 +15,12 @@ import numpy as np
 
 from samplerkit.errors import DatasetError
 from samplerkit.storage.files.chunked import ChunkLimits
-from samplerkit.storage.files.content import Content, require_columns
+from samplerkit.storage.files.content import ChunkFile, require_columns
 from samplerkit.storage.files.packages import extra
 from samplerkit.storage.files.paths import local_paths
 from samplerkit.storage.files.stored import ByteSpan, Stored
 from samplerkit.storage.formats.arrow.rows import ArrowBatches, ArrowContent, gather_of
-from samplerkit.storage.formats.base import ChunkFile, FormatOfFiles, names_of
+from samplerkit.storage.formats.base import FormatOfFiles, names_of
 from samplerkit.storage.opening import REWRITE
 
 
@@ -81,20 +80,7 @@ class ArrowDataset(FormatOfFiles):
         super().__init__(files, limits, gather, progress=False, options=None, paths=_paths)
 
     def _look(self, number: int) -> ChunkFile:
-        file = ArrowFile.of(self.files[number])
-        # Of the headers of all messages, not of their content.
-        checks = np.array([message.check for message in (file.schema, *file.batches)], "<u4")
-        return ChunkFile(file, [batch.rows for batch in file.batches], file.columns, checks.tobytes())
-
-    def _reader(self, columns: tuple[Any, ...]) -> Callable[[ArrowFile, int], Content]:
-        names = tuple(name for name, _ in columns)
-        wanted = self._columns if self._columns and self.files else names
-        require_columns(self._names[0] if self.files else "", names, wanted)
-        return partial(_read_batch, wanted)
-
-
-def _read_batch(columns: Sequence[str], file: ArrowFile, number: int) -> ArrowContent:
-    return ArrowContent(file.place(number), file.read(number).select(list(columns)))
+        return ArrowFile.of(self.files[number], self._columns)
 
 
 def _paths(files: Any) -> tuple[str, ...]:
@@ -141,8 +127,8 @@ class _Message:
 
 
 @final
-@dataclass(frozen=True)
-class ArrowFile:
+@dataclass(frozen=True, eq=False)
+class ArrowFile(ChunkFile):
     """A file as it was when it was looked at: where its messages are, and what is in their headers.
 
     pyarrow says how many rows a record batch has only when it has read the whole of it, or mapped the file
@@ -150,24 +136,24 @@ class ArrowFile:
 
     Args:
         stored: the file.
-        columns: their names and types.
+        wanted: the columns to hand out.
         schema: the message that begins it.
         dictionaries: the messages of dictionaries.
         batches: those of record batches.
     """
 
     stored: Stored
-    columns: tuple[tuple[str, str], ...]
+    wanted: Sequence[str]
     schema: _Message
     dictionaries: tuple[_Message, ...]
     batches: tuple[_Message, ...]
 
     @classmethod
-    def of(cls, path: str) -> ArrowFile:
+    def of(cls, path: str, wanted: Sequence[str] | None = None) -> ArrowFile:
         """Goes through a file, from header to header.
 
         Raises:
-            DatasetError: it cannot be read, or holds something else.
+            DatasetError: it cannot be read, holds something else, or lacks a column.
             ValueError: it ends early, or is something else.
         """
         stored = Stored.of(path)
@@ -183,20 +169,25 @@ class ArrowFile:
         pa = extra("pyarrow", "parquet")
         schema = pa.ipc.read_schema(pa.BufferReader(_read(stored, messages[:1])))
         columns = tuple((field.name, str(field.type)) for field in schema)
-        return cls(stored, columns, messages[0], dictionaries, batches)
+        names = [name for name, _ in columns]
+        require_columns(stored.name, names, wanted or names)
+        # Of the headers of all messages, not of their content.
+        digest = np.array([message.check for message in (messages[0], *batches)], "<u4").tobytes()
+        about: dict[str, Any] = {"sizes": [batch.rows for batch in batches], "digest": digest}
+        return cls(stored, wanted or names, messages[0], dictionaries, batches, columns=columns, **about)
 
-    def place(self, batch: int) -> str:
+    def place(self, chunk: int) -> str:
         """What errors call a record batch."""
-        return f"{self.stored.name}, record batch {batch}"
+        return f"{self.stored.name}, record batch {chunk}"
 
-    def read(self, number: int) -> Any:
-        """Reads a record batch into a table.
+    def read(self, chunk: int) -> ArrowContent:
+        """Reads a record batch.
 
         Raises:
             DatasetError: it cannot be read, or is not what it was.
             Exception: as pyarrow raises.
         """
-        batch = self.batches[number]
+        batch = self.batches[chunk]
         before = [message for message in self.dictionaries if message.span < batch.span]
         pa, data = extra("pyarrow", "parquet"), _read(self.stored, [self.schema, *before, batch])
         with pa.ipc.open_stream(pa.BufferReader(data)) as stream:
@@ -205,8 +196,8 @@ class ArrowFile:
         table.validate(full=True)
         if table.num_rows != batch.rows:
             problem = f"has {table.num_rows} rows, and its header said {batch.rows}"
-            raise DatasetError(self.place(number), problem, hint=REWRITE)
-        return table
+            raise DatasetError(self.place(chunk), problem, hint=REWRITE)
+        return ArrowContent(self.place(chunk), table.select(list(self.wanted)))
 
 
 def _read(stored: Stored, messages: Sequence[_Message]) -> bytes:

@@ -3,33 +3,29 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
-from threading import Lock
 from typing import Any, Final, Literal, final
 
 import numpy as np
 
 from samplerkit.errors import ArgumentValueError, DatasetError
 from samplerkit.order import arguments
-from samplerkit.order.caching import Latest, cached_property
+from samplerkit.order.caching import cached_property
 from samplerkit.order.typing import Ids
 from samplerkit.storage.catalogue.file_catalogue import DIGEST_BYTES, FileCatalogue
 from samplerkit.storage.files.chunked import ChunkLimits, Chunks
-from samplerkit.storage.files.content import Content, require_columns
+from samplerkit.storage.files.content import ChunkFile, require_columns
+from samplerkit.storage.files.packages import guarded
 from samplerkit.storage.files.stored import Stored
-from samplerkit.storage.formats.arrow.rows import ArrowBatches, ArrowContent, gather_of, in_one_piece
-from samplerkit.storage.formats.base import ChunkFile, FilesOfChunks, FormatOfFiles, digest_of, names_of
-from samplerkit.storage.formats.parquet.file import Metadata, ParquetFile
+from samplerkit.storage.formats.arrow.rows import ArrowBatches, gather_of, in_one_piece
+from samplerkit.storage.formats.base import FilesOfChunks, FormatOfFiles, digest_of, names_of
+from samplerkit.storage.formats.parquet.file import Footers, ParquetFile
 from samplerkit.storage.formats.parquet.filter import Keys, RowFilter, folder_keys
 from samplerkit.storage.progress import Progress, all_in_threads
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage
 from samplerkit.storage.urls import is_remote, shown
-
-_FOOTERS: Final = 64
-"""Footers that a process keeps: of files with many columns they are large."""
 
 
 @final
@@ -117,8 +113,6 @@ class ParquetDataset(FormatOfFiles):
                 problem = "is not kept in a catalogue"
                 raise ArgumentValueError("partitioning", problem, partitioning, hint="name the files")
         self._has_keys: Final = partitioning is not None
-        self._files: FilesOfChunks | None = None
-        self._chosen: tuple[str, ...] = ()
         self._columns_read: dict[str, Any] = {}
         self._footers: Final = Footers()
 
@@ -135,8 +129,7 @@ class ParquetDataset(FormatOfFiles):
     @property
     def column_names(self) -> tuple[str, ...]:
         """The columns that are read."""
-        _ = self.layout
-        return self._chosen
+        return tuple(name for name, _ in self._found.files.files[0].columns)
 
     @property
     def lengths(self) -> Ids | None:
@@ -154,14 +147,15 @@ class ParquetDataset(FormatOfFiles):
             DatasetError: there is no such column, or it cannot be read.
         """
         if name not in self._columns_read:
-            num_groups, files = self.layout.num_files, self._files
-            assert files is not None  # noqa: S101  # for mypy: the layout was made of them
-            read = partial(_read_group, (name,), self._footers)
+            found, is_length = self._found.files, name == self._length_column
 
             def values(number: int) -> Any:
-                return _values_of(files.read(read, number), name, is_length=name == self._length_column)
+                file, chunk = found.at(number)
+                one = replace(file, columns=((name, ""),))
+                content = guarded(file.place(chunk), "read", lambda: one.read(chunk))
+                return _values_of(content, name, is_length)
 
-            parts = all_in_threads(values, num_groups, self._limits.threads, "samplerkit-column")
+            parts = all_in_threads(values, self.layout.num_files, self._limits.threads, "samplerkit-column")
             found = np.concatenate(parts or [np.zeros(0, dtype=np.int64)])
             self._columns_read[name] = found if found.dtype.kind != "O" else found.tolist()
         return self._columns_read[name]
@@ -181,16 +175,12 @@ class ParquetDataset(FormatOfFiles):
 
     def _look(self, number: int) -> ChunkFile:
         if self._catalogue is None:
-            file, footer = ParquetFile.of(self.files[number], self._storage)
+            file = ParquetFile.of(self.files[number], self._storage, self._footers)
         else:
-            file = KnownFiles(self._catalogue, self._storage)[number]
-            footer = file.read_footer()
-        self._footers.add(file, footer)
+            file = KnownFiles(self._catalogue, self._storage, self._catalogue.columns, self._footers)[number]
         if self._has_keys:
             file = replace(file, keys=self._keys[number])
-        chosen = file.chosen(footer, self._columns, self._filter)
-        keys = "".join(f"{name}={value.as_py()!r}/" for name, value in chosen.keys)
-        return ChunkFile(chosen, chosen.sizes, chosen.columns, chosen.digest + keys.encode())
+        return file.chosen(self._columns, self._filter)
 
     @cached_property
     def _keys(self) -> list[Keys]:
@@ -201,55 +191,12 @@ class ParquetDataset(FormatOfFiles):
         known = self._catalogue
         if known is None or self._filter is not None:
             return super()._find()
-        names = tuple(name for name, _ in known.columns)
-        require_columns(shown(known.path(0)), names, self._columns or ())
-        numbers = np.flatnonzero(known.samples)
-        found = FilesOfChunks.of(KnownFiles(known, self._storage), known.starts, numbers)
-        columns = tuple(column for column in known.columns if column[0] in (self._columns or names))
-        return self._chunks_of(found, known.samples[numbers], columns, known.digests)
-
-    def _chunks_of(self, found: FilesOfChunks, sizes: Ids, columns: Any, digests: bytes) -> Chunks:
-        self._files, self._chosen = found, self._columns or tuple(name for name, _ in columns)
-        return super()._chunks_of(found, sizes, columns, digests)
-
-    def _reader(self, columns: tuple[Any, ...]) -> Callable[[ParquetFile, int], Content]:
-        return partial(_read_group, self._chosen, self._footers)
-
-
-@final
-class Footers:
-    """The footers of the files that were read last, for all threads of a process; none travels to another."""
-
-    def __init__(self) -> None:
-        self._known: Latest[Metadata] = Latest(_FOOTERS)
-        self._reading: dict[tuple[int, str], Lock] = {}
-
-    def __reduce__(self) -> Any:
-        return Footers, ()
-
-    def clear(self) -> None:
-        """Forgets all."""
-        self._known = Latest(_FOOTERS)
-
-    def add(self, file: ParquetFile, footer: Metadata) -> None:
-        """Keeps a footer that was read."""
-        self._known.get(file.stored.path, lambda: footer)
-
-    def of(self, file: ParquetFile) -> Metadata:
-        """Gives the footer of a file, read now if it is not known."""
-        # Threads that read row groups of a new file ahead all want its footer: one of them reads it. A lock
-        # that another thread held at a fork is for ever locked in the child.
-        place = (os.getpid(), file.stored.path)
-        with self._reading.setdefault(place, Lock()):
-            footer = self._known.get(file.stored.path, file.read_footer)
-            self._reading.pop(place, None)
-            return footer
-
-
-def _read_group(columns: tuple[str, ...], footers: Footers, file: ParquetFile, group: int) -> ArrowContent:
-    """Reads a row group."""
-    table = file.read(group, columns, footers.of(file)).combine_chunks()
-    return ArrowContent(file.place(group), table, file.kept[group] if file.kept else None)
+        types, numbers = dict(known.columns), np.flatnonzero(known.samples)
+        require_columns(shown(known.path(0)), [*types], self._columns or ())
+        columns = tuple((name, types[name]) for name in self._columns or types)
+        files = KnownFiles(known, self._storage, columns, self._footers)
+        found = FilesOfChunks.of(files, known.starts, numbers)
+        return self._chunks_of(found, known.samples[numbers], known.digests)
 
 
 @final
@@ -259,12 +206,18 @@ class KnownFiles:
     Args:
         known: the catalogue.
         storage: knows from then on which version each remote file must have.
+        columns: those that are read.
+        footers: those that this process has read.
     """
 
-    def __init__(self, known: FileCatalogue, storage: RemoteStorage | None) -> None:
+    def __init__(
+        self, known: FileCatalogue, storage: RemoteStorage | None, columns: Any, footers: Footers
+    ) -> None:
         self._known = known
         self._starts = known.starts
         self._storage = storage
+        self._columns = columns
+        self._footers = footers
 
     def __getitem__(self, number: int) -> ParquetFile:
         known, path = self._known, self._known.path(number)
@@ -276,10 +229,11 @@ class KnownFiles:
             stored = Stored(path, size, int(known.versions[number]))
         rows = known.samples[self._starts[number] : self._starts[number + 1]].tolist()
         digest = known.digests[number * DIGEST_BYTES : (number + 1) * DIGEST_BYTES]
-        return ParquetFile(stored, (size - 8 - length, length), digest, tuple(rows))
+        footer = size - 8 - length, length
+        return ParquetFile(stored, footer, digest, tuple(rows), self._footers, columns=self._columns)
 
 
-def _values_of(content: Any, name: str, *, is_length: bool) -> Any:
+def _values_of(content: Any, name: str, is_length: bool) -> Any:
     column = in_one_piece(content.table.column(name))
     values = content.columns(np.arange(content.length))[name]
     if is_length and values.dtype.kind not in "iu":

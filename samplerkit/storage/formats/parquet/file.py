@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import hashlib
 import io
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import zip_longest
+from threading import Lock
 from typing import Any, Final, final
 
 import numpy as np
 
 from samplerkit.errors import DatasetError
+from samplerkit.order.caching import Latest
 from samplerkit.order.typing import Ids
-from samplerkit.storage.files.content import require_columns
+from samplerkit.storage.files.content import ChunkFile, require_columns
 from samplerkit.storage.files.packages import extra, guarded
 from samplerkit.storage.files.stored import ByteSpan, Stored
+from samplerkit.storage.formats.arrow.rows import ArrowContent
 from samplerkit.storage.formats.parquet.filter import Keys, RowFilter, ranges_of
 from samplerkit.storage.opening import REWRITE
 from samplerkit.storage.remote.storage import RemoteStorage
@@ -26,38 +31,38 @@ Metadata = Any
 _GUESS = 1 << 16
 """The end of a file that is read at once: most footers fit."""
 
+_FOOTERS: Final = 64
+"""Footers that a process keeps: of files with many columns they are large."""
+
 _NO_ROWS: Final = np.zeros(0, dtype=np.int64)
 
 
 @final
 @dataclass(frozen=True, eq=False)
-class ParquetFile:
+class ParquetFile(ChunkFile):
     """A Parquet file as it was when it was looked at; the footer itself is read again in each process.
 
     Args:
         stored: the file.
         footer: where its footer is: offset and length.
-        digest: of the footer.
+        check: a digest of it.
         rows: of each row group.
-        columns: names and types of those that are read; empty where a catalogue knows them.
+        footers: those that this process has read.
         kept: of each row group the rows that are samples, None for all; empty where all are.
         keys: of its folders, which are columns of one value each.
     """
 
     stored: Stored
     footer: ByteSpan
-    digest: bytes
+    check: bytes
     rows: tuple[int, ...]
-    columns: tuple[tuple[str, str], ...] = ()
+    footers: Footers
     kept: tuple[Ids | None, ...] = ()
     keys: Keys = ()
 
     @classmethod
-    def of(cls, path: str, storage: RemoteStorage | None) -> tuple[ParquetFile, Metadata]:
+    def of(cls, path: str, storage: RemoteStorage | None, footers: Footers) -> ParquetFile:
         """Looks at a file.
-
-        Returns:
-            The file, and its footer.
 
         Raises:
             DatasetError: it cannot be read, or is no Parquet file.
@@ -75,49 +80,44 @@ class ParquetFile:
         footer = (stored.size - 8 - length, length)
         data = end[-8 - length : -8] if length + 8 <= guess else stored.read([footer])[0]
         metadata = _parsed(stored.name, data)
-        return cls(stored, footer, _digest(data), _rows(metadata), _columns(stored.name, metadata)), metadata
+        schema = guarded(stored.name, "read", metadata.schema.to_arrow_schema)
+        columns = tuple((field.name, str(field.type)) for field in schema)
+        found = cls(stored, footer, _digest(data), _rows(metadata), footers, columns=columns)
+        footers.add(found, metadata)
+        return found
 
-    @property
-    def sizes(self) -> Sequence[int]:
-        """How many samples each row group has."""
-        if not self.kept:
-            return self.rows
-        return [n if kept is None else kept.size for n, kept in zip(self.rows, self.kept, strict=True)]
-
-    def place(self, group: int) -> str:
+    def place(self, chunk: int) -> str:
         """What errors call a row group."""
-        return f"{self.stored.name}, row group {group}"
+        return f"{self.stored.name}, row group {chunk}"
 
-    def chosen(
-        self, metadata: Metadata, names: Sequence[str] | None, condition: RowFilter | None
-    ) -> ParquetFile:
+    def chosen(self, names: Sequence[str] | None, condition: RowFilter | None) -> ParquetFile:
         """Gives the file of which some columns are read, and the rows that meet a condition.
 
         Raises:
             DatasetError: it lacks a column, or cannot be read.
         """
         keys = tuple((name, str(value.type)) for name, value in self.keys)
-        columns = (*(self.columns or _columns(self.stored.name, metadata)), *keys)
+        columns = (*self.columns, *keys)
         there, types = [name for name, _ in columns], dict(columns)
         wanted = tuple(there) if names is None else names
         require_columns(self.stored.name, there, (*wanted, *(condition.names if condition else ())))
         if not wanted:
             raise DatasetError(self.stored.name, "has no columns")
-        kept = () if condition is None else self._kept(metadata, condition)
-        return replace(self, columns=tuple((name, types[name]) for name in wanted), kept=kept)
+        kept = tuple(self._wanted_rows(group, condition) for group in range(len(self.rows)) if condition)
+        sizes = [n if rows is None else rows.size for n, rows in zip_longest(self.rows, kept)]
+        digest = self.check + "".join(f"{name}={value.as_py()!r}/" for name, value in self.keys).encode()
+        columns = tuple((name, types[name]) for name in wanted)
+        return replace(self, columns=columns, kept=kept, sizes=sizes, digest=digest)
 
-    def _kept(self, metadata: Metadata, condition: RowFilter) -> tuple[Ids | None, ...]:
-        return tuple(
-            self._wanted_rows(group, metadata, condition) if number else _NO_ROWS
-            for group, number in enumerate(self.rows)
-        )
-
-    def _wanted_rows(self, group: int, metadata: Metadata, condition: RowFilter) -> Ids | None:
+    def _wanted_rows(self, group: int, condition: RowFilter) -> Ids | None:
+        if not self.rows[group]:
+            return _NO_ROWS
+        metadata = self.footers.of(self)
         self._require_columns(group, condition.names, metadata)
         keys = {name: (value.as_py(), value.as_py()) for name, value in self.keys if value.is_valid}
         if not condition.may_hold(ranges_of(metadata, group, condition.names) | keys):
             return _NO_ROWS
-        table = self.read(group, condition.names, metadata)
+        table = self._table(group, condition.names)
         hint = "compare a column with values of its own type"
         rows = guarded(self.place(group), "filtered", lambda: condition.rows(table), hint)
         return None if rows.size == self.rows[group] else rows
@@ -141,7 +141,7 @@ class ParquetFile:
             DatasetError: it is another one by now.
         """
         (data,) = self.stored.read([self.footer])
-        if _digest(data) != self.digest:
+        if _digest(data) != self.check:
             raise DatasetError(self.stored.name, "has another footer than before", hint=REWRITE)
         metadata = _parsed(self.stored.name, data)
         if _rows(metadata) != self.rows:
@@ -149,18 +149,17 @@ class ParquetFile:
             raise DatasetError(self.stored.name, problem, list(_rows(metadata))[:9], hint=REWRITE)
         return metadata
 
-    def read(self, group: int, columns: Sequence[str], metadata: Metadata) -> Any:
-        """Reads a row group into a table; of a remote file in one go where its columns are together.
-
-        Args:
-            group: its number.
-            columns: the columns, whole ones with all that is in them.
-            metadata: the footer of the file.
+    def read(self, chunk: int) -> ArrowContent:
+        """Reads a row group; of a remote file in one go where its columns are together.
 
         Raises:
             DatasetError: it cannot be read, or is not what the footer says.
         """
-        own, reader = self._own(columns), _Reader(self.stored, metadata)
+        table = self._table(chunk, [name for name, _ in self.columns]).combine_chunks()
+        return ArrowContent(self.place(chunk), table, self.kept[chunk] if self.kept else None)
+
+    def _table(self, group: int, columns: Sequence[str]) -> Any:
+        own, reader = self._own(columns), _Reader(self.stored, self.footers.of(self))
         table = guarded(self.place(group), "read", lambda: reader.table(group, own))
         require_columns(self.stored.name, table.column_names, own)
         if table.num_rows != self.rows[group]:
@@ -176,6 +175,36 @@ class ParquetFile:
         """Returns the columns that are in the file itself."""
         keys = {name for name, _ in self.keys}
         return [name for name in columns if name not in keys]
+
+
+@final
+class Footers:
+    """The footers of the files that were read last, for all threads of a process; none travels to another."""
+
+    def __init__(self) -> None:
+        self._known: Latest[Metadata] = Latest(_FOOTERS)
+        self._reading: dict[tuple[int, str], Lock] = {}
+
+    def __reduce__(self) -> Any:
+        return Footers, ()
+
+    def clear(self) -> None:
+        """Forgets all."""
+        self._known = Latest(_FOOTERS)
+
+    def add(self, file: ParquetFile, footer: Metadata) -> None:
+        """Keeps a footer that was read."""
+        self._known.get(file.stored.path, lambda: footer)
+
+    def of(self, file: ParquetFile) -> Metadata:
+        """Gives the footer of a file, read now if it is not known."""
+        # Threads that read row groups of a new file ahead all want its footer: one of them reads it. A lock
+        # that another thread held at a fork is for ever locked in the child.
+        place = (os.getpid(), file.stored.path)
+        with self._reading.setdefault(place, Lock()):
+            footer = self._known.get(file.stored.path, file.read_footer)
+            self._reading.pop(place, None)
+            return footer
 
 
 @final
@@ -281,11 +310,6 @@ def _parsed(name: str, footer: bytes) -> Metadata:
 
 def _rows(metadata: Metadata) -> tuple[int, ...]:
     return tuple(metadata.row_group(number).num_rows for number in range(metadata.num_row_groups))
-
-
-def _columns(name: str, metadata: Metadata) -> tuple[tuple[str, str], ...]:
-    schema = guarded(name, "read", metadata.schema.to_arrow_schema)
-    return tuple((field.name, str(field.type)) for field in schema)
 
 
 def _digest(footer: bytes) -> bytes:
