@@ -85,8 +85,7 @@ def test_a_plan_tells_the_downloads_and_bytes_of_an_epoch_and_downloads_nothing(
     assert "ranges" not in dict(told)
     code, output, errors = command("plan", path, "--world", 4, "--json")
     moved = json.loads(output)["transfers"]
-    assert moved["whole"] == {"requests": 16, "bytes": size}
-    assert (moved["num_files"], moved["num_bytes"], moved["ratio"]) == (16, size, 1.0)
+    assert (moved["whole"], moved["ratio"]) == ({"requests": 16, "bytes": size}, 1.0)
     assert (moved["ranges"], moved["advice"], moved["is_counted"]) == (None, "", True)
     assert "5ec4e7" not in output
 
@@ -197,11 +196,6 @@ def test_global_over_remote_shards_is_compared_with_fetching_them(command, tmp_p
     findings = json.loads(command("check", path, "--json")[1])["findings"]
     assert [finding["code"] for finding in findings] == ["costly-remote"]
     assert "requests" in findings[0]["what"]
-    corrected = config(tmp_path, tar(web, lengths=SIZES), shuffle="partial", partial_size=160)
-    told = dict(rows(command("plan", corrected)[1]))
-    assert "costly" not in told
-    assert told["whole"].endswith("this is what it does")
-    assert command("check", corrected)[0] == 0
     assert len(web.asked("GET")) == 0
 
 

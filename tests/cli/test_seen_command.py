@@ -54,10 +54,9 @@ def test_seen_says_what_a_checkpoint_has_read(command, tmp_path):
     assert told["part"] == {"name": "code", "read": read, "passes": read / 30}
 
 
-@pytest.mark.parametrize("world", [1, 2, 3])
-def test_seen_says_when_a_sample_was_read_by_epochs_and_positions(command, tmp_path, world):
+def test_seen_says_when_a_sample_was_read_by_epochs_and_positions(command, tmp_path):
     path, history = tree_read(tmp_path)
-    asked = ("seen", path, "--state", tmp_path / "state.json", "--world", world)
+    asked = ("seen", path, "--state", tmp_path / "state.json", "--world", 3)
     for sample in (int(history[130]), int(np.setdiff1d(np.arange(120), history[120:])[0])):
         positions = history.positions_of(sample)
         epochs = history.epochs_of(positions).tolist()
@@ -67,16 +66,13 @@ def test_seen_says_when_a_sample_was_read_by_epochs_and_positions(command, tmp_p
         assert all(str(position) in command(*asked, "--sample", sample)[1] for _, position in wanted)
 
 
-@pytest.mark.parametrize(("name", "read"), [("ids.npy", np.load), ("ids.parquet", None)])
-def test_seen_writes_all_ids_in_the_order_of_reading(command, tmp_path, name, read):
+def test_seen_writes_all_ids_in_the_order_of_reading(said, tmp_path):
+    parquet = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed: no parquet here")
     path, history = tree_read(tmp_path)
-    out = tmp_path / name
-    assert command("seen", path, "--state", tmp_path / "state.json", "--out", out)[0] == 0
-    if read is None:
-        parquet = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed: no parquet here")
-        assert parquet.read_table(out)["id"].to_pylist() == history[:].tolist()
-    else:
-        assert read(out).tolist() == history[:].tolist()
+    for name in ("ids.npy", "ids.parquet"):
+        said("seen", path, "--state", tmp_path / "state.json", "--out", tmp_path / name)
+    assert np.load(tmp_path / "ids.npy").tolist() == history[:].tolist()
+    assert parquet.read_table(tmp_path / "ids.parquet")["id"].to_pylist() == history[:].tolist()
 
 
 def test_seen_says_how_many_tokens_of_a_document_were_read(command, tmp_path):
