@@ -8,7 +8,6 @@ import pytest
 import yaml
 
 from samplerkit.cli.printing import size_of
-from samplerkit.storage.tar.dataset import TarDataset
 from samplerkit.storage.tar.writer import TarWriter
 from tests.storage.files.folders import write_npz
 from tests.storage.remote.server import served
@@ -197,20 +196,6 @@ def test_global_over_remote_shards_is_compared_with_fetching_them(command, tmp_p
     assert [finding["code"] for finding in findings] == ["costly-remote"]
     assert "requests" in findings[0]["what"]
     assert len(web.asked("GET")) == 0
-
-
-def test_remote_shards_are_indexed_into_a_folder_for_upload(command, tmp_path, web):
-    urls = f"{web.url}/part-{{000..003}}.tar?{SECRET}"
-    code, output, errors = command("index", urls, "--out", tmp_path / "indexes", "--checksums")
-    assert (code, errors) == (0, "")
-    assert output == "160 samples of 320 files in 4 shards\n"
-    made = sorted((tmp_path / "indexes").iterdir())
-    assert made.pop(0).name == "lengths.json"
-    assert [path.name for path in made] == [f"part-{number:03}.tar.skidx" for number in range(4)]
-    assert len(web.asked("GET")) == 4
-    told = tmp_path / "indexes" / "lengths.json"
-    with TarDataset(f"{web.url}/part-{{000..003}}.tar", lengths=told) as dataset:
-        assert dataset.layout.sizes.tolist() == [40] * 4
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import traceback
-from itertools import cycle, product
+from itertools import cycle, islice
 
 import numpy as np
 import pytest
@@ -151,8 +151,9 @@ def is_silent(text):
 
 
 def planted(keys, config, path):
-    """Each key with each wrong shape, unknown keys with one each; a word is no wrong shape of a path."""
-    known = product(("kind", "child", *keys), SHAPES)
+    """Each key with some of the wrong shapes, in turn; a word is no wrong shape of a path."""
+    keys = ("kind", "child", *keys)
+    known = [(key, name) for at, key in enumerate(keys) for name in islice(cycle(SHAPES), 5 * at, 5 * at + 7)]
     for key, name in (*known, *zip(UNKNOWN, cycle(SHAPES))):
         value = SHAPES[name]
         if not (key in PATHS and isinstance(value, str | list | bytes) and TOKEN in str(value)):

@@ -92,7 +92,7 @@ def test_what_was_read_before_a_resume_is_unread():
 def test_the_inverse_of_the_delivery_is_right_in_every_small_case():
     cases = 0
     for total, ranks, batch, tail, lanes in product(
-        [0, 1, 2, 5, 12, 29], [1, 2, 3, 5], [1, 2, 3], ["pad", "drop", "ragged"], [1, 2, 3, 4]
+        [0, 1, 5, 12, 29], [1, 2, 5], [1, 3], ["pad", "drop", "ragged"], [1, 2, 3]
     ):
         for rotation, start in product({0, 1, ranks}, {0, min(4, total), total}):
             delivery = Delivery(total, start, ranks, batch, tail, rotation, lanes)
@@ -106,10 +106,10 @@ def test_the_inverse_of_the_delivery_is_right_in_every_small_case():
             assert {time.position: (time.rank, time.step, time.place) for time in times} == wanted
             cases += 1
     print(f"{cases} deliveries inverted")
-    assert cases > 5_000
+    assert cases > 1_000
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(case=chains(), tail=st.sampled_from(["pad", "drop", "ragged"]), batch=st.integers(1, 5))
 def test_every_legal_chain_can_be_asked(case, tail, batch):
     alone = None if case.dealer is not None else sk.World(1, 0)
