@@ -68,19 +68,7 @@ class TestShards(OfCatalogue, of_files.TestShards):
         return dataset.decode().to_tuple("json").map(of_files._first)
 
 
-class TestTheCatalogue(OfCatalogue, test_parquet.TestParquet):
-    """What is cut, gone or lies is the catalogue itself; all of its bytes have a digest."""
-
-    suffix = ".parquet"
-
-    def opened(self, path):
-        return sk.ParquetDataset(path)
-
-    def victim(self, folder):
-        return Path(folder, "all.skcat")
-
-
 for _law in of_files.LAWS:  # the others are asked of Parquet files
     if "cut" not in _law and "lies" not in _law:
-        for _contract in (TestFiles, TestShards, TestTheCatalogue):
+        for _contract in (TestFiles, TestShards):
             setattr(_contract, _law, None)

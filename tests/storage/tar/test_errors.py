@@ -48,12 +48,16 @@ def fixture_dataset(path, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "reason"),
-    [("nowhere", GONE), ("loop", "Too many levels of symbolic links)")],
+    ("name", "problem"),
+    [
+        ("nowhere", f"cannot be read ({GONE}"),
+        ("loop", "cannot be read (Too many levels of symbolic links)"),
+        (".", "is no plain file; give the files themselves"),
+    ],
 )
-def test_a_file_that_cannot_be_looked_at(tmp_path, name, reason):
+def test_a_file_that_cannot_be_looked_at(tmp_path, name, problem):
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
-    with error_that_says(f"{tmp_path}/{name}: cannot be read ({reason}", AbsentError):
+    with error_that_says(f"{tmp_path}/{name}: {problem}", AbsentError):
         Archive.of(f"{tmp_path}/{name}")
 
 
@@ -69,11 +73,6 @@ def test_a_copy_goes_by_the_name_of_what_it_is_a_copy_of(tmp_path):
     hint = "leave it alone while it is in use, and start again"
     with error_that_says(f"cache: was emptied while it was in use, got '{tmp_path}'; {hint}"):
         archive.open()
-
-
-def test_a_folder_is_no_archive(tmp_path):
-    with error_that_says(f"{tmp_path}: is no plain file; give the files themselves", AbsentError):
-        Archive.of(str(tmp_path))
 
 
 def test_an_archive_that_is_gone(path, dataset):

@@ -62,15 +62,6 @@ def fixture_begun():
         batches.close()
 
 
-def test_the_next_batch_is_read_while_the_loop_does_something_else_and_no_further_one(begun):
-    batches, reads = begun()
-    for number, ids in enumerate(PLAN):
-        wait_until(lambda number=number: len(reads.read) == number + 1)
-        assert batches.read(ids) == ids.tolist()
-    assert reads.read == [ids.tolist() for ids in PLAN]
-    assert set(reads.threads) == {"samplerkit-read-ahead-0"}
-
-
 def test_a_batch_that_was_handed_out_is_let_go(begun):
     batches, reads = begun()
     for ids in PLAN[:-1]:
@@ -90,15 +81,6 @@ def test_batches_that_nobody_expected_are_read_now_and_enough_of_them_end_it(beg
         assert batches.read(np.array([90 + number])) == [90 + number]
     assert not batches.is_right
     assert reads.read == [[0, 1, 2], *([90 + number] for number in range(MOST_MISTAKES))]
-
-
-def test_one_batch_that_was_expected_makes_good_all_mistakes_before(begun):
-    batches, _ = begun()
-    for ids in PLAN[:3]:
-        for number in range(MOST_MISTAKES - 1):
-            batches.read(np.array([90 + number]))
-        assert batches.read(ids) == ids.tolist()
-        assert batches.is_right
 
 
 def test_batches_that_take_much_memory_are_not_read_ahead(begun):

@@ -53,18 +53,6 @@ class TestDocuments(TestPairs):
         return DatasetContract.lies(self, whole)
 
 
-class TestArrays(TestPairs):
-    """The same tokens in arrays."""
-
-    def write(self, folder):
-        for name in ("a", "b"):
-            np.save(f"{folder}/{name}.npy", np.concatenate(DOCUMENTS))
-        return super().write(folder)
-
-    def make(self, folder):
-        return sk.TokenDataset([f"{folder}/a.npy", f"{folder}/b.npy"], 30, phase=False)
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
