@@ -8,6 +8,7 @@ as webdataset: a job imports once, and reads for hours. `tests.benchmarks.remote
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sys
 import tempfile
@@ -29,6 +30,7 @@ import webdataset
 
 import samplerkit as sk
 from tests.benchmarks.peers.torch_rows import as_fetched
+from tests.benchmarks.peers.torchvision_operators import declare
 from tests.benchmarks.timing import timed
 
 SHARDS, SAMPLES, SIZE, BATCH = 64, 200, 100_000, 64
@@ -48,6 +50,13 @@ def write(folder: Path) -> None:
             data = [random.bytes(2000) for _ in range(ROWS)]
             ids = pa.array(np.arange(group * ROWS, (group + 1) * ROWS))
             file.write_table(pa.table({"id": ids, "x": pa.array(data, pa.binary())}))
+    if find_spec("streaming"):
+        declare()
+        columns = {"jpg": "bytes", "cls": "int"}
+        writer = import_module("streaming").MDSWriter
+        with writer(out=f"{folder}/mds", columns=columns, size_limit=SAMPLES * (SIZE + 100)) as out:
+            for number in range(SHARDS * SAMPLES):
+                out.write({"jpg": random.bytes(SIZE), "cls": number % 1000})
 
 
 @contextmanager
@@ -134,9 +143,25 @@ def by_connector(url: str, workers: int) -> Iterator[int]:
         yield len(batch)
 
 
+def by_streaming(url: str, workers: int) -> Iterator[int]:
+    """MosaicML streaming, of the same samples in files of its own, which it downloads by boto3."""
+    streaming = import_module("streaming")
+    os.environ |= {"S3_ENDPOINT_URL": url, "AWS_ACCESS_KEY_ID": "K", "AWS_SECRET_ACCESS_KEY": "S"}
+    with tempfile.TemporaryDirectory() as local:
+        dataset = streaming.StreamingDataset(
+            remote="s3://bucket/mds", local=local, batch_size=BATCH, shuffle=True
+        )
+        loader = streaming.StreamingDataLoader(
+            dataset, batch_size=BATCH, num_workers=workers, collate_fn=as_fetched
+        )
+        for batch in loader:
+            yield len(batch)
+
+
 CASES: dict[str, Callable[[str, int], Iterator[int]]] = {
     "webdataset, curl, `shuffle(1000)`": by_webdataset,
     **({"s3torchconnector, `shuffle(1000)`": by_connector} if find_spec("s3torchconnector") else {}),
+    **({"MosaicML streaming, `s3://`": by_streaming} if find_spec("streaming") else {}),
     **{
         f"{shuffle.name}, `{scheme}://`": partial(tar, scheme=scheme, shuffle=shuffle)
         for shuffle in (sk.Shuffle.GLOBAL, sk.Shuffle.PARTIAL, sk.Shuffle.FILES)
@@ -149,6 +174,9 @@ CASES: dict[str, Callable[[str, int], Iterator[int]]] = {
 
 def import_all() -> None:
     """Imports what cases would import when they begin, as webdataset is imported above."""
+    if find_spec("streaming"):
+        declare()
+        import_module("streaming")
     for name in ("Loader", "RandomSampler", "TarDataset", "TokenDataset", "ParquetDataset"):
         getattr(sk, name)
     for module in (
