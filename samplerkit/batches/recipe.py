@@ -235,7 +235,7 @@ class BatchRecipe(ABC):
         """
         if not isinstance(sampler, Sampler):
             raise ArgumentTypeError("sampler", "must be a sampler", sampler)
-        constants = sampler.run_constants() if constants is None else constants
+        constants = sampler.chain.constants() if constants is None else constants
         width = constants.lanes if self.abreast is None else self.abreast
         width = arguments.positive("abreast", width if abreast is None else abreast, MOST_ABREAST)
         return Plans(self, sampler, dataset, constants, width, TableCache(folder))

@@ -69,7 +69,7 @@ def find_set(sampler: Sampler, dataset: Any) -> SampleSet | None:
     Raises:
         ArgumentRangeError: `num_samples` cuts the order, which a set has none of.
     """
-    if sampler.chain_algorithm != ALGORITHM:
+    if sampler.chain.algorithm != ALGORITHM:
         return None
     # From the dataset outwards: first what only lists samples, whose list is the set.
     links = sampler._links()[::-1]

@@ -197,7 +197,7 @@ class Config:
             samplerkit.errors.ConfigError: sampler.weights: are more than the 1 samples of the dataset, got 2
         """
         sampler, drawn = self.sampler, self.dataset if dataset is None else dataset
-        constants = sampler.run_constants(world)
+        constants = sampler.chain.constants(world)
         try:
             sampler.undealt_order(drawn, constants=constants)
             beginning_of(sampler, drawn)

@@ -163,7 +163,7 @@ class RunView:
     @property
     def lanes(self) -> int:
         """Into how many lanes the order is woven."""
-        return self.run.recipe.woven_lanes(self.run.dataset, self.run.constants)
+        return self.run.recipe.chain.woven_lanes(self.run.dataset, self.run.constants)
 
     def steps(self, reading: Reading) -> int:
         """Gives the number of batches that a rank hands out."""

@@ -138,7 +138,7 @@ class TorchSampler(TorchNames, EpochByCursor, torch.utils.data.DistributedSample
         self.recipe = run.recipe
         self.dataset = dataset
         self.counts_batches = False
-        deal = self.recipe.root_deal(dataset)
+        deal = self.recipe.chain.root_deal(dataset)
         tail: Tail = "pad" if deal is None or deal.offset < 0 else "ragged"
         self._cursor = RunCursor(replace(run, tail=tail), agreement_seconds)
 
@@ -248,7 +248,7 @@ class TorchSampler(TorchNames, EpochByCursor, torch.utils.data.DistributedSample
         return self._order_from(iteration.epoch, iteration.start)
 
     def _order_from(self, epoch: int, position: int) -> Order:
-        deal = self.recipe.root_deal(self.dataset) or Deal()
+        deal = self.recipe.chain.root_deal(self.dataset) or Deal()
         return deal.shard(self._cursor.run.undealt(epoch), self.world, position)
 
 

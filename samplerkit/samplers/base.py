@@ -8,7 +8,7 @@ import numpy as np
 
 from samplerkit.errors import ArgumentTypeError, CompositionError
 from samplerkit.order import arguments
-from samplerkit.order.deal import Deal, World
+from samplerkit.order.deal import World
 from samplerkit.order.keys import ALGORITHM
 from samplerkit.order.layout import Layout
 from samplerkit.order.modes import Shuffle
@@ -189,8 +189,7 @@ class Sampler(Link):
             >>> list(sampler.order(5))
             [1, 3, 0]
         """
-        epoch = arguments.epoch(epoch)
-        chain = self._chain()
+        epoch, chain = arguments.epoch(epoch), self.chain
         constants = chain.constants(world)
         if chain.deal is None and world is None:
             return chain.undealt(dataset, epoch, constants)
@@ -209,70 +208,18 @@ class Sampler(Link):
             The undealt order: without a distributed sampler that of the chain; with one at the root the
             order that it deals; with one further down the orders of all shards, interleaved.
         """
-        constants = self.run_constants() if constants is None else constants
-        return self._chain().undealt(dataset, arguments.epoch(epoch), constants)
+        constants = self.chain.constants() if constants is None else constants
+        return self.chain.undealt(dataset, arguments.epoch(epoch), constants)
 
     @property
     @final
-    def is_distributed(self) -> bool:
-        """Whether a distributed sampler is in the chain, so that the order is dealt already."""
-        return self._chain().deal is not None
-
-    @final
-    def world(self, world: World | None = None) -> World:
-        """Returns which shard of how many this process reads.
-
-        Args:
-            world: the job's world; left out, a distributed sampler that leaves a number to the job asks
-                the running one, and a chain without a distributed sampler is one shard.
-
-        Raises:
-            ArgumentRangeError: `world` contradicts the numbers that the distributed sampler says.
-            WorldError: the running job contradicts itself.
-        """
-        return self._chain().world(world)
-
-    @final
-    def run_constants(self, world: World | None = None) -> RunConstants:
-        """Returns what a first start fixes for the whole run.
-
-        Args:
-            world: the world of the first start; left out, as in `order`.
-        """
-        return self._chain().constants(world)
-
-    @final
-    def woven_lanes(self, dataset: Any, constants: RunConstants) -> int:
-        """Returns into how many lanes the undealt order is woven, 1 if it is not.
-
-        Args:
-            dataset: a dataset, a `Layout`, or a number of samples.
-            constants: as for `undealt_order`.
-        """
-        return self._chain().woven_lanes(dataset, constants)
-
-    @final
-    def root_deal(self, dataset: Any) -> Deal | None:
-        """Returns how this sampler deals the shards of a dataset; None if it deals none.
-
-        Args:
-            dataset: a dataset, a `Layout`, or a number of samples. By the rules of another algorithm its kind
-                may matter.
-        """
-        return self._chain().root_deal(dataset)
-
-    @property
-    @final
-    def chain_algorithm(self) -> str:
-        """The id of the algorithm of all random samplers."""
-        return max(self._algorithms(), default=ALGORITHM)
+    def chain(self) -> Chain:
+        """What evaluates this sampler and those below it; kept, since all that is asked begins with it."""
+        links = self._links()[::-1]
+        if self._kept is None or self._kept.links != links:
+            algorithm = max(self._algorithms(), default=ALGORITHM)
+            self._kept = chain_type(algorithm)(links, algorithm)
+        return self._kept
 
     def _algorithms(self) -> set[str]:
         return {link.algorithm for link in self._tree() if hasattr(link, "algorithm")}
-
-    def _chain(self) -> Chain:
-        """The chain that ends here; kept, since all that is asked of a sampler begins with it."""
-        links = self._links()[::-1]
-        if self._kept is None or self._kept.links != links:
-            self._kept = chain_type(self.chain_algorithm)(links)
-        return self._kept

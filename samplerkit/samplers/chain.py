@@ -23,7 +23,7 @@ from samplerkit.order.algebra import Weave, compose, limited
 from samplerkit.order.arguments import LARGEST
 from samplerkit.order.caching import cached_property
 from samplerkit.order.deal import Deal, World
-from samplerkit.order.keys import Key
+from samplerkit.order.keys import ALGORITHM, Key
 from samplerkit.order.layout import Layout
 from samplerkit.order.modes import Shuffle
 from samplerkit.order.order import Order
@@ -44,7 +44,7 @@ class RunConstants:
 
     Example:
         >>> import samplerkit as sk
-        >>> sk.DistributedSampler(8, 0, num_samples=100).run_constants()
+        >>> sk.DistributedSampler(8, 0, num_samples=100).chain.constants()
         RunConstants(lanes=8, limit=800)
     """
 
@@ -189,9 +189,11 @@ class Chain:
 
     Args:
         links: the samplers, the one that reads the dataset first.
+        algorithm: the id of that of all random samplers.
     """
 
     links: Sequence[Link]
+    algorithm: str = ALGORITHM
 
     @classmethod
     def check(cls, sampler: Link) -> None:

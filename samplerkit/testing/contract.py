@@ -111,11 +111,11 @@ class SamplerContract:
 
     def test_each_shard_is_the_dealt_view_of_one_order(self) -> None:
         """Rank r of W reads positions r, r + W, r + 2 W, ..., wrapping around at the end."""
-        if self.make().is_distributed:
+        if self.make().chain.deal is not None:
             return
         for dataset in self.datasets:
             for count in self.worlds:
-                first = self.make().run_constants(World(count, 0))
+                first = self.make().chain.constants(World(count, 0))
                 whole = np.asarray(self.make().undealt_order(dataset, 1, constants=first)).tolist()
                 for shard in range(count):
                     mine = list(self.make().order(dataset, 1, world=World(count, shard)))
@@ -125,7 +125,7 @@ class SamplerContract:
 
     def test_a_resumed_loader_loses_and_repeats_nothing(self) -> None:
         """A run that is cut at any step and resumed on other ranks and batches reads each position once."""
-        if self.make().is_distributed:
+        if self.make().chain.deal is not None:
             return
         for dataset in self.datasets:
             for ranks, batch in ((1, 4), (2, 3), (3, 2)):

@@ -113,11 +113,11 @@ def test_a_plan_knows_no_rank_and_no_number_of_ranks_but_the_first():
     assert plans[0] == plans[1]
     later = sk.DistributedSampler(3, 0, seed=3)
     assert laws.read(recipe.plan(later, 300)) != plans[0]
-    first = sk.DistributedSampler(4, 0, seed=3).run_constants()
+    first = sk.DistributedSampler(4, 0, seed=3).chain.constants()
     assert laws.read(recipe.plan(later, 300, constants=first)) == plans[0]
     assert laws.read(recipe.over(later, 300, abreast=4).plan(0)) == plans[0]
     assert (
-        recipe.over(sk.RandomSampler(), 300, constants=sk.RandomSampler().run_constants(World(8))).abreast
+        recipe.over(sk.RandomSampler(), 300, constants=sk.RandomSampler().chain.constants(World(8))).abreast
         == 8
     )
 

@@ -177,7 +177,7 @@ def test_samplers_of_one_chain_have_one_algorithm():
     with pytest.raises(sk.CompositionError, match="one algorithm"):
         parent.add_child(sk.RandomSampler())
     parent.add_child(ds.SequentialSampler())
-    assert parent.chain_algorithm == "mindspore-2.10"
+    assert parent.chain.algorithm == "mindspore-2.10"
 
 
 @pytest.mark.parametrize("name", ["lanes", "pools"])

@@ -132,7 +132,7 @@ def test_a_list_of_weights_mixes_files_as_sources_with_their_numbers_for_names(w
 
 def name_of(sampler: sk.Sampler) -> str:
     described = describe_chain(sampler)
-    return f"{sampler.chain_algorithm} {seeds_of(sampler)} {described}"
+    return f"{sampler.chain.algorithm} {seeds_of(sampler)} {described}"
 
 
 def edits_of(sampler: Any) -> list[Any]:
@@ -212,7 +212,7 @@ REFUSED: list[tuple[Any, type[Exception], str]] = [
     (lambda: of(NAMES, {"web": sk.DistributedSampler()}), sk.CompositionError, "sources.web"),
     (lambda: distributed_later().order(CORPUS)[:], sk.CompositionError, "source web"),
     (lambda: in_itself().order(CORPUS), sk.CompositionError, "MixtureSampler: is a source of itself"),
-    (lambda: in_itself().is_distributed, sk.CompositionError, "MixtureSampler: is a source of itself"),
+    (lambda: in_itself().chain, sk.CompositionError, "MixtureSampler: is a source of itself"),
 ]
 
 
@@ -239,7 +239,7 @@ def test_a_mixture_resumes_on_other_ranks_after_a_source_has_ended():
     dataset = ConcatDataset([range(5), range(100, 140)])
     recipe = sk.MixtureSampler([1, 1], stop="all", seed=2)
     runs = [sk.Loader(dataset, recipe, batch_size=4, world=sk.World(2, rank)) for rank in range(2)]
-    whole = recipe.undealt_order(dataset, constants=recipe.run_constants(sk.World(2, 0)))[:].tolist()
+    whole = recipe.undealt_order(dataset, constants=recipe.chain.constants(sk.World(2, 0)))[:].tolist()
     received = []
     for step in range(6):  # the source of five samples began again in the second step
         received += [run.ids(step).tolist() for run in runs]

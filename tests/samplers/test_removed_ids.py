@@ -24,7 +24,7 @@ CHAINS = [
 
 def walked(sampler, layout, run_lanes):
     """The passes of a chain as lists."""
-    constants = sampler.run_constants(sk.World(run_lanes, 0))
+    constants = sampler.chain.constants(sk.World(run_lanes, 0))
     orders = {}
 
     def order(number):
@@ -32,7 +32,7 @@ def walked(sampler, layout, run_lanes):
             orders[number] = sampler.undealt_order(layout, number, constants=constants)[:].tolist()
         return orders[number]
 
-    return WalkedPasses(order, sampler.woven_lanes(layout, constants))
+    return WalkedPasses(order, sampler.chain.woven_lanes(layout, constants))
 
 
 def random_edits(rng, size, shares):
@@ -76,7 +76,7 @@ def test_ids_leave_a_chain_as_counting_one_by_one_says_and_the_inverse_finds_the
         said = random_edits(rng, len(layout), [])
         length = len(chain.order(layout))
         stream = walked(chain, layout, 1)
-        wanted = walk_removals(stream, chain.woven_lanes(layout, chain.run_constants()), said, 70)
+        wanted = walk_removals(stream, chain.chain.woven_lanes(layout, chain.chain.constants()), said, 70)
         ledger = sk.Ledger(chain, edits_of(said, ()))
         epochs = [ledger.order(layout, epoch) for epoch in range(-(-70 // length))]
         assert np.concatenate(epochs)[:70].tolist() == wanted, number

@@ -91,7 +91,7 @@ class Case:
 
     def constants(self, shard: int = 0) -> RunConstants:
         """Returns what the first start fixes, as a shard sees it."""
-        return self.sampler(shard).run_constants(self.world(shard))
+        return self.sampler(shard).chain.constants(self.world(shard))
 
     def undealt(self, shard: int = 0) -> Order:
         """Returns the order of all shards, as a shard sees it."""

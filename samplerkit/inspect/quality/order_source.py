@@ -136,7 +136,7 @@ class OrderSource:
         if world is not None and not isinstance(world, World):
             raise ArgumentTypeError("world", "must be a World or None", world)
         sampler, layout = order, Layout.of(dataset)
-        constants = sampler.run_constants(world)
+        constants = sampler.chain.constants(world)
         reader = _reader(sampler)
         plain = None if reader is None else _plain(reader, layout, constants)
 
@@ -156,14 +156,14 @@ def _reader(sampler: Sampler) -> Sampler | None:
         None where the deal stands below the root, so that each shard is drawn from by itself, and for the
         algorithms of other libraries, whose modes have rules of their own.
     """
-    if sampler.chain_algorithm != ALGORITHM:
+    if sampler.chain.algorithm != ALGORITHM:
         return None
     child = sampler.get_child()
-    while child is not None and isinstance(sampler, DistributedSampler) and not child.is_distributed:
+    while child is not None and isinstance(sampler, DistributedSampler) and child.chain.deal is None:
         if sampler.shuffle is not Shuffle.FALSE or (sampler.lanes or 1) > 1:
             return sampler
         sampler, child = child, child.get_child()
-    return None if child is not None and child.is_distributed else sampler
+    return None if child is not None and child.chain.deal is not None else sampler
 
 
 def _is_shuffled(reader: Sampler, layout: Layout) -> bool:

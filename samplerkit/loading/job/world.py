@@ -91,7 +91,7 @@ def world_of(sampler: Sampler, given: World | None) -> World:
         sampler: may be a distributed one, which says some of it.
         given: by the user; None for nothing.
     """
-    return sampler.world(detect_world() if given is None and not sampler.is_distributed else given)
+    return sampler.chain.world(detect_world() if given is None and sampler.chain.deal is None else given)
 
 
 def require_still(world: World, ask: Callable[[], World]) -> None:

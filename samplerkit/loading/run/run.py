@@ -110,7 +110,7 @@ class Run:
     @cached_property
     def constants(self) -> RunConstants:
         """What the first start of the run fixed."""
-        return self.recipe.run_constants(self.world) if self.fixed is None else self.fixed
+        return self.recipe.chain.constants(self.world) if self.fixed is None else self.fixed
 
     def epoch(self, epoch: int) -> EpochUnits:
         """Returns the units of an epoch; the latest are kept."""
@@ -129,7 +129,7 @@ class Run:
         return self._readings.get((epoch, start), lambda: self._reading(epoch, start))
 
     def _reading(self, epoch: int, start: int) -> Reading:
-        deal, units = self.recipe.root_deal(self.dataset), self.epoch(epoch)
+        deal, units = self.recipe.chain.root_deal(self.dataset), self.epoch(epoch)
         delivery = Delivery(
             total=units.total,
             start=start,
@@ -137,7 +137,7 @@ class Run:
             batch_size=self.batch_size,
             tail=self.tail,
             rotation=0 if deal is None else max(0, deal.offset),
-            lanes=self.recipe.woven_lanes(self.dataset, self.constants) if self.unit.is_woven else 1,
+            lanes=self.recipe.chain.woven_lanes(self.dataset, self.constants) if self.unit.is_woven else 1,
             ramp=self.edits.ramp(units, start, self.world.num_shards),
         )
         return Reading(units, delivery, self.world.shard_id)
@@ -168,9 +168,9 @@ class Run:
         if place.position and (ids := self.given_ids(place.epoch)) is not None:
             sections["ids"] = ids
         # The number of shards of a distributed sampler below the root is a constant.
-        is_dealt_below = self.recipe.deal is None and self.recipe.is_distributed
+        is_dealt_below = self.recipe.deal is None and self.recipe.chain.deal is not None
         return State(
-            algorithm=self.recipe.chain_algorithm,
+            algorithm=self.recipe.chain.algorithm,
             seed=tuple(seeds_of(self.recipe)),
             **place._asdict(),
             lanes=self.constants.lanes,

@@ -67,13 +67,13 @@ class EpochOrders:
     step: int = 1
 
     def __call__(self, number: int) -> Order:
-        epoch = arguments.epoch(self.first + number * self.step)
-        return self.sampler._chain().undealt(self.dataset, epoch, self.constants)
+        epoch = self.first + number * self.step
+        return self.sampler.undealt_order(self.dataset, epoch, constants=self.constants)
 
     @property
     def woven(self) -> int:
         """Into how many lanes each order is woven."""
-        return self.sampler.woven_lanes(self.dataset, self.constants)
+        return self.sampler.chain.woven_lanes(self.dataset, self.constants)
 
     @property
     def _said(self) -> tuple[object, ...]:
@@ -117,7 +117,7 @@ def require_undealt(place: str, sampler: Sampler, reader: str) -> None:
     Raises:
         CompositionError: a distributed sampler is in the chain.
     """
-    if sampler.is_distributed:
+    if sampler.chain.deal is not None:
         problem = f"holds a distributed sampler, and {reader} reads what all ranks read together"
         hint = "put it above, or leave it out: a loader deals to the ranks by itself"
         raise CompositionError(place, problem, sampler, hint=hint)
@@ -138,9 +138,9 @@ def require_source(place: str, sampler: Any) -> None:
     if any(link.reads_a_stream for link in sampler._tree()):
         hint = "put a ledger above the whole mixture"
         raise CompositionError(place, "is a ledger, and that is the outermost sampler", sampler, hint=hint)
-    if sampler.chain_algorithm != ALGORITHM:
+    if sampler.chain.algorithm != ALGORITHM:
         problem = f"has another algorithm than a mixture, {ALGORITHM}"
-        raise CompositionError(place, problem, sampler.chain_algorithm)
+        raise CompositionError(place, problem, sampler.chain.algorithm)
 
 
 def require_shares(place: str, shares: Collection[str], sources: Collection[str]) -> None:

@@ -53,7 +53,7 @@ class BatchedRecipe:
     @property
     def keeps_ranks(self) -> bool:
         """Whether the run cannot go on with another number of ranks."""
-        return self.chain.deal is None and self.chain.is_distributed
+        return self.chain.deal is None and self.chain.chain.deal is not None
 
     @property
     def tails(self) -> list[str]:
@@ -87,7 +87,7 @@ class BatchedRecipe:
 
     @cached_property
     def _constants(self) -> Any:
-        return self.chain.run_constants(sk.World(self.first_ranks, 0))
+        return self.chain.chain.constants(sk.World(self.first_ranks, 0))
 
     @cached_property
     def _plans(self) -> Any:

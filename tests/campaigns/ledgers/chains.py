@@ -126,7 +126,7 @@ class Recipe:
     def order(self, epoch: int) -> list[int]:
         """The whole epoch in a run that began on `first_ranks`, evaluated without a loader."""
         sampler = self.sampler(self.first_ranks, 0)
-        constants = sampler.run_constants(sk.World(self.first_ranks, 0))
+        constants = sampler.chain.constants(sk.World(self.first_ranks, 0))
         data = sk.Layout(self.sizes) if isinstance(self.sizes, list) else self.sizes
         order = np.asarray(sampler.undealt_order(data, epoch, constants=constants)).tolist()
         flaw = self.content.flaw(order)

@@ -95,7 +95,7 @@ BUGS = [
         "()",
         f"{MIXED}::test_no_two_recipes_have_one_fingerprint",
     ),
-    Bug("a source may be dealt", "require_undealt", "sampler.is_distributed", "False", MIXED),
+    Bug("a source may be dealt", "require_undealt", "sampler.chain.deal is not None", "False", MIXED),
     Bug(
         "ranks of a mixture resonate",
         "SourceDraws.cells",

@@ -108,7 +108,7 @@ BUGS = [
         "the saved constants are ignored",
         "Run.restored",
         "RunConstants(state.lanes, state.limit)",
-        "self.recipe.run_constants(self.world)",
+        "self.recipe.chain.constants(self.world)",
         STATES,
     ),
     Bug(
