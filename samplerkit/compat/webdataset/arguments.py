@@ -46,6 +46,14 @@ METHODS: Mapping[str, str] = {
 """Methods of webdataset's that are not here, and what to do in place of them."""
 
 
+REFUSED: Mapping[str, str] = {
+    "mode": "leave it out, or say resampled=True",
+    "select_files": "use select, or to_tuple, which reads the fields that it names: samples are indexed once",
+    "rename_files": "use rename for fields, or map for keys: samples are indexed once",
+}
+"""Arguments of webdataset's that are not here, likewise."""
+
+
 class MissingMethodError(NotSupportedError, AttributeError):
     """A method of webdataset's that is not here; `hasattr` says so, too."""
 
@@ -143,27 +151,15 @@ def shard_shuffle(value: Any) -> bool:
     return arguments.integer("shardshuffle", value) > 0
 
 
-def refuse_file_functions(select_files: Any, rename_files: Any) -> None:
-    """Refuses what would be called for each file of an archive.
+def refuse(**given: Any) -> None:
+    """Refuses arguments that are not here.
 
     Raises:
         NotSupportedError: one of them is given.
     """
-    for name, value, hint in (
-        ("select_files", select_files, "use select, or to_tuple, which reads the fields that it names"),
-        ("rename_files", rename_files, "use rename for fields, or map for keys"),
-    ):
+    for name, value in given.items():
         if value is not None:
-            raise NotSupportedError(name, "is not supported: where samples lie is indexed once", hint=hint)
-
-
-def resampling(mode: Any, resampled: Any) -> bool:
-    """Takes `mode` and `resampled`."""
-    if mode not in {None, "resampled"}:
-        raise NotSupportedError(
-            "mode", "is not supported", mode, hint="leave it out, or say mode='resampled'"
-        )
-    return arguments.boolean("resampled", resampled) or mode == "resampled"
+            raise NotSupportedError(name, "is not supported", value, hint=REFUSED[name])
 
 
 def _tar(names: list[Any], options: dict[str, Any]) -> TarDataset | DatasetError:

@@ -29,7 +29,7 @@ from samplerkit.storage.tar.format.flaws import Flaw, Reason
 from samplerkit.storage.tar.format.headers import BLOCK, padded
 from samplerkit.storage.tar.format.samples import RESERVED, is_meta, is_unsafe, split_name
 from samplerkit.storage.tar.format.scan import Walk
-from samplerkit.storage.tar.index.archive import GZIP, OTHERS
+from samplerkit.storage.tar.index.archive import is_gzip
 from samplerkit.storage.urls import shown
 
 PIPE = "pipe:"
@@ -317,12 +317,8 @@ def _unpacked(pieces: Iterator[bytes], url: str) -> Iterator[bytes]:
     first = b""
     while len(first) < BLOCK and (piece := next(pieces, b"")):
         first += piece
-    for magic, name in OTHERS.items():
-        if first.startswith(magic):
-            problem = f"is compressed by {name}, which is not supported"
-            raise DatasetError(url, problem, hint="unpack it in the command, or pack it with gzip")
     pieces = chain([first], pieces)
-    if not first.startswith(GZIP):
+    if not is_gzip(first, url):
         yield from pieces
         return
     try:

@@ -85,7 +85,7 @@ class WebDataset(Fluent, Closing, torch.utils.data.IterableDataset[Any]):
             `allow_commands`, also `pipe:` and a command that writes a shard.
         handler: what becomes of a flaw in an archive, or of a command that fails. It takes the error, and
             raises it, or gives true to leave out what the flaw touches. None raises.
-        mode: None, or "resampled".
+        mode: refused: say `resampled`.
         resampled: read on without end, in a random order; `with_epoch` says how much an epoch is. Each pass
             has every sample once, where webdataset draws shards with replacement.
         repeat: read on without end.
@@ -97,12 +97,11 @@ class WebDataset(Fluent, Closing, torch.utils.data.IterableDataset[Any]):
         nodesplitter: left out, or webdataset's `split_by_node`: each rank reads its part. None: every rank
             reads everything.
         workersplitter: left out, or webdataset's `split_by_worker`.
-        select_files: refused, and so is `rename_files`.
-        rename_files: refused.
+        select_files: refused: samples are indexed once.
+        rename_files: likewise.
         empty_check: whether a dataset without a sample is an error.
         verbose: not needed.
         seed: of the shuffles, the same on all ranks; None for 0.
-        length: what `len` gives.
         world: which rank of how many this is; None asks the running job when an iteration begins.
         equal_steps: `pad`: every rank reads equally many samples, some of the first ones twice. `drop`: some
             are left out for that. With as many workers on each rank, the batches are equally many, too. None:
@@ -162,7 +161,6 @@ class WebDataset(Fluent, Closing, torch.utils.data.IterableDataset[Any]):
         verbose: bool = False,
         seed: int | None = None,
         *,
-        length: int | None = None,
         world: World | None = None,
         equal_steps: EqualSteps | None = None,
         batch_size: int | None = None,
@@ -173,9 +171,9 @@ class WebDataset(Fluent, Closing, torch.utils.data.IterableDataset[Any]):
     ) -> None:
         super().__init__()
         checked = taken.handler_of(handler)
-        is_resampled = taken.resampling(mode, resampled)
+        is_resampled = arguments.boolean("resampled", resampled)
         everything = taken.reads_everything(nodesplitter, workersplitter, resampled=is_resampled)
-        taken.refuse_file_functions(select_files, rename_files)
+        taken.refuse(mode=mode, select_files=select_files, rename_files=rename_files)
         if world is not None and not isinstance(world, World):
             raise ArgumentTypeError("world", "must be a World or None", world)
         self._world = World(1, 0) if world is None and everything else world
@@ -208,7 +206,7 @@ class WebDataset(Fluent, Closing, torch.utils.data.IterableDataset[Any]):
         if isinstance(shards, Piped) and equal_steps is not None:
             problem = "cannot be kept: how many samples a command writes is not known"
             raise ArgumentValueError("equal_steps", problem, equal_steps, hint="say with_epoch(n)")
-        self._length = arguments.optional_integer("length", length)
+        self._length = None
         self._knows_batches = batch_size is not None
         self._start_counting(0)
 

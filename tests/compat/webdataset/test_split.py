@@ -112,7 +112,6 @@ def test_the_batch_size_of_a_loader_makes_its_length_right(tmp_path):
     with pytest.raises(TypeError, match="not known"):
         len(numbers(urls, tmp_path, batch_size=8).repeat(3, nbatches=20))  # in each of any number of workers
     assert len(numbers(urls, tmp_path).with_length(123)) == 123
-    assert len(numbers(urls, tmp_path, length=7)) == 7
     assert len(numbers(urls, tmp_path, batch_size=8).repeat(3)) == 150
 
 

@@ -14,8 +14,8 @@ INDEX_SUFFIX = ".skidx"
 """An index beside a shard has its name and this."""
 
 
-GZIP = b"\x1f\x8b"
-OTHERS = {b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"\x28\xb5\x2f\xfd": "zstandard"}
+_GZIP = b"\x1f\x8b"
+_OTHERS = {b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"\x28\xb5\x2f\xfd": "zstandard"}
 """Compressions that are distinguished from damage by their first bytes."""
 
 
@@ -96,15 +96,18 @@ class Archive:
         return DatasetError(self.url, "was changed while it was in use", hint="make the dataset again")
 
 
-def is_gzip(descriptor: int, archive: Archive) -> bool:
+def is_gzip(start: bytes, url: str) -> bool:
     """Whether an archive is compressed by gzip.
+
+    Args:
+        start: how it begins: eight bytes or more.
+        url: its name, for the error.
 
     Raises:
         DatasetError: it is compressed in another way.
     """
-    start = os.pread(descriptor, 8, 0)
-    for magic, name in OTHERS.items():
+    for magic, name in _OTHERS.items():
         if start.startswith(magic):
             hint = "unpack it, or pack it with gzip"
-            raise DatasetError(archive.url, f"is compressed by {name}, which is not supported", hint=hint)
-    return start.startswith(GZIP)
+            raise DatasetError(url, f"is compressed by {name}, which is not supported", hint=hint)
+    return start.startswith(_GZIP)

@@ -227,7 +227,7 @@ def make_index(archive: Archive, cache: Cache, *, checksums: bool) -> Index:
             the index.
     """
     handle, size, unpacked = Handle(archive.open()), archive.size, None
-    if is_gzip(handle.descriptor, archive):
+    if is_gzip(os.pread(handle.descriptor, 8, 0), archive.url):
         copy = unpack(archive, cache)
         if isinstance(copy, Flaw):
             return empty_index(archive, copy)
