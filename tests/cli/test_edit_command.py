@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 
 import numpy as np
 import pytest
 import yaml
-from typer.testing import CliRunner
 
 import samplerkit as sk
-from samplerkit.cli.main import app
 
 TRAIN = {
     "dataset": {"kind": "size", "size": 100},
@@ -19,13 +18,17 @@ TRAIN = {
 }
 
 
-def edited(folder, *options):
-    train = folder / "train.yaml"
-    train.write_text(yaml.safe_dump(TRAIN))
-    loader = sk.load_config(train).make_loader(range(100), sk.World(2, 0))
-    (folder / "state.json").write_text(json.dumps(loader.state_dict(step=4)))
-    files = ["--config", str(train), "-o", str(folder / "edited.yaml"), "--world", "2"]
-    return CliRunner().invoke(app, ["edit", str(folder / "state.json"), *files, *options])
+def command_in(folder):
+    return ("edit", folder / "state.json", "--config", folder / "train.yaml", "-o", folder / "edited.yaml")
+
+
+@pytest.fixture
+def edited(command, tmp_path):
+    """Edits a run of two ranks at step 4; gives the exit code, the output and the errors."""
+    (tmp_path / "train.yaml").write_text(yaml.safe_dump(TRAIN))
+    loader = sk.load_config(tmp_path / "train.yaml").make_loader(range(100), sk.World(2, 0))
+    (tmp_path / "state.json").write_text(json.dumps(loader.state_dict(step=4)))
+    return partial(command, *command_in(tmp_path), "--world", 2)
 
 
 def resumed(folder, dataset=None, world=None):
@@ -35,29 +38,25 @@ def resumed(folder, dataset=None, world=None):
     return loader
 
 
-def test_the_written_config_goes_on_from_the_checkpoint_by_the_edit(tmp_path):
-    result = edited(tmp_path, "--skip", "30", "--json")
-    assert result.exit_code == 0, result.output
-    told = json.loads(result.output)
+def test_the_written_config_goes_on_from_the_checkpoint_by_the_edit(edited, tmp_path):
+    code, output, _ = edited("--skip", 30, "--json")
+    assert code == 0
+    told = json.loads(output)
     assert (told["at"], told["unchanged"], told["skipped"], told["edits"]) == (40, 0, 30, 1)
     loader = resumed(tmp_path, range(100), sk.World(2, 0))
     assert next(iter(loader)).tolist() == sk.RandomSampler(seed=7).order(100)[70:80:2].tolist()
     assert loader.fingerprint == told["order"]
 
 
-def test_a_step_has_more_samples_from_the_checkpoint_on(tmp_path):
-    result = edited(tmp_path, "--global-batch", "30")
-    assert result.exit_code == 0, result.output
-    assert "30 samples a step" in result.output
+def test_a_step_has_more_samples_from_the_checkpoint_on(edited, tmp_path):
+    assert "30 samples a step" in edited("--global-batch", 30)[1]
     loader = resumed(tmp_path, range(100), sk.World(2, 0))
     assert [len(batch) for batch in loader] == [15, 15]
 
 
-def test_ids_of_a_file_leave_the_run(tmp_path):
+def test_ids_of_a_file_leave_the_run(edited, tmp_path):
     np.save(tmp_path / "bad.npy", np.arange(10, 90))
-    result = edited(tmp_path, "--without", str(tmp_path / "bad.npy"))
-    assert result.exit_code == 0, result.output
-    assert "without 80 ids" in result.output
+    assert "without 80 ids" in edited("--without", tmp_path / "bad.npy")[1]
     loader = resumed(tmp_path, range(100), sk.World(2, 0))
     assert set(loader.order[40:].tolist()) == {*range(10), *range(90, 100)}
 
@@ -69,7 +68,7 @@ SUBSET = "new: {kind: subset, indices: [3, 5]}"
     ("source", "new"),
     [("new", range(150, 180)), (SUBSET, [153, 155]), ("a file", [153, 155])],
 )
-def test_a_part_that_was_appended_to_the_tree_is_read_from_the_checkpoint_on(tmp_path, source, new):
+def test_a_part_that_was_appended_to_the_tree_is_read_from_the_checkpoint_on(command, tmp_path, source, new):
     if source == "a file":
         source = str(tmp_path / "new.yaml")
         (tmp_path / "new.yaml").write_text(SUBSET)
@@ -81,13 +80,9 @@ def test_a_part_that_was_appended_to_the_tree_is_read_from_the_checkpoint_on(tmp
     (tmp_path / "state.json").write_text(json.dumps(loader.state_dict(step=4)))
     config = {**run, "dataset": {"kind": "tree", "parts": parts}}
     (tmp_path / "train.yaml").write_text(yaml.safe_dump(config, sort_keys=False))
-    command = ["edit", str(tmp_path / "state.json"), "--config", str(tmp_path / "train.yaml")]
-    command += ["-o", str(tmp_path / "edited.yaml")]
-    shares = "web=1,code=1,new=2"
-    refused = CliRunner().invoke(app, [*command, "--weights", shares])
-    assert refused.exit_code != 0
-    result = CliRunner().invoke(app, [*command, "--source", source, "--weights", shares])
-    assert result.exit_code == 0, result.output
+    asked = (*command_in(tmp_path), "--weights", "web=1,code=1,new=2")
+    assert command(*asked)[0] == 2
+    assert command(*asked, "--source", source)[0] == 0
     goes_on = resumed(tmp_path, Parts(("web", 100), ("code", 50), ("new", 30)))
     ids = goes_on.order[:]
     assert (ids[:40] == loader.order[:40]).all()
@@ -116,13 +111,12 @@ class Parts:
         ["--weights", "web=1", "--source", "{web: ["],
     ],
 )
-def test_what_cannot_be_is_refused_and_nothing_is_written(tmp_path, options):
-    assert edited(tmp_path, *options).exit_code != 0
+def test_what_cannot_be_is_refused_and_nothing_is_written(edited, tmp_path, options):
+    assert edited(*options)[0] == 2
     assert not (tmp_path / "edited.yaml").exists()
 
 
-def test_ids_that_are_pickled_objects_are_not_read(tmp_path):
+def test_ids_that_are_pickled_objects_are_not_read(edited, tmp_path):
     np.save(tmp_path / "objects.npy", np.array([{"an": "object"}]), allow_pickle=True)
-    result = edited(tmp_path, "--without", str(tmp_path / "objects.npy"))
-    assert "cannot be read" in result.output
+    assert "cannot be read" in edited("--without", tmp_path / "objects.npy")[2]
     assert not (tmp_path / "edited.yaml").exists()

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 import samplerkit as sk
-from samplerkit.cli.main import app
 from samplerkit.inspect.plan import plan
 from tests.inspect.setups import Texts, mixed
 
@@ -76,7 +74,7 @@ def test_a_plan_has_the_shares_of_samples_and_of_tokens(by):
     np.testing.assert_allclose(shares, wanted, atol=0.01)
 
 
-def test_the_command_plan_says_what_is_read_of_each_source(tmp_path):
+def test_the_command_plan_says_what_is_read_of_each_source(said, tmp_path):
     config = tmp_path / "train.yaml"
     config.write_text(
         """
@@ -85,7 +83,5 @@ sampler: {kind: mixture, weights: [3, 1], num_samples: 400}
 loader: {batch_size: 10}
 """
     )
-    said = CliRunner().invoke(app, ["plan", str(config)])
-    assert said.exit_code == 0, said.output
-    told = " ".join(said.output.split())
+    told = " ".join(said("plan", config).split())
     assert "source 1: 25.0 % of the samples; 5.00 passes by the end of the epoch" in told
