@@ -30,16 +30,6 @@ def test_bins_are_exactly_those_of_best_fit_over_a_list(seeds):
         ]
 
 
-def test_a_bin_alone_is_what_it_is_among_others():
-    rng = np.random.default_rng(1)
-    values, counts = np.unique(rng.integers(1, 300, 5000), return_counts=True)
-    bins = Bins(values[::-1], counts[::-1], 512)
-    items, edges = bins.items(np.arange(bins.count))
-    for number in rng.integers(0, bins.count, 200).tolist():
-        alone, _ = bins.items(np.array([number]))
-        assert alone.tolist() == items[edges[number] : edges[number + 1]].tolist()
-
-
 def test_the_time_does_not_grow_with_the_number_of_items():
     """A histogram a thousand million times as high makes no more classes than a few a length."""
     values = np.arange(512, 0, -1)
@@ -82,17 +72,3 @@ def test_a_run_of_more_than_two_thousand_million_places_is_permuted_too():
     moved = runs.forward(places)
     assert runs.backward(moved).tolist() == places.tolist()
     assert np.searchsorted(starts, moved, side="right").tolist() == [1, 1, 2, 2, 2, 2, 3, 3]
-
-
-@pytest.mark.parametrize("size", [7, IN_A_TABLE, IN_A_TABLE + 1, 300])
-def test_places_of_runs_move_evenly(size):
-    """Where a place and its neighbour go, over many runs of one size: chi square within five deviations."""
-    repeats = 4000
-    starts = np.arange(repeats + 1) * size
-    runs = GroupedPermutation(starts, Key(3, 1, 0, "batch members"))
-    moved = (runs.forward(np.arange(starts[-1])) % size).reshape(repeats, size)
-    for values, kinds in ((moved[:, 0], size), ((moved[:, 1] - moved[:, 0]) % size - 1, size - 1)):
-        counts = np.bincount(values, minlength=kinds)
-        mean = repeats / kinds
-        chi = float(((counts - mean) ** 2 / mean).sum())
-        assert abs(chi - (kinds - 1)) < 5 * np.sqrt(2 * (kinds - 1))

@@ -66,6 +66,7 @@ def test_an_array_a_list_and_a_file_of_other_integers_have_one_digest_and_one_pl
     assert len({SampleLengths(lengths).digest for lengths in given}) == 1
     plans = [sk.TokenBatches(200, lengths=lengths).plan(sk.RandomSampler(seed=1), 500) for lengths in given]
     assert len({str(laws.read(plan)) for plan in plans}) == 1
+    assert SampleLengths([2**31 - 1]).histogram.values.tolist() == [2**31 - 1]  # the largest
     changed = LENGTHS.copy()
     changed[[3, 4]] = changed[[4, 3]]
     assert SampleLengths(changed).digest != SampleLengths(LENGTHS).digest

@@ -97,28 +97,6 @@ def test_a_part_of_all_small_plans_of_packs_keeps_every_law(every):
     assert cases == -(-ALL // every)
 
 
-def test_bins_are_those_of_best_fit_over_the_list_of_what_is_left_of_documents():
-    recipe = sk.PackBatches(64, lengths=LENGTHS, length_multiple=4)
-    plan = recipe.plan(sk.RandomSampler(seed=1), len(LENGTHS))
-    whole = sum(max(0, length - 1) // 64 for length in LENGTHS)
-    rests = [length - max(0, length - 1) // 64 * 64 for length in LENGTHS]
-    sizes = sorted((-(-rest // 4) for rest in rests if rest), reverse=True)
-    bins = laws.best_fit(sizes, 16)
-    expected = [(16,)] * whole + [tuple(sizes[item] for item in one) for one in bins]
-    found = [tuple((-(-batch.lengths // 4)).tolist()) for batch in plan]
-    assert sorted(found) == sorted(expected)
-
-
-def test_repeats_within_a_window_stand_apart():
-    lengths = [10] * 40
-    sampler = sk.MixtureSampler([1, 1], num_samples=400, seed=3)
-    dataset = sk.Layout([20, 20])
-    plan = sk.PackBatches(100, lengths=lengths, window=400).plan(sampler, dataset)
-    twice = sum(batch.ids.size != np.unique(batch.ids).size for batch in plan)
-    assert len(plan) == 40
-    assert twice == 0
-
-
 def test_a_chain_that_shuffles_nothing_is_packed_in_its_order():
     recipe = sk.PackBatches(10, lengths=[4, 6, 25, 5, 5, 1], window=3)
     plan = recipe.plan(sk.SequentialSampler(), 6)
@@ -130,32 +108,6 @@ def test_a_chain_that_shuffles_nothing_is_packed_in_its_order():
         ([3, 4], [0, 0]),
         ([5], [0]),
     ]
-
-
-def test_what_becomes_of_long_documents():
-    lengths = [25, 10, 3, 0]
-    by_long = {}
-    for long in ("split", "drop", "truncate"):
-        plan = sk.PackBatches(10, lengths=lengths, long=long).plan(sk.RandomSampler(seed=1), 4)
-        by_long[long] = sorted(
-            part for ids, starts, sizes, _ in laws.read(plan) for part in zip(ids, starts, sizes, strict=True)
-        )
-        assert plan.dropped == (2 if long == "drop" else 1)
-    assert by_long == {
-        "split": [(0, 0, 10), (0, 10, 10), (0, 20, 5), (1, 0, 10), (2, 0, 3)],
-        "drop": [(1, 0, 10), (2, 0, 3)],
-        "truncate": [(0, 0, 10), (1, 0, 10), (2, 0, 3)],
-    }
-
-
-def test_neighbouring_packs_hold_documents_of_like_lengths():
-    """The longest documents of the packs of a group are alike, whatever its place in the epoch."""
-    lengths = np.clip(RNG.lognormal(4, 1, 20_000), 4, 1000).astype(np.int64)
-    plan = sk.PackBatches(1024, lengths=lengths, abreast=8).plan(sk.RandomSampler(seed=1), lengths.size)
-    longest = np.array([batch.lengths.max() for batch in plan][: len(plan) // 8 * 8]).reshape(-1, 8)
-    within = np.ptp(longest, axis=1).mean()
-    assert within < 0.1 * np.ptp(longest)
-    assert np.abs(np.diff(longest.mean(axis=1))).mean() > 3 * within
 
 
 def main() -> None:

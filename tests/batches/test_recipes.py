@@ -122,57 +122,6 @@ def test_a_plan_knows_no_rank_and_no_number_of_ranks_but_the_first():
     )
 
 
-def imbalance(plan: BatchPlan) -> float:
-    """What the most expensive rank of each step costs, to the mean one."""
-    padded = plan.padded_tokens(np.arange(len(plan) // plan.abreast * plan.abreast)).reshape(-1, plan.abreast)
-    return float(padded.max(axis=1).sum() / padded.mean(axis=1).sum())
-
-
-@pytest.mark.parametrize(
-    "sampler", [SETS["random"], sk.SubsetRandomSampler(range(0, 12000, 2))], ids=["all", "a subset"]
-)
-def test_the_batches_of_a_group_cost_alike(sampler):
-    recipe = sk.TokenBatches(2000, lengths=np.tile(LENGTHS, 40), abreast=8, pool=16)
-    assert imbalance(recipe.plan(sampler, 12000)) < 1.02
-
-
-@pytest.mark.parametrize("short", ["merge", "drop"])
-def test_steps_of_windows_cost_alike_on_many_ranks(short):
-    lengths = np.clip(np.random.default_rng(2).lognormal(4, 0.9, 40_000), 4, 1000).astype(np.int64)
-    recipe = sk.TokenBatches(8192, lengths=lengths, abreast=32, window=8192, short=short, count_multiple=2)
-    plan = recipe.plan(sk.RandomSampler(seed=1), lengths.size)
-    laws.require_limits(plan, 8192)
-    assert imbalance(plan) < 1.03
-    sizes = np.array([plan.shape(number)[0] for number in range(len(plan))])
-    assert np.count_nonzero(sizes % 2) <= len(plan) // 32 // 2
-
-
-def test_windows_but_the_last_hold_whole_groups():
-    plan = sk.TokenBatches(400, lengths=LENGTHS, window=90, abreast=4).plan(sk.RandomSampler(seed=1), 300)
-    firsts = [0] + [
-        number for number in range(1, len(plan)) if plan.window_of(number) != plan.window_of(number - 1)
-    ]
-    assert len(firsts) == 4
-    assert [first % 4 for first in firsts] == [0] * 4
-
-
-@pytest.mark.parametrize(
-    "recipe",
-    [
-        sk.TokenBatches(2000, lengths=np.tile(LENGTHS, 40), pool=16),
-        sk.PackBatches(512, lengths=np.tile(np.arange(20, 120), 120)),
-    ],
-    ids=lambda recipe: recipe.words,
-)
-def test_companions_change_from_epoch_to_epoch(recipe):
-    plans = recipe.over(sk.RandomSampler(seed=1), 12000)
-    met: list[int] = []
-    for epoch in range(6):
-        found = plans.plan(epoch).samples(plans.plan(epoch).batch_of(77)[:1])
-        met += {*found.ids.tolist()} - {77}
-    assert len({*met}) > 0.8 * len(met) > 12
-
-
 def test_pairs_of_lengths_keep_both_limits():
     pairs = np.stack([LENGTHS, LENGTHS[::-1]], axis=1)
     plans = sk.TokenBatches(900, lengths=pairs, count_multiple=2).over(sk.RandomSampler(seed=1), 300)
@@ -199,19 +148,6 @@ def test_a_cost_of_ones_own_is_the_limit():
         assert count * longest**2 <= 40_000
 
 
-def test_quadratic_cost_and_multiples_are_kept():
-    recipe = sk.TokenBatches(
-        800, lengths=LENGTHS, quadratic=100, length_multiple=16, count_multiple=4, max_samples=24, pool=1
-    )
-    for window in (None, 60):
-        plan = sk.TokenBatches(**{**vars(recipe), "window": window}).plan(sk.RandomSampler(seed=1), 300)
-        shapes = list(map(plan.shape, range(len(plan))))
-        assert all(count * (length + length**2 / 100) <= 800 for count, length in shapes)
-        assert all(length % 16 == 0 and count <= 24 for count, length in shapes)
-        odd = [count for count, length in shapes if count % 4 and count > 4]
-        assert len(odd) <= (1 if window is None else 6)
-
-
 @pytest.mark.parametrize("window", [None, 100])
 def test_samples_above_the_budget_are_dropped_and_counted_or_truncated_or_alone(window):
     def plan(long):
@@ -228,13 +164,6 @@ def test_samples_above_the_budget_are_dropped_and_counted_or_truncated_or_alone(
     assert truncated.dropped == 0
     laws.require_limits(truncated, 100)
     assert truncated.shape(int(truncated.batch_of(int(above[0]))[0])) == (1, 100)
-
-
-@pytest.mark.parametrize("name", ["mixed", "weighted", "replacement"])
-def test_repeats_within_a_window_stand_apart(name):
-    assert any(count > 1 for count in Counter(undealt(ORDERS[name])[:250]).values())
-    for batch in sk.TokenBatches(400, lengths=LENGTHS, window=250).plan(ORDERS[name], FILES):
-        assert np.unique(batch).size == batch.size
 
 
 def test_what_is_padded_to_one_length_is_in_one_bucket():

@@ -75,21 +75,6 @@ def test_a_weave_takes_one_of_each_in_turn_and_passes_over_those_at_their_end(le
     assert [weave.positions_of(id).tolist() for id in expected] == [[p] for p in range(len(expected))]
 
 
-def test_lanes_are_runs_of_rows_woven_row_by_row():
-    for rows, count in itertools.product(range(26), [1, 2, 3, 5, 8, 24, 25, 26, 40]):
-        lanes = LaneWeave(rows, count)
-        lengths = [rows // count + (lane < rows % count) for lane in range(count)]
-        starts = [sum(lengths[:lane]) for lane in range(count + 1)]
-        assert lanes.starts.tolist() == starts
-        woven = list(lanes)
-        assert sorted(woven) == list(range(rows))
-        for lane in range(count):
-            for row in range(lengths[lane]):
-                assert woven[row * count + lane] == starts[lane] + row
-                assert lanes.lane_of(np.array([starts[lane] + row])).tolist() == [lane]
-                assert lanes.positions_of(starts[lane] + row).tolist() == [row * count + lane]
-
-
 def test_lanes_of_a_huge_order_are_woven_and_unwoven():
     for rows, count in itertools.product((2**62, 2**62 - 1, 2**40 + 3), (1, 3, 2**24)):
         weave = LaneWeave(rows, count)

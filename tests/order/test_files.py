@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from itertools import pairwise
 
 import numpy as np
@@ -165,30 +164,6 @@ def test_modes_that_know_files_have_a_lane_for_every_shard_unless_asked(mode):
 # Locality: how many files a rank opens.
 
 
-def files_of_ranks(mode, files, rows, shards, **arguments):
-    layout = sk.Layout([rows] * files)
-    return [
-        set(
-            layout.file_of(
-                np.asarray(sk.DistributedSampler(shards, rank, mode, **arguments).order(layout))
-            ).tolist()
-        )
-        for rank in range(shards)
-    ]
-
-
-@pytest.mark.parametrize("mode", FILE_AWARE)
-def test_a_rank_opens_its_part_of_the_files_and_one_more_and_one_for_a_pad(mode):
-    files, rows = 64, 31
-    for shards in (2, 5, 16):
-        opened = files_of_ranks(mode, files, rows, shards, partial_size=16)
-        assert set.union(*opened) == set(range(files))
-        pads = -(files * rows) % shards
-        for rank, own in enumerate(opened):
-            wraps = rank >= shards - pads
-            assert len(own) <= math.ceil(files / shards) + 1 + wraps
-
-
 @pytest.mark.parametrize(("shuffle", "pools"), [("infile", 1), ("partial", 1), ("partial", 2)])
 def test_slices_hold_what_their_positions_hold_in_any_sequence(shuffle, pools):
     """Ascending rows are cut into the slices of their blocks; others are gone through one by one."""
@@ -212,10 +187,3 @@ def test_blocks_as_long_as_the_longest_order_do_not_overflow(pool):
     ids = order[positions]
     assert ((ids >= 0) & (ids < n)).all()
     np.testing.assert_array_equal(order.positions_of(ids)[1], positions)
-
-
-@pytest.mark.parametrize("mode", ["global", "files", "infile"])
-def test_pools_change_no_other_mode(mode):
-    layout = sk.Layout([20, 30, 25])
-    orders = [sk.RandomSampler(shuffle=mode, partial_size=5, pools=pools).order(layout) for pools in (1, 2)]
-    assert list(orders[0]) == list(orders[1])

@@ -57,17 +57,6 @@ SLICES = [
 
 
 @KINDS
-def test_an_integer_gives_an_int_from_either_end(order):
-    ids = np.asarray(order)
-    for position in range(-len(order), len(order)):
-        assert order[position] == ids[position]
-    np.testing.assert_array_equal(order[np.arange(-len(order), len(order))], np.concatenate([ids, ids]))
-    if len(order):
-        for zero in (0, np.int32(0), np.uint8(0)):
-            assert type(order[zero]) is int
-
-
-@KINDS
 def test_a_slice_gives_the_slice_of_the_array(order):
     for part in SLICES:
         ids = order[part]
@@ -150,15 +139,6 @@ def test_chunks_follow_one_another_from_any_start(order):
 
 
 # positions_of
-
-
-@KINDS
-def test_one_id_gives_its_positions_in_ascending_order(order):
-    ids = np.asarray(order)
-    for wanted in {-1, 0, 3, *ids[:50].tolist()}:
-        positions = order.positions_of(wanted)
-        assert positions.dtype == np.int64
-        assert positions.tolist() == np.flatnonzero(ids == wanted).tolist()
 
 
 def test_a_scan_that_would_be_too_long_is_refused():

@@ -121,13 +121,6 @@ def test_what_the_layout_of_a_concatenation_was_it_stays():
     assert not Layout.of(concat).parts
 
 
-def test_a_tree_reads_by_the_modes_that_need_files():
-    tree, files = Layout.tree({"a": Layout([3, 4]), "b": 5}), Layout([3, 4, 5])
-    for mode in (sk.Shuffle.FILES, sk.Shuffle.INFILE, sk.Shuffle.PARTIAL):
-        sampler = sk.RandomSampler(shuffle=mode, seed=3)
-        assert sampler.order(tree)[:].tolist() == sampler.order(files)[:].tolist()
-
-
 def test_repr_says_what_the_parts_are():
     tree = Layout.tree({"a": Layout.tree({"b": 1}), "c": Layout([2])})
     assert repr(tree) == "Layout.tree({'a': Layout.tree({'b': Layout(1)}), 'c': Layout([2])})"

@@ -81,15 +81,6 @@ def test_every_window_of_a_block_comes_as_often_as_the_child_yields_the_block(na
     assert order.passes_at(np.arange(len(order))).max() == counts.max() - 1
 
 
-def test_a_child_orders_the_blocks_and_pools_follow_one_another():
-    order = blocks(3, 2, sk.SubsetSampler([4, 0, 2, 1, 3])).order(15)
-    assert [sorted({*(order[begin : begin + 6] // 3).tolist()}) for begin in (0, 6, 12)] == [
-        [0, 4],
-        [1, 2],
-        [3],
-    ]
-
-
 def test_dice_of_a_tree_never_see_the_length_of_a_window():
     tree = {"web": (5, 3), "code": (4,)}
     seen = []

@@ -128,15 +128,6 @@ def test_ids_leave_mixtures_in_mixtures_as_counting_each_draw_says_and_the_inver
     print(f"{cases} cases")
 
 
-def test_what_is_left_of_a_pass_lacks_the_ids_whatever_the_weights_become():
-    tree, gone = sk.Layout.tree({"web": 2000, "code": 1000}), np.arange(0, 3000, 6)
-    mix = sk.MixtureSampler({"web": None, "code": None}, 3000, weights={"web": 2, "code": 1}, lanes=2)
-    weights = {"web": 1, "code": 5}
-    ids = sk.Ledger(mix, [sk.Edit(at=10, without=gone), sk.Edit(at=200, weights=weights)]).order(tree)[:]
-    assert np.isin(mix.order(tree)[10:], gone).mean() > 0.1
-    assert not np.isin(ids[10:], gone).any()
-
-
 def test_each_lane_still_reads_files_in_a_row_when_ids_have_left():
     layout, lanes = sk.Layout([50] * 64), 8
     chain = sk.RandomSampler(shuffle="files", lanes=lanes)

@@ -198,9 +198,10 @@ def fold_by_fold(dataset, count, seed, arguments):
         rest = training.order(dataset, 5)
         assert parts[0].tolist() == parts[1].tolist() == sorted(parts[0])
         assert rest[:].tolist() == sorted({*range(n)} - {*parts[0].tolist()})
-        which, positions = rest.positions_of(np.arange(-1, n + 1))
-        assert (np.arange(-1, n + 1)[which] == rest[positions]).all()
-        assert which.size == len(rest)
+        for order in (rest, evaluation.order(dataset)):
+            which, positions = order.positions_of(np.arange(-1, n + 1))
+            assert (np.arange(-1, n + 1)[which] == order[positions]).all()
+            assert which.size == len(order)
         held.append(parts[0])
     return held
 

@@ -45,14 +45,6 @@ def mixture(**more: Any) -> sk.MixtureSampler:
     )
 
 
-def test_weights_of_tokens_are_the_shares_of_tokens_that_are_read():
-    data = corpus()
-    ids = mixture(num_samples=200_000, lanes=1).order(data)[:]
-    np.testing.assert_allclose(shares_of_tokens(data, ids), list(WEIGHTS.values()), atol=0.01)
-    by_documents = mixture(num_samples=50_000, lanes=1, by="samples").order(data)[:]
-    assert shares_of_tokens(data, by_documents)[2] > 0.9
-
-
 def test_it_is_the_mixture_of_weights_divided_by_the_mean_lengths():
     data = corpus()
     means = {name: part.lengths.sum() / len(part) for name, part in data.parts.items()}

@@ -82,7 +82,7 @@ class Edit:
             raise ArgumentRangeError("skip", "leads beyond the last position, 2^62", self.skip)
         for name, value in checked.items():
             object.__setattr__(self, name, value)
-        for name in self.new_sources if self.source is not None else ():
+        for name in self.new_sources:
             if name not in checked.get("weights", {}):
                 hint = "say weights= too, of all sources"
                 raise ArgumentValueError("source", "comes without a share", name, hint=hint)

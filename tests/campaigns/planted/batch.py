@@ -9,6 +9,7 @@ from tests.campaigns.planting import Bug
 
 LAWS = "tests/batches/test_laws.py"
 RECIPES = "tests/batches/test_recipes.py"
+GOLDEN = "tests/batches/test_golden_plans.py"
 LENGTHS = "tests/batches/test_lengths.py"
 PADDING = "tests/loading/test_pad_collate.py"
 DEALT = "tests/loading/test_batches.py"
@@ -82,7 +83,7 @@ BUGS = [
         "GroupedPermutation._network",
         "runs * (2 * ROUNDS) + np.arange(2 * ROUNDS)[:, None]",
         "np.arange(2 * ROUNDS)[:, None] + 0 * runs",
-        f"{BINS}::test_places_of_runs_move_evenly",
+        GOLDEN,
     ),
     Bug(
         "a document that fills packs to the last token has an end without tokens",
@@ -117,7 +118,7 @@ BUGS = [
         "PackBatches._packed",
         "np.lexsort((turns, -sizes))",
         "np.lexsort((ids, -sizes))",
-        f"{PACKS}::test_repeats_within_a_window_stand_apart",
+        GOLDEN,
     ),
     Bug(
         "a part of a batch counts its packs from the batch's first",
@@ -174,21 +175,21 @@ BUGS = [
         "Plans._key",
         "epoch",
         "0",
-        f"{RECIPES}::test_companions_change_from_epoch_to_epoch",
+        GOLDEN,
     ),
     Bug(
         "lengths are padded after they are counted",
         "Budget.costs",
         "self.padded(lengths)",
         "lengths",
-        f"{RECIPES}::test_quadratic_cost_and_multiples_are_kept",
+        GOLDEN,
     ),
     Bug(
         "a window gets no whole groups",
         "WindowPlan._made",
         "self.key is not None and window < self._windows - 1",
         "False",
-        f"{RECIPES}::test_windows_but_the_last_hold_whole_groups",
+        GOLDEN,
     ),
     Bug(
         "what is known of a state is not counted from",
@@ -202,14 +203,14 @@ BUGS = [
         "spread",
         "most <= dealt",
         "True",
-        f"{RECIPES}::test_repeats_within_a_window_stand_apart",
+        GOLDEN,
     ),
     Bug(
         "halves stand beside whole batches in a group",
         "TokenBatches.evened",
         "cut_again(batches, sizes_at, count, abreast, self.count_multiple)",
         "halved(batches, count, self.count_multiple)",
-        f"{RECIPES}::test_steps_of_windows_cost_alike_on_many_ranks",
+        GOLDEN,
     ),
     Bug("halves lose a sample", "halved", "batch[half:]", "batch[half + 1:]", f"{LAWS} {RECIPES}"),
     Bug("a set is read as if it were all", "SampleLengths.chunks", "chosen is None", "True", RECIPES),

@@ -5,8 +5,7 @@ from __future__ import annotations
 from tests.campaigns.planting import Bug
 
 LAWS, ZOO = "tests/samplers/test_laws.py", "tests/samplers/test_repeats_and_parts.py"
-EPOCHS = "tests/samplers/test_epochs_and_seeds.py"
-DEALT = "tests/samplers/test_dealing.py"
+GOLDEN = "tests/order/test_golden_vectors.py"
 DRAWS, MIXED = "tests/order/test_source_draws.py", "tests/samplers/test_mixtures.py"
 SHARES = "tests/samplers/test_rank_shares.py"
 
@@ -108,14 +107,14 @@ BUGS = [
         "Shard.read",
         "undealt %= len(self._order)",
         "undealt %= len(self._order) - 1",
-        DEALT,
+        f"{LAWS}::test_each_shard_is_the_dealt_view_of_the_global_order",
     ),
     Bug(
         "the limit is forgotten",
         "Chain._up_to_the_deal",
         "limited(order, constants.limit)",
         "order",
-        "tests/samplers/test_dealing.py::test_every_way_to_deal_up_to_twelve_samples_to_up_to_four_shards",
+        f"{LAWS}::test_num_samples_of_a_distributed_sampler_limits_all_shards_together",
     ),
     Bug(
         "a prefix is one too long",
@@ -129,14 +128,14 @@ BUGS = [
         "Key.words",
         "self.epoch",
         "0",
-        f"{EPOCHS}::test_every_epoch_has_an_order_of_its_own",
+        GOLDEN,
     ),
     Bug(
         "the depth is not in the keys",
         "Key.words",
         "self.depth",
         "0",
-        f"{EPOCHS}::test_two_samplers_of_one_seed_in_a_chain_shuffle_differently",
+        GOLDEN,
     ),
     Bug(
         "folds are drawn anew in each epoch",
