@@ -228,13 +228,6 @@ def test_class_batches_hold_p_classes_with_k_different_samples_each(sampler):
     assert len(sk.ClassBatches(3, 4, labels=labels).plan(sk.RandomSampler(), 300)) == 25
 
 
-def test_a_class_is_read_through_before_a_sample_comes_again():
-    labels = np.repeat([0, 1], [12, 30])
-    plan = sk.ClassBatches(2, 4, labels=labels, num_batches=3).plan(sk.RandomSampler(seed=1), 42)
-    small = [id for batch in laws.read(plan) for id in batch if id < 12]
-    assert sorted(small) == list(range(12))
-
-
 @pytest.mark.parametrize(
     "recipe",
     [

@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from samplerkit.order.algebra import Composed, Shard, Weave, compose, limited
+from samplerkit.order.algebra import Composed, Shard, compose, limited
 from samplerkit.order.files import LaneWeave
 from samplerkit.order.intervals import groups
 from samplerkit.order.keys import scaled
@@ -26,14 +26,6 @@ def test_composition_is_associative_and_flat():
     assert list(left) == list(right) == [d[c[b[a[p]]]] for p in range(2)]
     assert isinstance(left, Composed)
     assert left.parts == right.parts == (a, b, c, d)
-
-
-def test_a_composition_of_a_thousand_orders_needs_no_recursion():
-    order = permuted(9)
-    for seed in range(1000):
-        order = compose(permuted(9, seed), order)
-    assert sorted(order) == list(range(9))
-    assert [order.positions_of(id)[0] for id in order] == list(range(9))
 
 
 def test_a_whole_range_on_either_side_of_a_composition_falls_away():
@@ -63,16 +55,6 @@ def test_shards_of_a_huge_order_meet_its_last_positions():
     assert len(wrapped) == len(shard)
     assert wrapped[-1] == order[0]
     assert 0 in wrapped.positions_of(order[(last + 1) % width])
-
-
-@pytest.mark.parametrize("lengths", [*itertools.product([0, 1, 3], repeat=3), (0,), (5,), (4, 1, 4, 0, 2)])
-def test_a_weave_takes_one_of_each_in_turn_and_passes_over_those_at_their_end(lengths):
-    orders = [Range(100 * number, length) for number, length in enumerate(lengths)]
-    rows = [list(order) for order in orders]
-    expected = [row[k] for k in range(max(lengths)) for row in rows if k < len(row)]
-    weave = Weave(orders)
-    assert list(weave) == expected
-    assert [weave.positions_of(id).tolist() for id in expected] == [[p] for p in range(len(expected))]
 
 
 def test_lanes_of_a_huge_order_are_woven_and_unwoven():

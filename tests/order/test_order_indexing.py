@@ -79,18 +79,6 @@ def test_an_array_of_positions_gives_ids_of_its_shape(order):
         np.testing.assert_array_equal(ids, np.asarray(order)[positions])
 
 
-@KINDS
-def test_a_position_outside_is_refused_and_named(order):
-    for beyond in (0, 1, 2**62, 2**70):
-        for position in (len(order) + beyond, -len(order) - 1 - beyond):
-            with pytest.raises(IndexError, match=str(position)) as caught:
-                order[position]
-            assert isinstance(caught.value, sk.OutOfDatasetError)
-            if beyond < 2:
-                with pytest.raises(sk.OutOfDatasetError, match=str(position)):
-                    order[[position]]
-
-
 def test_an_unsigned_position_beyond_all_integers_does_not_wrap_around():
     with pytest.raises(sk.OutOfDatasetError, match=str(2**64 - 1)):
         sk.SequentialSampler().order(5)[np.array([0, 2**64 - 1], dtype=np.uint64)]
@@ -114,18 +102,6 @@ def test_a_table_keeps_its_own_copy():
     order = Table(ids)
     ids[0] = 9
     assert list(order) == [1, 2, 3]
-
-
-@KINDS
-def test_an_order_becomes_an_array_and_a_list(order):
-    ids = np.asarray(order)
-    assert ids.dtype == np.int64
-    assert ids.shape == (len(order),)
-    assert list(order) == ids.tolist()
-    assert all(type(number) is int for number in order)
-    narrow = np.asarray(order, dtype=np.int32)
-    assert narrow.dtype == np.int32
-    np.testing.assert_array_equal(narrow, ids)
 
 
 @KINDS

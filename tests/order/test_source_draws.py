@@ -66,19 +66,6 @@ def test_any_row_is_counted_from_its_neighbour_and_found_again(key, row, alpha, 
     assert abs(before - row * alpha // WHOLE) <= 2 * 4.52 * 16
 
 
-@pytest.mark.parametrize(
-    ("weights", "ends"),
-    [
-        ([3, 1], [0, 0.75, 1]),
-        ([0, 2, 0, 2, 0], [0, 0, 0.5, 0.5, 1, 1]),
-        ([1], [0, 1]),
-        ([5e-324, 1.7e308], [0, 2.0**-60, 1]),
-    ],
-)
-def test_thresholds_are_the_shares_added_up_and_a_positive_one_has_a_die(weights, ends):
-    assert thresholds(weights).tolist() == [int(end * WHOLE) for end in ends]
-
-
 @given(weights_lists)
 @settings(max_examples=60, deadline=None, derandomize=True)
 def test_thresholds_are_exact_to_a_die_a_source(weights):

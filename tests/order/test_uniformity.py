@@ -79,12 +79,6 @@ def bare_feistel(n, seed):
     return result
 
 
-def test_a_random_sampler_reads_the_permutation_that_is_tested_here():
-    for n in (5, 257, 4097):
-        order = np.asarray(sk.RandomSampler(seed=7).order(n, epoch=3))
-        np.testing.assert_array_equal(order, shuffled(n, 7, 3))
-
-
 @ACROSS
 @pytest.mark.parametrize("n", [2, 3, 4, 5, 6])
 def test_all_permutations_of_a_few_samples_come_equally_often(n, across):

@@ -81,27 +81,6 @@ def test_every_window_of_a_block_comes_as_often_as_the_child_yields_the_block(na
     assert order.passes_at(np.arange(len(order))).max() == counts.max() - 1
 
 
-def test_dice_of_a_tree_never_see_the_length_of_a_window():
-    tree = {"web": (5, 3), "code": (4,)}
-    seen = []
-    for pieces in (1, 6):
-        layout = sk.Layout.tree(
-            {name: sk.Layout([size * pieces for size in sizes]) for name, sizes in tree.items()}
-        )
-        mixture = sk.MixtureSampler(
-            {"web": sk.RandomSampler(shuffle="partial", seed=3), "code": None},
-            weights={"web": 0.6, "code": 0.4},
-            num_samples=40,
-            lanes=2,
-            seed=3,
-        )
-        sampler = blocks(pieces, 1, mixture)
-        seen.append([sampler.order(layout, epoch)[::pieces] // pieces for epoch in range(3)])
-        whole = mixture.order(sk.Layout.tree({name: sk.Layout(sizes) for name, sizes in tree.items()}), 2)
-        assert (seen[-1][2] == whole[:]).all()
-    assert all((one == other).all() for one, other in zip(*seen, strict=True))
-
-
 def test_a_dataset_or_its_parts_say_how_many_windows_make_a_block():
     class Windows:
         def __init__(self, pieces):

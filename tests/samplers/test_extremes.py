@@ -1,4 +1,4 @@
-"""Samplers with odd arguments: huge numbers, many sources, ids that fit in no integer."""
+"""Samplers with odd arguments: huge numbers, many sources, no integers; and what was given stays as it is."""
 
 from __future__ import annotations
 
@@ -123,3 +123,17 @@ def test_more_lanes_than_samples_are_as_many_as_samples(mode):
             peaks.append(tracemalloc.get_traced_memory()[1])
             tracemalloc.stop()
         assert min(peaks) < 1 << 20
+
+
+GIVEN = {
+    "indices of a list": lambda: sk.SubsetSampler([3, 1, 2]).indices,
+    "weights of a list": lambda: sk.WeightedRandomSampler([0.5, 1, 2]).weights,
+    "weights of a mixture": lambda: sk.MixtureSampler([1.0, 2.0, 3.0]).weights,
+    "labels": lambda: sk.PKSampler(1, labels=np.array([0, 1, 1])).labels,
+}
+
+
+@pytest.mark.parametrize("given", GIVEN.values(), ids=GIVEN)
+def test_what_a_sampler_was_given_cannot_be_changed_behind_its_back(given):
+    with pytest.raises(ValueError, match="read-only"):
+        given()[0] = 5

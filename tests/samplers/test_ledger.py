@@ -117,3 +117,13 @@ def test_a_broken_line_of_a_file_of_edits_has_its_number_and_a_hint(tmp_path, li
     with pytest.raises(sk.ArgumentValueError, match="holds no edit in line 2") as caught:
         sk.Ledger(sk.SequentialSampler(), edits_file=path)
     assert "take the line out" in caught.value.hint
+
+
+def test_edits_tell_orders_of_ledgers_apart():
+    skip, without = sk.Edit(at=3, skip=2), sk.Edit(at=3, without=[1, 2])
+    weights = sk.Edit(at=6, weights={"web": 1, "code": 3})
+    orders = [
+        sk.Ledger(sk.MixtureSampler({"web": None, "code": None}), edits).order(CORPUS)
+        for edits in ([], [skip], [weights], [skip, weights], [without], [without, weights])
+    ]
+    assert all(one != other for n, one in enumerate(orders) for other in orders[:n])

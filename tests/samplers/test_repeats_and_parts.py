@@ -138,19 +138,6 @@ def test_windows_are_those_of_counting_and_none_leaves_its_episode(record_proper
     record_property("cases", cases)
 
 
-@pytest.mark.parametrize("mode", ["files", "infile", "partial", "adaptive", "global"])
-def test_a_parent_of_any_mode_shuffles_windows_as_it_would_a_dataset_of_windows(mode):
-    layout = sk.Layout([9, 2, 14, 5, 8])
-    mode = {"shuffle": mode, "lanes": 3, "partial_size": 6, "adaptive_threshold": 5, "seed": 3}
-    windows = sk.WindowSampler(3, 2)
-    order = over(windows, sk.RandomSampler(**mode)).order(layout, epoch=1)
-    listed = windows.order(layout)
-    # Depth is part of a key: below stands what reads as many files of windows, whatever it is.
-    plain = over(sk.WindowSampler(1), sk.RandomSampler(**mode)).order(listed.layout, epoch=1)
-    assert order[:].tolist() == listed[plain[:]].tolist()
-    assert sorted(order) == sorted(listed)
-
-
 # FoldSampler
 
 
