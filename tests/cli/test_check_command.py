@@ -9,27 +9,7 @@ from importlib import import_module
 import pytest
 
 from samplerkit.inspect.doctor.check import check
-from tests.cli.configs import config, in_json, is_plain_and_narrow
-
-
-def test_check_finds_the_trap_and_exits_with_one(command, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    trap = {"kind": "layout", "sizes": [500] * 8}
-    config(tmp_path, dataset=trap, shuffle="partial", partial_size=500)
-    path = "train.yaml"
-    code, output, errors = command("check", path, "--world", 2)
-    assert (code, errors) == (1, "")
-    assert is_plain_and_narrow(output)
-    assert "partial-size-in-file" in output
-    assert "hint   say partial_size=750" in output
-    code, told = in_json(command, "check", path, "--world", 2)
-    assert code == 1
-    assert [finding["code"] for finding in told["findings"]] == ["partial-size-in-file"]
-    healthy = config(tmp_path, dataset=trap, shuffle="partial", partial_size=750)
-    code, output, _ = command("check", healthy, "--world", 2)
-    assert code == 0
-    assert "nothing found by" in output
-
+from tests.cli.configs import in_json
 
 FUNCTIONS = """
     import samplerkit as sk

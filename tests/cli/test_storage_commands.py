@@ -99,28 +99,25 @@ def test_an_index_of_a_damaged_shard_names_the_damage(command, tmp_path, folder)
 RECORDS = Path(__file__).parents[1] / "data" / "formats" / "tfrecord"
 
 
-def test_tfrecords_are_indexed_beside_them_or_into_a_folder(command, tmp_path):
-    """As a dataset finds them: the index beside a file serves it, and again the same bytes are written."""
+@pytest.mark.parametrize(
+    ("option", "names", "told"),
+    [
+        ("--tfrecord", ["plain.tfrecord", "packed.tfrecord.gz"], "80 records in 2 files\n"),
+        ("--jsonl", ["a.jsonl"], "2 samples in 1 file\n"),
+    ],
+)
+def test_records_are_indexed_beside_their_files_or_in_a_folder(command, tmp_path, option, names, told):
+    (tmp_path / "a.jsonl").write_text("[1]\n\n[2]\n")
     for name in ("plain.tfrecord", "packed.tfrecord.gz"):
         shutil.copy(RECORDS / name, tmp_path)
-    pattern = str(tmp_path / "*.tfrecord*")
-    assert command("index", "--tfrecord", pattern) == (0, "80 records in 2 files\n", "")
+    paths = [tmp_path / name for name in names]
+    assert command("index", option, *paths) == (0, told, "")
     beside = {path.name: path.read_bytes() for path in tmp_path.glob("*.skidx")}
-    assert beside.keys() == {"plain.tfrecord.skidx", "packed.tfrecord.gz.skidx"}
-    (tmp_path / "out").mkdir()
-    files = [str(tmp_path / name.removesuffix(".skidx")) for name in beside]
-    told = in_json(command, "index", "--tfrecord", *files, "--out", tmp_path / "out")
-    assert told == (0, {"files": 2, "samples": 80})
+    assert beside.keys() == {f"{name}.skidx" for name in names}
+    assert command("index", option, *paths, "--out", tmp_path / "out") == (0, told, "")
     assert {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()} == beside
-
-
-def test_json_lines_are_indexed_beside_them(command, tmp_path):
-    (tmp_path / "a.jsonl").write_text("[1]\n\n[2]\n")
-    assert command("index", "--jsonl", tmp_path / "a.jsonl") == (0, "2 samples in 1 file\n", "")
-    assert (tmp_path / "a.jsonl.skidx").exists()
-    for option, what in (("--jsonl", "JSON lines"), ("--tfrecord", "TFRecords")):
-        code, _, error = command("index", option, tmp_path / "a.jsonl", "--checksums")
-        assert (code, f"is of tar shards, and not of {what}" in error) == (2, True)
+    code, _, error = command("index", option, *paths, "--checksums")
+    assert (code, "is of tar shards, and not of " in error) == (2, True)
 
 
 @pytest.fixture

@@ -78,14 +78,6 @@ def test_a_tree_of_real_datasets_is_read_in_the_order_of_its_config(written):
     assert again.dataset.layout == config.dataset.layout
 
 
-def test_trees_in_trees_end_with_an_error_of_the_config():
-    section = {"kind": "size", "size": 5}
-    for _ in range(100):
-        section = tree(a=section)
-    with pytest.raises(sk.ConfigError, match="nested more than 64 deep"):
-        sk.load_config(of(section))
-
-
 def test_a_dataset_of_yours_gets_the_parts_that_the_config_says():
     config = sk.load_config(of(SIZES, loader={"batch_size": 5}))
     with config.make_loader(np.arange(15), world=sk.World(1, 0)) as loader:
