@@ -115,7 +115,8 @@ class NpzReader:
     def __call__(self, path: str) -> dict[str, Array]:
         """Reads the arrays of a file."""
         try:
-            with opened(path) as file, np.load(file, allow_pickle=False) as arrays:
+            with opened(path) as file:
+                arrays = np.load(file, allow_pickle=False)
                 if not isinstance(arrays, np.lib.npyio.NpzFile):
                     raise DatasetError(path, "is no npz file", hint="read it with 'npy'")
                 chosen = self._chosen(arrays.files, path)

@@ -70,18 +70,6 @@ def test_an_array_that_claims_more_than_its_file_holds_is_an_error_with_both_fig
         FileDataset([path], reader, [3], read_ahead=0)[0]
 
 
-@pytest.mark.parametrize("write", [as_npy, as_npz, as_packed_npz])
-def test_a_file_that_ends_early_is_found_when_it_is_counted(tmp_path, write):
-    reader = "npy" if write is as_npy else "npz"
-    path = tmp_path / f"short.{reader}"
-    whole = header((10,)) + bytes(80)
-    write(path, whole)
-    assert len(FileDataset([path], reader, progress=False)) == 10
-    write(path, whole[:-1])
-    with pytest.raises(sk.DatasetError, match="claims 80 bytes of data and has 79; fetch or make"):
-        len(FileDataset([path], reader, progress=False))
-
-
 def test_an_archive_that_says_its_members_are_large_is_not_believed(tmp_path):
     path = tmp_path / "lies.npz"
     as_packed_npz(path, header((10**12,)))
@@ -95,13 +83,6 @@ def test_an_archive_that_says_its_members_are_large_is_not_believed(tmp_path):
 
 def lacks_memory(path):  # noqa: ARG001  # readers are given a path
     raise MemoryError("too much")
-
-
-def test_a_lack_of_memory_stays_one_and_names_the_file(tmp_path):
-    (tmp_path / "large").write_bytes(b"")
-    with pytest.raises(MemoryError, match="too much") as caught:
-        FileDataset([tmp_path / "large"], lacks_memory, [3], read_ahead=0)[0]
-    assert caught.value.__notes__ == [f"while {tmp_path}/large was read"]
 
 
 def test_a_lack_of_memory_names_a_remote_file_by_its_url(tmp_path):

@@ -106,19 +106,6 @@ def test_a_reader_that_cannot_count_reads_no_more_at_a_time_than_may_be_in_memor
     assert len(reader.read) == 12
 
 
-def test_a_file_that_cannot_be_counted_is_an_error_that_names_it_and_can_be_tried_again(paths):
-    reader = Watching()
-    reader.failing["002.npz"] = error = OSError("the disk is gone")
-    dataset = FileDataset(paths, reader)
-    with pytest.raises(
-        sk.DatasetError, match=r"002\.npz: cannot be read \(OSError: the disk is gone\)"
-    ) as caught:
-        len(dataset)
-    assert caught.value.__cause__ is error
-    reader.failing.clear()
-    assert len(dataset) == 12
-
-
 @pytest.mark.parametrize("wrong", ["3", 1.5, None, True, -1, [4], np.array([4, 4])], ids=str)
 def test_a_count_that_is_no_number_is_an_error_that_names_the_file(paths, wrong):
     class Wrong(Watching):
@@ -135,14 +122,11 @@ def test_saved_lengths_are_loaded_by_another_dataset_also_when_the_folder_was_mo
     (tmp_path / "data").rename(tmp_path / "moved")
     moved = [path.replace("data", "moved") for path in paths]
     reader = Counting()
-    for where in (str(tmp_path / "lengths.json"), tmp_path / "lengths.json"):
+    plain_dict = tmp_path / "plain.json"
+    plain_dict.write_text(json.dumps(dict(zip(moved, SIZES, strict=True))), encoding="utf-8")
+    for where in (str(tmp_path / "lengths.json"), plain_dict):
         assert FileDataset(moved, reader, where).layout == sk.Layout(SIZES, NAMES)
     assert reader.counted == []
-
-
-def test_a_plain_dict_in_json_does_as_well(paths, tmp_path):
-    (tmp_path / "lengths.json").write_text(json.dumps(dict(zip(paths, SIZES, strict=True))), encoding="utf-8")
-    assert FileDataset(paths, "npz", tmp_path / "lengths.json").layout.sizes.tolist() == SIZES
 
 
 @pytest.mark.parametrize(

@@ -43,26 +43,25 @@ IN_BLOCKS = {"shuffle": "partial", "partial_size": 150}
 IN_POOLS = {"shuffle": "partial", "partial_size": 50, "pools": 2}
 
 
-@pytest.mark.parametrize(("read_ahead", "mode"), [(0, IN_BLOCKS), (1, IN_POOLS), (2, IN_FILES)])
-def test_sixty_four_files_and_four_ranks_read_each_file_once_an_epoch(paths, caplog, mode, read_ahead):
+BY_FILES = {"max_files": 4}
+BY_BYTES = {"max_files": 64, "max_bytes": 4 * ROWS * 8 * 4}
+
+
+@pytest.mark.parametrize(
+    ("read_ahead", "mode", "limits"),
+    [(0, IN_BLOCKS, BY_FILES), (1, IN_BLOCKS, BY_BYTES), (1, IN_POOLS, BY_FILES), (2, IN_FILES, BY_FILES)],
+)
+def test_sixty_four_files_and_four_ranks_read_each_file_once_an_epoch(
+    paths, caplog, mode, read_ahead, limits
+):
     sampler = sk.DistributedSampler(**mode, seed=read_ahead)
-    figures, seen = epochs_of_ranks(paths, sampler, number=2, max_files=4, read_ahead=read_ahead)
+    figures, seen = epochs_of_ranks(paths, sampler, number=2, read_ahead=read_ahead, **limits)
     assert (seen == 2).all()
     assert told_in(caplog) == []
     assert sum(stats.files_read for stats in figures) <= 2 * (FILES + RANKS)
     assert all(stats.peak_files <= 4 for stats in figures)
     size = max(stats.bytes_read // stats.files_read for stats in figures)
     assert all(stats.peak_bytes <= 4 * size for stats in figures)
-
-
-def test_bytes_are_a_limit_as_files_are(paths):
-    sampler = sk.DistributedSampler(shuffle="partial", partial_size=150, seed=1)
-    size = ROWS * 8 * 4
-    figures, seen = epochs_of_ranks(paths, sampler, max_files=64, max_bytes=4 * size)
-    assert (seen == 1).all()
-    assert sum(stats.files_read for stats in figures) <= FILES + RANKS
-    assert all(stats.peak_bytes == 4 * size for stats in figures)
-    assert all(stats.peak_files == 4 for stats in figures)
 
 
 def test_files_of_unequal_size_stay_within_the_bytes(tmp_path):

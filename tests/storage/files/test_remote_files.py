@@ -18,7 +18,7 @@ from samplerkit.storage.remote.options import RemoteOptions
 from tests.own_seconds import OwnSeconds
 from tests.storage.files.folders import plain, reading_threads, samples_of, write_npz
 from tests.storage.remote import faults
-from tests.storage.remote.server import right, served
+from tests.storage.remote.server import served
 from tests.waiting import wait_until
 
 SIZES = [6] * 16
@@ -130,18 +130,13 @@ def test_an_error_names_the_url_and_neither_its_query_nor_the_copy(folder, tmp_p
         assert {each.query for each in web.requests} == {SECRET[1:]}
 
 
-def test_the_bytes_of_each_file_are_told_at_its_place_whichever_answer_comes_first(remote, tmp_path):
+def test_the_bytes_of_each_file_are_told_at_its_place(remote, tmp_path):
     sizes = [5000, 0, 70, 3]
     local = tmp_path / "local.npz"
     local.write_bytes(bytes(123))
     with served() as server:
         urls = [server.put(f"/{name}", bytes(size)) for name, size in zip(NAMES, sizes, strict=False)]
         with FileDataset([*urls, local], "npz", [1] * 5, remote=remote) as dataset:
-            # Answers come in any order; here the first one comes last.
-            server.always["HEAD", f"/{NAMES[0]}"] = lambda handler, resource: (
-                time.sleep(0.05),
-                right(handler, resource),
-            )
             by_path = dict(zip(dataset.files, dataset.shard_bytes().tolist(), strict=True))
             local.unlink()
             with pytest.raises(sk.DatasetError, match=r"local\.npz: cannot be read \(No such file"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sqlite3
+from contextlib import closing
 
 import numpy as np
 import pytest
@@ -52,52 +53,38 @@ def _upper(row):
     return row["text"].upper()
 
 
-@pytest.mark.parametrize(
-    "message", ["holds no table 'other', but only, got \\['samples'\\]", "sample 0: cannot be decoded"]
-)
-def test_what_cannot_be_read_is_named(tmp_path, message):
-    filled(tmp_path / "a.db")
-    given = {"table": "other"} if "table" in message else {"table": "samples", "decode": _fails}
-    with (
-        sk.SqliteDataset(tmp_path / "a.db", **given) as dataset,
-        pytest.raises(sk.DatasetError, match=message),
-    ):
-        dataset[0]
-
-
 def _fails(_row):
     raise ValueError("no")
 
 
-def test_a_column_that_is_not_there_is_an_error_and_not_its_name(tmp_path):
-    """SQLite takes a quoted name that it does not know for a text."""
+WITHOUT_NUMBERS = "create table other (k text primary key) without rowid"
+REFUSED = {
+    "holds no table 'none', but only, got \\['samples', 'other'\\]": ("none", {}),
+    "sample 0: cannot be decoded": ("samples", {"decode": _fails}),
+    "table 'samples' holds no column 'txt', but only": ("samples", {"columns": ["txt"]}),
+    "holds a table without numbers of rows": ("other", {}),
+    "holds no table 'view'": ("view", {}),
+}
+
+
+@pytest.mark.parametrize("message", REFUSED)
+def test_what_cannot_be_read_is_named(tmp_path, message):
     filled(tmp_path / "a.db")
-    with sk.SqliteDataset(tmp_path / "a.db", "Samples", ["TEXT"]) as dataset:
-        assert list(dataset[1].values()) == ["row 1"]
+    with closing(sqlite3.connect(tmp_path / "a.db")) as database:
+        database.execute(WITHOUT_NUMBERS)
+        database.execute("create view view as select * from samples")
+    table, options = REFUSED[message]
     with (
-        sk.SqliteDataset(tmp_path / "a.db", "samples", ["txt"]) as dataset,
-        pytest.raises(sk.DatasetError, match="table 'samples' holds no column 'txt', but only"),
+        sk.SqliteDataset(tmp_path / "a.db", table, **options) as dataset,
+        pytest.raises(sk.DatasetError, match=message),
     ):
         dataset[0]
 
 
-@pytest.mark.parametrize(
-    ("made", "message"),
-    [
-        ("create table other (k text primary key) without rowid", "holds a table without numbers of rows"),
-        ("create view other as select * from samples", "holds no table 'other'"),
-    ],
-)
-def test_what_has_no_numbers_of_rows_is_refused(tmp_path, made, message):
+def test_names_of_tables_and_columns_have_no_case(tmp_path):
     filled(tmp_path / "a.db")
-    database = sqlite3.connect(tmp_path / "a.db")
-    database.execute(made)
-    database.close()
-    with (
-        sk.SqliteDataset(tmp_path / "a.db", "other") as dataset,
-        pytest.raises(sk.DatasetError, match=message),
-    ):
-        len(dataset)
+    with sk.SqliteDataset(tmp_path / "a.db", "Samples", ["TEXT"]) as dataset:
+        assert list(dataset[1].values()) == ["row 1"]
 
 
 @pytest.mark.parametrize("mode", ["delete", "wal"])

@@ -93,31 +93,27 @@ def test_a_pickle_is_never_loaded_and_other_columns_are():
 
 
 LIES = {
-    "its chunks are encrypted": ("encryption", {"level": "sample"}),
-    "written for ParquetLoader, which is not read": ("item_loader", "ParquetLoader"),
-    "compression 'lz4', which is not known": ("compression", "lz4"),
-    "samples of 13 values, and 1 ways to write them": ("data_format", ["int"]),
+    "its chunks are encrypted": ({"encryption": {"level": "sample"}}, {}),
+    "written for ParquetLoader, which is not read": ({"item_loader": "ParquetLoader"}, {}),
+    "compression 'lz4', which is not known": ({"compression": "lz4"}, {}),
+    "samples of 13 values, and 1 ways to write them": ({"data_format": ["int"]}, {}),
     "samples with a builtins.set, which is not read": (
-        "data_spec",
-        '[1, {"type": "builtins.set", "context": null, "children_spec": []}]',
+        {"data_spec": '[1, {"type": "builtins.set", "context": null, "children_spec": []}]'},
+        {},
     ),
+    "a shard outside of the folder": ({}, {"filename": "../chunk.bin"}),
+    "'chunk-0-1.bin' of -7 bytes and 7 samples": ({}, {"chunk_bytes": -7}),
+    "'chunk-0-1.bin' of 1551 bytes and 7.0 samples": ({}, {"chunk_size": 7.0}),
 }
+"""What the index says wrongly: of all chunks, or of one."""
 
 
 @pytest.mark.parametrize("problem", LIES)
 def test_an_index_that_cannot_be_read_says_why(tmp_path, problem):
     shutil.copytree(FOLDER / "plain", tmp_path, dirs_exist_ok=True)
     index = json.loads((tmp_path / "index.json").read_text())
-    key, value = LIES[problem]
-    index["config"][key] = value
+    for told, other in zip((index["config"], index["chunks"][1]), LIES[problem], strict=True):
+        told.update(other)
     (tmp_path / "index.json").write_text(json.dumps(index))
     with pytest.raises(sk.DatasetError, match=problem):
-        len(sk.LitDataset(tmp_path))
-
-
-def test_a_chunk_outside_of_the_folder_is_refused(tmp_path):
-    shutil.copytree(FOLDER / "plain", tmp_path, dirs_exist_ok=True)
-    text = (tmp_path / "index.json").read_text().replace("chunk-0-1.bin", "../chunk.bin")
-    (tmp_path / "index.json").write_text(text)
-    with pytest.raises(sk.DatasetError, match="a shard outside of the folder"):
         len(sk.LitDataset(tmp_path))

@@ -77,20 +77,3 @@ def test_a_header_that_lies_is_an_error_that_says_how(tmp_path, problem):
     (tmp_path / "a").write_bytes((len(data).to_bytes(8, "little") + data).ljust(16384, b"\0") + whole[16384:])
     with pytest.raises(sk.DatasetError, match=problem):
         len(sk.MindRecordDataset([tmp_path / "a"]))
-
-
-def test_a_file_ends_with_its_last_used_byte_or_later(tmp_path):
-    whole = (FOLDER / "rows1").read_bytes()
-    header = json.loads(whole[8 : 8 + int.from_bytes(whole[:8], "little")])
-    places = ((page["page_id"] * header["page_size"], page["page_size"]) for page in header["page"])
-    end = header["header_size"] + max(start + used for start, used in places)
-    (tmp_path / "a").write_bytes(whole[:end])
-    assert len(sk.MindRecordDataset([tmp_path / "a"])) > 0
-    (tmp_path / "b").write_bytes(whole[: end - 1])
-    with pytest.raises(sk.DatasetError, match="is beyond the end"):
-        len(sk.MindRecordDataset([tmp_path / "b"]))
-
-
-def test_files_of_other_columns_do_not_go_together():
-    with pytest.raises(sk.DatasetError, match="texts: has other columns than every"):
-        len(sk.MindRecordDataset([FOLDER / "every", FOLDER / "texts"], progress=False))

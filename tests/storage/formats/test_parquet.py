@@ -68,16 +68,6 @@ class TestParquet(DatasetContract):
         return sk.ParquetDataset([f"{folder}/{number}.parquet" for number in range(3)], progress=False)
 
 
-@pytest.mark.parametrize(
-    ("version", "page", "compression"), [("1.0", "1.0", "snappy"), ("2.6", "2.0", "zstd")]
-)
-def test_each_version_is_read_as_pyarrow_reads_it(tmp_path, version, page, compression):
-    paths = write(tmp_path, compression=compression, version=version, data_page_version=page)
-    with sk.ParquetDataset(paths, progress=False) as dataset:
-        read = [plain(sample) for sample in dataset.__getitems__(range(12))]
-    assert read == pa.concat_tables(map(pq.read_table, paths)).to_pylist()
-
-
 @pytest.mark.parametrize("batches", ["columns", "tensors", "arrow"])
 def test_a_batch_is_columns_tensors_or_a_record_batch(tmp_path, batches):
     paths, ids = write(tmp_path), [11, 1, 5, 4, 5]

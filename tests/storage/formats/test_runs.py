@@ -15,7 +15,6 @@ from pathlib import Path
 import pytest
 
 import samplerkit as sk
-from samplerkit.inspect import check
 from tests.storage.formats import (
     test_arrays,
     test_arrow,
@@ -259,19 +258,3 @@ def test_a_mixture_in_batches_by_tokens_outlives_a_kill_on_other_ranks(data):
             loader.load_state_dict(state)
             read += [named(sample) for batch in loader for sample in batch]
     assert sorted(read) == wanted
-
-
-def test_too_few_chunks_in_memory_are_told_by_the_name_of_their_argument(tmp_path, caplog):
-    paths = test_parquet.write(tmp_path, [(40, 4)])
-    with sk.ParquetDataset(paths, max_chunks=1) as dataset:
-        loader = sk.Loader(
-            dataset, sk.RandomSampler(seed=1), batch_size=8, collate_fn=list, world=sk.World(1, 0)
-        )
-        (found,) = (found for found in check(loader) if found.code == "files-read-again")
-        assert "max_chunks=1 are kept" in found.what
-        assert "max_files" not in str(found)
-        for _ in loader:
-            pass
-    told = [record.getMessage() for record in caplog.records if "read again" in record.getMessage()]
-    assert len(told) == 1
-    assert "(max_chunks=1)" in told[0]

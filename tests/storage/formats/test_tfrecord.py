@@ -69,7 +69,7 @@ BITS = {
 @pytest.mark.parametrize("name", BITS)
 def test_the_wire_format_is_read_as_protobuf_reads_it(name):
     feature, wanted = BITS[name]
-    record = field(1, field(1, field(1, b"f") + field(2, feature)))
+    record = field(1, field(9, b"z") + field(1, field(1, b"f") + field(2, feature)))
     found = example_of(record)["f"]
     if wanted == "none":
         assert found is None

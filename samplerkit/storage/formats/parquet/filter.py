@@ -108,8 +108,9 @@ def ranges_of(metadata: Any, group: int, names: Sequence[str]) -> dict[str, Boun
             continue
         column = metadata.row_group(group).column(number)
         # Statistics of another type than the column's would end the process.
-        if column.physical_type == described.physical_type and column.is_stats_set:
-            with suppress(Exception):  # of what Python cannot hold, such as a date behind its last year
+        if column.physical_type == described.physical_type:
+            # There may be none, or of what Python cannot hold, such as a date behind its last year.
+            with suppress(Exception):
                 if column.statistics.has_min_max:
                     found[described.path] = (column.statistics.min, column.statistics.max)
     return found
