@@ -14,11 +14,11 @@ from tests.loading.batch_loaders import LENGTHS, SAMPLERS, SIZE, Noisy, loader, 
 from tests.loading.worker_kinds import THREADS
 
 
-@pytest.mark.parametrize("kind", SAMPLERS)
+OPTIONS = [{"num_workers": 2}, THREADS, {"run_ahead": True}, {"device": "cpu"}, {"seed_draws": True}]
+
+
 @pytest.mark.parametrize(
-    "options",
-    [{}, {"num_workers": 2}, THREADS, {"run_ahead": True}, {"device": "cpu"}, {"seed_draws": True}],
-    ids=str,
+    ("kind", "options"), [*((kind, {}) for kind in SAMPLERS), *(("windows", one) for one in OPTIONS)], ids=str
 )
 def test_a_loader_hands_out_the_batches_of_its_plan_and_goes_on_with_other_ranks(kind, options):
     plan = loader(kind, 4).plan

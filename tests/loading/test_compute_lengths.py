@@ -197,20 +197,6 @@ def test_a_path_that_cannot_be_written_is_refused(tmp_path, out, match):
         sk.compute_lengths(TEXTS, len, tmp_path / out)
 
 
-def test_a_dataset_that_wants_passes_is_measured_in_its_first_ones(tmp_path):
-    class Told:
-        wants_passes = True
-
-        def __len__(self):
-            return 5
-
-        def __getitems__(self, ids, passes):
-            assert not passes.any()
-            return ["x" * (id + 1) for id in ids.tolist()]
-
-    assert sk.compute_lengths(Told(), len, tmp_path / "lengths.npy").tolist() == [1, 2, 3, 4, 5]
-
-
 def test_a_sample_that_a_dataset_leaves_out_is_an_error(tmp_path):
     class Present(list):
         missing = ((1, "x.tar", "is not there"),)

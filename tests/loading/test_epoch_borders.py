@@ -57,24 +57,8 @@ def any_below_torchdata(world):
     return stateful(made, batch_size=2, sampler=made)
 
 
-READERS = {  # others are driven by tests/loading/test_cursor_machine.py
+READERS = {  # others are driven by tests/loading/test_cursor_machine.py and tests/campaigns/ledgers
     "Loader": numbers_loader,
-    "Loader with workers": lambda world: numbers_loader(world, num_workers=1, workers="threads"),
-    "Loader that is ragged": lambda world: numbers_loader(world, tail="ragged"),
-    "Loader by batches": lambda world: sk.Loader(
-        range(SIZE),
-        sk.RandomSampler(seed=3),
-        batches=sk.TokenBatches(2, lengths=[1] * SIZE),
-        world=world,
-        collate_fn=as_list,
-    ),
-    "Loader by windows of batches": lambda world: sk.Loader(
-        range(SIZE),
-        sk.SequentialSampler(),
-        batches=sk.TokenBatches(2, lengths=[1] * SIZE, window=4),
-        world=world,
-        collate_fn=as_list,
-    ),
     "DeviceLoader over torchdata": lambda world: sk.DeviceLoader(below_torchdata(world), "cpu"),
     "TensorLoader": lambda world: sk.TensorLoader(
         torch.arange(SIZE), sk.RandomSampler(seed=3), batch_size=2, world=world

@@ -7,8 +7,6 @@ from collections import defaultdict
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 import torch
 from hypothesis import example, given, settings
@@ -209,37 +207,11 @@ def test_shares_put_together_are_the_batch(sizes, mode, batch_size, workers, ste
         assert [ids.tolist() for ids in first.upcoming(reading.batches, dataset)] == has_read[worker]
 
 
-@pytest.mark.parametrize(
-    ("batches", "mode"), [("samples", "files"), ("columns", "partial"), ("tensors", "files")]
-)
-def test_each_row_group_is_read_once_a_rank(tmp_path, batches, mode):
-    pq.write_table(
-        pa.table({"id": range(80), "text": [*map(str, range(80))]}), tmp_path / "a.parquet", row_group_size=10
-    )
-    with sk.ParquetDataset(f"{tmp_path}/*.parquet", batches=batches, max_chunks=3) as dataset:
-        expected = [plain(batch) for batch in sk.Loader(dataset, by(mode), batch_size=6)]
-    with sk.ParquetDataset(f"{tmp_path}/*.parquet", batches=batches, max_chunks=3) as dataset:
-        options = {"batch_size": 6, "num_workers": 2, "file_affinity": True}
-        with sk.Loader(dataset, by(mode), **options) as loader:
-            assert [plain(batch) for batch in loader] == expected
-            assert dataset.stats.files_read == loader.stats.dataset.files_read == 8
-
-
 def test_a_file_goes_to_the_worker_with_the_fewest_samples():
     layout = sk.Layout([30, 10, 10, 5, 20])
     affinity = FileAffinity(layout, 2)
     assert [affinity.workers_of(np.array([first]))[0] for first in layout.starts[:-1]] == [0, 1, 1, 1, 1]
     # One file is 30 samples, three are 25 before the last one.
-
-
-def test_the_place_of_a_bad_sample_is_that_in_its_batch():
-    dataset = Damaged({8})
-    dataset.__getitems__ = None
-    with (
-        sk.Loader(dataset, by("false"), batch_size=10, num_workers=2, file_affinity=True) as loader,
-        pytest.raises(OSError, match="sample 8, at place 8 of the batch in step 0"),
-    ):
-        next(iter(loader))
 
 
 class Texts(Files):
@@ -263,10 +235,9 @@ LENGTHS = np.arange(55) % 9 + 1
     ("dataset", "recipe", "collate"),
     [
         (Texts(), sk.TokenBatches(40, lengths=LENGTHS), sk.PadCollate()),
-        (Texts(), sk.PackBatches(16, lengths=LENGTHS), None),
         (PartsOfTexts(), sk.PackBatches(16, lengths=LENGTHS), None),
     ],
-    ids=["tokens", "packs", "packs of parts"],
+    ids=["tokens", "packs of parts"],
 )
 def test_batches_of_a_recipe_are_cut_too(dataset, recipe, collate):
     options = {"batches": recipe, "collate_fn": collate}

@@ -13,6 +13,7 @@ import pytest
 
 import samplerkit as sk
 from samplerkit.loading.state.past import MOST_STRETCHES, EpochsRead, Past
+from tests.loading.forged_states import forged_section
 from tests.numbers import Damaged, Numbers
 
 PARTS = {"web": 12, "code": 8, "books": 4}
@@ -134,15 +135,6 @@ def test_samples_that_could_not_be_read_are_in_the_history_and_the_loader_names_
     assert [skipped.id for skipped in loader.skipped] == [3]
 
 
-def forged(**said):
-    """A state whose section says something else, with the checksum of that."""
-    loader = sk.Loader(TREE, sk.RandomSampler(seed=3), batch_size=5)
-    run = loader.history().run
-    state = run.state(sk.loading.state.state.Place(0, 10), Past((EpochsRead(0, 1, 0, 10),)))
-    state.sections["read"].update(said)
-    return state.to_dict()
-
-
 @pytest.mark.parametrize(
     ("ask", "error"),
     [
@@ -150,18 +142,30 @@ def forged(**said):
         (lambda history: history.up_to(21), sk.OutOfDatasetError),
         (lambda history: history.up_to(-1), sk.OutOfDatasetError),
         (lambda history: history.index(next(iter({*range(24)} - {*history}))), sk.ArgumentValueError),
-        (lambda history: history.since(forged(stretches=[[0, 1, 0, 24]])), sk.StateError),
-        (lambda history: history.since(forged(stretches=[[5, 1, 0, 10]])), sk.StateError),
-        (lambda history: history.since(forged(stretches=[[0, 1, 0, 5], [0, 1, 0, 5]])), sk.StateError),
-        (lambda history: history.since(forged(stretches=[[0, 0, 0, 10]])), sk.StateError),
-        (lambda history: history.since(forged(stretches=[[0, 1, 9, 9]])), sk.StateError),
-        (lambda history: history.since(forged(stretches=[[0, 1, -1, 9]])), sk.StateError),
-        (lambda history: history.since(forged(stretches=[[0, 1, 0]])), sk.StateError),
-        (lambda history: history.since(forged(stretches="all")), sk.StateError),
-        (lambda history: history.since(forged(older=-1)), sk.StateError),
-        (lambda history: history.since(forged(older=7)), sk.StateError),
     ],
 )
 def test_what_cannot_be_answered_is_a_typed_error(read_loader, ask, error):
     with pytest.raises(error):
         ask(read_loader.history())
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"stretches": [[0, 1, 0, 24]]},
+        {"stretches": [[5, 1, 0, 10]]},
+        {"stretches": [[0, 1, 0, 5], [0, 1, 0, 5]]},
+        {"stretches": [[0, 0, 0, 10]]},
+        {"stretches": [[0, 1, 9, 9]]},
+        {"stretches": [[0, 1, -1, 9]]},
+        {"stretches": [[0, 1, 0]]},
+        {"stretches": "all"},
+        {"older": -1},
+        {"older": 7},
+    ],
+    ids=str,
+)
+def test_a_state_of_a_past_that_is_not_in_this_one_is_refused(read_loader, said):
+    state = forged_section(read_loader.state_dict(), "read", **said)
+    with pytest.raises(sk.StateError):
+        read_loader.history().since(state)

@@ -70,42 +70,6 @@ def test_another_order_is_refused_by_name_with_the_hint(saved_by):
     assert len(tokens_of(same)) == 336 - 48
 
 
-def test_a_limit_of_whole_pools_is_a_limit_of_as_many_tokens():
-    def dealt(samples):
-        root = sk.DistributedSampler(shuffle=False, num_samples=samples)
-        root.add_child(blocks())
-        return root
-
-    first = loader(2, 2, 0, sampler=dealt(36))
-    state = first.state_dict(step=6)
-    assert (state["limit"], state["position"]) == (72, 12)
-    rest = loader(4, 1, 0, sampler=dealt(36))
-    rest.load_state_dict(state)
-    assert len(tokens_of(rest)) == 144 - 24
-    with pytest.raises(sk.StateError, match="limit: is no whole number of pools"):
-        loader(4, 1, 0, sampler=dealt(35)).load_state_dict(
-            loader(2, 2, 0, sampler=dealt(35)).state_dict(step=6)
-        )
-
-
-def test_windows_of_no_known_length_are_counted_in_blocks():
-    def run(pieces):
-        return sk.Loader(
-            sk.Layout([4 * pieces, 2 * pieces]),
-            sk.BlockSampler(2, windows_per_block=pieces),
-            batch_size=2,
-            world=sk.World(1, 0),
-        )
-
-    assert run(4).fingerprint == run(2).fingerprint
-    other = run(2)
-    other.load_state_dict(run(4).state_dict(step=4))
-    assert other.state_dict()["position"] == 4
-    assert other.state_dict()["sections"]["tokens"]["tokens"] is None
-    with pytest.raises(sk.StateError, match=r"windows_per_block: .* within a pool of 8 windows"):
-        other.load_state_dict(run(4).state_dict(step=1))
-
-
 def test_the_steps_to_a_multiple_are_the_fewest():
     for position, of, step in itertools.product(range(30), range(1, 13), range(1, 9)):
         found = [n for n in range(of) if (position + n * step) % of == 0]

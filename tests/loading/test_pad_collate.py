@@ -127,26 +127,6 @@ def test_a_multiple_of_its_own_that_breaks_the_limit_is_named_in_place_of_sample
         collate.collated([torch.ones(int(length)) for length in LENGTHS[ids]], ids)
 
 
-@pytest.mark.parametrize(
-    ("long", "lengths", "problem"),
-    [
-        ("raise", [1, 3], None),
-        ("raise", [120, 1], None),
-        ("alone", [59], None),
-        ("drop", [59], "lengths: a batch of 1x59"),
-    ],
-)
-def test_what_a_sample_may_be_longer_or_shorter_than_was_said(long, lengths, problem):
-    budget = 240 if long == "raise" else 50
-    plan = plan_of(sk.TokenBatches(budget, lengths=LENGTHS, long=long))
-    collate, samples = sk.PadCollate(plan=plan), [torch.ones(length) for length in lengths]
-    if problem is None:
-        assert collate(samples).values.shape == (len(lengths), max(lengths))
-    else:
-        with pytest.raises(sk.DatasetError, match=problem):
-            collate(samples)
-
-
 def test_pairs_are_held_against_the_limit_on_both_sides():
     pairs = np.stack([LENGTHS, LENGTHS[::-1]], axis=1)
     plan = sk.TokenBatches(400, lengths=pairs).plan(sk.RandomSampler(seed=7), LENGTHS.size)

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 import samplerkit as sk
-from samplerkit.inspect.plan import plan
-from samplerkit.inspect.time_machine import at, occurrences_of, when
+from samplerkit.inspect.time_machine import occurrences_of
 from samplerkit.loading.run.delivery import Delivery
 from tests.loading.test_edits import ranks_of
 
@@ -114,17 +113,3 @@ def test_a_number_that_the_ranks_do_not_divide_is_refused_when_it_is_made_and_wh
     four.load_state_dict(late)
     assert len(next(iter(four))) == 2
     assert len(four) == len(counted_steps(100, 0, 20, ((10, 6), (60, 8)), "pad"))
-
-
-def test_where_and_when_a_sample_is_read_and_a_plan_look_across_a_ramp():
-    loader = sk.Loader(
-        range(100), sk.Ledger(sk.SequentialSampler(), RAMP), batch_size=2, world=sk.World(2, 0)
-    )
-    assert at(loader, epoch=0, step=4, rank=1).ids.tolist() == [17, 19, 21, 23]
-    (time,) = when(loader, 21, epochs=0)[0].occurrences
-    assert (time.rank, time.step, time.place) == (1, 4, 2)
-    steps = counted_steps(100, 0, 4, ((16, 8), (50, 24)), "pad")
-    planned = plan(loader)
-    assert (planned.steps, planned.global_batch, planned.epoch_samples) == (len(steps), 4, 100)
-    dropping = sk.Loader(range(100), sk.Ledger(sk.SequentialSampler(), RAMP), batch_size=4, tail="drop")
-    assert plan(dropping).dropped == 100 - counted_steps(100, 0, 4, ((16, 8), (50, 24)), "drop")[-1][-1] - 1

@@ -35,8 +35,20 @@ def growth(done):
 
 @pytest.mark.parametrize(
     "options",
-    [{"num_workers": 2}, {"num_workers": 2, "run_ahead": True}, THREADS],
-    ids=["new workers each epoch", "run ahead", "threads"],
+    [
+        {"num_workers": 2},
+        {"num_workers": 2, "run_ahead": True},
+        THREADS,
+        {"num_workers": 0, "device": "cpu", "run_ahead": True},
+        {"num_workers": 0, "device": "cpu"},
+    ],
+    ids=[
+        "new workers each epoch",
+        "run ahead",
+        "threads",
+        "a device stage that runs ahead",
+        "a device stage",
+    ],
 )
 def test_fifty_epochs_with_64_descriptors_keep_memory_threads_and_descriptors_flat(options):
     grown = growth(fifty_epochs(**options))

@@ -122,15 +122,6 @@ def test_what_cannot_be_read_and_what_cannot_be_sent_are_skipped_together():
         assert [(skip.id, skip.place) for skip in loader.skipped] == [(3, 0), (4, 1), (7, 1)]
 
 
-@pytest.mark.parametrize("way", WAYS[1:])
-def test_a_batch_of_which_nothing_can_be_sent_is_an_error(way):
-    with (
-        loader_of(Some(6, 7, 8), bad_samples="skip", **way) as loader,
-        pytest.raises(sk.DatasetError, match=r"none of the samples of a batch .*\[6, 7, 8\]"),
-    ):
-        list(loader)
-
-
 def unsent(batch):
     return [*batch, threading.Lock()] if 7 in batch else batch
 

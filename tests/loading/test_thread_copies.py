@@ -5,12 +5,11 @@ from __future__ import annotations
 import sqlite3
 from dataclasses import dataclass
 
-import numpy as np
 import pytest
 from torch.utils.data import ConcatDataset, StackDataset, Subset
 
 import samplerkit as sk
-from tests.loading.worker_kinds import THREADS, beside
+from tests.loading.worker_kinds import THREADS
 
 
 @dataclass(frozen=True)
@@ -96,17 +95,3 @@ def test_the_figures_of_copies_are_added_up_and_lasting_threads_keep_theirs(tabl
             assert sum(map(len, loader)) == 24
             assert loader.stats.dataset == Reads(24 * epoch)
     assert table.stats == Reads()
-
-
-@pytest.mark.parametrize("mode", ["files", "partial", "global"])
-def test_all_threads_share_what_is_in_memory_so_that_each_file_is_read_once(tmp_path, mode):
-    for number in range(6):
-        np.savez(tmp_path / f"{number}.npz", x=np.arange(10) + number * 10)
-    dataset = sk.FileDataset(str(tmp_path / "*.npz"), "npz", max_files=6, progress=False)
-    sampler = sk.RandomSampler(shuffle=mode, seed=7, **({"partial_size": 20} if mode == "partial" else {}))
-    with sk.Loader(dataset, sampler, batch_size=4, **beside("3 threads")) as loader:
-        for epoch in (1, 2):
-            read = [index for batch in loader for index in batch["x"].tolist()]
-            assert read == sampler.order(dataset, epoch - 1)[:].tolist()
-            assert loader.stats.dataset == dataset.stats
-            assert loader.stats.dataset.files_read <= 6 * epoch

@@ -39,7 +39,7 @@ def job(ranks, layout, tail, batch_size, **options):
 )
 def test_ranks_have_equal_steps_or_differ_by_one_as_the_tail_says(as_layout, tail):
     uneven = 0
-    for size, ranks, batch_size in product(range(1, 17), range(1, 6), range(1, 4)):
+    for size, ranks, batch_size in product(range(1, 17, 3), range(1, 6), range(1, 4)):
         read = [list(loader) for loader in job(ranks, as_layout(size), tail, batch_size)]
         steps = [len(batches) for batches in read]
         samples = [sum(map(len, batches)) for batches in read]

@@ -144,7 +144,7 @@ def test_threads_that_ask_for_the_orders_of_different_epochs_at_once_get_each_it
 
     def ask(epoch):
         wanted = sampler.undealt_order(range(8), epoch, constants=run.constants).recipe
-        for _ in range(200_000):
+        for _ in range(40_000):
             assert run.undealt(epoch).recipe == wanted
 
     all_done(lambda: ask(0), lambda: ask(1))

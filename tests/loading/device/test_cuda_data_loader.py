@@ -38,20 +38,6 @@ def test_next_gives_batches_over_the_end_of_epochs():
                 next(loader)
 
 
-def test_after_an_early_break_the_epoch_begins_again():
-    with labelled() as loader:
-        for _ in range(2):
-            for _, labels in loader:
-                assert labels.tolist() == epoch_order(0)[:8]
-                break
-        assert sum((labels.tolist() for _, labels in loader), []) == epoch_order(0)
-        next(loader)
-        assert sum((labels.tolist() for _, labels in loader), []) == epoch_order(1)
-        next(loader)
-        loader.reset()
-        assert next(loader)[1].tolist() == epoch_order(2)[:8]
-
-
 class Doubling(CudaDataLoader):
     """Moves by itself, and lets its parent do a part of it."""
 
