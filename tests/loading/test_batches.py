@@ -13,7 +13,6 @@ from samplerkit.compat.megatron.samplers import MegatronPretrainingRandomSampler
 from tests.loading.batch_loaders import LENGTHS, SAMPLERS, SIZE, Noisy, loader, read
 from tests.loading.worker_kinds import THREADS
 
-
 OPTIONS = [{"num_workers": 2}, THREADS, {"run_ahead": True}, {"device": "cpu"}, {"seed_draws": True}]
 
 
