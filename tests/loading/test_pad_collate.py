@@ -190,3 +190,11 @@ def test_ids_are_those_of_the_samples_that_are_there_where_others_were_skipped()
         ),
     ):
         list(loader)
+
+
+def test_samples_of_another_structure_are_named_by_their_ids_without_batches_too():
+    with (
+        loader_of(sequences(ints=[17]), batches=None, tail="pad", batch_size=16) as loader,
+        pytest.raises(sk.DatasetError, match="sample 17, field text: must be a sequence"),
+    ):
+        list(loader)

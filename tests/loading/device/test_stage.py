@@ -158,6 +158,7 @@ def test_figures_hold_waits_loads_and_copies():
     stats = counts.stats
     assert stats.batches == 4
     assert stats.load_seconds >= 0.08
+    assert 0 < stats.copy_seconds < stats.load_seconds
     assert stats.first_wait >= 0.02
     assert stats.total_wait >= stats.first_wait + stats.longest_wait
     assert stats.mean_wait == stats.total_wait / 4
