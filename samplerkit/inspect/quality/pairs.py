@@ -118,7 +118,12 @@ def random_distance(num_samples: int) -> float:
 
 
 def distance_between_files(sizes: Any) -> float:
-    """Gives the mean distance of two ids that are drawn at random from different files."""
+    """Gives the mean distance of two ids that are drawn at random from different files.
+
+    Example:
+        >>> distance_between_files([2, 1])  # ids 0 and 2, or 1 and 2
+        1.5
+    """
     sizes = np.asarray(sizes, dtype=np.float64)
     total = sizes.sum()
     pairs = total * (total - 1) - (sizes * (sizes - 1)).sum()
