@@ -246,7 +246,10 @@ def test_all_readers_begin_there():
     ("sampler", "message"),
     [
         ({**SINGLE, "consumed_samples": 100}, "sampler.consumed_samples: must be below the 100 samples"),
-        ({**CYCLIC, "consumed_samples": 20}, "sampler.consumed_samples: must be a multiple of a step of 8"),
+        (
+            {**CYCLIC, "consumed_samples": 20},
+            "must be a multiple of a step of 8 samples in an epoch of 96",
+        ),
         ({**SINGLE, "consumed_samples": -8}, "sampler.consumed_samples: must not be negative, got -8"),
         ({**CYCLIC, "consumed": 8}, "sampler.consumed: is no key of megatron_cyclic.*consumed_samples"),
         ({**SINGLE, "data_sharding": False}, "sampler.data_sharding: is no key of megatron_single"),

@@ -145,11 +145,6 @@ def test_orders_of_the_block_deal_invert():
     [
         ({"consumed_samples": 2.5}, sk.ArgumentTypeError, "must be an integer"),
         (
-            {"consumed_samples": 10, "dataloader_type": "cyclic"},
-            sk.ArgumentValueError,
-            "must be a multiple of a step of 8 samples in an epoch of 96",
-        ),
-        (
             {"micro_batch_size": 60, "dataloader_type": "cyclic"},
             sk.ArgumentRangeError,
             "must be at least one step of 120",

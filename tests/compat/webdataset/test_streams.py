@@ -13,8 +13,8 @@ import samplerkit as sk
 from samplerkit.compat.webdataset.commands import samples_of
 
 
-def in_pieces(data):
-    return iter(data[start : start + 1000] for start in range(0, len(data), 1000))
+def in_pieces(data, size=1000):
+    return iter(data[start : start + size] for start in range(0, len(data), size))
 
 
 def archive(*members, kind=tarfile.PAX_FORMAT):
@@ -48,9 +48,10 @@ def test_a_stream_gives_what_a_file_gives(tmp_path, kind, is_compressed):
     data = gzip.compress(data) if is_compressed else data
     path = tmp_path / ("a.tar.gz" if is_compressed else "a.tar")
     path.write_bytes(data)
-    samples = list(samples_of(in_pieces(data), str(path)))
-    assert len(samples) == 6
-    assert samples == list(sk.TarDataset(path, cache=tmp_path))
+    expected = list(sk.TarDataset(path, cache=tmp_path))
+    assert len(expected) == 6
+    for size in (1000, 1 << 20):
+        assert list(samples_of(in_pieces(data, size), str(path))) == expected
 
 
 FLAWS = {
@@ -59,8 +60,6 @@ FLAWS = {
     "a key twice": (archive(("a.txt", b"1"), ("b.txt", b"1"), ("a.cls", b"1")), "duplicate key at byte 2048"),
     "a field twice": (archive(("a.txt", b"1"), ("a.TXT", b"1")), "duplicate field at byte 1024"),
     "a reserved field": (archive(("a.__key__", b"1")), "reserved field at byte 0"),
-    "a damaged header": (b"b" + archive(("a.txt", b"1"))[1:], "damaged header at byte 0: the checksum"),
-    "half an end mark": (archive(("a.txt", b"1"))[:1536], "half of the end mark"),
     "a damaged gzip": (gzip.compress(archive(("a.txt", b"1" * 9000)))[:-20] + bytes(20), "damaged gzip"),
     "half a gzip": (gzip.compress(archive(("a.txt", os.urandom(9000))))[:5000], "compressed data end early"),
     "bzip2": (b"BZh91AY&SY", "bzip2, which is not supported"),
@@ -73,19 +72,13 @@ def test_a_stream_is_read_as_strictly_as_a_file(data, text):
         list(samples_of(in_pieces(data), "pipe:x"))
 
 
-@pytest.mark.parametrize("size", [1 << 33, 1 << 45, 1 << 62, 1 << 80])
+@pytest.mark.parametrize("size", [1 << 33, 1 << 80])
 def test_a_size_that_no_stream_has_takes_no_memory(size):
     member = tarfile.TarInfo("a.txt")
     member.size = size
     data = member.tobuf(tarfile.GNU_FORMAT) + b"few bytes"
     with pytest.raises(sk.DatasetError, match=r"truncated at byte 0: the archive ends in 'a\.txt'"):
         list(samples_of(in_pieces(data), "pipe:x"))
-
-
-def test_a_member_of_many_megabytes_is_read_whole():
-    content = os.urandom(40 << 20)
-    (sample,) = samples_of(in_pieces(archive(("a.bin", content), ("a.cls", b"1"))), "pipe:x")
-    assert (sample["bin"] == content, sample["cls"]) == (True, b"1")
 
 
 def test_no_cut_of_a_stream_is_a_shorter_epoch():
