@@ -13,7 +13,7 @@ import torch
 from torch.utils.data import default_collate
 
 import samplerkit as sk
-from samplerkit.loading.workers.batch_maker import SMALL
+from samplerkit.loading.workers.worker_side import SMALL
 
 Pair = namedtuple("Pair", "left right")  # torch makes batches of those without types too
 

@@ -119,3 +119,23 @@ def test_only_the_worker_that_died_first_is_named_with_its_own_reason(
     assert caught.value.value == {pids[10 % workers]: code}
     del caught
     gc.collect()
+
+
+class DiesMeanwhile:
+    """The first batch never comes, as where its worker waits for the other one, which has died."""
+
+    def __len__(self):
+        return 8
+
+    def __getitem__(self, index):
+        if index < 4:
+            time.sleep(1000)
+        kill_itself()
+
+
+def test_a_worker_that_dies_out_of_turn_is_an_error_though_the_others_never_end(no_longer_than):
+    no_longer_than(AT_MOST)
+    loader = sk.Loader(DiesMeanwhile(), sk.SequentialSampler(), batch_size=4, num_workers=2)
+    with OwnSeconds() as own, loader, pytest.raises(sk.WorkerError, match="-9"):
+        next(iter(loader))
+    assert own.seconds < SECONDS

@@ -13,10 +13,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import samplerkit as sk
-from samplerkit.loading.workers.batch_maker import BatchMaker, PickledBatch, batch_of
-from samplerkit.loading.workers.file_affinity import AffineIterator, FileAffinity, joined
+from samplerkit.loading.workers.batch_maker import BatchMaker, batch_of
+from samplerkit.loading.workers.file_affinity import FileAffinity, joined
 from samplerkit.loading.workers.loader_workers import requests_of
 from samplerkit.loading.workers.reader import ReaderOptions, SampleReader
+from samplerkit.loading.workers.worker_side import pickled, unpickled
 from tests.loading.worker_kinds import beside
 
 LAYOUT = sk.Layout([7, 9, 0, 3, 12, 5, 8, 10, 1])
@@ -195,8 +196,8 @@ def test_shares_put_together_are_the_batch(sizes, mode, batch_size, workers, ste
                 if whole or len(parts) == 1:
                     samples = maker.reader.read(request)
                 else:
-                    sent = [PickledBatch.of(maker.reader.read(part), "a share") for part in parts]
-                    samples = joined(parts, [share.received() for share in sent])
+                    sent = [pickled(maker.reader.read(part)) for part in parts]
+                    samples = joined(parts, [unpickled(share.getbuffer()) for share in sent])
                 answer = maker.collated(request, samples)
                 skipped = [(skip.id, skip.place, skip.error) for skip in answer.skipped]
                 outcomes.append([plain(answer.batch), skipped, answer.stand_in])
@@ -288,10 +289,3 @@ def test_what_cannot_be_shared_is_refused_and_nothing_hangs(dataset, problem):
 def test_it_changes_nothing_where_each_file_is_read_once_anyway(workers):
     with sk.Loader(range(9), by("false"), batch_size=3, file_affinity=True, **beside(workers)) as loader:
         assert [batch.tolist() for batch in loader] == [[0, 1, 2], [3, 4, 5], [6, 7, 8]]
-
-
-def test_where_torch_has_the_names_no_more_the_batches_stay(monkeypatch):
-    monkeypatch.delattr(AffineIterator, "_worker_queue_idx_cycle")
-    expected = read(sk.Loader(Lists(), by("partial"), batch_size=6))
-    with sk.Loader(Lists(), by("partial"), batch_size=6, num_workers=2, file_affinity=True) as loader:
-        assert read(loader) == expected

@@ -1,23 +1,18 @@
-"""File affinity: each file is read by one worker process, and a batch in files of several is put together.
-
-torch deals tasks to its workers in turn. Here it deals them by file, through private names of its DataLoader;
-if one of these is gone one day, workers read files of one another again, and the batches stay what they are.
-"""
+"""File affinity: each file is read by one worker process, and a batch in files of several is put together."""
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, cast, final
 
 import numpy as np
-import torch.utils.data
-from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
+import torch
 
 from samplerkit.errors import DatasetError
-from samplerkit.loading.workers.batch_maker import BatchMaker, received
+from samplerkit.loading.workers.batch_maker import SendingMaker
 from samplerkit.loading.workers.protocol import Answer, Batches, Request
+from samplerkit.loading.workers.worker_processes import WorkerProcesses
 from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
 
@@ -101,60 +96,31 @@ class ShareRequest(Request):
 
 
 @final
-class AffineIterator(_MultiProcessingDataLoaderIter):
-    """Takes requests, sends each worker its share of them, and gives whole batches.
-
-    Args:
-        loader: a DataLoader with workers, whose sampler gives requests.
+class AffineProcesses(WorkerProcesses):
+    """Worker processes that get their shares of each request; batches of several are collated in the loop.
 
     Raises:
         DatasetError: the dataset has no files.
     """
 
-    def __init__(self, loader: torch.utils.data.DataLoader[Any]) -> None:
-        maker: Any = loader.dataset
-        self._maker: BatchMaker = maker
-        self._layout = layout_of_files(maker.dataset)
-        super().__init__(loader)
-
-    def _reset(self, loader: Any, first_iter: bool = False) -> None:
-        self._worker = 0
+    def __init__(self, maker: SendingMaker, number: int, options: Mapping[str, Any], **others: bool) -> None:
+        super().__init__(maker, number, options, **others)
+        self._collates: Final = maker
+        self._layout: Final = layout_of_files(maker.dataset)
         self._reading: tuple[int, int] | None = None
-        self._to_send: deque[ShareRequest] = deque()
-        self._under_way: deque[tuple[Request, list[ShareRequest]]] = deque()
-        super()._reset(loader, first_iter)
 
-    @property
-    def _worker_queue_idx_cycle(self) -> Any:
-        """Where torch looks for the worker of the task that it took last."""
-        return iter((self._worker,))
+    def shares_of(self, request: Request) -> list[tuple[int, Request]]:
+        """Returns the share of each worker that has files of a batch."""
+        if self._reading != (request.epoch, request.start):
+            self._reading = request.epoch, request.start
+            self._affinity = FileAffinity(self._layout, self._number)
+        return [(share.worker, share) for share in self._affinity.shares_of(request)]
 
-    @_worker_queue_idx_cycle.setter
-    def _worker_queue_idx_cycle(self, in_turn: Any) -> None:
-        """Nothing: workers do not come in turn."""
-
-    def _next_index(self) -> Request:
-        if not self._to_send:
-            request: Request = super()._next_index()  # type: ignore[no-untyped-call]
-            if self._reading != (request.epoch, request.start):
-                self._reading = request.epoch, request.start
-                self._affinity = FileAffinity(self._layout, self._num_workers)
-            shares = self._affinity.shares_of(request)
-            self._under_way.append((request, shares))
-            self._to_send.extend(shares)
-        share = self._to_send.popleft()
-        self._worker = share.worker
-        return share
-
-    def _next_data(self) -> Any:
-        if not self._under_way:
-            return super()._next_data()  # type: ignore[no-untyped-call]  # the end
-        request, shares = self._under_way.popleft()
-        answers = [received(super(AffineIterator, self)._next_data()) for _ in shares]  # type: ignore[no-untyped-call]
-        if shares[0].is_whole:
+    def joined(self, request: Request, shares: list[tuple[int, Any]], answers: list[Answer]) -> Answer:
+        """Collates what several workers have read."""
+        if len(answers) == 1:
             return answers[0]
-        batch = self._maker.collated(request, joined(shares, answers))
-        return batch.pin_memory() if self._pin_memory else batch
+        return self._collates.collated(request, joined([share for _, share in shares], answers))
 
 
 def layout_of_files(dataset: Any) -> Layout:

@@ -19,11 +19,10 @@ from samplerkit.loading.run.delivery import Reading
 from samplerkit.loading.run.run_cursor import RunCursor
 from samplerkit.loading.sample_fields import SampleCollate
 from samplerkit.loading.workers.batch_maker import BatchMaker, SendingMaker, batch_of
-from samplerkit.loading.workers.file_affinity import AffineIterator
+from samplerkit.loading.workers.file_affinity import AffineProcesses
 from samplerkit.loading.workers.protocol import (
     BadSamples,
     Batches,
-    MakeRequests,
     Request,
     WorkerKind,
     Workers,
@@ -69,7 +68,7 @@ class WorkerIteration:
     def __init__(
         self,
         workers: Workers,
-        requests: MakeRequests,
+        requests: Iterator[Request],
         make_stage: MakeStage | None,
         *,
         keeps_workers: bool,
@@ -199,7 +198,7 @@ class LoaderWorkers:
         kept = opened.workers if opened is not None and opened.end() else None
         self._open = WorkerIteration(
             kept or self._make_workers(reading.epoch),
-            partial(requests_of, self._cursor, wanted(self._cursor.run.dataset), run_ahead, reading),
+            requests_of(self._cursor, wanted(self._cursor.run.dataset), run_ahead, reading),
             make_stage,
             keeps_workers=bool(self._options.get("persistent_workers")),
             keeps_generators=seeds_here,
@@ -222,11 +221,10 @@ class LoaderWorkers:
 
     def _make_workers(self, epoch: int) -> Workers:
         options = self._options
-        if self.has_processes:
-            maker = self._maker(epoch, SendingMaker)
-            affine = {"iterator_type": AffineIterator} if self._is_affine else {}
-            return WorkerProcesses(maker, self._num_workers, options, **affine)
         pins = bool(options.get("pin_memory")) and current_device().type != "cpu"
+        if self.has_processes:
+            processes = AffineProcesses if self._is_affine else WorkerProcesses
+            return processes(self._maker(epoch, SendingMaker), self._num_workers, options, pins=pins)
         maker = self._maker(epoch, partial(BatchMaker, pins=pins))
         if not self._num_workers:
             return Workers(maker.__getitem__)

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import os
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Self, final
+from typing import Any, Final, Literal, Self, final
 
 import numpy as np
 import torch.utils.data
 from torch.utils.data._utils.pin_memory import pin_memory
 
 from samplerkit.batches.segments import Segments
-from samplerkit.errors import WorkerError, note_once
-from samplerkit.loading.background import end_together
+from samplerkit.errors import StateError, WorkerError, note_once
+from samplerkit.loading.background import end_together, require_process
 from samplerkit.order.typing import Ids, as_array
 from samplerkit.samplers.mixing.edit import Edit
 
@@ -177,10 +179,6 @@ class Answer:
         return replace(self, batch=pin_memory(self.batch))  # type: ignore[no-untyped-call]
 
 
-MakeRequests = Callable[[], Iterator[Request]]
-"""Gives the requests of an iteration from the first one on: torch asks for them twice when workers start."""
-
-
 class Workers:
     """Makes the batches of requests, in their order, for one iteration at a time.
 
@@ -208,14 +206,14 @@ class Workers:
         """Under which numbers the figures of workers are reported."""
         return self.pids
 
-    def open(self, requests: MakeRequests, *, in_the_loop: bool) -> Iterator[Answer]:
+    def open(self, requests: Iterator[Request], *, in_the_loop: bool) -> Iterator[Answer]:
         """Begins an iteration; the one before was cancelled.
 
         Args:
             requests: of the batches.
             in_the_loop: whether the loop asks for batches, and not the thread of a stage.
         """
-        return map(self._make, requests())
+        return map(self._make, requests)
 
     def cancel(self) -> None:
         """Ends the iteration, and the wait for a batch where that can be done while it is made."""
@@ -230,6 +228,112 @@ class Workers:
 
     def join(self, deadline: float) -> None:
         """Waits for the workers until a time of the monotonic clock."""
+
+
+BATCHES_AHEAD: Final = 2
+"""Batches that each worker has ahead of the loop, where nobody says how many."""
+
+
+class Pool(Workers):
+    """Workers that make batches while the loop does something else.
+
+    Args:
+        number: of workers.
+        options: of the DataLoader.
+    """
+
+    def __init__(self, number: int, options: Mapping[str, Any]) -> None:
+        self.ahead: Final = (options.get("prefetch_factor") or BATCHES_AHEAD) * number
+        self.timeout: Final = options.get("timeout") or None
+        self.process: Final = os.getpid()
+        self._iteration: BatchesAhead | None = None
+
+    @abstractmethod
+    def submit(self, request: Request) -> Any:
+        """Has a worker make a batch, and returns the task that this is."""
+
+    @abstractmethod
+    def receive(self, task: Any) -> Answer:
+        """Waits for the batch of the oldest task; raises what was raised while it was made.
+
+        Raises:
+            WorkerError: the batch did not come, or not in time.
+        """
+
+    def withdraw(self, task: Any) -> None:
+        """Notes that nobody waits for the batch of a task any more."""
+
+    def open(self, requests: Iterator[Request], *, in_the_loop: bool) -> Iterator[Answer]:
+        """Begins an iteration; the one before was cancelled."""
+        self._iteration = BatchesAhead(self, requests)
+        return self._iteration
+
+    def cancel(self) -> None:
+        """Ends the iteration; what waits is not read any more."""
+        if self._iteration is not None:
+            self._iteration.cancel()
+
+
+class BatchesAhead(Iterator[Answer]):
+    """One iteration over the batches of a pool, in order, a bounded number of them under way.
+
+    Args:
+        pool: makes them.
+        requests: of the batches, in order; iterated over in the thread that asks for batches.
+    """
+
+    def __init__(self, pool: Pool, requests: Iterator[Request]) -> None:
+        self._pool: Any = pool
+        self._requests: Iterator[Request] | None = requests
+        # Few, and no deque: without the GIL another thread's `cancel` could not go through one that grows.
+        self._tasks: Final[list[Any]] = []
+        self._failure: Exception | None = None
+        self._is_over = False
+
+    def __next__(self) -> Answer:
+        """Returns the next batch.
+
+        Raises:
+            StateError: it was ended, or another process began it.
+            WorkerError: the batch did not come, or not in time.
+        """
+        require_process(self._pool.process)
+        self._submit()
+        # Behind what was submitted: `cancel` withdraws only what it finds there.
+        self._require_open()
+        answer = self._receive()
+        self._require_open()
+        del self._tasks[:1]
+        self._submit()
+        return answer
+
+    def cancel(self) -> None:
+        """Ends the iteration, and the wait for a batch where that can be done."""
+        self._is_over = True
+        for task in self._tasks.copy():
+            self._pool.withdraw(task)
+
+    def _require_open(self) -> None:
+        if self._is_over:
+            raise StateError("iteration", "was ended by a newer one or by close()")
+
+    def _submit(self) -> None:
+        """Keeps as many batches under way as may be."""
+        while self._requests is not None and len(self._tasks) < self._pool.ahead and not self._is_over:
+            try:
+                request = next(self._requests)
+            except StopIteration:
+                self._requests = None
+            except Exception as error:  # raised behind the batches before it
+                self._requests, self._failure = None, error
+            else:
+                self._tasks.append(self._pool.submit(request))
+
+    def _receive(self) -> Answer:
+        if not self._tasks:
+            raise self._failure or StopIteration
+        answer: Answer = self._pool.receive(self._tasks[0])
+        return answer
 
 
 def timed_out(who: str, seconds: float | None) -> WorkerError:

@@ -13,22 +13,11 @@ from itertools import count
 from queue import Empty, SimpleQueue
 from typing import Any, Final, NamedTuple, final
 
-from samplerkit.errors import StateError
-from samplerkit.loading.background import (
-    end_at_exit,
-    loaders_read_for,
-    not_an_end,
-    read_for,
-    require_process,
-    start_thread,
-)
+from samplerkit.loading.background import end_at_exit, loaders_read_for, not_an_end, read_for, start_thread
 from samplerkit.loading.workers.batch_maker import BatchMaker
-from samplerkit.loading.workers.protocol import MakeRequests, Request, Workers, timed_out
+from samplerkit.loading.workers.protocol import Answer, BatchesAhead, Pool, Request, timed_out
 from samplerkit.loading.workers.reader import SampleReader
 from samplerkit.loading.workers.thread_scheduling import PATIENCE, ThreadSchedule
-
-BATCHES_AHEAD: Final = 2
-"""Batches that each thread has ahead of the loop, as torch's processes have."""
 
 _WHERE: Final = "a dataset or its collate function"  # who raised a StopIteration, in errors
 _numbers = count(-1, -1)
@@ -64,7 +53,7 @@ class Task:
 
 
 @final
-class ThreadPool(Workers):
+class ThreadPool(Pool):
     """The threads of a loader. Only they take its lock: a signal handler may raise anywhere in the loop.
 
     Args:
@@ -85,15 +74,12 @@ class ThreadPool(Workers):
         owner: object,
         loader: object,
     ) -> None:
+        super().__init__(number, options)
         self.schedule: Final = schedule
-        self.ahead: Final = (options.get("prefetch_factor") or BATCHES_AHEAD) * number
-        self.timeout: Final = options.get("timeout") or None
-        self.process: Final = os.getpid()
         self._maker: Final = maker
         self._loaders: Final = loaders_read_for() | {loader}
         self._start: Final = options.get("worker_init_fn")
         self._numbers: Final = [next(_numbers) for _ in range(number)]
-        self._iteration: ThreadBatches | None = None
         self._is_stopped = self._has_copies = False
         self._tasks: Final[SimpleQueue[Task | None]] = SimpleQueue()
         self._taken: Task | None = None  # waits until no thread reads for the epoch before
@@ -121,11 +107,11 @@ class ThreadPool(Workers):
         """Under which numbers the figures of copies are reported; no process has such an id."""
         return self._numbers
 
-    def open(self, requests: MakeRequests, *, in_the_loop: bool) -> ThreadBatches:
+    def open(self, requests: Iterator[Request], *, in_the_loop: bool) -> Iterator[Answer]:
         """Begins an iteration."""
         # What several threads share, the loop may read as well.
         loop_helps = in_the_loop and len(self._threads) > 1 and not (self._start or self.timeout)
-        self._iteration = ThreadBatches(self, requests(), loop_helps=loop_helps)
+        self._iteration = (BatchesOfBoth if loop_helps else BatchesAhead)(self, requests)
         if self._is_stopped:  # meanwhile, by another thread that iterates over the same loader
             self.cancel()
         return self._iteration
@@ -135,24 +121,41 @@ class ThreadPool(Workers):
         """Whether the loop makes batches, where it may."""
         return self.schedule.loop_makes and not self._has_copies
 
-    def submit(self, task: Task) -> None:
+    def submit(self, request: Request) -> Task:
         """Has a thread make a batch."""
+        task = Task(request)
         self._tasks.put(task)
+        return task
 
-    def made_here(self, request: Request) -> Any:
+    def receive(self, task: Task) -> Answer:
+        """Waits for the batch of a task."""
+        try:
+            result: Any = task.result.get(timeout=self.timeout)
+        except Empty:
+            raise timed_out("a thread", self.timeout) from None
+        if not isinstance(result, _Raised):
+            answer: Answer = result
+            return answer
+        try:
+            raise result.error
+        finally:
+            # The error's traceback refers to this frame.
+            del result
+
+    def withdraw(self, task: Task) -> None:
+        """Ends the wait for the batch of a task, which is not made if it was not begun."""
+        task.is_cancelled = True
+        task.result.put(None)  # who waits for it looks whether the iteration is over
+
+    def made_here(self, request: Request) -> Answer:
         """Makes a batch in the thread that calls this, while no other one makes any."""
         trial, begun = self.schedule.trial, time.perf_counter()
         try:
-            batch = self._maker[request]
+            batch: Answer = self._maker[request]
         except StopIteration as error:
-            return _Raised(not_an_end(error, _WHERE))
+            raise not_an_end(error, _WHERE) from error
         self.schedule.made(trial, time.perf_counter() - begun)
         return batch
-
-    def cancel(self) -> None:
-        """Ends the iteration, and the wait for a batch; what waits is not read any more."""
-        if self._iteration is not None:
-            self._iteration.cancel()
 
     def stop(self) -> None:
         """Ends the wait for a batch, and the threads when they are done with the batch that they are at."""
@@ -254,84 +257,27 @@ class ThreadPool(Workers):
 
 
 @final
-class ThreadBatches(Iterator[Any]):
-    """One iteration over the batches of a thread pool, in order, a bounded number of them under way.
+class BatchesOfBoth(BatchesAhead):
+    """An iteration over the batches of threads, in which the loop makes them itself where that is quicker."""
 
-    Args:
-        pool: the threads.
-        requests: of the batches, in order; iterated over in the thread that asks for batches.
-        loop_helps: whether the loop makes batches itself where that is quicker.
-    """
+    _received: float | None = None  # when the batch before was
 
-    def __init__(self, pool: ThreadPool, requests: Iterator[Request], *, loop_helps: bool = False) -> None:
-        self._pool: Final = pool
-        self._requests: Iterator[Request] | None = requests
-        self._loop_helps: Final = loop_helps
-        self._received: float | None = None  # when the batch before was
-        # Few, and no deque: without the GIL another thread's `cancel` could not go through one that grows.
-        self._tasks: Final[list[Task]] = []
-        self._failure: Exception | None = None
-        self._is_over = False
-
-    def __next__(self) -> Any:
-        """Returns the next batch.
-
-        Raises:
-            StateError: it was ended, or another process began it.
-            WorkerError: the batch did not come in time.
-        """
-        pool = self._pool
-        require_process(pool.process)
-        if self._received is not None and self._loop_helps:
-            pool.schedule.stepped(time.perf_counter() - self._received)
-        self._submit()
-        # Behind what was submitted: `cancel` answers only what it finds there.
-        self._require_open()
-        if self._tasks:
-            try:
-                result = self._tasks[0].result.get(timeout=pool.timeout)
-            except Empty:
-                raise timed_out("a thread", pool.timeout) from None
-        elif self._requests is not None:
-            # All tasks of threads came before this one, and were received: no thread reads.
-            result = pool.made_here(next(self._requests))
-        else:
-            raise self._failure or StopIteration
-        self._require_open()
-        del self._tasks[:1]
-        if isinstance(result, _Raised):
-            try:
-                raise result.error
-            finally:
-                # The error's traceback refers to this frame.
-                del result
-        self._submit()
+    def __next__(self) -> Answer:
+        """Returns the next batch."""
+        if self._received is not None:
+            self._pool.schedule.stepped(time.perf_counter() - self._received)
+        answer = super().__next__()
         self._received = time.perf_counter()
-        return result
-
-    def _require_open(self) -> None:
-        if self._is_over:
-            raise StateError("iteration", "was ended by a newer one or by close()")
+        return answer
 
     def _submit(self) -> None:
-        """Keeps as many batches under way as may be, unless the loop makes them."""
         # A thread makes the first batch. When it is there, none reads for an iteration before this one.
-        if self._received is not None and self._loop_helps and self._pool.loop_makes:
-            return
-        while self._requests is not None and len(self._tasks) < self._pool.ahead and not self._is_over:
-            try:
-                task = Task(next(self._requests))
-            except StopIteration:
-                self._requests = None
-            except Exception as error:  # raised behind the batches before it
-                self._requests, self._failure = None, error
-            else:
-                self._tasks.append(task)
-                self._pool.submit(task)
+        if self._received is None or not self._pool.loop_makes:
+            super()._submit()
 
-    def cancel(self) -> None:
-        """Ends the iteration, and the wait for a batch."""
-        self._is_over = True
-        for task in self._tasks.copy():
-            task.is_cancelled = True
-            task.result.put(None)  # who waits for it looks whether this is over
+    def _receive(self) -> Answer:
+        if self._tasks or self._requests is None:
+            return super()._receive()
+        # All tasks of threads came before this one, and were received: no thread reads.
+        answer: Answer = self._pool.made_here(next(self._requests))
+        return answer

@@ -20,9 +20,9 @@ BUGS = [
     ),
     Bug(
         "a part goes to the worker whose turn it is",
-        "AffineIterator._next_index",
-        "self._worker = share.worker",
-        "self._worker = (self._worker + 1) % self._num_workers",
+        "AffineProcesses.shares_of",
+        "(share.worker, share)",
+        "(next(self._turn), share)",
         f"{AFFINITY}::test_each_file_is_read_by_one_worker_and_the_draws_stay",
     ),
     Bug(
@@ -209,11 +209,9 @@ BUGS = [
     ),
     Bug(
         "a worker's error is swallowed",
-        "WorkerProcesses._next",
-        "may_be_dying = breaks_off or isinstance(error, EOFError | ConnectionError)",
-        "may_be_dying = breaks_off or isinstance(error, EOFError | ConnectionError)\n"
-        "if not self._dead_workers(may_be_dying=may_be_dying):\n"
-        "    return []",
+        "WorkerProcesses._answer",
+        "answer.reraise()",
+        "return Answer([])",
         LOADERS,
     ),
 ]

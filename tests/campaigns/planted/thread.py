@@ -20,9 +20,9 @@ BUGS = [
     ),
     Bug(
         "what was asked for last comes first",
-        "ThreadBatches._submit",
-        "self._tasks.append(task)",
-        "self._tasks.insert(0, task)",
+        "BatchesAhead._submit",
+        "self._tasks.append(self._pool.submit(request))",
+        "self._tasks.insert(0, self._pool.submit(request))",
         f"{THREADS}::test_two_threads_read_at_the_same_time_and_the_batches_come_in_order",
     ),
     Bug(
@@ -34,7 +34,7 @@ BUGS = [
     ),
     Bug(
         "as many batches are under way as there are",
-        "ThreadBatches._submit",
+        "BatchesAhead._submit",
         "len(self._tasks) < self._pool.ahead",
         "True",
         f"{THREADS}::test_batches_that_the_loop_has_not_asked_for_are_bounded",
@@ -55,9 +55,9 @@ BUGS = [
     ),
     Bug(
         "the loop begins an epoch that threads have not left",
-        "ThreadBatches._submit",
-        "self._received is not None and self._loop_helps and self._pool.loop_makes",
-        "self._loop_helps and self._pool.loop_makes",
+        "BatchesOfBoth._submit",
+        "self._received is None or not self._pool.loop_makes",
+        "not self._pool.loop_makes",
         f"{BY_LOOP}::test_the_loop_begins_no_epoch_that_threads_still_read_before",
     ),
     Bug(
