@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections import namedtuple
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ import torch
 from torch.utils.data import default_collate
 
 import samplerkit as sk
+from samplerkit.loading.workers import loader_workers
+from samplerkit.loading.workers.protocol import Answer
 from samplerkit.loading.workers.worker_side import SMALL
 
 Pair = namedtuple("Pair", "left right")  # torch makes batches of those without types too
@@ -135,3 +138,36 @@ def test_large_tensors_are_in_shared_memory_beside_small_ones() -> None:
     assert batch["row"].is_shared()
     assert not batch["label"].is_shared()
     assert batch["row"][:, 0].tolist() == batch["label"].tolist()
+
+
+class InFiles:
+    """Sample i is i; the second batch of four is in both files."""
+
+    layout = sk.Layout([6, 6])
+
+    def __len__(self) -> int:
+        return 12
+
+    def __getitem__(self, index: int) -> int:
+        return index
+
+
+def marked(answer: Answer) -> Answer:
+    """Pins nothing, and says in which thread it would be."""
+    return replace(answer, batch=[*answer.batch, threading.current_thread().name])
+
+
+@pytest.mark.parametrize("affine", [False, True])
+def test_batches_of_processes_are_pinned_ahead_of_the_loop_in_a_thread_of_it(
+    monkeypatch: pytest.MonkeyPatch, affine: bool
+) -> None:
+    monkeypatch.setattr(loader_workers, "current_device", lambda: torch.device("meta"))
+    monkeypatch.setattr(Answer, "pin_memory", marked)
+    options: dict[str, Any] = {"num_workers": 2, "collate_fn": list, "persistent_workers": True}
+    dataset = InFiles()
+    with sk.Loader(dataset, batch_size=4, pin_memory=True, file_affinity=affine, **options) as loader:
+        next(iter(loader))
+        for _ in range(2):
+            batches = list(loader)
+            assert [batch[:-1] for batch in batches] == [[*range(4)], [*range(4, 8)], [*range(8, 12)]]
+            assert {batch[-1] for batch in batches} == {"samplerkit-pin"}

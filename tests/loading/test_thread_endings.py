@@ -12,7 +12,7 @@ import pytest
 import samplerkit as sk
 from samplerkit.loading.background import start_thread
 from samplerkit.loading.workers import loader_workers
-from samplerkit.loading.workers.protocol import BatchesAhead
+from samplerkit.loading.workers.protocol import BatchesInOrder
 from samplerkit.loading.workers.thread_scheduling import ThreadSchedule
 from tests.jobs import ended
 from tests.loading.numbers import Numbers, ids_of, numbers_loader
@@ -140,7 +140,7 @@ def test_a_batch_that_is_asked_for_while_the_threads_end_is_not_waited_for():
         batches.cancel()  # as the loop does, behind a thread's look at whether it is over
         yield 0
 
-    batches = BatchesAhead(NeverMade(), requests())
+    batches = BatchesInOrder(NeverMade(), requests())
     with pytest.raises(sk.StateError, match="ended by"):
         next(batches)
 

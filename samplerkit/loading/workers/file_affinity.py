@@ -103,8 +103,11 @@ class AffineProcesses(WorkerProcesses):
         DatasetError: the dataset has no files.
     """
 
-    def __init__(self, maker: SendingMaker, number: int, options: Mapping[str, Any], **others: bool) -> None:
-        super().__init__(maker, number, options, **others)
+    def __init__(
+        self, maker: SendingMaker, number: int, options: Mapping[str, Any], *, pins: bool = False
+    ) -> None:
+        # A thread would seed the generators from which the loop draws: there batches are not pinned.
+        super().__init__(maker, number, options, pins=pins and not maker.reader.options.seeds_draws)
         self._collates: Final = maker
         self._layout: Final = layout_of_files(maker.dataset)
         self._reading: tuple[int, int] | None = None

@@ -234,7 +234,7 @@ BATCHES_AHEAD: Final = 2
 """Batches that each worker has ahead of the loop, where nobody says how many."""
 
 
-class Pool(Workers):
+class WorkerPool(Workers):
     """Workers that make batches while the loop does something else.
 
     Args:
@@ -246,7 +246,7 @@ class Pool(Workers):
         self.ahead: Final = (options.get("prefetch_factor") or BATCHES_AHEAD) * number
         self.timeout: Final = options.get("timeout") or None
         self.process: Final = os.getpid()
-        self._iteration: BatchesAhead | None = None
+        self._iteration: BatchesInOrder | None = None
 
     @abstractmethod
     def submit(self, request: Request) -> Any:
@@ -265,7 +265,7 @@ class Pool(Workers):
 
     def open(self, requests: Iterator[Request], *, in_the_loop: bool) -> Iterator[Answer]:
         """Begins an iteration; the one before was cancelled."""
-        self._iteration = BatchesAhead(self, requests)
+        self._iteration = BatchesInOrder(self, requests)
         return self._iteration
 
     def cancel(self) -> None:
@@ -274,7 +274,7 @@ class Pool(Workers):
             self._iteration.cancel()
 
 
-class BatchesAhead(Iterator[Answer]):
+class BatchesInOrder(Iterator[Answer]):
     """One iteration over the batches of a pool, in order, a bounded number of them under way.
 
     Args:
@@ -282,7 +282,7 @@ class BatchesAhead(Iterator[Answer]):
         requests: of the batches, in order; iterated over in the thread that asks for batches.
     """
 
-    def __init__(self, pool: Pool, requests: Iterator[Request]) -> None:
+    def __init__(self, pool: WorkerPool, requests: Iterator[Request]) -> None:
         self._pool: Any = pool
         self._requests: Iterator[Request] | None = requests
         # Few, and no deque: without the GIL another thread's `cancel` could not go through one that grows.

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple, final
 
 from samplerkit.loading.background import end_at_exit, loaders_read_for, not_an_end, read_for, start_thread
 from samplerkit.loading.workers.batch_maker import BatchMaker
-from samplerkit.loading.workers.protocol import Answer, BatchesAhead, Pool, Request, timed_out
+from samplerkit.loading.workers.protocol import Answer, BatchesInOrder, Request, WorkerPool, timed_out
 from samplerkit.loading.workers.reader import SampleReader
 from samplerkit.loading.workers.thread_scheduling import PATIENCE, ThreadSchedule
 
@@ -53,7 +53,7 @@ class Task:
 
 
 @final
-class ThreadPool(Pool):
+class ThreadPool(WorkerPool):
     """The threads of a loader. Only they take its lock: a signal handler may raise anywhere in the loop.
 
     Args:
@@ -111,7 +111,7 @@ class ThreadPool(Pool):
         """Begins an iteration."""
         # What several threads share, the loop may read as well.
         loop_helps = in_the_loop and len(self._threads) > 1 and not (self._start or self.timeout)
-        self._iteration = (BatchesOfBoth if loop_helps else BatchesAhead)(self, requests)
+        self._iteration = (BatchesOfBoth if loop_helps else BatchesInOrder)(self, requests)
         if self._is_stopped:  # meanwhile, by another thread that iterates over the same loader
             self.cancel()
         return self._iteration
@@ -257,7 +257,7 @@ class ThreadPool(Pool):
 
 
 @final
-class BatchesOfBoth(BatchesAhead):
+class BatchesOfBoth(BatchesInOrder):
     """An iteration over the batches of threads, in which the loop makes them itself where that is quicker."""
 
     _received: float | None = None  # when the batch before was

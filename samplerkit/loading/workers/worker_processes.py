@@ -24,12 +24,12 @@ import torch.multiprocessing
 import torch.utils.data
 from torch._utils import ExceptionWrapper
 from torch.utils.data import _DatasetKind
-from torch.utils.data._utils.worker import _worker_loop
+from torch.utils.data._utils import worker as torch_worker
 
 from samplerkit.errors import WorkerError, note_once
 from samplerkit.loading.background import Channel, end_at_exit, start_thread
 from samplerkit.loading.device.streams import Streams, current_device, streams_for
-from samplerkit.loading.workers.protocol import Answer, Pool, Request, timed_out
+from samplerkit.loading.workers.protocol import Answer, Request, WorkerPool, timed_out
 from samplerkit.loading.workers.worker_side import (
     NUMBER_BYTES,
     GivenAnswers,
@@ -38,6 +38,10 @@ from samplerkit.loading.workers.worker_side import (
     start_worker,
     unpickled,
 )
+
+# The second is its name where torch has worker threads too.
+_LOOPS = ("_worker_loop", "_process_worker_loop")
+_worker_loop: Any = next(filter(None, map(vars(torch_worker).get, _LOOPS)))
 
 _GRACE_SECONDS = 0.5
 """How long the batches that are finished may still arrive before the other workers are ended too."""
@@ -59,7 +63,7 @@ class _Task(NamedTuple):
     shares: list[tuple[int, Request]]
 
 
-class WorkerProcesses(Pool):
+class WorkerProcesses(WorkerPool):
     """Worker processes, each with a pipe for its requests and one for its answers.
 
     What runs in them is torch's own loop, so that a dataset finds there what it finds in a DataLoader: seeds,
@@ -103,7 +107,8 @@ class WorkerProcesses(Pool):
             return batches
         channel: Channel[Answer | BaseException, bool] = Channel([True] * self.ahead)
         device = streams_for(current_device())
-        self._pinning = threading.Thread(target=_pin, args=(batches, channel, device), daemon=True)
+        ours = (batches, channel, device)
+        self._pinning = threading.Thread(target=_pin, args=ours, name="samplerkit-pin", daemon=True)
         start_thread(self._pinning)
         return _pinned(channel)
 

@@ -27,7 +27,7 @@ BUGS = [
     ),
     Bug(
         "workers hand out batches as they come",
-        "BatchesAhead._receive",
+        "BatchesInOrder._receive",
         "self._pool.receive(self._tasks[0])",
         "self._pool.receive(self._tasks[-1])",
         "tests/loading/test_loader_workers.py",

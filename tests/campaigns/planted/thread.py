@@ -20,7 +20,7 @@ BUGS = [
     ),
     Bug(
         "what was asked for last comes first",
-        "BatchesAhead._submit",
+        "BatchesInOrder._submit",
         "self._tasks.append(self._pool.submit(request))",
         "self._tasks.insert(0, self._pool.submit(request))",
         f"{THREADS}::test_two_threads_read_at_the_same_time_and_the_batches_come_in_order",
@@ -34,7 +34,7 @@ BUGS = [
     ),
     Bug(
         "as many batches are under way as there are",
-        "BatchesAhead._submit",
+        "BatchesInOrder._submit",
         "len(self._tasks) < self._pool.ahead",
         "True",
         f"{THREADS}::test_batches_that_the_loop_has_not_asked_for_are_bounded",
