@@ -42,12 +42,14 @@ def counted(seen, most):
 
 def test_parts_in_any_order_end_as_the_catalogue_of_one_machine(kind, tmp_path):
     pattern = kind.written(tmp_path / "data", SIZES)
-    make_catalogue(pattern, f"{tmp_path}/whole.skcat", kind.reader)
+    whole, told = f"{tmp_path}/whole.skcat", []
+    make_catalogue(pattern, whole, kind.reader, part_files=3, progress=lambda _, *done: told.append(done))
+    assert sorted(set(told)) == [(done, len(SIZES)) for done in range(len(SIZES) + 1)]
     parts = [make_part(files, f"{tmp_path}/parts", kind.reader) for files in reversed(parts_of(pattern, 3))]
     assert len(parts) == 3
     join_parts(parts, f"{tmp_path}/joined.skcat")
-    assert Path(f"{tmp_path}/joined.skcat").read_bytes() == Path(f"{tmp_path}/whole.skcat").read_bytes()
-    assert not Path(f"{tmp_path}/whole.skcat.parts").exists()
+    assert Path(f"{tmp_path}/joined.skcat").read_bytes() == Path(whole).read_bytes()
+    assert not Path(f"{whole}.parts").exists()
 
 
 def test_who_was_killed_goes_on_and_looks_at_no_file_of_a_finished_part_again(tmp_path):

@@ -12,7 +12,7 @@ import torch
 import webdataset
 
 import samplerkit as sk
-from samplerkit.storage.tar.codecs import IMAGE_SPECS
+from samplerkit.storage.tar.codecs import IMAGE_SPECS, Decode
 from samplerkit.storage.tar.dataset import TarDataset
 from samplerkit.storage.tar.writer import TarWriter
 from tests.storage.tar.shards import jpeg_tiles, read_by_webdataset
@@ -79,6 +79,8 @@ def test_images_are_decoded_as_webdataset_does(tmp_path, spec, mode):
 
 def test_our_image_names_are_those_of_webdataset():
     assert set(IMAGE_SPECS) == set(webdataset.autodecode.imagespecs)
+    with pytest.raises(sk.ArgumentValueError, match="decode: is no kind of image, got 'rgb9'; known: l, l8,"):
+        Decode.of(("rgb9",), None)
 
 
 @pytest.mark.parametrize("extension", ["pkl", "pickle", "pyd", "pth", "pt", "x.pkl"])
