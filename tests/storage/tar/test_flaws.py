@@ -128,6 +128,10 @@ NO_ARCHIVES = {
     "nothing, packed": (lambda data: gzip.compress(b""), "truncated at byte 0"),
     "a few zeros": (lambda data: bytes(100), "truncated at byte 0"),
     "text": (lambda data: b"not a tar file at all" * 100, "damaged header at byte 0"),
+    "another magic": (
+        lambda data: data.replace(b"ustar", b"sutar"),  # of the same sum
+        "damaged header at byte 0: unknown format b'sutar",
+    ),
     "no end mark": (
         lambda data: data[: 8 * BLOCK],
         "truncated at byte 4096: the archive ends after 4096",

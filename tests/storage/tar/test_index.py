@@ -42,12 +42,14 @@ def files(folder):
     return sorted(path.name for path in folder.rglob("*") if path.is_file())
 
 
-def test_an_index_is_made_once_and_never_among_the_data(tmp_path, cache_home, walks):
+def test_an_index_is_made_once_and_never_among_the_data(tmp_path, cache_home, walks, monkeypatch):
     paths = two(tmp_path)
     first = list(TarDataset(paths))
     assert walks == ["one.tar", "two.tar"]
     assert list(TarDataset(paths)) == first
     assert list(TarDataset(paths[::-1]).in_order([0])) == [first[60]]
+    monkeypatch.chdir(tmp_path / "data")
+    assert len(TarDataset("one.tar")) == 60  # the same archive by another name
     assert walks == ["one.tar", "two.tar"]
     assert files(tmp_path / "data") == ["one.tar", "two.tar"]
     assert len(files(cache_home)) > 2
