@@ -47,6 +47,16 @@ def test_a_loader_hands_out_the_batches_of_its_plan_and_goes_on_with_other_ranks
     assert {(index, noise) for index, noise, is_pad in steps if not is_pad} < {sample[:2] for sample in seen}
 
 
+def test_tokens_of_all_ranks_are_known_to_each():
+    runs = [loader("windows", 3, rank, tail="split") for rank in range(3)]
+    for step in range(runs[0].steps_left):
+        tokens = sum(int(LENGTHS[run.ids(step)].sum()) for run in runs)
+        assert {run.tokens(step) for run in runs} == {tokens}
+    with pytest.raises(sk.OutOfDatasetError):
+        runs[0].tokens(runs[0].steps_left)
+    assert sk.Loader(range(10), sk.SequentialSampler(), batch_size=4).tokens(2) == 2
+
+
 def test_split_gives_every_sample_once_in_equal_steps():
     for ranks in range(1, 9):
         runs = [loader("global", ranks, rank, tail="split") for rank in range(ranks)]

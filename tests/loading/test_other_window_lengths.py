@@ -14,7 +14,7 @@ import samplerkit as sk
 from samplerkit.loading.run.window_unit import steps_to_a_multiple
 from samplerkit.loading.state.state import State
 from tests.loading.rings import Rings
-from tests.loading.token_loaders import BLOCK, TREE, blocks, loader, mixture, tokens_of
+from tests.loading.token_loaders import BLOCK, FILES, TREE, blocks, loader, mixture, tokens_of
 
 
 def test_within_a_pool_it_is_refused_and_the_step_that_is_named_is_taken():
@@ -68,6 +68,40 @@ def test_another_order_is_refused_by_name_with_the_hint(saved_by):
     same = loader(2, sampler=first)
     same.load_state_dict(state)
     assert len(tokens_of(same)) == 336 - 48
+
+
+def test_another_block_is_another_dataset():
+    other = sk.Loader(Rings(FILES, 2, 2 * BLOCK), blocks(), batch_size=1, world=sk.World(1, 0))
+    with pytest.raises(sk.StateError, match=r"block_len: .*seq_len alone may change"):
+        other.load_state_dict(loader(2).state_dict(step=24))
+
+
+def test_a_limit_of_whole_pools_is_a_limit_of_as_many_tokens():
+    def dealt(samples):
+        root = sk.DistributedSampler(shuffle=False, num_samples=samples)
+        root.add_child(blocks())
+        return root
+
+    first = loader(2, 2, 0, sampler=dealt(36))
+    state = first.state_dict(step=6)
+    assert (state["limit"], state["position"]) == (72, 12)
+    rest = loader(4, 1, 0, sampler=dealt(36))
+    rest.load_state_dict(state)
+    assert len(tokens_of(rest)) == 144 - 24
+    with pytest.raises(sk.StateError, match="limit: is no whole number of pools"):
+        loader(4, 1, 0, sampler=dealt(35)).load_state_dict(
+            loader(2, 2, 0, sampler=dealt(35)).state_dict(step=6)
+        )
+
+
+def test_batches_of_windows_are_refused_with_another_length():
+    recipe = sk.TokenBatches(24, lengths=np.full(168, 2))
+    saved = sk.Loader(Rings(FILES, 2, BLOCK), blocks(), batches=recipe, world=sk.World(1, 0)).state_dict()
+    other = sk.TokenBatches(24, lengths=np.full(84, 4))
+    with pytest.raises(sk.StateError, match="counts batches"):
+        sk.Loader(Rings(FILES, 4, BLOCK), blocks(), batches=other, world=sk.World(1, 0)).load_state_dict(
+            saved
+        )
 
 
 def test_the_steps_to_a_multiple_are_the_fewest():

@@ -33,6 +33,12 @@ def test_a_plain_dataloader_reads_the_order_of_the_sampler():
     assert sampler.epoch == 3
 
 
+def test_it_is_a_torch_distributed_sampler_with_torchs_names():
+    sampler = sk.TorchSampler(sk.RandomSampler(), 10, world=sk.World(4, 1))
+    assert isinstance(sampler, torch.utils.data.DistributedSampler)
+    assert (sampler.num_replicas, sampler.rank, sampler.num_samples, sampler.total_size) == (4, 1, 3, 12)
+
+
 @pytest.mark.parametrize(("drop_last", "sizes"), [(False, [4, 4, 2]), (True, [4, 4])])
 def test_whole_batches_reach_a_dataset_that_takes_them(drop_last, sizes):
     batches = sk.TorchBatchSampler(sk.TorchSampler(sk.SequentialSampler(), InBatches()), 4, drop_last)

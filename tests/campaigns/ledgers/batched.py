@@ -142,7 +142,7 @@ def draw_batched(draw: Random, most_ranks: int) -> BatchedRecipe:
     lengths = lengths_of(draw, size)
     recipe = recipe_of(draw, kind, lengths)
     chain = sampler_of(draw, size, fixes_a_set=kind == "classes")
-    if getattr(recipe, "window", None) and not chain.is_distributed and draw.random() < 0.8:
+    if getattr(recipe, "window", None) and chain.chain.deal is None and draw.random() < 0.8:
         chain = sk.Ledger(chain)
     made = BatchedRecipe(kind, recipe, lengths, chain, 2, kind == "packs" and draw.random() < 0.5)
     return made if made.keeps_ranks else replace(made, first_ranks=draw.randint(1, most_ranks))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -65,6 +66,8 @@ def require_history(history: Any, log: list[Any]) -> None:
     """A history holds what the loops received, unit by unit, in the order of the epochs."""
     require(history.is_complete, "the history is not complete")
     epochs = history.epochs_of(range(len(history))).tolist()
+    counts = Counter(history[:].tolist())
+    require(history.count([*counts]).tolist() == [*counts.values()], f"{counts} are not counted")
     read = zip(epochs, history[:].tolist(), strict=True)
     for epoch, unit in log:
         ids = [part[0] for part in unit] if isinstance(unit, tuple) else [unit]
