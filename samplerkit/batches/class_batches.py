@@ -20,6 +20,7 @@ from samplerkit.order.intervals import edges_of, groups, interval_of, numbers_in
 from samplerkit.order.keys import Key
 from samplerkit.order.layout import Layout
 from samplerkit.order.order import Located
+from samplerkit.order.sequences import Occurrences
 from samplerkit.order.typing import Ids
 from samplerkit.samplers.pk import DEFAULT_COLUMN, PKSampler
 
@@ -158,16 +159,13 @@ class ClassPlan(BatchPlan):
     def locate(self, ids: Ids) -> Located:
         # The way of `samples` backwards: from a member to its part of each pass over the class, from there to
         # the round in which that part is due, and to the batch of the round in which the class has a seat.
-        by_id = np.argsort(self.members)
-        at = np.searchsorted(self.members, ids, sorter=by_id)
-        at = by_id[np.minimum(at, self.members.size - 1)]
-        which = np.flatnonzero(self.members[at] == ids)
-        classes = interval_of(self._starts, at[which])
+        which, at = Occurrences(self.members).locate(ids)
+        classes = interval_of(self._starts, at)
         rounds, parts = -(-self.length // self._in_a_round), self.counts[classes] // self._each
         times = -(-rounds // parts)
         passes, each = numbers_in(np.zeros_like(times), times), np.repeat(np.arange(times.size), times)
         which, classes, parts = which[each], classes[each], parts[each]
-        rows = at[which] - self._starts[classes]
+        rows = at[each] - self._starts[classes]
         part = self._members_in(classes, passes, np.arange(rows.size), rows, inverse=True) // self._each
         turns = passes * parts + part
         due = np.flatnonzero((part < parts) & (turns < rounds))

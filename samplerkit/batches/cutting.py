@@ -148,6 +148,12 @@ class Repeats:
     counts: Ids
 
 
+def has_repeats(ids: Ids) -> bool:
+    """Returns whether a sample is in a window more than once."""
+    ascending = np.sort(ids)
+    return bool((ascending[1:] == ascending[:-1]).any())
+
+
 def repeats_in(ids: Ids) -> Repeats | None:
     """Finds the repeats in a window, None if there are none.
 
@@ -155,8 +161,7 @@ def repeats_in(ids: Ids) -> Repeats | None:
         >>> repeats_in(np.array([4, 2, 4])).counts, repeats_in(np.array([4, 2]))
         (array([2, 1, 2]), None)
     """
-    ascending = np.sort(ids)
-    if not (ascending[1:] == ascending[:-1]).any():
+    if not has_repeats(ids):
         return None
     _, first, inverse, counts = np.unique(ids, return_index=True, return_inverse=True, return_counts=True)
     return Repeats(first[inverse], counts[inverse])

@@ -18,6 +18,7 @@ from samplerkit.batches.cutting import (
     Short,
     cut_again,
     halved,
+    has_repeats,
     longest_first,
     repeats_in,
     spread,
@@ -178,7 +179,7 @@ class TokenBatches(BatchRecipe):
 
     def evened(self, abreast: int, batches: list[Ids], ids: Ids, lengths: Ids, count: int) -> list[Ids]:
         """Cuts the last batches again, a little smaller; those of pairs, or with repeats, are halved."""
-        if lengths.ndim == 2 or count == len(batches) or repeats_in(ids) is not None:
+        if lengths.ndim == 2 or count == len(batches) or has_repeats(ids):
             return halved(batches, count, self.count_multiple)
         budget = self.budget
 

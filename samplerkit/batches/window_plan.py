@@ -19,6 +19,7 @@ from samplerkit.order.intervals import edges_of, numbers_in
 from samplerkit.order.intervals import groups as grouped
 from samplerkit.order.keys import Key
 from samplerkit.order.order import Located, Order
+from samplerkit.order.sequences import Occurrences
 from samplerkit.order.typing import Ids
 
 
@@ -199,13 +200,10 @@ class WindowPlan(BatchPlan):
         for window in np.unique(positions // self.size).tolist():
             cut, come = self._window(window)
             mine = np.flatnonzero(positions // self.size == window)
-            sorted_at = np.argsort(cut.positions, kind="stable")
-            ascending = cut.positions[sorted_at]
-            low = np.searchsorted(ascending, positions[mine])
             # One that was dropped is nowhere, and one that was cut into parts in several batches.
-            times = np.searchsorted(ascending, positions[mine], side="right") - low
-            batch = np.searchsorted(cut.edges, sorted_at[numbers_in(low, times)], side="right") - 1
-            found.append(np.repeat(which[mine], times))
+            placed, at = Occurrences(cut.positions).locate(positions[mine])
+            batch = np.searchsorted(cut.edges, at, side="right") - 1
+            found.append(which[mine[placed]])
             numbers.append(self._before_of(window) + come.backward(batch))
         places, batches = np.concatenate(found), np.concatenate(numbers)
         if self.measure.pack is not None:

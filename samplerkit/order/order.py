@@ -52,7 +52,31 @@ _COMES_AND_GOES = 1 << 22
 """Bytes of the largest array of ids whose memory should be there for the next one."""
 
 
-class Order(ABC):
+class MadeOf(ABC):
+    """What is equal to all of its class that was made of the same; nothing is evaluated for it."""
+
+    @property
+    @abstractmethod
+    def recipe(self) -> tuple[object, ...] | None:
+        """What it was made of; None where nothing says so: it is equal to itself alone."""
+
+    @final
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if type(self) is not type(other) or not isinstance(other, MadeOf):
+            return NotImplemented
+        one, another = self.recipe, other.recipe
+        if one is None or another is None:
+            return False
+        return len(one) == len(another) and all(map(_is_same, one, another))
+
+    @final
+    def __hash__(self) -> int:
+        return hash(type(self))
+
+
+class Order(MadeOf):
     """What comes when: position p of the order holds the sample id `order[p]`.
 
     An order is a value. It is never built as a list: an id costs the same wherever its position lies, and
@@ -129,8 +153,9 @@ class Order(ABC):
 
     @property
     def recipe(self) -> tuple[object, ...] | None:
-        """What the order was made of: orders of one class and equal recipes hold the same ids.
+        """What the order was made of: orders of one class and equal recipes are equal, and hold the same ids.
 
+        Orders of the same ids that were made in different ways are not equal: compare `order[:]` for that.
         That are the fields of a dataclass. None where nothing says so: the order is equal to itself alone.
         """
         return tuple(getattr(self, field.name) for field in fields(self)) if is_dataclass(self) else None
@@ -260,23 +285,6 @@ class Order(ABC):
             return int(found.size)
         return np.bincount(found[0], minlength=np.size(ids))
 
-    @final
-    def __eq__(self, other: object) -> bool:
-        """Returns whether two orders are made alike, and so hold the same ids at the same positions.
-
-        Nothing is evaluated: orders of the same ids that were made in different ways are not equal. Compare
-        `order[:]` for that.
-        """
-        if self is other:
-            return True
-        if not isinstance(other, Order):
-            return NotImplemented
-        return type(self) is type(other) and same_recipes(self.recipe, other.recipe)
-
-    @final
-    def __hash__(self) -> int:
-        return hash((type(self), len(self)))
-
     def __repr__(self) -> str:
         shown = ", ".join(str(i) for i in self[:6].tolist())
         return f"Order([{shown}{', ...' if len(self) > 6 else ''}], length {len(self)})"
@@ -338,13 +346,6 @@ def found(positions: Ids, valid: Any) -> Located:
     """Turns one candidate position for each id, valid or not, into what `Order.locate` returns."""
     which = np.flatnonzero(valid)
     return which, positions[which]
-
-
-def same_recipes(one: tuple[object, ...] | None, other: tuple[object, ...] | None) -> bool:
-    """Returns whether two recipes are known, and equal."""
-    if one is None or other is None:
-        return False
-    return len(one) == len(other) and all(map(_is_same, one, other))
 
 
 def _is_same(one: object, other: object) -> bool:

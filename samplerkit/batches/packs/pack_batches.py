@@ -10,7 +10,7 @@ from typing import Any, final
 
 import numpy as np
 
-from samplerkit.batches.cutting import longest_first, repeats_in
+from samplerkit.batches.cutting import has_repeats, longest_first
 from samplerkit.batches.lengths import Histogram, found_lengths
 from samplerkit.batches.packs.best_fit import LONG_DOCUMENTS, Bins, Fit, LongDocument
 from samplerkit.batches.packs.pack_plan import PackedSet, PackPlan
@@ -24,6 +24,7 @@ from samplerkit.batches.window_plan import WindowContext, window_size
 from samplerkit.errors import ArgumentRangeError
 from samplerkit.order import arguments
 from samplerkit.order.intervals import numbers_in
+from samplerkit.order.sequences import Occurrences
 from samplerkit.order.typing import Ids
 
 _LONGEST_PACK = 1 << 24
@@ -123,7 +124,7 @@ class PackBatches(BatchRecipe):
         """Packs a window: first what fills packs alone, then the bins of the rest, the largest first."""
         whole, rest = self.fit.parts(lengths)
         sizes = self.fit.sizes(rest)
-        turns = _turns(ids)
+        turns = Occurrences(ids).turns if has_repeats(ids) else None
         # Those of a size as they come, but what comes again behind all that comes once: so they are apart.
         by_size = longest_first(sizes) if turns is None else np.lexsort((turns, -sizes))
         by_size = by_size[: np.count_nonzero(sizes)]
@@ -156,15 +157,3 @@ class PackBatches(BatchRecipe):
             problem = f"is below the longest document, of {longest} tokens"
             hint = 'say long="split", "drop" or "truncate", or raise it'
             raise ArgumentRangeError("seq_len", problem, self.seq_len, hint=hint)
-
-
-def _turns(ids: Ids) -> Ids | None:
-    """Gives how often the document of each place comes before it; None where each comes once."""
-    repeats = repeats_in(ids)
-    if repeats is None:
-        return None
-    together = np.argsort(repeats.firsts, kind="stable")
-    first = np.flatnonzero(np.diff(repeats.firsts[together], prepend=-1))
-    turns = np.empty(ids.size, dtype=np.int64)
-    turns[together] = np.arange(ids.size) - np.repeat(first, np.diff(np.append(first, ids.size)))
-    return turns

@@ -30,6 +30,7 @@ from samplerkit.order.caching import Latest, cached_property
 from samplerkit.order.intervals import distinct, edges_of, interval_of, numbers_in
 from samplerkit.order.layout import Layout
 from samplerkit.order.order import Located, Order
+from samplerkit.order.sequences import Occurrences
 from samplerkit.order.typing import Ids
 from samplerkit.samplers.base import Sampler
 from samplerkit.samplers.block import ledger_below
@@ -338,9 +339,6 @@ class FlattenedBatches(Order):
         batches = np.unique(self.plan.locate(ids)[1])
         batches = batches[(batches >= self.begin) & (batches < self.end)]
         found, begins = self.plan.samples(batches), self._edges[batches - self.begin]
-        wanted = np.argsort(ids, kind="stable")
         # An id that is asked for twice is found twice.
-        low = np.searchsorted(ids, found.ids, "left", sorter=wanted)
-        times = np.searchsorted(ids, found.ids, "right", sorter=wanted) - low
-        positions = numbers_in(begins, np.diff(found.edges))
-        return wanted[numbers_in(low, times)], np.repeat(positions, times)
+        places, which = Occurrences(ids).locate(found.ids)
+        return which, numbers_in(begins, np.diff(found.edges))[places]

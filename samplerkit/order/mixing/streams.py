@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain
@@ -15,7 +15,7 @@ from samplerkit.order.arguments import LARGEST
 from samplerkit.order.caching import Latest, cached_property
 from samplerkit.order.intervals import groups, interval_of
 from samplerkit.order.mixing.removed_positions import WithoutIds, no_positions
-from samplerkit.order.order import Located, Order, same_recipes
+from samplerkit.order.order import Located, MadeOf, Order
 from samplerkit.order.sequences import Permuted, permuted_each
 from samplerkit.order.typing import Ids
 
@@ -36,7 +36,7 @@ class Piece(NamedTuple):
     number: int
 
 
-class Stream(ABC):
+class Stream(MadeOf):
     """An endless order with random access. Row k of lane l is position k * lanes + l."""
 
     lanes: int = 1
@@ -59,11 +59,6 @@ class Stream(ABC):
         Raises:
             InverseTooLargeError: they lie in too many passes.
         """
-
-    @property
-    @abstractmethod
-    def recipe(self) -> tuple[object, ...]:
-        """What the stream was made of, as for an order."""
 
     def ids_at(self, positions: Ids) -> Ids:
         """Gives the ids at positions: int64 arrays of shape (m,)."""
@@ -102,18 +97,6 @@ class Stream(ABC):
     @abstractmethod
     def num_passes(self, end: int) -> int:
         """Gives a number above all that `passes_at` gives before position `end`."""
-
-    @final
-    def __eq__(self, other: object) -> bool:
-        if self is other:
-            return True
-        if type(self) is not type(other) or not isinstance(other, Stream):
-            return NotImplemented
-        return same_recipes(self.recipe, other.recipe)
-
-    @final
-    def __hash__(self) -> int:
-        return hash((type(self), self.lanes))
 
 
 class DrawnPositions(NamedTuple):
