@@ -269,6 +269,7 @@ def test_batches_of_ones_own_recipe_are_halved_in_the_middle_unless_it_says_a_mu
 def test_a_recipe_in_words_tells_one_run_from_another_and_is_short():
     recipe = sk.TokenBatches(400, lengths=LENGTHS, pool=4)
     assert recipe.words == "batches-1: TokenBatches(max_tokens=400, pool=4)"
+    assert "lengths" not in repr(recipe) + repr(sk.PackBatches(8, lengths=LENGTHS))
     assert sk.TokenBatches(400, pool=5).words != recipe.words
     long = sk.BucketBatches(list(range(1, 90)), list(range(1, 90)))
     other = sk.BucketBatches(list(range(1, 90)), list(range(2, 91)))

@@ -233,6 +233,15 @@ def test_a_state_inside_a_window_is_behind_the_edits_of_all_of_the_window():
     assert edited.state_dict()["position"] == border
 
 
+def test_what_was_found_out_of_windows_behind_an_edit_is_found_out_again():
+    run, fresh = loader_of(), loader_of([sk.Edit(at=WINDOW, skip=20)])
+    assert [run.plan.window_of(number) for number in range(len(run))]
+    run.edit(at=WINDOW, skip=20)
+    found, expected = ([one.plan.window_of(number) for number in range(len(one))] for one in (run, fresh))
+    assert found == expected
+    assert [ids.tolist() for ids in run.plan] == [ids.tolist() for ids in fresh.plan]
+
+
 def test_a_whole_set_has_no_windows_to_edit_and_a_step_no_other_size():
     with pytest.raises(sk.NotSupportedError, match="batches: over a whole set have no windows"):
         len(loader_of(batches=sk.TokenBatches(240, lengths=LENGTHS)))

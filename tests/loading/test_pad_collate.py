@@ -172,6 +172,12 @@ def test_a_loader_pads_by_its_own_plan(workers):
     assert sorted(seen) == list(range(LENGTHS.size))
 
 
+def test_batches_without_lengths_are_padded_to_their_longest():
+    classes = sk.ClassBatches(2, 1, labels=LENGTHS % 2).plan(sk.RandomSampler(seed=7), LENGTHS.size)
+    samples = [torch.ones(int(length)) for length in LENGTHS[classes[0]]]
+    assert sk.PadCollate(plan=classes)(samples).values.shape == (2, max(map(len, samples)))
+
+
 def test_ids_are_those_of_the_samples_that_are_there_where_others_were_skipped():
     batches = sk.BucketBatches([32, 64], [8, 4], lengths=LENGTHS)
     plan = plan_of(batches)

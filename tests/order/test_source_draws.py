@@ -188,7 +188,7 @@ def test_what_is_read_in_a_row_is_what_is_read_anywhere():
 def test_few_positions_of_many_sources_are_read_as_many_are(far):
     """Of few, the passes of all sources are told apart at once; those of a source of one sample are many."""
     lengths = [1, 2, 1, 3, 5, 7000]
-    streams = [Passes(lambda number, size=size: Range(0, size)) for size in lengths]
+    streams = [Passes(lambda number, size=size: Range(0, size), 1) for size in lengths]
     starts = np.cumsum([0, *lengths])
     nested = Mix(
         SourceCounts(draws_of(6), thresholds([2, 0, 1])[None]),
@@ -198,7 +198,7 @@ def test_few_positions_of_many_sources_are_read_as_many_are(far):
     )
     ends, outer = (
         thresholds([0, 2, 1, 4, 3])[None],
-        [Passes(lambda number: Range(0, 0)), *streams[3:], nested],
+        [Passes(lambda number: Range(0, 0), 1), *streams[3:], nested],
     )
     mix = Mix(SourceCounts(draws_of(5), ends), 1, outer, np.array([0, 0, 3, 8, 7008, 7012]))
     positions = far + np.arange(600)
@@ -234,6 +234,14 @@ def test_rows_near_one_another_are_read_as_each_is_alone():
         assert turn[some].tolist() == [one.item() for _, one in alone], number
         assert turn.tolist() == turns.drawn(source, lane, rows).tolist(), number
     print(f"{cases} cases")
+
+
+def test_a_turn_that_no_row_below_the_farthest_has_is_beyond_it():
+    low, high = thresholds([1, 3, 1])[1:3].tolist()
+    turns = np.array([4, 4, 5, 9]) * (high - low) + [-1, 7, 7, 0]
+    rows = draws_of(3).position(2, turns, low, high)
+    assert rows[0] <= farthest
+    assert (rows[1:] == farthest + 1).all()
 
 
 @settings(max_examples=30)

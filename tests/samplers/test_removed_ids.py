@@ -39,7 +39,8 @@ def random_edits(rng, size, shares):
     """Edits in the order of their positions: weights where there are some, skips, and ids that leave."""
     said = []
     for at in np.sort(rng.integers(0, 60, rng.integers(1, 6))).tolist():
-        weights = shares[int(rng.integers(len(shares)))] if shares and rng.integers(2) else None
+        is_new = not said or said[-1][0] != at  # weights are said once at each position
+        weights = shares[int(rng.integers(len(shares)))] if shares and is_new and rng.integers(2) else None
         skip = int(rng.integers(0, 12) * rng.integers(2))
         ids = {int(one) for one in rng.integers(0, size, rng.integers(0, 3))}
         said.append((at, weights, skip or int(weights is None and not ids), ids))
@@ -103,7 +104,7 @@ def test_ids_leave_mixtures_in_mixtures_as_counting_each_draw_says_and_the_inver
         mix = sk.MixtureSampler(
             {"a": chains[0], "b": inner}, 35, weights={"a": 3, "b": 2}, lanes=lanes, seed=seeds[0]
         )
-        said = random_edits(rng, len(tree), [(1, 1), (1, 4), (5, 2)])
+        said = random_edits(rng, len(tree), [(1, 1), (1, 4), (5, 2), (1, 0), (0, 1)])
         sizes = [len(layout) for layout in layouts]
         first, *others = (
             walked(chain, layout, by)
@@ -126,6 +127,15 @@ def test_ids_leave_mixtures_in_mixtures_as_counting_each_draw_says_and_the_inver
         for order in epochs:
             require_inverse(order, len(tree))
     print(f"{cases} cases")
+
+
+def test_ids_leave_a_source_while_it_is_not_read():
+    tree, ids = sk.Layout.tree({"web": 200, "code": 200}), range(210, 400)
+    stopped, again = (sk.Edit(at=at, weights={"web": 1, "code": share}) for at, share in ((8, 0), (24, 3)))
+    mix = sk.MixtureSampler({"web": None, "code": None}, 400, weights={"web": 1, "code": 1}, lanes=4)
+    read = sk.Ledger(mix, [stopped, sk.Edit(at=16, without=ids), again]).order(tree)[24:]
+    assert not np.isin(read, ids).any()
+    assert np.isin(read, range(200, 210)).any()
 
 
 def test_each_lane_still_reads_files_in_a_row_when_ids_have_left():

@@ -143,7 +143,7 @@ class Passes(Stream):
     """
 
     orders: Callable[[int], Order]
-    lanes: int = 1
+    lanes: int
     name: str = "source"
     spans: tuple[PassSpan, ...] = ()
     gone: Ids = field(default_factory=no_positions)

@@ -108,13 +108,14 @@ class _Change(NamedTuple):
 def _changed(source: Passes | Mix, changes: Sequence[_Change]) -> RunStream:
     """Gives a stream with the weights and passes that changes make, and the rows that leave it."""
     weights = [one.weights for one in changes if one.weights is not None]
-    removed, begins = RemovedPositions(source.lanes), tuple[int, ...]()
+    removed, begins, have_left = RemovedPositions(source.lanes), tuple[int, ...](), False
     for at, group in groupby(changes, key=lambda change: change.at):
         said = list(group)
         weighed = [at for change in said if change.weights is not None]
         begins += tuple(weighed)
-        if weighed and removed.gone.size:
-            # Which rows the rest of a pass loses depends on the weights there, in all lanes.
+        if weighed and have_left:
+            # Which rows the rest of a pass loses depends on the weights there, in all lanes: none of a source
+            # that is not read, until it is read again.
             source = _reweighed(source, weights, removed, begins)
             removed = replace(removed, gone=source.gone)
         skips = [(at, change.skip) for change in said if change.skip is not None]
@@ -122,7 +123,7 @@ def _changed(source: Passes | Mix, changes: Sequence[_Change]) -> RunStream:
         for ids in (np.asarray(change.without) for change in said if change.without is not None):
             source = _reweighed(source, weights, removed, begins)
             source = source.without(ids, DrawnPositions.of_lanes(removed.first_kept(at)))
-            removed = replace(removed, gone=source.gone)
+            removed, have_left = replace(removed, gone=source.gone), True
     return RunStream(_reweighed(source, weights, removed, begins), removed)
 
 

@@ -14,6 +14,7 @@ from torch.nn.utils.rnn import PackedSequence, pack_sequence
 
 from samplerkit.loading.device.batch_tree import is_opaque, leaves, storages
 from samplerkit.loading.device.stage import DeviceStage
+from samplerkit.loading.device.streams import pinned
 
 META = torch.device("meta")
 """A device that is there everywhere, and is not the cpu."""
@@ -166,3 +167,28 @@ def test_every_tensor_of_a_batch_is_found_for_the_allocator():
     assert [found[k].item() for k in range(4)] == [0, 1, 2, 3]
     # Others might hold tensors where nobody finds them.
     assert [is_opaque(leaf) for leaf in leaves(batch)] == [False, True, False]
+
+
+class Pinnable:
+    """A leaf that pins itself.
+
+    Args:
+        given: what its method gives; None for another one of its kind.
+    """
+
+    def __init__(self, given=None):
+        self.given = given
+
+    def pin_memory(self):
+        return Pinnable() if self.given is None else self.given
+
+    def to(self, device):
+        return self
+
+
+def test_a_leaf_pins_itself_where_it_can_and_what_comes_of_it_can_be_moved():
+    movable, lost = Pinnable(), Pinnable("what no device takes")
+    assert pinned(movable) is not movable
+    assert isinstance(pinned(movable), Pinnable)
+    assert pinned(lost) is lost
+    assert pinned("cat") == "cat"
