@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -82,3 +83,14 @@ def test_feather_of_version_1_is_named_for_what_it_is(tmp_path):
 def test_a_column_that_is_not_there_is_refused(tmp_path):
     with pytest.raises(sk.DatasetError, match="holds no column 'y'"):
         len(sk.ArrowDataset(write(tmp_path), ["y"]))
+
+
+def test_a_header_that_was_changed_is_an_error_where_size_and_time_say_nothing(tmp_path):
+    path = Path(write(tmp_path)[0])
+    with sk.ArrowDataset(path) as dataset:
+        assert len(dataset) == 5
+        about = path.stat()
+        path.write_bytes(path.read_bytes().replace(b"tokens", b"others", 1))
+        os.utime(path, ns=(about.st_atime_ns, about.st_mtime_ns))
+        with pytest.raises(sk.DatasetError, match="has another message at 0 than before"):
+            dataset[0]

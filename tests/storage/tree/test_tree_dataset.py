@@ -9,7 +9,7 @@ from itertools import accumulate
 import numpy as np
 import pytest
 import torch.utils.data
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import samplerkit as sk
@@ -62,6 +62,7 @@ def walked(dataset):
     return [dataset[index] for index in range(len(dataset))]
 
 
+@settings(max_examples=40)
 @given(trees, st.data())
 def test_a_batch_is_what_a_walk_over_the_parts_finds(dataset, data):
     expected = walked(dataset)
