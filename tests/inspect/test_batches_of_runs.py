@@ -119,6 +119,7 @@ def test_the_figures_of_batches_are_what_the_batches_say():
     assert figures.batches == len(batches)
     assert (figures.smallest, figures.largest) == (min(map(len, batches)), max(map(len, batches)))
     assert figures.mean == pytest.approx(20_000 / len(batches))
+    assert RunView.of(run).samples_a_batch == round(np.mean([len(batch) for batch in batches[:64]]))
     assert figures.tokens == lengths.sum()
     assert (
         figures.efficiency
