@@ -182,8 +182,13 @@ class TarDataset(View):
         Args:
             predicate: is given the sample as it is at this place of the pipeline, or its key.
             by: `sample` reads every sample once; `key` reads the index only.
+
+        Raises:
+            ArgumentTypeError: no function.
+            ArgumentValueError: `by` is not known.
         """
-        return self._with(_selection=Selection.of(self, predicate, by))
+        arguments.choice("by", by, ("sample", "key"))
+        return self._with(_selection=Selection(self, checked_function("select", predicate), by))
 
     def shuffle(self, size: int) -> Self:
         """Makes PARTIAL with this window the default order of samplerkit's loaders and of `for`.

@@ -14,7 +14,7 @@ from typing import Any, final
 import numpy as np
 
 from samplerkit.closing import Closing
-from samplerkit.errors import ArgumentValueError, DatasetError, SamplerkitError
+from samplerkit.errors import DatasetError, SamplerkitError
 from samplerkit.order.caching import cached_property
 from samplerkit.order.draws import in_draws
 from samplerkit.order.layout import Layout
@@ -31,7 +31,7 @@ from samplerkit.storage.tar.read.contents import Contents, told_contents
 from samplerkit.storage.tar.read.reader import Reader
 from samplerkit.storage.tar.read.shard_reading import ShardReading
 from samplerkit.storage.tar.read.shards import Shards
-from samplerkit.storage.tar.steps import Map, Step, checked_function
+from samplerkit.storage.tar.steps import Map, Step
 
 AT_ONCE = 256
 """Samples that are read in one go, unless they are large, and that a selection looks at."""
@@ -252,18 +252,6 @@ class Selection:
     view: View
     predicate: Callable[[Any], Any]
     by: str
-
-    @classmethod
-    def of(cls, view: View, predicate: Any, by: Any) -> Selection:
-        """Takes the arguments of `select`.
-
-        Raises:
-            ArgumentTypeError: no function.
-            ArgumentValueError: `by` is not known.
-        """
-        if by not in {"sample", "key"}:
-            raise ArgumentValueError("by", "must be 'sample' or 'key'", by)
-        return cls(view, checked_function("select", predicate), by)
 
     @cached_property
     def ids(self) -> Ids:

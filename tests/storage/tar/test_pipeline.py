@@ -78,6 +78,8 @@ def test_select_keeps_ids_in_their_files(tiles):
     assert len({dataset.fingerprint for dataset in (tiles, ones, some, both)}) == 4
     assert some.fingerprint == tiles.select(lambda key: key[-1] in "12", by="key").fingerprint
     assert len(tiles.select(lambda sample: False)) == 0
+    with pytest.raises(sk.ArgumentValueError, match="by: must be one of sample, key, got 'url'"):
+        tiles.select(is_one, by="url")
 
 
 def test_a_selection_asks_once_and_tells_how_far_it_is(tiles, tmp_path):
