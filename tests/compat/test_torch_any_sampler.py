@@ -14,6 +14,7 @@ from torch.utils.data import DistributedSampler as Torchs
 
 import samplerkit as sk
 from samplerkit.compat.torch import DistributedSampler, distributed
+from samplerkit.order.permutation import CHUNK
 from tests.compat.any_samplers import (
     ANY,
     IN_ORDER,
@@ -179,7 +180,13 @@ def test_what_cannot_be_dealt_is_refused_at_once(sampler, error):
 
 @pytest.mark.parametrize(
     ("draws", "error"),
-    [([1.5], None), ([True], sk.ArgumentTypeError), ([3, -1], sk.ArgumentRangeError), ([1, [2]], TypeError)],
+    [
+        ([1.5], None),
+        ([True], sk.ArgumentTypeError),
+        ([3, -1], sk.ArgumentRangeError),
+        ([*[1] * CHUNK, [2]], sk.ArgumentTypeError),
+    ],
+    ids=["no ids", "a bool", "a negative one", "something else later"],
 )
 def test_draws_are_checked(draws, error):
     sampler = distributed(draws, 1, 0)
