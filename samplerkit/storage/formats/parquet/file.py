@@ -8,7 +8,6 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import zip_longest
 from threading import Lock
 from typing import Any, Final, final
 
@@ -104,10 +103,10 @@ class ParquetFile(ChunkFile):
         if not wanted:
             raise DatasetError(self.stored.name, "has no columns")
         kept = tuple(self._wanted_rows(group, condition) for group in range(len(self.rows)) if condition)
-        sizes = [n if rows is None else rows.size for n, rows in zip_longest(self.rows, kept)]
+        sizes = [n if rows is None else rows.size for n, rows in zip(self.rows, kept, strict=False)]
         digest = self.check + "".join(f"{name}={value.as_py()!r}/" for name, value in self.keys).encode()
         columns = tuple((name, types[name]) for name in wanted)
-        return replace(self, columns=columns, kept=kept, sizes=sizes, digest=digest)
+        return replace(self, columns=columns, kept=kept, sizes=sizes or self.rows, digest=digest)
 
     def _wanted_rows(self, group: int, condition: RowFilter) -> Ids | None:
         if not self.rows[group]:
