@@ -35,6 +35,9 @@ SETS = {
     "distributed": sk.DistributedSampler(4, 1, seed=3),
     "a random subset": sk.SubsetRandomSampler(range(0, 300, 2), seed=3),
     "a subset": child(sk.RandomSampler(seed=3), sk.SubsetSampler([9, 4, 200, 5])),
+    "a part of a subset": child(
+        sk.RandomSampler(seed=3), child(sk.SequentialSampler(1, 50), sk.SubsetSampler(range(0, 300, 4)))
+    ),
     "a split": child(sk.DistributedSampler(2, 0, seed=3), sk.SequentialSampler(0, 250)),
     "the end": child(sk.RandomSampler(seed=3), sk.SequentialSampler(40)),
     "dealt in sequence": child(sk.DistributedSampler(2, 0, shuffle=False), sk.RandomSampler(seed=3)),

@@ -234,9 +234,9 @@ def test_a_state_inside_a_window_is_behind_the_edits_of_all_of_the_window():
 
 
 def test_what_was_found_out_of_windows_behind_an_edit_is_found_out_again():
-    run, fresh = loader_of(), loader_of([sk.Edit(at=WINDOW, skip=20)])
+    run, fresh = loader_of(), loader_of([sk.Edit(at=2 * WINDOW, skip=20)])
     assert [run.plan.window_of(number) for number in range(len(run))]
-    run.edit(at=WINDOW, skip=20)
+    run.edit(at=2 * WINDOW, skip=20)
     found, expected = ([one.plan.window_of(number) for number in range(len(one))] for one in (run, fresh))
     assert found == expected
     assert [ids.tolist() for ids in run.plan] == [ids.tolist() for ids in fresh.plan]

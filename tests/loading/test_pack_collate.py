@@ -34,7 +34,13 @@ def test_fields_as_long_as_the_tokens_are_packed_beside_them(workers):
     class Labelled(Documents):
         def __getitem__(self, id: int) -> Any:
             tokens = document(id).numpy().astype(np.uint16)
-            return {"text": tokens, "labels": -tokens.astype(np.int64), "id": id, "pair": np.zeros(2)}
+            return {
+                "text": tokens,
+                "labels": -tokens.astype(np.int64),
+                "id": id,
+                "pair": np.zeros(2),
+                "boxes": np.tile(tokens, (3, 1)).T,
+            }
 
     recipe = sk.PackBatches(64, packs=2)
     collate = sk.PackCollate("text", value={"labels": -100})
@@ -46,6 +52,7 @@ def test_fields_as_long_as_the_tokens_are_packed_beside_them(workers):
         tokens = batch["input_ids"]
         assert (batch["labels"][~real] == -100).all()
         assert (batch["labels"][real] == -tokens[real]).all()
+        assert (batch["boxes"] == tokens[..., None].expand(-1, -1, 3)).all()
         assert batch["labels"].shape == tokens.shape == (batch["position_ids"].shape)
         assert batch["id"].tolist() == loader.ids(step).tolist()
         assert batch["pair"].shape == (len(batch["id"]), 2)
