@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import samplerkit as sk
 from samplerkit.order.keys import Key
 from samplerkit.order.mixing.source_counts import SourceCounts
 from samplerkit.order.mixing.source_draws import SourceDraws
@@ -16,6 +17,7 @@ from samplerkit.order.mixing.source_ends import outermost
 from samplerkit.order.mixing.stream_algebra import Mix
 from samplerkit.order.mixing.streams import Part, Passes
 from samplerkit.order.mixing.weights import WHOLE, thresholds
+from samplerkit.order.permutation import NARROW_LIMIT
 from samplerkit.order.sequences import DrawsWithReplacement, Permuted, Range
 from tests.benchmarks.rank_shares import NINE
 from tests.order.throwing import die, values_of
@@ -207,6 +209,12 @@ def test_few_positions_of_many_sources_are_read_as_many_are(far):
     passes = np.concatenate([mix.passes_at(some) for some in np.split(positions, 60)])
     assert passes.tolist() == mix.passes_at(positions).tolist()
     assert {*many.tolist()} - {*range(8, 7008)} == {*range(8), 7008, 7011}
+
+
+def test_few_samples_of_sources_at_the_border_of_narrow_words_are_those_of_many():
+    tree = sk.Layout.tree({"a": NARROW_LIMIT, "b": NARROW_LIMIT - 1})
+    order = sk.MixtureSampler({"a": None, "b": None}, 10_000, weights={"a": 1, "b": 1}, seed=3).order(tree)
+    assert order[:20].tolist() == order[:][:20].tolist()
 
 
 def test_rows_near_one_another_are_read_as_each_is_alone():
