@@ -134,6 +134,10 @@ def test_a_chunk_that_is_not_there_is_an_error_or_the_fill_value(tmp_path):
             dataset[3]
     with sk.ZarrDataset(tmp_path / "a.zarr", missing_chunks="fill") as dataset:
         assert dataset[3]["x"] == 9
+        dataset.close()
+        group["x"].resize((9,))
+        with pytest.raises(sk.DatasetError, match="array 'x' is not as it was"):
+            dataset[3]
 
 
 def test_an_array_that_is_no_group_says_where_to_put_it(tmp_path):
