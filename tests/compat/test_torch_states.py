@@ -59,6 +59,12 @@ def test_a_state_says_that_an_epoch_has_ended_once_all_was_read(algorithm, sizes
         assert sampler.state_dict()["ended"] == ended
 
 
+def test_an_epoch_of_nothing_has_ended_once_it_was_read():
+    sampler = DistributedSampler([], 1, 0)
+    assert list(sampler) == []
+    assert sampler.state_dict()["ended"] == 0
+
+
 @pytest.mark.parametrize(
     ("changed", "field"),
     [
