@@ -12,10 +12,7 @@ from tests.loading.worker_kinds import THREADS
 from tests.programs import run
 
 MARGINS = {"memory": 2 << 20, "worker_memory": 3 << 20, "threads": 2, "descriptors": 6}
-"""What the median of the last ten epochs may be above that of epochs 10 to 20: bytes, or a number.
-
-A thread that watched over workers ends a moment after the epoch, and three descriptors with it.
-"""
+"""What the median of the last ten epochs may be above that of epochs 10 to 20: bytes, or a number."""
 
 
 def fifty_epochs(leak="nothing", **options):

@@ -153,7 +153,7 @@ class WorkerProcesses(WorkerPool):
         task = _Task(request, self._sent, self.shares_of(request))
         try:
             for worker, share in task.shares:
-                with contextlib.suppress(BrokenPipeError):  # where it has died, no answer will come
+                with contextlib.suppress(OSError):  # where it has died, no answer will come
                     self._workers[worker].requests.send_bytes(ForkingPickler.dumps((task.number, share)))
         except BaseException:
             self.can_be_reused = False  # it is not known what was sent
@@ -237,7 +237,8 @@ class WorkerProcesses(WorkerPool):
         if self._asked_to_end is not None:
             self._asked_to_end.value = 1
         for worker in self._workers:
-            worker.requests.close()
+            # Its end for the worker. The descriptor stays, for another thread may be about to write to it.
+            os.dup2(worker.answers.fileno(), worker.requests.fileno(), inheritable=False)
 
     def join(self, deadline: float) -> None:
         """Waits for the workers until a time of the monotonic clock, and kills those that have not ended."""
@@ -248,20 +249,16 @@ class WorkerProcesses(WorkerPool):
                 worker.process.join()
         if self._pinning is not None and self._pinning is not threading.current_thread():
             self._pinning.join(max(0.0, deadline - time.monotonic()))
-        self._leave()
-
-    def _leave(self) -> None:
-        """Closes the ends of pipes of this process."""
-        workers, self._workers = self._workers, []
-        for worker in workers:
-            worker.requests.close()
-            worker.answers.close()
+        self._workers = []  # a thread that still reads has its pipe until it is done
 
     def forget(self) -> None:
         """Leaves the workers to the process that this one was forked from; pipes end with their owners."""
         self.can_be_reused = False
         self._asked_to_end = None  # which all processes share
-        self._leave()
+        for worker in self._workers:
+            worker.requests.close()
+            worker.answers.close()
+        self._workers = []
 
     def __del__(self) -> None:
         if self._workers and not sys.is_finalizing():
