@@ -10,6 +10,7 @@ from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 _REMOTE = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]+::)*([A-Za-z][A-Za-z0-9+.-]+)://")
 _LOCAL_SCHEMES = {"file", "local"}
 _WEB_SCHEMES = {"http", "https"}
+_S3_SCHEMES = {"s3", "s3a"}
 
 _ACCOUNT_SCHEMES = {"abfs", "abfss", "wasb", "wasbs"}
 """Azure's schemes write CONTAINER@ACCOUNT: what stands before the @ is part of the name."""
@@ -50,6 +51,16 @@ def local_path(path: str) -> str:
 def is_web(url: str) -> bool:
     """Returns whether a URL is one of HTTP or HTTPS."""
     return url.partition("://")[0].lower() in _WEB_SCHEMES
+
+
+def is_of_s3(url: str) -> bool:
+    """Returns whether a URL is one of S3."""
+    return url.partition("://")[0].lower() in _S3_SCHEMES
+
+
+def names_version(url: str) -> bool:
+    """Returns whether a URL of S3 says which version of an object is meant."""
+    return is_of_s3(url) and "?versionId=" in url
 
 
 def shown(url: str) -> str:

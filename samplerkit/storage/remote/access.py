@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeVar, final
@@ -18,6 +18,10 @@ MODIFIED = "modified "
 
 UNKNOWN_SIZE = -1
 """The size of a file of which the server does not tell it."""
+
+
+OF_HTTP = {"headers", "auth", "verify", "cert"}
+"""The storage options that are for HTTP alone."""
 
 
 @final
@@ -75,6 +79,20 @@ class Span(NamedTuple):
     url: str
     offset: int
     length: int
+
+
+@final
+class Address(NamedTuple):
+    """Where a file is asked for by HTTP.
+
+    Args:
+        url: of HTTP.
+        headers: what goes along in place of the `headers`, `auth` and `.netrc` of the user, where the URL
+            holds a signature; None for a URL that the user names.
+    """
+
+    url: str
+    headers: Mapping[str, str] | None = None
 
 
 class RemoteAccess(Protocol):

@@ -11,6 +11,7 @@ from typing import Any, TypeVar, final
 from samplerkit.errors import DatasetError
 from samplerkit.storage.names import may_match_folders
 from samplerkit.storage.remote.access import (
+    OF_HTTP,
     UNKNOWN_SIZE,
     Refused,
     Transient,
@@ -20,12 +21,10 @@ from samplerkit.storage.remote.access import (
     is_code,
     library_fault,
 )
-from samplerkit.storage.remote.http_connections import OF_HTTP
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.retries import Client, Counts, FileBytes, retried
-from samplerkit.storage.remote.s3 import is_of_s3, names_version
 from samplerkit.storage.threads import Stop, bounded
-from samplerkit.storage.urls import has_pattern, is_web, shown
+from samplerkit.storage.urls import has_pattern, is_of_s3, is_web, names_version, shown
 
 _MIB = 1 << 20
 

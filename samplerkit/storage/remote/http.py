@@ -19,6 +19,7 @@ from samplerkit.storage.remote.access import (
     MODIFIED,
     UNKNOWN_SIZE,
     Absent,
+    Address,
     Refused,
     Transient,
     Version,
@@ -26,7 +27,6 @@ from samplerkit.storage.remote.access import (
 )
 from samplerkit.storage.remote.http_connections import (
     REDIRECTS,
-    Address,
     Connections,
     PartRequest,
     Unusual,
@@ -57,7 +57,7 @@ class Http(Client):
     def __init__(self, options: RemoteOptions, counts: Counts) -> None:
         super().__init__(options, counts)
         self.connections = Connections(options)
-        self._s3 = SignedUrls(options.storage_options, self.connections)
+        self._s3 = SignedUrls(options.storage_options, self._head)
 
     def serves(self, url: str) -> bool:
         """Whether a file can be read by HTTP: it has such a URL, or is given one."""
@@ -166,6 +166,10 @@ class Http(Client):
         with self.connections.response(method, self._address(method, url), part, stop) as answer:
             answer.headers = _of_content(url, answer.headers)
             yield answer
+
+    def _head(self, address: Address) -> Headers:
+        with self.connections.response("HEAD", address, "", Stop()) as answer:
+            return answer.headers
 
     def _address(self, method: str, url: str) -> Address:
         return Address(url) if is_web(url) else self._s3.address(method, url)

@@ -12,23 +12,20 @@ import socket
 import ssl
 import urllib.request
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, final
 from urllib.parse import SplitResult, quote, unquote, urljoin, urlsplit
 
-from samplerkit.storage.remote.access import Refused, Transient
+from samplerkit.storage.remote.access import Address, Refused, Transient
 from samplerkit.storage.remote.http_response import Head, Headers, Response
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.threads import TICK, Stop
 from samplerkit.storage.urls import is_web
 
 MOST_HOPS = 10
-
-OF_HTTP = {"headers", "auth", "verify", "cert"}
-"""The storage options that are for HTTP alone."""
 
 _ROUTES = 1 << 14
 """Of so many URLs it is kept how they are reached: a dataset may have millions."""
@@ -40,20 +37,6 @@ _IN_PATHS = "!$&'()*+,/:;=?@[]~"
 _NOT_IN_A_PATH = re.compile(r"[\0-\x20\x7f]")
 _NOT_IN_A_LINE = re.compile(r"[\r\n\0]")
 _LONE_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
-
-
-@final
-class Address(NamedTuple):
-    """Where a file is asked for by HTTP.
-
-    Args:
-        url: of HTTP.
-        headers: what goes along in place of the `headers`, `auth` and `.netrc` of the user, where the URL
-            holds a signature; None for a URL that the user names.
-    """
-
-    url: str
-    headers: Mapping[str, str] | None = None
 
 
 @final

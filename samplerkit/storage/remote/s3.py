@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, final
 
-from samplerkit.storage.remote.access import Refused, Transient, in_other_words, library_fault
-from samplerkit.storage.remote.http_connections import OF_HTTP, Address, Connections
-from samplerkit.storage.threads import Stop
+from samplerkit.storage.remote.access import (
+    OF_HTTP,
+    Address,
+    Refused,
+    Transient,
+    in_other_words,
+    library_fault,
+)
+from samplerkit.storage.urls import is_of_s3
 
-_SCHEMES = {"s3", "s3a"}
 _SIGNED_SECONDS = 3600
 _USED_SECONDS = 300.0
 _MOST_ADDRESSES = 1 << 14
@@ -42,16 +47,6 @@ _OF_NO_USE = {
 """Options about HTTP, listings, caches and open files, which are not used here."""
 
 
-def is_of_s3(url: str) -> bool:
-    """Returns whether a URL is one of S3."""
-    return url.partition("://")[0].lower() in _SCHEMES
-
-
-def names_version(url: str) -> bool:
-    """Returns whether a URL of S3 says which version of an object is meant."""
-    return is_of_s3(url) and "?versionId=" in url
-
-
 @final
 class SignedUrls:
     """Gives URLs of HTTP for the objects of S3, signed for an hour by botocore, and again after minutes.
@@ -60,14 +55,14 @@ class SignedUrls:
 
     Args:
         options: as s3fs has them.
-        connections: of this process, by which the regions of buckets are asked for.
+        head: gives the headers of the answer to a HEAD request, which names the region of a bucket.
     """
 
-    def __init__(self, options: Mapping[str, Any], connections: Connections) -> None:
+    def __init__(self, options: Mapping[str, Any], head: Callable[[Address], Mapping[str, str]]) -> None:
         self._options = {key: value for key, value in options.items() if key not in _OF_NO_USE}
         of_client = self._options.get("client_kwargs") or {}
         self._is_known = self._options.keys() <= _KNOWN and of_client.keys() <= _OF_CLIENT
-        self._connections = connections
+        self._head = head
         self._lock = threading.Lock()
         self._clients: dict[str | None, Any] = {}
         self._regions: dict[str, str | None] = {}
@@ -119,9 +114,7 @@ class SignedUrls:
         if not _is_of_aws(endpoint):
             return None
         with suppress(Exception):  # reading the file will say what is wrong
-            where = Address(f"{endpoint}/{bucket}", {})
-            with self._connections.response("HEAD", where, "", Stop()) as answer:
-                return answer.headers.get("x-amz-bucket-region")
+            return self._head(Address(f"{endpoint}/{bucket}", {})).get("x-amz-bucket-region")
         return None
 
     def _client(self, region: str | None) -> Any:

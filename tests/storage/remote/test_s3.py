@@ -8,8 +8,9 @@ import pytest
 
 from samplerkit.errors import DatasetError
 from samplerkit.storage.remote.filesystem import expand
-from samplerkit.storage.remote.http_connections import Connections
+from samplerkit.storage.remote.http import Http
 from samplerkit.storage.remote.options import RemoteOptions
+from samplerkit.storage.remote.retries import Counts
 from samplerkit.storage.remote.s3 import SignedUrls
 from samplerkit.storage.remote.storage import Span
 from tests.storage.remote.conftest import WAYS
@@ -133,9 +134,9 @@ def test_each_key_is_read_as_it_is(key, bucket, storage, endpoint):
 @pytest.fixture
 def signed_urls():
     """Makes what gives URLs, by connections that are closed at the end."""
-    connections = Connections(RemoteOptions())
-    yield lambda **options: SignedUrls(options, connections)
-    connections.close()
+    http = Http(RemoteOptions(), Counts())
+    yield lambda **options: SignedUrls(options, http._head)
+    http.close()
 
 
 HERE = {"endpoint_url": "http://127.0.0.1:9"}
