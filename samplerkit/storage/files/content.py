@@ -11,9 +11,11 @@ from typing import Any, Protocol, final
 
 import numpy as np
 
-from samplerkit.errors import DatasetError
+from samplerkit.errors import ArgumentTypeError, DatasetError
 from samplerkit.order.draws import in_draws
 from samplerkit.order.typing import Ids
+
+DecodeSample = Callable[[Any], Any]
 
 
 class Content(Protocol):
@@ -265,3 +267,15 @@ def _as_wide(column: Array, part: Array, place: str) -> Array:
         before = f"{column.dtype} of shape {column.shape[1:]}"
         raise DatasetError(place, f"differs from the file before, {before}", f"{part.dtype} {part.shape[1:]}")
     return column.astype(np.result_type(column, part), copy=False)
+
+
+def checked_decode(decode: Any, of: str = "a sample") -> DecodeSample | None:
+    """Takes the function by which a user decodes samples; None for none.
+
+    Raises:
+        ArgumentTypeError: it cannot be called.
+    """
+    if decode is not None and not callable(decode):
+        raise ArgumentTypeError("decode", f"must be a function of {of}", decode)
+    checked: DecodeSample | None = decode
+    return checked

@@ -19,7 +19,15 @@ from samplerkit.order import arguments
 from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
 from samplerkit.storage.files.chunked import ChunkedDataset, ChunkLimits, Chunks, DatasetOfFiles
-from samplerkit.storage.files.content import ChunkFile, Content, FileContent, MadeSamples, gathered_samples
+from samplerkit.storage.files.content import (
+    ChunkFile,
+    Content,
+    DecodeSample,
+    FileContent,
+    MadeSamples,
+    checked_decode,
+    gathered_samples,
+)
 from samplerkit.storage.files.packages import guarded
 from samplerkit.storage.files.stored import Stored
 from samplerkit.storage.lengths import COUNTING_THREADS
@@ -31,8 +39,6 @@ from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.urls import beside, is_remote, local_path, shown
 
 INDEX: Final = "index.json"
-
-DecodeSample = Callable[[Any], Any]
 
 
 class Files(Protocol):
@@ -255,18 +261,6 @@ def names_of(columns: Any, called: str = "columns") -> tuple[str, ...] | None:
     if not columns:
         raise ArgumentValueError(called, "must not be empty", columns, hint="leave it out for all there are")
     return tuple(arguments.word(f"{called}[{number}]", name) for number, name in enumerate(columns))
-
-
-def checked_decode(decode: Any, of: str = "a sample") -> DecodeSample | None:
-    """Takes the function by which a user decodes samples; None for none.
-
-    Raises:
-        ArgumentTypeError: it cannot be called.
-    """
-    if decode is not None and not callable(decode):
-        raise ArgumentTypeError("decode", f"must be a function of {of}", decode)
-    checked: DecodeSample | None = decode
-    return checked
 
 
 def content_of(

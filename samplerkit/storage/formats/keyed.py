@@ -12,9 +12,9 @@ from samplerkit.order.draws import in_draws
 from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
 from samplerkit.storage.ahead.cache_entries import FileStats
+from samplerkit.storage.files.content import checked_decode
 from samplerkit.storage.files.packages import guarded
 from samplerkit.storage.files.stored import Stored
-from samplerkit.storage.formats.base import checked_decode
 from samplerkit.storage.ids import checked_ids, checked_index
 from samplerkit.storage.per_process import OpenPerProcess
 

@@ -14,13 +14,18 @@ import numpy as np
 
 from samplerkit.errors import DatasetError
 from samplerkit.storage.files.chunked import ChunkLimits
-from samplerkit.storage.files.content import ChunkFile, FileContent, gathered_samples, require_columns
+from samplerkit.storage.files.content import (
+    ChunkFile,
+    DecodeSample,
+    FileContent,
+    checked_decode,
+    gathered_samples,
+    require_columns,
+)
 from samplerkit.storage.files.packages import extra
 from samplerkit.storage.files.stored import ByteSpan, Stored
 from samplerkit.storage.formats.base import (
-    DecodeSample,
     FormatOfFiles,
-    checked_decode,
     content_of,
     names_of,
 )

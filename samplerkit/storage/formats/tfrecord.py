@@ -17,13 +17,17 @@ from samplerkit.errors import ArgumentValueError, DatasetError
 from samplerkit.order import arguments
 from samplerkit.storage.arrays import narrow
 from samplerkit.storage.files.chunked import ChunkLimits
-from samplerkit.storage.files.content import ChunkFile, FileContent, gathered_samples
+from samplerkit.storage.files.content import (
+    ChunkFile,
+    DecodeSample,
+    FileContent,
+    checked_decode,
+    gathered_samples,
+)
 from samplerkit.storage.files.packages import extra
 from samplerkit.storage.files.stored import Stored
 from samplerkit.storage.formats.base import (
-    DecodeSample,
     FormatOfFiles,
-    checked_decode,
     content_of,
     names_of,
 )
