@@ -7,17 +7,18 @@ that changes is a plan or an order that changed.
 from __future__ import annotations
 
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import samplerkit as sk
-from samplerkit.inspect.pictures.panels import LIGHT, draw_documents, dress, legend, new_figure
+from samplerkit.inspect.pictures.panels import TEXT, draw_documents
 from samplerkit.inspect.pictures.plot_data import plot_data
 from samplerkit.order.typing import Ids
 from tests.benchmarks.batches import BATCH_SIZE, BUDGET, text
-from tests.benchmarks.pictures_of_orders import WIDTH, keep, small_png_of
+from tests.benchmarks.pictures_of_orders import WIDTH, keep, small_png
 
 SAMPLES, RANKS, STEPS = 100_000, 4, 12
 THOUSAND = 1000
@@ -40,16 +41,18 @@ def budgeted(lengths: Ids) -> list[Ids]:
 def draw_batches() -> bytes:
     """Draws both, the tokens of their batches above and the lengths in them below."""
     lengths = text(np.random.default_rng(0), SAMPLES)
-    figure = new_figure(WIDTH, 4.6, LIGHT)
+    return small_png(WIDTH, 4.6, partial(_draw_both, lengths))
+
+
+def _draw_both(lengths: Ids, figure: Any) -> None:
     grid = figure.subplots(2, 2, sharex=True, sharey="row")
     chosen = {f"batch_size={BATCH_SIZE}": plain(lengths), f"TokenBatches({BUDGET:,})": budgeted(lengths)}
     for column, (title, batches) in enumerate(chosen.items()):
         is_left = column == 0
         _draw_tokens(grid[0, column], [lengths[ids] for ids in batches], title, is_left=is_left)
         _draw_lengths(grid[1, column], [lengths[ids] for ids in batches], is_left=is_left)
-    legend(grid[0, 1], LIGHT, loc="upper left", bbox_to_anchor=(1.01, 1.02))
-    legend(grid[1, 1], LIGHT, title="rank", markerscale=4, loc="upper left", bbox_to_anchor=(1.01, 1.02))
-    return small_png_of(figure)
+    grid[0, 1].legend(loc="upper left", bbox_to_anchor=(1.01, 1.02))
+    grid[1, 1].legend(title="rank", markerscale=4, loc="upper left", bbox_to_anchor=(1.01, 1.02))
 
 
 def _places() -> np.ndarray[Any, Any]:
@@ -62,10 +65,10 @@ def _draw_tokens(axes: Any, batches: list[Ids], title: str, *, is_left: bool) ->
     tokens = np.array([batch.sum() for batch in batches]) / THOUSAND
     padded = np.array([batch.size * batch.max() for batch in batches]) / THOUSAND
     width = 1 / (RANKS + 1)
-    axes.bar(_places(), tokens, width, color=LIGHT.lines[0], label="tokens", linewidth=0)
-    axes.bar(_places(), padded - tokens, width, tokens, color=LIGHT.lines[1], label="padding", linewidth=0)
-    axes.axhline(BUDGET / THOUSAND, color=LIGHT.text, linewidth=0.8, linestyle="--", label="budget")
-    dress(axes, LIGHT, title, "", "thousand tokens in a batch" if is_left else "")
+    axes.bar(_places(), tokens, width, color="C0", label="tokens", linewidth=0)
+    axes.bar(_places(), padded - tokens, width, tokens, color="C1", label="padding", linewidth=0)
+    axes.axhline(BUDGET / THOUSAND, color=TEXT, linewidth=0.8, linestyle="--", label="budget")
+    axes.set(title=title, ylabel="thousand tokens in a batch" if is_left else "")
 
 
 def _draw_lengths(axes: Any, batches: list[Ids], *, is_left: bool) -> None:
@@ -73,9 +76,9 @@ def _draw_lengths(axes: Any, batches: list[Ids], *, is_left: bool) -> None:
         mine = range(rank, len(batches), RANKS)
         places = np.concatenate([np.full(batches[number].size, _places()[number]) for number in mine])
         values = np.concatenate([batches[number] for number in mine])
-        axes.scatter(places, values, s=1.5, color=LIGHT.lines[rank], linewidths=0, label=str(rank))
+        axes.scatter(places, values, s=1.5, color=f"C{rank}", linewidths=0, label=str(rank))
     axes.set_yscale("log")
-    dress(axes, LIGHT, "", "step", "length of a sample" if is_left else "")
+    axes.set(xlabel="step", ylabel="length of a sample" if is_left else "")
 
 
 SEQ_LEN, ROWS = 2048, 16
@@ -121,16 +124,17 @@ def packed(lengths: Ids) -> Bars:
 
 def draw_packs() -> bytes:
     """Draws the three side by side."""
-    lengths = lengths_of()
-    figure = new_figure(WIDTH, 3.6, LIGHT)
+    return small_png(WIDTH, 3.6, partial(_draw_three, lengths_of()))
+
+
+def _draw_three(lengths: Ids, figure: Any) -> None:
     grid = figure.subplots(1, 3, sharex=True, sharey=True)
     chosen = {"one a row": alone, "cut as they come": wrapped, f"PackBatches({SEQ_LEN})": packed}
     for axes, (title, make) in zip(grid, chosen.items(), strict=True):
         _draw_packs(axes, make(lengths), title)
     grid[0].set_ylabel("pack")
     grid[0].invert_yaxis()  # of all three, which share it
-    legend(grid[2], LIGHT, loc="upper left", bbox_to_anchor=(1.01, 1.02))
-    return small_png_of(figure)
+    grid[2].legend(loc="upper left", bbox_to_anchor=(1.01, 1.02))
 
 
 def _draw_packs(axes: Any, rows: Bars, title: str) -> None:
@@ -142,13 +146,11 @@ def _draw_packs(axes: Any, rows: Bars, title: str) -> None:
             if cut == is_cut
         ]
         places, begins, counts = zip(*bars, strict=True) if bars else ((), (), ())
-        colour = LIGHT.lines[int(is_cut)]
-        axes.barh(
-            places, counts, 0.8, begins, color=colour, label=label, edgecolor=LIGHT.background, linewidth=0.5
-        )
+        colour = f"C{int(is_cut)}"
+        axes.barh(places, counts, 0.8, begins, color=colour, label=label, edgecolor="white", linewidth=0.5)
     tokens = sum(count for parts in rows for _, count, _ in parts)
     axes.set_xlim(0, SEQ_LEN)
-    dress(axes, LIGHT, f"{title}: {100 * tokens / (SEQ_LEN * len(rows)):.0f} %", "token", "")
+    axes.set(title=f"{title}: {100 * tokens / (SEQ_LEN * len(rows)):.0f} %", xlabel="token")
 
 
 CORPORA = {"web-0": 60, "web-1": 60, "code": 30}
@@ -177,10 +179,9 @@ def runs_of_documents(folder: Path) -> dict[str, sk.Loader]:
 
 def draw_documents_read() -> bytes:
     """Draws both side by side."""
-    figure = new_figure(WIDTH, 4.6, LIGHT)
     with tempfile.TemporaryDirectory() as folder:
-        draw_documents(figure, plot_data(runs_of_documents(Path(folder))), LIGHT)
-    return small_png_of(figure)
+        runs = plot_data(runs_of_documents(Path(folder)))
+        return small_png(WIDTH, 4.6, lambda figure: draw_documents(figure, runs))
 
 
 PICTURES = {"batches.png": draw_batches, "packs.png": draw_packs, "documents.png": draw_documents_read}

@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from matplotlib.colors import to_rgb
 from PIL import Image
 
 import samplerkit as sk
-from samplerkit.inspect.pictures.panels import LIGHT, dress, legend, new_figure, png_of
+from samplerkit.inspect.pictures.panels import FAINT, TEXT, png_figure
 from samplerkit.inspect.pictures.plot_data import PlotData, plot_data
 
 FOLDER = Path(__file__).parents[2] / "docs" / "images"
@@ -188,14 +189,15 @@ def draw_modes() -> bytes:
 
 
 def _drawn(width: float, height: float, rows: int, panels: list[Orders]) -> bytes:
-    figure = new_figure(width, height, LIGHT)
-    grid = figure.subplots(rows, len(panels) // rows, squeeze=False, sharex=rows > 1, sharey=rows > 1)
-    for number, (axes, orders) in enumerate(zip(grid.flat, panels, strict=True)):
-        is_left = number % (len(panels) // rows) == 0
-        is_low = number >= len(panels) * (rows - 1) // rows
-        _draw(axes, orders, "step" if is_low else "", "sample id" if is_left else "")
-    legend(grid[0, -1], LIGHT, title="rank", markerscale=5, loc="upper left", bbox_to_anchor=(1.01, 1.02))
-    return small_png_of(figure)
+    def draw(figure: Any) -> None:
+        grid = figure.subplots(rows, len(panels) // rows, squeeze=False, sharex=rows > 1, sharey=rows > 1)
+        for number, (axes, orders) in enumerate(zip(grid.flat, panels, strict=True)):
+            is_left = number % (len(panels) // rows) == 0
+            is_low = number >= len(panels) * (rows - 1) // rows
+            _draw(axes, orders, "step" if is_low else "", "sample id" if is_left else "")
+        grid[0, -1].legend(title="rank", markerscale=5, loc="upper left", bbox_to_anchor=(1.01, 1.02))
+
+    return small_png(width, height, draw)
 
 
 def keep(name: str, content: bytes) -> None:
@@ -204,18 +206,21 @@ def keep(name: str, content: bytes) -> None:
     sys.stdout.write(f"{name}: {len(content):,} bytes\n")
 
 
-def small_png_of(figure: Any) -> bytes:
-    """Gives a figure in the theme's colours as a small PNG file."""
-    image = Image.open(io.BytesIO(png_of(figure))).convert("RGB")
-    stream = io.BytesIO()
-    image.quantize(palette=_palette(), dither=Image.Dither.NONE).save(stream, "PNG", optimize=True)
+def small_png(width: float, height: float, draw: Callable[[Any], object]) -> bytes:
+    """Draws a figure in the theme's colours, as a small PNG file."""
+    large, stream = io.BytesIO(), io.BytesIO()
+    with png_figure(large, width, height, "light") as figure:
+        draw(figure)
+        palette = _palette()
+    image = Image.open(large).convert("RGB")
+    image.quantize(palette=palette, dither=Image.Dither.NONE).save(stream, "PNG", optimize=True)
     return stream.getvalue()
 
 
 def _palette() -> Image.Image:
     """A palette of the theme's own colours: a fourth of the bytes, and no rank in another one's colour."""
-    named = (LIGHT.text, LIGHT.faint, *LIGHT.lines[:4])
-    colours = np.array([[int(name[place : place + 2], 16) for place in (1, 3, 5)] for name in named])
+    named = (TEXT, FAINT, *(f"C{rank}" for rank in range(4)))
+    colours = 255 * np.array([to_rgb(name) for name in named])
     share = np.linspace(0, 1, SHADES)[:, None, None]
     shades = np.rint(colours * (1 - share) + 255 * share).astype(np.uint8)
     palette = Image.new("P", (1, 1))
@@ -227,10 +232,10 @@ def _draw(axes: Any, orders: Orders, across: str, up: str) -> None:
     steps, ids, ranks = orders.shown.points
     for rank in range(orders.ranks):
         mine = ranks == rank
-        axes.scatter(steps[mine], ids[mine], s=3, color=LIGHT.lines[rank], linewidths=0, label=str(rank))
+        axes.scatter(steps[mine], ids[mine], s=3, color=f"C{rank}", linewidths=0, label=str(rank))
     for border in orders.layout.starts[1:-1].tolist():
-        axes.axhline(border, color=LIGHT.faint, linewidth=0.6, zorder=0)
-    dress(axes, LIGHT, orders.title, across, up)
+        axes.axhline(border, color=FAINT, linewidth=0.6, zorder=0)
+    axes.set(title=orders.title, xlabel=across, ylabel=up)
     axes.xaxis.get_major_locator().set_params(integer=True)
     axes.set_ylim(-0.02 * len(orders.layout), 1.02 * len(orders.layout))
 
