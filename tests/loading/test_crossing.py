@@ -171,3 +171,15 @@ def test_batches_of_processes_are_pinned_ahead_of_the_loop_in_a_thread_of_it(
             batches = list(loader)
             assert [batch[:-1] for batch in batches] == [[*range(4)], [*range(4, 8)], [*range(8, 12)]]
             assert {batch[-1] for batch in batches} == {"samplerkit-pin"}
+
+
+def test_what_the_dataset_shares_stays_shared() -> None:
+    counter = torch.zeros(1).share_memory_()
+
+    def counted(samples: list[int]) -> Any:
+        return counter.add_(len(samples))
+
+    with sk.Loader(range(8), batch_size=4, num_workers=1, collate_fn=counted) as loader:
+        last = list(loader)[-1]
+    assert last.is_shared()
+    assert counter.item() == 8
