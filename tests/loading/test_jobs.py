@@ -59,7 +59,7 @@ def require_batches_once(folder, runs, epochs):
     [
         (forked, 4, "rank:17", 3),
         pytest.param(torchrun, 2, "job:31", 3, marks=pytest.mark.campaign),
-        pytest.param(forked, 3, "worker:8", 1, marks=pytest.mark.campaign),
+        pytest.param(forked, 3, "worker:6", 1, marks=pytest.mark.campaign),
     ],
 )
 def test_a_killed_job_goes_on_with_other_ranks_and_loses_and_repeats_nothing(

@@ -36,6 +36,17 @@ def of(names: tuple[str, ...], samplers: Any = None, **arguments: Any) -> sk.Mix
     return sk.MixtureSampler({**dict.fromkeys(names), **(samplers or {})}, **arguments)
 
 
+def test_a_source_without_a_sampler_has_a_seed_by_its_name_and_place():
+    same = sk.Layout.tree({"a": 500, "b": 500, "c": sk.Layout.tree({"a": 500})})
+    inner = of(("a",), weights={"a": 1})
+    mixture = of(("a", "b", "c"), {"c": inner}, weights=dict.fromkeys("abc", 1), num_samples=900)
+    ids = mixture.order(same)[:]
+    orders = [ids[(ids >= begin) & (ids < begin + 500)] - begin for begin in (0, 500, 1000)]
+    for one, other in ((0, 1), (0, 2), (1, 2)):
+        together = min(orders[one].size, orders[other].size)
+        assert np.count_nonzero(orders[one][:together] == orders[other][:together]) < 10
+
+
 @pytest.mark.parametrize(
     ("lanes", "sizes"), [(1, [5, 0, 3]), (2, [1, 400]), (8, [150, 40, 37]), (64, [150, 40, 37])]
 )

@@ -212,7 +212,7 @@ BUGS = [
         "WorkerProcesses._answer",
         "answer.reraise()",
         "return Answer([])",
-        LOADERS,
+        "tests/loading/test_sending.py",
     ),
 ]
 

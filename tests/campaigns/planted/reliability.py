@@ -128,7 +128,7 @@ BUGS = [
         "WorkerProcesses._answer",
         "number != task.number",
         "not number",
-        "tests/loading/test_loader_workers.py",
+        "tests/loading/test_copies.py",
     ),
     Bug(
         "workers do not look after their parent",

@@ -45,16 +45,16 @@ def files(folder):
 def test_an_index_is_made_once_and_never_among_the_data(tmp_path, cache_home, walks, monkeypatch):
     paths = two(tmp_path)
     first = list(TarDataset(paths))
-    assert walks == ["one.tar", "two.tar"]
+    assert sorted(walks) == ["one.tar", "two.tar"]
     assert list(TarDataset(paths)) == first
     assert list(TarDataset(paths[::-1]).in_order([0])) == [first[60]]
     monkeypatch.chdir(tmp_path / "data")
     assert len(TarDataset("one.tar")) == 60  # the same archive by another name
-    assert walks == ["one.tar", "two.tar"]
+    assert sorted(walks) == ["one.tar", "two.tar"]
     assert files(tmp_path / "data") == ["one.tar", "two.tar"]
     assert len(files(cache_home)) > 2
     len(TarDataset(paths, cache=tmp_path / "mine"))
-    assert walks == ["one.tar", "two.tar"] * 2
+    assert sorted(walks) == sorted(["one.tar", "two.tar"] * 2)
     assert len(files(tmp_path / "mine")) > 2
 
 
@@ -66,7 +66,7 @@ def test_an_archive_that_was_written_again_is_indexed_again(tmp_path, cache_home
     after = TarDataset(paths)
     assert len(after) == len(before) - 1
     assert after.fingerprint != fingerprint
-    assert walks == ["one.tar", "two.tar", "two.tar"]
+    assert sorted(walks) == ["one.tar", "two.tar", "two.tar"]
     samples = list(after)
     assert len(list(cache_home.rglob("*.catalogue"))) == 1, "old ones pile up"
     os.utime(paths[0], ns=(0, 12345))
