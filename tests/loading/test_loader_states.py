@@ -27,7 +27,7 @@ def test_a_loader_that_could_not_start_can_still_load_a_state():
         multiprocessing_context="spawn",
         collate_fn=lambda batch: batch,  # cannot be sent to a process
     )
-    with pytest.raises(Exception, match="pickle|local object"):
+    with pytest.raises(Exception, match=r"pickle|local object"):
         next(iter(loader))
     loader.load_state_dict(loader.state_dict(step=1))
     assert loader.ids(0).tolist() == [2, 3]
