@@ -224,3 +224,39 @@ def test_a_job_ends_though_its_workers_are_in_the_middle_of_a_call_to_c():
     pids = printed.split()
     assert len(set(pids)) == 2
     assert not alive(pids)
+
+
+class Garbage:
+    """Refers to itself, and notes in which process it ends."""
+
+    def __init__(self, path):
+        self.path, self.myself = path, self
+
+    def __del__(self):
+        with self.path.open("a") as file:
+            file.write(f"{os.getpid()}\n")
+
+
+class Collecting:
+    """Sample i is i; to read one collects garbage."""
+
+    def __len__(self):
+        return 4
+
+    def __getitem__(self, index):
+        gc.collect()
+        return index
+
+
+def test_a_worker_does_not_end_what_its_parent_has_left_to_the_collector(tmp_path):
+    gc.disable()
+    try:
+        Garbage(tmp_path / "ended")
+        with sk.Loader(
+            Collecting(), batch_size=2, num_workers=2, multiprocessing_context="fork", collate_fn=list
+        ) as loader:
+            assert list(loader) == [[0, 1], [2, 3]]
+    finally:
+        gc.enable()
+    gc.collect()
+    assert (tmp_path / "ended").read_text().split() == [str(os.getpid())]

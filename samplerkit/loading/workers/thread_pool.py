@@ -160,8 +160,8 @@ class ThreadPool(WorkerPool):
     def stop(self) -> None:
         """Ends the wait for a batch, and the threads when they are done with the batch that they are at."""
         self._is_stopped = True
+        self._tasks.put(None)  # first: what a signal handler raises may cut off all that follows
         self.cancel()
-        self._tasks.put(None)
         self._end_with_owner.detach()  # it would keep this alive
 
     def join(self, deadline: float) -> None:

@@ -35,6 +35,7 @@ from samplerkit.loading.workers.worker_side import (
     GivenAnswers,
     TakenRequests,
     prepare_for_workers,
+    run_worker,
     start_worker,
     unpickled,
 )
@@ -139,8 +140,8 @@ class WorkerProcesses(WorkerPool):
         theirs = TakenRequests(taken, self._asked_to_end)
         kind, queues = _DatasetKind.Map, (theirs, GivenAnswers(given), theirs)
         how = (False, _unchanged, False, seed, start, number, self._number, True, None)
-        arguments = (kind, self._maker, *queues, *how)
-        process = context.Process(target=_worker_loop, args=arguments, daemon=True)
+        arguments = (_worker_loop, kind, self._maker, *queues, *how)
+        process = context.Process(target=run_worker, args=arguments, daemon=True)
         self._workers.append(_Worker(process, requests, answers))
         process.start()
         # The pipes end with the worker, which alone has these.

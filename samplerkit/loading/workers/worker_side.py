@@ -6,6 +6,7 @@ unpickled when its turn comes. Small tensors are in the message, large ones in s
 
 from __future__ import annotations
 
+import gc
 import io
 import multiprocessing
 import multiprocessing.connection
@@ -176,6 +177,14 @@ class GivenAnswers:
 
     def close(self) -> None:
         """Nothing: likewise."""
+
+
+def run_worker(loop: Callable[..., None], *arguments: Any) -> None:
+    """Is what a worker process does: torch's own loop, with its arguments."""
+    # What its parent has left to the collector is not for a forked process to end: the end of a process group
+    # of torch waits for threads that no fork takes along. And pages that are not collected stay shared.
+    gc.freeze()
+    loop(*arguments)
 
 
 def start_worker(then: Callable[[int], None] | None, worker: int) -> None:
