@@ -15,6 +15,7 @@ import time
 import weakref
 from collections.abc import Collection, Iterator, Mapping
 from functools import partial
+from inspect import signature
 from itertools import cycle
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import ForkingPickler
@@ -43,6 +44,8 @@ from samplerkit.loading.workers.worker_side import (
 # The second is its name where torch has worker threads too.
 _LOOPS = ("_worker_loop", "_process_worker_loop")
 _worker_loop: Any = next(filter(None, map(vars(torch_worker).get, _LOOPS)))
+# From torch 2.14 on it takes the dataset in a list, which it empties.
+_is_held = "dataset_holder" in signature(_worker_loop).parameters
 
 _GRACE_SECONDS = 0.5
 """How long the batches that are finished may still arrive before the other workers are ended too."""
@@ -140,7 +143,8 @@ class WorkerProcesses(WorkerPool):
         theirs = TakenRequests(taken, self._asked_to_end)
         kind, queues = _DatasetKind.Map, (theirs, GivenAnswers(given), theirs)
         how = (False, _unchanged, False, seed, start, number, self._number, True, None)
-        arguments = (_worker_loop, kind, self._maker, *queues, *how)
+        dataset = [self._maker] if _is_held else self._maker
+        arguments = (_worker_loop, kind, dataset, *queues, *how)
         process = context.Process(target=run_worker, args=arguments, daemon=True)
         self._workers.append(_Worker(process, requests, answers))
         process.start()
