@@ -89,10 +89,12 @@ class RunCursor(Cursor):
         self.require_closed()
         self.run, state = self.run.restored(saved, allow)
         self.load(state.place, Past.of(state))
-        # An edit must not change what was read before the run went back to an earlier epoch.
-        following, stretches = self.place().epoch + 1, self.at.past.stretches
-        ends = [one.epoch + one.epochs for one in stretches if one.epoch + one.epochs > following]
-        self._requested = max((self.run.epoch(epoch).run_position(0) for epoch in ends), default=0)
+        # An edit must not change what was read, wherever the run went or goes back to. Epochs that were read
+        # beyond the place count as a whole.
+        place = self.place()
+        ends = [one.epoch + one.epochs for one in self.at.past.stretches if one.is_beyond(place)]
+        read = [(place.epoch, place.position), *((epoch, 0) for epoch in ends)]
+        self._requested = max(self.run.epoch(epoch).run_position(position) for epoch, position in read)
 
     def require_agreement(self, iteration: Iteration) -> None:
         """Compares what the ranks of the job begin to read.

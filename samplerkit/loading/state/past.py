@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple, final
 
 from samplerkit.errors import StateError
-from samplerkit.loading.state.state import Section, State, listed, require_fields, whole
+from samplerkit.loading.state.state import Place, Section, State, listed, require_fields, whole
 from samplerkit.order.arguments import INT64_MAX
 
 MOST_STRETCHES = 64
@@ -40,6 +40,11 @@ class EpochsRead(NamedTuple):
     def end_in(self, total: int) -> int:
         """Returns the position at which it ends in an epoch of so many units."""
         return self.end if self.end >= 0 else total - (total - self.begin) % -self.end
+
+    def is_beyond(self, place: Place) -> bool:
+        """Returns whether any of it lies behind a place of the run."""
+        last = self.epoch + self.epochs - 1
+        return last > place.epoch or (last == place.epoch and not 0 <= self.end <= place.position)
 
     @property
     def continues_whole(self) -> bool:

@@ -43,7 +43,7 @@ BUGS = [
     Bug(
         "an edit may change what was read before the run went back",
         "RunCursor.restore",
-        "one.epoch + one.epochs > following",
+        "one.is_beyond(place)",
         "False",
         HISTORY,
     ),
