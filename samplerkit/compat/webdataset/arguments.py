@@ -47,7 +47,7 @@ METHODS: Mapping[str, str] = {
 
 
 REFUSED: Mapping[str, str] = {
-    "mode": "leave it out, or say resampled=True",
+    "mode": "leave it out, or say 'resampled'",
     "select_files": "use select, or to_tuple, which reads the fields that it names: samples are indexed once",
     "rename_files": "use rename for fields, or map for keys: samples are indexed once",
 }

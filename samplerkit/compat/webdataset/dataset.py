@@ -85,7 +85,7 @@ class WebDataset(Fluent, Closing, torch.utils.data.IterableDataset[Any]):
             `allow_commands`, also `pipe:` and a command that writes a shard.
         handler: what becomes of a flaw in an archive, or of a command that fails. It takes the error, and
             raises it, or gives true to leave out what the flaw touches. None raises.
-        mode: refused: say `resampled`.
+        mode: None, or "resampled".
         resampled: read on without end, in a random order; `with_epoch` says how much an epoch is. Each pass
             has every sample once, where webdataset draws shards with replacement.
         repeat: read on without end.
@@ -171,9 +171,10 @@ class WebDataset(Fluent, Closing, torch.utils.data.IterableDataset[Any]):
     ) -> None:
         super().__init__()
         checked = taken.handler_of(handler)
-        is_resampled = arguments.boolean("resampled", resampled)
+        is_resampled = arguments.boolean("resampled", resampled) or mode == "resampled"
         everything = taken.reads_everything(nodesplitter, workersplitter, resampled=is_resampled)
-        taken.refuse(mode=mode, select_files=select_files, rename_files=rename_files)
+        other_mode = None if mode == "resampled" else mode
+        taken.refuse(mode=other_mode, select_files=select_files, rename_files=rename_files)
         if world is not None and not isinstance(world, World):
             raise ArgumentTypeError("world", "must be a World or None", world)
         self._world = World(1, 0) if world is None and everything else world

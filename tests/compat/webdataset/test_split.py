@@ -138,9 +138,10 @@ def test_with_epoch_gives_so_many_items_from_as_many_passes_as_needed(tmp_path, 
     assert dataset.epoch == 2
 
 
-def test_resampled_reads_without_end_and_each_pass_has_every_sample(tmp_path):
+@pytest.mark.parametrize("said", [{"resampled": True}, {"mode": "resampled"}], ids=str)
+def test_resampled_reads_without_end_and_each_pass_has_every_sample(tmp_path, said):
     urls = write(tmp_path, 5, 20)
-    dataset = numbers(urls, tmp_path, resampled=True, nodesplitter=None).with_epoch(60)
+    dataset = numbers(urls, tmp_path, nodesplitter=None, **said).with_epoch(60)
     epoch = list(dataset)
     assert Counter(epoch) == Counter(dict.fromkeys(range(20), 3))
     assert epoch[:20] != epoch[20:40]
