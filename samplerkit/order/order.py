@@ -71,7 +71,6 @@ class MadeOf(ABC):
             return False
         return len(one) == len(another) and all(map(_is_same, one, another))
 
-    @final
     def __hash__(self) -> int:
         return hash(type(self))
 
@@ -284,6 +283,10 @@ class Order(MadeOf):
         if not isinstance(found, tuple):
             return int(found.size)
         return np.bincount(found[0], minlength=np.size(ids))
+
+    @final
+    def __hash__(self) -> int:
+        return hash((type(self), len(self)))
 
     def __repr__(self) -> str:
         shown = ", ".join(str(i) for i in self[:6].tolist())

@@ -231,7 +231,7 @@ class Workers:
 
 
 BATCHES_AHEAD: Final = 2
-"""Batches that each worker has ahead of the loop, where nobody says how many."""
+"""Batches that each worker has ahead of the loop, unless `prefetch_factor` says another number."""
 
 
 class WorkerPool(Workers):

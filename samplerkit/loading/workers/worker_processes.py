@@ -44,7 +44,6 @@ from samplerkit.loading.workers.worker_side import (
 # The second is its name where torch has worker threads too.
 _LOOPS = ("_worker_loop", "_process_worker_loop")
 _worker_loop: Any = next(filter(None, map(vars(torch_worker).get, _LOOPS)))
-# From torch 2.14 on it takes the dataset in a list, which it empties.
 _is_held = "dataset_holder" in signature(_worker_loop).parameters
 
 _GRACE_SECONDS = 0.5
@@ -141,11 +140,24 @@ class WorkerProcesses(WorkerPool):
         answers, given = context.Pipe(duplex=False)
         start = partial(start_worker, self._options.get("worker_init_fn"))
         theirs = TakenRequests(taken, self._asked_to_end)
-        kind, queues = _DatasetKind.Map, (theirs, GivenAnswers(given), theirs)
-        how = (False, _unchanged, False, seed, start, number, self._number, True, None)
-        dataset = [self._maker] if _is_held else self._maker
-        arguments = (_worker_loop, kind, dataset, *queues, *how)
-        process = context.Process(target=run_worker, args=arguments, daemon=True)
+        arguments = {
+            "dataset_kind": _DatasetKind.Map,
+            # From torch 2.14 on in a list, which the loop empties.
+            **({"dataset_holder": [self._maker]} if _is_held else {"dataset": self._maker}),
+            "index_queue": theirs,
+            "data_queue": GivenAnswers(given),
+            "done_event": theirs,
+            "auto_collation": False,
+            "collate_fn": _unchanged,
+            "drop_last": False,
+            "base_seed": seed,
+            "init_fn": start,
+            "worker_id": number,
+            "num_workers": self._number,
+            "persistent_workers": True,
+            "shared_seed": None,
+        }
+        process = context.Process(target=run_worker, args=(_worker_loop,), kwargs=arguments, daemon=True)
         self._workers.append(_Worker(process, requests, answers))
         process.start()
         # The pipes end with the worker, which alone has these.

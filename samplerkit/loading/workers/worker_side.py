@@ -168,7 +168,7 @@ class GivenAnswers:
         self._messages.put(message)
 
     def _send(self) -> None:
-        with suppress(OSError):  # nobody listens any more
+        with suppress(OSError):  # the loop has closed its end
             while True:
                 self._pipe.send_bytes(self._messages.get().getbuffer())
 
@@ -179,12 +179,12 @@ class GivenAnswers:
         """Nothing: likewise."""
 
 
-def run_worker(loop: Callable[..., None], *arguments: Any) -> None:
+def run_worker(loop: Callable[..., None], **arguments: Any) -> None:
     """Is what a worker process does: torch's own loop, with its arguments."""
     # What its parent has left to the collector is not for a forked process to end: the end of a process group
     # of torch waits for threads that no fork takes along. And pages that are not collected stay shared.
     gc.freeze()
-    loop(*arguments)
+    loop(**arguments)
 
 
 def start_worker(then: Callable[[int], None] | None, worker: int) -> None:

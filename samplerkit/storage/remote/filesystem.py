@@ -245,6 +245,6 @@ def _s3_defaults(url: str, given: Mapping[str, Any], timeout: float) -> dict[str
     if is_of_s3(url):
         ours = {"connect_timeout": timeout, "read_timeout": timeout, "retries": {"total_max_attempts": 1}}
         options["config_kwargs"] = {**ours, **options.get("config_kwargs", {})}
-        if names_version(url):  # which s3fs leaves aside unless it is told
+        if names_version(url):  # which s3fs ignores by default
             options.setdefault("version_aware", True)
     return options

@@ -25,17 +25,11 @@ _SIGNED_SECONDS = 3600
 _USED_SECONDS = 300.0
 _MOST_ADDRESSES = 1 << 14
 
-_OF_CLIENT = {
-    "region_name", "endpoint_url", "use_ssl",
-    "aws_access_key_id", "aws_secret_access_key", "aws_session_token",
-}  # fmt: skip
-"""The arguments of botocore's clients that `client_kwargs` may have."""
-
 _NAMES = {
     "key": "aws_access_key_id", "secret": "aws_secret_access_key", "token": "aws_session_token",
     "endpoint_url": "endpoint_url", "region_name": "region_name", "use_ssl": "use_ssl",
 }  # fmt: skip
-"""What s3fs calls them."""
+"""The arguments of botocore's clients that may be given, also as `client_kwargs`, by what s3fs calls them."""
 
 _KNOWN = {*_NAMES, "anon", "profile", "requester_pays", "client_kwargs", "config_kwargs"}
 
@@ -61,7 +55,7 @@ class SignedUrls:
     def __init__(self, options: Mapping[str, Any], head: Callable[[Address], Mapping[str, str]]) -> None:
         self._options = {key: value for key, value in options.items() if key not in _OF_NO_USE}
         of_client = self._options.get("client_kwargs") or {}
-        self._is_known = self._options.keys() <= _KNOWN and of_client.keys() <= _OF_CLIENT
+        self._is_known = self._options.keys() <= _KNOWN and of_client.keys() <= {*_NAMES.values()}
         self._head = head
         self._lock = threading.Lock()
         self._clients: dict[str | None, Any] = {}

@@ -115,7 +115,7 @@ class Walk:
         size: bytes of the archive, as far as that is known.
 
     Attributes:
-        found: what was found. Whoever takes members out of it finds the next ones in it.
+        found: what was found. Members that are taken out of it do not come again.
     """
 
     def __init__(self, read: Read, ahead: Read, archive: str, size: int = sys.maxsize) -> None:
