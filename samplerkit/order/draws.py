@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence, Sized
 from contextvars import ContextVar
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Final, Self, TypeVar, final
+from weakref import ref
 
 import numpy as np
 
@@ -76,7 +77,8 @@ class Draws:
         self._rngs: dict[int, np.random.Generator] = {}
 
     def __enter__(self) -> Self:
-        self._before = _being_read.set(self)
+        # Weakly: what a signal handler raises may cut off `__exit__`, and then these are garbage.
+        self._before = _being_read.set(ref(self))
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -130,7 +132,9 @@ class Draws:
         return found
 
 
-_being_read: Final[ContextVar[Draws | None]] = ContextVar("samplerkit_draws", default=None)
+_being_read: Final[ContextVar[Callable[[], Draws | None]]] = ContextVar(
+    "samplerkit_draws", default=lambda: None
+)
 
 
 def draw_rng(place: int | None = None) -> np.random.Generator:
@@ -167,7 +171,7 @@ def draw_rng(place: int | None = None) -> np.random.Generator:
         >>> ids.tolist(), len(set(noise.tolist()))
         ([3, 3, 3], 3)
     """
-    draws = _being_read.get()
+    draws = _being_read.get()()
     if draws is None:
         hint = (
             "ask inside of a dataset that samplerkit.Loader reads, in the thread that it reads in, and "
@@ -179,7 +183,7 @@ def draw_rng(place: int | None = None) -> np.random.Generator:
 
 def entered_draws(size: int) -> Draws | None:
     """Gives the draws of the batch that is being read, if a reader of this many samples enters each."""
-    draws = _being_read.get()
+    draws = _being_read.get()()
     if draws is None or not draws.enters_alone or draws.entered is not None:
         return None
     return draws if size == len(draws.positions) else None

@@ -225,3 +225,9 @@ def test_only_who_reads_the_whole_of_a_batch_and_is_to_enter_its_draws_gets_them
         assert entered_draws(3) is None
     with Draws(7, 0, [3, 4, 5]):
         assert entered_draws(3) is None
+
+
+def test_draws_whose_end_a_signal_handler_has_cut_off_are_forgotten():
+    Draws(7, 0, range(3)).__enter__()
+    with pytest.raises(sk.DatasetError, match=OUTSIDE):
+        sk.draw_rng()

@@ -21,8 +21,8 @@ from samplerkit.loading.workers.worker_side import pickled, sendable_errors, sen
 from samplerkit.order.typing import Ids
 
 
-class BatchMaker(torch.utils.data.Dataset[Any]):
-    """Reads the samples of a request and collates them; in a worker process, the dataset of torch's loop.
+class BatchMaker:
+    """Reads the samples of a request and collates them.
 
     Args:
         reader: reads the samples.
@@ -35,11 +35,6 @@ class BatchMaker(torch.utils.data.Dataset[Any]):
         self._collate = collate
         self._takes_ids = isinstance(collate, SampleCollate)
         self._pins = pins
-
-    @property
-    def dataset(self) -> Any:
-        """The user's dataset, for those who look for it in `torch.utils.data.get_worker_info().dataset`."""
-        return self.reader.dataset
 
     def __getitem__(self, request: Request) -> Any:
         self.reader.begin(request)

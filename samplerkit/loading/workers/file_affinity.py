@@ -109,7 +109,7 @@ class AffineProcesses(WorkerProcesses):
         # A thread would seed the generators from which the loop draws: there batches are not pinned.
         super().__init__(maker, number, options, pins=pins and not maker.reader.options.seeds_draws)
         self._collates: Final = maker
-        self._layout: Final = layout_of_files(maker.dataset)
+        self._layout: Final = layout_of_files(maker.reader.dataset)
         self._reading: tuple[int, int] | None = None
 
     def shares_of(self, request: Request) -> list[tuple[int, Request]]:

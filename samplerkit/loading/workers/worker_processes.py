@@ -14,18 +14,13 @@ import threading
 import time
 import weakref
 from collections.abc import Collection, Iterator, Mapping
-from functools import partial
-from inspect import signature
 from itertools import cycle
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import ForkingPickler
 from typing import Any, Final, NamedTuple
 
 import torch.multiprocessing
-import torch.utils.data
 from torch._utils import ExceptionWrapper
-from torch.utils.data import _DatasetKind
-from torch.utils.data._utils import worker as torch_worker
 
 from samplerkit.errors import WorkerError, note_once
 from samplerkit.loading.background import Channel, end_at_exit, start_thread
@@ -33,18 +28,11 @@ from samplerkit.loading.device.streams import Streams, current_device, streams_f
 from samplerkit.loading.workers.protocol import Answer, Request, WorkerPool, timed_out
 from samplerkit.loading.workers.worker_side import (
     NUMBER_BYTES,
-    GivenAnswers,
-    TakenRequests,
+    WorkerStart,
     prepare_for_workers,
     run_worker,
-    start_worker,
     unpickled,
 )
-
-# The second is its name where torch has worker threads too.
-_LOOPS = ("_worker_loop", "_process_worker_loop")
-_worker_loop: Any = next(filter(None, map(vars(torch_worker).get, _LOOPS)))
-_is_held = "dataset_holder" in signature(_worker_loop).parameters
 
 _GRACE_SECONDS = 0.5
 """How long the batches that are finished may still arrive before the other workers are ended too."""
@@ -69,9 +57,8 @@ class _Task(NamedTuple):
 class WorkerProcesses(WorkerPool):
     """Worker processes, each with a pipe for its requests and one for its answers.
 
-    What runs in them is torch's own loop, so that a dataset finds there what it finds in a DataLoader: seeds,
-    `get_worker_info`, errors that say where they were raised. The queues are ours: torch's one for all
-    answers has a lock, and all wait for ever where a worker dies that holds it. A pipe ends with its worker.
+    torch has one queue for all answers, whose lock a worker may hold when it dies: then all wait for ever. A
+    pipe ends with its worker.
 
     Args:
         maker: makes batches of requests, and pickles them.
@@ -138,26 +125,10 @@ class WorkerProcesses(WorkerPool):
     def _start_one(self, context: Any, number: int, seed: int) -> None:
         taken, requests = context.Pipe(duplex=False)
         answers, given = context.Pipe(duplex=False)
-        start = partial(start_worker, self._options.get("worker_init_fn"))
-        theirs = TakenRequests(taken, self._asked_to_end)
-        arguments = {
-            "dataset_kind": _DatasetKind.Map,
-            # From torch 2.14 on in a list, which the loop empties.
-            **({"dataset_holder": [self._maker]} if _is_held else {"dataset": self._maker}),
-            "index_queue": theirs,
-            "data_queue": GivenAnswers(given),
-            "done_event": theirs,
-            "auto_collation": False,
-            "collate_fn": _unchanged,
-            "drop_last": False,
-            "base_seed": seed,
-            "init_fn": start,
-            "worker_id": number,
-            "num_workers": self._number,
-            "persistent_workers": True,
-            "shared_seed": None,
-        }
-        process = context.Process(target=run_worker, args=(_worker_loop,), kwargs=arguments, daemon=True)
+        init = self._options.get("worker_init_fn")
+        ours = (taken, given, self._asked_to_end)
+        start = WorkerStart(self._maker, init, seed, number, self._number, *ours)
+        process = context.Process(target=run_worker, args=(start,), daemon=True)
         self._workers.append(_Worker(process, requests, answers))
         process.start()
         # The pipes end with the worker, which alone has these.
@@ -308,10 +279,6 @@ def _pinned(channel: Channel[Answer | BaseException, bool]) -> Iterator[Answer]:
             raise answer
     finally:
         channel.close()
-
-
-def _unchanged(answer: Any) -> Any:
-    return answer
 
 
 _running: Final[weakref.WeakSet[WorkerProcesses]] = weakref.WeakSet()

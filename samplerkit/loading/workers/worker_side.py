@@ -18,18 +18,23 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any, Final, final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import torch
+from torch._utils import ExceptionWrapper
 from torch.multiprocessing import reductions  # its own reducers are registered first
+from torch.utils.data._utils import signal_handling
+from torch.utils.data._utils import worker as torch_worker
 from torch.utils.data._utils.collate import collate_tensor_fn, default_collate_fn_map
 
 from samplerkit.errors import DatasetError, WorkerError
+from samplerkit.loading.generators import seed_worker
 from samplerkit.loading.workers.protocol import Request
 
 _FOLDER_OF = "samplerkit_tempdir_of"
@@ -104,7 +109,7 @@ def end_with_parent() -> None:
         leave_no_folder()
         os._exit(1)
 
-    # torch's own loop may end the process while the thread is in the middle of it.
+    # The loop of the worker may end the process while the thread is in the middle of it.
     multiprocessing.util.Finalize(None, leave_no_folder, exitpriority=-100)
 
     def end_if_parent_asks() -> None:
@@ -119,81 +124,91 @@ def end_with_parent() -> None:
     threading.Thread(target=wait, name="samplerkit-parent", daemon=True).start()
 
 
-@final
-class TakenRequests:
-    """Where a worker takes requests, in the place of two objects of torch's worker: its queue, and its event.
+class WorkerStart(NamedTuple):
+    """What a worker process begins with.
 
     Args:
-        pipe: brings them.
+        maker: makes batches of requests, and pickles them.
+        init: the `worker_init_fn` of the DataLoader.
+        seed: of all workers, from which each has seeds of its own until it begins an epoch.
+        number: of this one.
+        num_workers: how many there are.
+        requests: the pipe that brings requests.
+        answers: the pipe that takes answers.
         is_over: a number that processes share: not 0 where the workers are asked to end.
     """
 
-    def __init__(self, pipe: Connection, is_over: Any) -> None:
-        self._pipe: Final = pipe
-        self._is_over: Final = is_over
-
-    def get(self, timeout: float) -> tuple[int, Request] | None:
-        """Waits for the next request and its number; None at the end."""
-        try:
-            numbered: tuple[int, Request] = ForkingPickler.loads(self._pipe.recv_bytes())
-        except (EOFError, OSError):  # the loop is gone, perhaps in the middle of a request
-            self._is_over.value = 1
-        return None if self._is_over.value else numbered
-
-    def is_set(self) -> bool:
-        """Whether the workers are asked to end."""
-        return bool(self._is_over.value)
+    maker: Any
+    init: Callable[[int], None] | None
+    seed: int
+    number: int
+    num_workers: int
+    requests: Connection
+    answers: Connection
+    is_over: Any
 
 
-@final
-class GivenAnswers:
-    """Where a worker puts its answers, in the place of the queue of torch's worker; a thread sends them.
+def run_worker(start: WorkerStart) -> None:
+    """Is what a worker process does: it answers requests until it is asked to end, or has no parent any more.
 
-    Args:
-        pipe: takes them.
+    A dataset finds here what it finds in a worker of torch's DataLoader: seeds, `get_worker_info`, one thread
+    for torch's operations, and errors that say where they were raised.
     """
-
-    def __init__(self, pipe: Connection) -> None:
-        self._pipe: Final = pipe
-        self._messages: Any = None  # a queue, made where the worker is
-
-    def put(self, numbered: tuple[int, Any]) -> None:
-        """Has an answer sent, or an error in place of one."""
-        number, answer = numbered
-        message = answer if isinstance(answer, io.BytesIO) else pickled(answer)
-        message.write(number.to_bytes(NUMBER_BYTES, "little"))
-        if self._messages is None:
-            self._messages = SimpleQueue()
-            threading.Thread(target=self._send, name="samplerkit-answers", daemon=True).start()
-        self._messages.put(message)
-
-    def _send(self) -> None:
-        with suppress(OSError):  # the loop has closed its end
-            while True:
-                self._pipe.send_bytes(self._messages.get().getbuffer())
-
-    def cancel_join_thread(self) -> None:
-        """Nothing: the end of a worker waits for no answer."""
-
-    def close(self) -> None:
-        """Nothing: likewise."""
-
-
-def run_worker(loop: Callable[..., None], **arguments: Any) -> None:
-    """Is what a worker process does: torch's own loop, with its arguments."""
     # What its parent has left to the collector is not for a forked process to end: the end of a process group
     # of torch waits for threads that no fork takes along. And pages that are not collected stay shared.
     gc.freeze()
-    loop(**arguments)
-
-
-def start_worker(then: Callable[[int], None] | None, worker: int) -> None:
-    """Is the `worker_init_fn` of torch: ours, then the user's."""
+    signal_handling._set_worker_signal_handlers()  # type: ignore[attr-defined]  # they say what a SIGBUS means: a full /dev/shm
     end_with_parent()
     send_small_tensors()
-    if then is not None:
+    messages: SimpleQueue[io.BytesIO] = SimpleQueue()
+    threading.Thread(
+        target=_send, args=(start.answers, messages), name="samplerkit-answers", daemon=True
+    ).start()
+    where, failure = f"in worker process {start.number}", None
+    with suppress(KeyboardInterrupt):  # the loop gets one too
+        try:
+            _begin(start)
+        except Exception:
+            failure = ExceptionWrapper(where=where)  # type: ignore[no-untyped-call]
+        for number, request in iter(partial(_next_request, start), None):
+            try:
+                answer = failure or start.maker[request]
+            except Exception:
+                answer = ExceptionWrapper(where=where)  # type: ignore[no-untyped-call]
+            message = answer if isinstance(answer, io.BytesIO) else pickled(answer)
+            message.write(number.to_bytes(NUMBER_BYTES, "little"))
+            messages.put(message)
+            del request, answer, message  # nothing is held while it waits for the next one
+
+
+def _begin(start: WorkerStart) -> None:
+    torch.set_num_threads(1)
+    seed_worker(start.seed, 0, 0, start.number)
+    torch_worker._worker_info = torch_worker.WorkerInfo(
+        id=start.number,
+        num_workers=start.num_workers,
+        seed=torch.initial_seed(),
+        dataset=start.maker.reader.dataset,
+    )
+    if start.init is not None:
         with sendable_errors():
-            then(worker)
+            start.init(start.number)
+
+
+def _next_request(start: WorkerStart) -> tuple[int, Request] | None:
+    """Waits for the next request and its number; None at the end."""
+    try:
+        numbered: tuple[int, Request] = ForkingPickler.loads(start.requests.recv_bytes())
+    except (EOFError, OSError):  # the loop is gone, perhaps in the middle of a request
+        return None
+    return None if start.is_over.value else numbered
+
+
+def _send(pipe: Connection, messages: SimpleQueue[io.BytesIO]) -> None:
+    """Runs in a thread, so that a worker makes the next batch while the loop has not taken this one."""
+    with suppress(OSError):  # the loop has closed its end
+        while True:
+            pipe.send_bytes(messages.get().getbuffer())
 
 
 # What crosses between two processes.
