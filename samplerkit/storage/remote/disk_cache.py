@@ -15,7 +15,7 @@ from typing import Any, Final, final
 
 from samplerkit.closing import Closing
 from samplerkit.errors import DatasetError, NotSupportedError
-from samplerkit.storage.atomic import is_the_file, sync_folder, unlock, user_cache_folder
+from samplerkit.storage.atomic import is_the_file, unlock, user_cache_folder
 from samplerkit.storage.opening import unwritable
 from samplerkit.storage.remote.access import UNKNOWN_SIZE
 from samplerkit.storage.remote.cache_entries import (
@@ -309,7 +309,7 @@ class PartFile:
         self.written = self._crc = 0
 
     def finish(self, lock: int) -> None:
-        """Waits until it is on the disk, then gives it its name, and waits until that is there, too.
+        """Gives it its name. It may not be on the disk yet: after a loss of power `is_intact` looks at it.
 
         Args:
             lock: the descriptor of the entry's lock file, which says the CRC-32 before the file has its name.
@@ -318,12 +318,10 @@ class PartFile:
             OSError: it cannot be written there.
         """
         os.ftruncate(self._descriptor, self.written)
-        os.fsync(self._descriptor)
         Record(self._crc, name=self._entry.place).write(lock)
         # Who lists a folder in which a file gets another name may meet it under neither, and not count it.
         with held(self._cache.folder / FOLDER_LOCK, self._cache.stop):
             self._entry.part.rename(self._entry.file)
-        sync_folder(self._entry.folder)
 
     def _reserve(self, size: int) -> None:
         self._cache.reserve(self._entry, self._descriptor, size)

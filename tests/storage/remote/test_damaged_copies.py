@@ -159,20 +159,6 @@ def test_what_has_an_empty_lock_file_goes_like_all_else(server, storage, tmp_pat
     assert kept(tmp_path / "cache") == [900]
 
 
-def test_a_copy_is_on_the_disk_before_it_has_its_name(server, storage, tmp_path, monkeypatch):
-    synced, sync = [], os.fsync
-
-    def spied(descriptor):
-        sync(descriptor)
-        named = Path(f"/proc/self/fd/{descriptor}").readlink()
-        synced.append((named.suffix, len(kept(tmp_path / "cache")), named.stat().st_size))
-
-    monkeypatch.setattr(os, "fsync", spied)
-    storage().fetch(server.put("/a", DATA)).close()
-    assert [each[:2] for each in synced] == [(".part", 0), ("", 1)]
-    assert synced[0][2] == len(DATA)
-
-
 def test_a_copy_gets_its_name_while_nobody_counts(server, storage, tmp_path):
     folder = tmp_path / "cache"
     storage().fetch(server.put("/a", DATA[:10])).close()
