@@ -17,11 +17,11 @@ from samplerkit.loading.run.units import EpochUnits, RunFacts, Unit
 from samplerkit.loading.run.window_unit import WindowUnit
 from samplerkit.loading.state.edits import EditHistory
 from samplerkit.loading.state.identity import (
-    ResumeCost,
     describe_chain,
     describe_dataset,
     describe_looks,
     require_same_ids,
+    resume_cost,
     section_of_ids,
     seeds_of,
 )
@@ -206,8 +206,8 @@ class Run:
         if state.dataset != dataset and state.dataset in map(self._described_as, self.edits.smaller_trees()):
             state = replace(state, dataset=dataset)
         here = self.state(Place(0, 0))
-        cost = ResumeCost(state, here, self.recipe, self.dataset)
-        state.require_equal(here, allow or (), None if allow is None else cost.of)
+        cost_of = partial(resume_cost, saved=state, sampler=self.recipe, dataset=self.dataset)
+        state.require_equal(here, allow or (), None if allow is None else cost_of)
         if {*state.differing(here)} - {"tail"}:
             # What was read by another order is not found by this one.
             state = Past.of(state).forgotten().in_state(state)

@@ -60,13 +60,6 @@ BUGS = [
         OTHER_ORDERS,
     ),
     Bug(
-        "what an allowed dataset repeats is not counted",
-        "ResumeCost._counted",
-        "read & comes",
-        "read & ~read",
-        OTHER_ORDERS,
-    ),
-    Bug(
         "a tree of corpora before the last one has the files of all",
         "TokenSource.of_first",
         "self.files[:files]",
