@@ -92,7 +92,8 @@ class DeviceStats:
     """Figures of a `DeviceLoader`, of the epoch so far, of the batches handed out.
 
     A short wait alone does not prove that loading and training overlap. Pure Python that loads in a thread
-    takes the interpreter from the loop, whose steps then take longer. Measure the whole epoch instead.
+    takes the interpreter from the loop, whose steps then take longer: `cpu_share` is near 1 then. Measure the
+    whole epoch instead.
 
     Args:
         batches: the number of batches handed out.

@@ -119,8 +119,8 @@ class DeviceStage(Iterator[Any]):
         slot, self._slot = self._slot, BatchSlot()
         self._channel.give_slot(slot)
         self._counts.add(wait, queued, item.load, item.load_cpu, item.copy)
-        if item.findings:
-            warn_once(item.findings, stacklevel=2)
+        if item.warning:
+            warn_once(item.warning, stacklevel=2)
         return item.value
 
     def close(self, seconds: float | None = CLOSE_SECONDS) -> bool:
@@ -217,7 +217,7 @@ class LoadedBatch:
         load: seconds for `next` on the source.
         load_cpu: of that, what this thread computed.
         copy: seconds for pinning, waiting for the window, and beginning the copies; on the cpu, copying.
-        findings: what is to be warned of.
+        warning: what is to be warned of.
     """
 
     value: Any
@@ -227,7 +227,7 @@ class LoadedBatch:
     load: float
     load_cpu: float
     copy: float
-    findings: tuple[str, ...]
+    warning: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -319,7 +319,7 @@ class Producer:
             return error
         finally:
             loaded, computed = time.perf_counter(), time.thread_time() - before
-            findings = self._watch.send(computed)
+            warning = next(self._watch)
         if batch is EPOCH_END:
             return self._boundary(slot)
         if self._channel.is_closed:
@@ -335,7 +335,7 @@ class Producer:
         used = [storage for leaf in found for storage in storages(leaf)]
         opaque = [leaf for leaf in found if is_opaque(leaf)]
         copied = time.perf_counter() - sending
-        return LoadedBatch(value, ready, used, opaque, loaded - started, computed, copied, findings)
+        return LoadedBatch(value, ready, used, opaque, loaded - started, computed, copied, warning)
 
     def _send(self, batch: Any, slot: BatchSlot) -> tuple[Any, Any]:
         """Begins to copy a batch, once the window allows it; gives it on the device, and when it is there."""
