@@ -20,7 +20,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from samplerkit.loading.device.loader import DeviceLoader
-from samplerkit.loading.device.thread_warnings import LoadingThreadWarning
+from samplerkit.loading.generators import LoadingThreadWarning
 from tests.benchmarks.device_cases import (
     WORK,
     Case,

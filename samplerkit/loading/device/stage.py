@@ -25,7 +25,7 @@ from samplerkit.errors import StateError
 from samplerkit.loading.background import Channel, end_at_exit, not_an_end, require_process, start_thread
 from samplerkit.loading.device.batch_tree import is_opaque, leaves, map_leaves, storages
 from samplerkit.loading.device.streams import Streams, streams_for
-from samplerkit.loading.device.thread_warnings import warn_once, watched_loads
+from samplerkit.loading.generators import warn_once, watched_loads
 from samplerkit.loading.stats import StageCounts
 
 CLOSE_SECONDS = 2.0

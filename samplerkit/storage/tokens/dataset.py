@@ -21,8 +21,7 @@ from samplerkit.storage.per_process import OpenPerProcess, storage_for, with_req
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.threads import weakly
 from samplerkit.storage.tokens.arguments import Documents, SplitPart, WantedWindows, corpora_of
-from samplerkit.storage.tokens.documents import TokenDocuments
-from samplerkit.storage.tokens.outputs import WantedOutputs
+from samplerkit.storage.tokens.outputs import TokenDocuments, WantedOutputs
 from samplerkit.storage.tokens.source import DocumentSpan, Rows, TokenSource
 from samplerkit.storage.urls import is_remote
 

@@ -1,8 +1,8 @@
-"""What is handed out of windows of tokens: inputs, labels and masks."""
+"""What is handed out of token files: inputs, labels and masks of windows, and whole documents."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
@@ -10,10 +10,17 @@ from typing import Any, Final, final
 
 import numpy as np
 
-from samplerkit.errors import ArgumentTypeError, ArgumentValueError
+from samplerkit.errors import ArgumentTypeError, ArgumentValueError, DatasetError, OutOfDatasetError
 from samplerkit.order import arguments
+from samplerkit.order.caching import cached_property
+from samplerkit.order.dataset_protocol import fingerprint_of
+from samplerkit.order.intervals import interval_of
+from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
-from samplerkit.storage.tokens.arguments import Dtype, token_dtype
+from samplerkit.storage.ids import checked_ids, checked_index
+from samplerkit.storage.tokens.arguments import Dtype, layout_of, token_dtype
+from samplerkit.storage.tokens.source import TokenSource
+from samplerkit.storage.tokens.token_files import Pointers
 
 Array = np.ndarray[Any, Any]
 
@@ -171,3 +178,173 @@ def _count_from(starts: Ids, found: Ids) -> None:
     begins = starts.tolist()
     for begin, end in zip(begins, [*begins[1:], flat.size], strict=True):
         flat[begin:end] = places[: end - begin]
+
+
+_RULE = "documents-1"
+_CHUNK = 1 << 22
+
+
+@final
+class TokenDocuments:
+    """The documents of a `TokenDataset` as a map-style dataset: each an array of its tokens.
+
+    They are those of the index, or end with a token; in a split those of the part. Their lengths come from
+    the index; where there is none, all tokens are read for them, once.
+
+    Args:
+        source: the files, and which part of each is read.
+        as_dtype: of the tokens that are handed out.
+
+    Raises:
+        DatasetError: nothing says where the documents of a file begin.
+    """
+
+    def __init__(self, source: TokenSource, as_dtype: Dtype) -> None:
+        self._source: Final = source
+        self._as_dtype: Final = as_dtype
+        for file in source.files:
+            if file.pointers is None and not isinstance(source.documents, int):
+                hint = "give the prefix of a .bin and an .idx, or say documents= the token that ends them"
+                raise DatasetError(file.name, "does not tell where documents begin", hint=hint)
+
+    @cached_property
+    def layout(self) -> Layout:
+        """How many documents each file has; a tree where corpora have names."""
+        ranges = zip(self._ends, self._sequences, strict=True)
+        counts = [end - begin if ends is None else ends.size for ends, (begin, end) in ranges]
+        return layout_of(self._source.corpora, np.array(counts, dtype=np.int64))
+
+    @property
+    def lengths(self) -> Array:
+        """The number of tokens of each document, shape (documents,).
+
+        Raises:
+            DatasetError: an index contradicts itself.
+        """
+        return np.concatenate([self._lengths(number) for number in range(len(self._source.files))])
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Changes with the files, and with what of them is read."""
+        source = self._source
+        return fingerprint_of(
+            _RULE,
+            source.dtype.str,
+            None if source.documents == "idx" else source.documents,
+            [file.first for file in source.files],
+            source.rings.tokens.tolist(),
+            self._sequences,
+        )
+
+    def __len__(self) -> int:
+        return len(self.layout)
+
+    def __getitem__(self, index: int) -> Array:
+        return self.__getitems__([checked_index(index, self, "documents")])[0]
+
+    def __getitems__(self, ids: Iterable[int]) -> list[Array]:
+        """Gives documents, in the order asked for."""
+        wanted = checked_ids(ids if isinstance(ids, np.ndarray) else list(ids), len(self))
+        places = [self._place(id) for id in wanted.tolist()]
+        return self._read(places)
+
+    def __getsegments__(self, segments: Any) -> list[Array]:
+        """Returns parts of documents, and reads nothing but these.
+
+        Args:
+            segments: for each the id of the document, the first token in it, and the number of tokens; shape
+                (m, 3).
+
+        Returns:
+            The m parts, in the order asked for.
+
+        Raises:
+            ArgumentTypeError: integers of another shape.
+            OutOfDatasetError: there is no such document, or it is shorter.
+        """
+        asked = arguments.integers("segments", segments)
+        if asked.ndim != 2 or asked.shape[1] != 3:
+            raise ArgumentTypeError("segments", "must be of shape (m, 3): id, start, length", asked.shape)
+        checked_ids(asked[:, 0], len(self))
+        places = []
+        for id, start, length in asked.tolist():
+            file, first, tokens = self._place(id)
+            if start < 0 or length < 0 or start + length > tokens:
+                problem = f"document {id} has {tokens} tokens, and no such part"
+                raise OutOfDatasetError("segments", problem, (start, length))
+            places.append((file, first + start, length))
+        return self._read(places)
+
+    def close(self) -> None:
+        """Lets go of open files."""
+        self._source.close()
+
+    def __repr__(self) -> str:
+        return f"TokenDocuments({len(self)} documents)"
+
+    @property
+    def _sequences(self) -> tuple[tuple[int, int], ...]:
+        return tuple(file.sequences for file in self._source.files)
+
+    @cached_property
+    def _ends(self) -> tuple[Array | None, ...]:
+        """Where the documents of files without an index end, from the first token of the part on."""
+        return tuple(
+            self._scanned(number) if isinstance(self._source.documents, int) else None
+            for number in range(len(self._source.files))
+        )
+
+    def _scanned(self, file: int) -> Array:
+        source = self._source
+        size, total = source.dtype.itemsize, int(source.rings.tokens[file])
+        found: list[Array] = []
+        for begin in range(0, total, _CHUNK):
+            tokens = np.empty(min(_CHUNK, total - begin), dtype=source.dtype)
+            at = source.files[file].begin + begin * size
+            source.opened.data.fill([(file, at, tokens)])
+            found.append(np.flatnonzero(tokens == source.documents) + (begin + 1))
+        ends = np.concatenate([*found, np.zeros(0, dtype=np.int64)])
+        # What follows on the last one is a document without its end.
+        return ends if not total or (ends.size and ends[-1] == total) else np.append(ends, total)
+
+    def _lengths(self, file: int) -> Array:
+        ends, total = self._ends[file], int(self._source.rings.tokens[file])
+        if ends is not None:
+            return np.diff(ends, prepend=0)
+        lengths = self._pointers(file).lengths(*self._source.files[file].sequences)
+        if lengths.size and (lengths.min() < 0 or int(lengths.sum(dtype=np.int64)) != total):
+            problem = f"says {int(lengths.sum(dtype=np.int64))} tokens from byte 34 on, and {total} are there"
+            hint = "the index does not belong to its .bin: make it again"
+            raise DatasetError(self._pointers(file).name, problem, hint=hint)
+        return lengths
+
+    def _place(self, id: int) -> tuple[int, int, int]:
+        """Returns the file, the first token in its part, and the number of tokens of a document."""
+        starts = self.layout.starts
+        file = int(interval_of(starts, np.array([id]))[0])
+        number, ends = id - int(starts[file]), self._ends[file]
+        if ends is not None:
+            begin, end = int(ends[number - 1]) if number else 0, int(ends[number])
+            return file, begin, end - begin
+        sequence = self._source.files[file].sequences[0] + number
+        first, end = self._pointers(file).bounds(sequence)
+        return file, first - self._source.files[file].first, end - first
+
+    def _pointers(self, file: int) -> Pointers:
+        pointers = self._source.files[file].pointers
+        assert pointers is not None  # noqa: S101  # for mypy: a file without an index was refused
+        return pointers
+
+    def _read(self, places: Sequence[tuple[int, int, int]]) -> list[Array]:
+        source = self._source
+        size = source.dtype.itemsize
+        lengths = [length for _, _, length in places]
+        flat = np.empty(sum(lengths), dtype=source.dtype)
+        parts = np.split(flat, np.cumsum(lengths[:-1], dtype=np.int64)) if places else []
+        in_order = sorted(range(len(places)), key=places.__getitem__)
+        source.opened.data.fill(
+            (places[at][0], source.files[places[at][0]].begin + places[at][1] * size, parts[at])
+            for at in in_order
+            if lengths[at]
+        )
+        return [part.astype(self._as_dtype) for part in parts]

@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 import torch
 
-from samplerkit.loading.device import thread_warnings
+from samplerkit.loading import generators
 from samplerkit.loading.device.loader import DeviceLoader
-from samplerkit.loading.device.thread_warnings import LoadingThreadWarning
+from samplerkit.loading.generators import LoadingThreadWarning
 
 
 @pytest.fixture(autouse=True)
 def nothing_said(monkeypatch):
-    monkeypatch.setattr(thread_warnings, "_SAID", set())
+    monkeypatch.setattr(generators, "_SAID", set())
 
 
 class Made(torch.utils.data.Dataset):
