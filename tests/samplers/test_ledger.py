@@ -127,3 +127,12 @@ def test_edits_tell_orders_of_ledgers_apart():
         for edits in ([], [skip], [weights], [skip, weights], [without], [without, weights])
     ]
     assert all(one != other for n, one in enumerate(orders) for other in orders[:n])
+
+
+@pytest.mark.parametrize("at", [254, 255, 256, 257])
+def test_at_the_border_of_a_block_of_draws_an_edit_is_the_same_for_one_row_as_for_all(at):
+    weights = {"a": 1.0, "b": 2.0, "c": 1.0}
+    mixture = sk.MixtureSampler(dict.fromkeys(weights), weights=weights, num_samples=1024, seed=3)
+    edit = sk.Edit(at=at, weights={"a": 5.0, "b": 1.0, "c": 1.0})
+    order = sk.Ledger(mixture, edits=[edit]).order(sk.Layout.tree({"a": 300, "b": 200, "c": 100}))
+    assert [int(order[row]) for row in range(240, 520)] == order[:][240:520].tolist()
