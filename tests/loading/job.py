@@ -1,10 +1,11 @@
 """A training job for tests that kill it: each rank writes what its loop received to a ledger.
 
 Run as `torchrun --nproc-per-node RANKS -m tests.loading.job FOLDER RUN [--kill WHO:STEP]`, or by
-`tests.ranks`. It reads by two loaders in turn, one of batches of one size and one of batches within a
-budget of tokens. The folder holds the ledgers `RUN.RANK.jsonl` and `RUN-tokens.RANK.jsonl`, a line for each
-batch, and the checkpoints, saved every third step: `state.json`, and what `state-tokens.json` names, a folder
-of `torch.distributed.checkpoint`.
+`tests.ranks`. It reads by three loaders in turn: batches of one size, batches within a budget of tokens, and
+over threads windows of tokens, which are as long as the number of ranks says. The folder holds the ledgers
+`RUN.RANK.jsonl`, `RUN-tokens.RANK.jsonl` and `RUN-windows.RANK.jsonl`, a line for each batch, and the
+checkpoints, saved every third step: `state.json`, `state-windows.json`, and what `state-tokens.json` names, a
+folder of `torch.distributed.checkpoint`.
 """
 
 from __future__ import annotations
@@ -13,9 +14,11 @@ import argparse
 import json
 import os
 import signal
-from itertools import zip_longest
+from functools import partial
+from itertools import accumulate, zip_longest
 from pathlib import Path
 
+import numpy as np
 import torch
 import torch.distributed
 import torch.distributed.checkpoint as dcp
@@ -23,6 +26,8 @@ import torch.distributed.checkpoint as dcp
 import samplerkit as sk
 
 SAMPLES, SAVED_EVERY = 480, 3
+FILES, BLOCK, POOL = (800, 1088), 32, 3
+"""Tokens of two files, of a block, and blocks of a pool, at whose end windows may get another length."""
 
 
 class Squares:
@@ -44,15 +49,12 @@ class Stream:
         folder: where they are.
         run: the name of the run.
         name: of the stream.
+        loader: what reads it; the ids are all of a sample but its last value.
         by_torch: whether its checkpoints are torch's.
-        options: of the loader.
     """
 
-    def __init__(self, folder: Path, run: str, name: str, *, by_torch: bool, **options):
-        sampler = sk.DistributedSampler(shuffle="partial", partial_size=70, seed=11)
-        self.loader = sk.Loader(
-            Squares(), sampler, persistent_workers=True, collate_fn=list, **{"num_workers": 1, **options}
-        )
+    def __init__(self, folder: Path, run: str, name: str, loader: sk.Loader, *, by_torch: bool = False):
+        self.loader = loader
         self.checkpoint = folder / f"state{name}.json"
         self.by_torch = by_torch
         if self.checkpoint.exists():
@@ -71,7 +73,8 @@ class Stream:
             while self.loader.epoch < epochs:
                 for batch in self.loader:
                     pads = self.loader.pads(self.loader.step - 1).tolist()
-                    received = [index for (index, _), pad in zip(batch, pads, strict=True) if not pad]
+                    kept = [sample for sample, pad in zip(batch, pads, strict=True) if not pad]
+                    received = [int(id) for sample in kept for id in sample[:-1]]
                     self.ledger.write(json.dumps({"epoch": self.loader.epoch, "ids": received}) + "\n")
                     self.ledger.flush()
                     torch.distributed.all_reduce(torch.ones(1))
@@ -92,6 +95,16 @@ class Stream:
             temporary.replace(self.checkpoint)
             self.saved.write_text(str(self.step))
         torch.distributed.barrier()
+
+
+def corpus(folder: Path, seq_len: int) -> sk.TokenDataset:
+    """Windows of tokens that are their own places."""
+    paths = [folder / f"{number}.npy" for number in range(len(FILES))]
+    if torch.distributed.get_rank() == 0 and not paths[-1].exists():
+        for path, end, count in zip(paths, accumulate(FILES), FILES, strict=True):
+            np.save(path, np.arange(end - count, end, dtype=np.uint16))
+    torch.distributed.barrier()
+    return sk.TokenDataset(paths, seq_len, block_len=BLOCK, seed=9)
 
 
 def strike(kill: str | None, rank: int, step: int, loader: sk.Loader) -> None:
@@ -122,16 +135,24 @@ def main() -> None:
     options = parser.parse_args()
     torch.distributed.init_process_group("gloo")
     rank, ranks = torch.distributed.get_rank(), torch.distributed.get_world_size()
-    workers = {"num_workers": 2, "file_affinity": True}
-    samples = Stream(
-        options.folder, options.run, "", by_torch=False, batch_size=24 // ranks, tail="pad", **workers
-    )
+    loader = partial(sk.Loader, num_workers=2, persistent_workers=True)
+    sampler = partial(sk.DistributedSampler, shuffle="partial", partial_size=70, seed=11)
     lengths = [5 + 7 * number % 16 for number in range(SAMPLES)]
     tokens = sk.TokenBatches(80, lengths=lengths, window=150)
-    batches = Stream(options.folder, options.run, "-tokens", by_torch=True, batches=tokens, tail="split")
-    streams = [samples.steps(options.epochs), batches.steps(options.epochs)]
-    for _ in zip_longest(*streams):
-        strike(options.kill, rank, samples.step, samples.loader)
+    seq_len = 16 if ranks % 2 else 8
+    windows = loader(
+        corpus(options.folder, seq_len),
+        sk.BlockSampler(POOL, seed=5),
+        batch_size=BLOCK * POOL // seq_len // ranks,  # a step is a pool
+        workers="threads",
+        run_ahead=True,
+    )
+    samples = loader(Squares(), sampler(), batch_size=24 // ranks, collate_fn=list, file_affinity=True)
+    batches = loader(Squares(), sampler(), batches=tokens, tail="split", num_workers=1, collate_fn=list)
+    stream = partial(Stream, options.folder, options.run)
+    streams = [stream("", samples), stream("-tokens", batches, by_torch=True), stream("-windows", windows)]
+    for step, _ in enumerate(zip_longest(*(each.steps(options.epochs) for each in streams)), start=1):
+        strike(options.kill, rank, step, samples)
     torch.distributed.destroy_process_group()
 
 

@@ -1,6 +1,7 @@
-"""Jobs that read by samples and by batches are killed and go on with other numbers of ranks.
+"""Jobs that read samples, batches and windows of tokens are killed and go on with other numbers of ranks.
 
-Checkpoints of samples are JSON, and those of batches are torch's, saved and loaded by all ranks.
+Windows are read over threads, and have another length then. Checkpoints are JSON, and those of batches are
+torch's, saved and loaded by all ranks.
 
 One of a campaign runs under torchrun, which is a start of torch for each rank; the others are forked.
 """
@@ -20,7 +21,7 @@ from tests.jobs import ended
 from tests.ranks import job
 
 VERIFIER = Path(__file__).with_name("verify_ledgers.py")
-SAMPLES, EPOCHS = 480, 2
+SAMPLES, TOKENS, EPOCHS = 480, 1888, 2
 
 
 def torchrun(folder, run, ranks, kill=None, epochs=EPOCHS):
@@ -40,18 +41,19 @@ def forked(folder, run, ranks, kill=None, epochs=EPOCHS):
     return code, printed + errors
 
 
-def verified(folder, runs, epochs=EPOCHS):
-    command = [sys.executable, str(VERIFIER), str(folder), str(SAMPLES), str(epochs), *runs]
+def verified(folder, runs, epochs=EPOCHS, size=SAMPLES):
+    command = [sys.executable, str(VERIFIER), str(folder), str(size), str(epochs), *runs]
     return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 
-def require_batches_once(folder, runs, epochs):
-    """The same job reads by batches within a budget of tokens, too."""
-    ledger = verified(folder, [f"{run}-tokens" for run in runs], epochs)
-    print(f"by batches of tokens: {ledger}")
-    assert ledger["delivered"] == SAMPLES * epochs
-    assert (ledger["lost"], ledger["repeated"]) == (0, 0)
-    assert ledger["replayed"] > 0
+def require_the_others_once(folder, runs, epochs):
+    """The same job reads by batches within a budget of tokens, and windows of tokens, too."""
+    for name, size in (("tokens", SAMPLES), ("windows", TOKENS)):
+        ledger = verified(folder, [f"{run}-{name}" for run in runs], epochs, size)
+        print(f"{name}: {ledger}")
+        assert ledger["delivered"] == size * epochs
+        assert (ledger["lost"], ledger["repeated"]) == (0, 0)
+        assert ledger["replayed"] > 0
 
 
 @pytest.mark.parametrize(
@@ -76,7 +78,7 @@ def test_a_killed_job_goes_on_with_other_ranks_and_loses_and_repeats_nothing(
     assert ledger["delivered"] == SAMPLES * EPOCHS
     assert (ledger["lost"], ledger["repeated"]) == (0, 0)
     assert 0 < ledger["replayed"] < 24 * 4
-    require_batches_once(tmp_path, ["first", "second"], EPOCHS)
+    require_the_others_once(tmp_path, ["first", "second"], EPOCHS)
     # The control: a checkpoint that was a step off would show.
     saved = tmp_path / "first.saved"
     right = int(saved.read_text())
@@ -103,7 +105,7 @@ def test_a_job_that_is_killed_again_and_again_loses_and_repeats_nothing(tmp_path
     print(f"{kills} kills: {ledger}")
     assert ledger["delivered"] == SAMPLES * epochs
     assert (ledger["lost"], ledger["repeated"]) == (0, 0)
-    require_batches_once(tmp_path, runs, epochs)
+    require_the_others_once(tmp_path, runs, epochs)
 
 
 def test_the_verifier_finds_what_is_lost_and_what_is_repeated(tmp_path):

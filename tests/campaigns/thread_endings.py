@@ -1,14 +1,18 @@
 """Iterations over threads that end at random: what was handed out, and what another loader reads after it.
 
-In half of them the loop makes some of the batches.
+In half of them the loop makes some of the batches. `python -m tests.campaigns.thread_endings 2000` ends so
+many, and looks for threads and descriptors that they leave: some minutes.
 """
 
 from __future__ import annotations
 
 import random
 import signal
+import sys
 import threading
+from collections import Counter
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import samplerkit as sk
@@ -115,3 +119,29 @@ def ended_at_random(seed: int) -> tuple[str, list[str]]:
     mine = [one for one in threading.enumerate() if one.name.startswith("samplerkit")]
     wait_until(lambda: not any(one.is_alive() for one in mine))
     return end, [f"seed {seed}, {end}: {what}" for what in wrong]
+
+
+WARM_UP = 60
+"""Endings after which torch has begun the threads that it keeps."""
+
+
+def held() -> list[int]:
+    """The threads and the descriptors of this process."""
+    return [len(list(Path(f"/proc/self/{what}").iterdir())) for what in ("task", "fd")]
+
+
+def main(endings: int) -> None:
+    """Ends so many iterations, and prints what came of it."""
+    for seed in range(WARM_UP):
+        ended_at_random(10**6 + seed)
+    before = held()
+    found = [ended_at_random(seed) for seed in range(endings)]
+    wrong = [what for _, every in found for what in every]
+    print(f"{endings} endings, {dict(Counter(end for end, _ in found))}: wrong {wrong or 0}", flush=True)
+    # A thread that was joined may leave a little later.
+    wait_until(lambda: all(now <= then for now, then in zip(held(), before, strict=True)))
+    raise SystemExit(bool(wrong))
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))
