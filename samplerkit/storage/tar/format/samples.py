@@ -103,13 +103,11 @@ class Samples:
         arrays: where they lie, as in an `Index`.
         fields: the distinct tuples of fields, in the order in which their files stand.
         flaws: what is wrong with the archive.
-        ignored: how many files have no extension, or are the format's own (`__name__`).
     """
 
     arrays: dict[str, Array]
     fields: tuple[tuple[str, ...], ...]
     flaws: list[Flaw]
-    ignored: int
 
 
 def group(members: Members, archive: str) -> Samples:
@@ -134,7 +132,6 @@ class _Grouping:
         self._numbers: list[int] = []
         self._fields: list[str] = []
         self._bad: set[int] = set()
-        self._ignored = 0
 
     def samples(self) -> Samples:
         """Goes through the members once; finds samples with flaws, and returns the others."""
@@ -173,7 +170,7 @@ class _Grouping:
             "offset": np.array(offsets, dtype=np.int64),
             "size": size.astype(narrow(int(size.max(initial=0)))),
         }
-        return Samples(arrays, fields, [*self._members.flaws, *self._flaws], self._ignored)
+        return Samples(arrays, fields, [*self._members.flaws, *self._flaws])
 
     def _assign(self) -> None:
         """Gives each member to a sample: the one at hand if the key is the same, else a new one."""
@@ -230,10 +227,8 @@ class _Grouping:
             self._note(number, "unsafe name", repr(name.decode("utf-8", "replace")))
             return None
         parts = None if is_meta(name) else split_name(name)
-        if parts is None:
-            self._ignored += 1
-            if number in self._members.bad:
-                self._note(number, *self._members.bad[number])
+        if parts is None and number in self._members.bad:
+            self._note(number, *self._members.bad[number])
         return parts
 
     def _check_fields(self) -> None:

@@ -254,7 +254,7 @@ def _index_of(
     arrays = samples.arrays
     if descriptor is not None:
         arrays["crc"] = _checksums(archive, descriptor, arrays)
-    return Index((archive,), (unpacked,), samples.fields, Skipped.of(samples.flaws), samples.ignored, arrays)
+    return Index((archive,), (unpacked,), samples.fields, Skipped.of(samples.flaws), arrays)
 
 
 def _checksums(archive: Archive, descriptor: int, arrays: Mapping[str, Array]) -> Array:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, final
@@ -30,7 +30,6 @@ class Index:
         unpacked: of each archive, the bytes of the plain tar file if it is compressed; else None.
         fields: the distinct tuples of fields that samples have.
         skipped: what is wrong with the archives.
-        ignored: how many files belong to no sample: those without an extension, and `__name__` ones.
         arrays: `samples` (shape (archives,)): how many each archive has; `first` (samples + 1,): the number
             of each sample's first member; `signature` (samples,): the number of its fields; `key_end`
             (samples + 1,) and `keys`: its key, in bytes; `offset` and `size` (members,): where each member's
@@ -45,7 +44,6 @@ class Index:
     unpacked: tuple[int | None, ...]
     fields: tuple[tuple[str, ...], ...]
     skipped: Skipped
-    ignored: int
     arrays: Mapping[str, Array]
     fingerprint: str = ""
     is_certain: bool = True
@@ -134,7 +132,6 @@ class Index:
             "fields": self.fields,
             "flaws": [(numbers[flaw.archive], flaw.offset, flaw.reason, flaw.detail) for flaw in flaws],
             "counts": dict(self.skipped.counts),
-            "ignored": self.ignored,
             "fingerprint": self.fingerprint,
             "is_certain": self.is_certain,
         }
@@ -171,27 +168,30 @@ def read_index(
         meta, arrays = read_arrays(path, verify=verify)
     except (OSError, UnreadableFileError):
         return None
-    if verify:
-        check_values(str(path), meta)
     of_state = 1 if by_size else 2
     now = [[archive.size, archive.version][:of_state] for archive in archives]
-    if [state[:of_state] for state in meta["archives"]] != now:
-        return None
-    if verify:
-        check_numbers(str(path), meta, arrays)
-    flaws = (Flaw(archives[number].url, *flaw) for number, *flaw in meta["flaws"])
-    return Index(
-        archives,
-        tuple(meta["unpacked"]),
-        tuple(map(tuple, meta["fields"])),
-        Skipped.of(flaws, meta["counts"]),
-        meta["ignored"],
-        arrays,
-        meta["fingerprint"],
-        # Without a tag, two states of one size cannot be told apart.
-        meta["is_certain"] and not by_size and all(archive.tag != "" for archive in archives),
-        None if by_size else path,
-    )
+    try:
+        if [state[:of_state] for state in meta["archives"]] != now:
+            return None
+        flaws = (Flaw(archives[number].url, *flaw) for number, *flaw in meta["flaws"])
+        index = Index(
+            archives,
+            tuple(meta["unpacked"]),
+            tuple(map(tuple, meta["fields"])),
+            Skipped.of(flaws, meta["counts"]),
+            arrays,
+            meta["fingerprint"],
+            # Without a tag, two states of one size cannot be told apart.
+            meta["is_certain"] and not by_size and all(archive.tag != "" for archive in archives),
+            None if by_size else path,
+        )
+        if verify:
+            check_values(str(path), index)
+            check_numbers(str(path), index)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        text = f"{type(error).__name__}: {error}"
+        raise unsound(str(path), "a value is missing, or cannot be what it says", text) from error
+    return index
 
 
 def reopened(path: Path, archives: tuple[Archive, ...]) -> Index:
@@ -215,137 +215,65 @@ def split_between(one: Index, other: Index) -> Flaw | None:
     return Flaw(other.archive.url, place, "split sample", f"{other.key(0)!r} begins in {one.archive.url}")
 
 
-MOST = 1 << 62
-"""No number of an index is as large."""
-
 AT_ONCE = 1 << 20
 """Numbers that are checked in one go."""
 
 
-def _fits(value: Any, kind: Any) -> bool:
-    """Whether a value is of a kind: a type, `[kind]` for a list of any length, a tuple, or a function."""
-    if kind is int:
-        return type(value) is int and 0 <= value < MOST
-    if isinstance(kind, type):
-        return type(value) is kind
-    if isinstance(kind, list):
-        return isinstance(value, list) and all(_fits(one, kind[0]) for one in value)
-    if isinstance(kind, tuple):
-        return isinstance(value, list) and len(value) == len(kind) and all(map(_fits, value, kind))
-    return bool(kind(value))
-
-
-def _is_size(value: Any) -> bool:
-    return value is None or _fits(value, int)
-
-
-def _is_version(value: Any) -> bool:
-    return type(value) in {int, str}
-
-
-def _are_fields(value: Any) -> bool:
-    return bool(value) and _fits(value, [str])
-
-
-def _are_counts(value: Any) -> bool:
-    return isinstance(value, dict) and all(_fits(count, int) and count > 0 for count in value.values())
-
-
-_VALUES: Mapping[str, Any] = {
-    "archives": [(int, _is_version)],
-    "unpacked": [_is_size],
-    "fields": [_are_fields],
-    "flaws": [(int, int, str, str)],
-    "counts": _are_counts,
-    "ignored": int,
-    "fingerprint": str,
-    "is_certain": bool,
-}
-
-
-def check_values(place: str, meta: Mapping[str, Any]) -> None:
-    """Checks the values of an index that are no arrays.
+def check_values(place: str, index: Index) -> None:
+    """Checks the values of an index that are no arrays, as far as no other check meets them.
 
     Raises:
         DatasetError: one of them is not what it must be; `place` is the file's name.
     """
-    for name, kind in _VALUES.items():
-        if name not in meta:
-            raise unsound(place, "a value is missing", name)
-        if not _fits(meta[name], kind):
-            raise unsound(place, f"{name} cannot be what it says", meta[name])
-    archives = len(meta["archives"])
-    if len(meta["unpacked"]) != archives:
-        raise unsound(place, "unpacked cannot be what it says", meta["unpacked"])
-    if any(number >= archives for number, *_ in meta["flaws"]):
-        raise unsound(place, "flaws cannot be what it says", meta["flaws"])
-    if bool(meta["counts"]) != bool(meta["flaws"]):
-        raise unsound(place, "counts are not those of its flaws", meta["counts"])
+    if not all(names and all(isinstance(name, str) for name in names) for names in index.fields):
+        raise unsound(place, "fields cannot be what it says", index.fields)
+    if not isinstance(index.fingerprint, str):
+        raise unsound(place, "fingerprint cannot be what it says", index.fingerprint)
+    counts = index.skipped.counts
+    are_counts = all(type(count) is int and 0 < count < 1 << 32 for count in counts.values())
+    if not are_counts or bool(counts) != bool(index.skipped.places):
+        raise unsound(place, "counts are not those of its flaws", dict(counts))
 
 
-def check_numbers(place: str, meta: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
+def check_numbers(place: str, index: Index) -> None:
     """Checks all numbers of an index: none leads out of its arrays or out of its archive.
 
     Raises:
         DatasetError: one does; `place` is the file's name.
+        LookupError: an array is missing, or a sample has fields that are not there.
     """
-    for name, size in _sizes(place, arrays, len(meta["archives"])).items():
+    arrays = index.arrays
+    samples, signature, first = arrays["samples"], arrays["signature"], arrays["first"]
+    ends = signature.size + 1
+    sizes = {"samples": len(index.archives), "first": ends, "key_end": ends, "size": index.num_members}
+    for name, size in (sizes | {"crc": index.num_members} if "crc" in arrays else sizes).items():
         if arrays[name].size != size:
             raise unsound(place, f"{name} has another length than {size}", arrays[name].size)
-    samples, signature = arrays["samples"], arrays["signature"]
-    _check_within(place, "samples", samples, signature.size + 1)
-    # Each is at most the total, so as many as fit into memory cannot overflow.
-    if (total := int(samples.sum(dtype=np.int64))) != signature.size:
-        raise unsound(place, f"samples do not add up to {signature.size}", total)
-    widths = np.array([len(names) for names in meta["fields"]], dtype=np.int64)
-    _check_within(place, "signature", signature, widths.size)
-    _check_steps(place, "first", arrays, "offset", widths)
-    _check_steps(place, "key_end", arrays, "keys", None)
     starts = np.concatenate([[0], np.cumsum(samples, dtype=np.int64)])
-    ends = [
-        size if plain is None else plain
-        for (size, _), plain in zip(meta["archives"], meta["unpacked"], strict=True)
-    ]
-    _check_places(place, arrays, arrays["first"][starts].astype(np.int64), np.array(ends, dtype=np.int64))
-
-
-def _sizes(place: str, arrays: Mapping[str, Array], archives: int) -> dict[str, int]:
-    """How long each array must be."""
-    for name in ("samples", "first", "signature", "key_end", "keys", "offset", "size"):
-        if name not in arrays:
-            raise unsound(place, "an array is missing", name)
-    for name, dtype in (("keys", "u1"), ("crc", "<u4")):
-        if name in arrays and arrays[name].dtype != np.dtype(dtype):
-            raise unsound(place, f"{name} has another type than {dtype}", arrays[name].dtype.str)
-    samples, members = arrays["signature"].size, arrays["offset"].size
-    sizes = {"samples": archives, "first": samples + 1, "key_end": samples + 1, "size": members}
-    return {**sizes, "crc": members} if "crc" in arrays else sizes
-
-
-def _check_within(place: str, name: str, numbers: Array, end: int) -> None:
-    for at in range(0, numbers.size, AT_ONCE):
-        part = numbers[at : at + AT_ONCE]
-        wrong = (part < 0) | (part >= end)
-        if wrong.any():
-            raise unsound(place, f"{name} lies outside of [0, {end})", int(part[wrong][0]))
+    if samples.min(initial=0) < 0 or starts[-1] != signature.size:
+        raise unsound(place, f"samples do not add up to {signature.size}", int(starts[-1]))
+    widths = np.array([len(names) for names in index.fields], dtype=np.int64)
+    _check_steps(place, "first", first, index.num_members, lambda steps, at: steps != widths[signature[at]])
+    _check_steps(place, "key_end", arrays["key_end"], arrays["keys"].size, lambda steps, _: steps < 0)
+    plain = (
+        archive.size if size is None else size
+        for archive, size in zip(index.archives, index.unpacked, strict=True)
+    )
+    _check_places(place, arrays, first[starts].astype(np.int64), np.array([*plain], dtype=np.int64))
 
 
 def _check_steps(
-    place: str, name: str, arrays: Mapping[str, Array], counted: str, widths: Array | None
+    place: str, name: str, begins: Array, total: int, are_wrong: Callable[[Array, slice], Array]
 ) -> None:
     """Checks where samples begin in another array: they follow one another, and fill it."""
-    begins, total = arrays[name], arrays[counted].size
-    _check_within(place, name, begins, total + 1)
-    if int(begins[0]) != 0 or int(begins[-1]) != total:
+    if (begins[0], begins[-1]) != (0, total):
         raise unsound(place, f"{name} does not go from 0 to {total}", (int(begins[0]), int(begins[-1])))
     for at in range(0, begins.size - 1, AT_ONCE):
-        part = slice(at, min(at + AT_ONCE, begins.size - 1))
-        steps = np.diff(begins[part.start : part.stop + 1].astype(np.int64))
-        wrong = (steps < 0) if widths is None else (steps != widths[arrays["signature"][part]]) | (steps < 1)
+        steps = np.diff(begins[at : at + AT_ONCE + 1].astype(np.int64))
+        wrong = are_wrong(steps, slice(at, at + AT_ONCE))
         if wrong.any():
-            raise unsound(
-                place, f"{name} has a wrong step at {at + int(np.argmax(wrong))}", int(steps[wrong][0])
-            )
+            number = int(np.argmax(wrong))
+            raise unsound(place, f"{name} has a wrong step at {at + number}", int(steps[number]))
 
 
 def _check_places(place: str, arrays: Mapping[str, Array], bounds: Array, ends: Array) -> None:

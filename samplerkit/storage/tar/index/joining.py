@@ -173,7 +173,6 @@ def joined(parts: Sequence[Summary], *, checksums: bool) -> tuple[Index, dict[st
         tuple(index.unpacked[0] for index in indexes),
         tuple(fields),
         joint.skipped,
-        sum(index.ignored for index in indexes),
         {},
         joint.fingerprint,
     )
