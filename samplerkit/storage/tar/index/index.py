@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
+from functools import partial
 from pathlib import Path
 from typing import Any, final
 
@@ -143,6 +144,11 @@ class Index:
             OSError: it cannot be written.
         """
         write_arrays(path, self.meta, {name: Column.of(array) for name, array in self.arrays.items()})
+
+    @property
+    def load(self) -> Callable[[], Index]:
+        """Maps it again, so that it need not be held meanwhile; one that lies in no file is held."""
+        return partial(reopened, self.path, self.archives) if self.path is not None else lambda: self
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self.path is not None:
