@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence, Sized
 from dataclasses import dataclass
-from itertools import compress, count, pairwise
-from operator import methodcaller, ne
+from itertools import compress, pairwise
 from typing import final
 
 import numpy as np
@@ -91,10 +90,6 @@ def is_header_of(block: bytes, key: str, field: str, size: int) -> bool:
     return parts is not None and (parts[0], parts[1].lower()) == (key.encode(), field.encode())
 
 
-def _lowered(extension: bytes) -> str:
-    return extension.decode("utf-8", "surrogateescape").lower()
-
-
 @dataclass(frozen=True)
 class Samples:
     """The samples of one archive.
@@ -137,7 +132,7 @@ class _Grouping:
         """Goes through the members once; finds samples with flaws, and returns the others."""
         self._assign()
         self._first.append(len(self._fields))
-        self._signatures = self._fields_of_samples()
+        self._signatures = [tuple(self._fields[begin:end]) for begin, end in pairwise(self._first)]
         self._check_fields()
         self._check_keys()
         ends_early = any(flaw.reason != "data after the end" for flaw in self._members.flaws)
@@ -157,17 +152,14 @@ class _Grouping:
             keys, signatures = list(compress(keys, is_kept)), list(compress(signatures, is_kept))
         fields = tuple(dict.fromkeys(signatures))
         numbers = {names: number for number, names in enumerate(fields)}
-        offsets, sizes = self._members.offsets, self._members.sizes
-        if len(entries) < len(offsets):
-            offsets, sizes = [offsets[at] for at in entries], [sizes[at] for at in entries]
-        size = np.array(sizes, dtype=np.int64)
+        size = np.array([self._members.sizes[at] for at in entries], dtype=np.int64)
         arrays: dict[str, Array] = {
             "samples": np.array([len(keys)], dtype=np.int64),
             "first": _ends(signatures),
             "signature": np.array([*map(numbers.__getitem__, signatures)], dtype=narrow(len(fields))),
             "key_end": _ends(keys),
             "keys": np.frombuffer(b"".join(keys), dtype=np.uint8),
-            "offset": np.array(offsets, dtype=np.int64),
+            "offset": np.array([self._members.offsets[at] for at in entries], dtype=np.int64),
             "size": size.astype(narrow(int(size.max(initial=0)))),
         }
         return Samples(arrays, fields, [*self._members.flaws, *self._flaws])
@@ -175,45 +167,21 @@ class _Grouping:
     def _assign(self) -> None:
         """Gives each member to a sample: the one at hand if the key is the same, else a new one."""
         names, bad = self._members.names, self._members.bad
-        # Looks at all names together tell whether each needs to be looked at for what is rare.
+        # A look at all names together tells whether each needs to be looked at for what is rare.
         together = b"\0".join([b"", *names])
         is_rare = bool(bad) or any(text in together for text in (b"\0/", b"..", b"\0__"))
-        if names and not is_rare:
-            keys, dots, extensions = zip(*map(methodcaller("partition", b"."), names), strict=True)
-            joined = b"\0".join([b"", *keys, b""])
-            has_hidden = b"\0\0" in joined or b"/\0" in joined
-            # Else a name has no dot, or a folder has one.
-            if all(dots) and b"/" not in b"".join(extensions) and not has_hidden:
-                self._take(keys, extensions)
-                return
-        self._assign_each()
-
-    def _fields_of_samples(self) -> list[tuple[str, ...]]:
-        first, fields = self._first, self._fields
-        width = first[1] if len(first) > 1 else 1
-        if first == list(range(0, len(fields) + 1, width)):  # all samples have as many
-            return list(zip(*[iter(fields)] * width, strict=True))
-        return [tuple(fields[begin:end]) for begin, end in pairwise(first)]
-
-    def _take(self, keys: tuple[bytes, ...], extensions: tuple[bytes, ...]) -> None:
-        """Takes members that all belong to samples."""
-        lowered = {text: _lowered(text) for text in set(extensions)}
-        self._first = [0, *compress(count(1), map(ne, keys, keys[1:]))]
-        self._keys = [keys[at] for at in self._first]
-        self._fields = list(map(lowered.__getitem__, extensions))
-        self._numbers = list(range(len(keys)))
-
-    def _assign_each(self) -> None:
-        names, bad = self._members.names, self._members.bad
+        lowered: dict[bytes, str] = {}
         for number, name in enumerate(names):
-            parts = self._split(number, name)
+            parts = self._split(number, name) if is_rare else split_name(name)
             if parts is None:
                 continue
             key, extension = parts
             if not self._keys or key != self._keys[-1]:
                 self._keys.append(key)
                 self._first.append(len(self._fields))
-            self._fields.append(_lowered(extension))
+            if extension not in lowered:
+                lowered[extension] = extension.decode("utf-8", "surrogateescape").lower()
+            self._fields.append(lowered[extension])
             self._numbers.append(number)
             if number in bad:
                 reason, what = bad[number]
