@@ -2,57 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
-from typing import Any, Final, final
+from typing import Any, Final
 from weakref import WeakMethod
 
 import torch
 
 from samplerkit.closing import Closing
 from samplerkit.loading.device.batch_tree import map_leaves
-from samplerkit.loading.device.loader import DeviceLoader
-from samplerkit.loading.device.streams import BLOCKING, move, pinned
-
-
-@final
-class Instance:
-    """A batch that a subclass moves: the device loader takes it for one object with `to`."""
-
-    def __init__(self, load: WeakMethod[Callable[[Any], Any]], batch: Any) -> None:
-        self.load = load
-        self.batch = batch
-
-    def pin_memory(self) -> Instance:
-        """Pins what can be pinned."""
-        return Instance(self.load, map_leaves(pinned, self.batch))
-
-    def to(self, device: torch.device, *, non_blocking: bool = False) -> Any:  # it knows both
-        """Returns the batch as the subclass moves it."""
-        load = self.load()
-        return self.batch if load is None else load(self.batch)
-
-
-@final
-class Instances:
-    """A loader whose batches a subclass moves; in all else the loader that it was."""
-
-    def __init__(self, loader: Iterable[Any], load: Callable[[Any], Any]) -> None:
-        self.loader = loader
-        # The thread refers to this: else a loader that was dropped would live as long as its thread.
-        self.load = WeakMethod(load)
-
-    def __iter__(self) -> Iterator[Instance]:
-        return map(partial(Instance, self.load), iter(self.loader))
-
-    def __len__(self) -> int:
-        return len(self.loader)  # type: ignore[arg-type]  # or it raises what the loader raises
-
-    def __getattr__(self, name: str) -> Any:
-        # With `iterate_on`, a loader of samplerkit's would put in the batches itself.
-        if name == "iterate_on" or name.startswith("__") or name == "loader":
-            raise AttributeError(name)
-        return getattr(self.loader, name)
+from samplerkit.loading.device.loader import DeviceLoader, WrappedLoader
+from samplerkit.loading.device.streams import BLOCKING, move
 
 
 class CudaDataLoader(Closing):
@@ -89,16 +49,19 @@ class CudaDataLoader(Closing):
     """
 
     def __init__(self, loader: Iterable[Any], device: torch.device | str, queue_size: int = 2) -> None:
-        is_overridden = type(self).load_instance is not CudaDataLoader.load_instance
-        given = Instances(loader, self.load_instance) if is_overridden else loader
-        self._given: Final = loader
-        self._loader: Final = DeviceLoader(given, device, depth=queue_size, run_ahead=True)
+        self._loader: Final = DeviceLoader(loader, device, depth=queue_size, run_ahead=True)
+        if type(self).load_instance is not CudaDataLoader.load_instance:
+            # A loader of samplerkit's would put more than its batches in.
+            self._loader._staged = WrappedLoader(loader)
+            # The thread refers to it weakly: else a loader that was dropped would live as long as its thread.
+            load = WeakMethod(self.load_instance)
+            self._loader._make_stage = partial(self._loader._make_stage, load=load)
         self._batches: Iterator[Any] | None = None
 
     @property
     def loader(self) -> Any:
         """The loader that was given."""
-        return self._given
+        return self._loader.loader
 
     @property
     def device(self) -> torch.device:

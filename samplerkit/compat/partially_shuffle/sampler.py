@@ -8,14 +8,13 @@ from typing import Any, Final
 
 from samplerkit.closing import Closing
 from samplerkit.compat.partially_shuffle.files import BatchReader, DatasetFiles, Item, batches
-from samplerkit.compat.torch.epoch_sampler import Cycled, GivenRank, ResumableSampler
+from samplerkit.compat.torch.epoch_sampler import Cycled, GivenRank, ResumableSampler, part_of_order
 from samplerkit.errors import ArgumentRangeError, ArgumentValueError, StateError
 from samplerkit.loading.cursor import FunctionCursor, Iteration
 from samplerkit.loading.job.agreement import agree
 from samplerkit.loading.state.state import Place, State
 from samplerkit.order import arguments
 from samplerkit.order.algebra import compose
-from samplerkit.order.deal import Deal
 from samplerkit.order.keys import ALGORITHM
 from samplerkit.order.layout import Layout
 from samplerkit.order.order import Order
@@ -149,9 +148,7 @@ class DistributedSamplerViaLocallyShuffle(  # type: ignore[override]  # torch ha
             raise ArgumentRangeError("pools", "must be 1 or 2", self.pools)
         self.seed = arguments.seed(seed)
         self._cursor = FunctionCursor(self._reached)
-        self._given = Deal(
-            arguments.optional_integer("num_replicas", num_replicas), arguments.optional_integer("rank", rank)
-        )
+        self._take_rank(num_replicas, rank)
         if not self._given.asks_the_job:
             self._given.world(None)
         # As in the original, `files_len` comes before `total_size`.
@@ -188,7 +185,8 @@ class DistributedSamplerViaLocallyShuffle(  # type: ignore[override]  # torch ha
         self._require_still()
         table, epoch, start = self._source.table(), upcoming.epoch, self._start_of(upcoming)
         self._require_agreement(Place(epoch, start))
-        order = self._part_of(self._size(epoch), start).of_order(self._undealt_order(table.layout, epoch))
+        part = self._part_of(self._size(epoch), start)
+        order = part_of_order(part, self._undealt_order(table.layout, epoch))
         iteration = self._cursor.begin(upcoming)
         reader = BatchReader(table, self._source.reader, self.file_buffer, is_logged=self.debug)
         self._readers.append(reader)

@@ -11,12 +11,11 @@ from typing import Any, Final, final
 import numpy as np
 import torch.utils.data
 
-from samplerkit.compat.torch.epoch_sampler import EpochSampler, GivenRank, InLists
+from samplerkit.compat.torch.epoch_sampler import EpochSampler, GivenRank, InLists, part_of_array
 from samplerkit.errors import ArgumentTypeError, CompositionError, DatasetError
 from samplerkit.loading.job.agreement import agree
 from samplerkit.loading.state.state import digest
 from samplerkit.order import arguments
-from samplerkit.order.deal import Deal
 from samplerkit.order.permutation import CHUNK
 from samplerkit.order.typing import Ids
 from samplerkit.samplers.base import Sampler
@@ -202,10 +201,7 @@ class ShardedSampler(GivenRank, EpochSampler[Any]):  # type: ignore[override]  #
         self.seed = arguments.seed(seed)
         self.drop_last = arguments.boolean("drop_last", drop_last)
         self._cursor = self._new_cursor()
-        self._given = Deal(
-            arguments.optional_integer("num_replicas", num_replicas),
-            arguments.optional_integer("rank", rank),
-        )
+        self._take_rank(num_replicas, rank)
         self._agreement_seconds: Final = arguments.seconds("agreement_seconds", agreement_seconds)
         self._noted = Drawn(-1, 0, "")
 
@@ -242,8 +238,8 @@ class ShardedSampler(GivenRank, EpochSampler[Any]):  # type: ignore[override]  #
         self._require_agreement(epoch)
         part = self._part_of(len(drawn), start)
         if isinstance(drawn, list):
-            return iter([part.of_list(drawn)])
-        return (chunk.tolist() for chunk in part.of_array(drawn).chunks(CHUNK))
+            return iter([[drawn[position % len(drawn)] for position in part]])
+        return (chunk.tolist() for chunk in part_of_array(part, drawn).chunks(CHUNK))
 
     def _draw(self, epoch: int) -> Ids | list[Any]:
         """Draws an epoch, and notes what came out."""
@@ -271,18 +267,16 @@ class ShardedSampler(GivenRank, EpochSampler[Any]):  # type: ignore[override]  #
         return {"algorithm": ALGORITHM, "lanes": 1, **said}
 
     def _require_agreement(self, epoch: int) -> None:
-        def identity() -> dict[str, Any]:
-            drawn = self._about(epoch)
-            return {
-                "dataset": f"{drawn.size} drawn",
-                "sampler": self._kind,
-                "seed": self.seed,
-                "drop_last": self.drop_last,
-                "epoch": epoch,
-                "draws": drawn.digest,
-            }
-
-        agree(self.world, self._agreement_seconds, identity)
+        drawn = self._about(epoch)
+        identity = {
+            "dataset": f"{drawn.size} drawn",
+            "sampler": self._kind,
+            "seed": self.seed,
+            "drop_last": self.drop_last,
+            "epoch": epoch,
+            "draws": drawn.digest,
+        }
+        agree(self.world, self._agreement_seconds, lambda: identity)
 
     def __len__(self) -> int:
         return self.num_samples

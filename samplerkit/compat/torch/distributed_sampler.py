@@ -10,7 +10,12 @@ import numpy as np
 import torch
 import torch.distributed
 
-from samplerkit.compat.torch.epoch_sampler import DealtPart, EpochSampler, InLists
+from samplerkit.compat.torch.epoch_sampler import (
+    EpochSampler,
+    InLists,
+    part_of_array,
+    part_of_order,
+)
 from samplerkit.errors import (
     ArgumentRangeError,
     ArgumentTypeError,
@@ -114,12 +119,12 @@ class DistributedSampler(EpochSampler[int]):
         """Fixes epoch, seed and part now; calling the result draws."""
         size, part = len(self.dataset), self._part(start)
         if not self.shuffle:
-            return partial(part.of_order, Range(0, size))
+            return partial(part_of_order, part, Range(0, size))
         if self.algorithm == REPLAY:
             return partial(_torchs, part, size, _torchs_seed("seed and epoch", self.seed + self.epoch))
         return partial(_ours, part, size, self.seed, self.epoch)
 
-    def _part(self, start: int) -> DealtPart:
+    def _part(self, start: int) -> range:
         size = len(self.dataset)
         if start:
             return self._part_of(size, start)
@@ -133,7 +138,7 @@ class DistributedSampler(EpochSampler[int]):
                 size,
                 hint="make a new sampler",
             )
-        return DealtPart(0, self.total_size, self.world)
+        return range(self.rank, self.total_size, self.num_replicas)
 
     @property
     def world(self) -> World:
@@ -175,14 +180,14 @@ def _torchs_seed(place: str, number: int) -> int:
     return number
 
 
-def _torchs(part: DealtPart, size: int, seed: int) -> Order:
+def _torchs(part: range, size: int, seed: int) -> Order:
     generator = torch.Generator()
     generator.manual_seed(seed)
-    return part.of_array(torch.randperm(size, generator=generator).numpy())
+    return part_of_array(part, torch.randperm(size, generator=generator).numpy())
 
 
-def _ours(part: DealtPart, size: int, seed: int, epoch: int) -> Order:
-    return part.of_order(Recipe(1, 0, seed=seed).undealt_order(size, epoch))
+def _ours(part: range, size: int, seed: int, epoch: int) -> Order:
+    return part_of_order(part, Recipe(1, 0, seed=seed).undealt_order(size, epoch))
 
 
 def _lists(order: Order) -> Iterator[list[int]]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar, final
 
 import numpy as np
@@ -16,6 +15,7 @@ from samplerkit.loading.cursor import FunctionCursor, Iteration
 from samplerkit.loading.job.world import detect_world, require_still
 from samplerkit.loading.state.state import Place, State
 from samplerkit.loading.torch_sampler import EpochByCursor, TorchNames
+from samplerkit.order import arguments
 from samplerkit.order.algebra import Shard
 from samplerkit.order.caching import cached_property
 from samplerkit.order.deal import Deal, World
@@ -24,58 +24,31 @@ from samplerkit.order.sequences import Table
 from samplerkit.order.typing import Ids
 
 
-@dataclass(frozen=True)
-class DealtPart:
-    """The positions start + rank, start + rank + W, ... below `end`, W the number of ranks.
+def dealt_part(size: int, world: World, *, drop_last: bool = False, start: int = 0) -> range:
+    """Returns the positions that a rank reads: start + rank, start + rank + W, ..., W the number of ranks.
 
-    A position from the number of samples on wraps around, as often as need be: torch's padding.
-
-    Args:
-        start: the position at which all ranks together begin.
-        end: the position at which they end; `end - start` is a multiple of W.
-        world: which rank of how many.
+    All ranks end together, at the `stop` of each: the rest of `size` positions is rounded up to a multiple of
+    W, or down. A position from the number of samples on wraps around, as often as need be: torch's padding.
 
     Example:
-        >>> DealtPart.of(10, World(4, 3)).positions().tolist(), DealtPart.of(10, World(4, 3), drop_last=True)
-        ([3, 7, 11], DealtPart(start=0, end=8, world=World(num_shards=4, shard_id=3)))
+        >>> dealt_part(10, World(4, 3)), dealt_part(10, World(4, 3), drop_last=True)
+        (range(3, 12, 4), range(3, 8, 4))
     """
+    left, ranks = max(0, size - start), world.num_shards
+    rows = left // ranks if drop_last else -(-left // ranks)
+    return range(start + world.shard_id, start + rows * ranks, ranks)
 
-    start: int
-    end: int
-    world: World
 
-    @classmethod
-    def of(cls, size: int, world: World, *, drop_last: bool = False, start: int = 0) -> DealtPart:
-        """Deals the rest of `size` positions: rounded up to a multiple of W, or down."""
-        left = max(0, size - start)
-        rows = left // world.num_shards if drop_last else -(-left // world.num_shards)
-        return cls(start, start + rows * world.num_shards, world)
+def part_of_order(part: range, undealt: Order) -> Order:
+    """Returns a part of an order; nothing is computed until it is read."""
+    return Shard(Cycled(undealt, part.stop), part.step, part.start, padded=False)
 
-    def __len__(self) -> int:
-        return (self.end - self.start) // self.world.num_shards
 
-    def positions(self, first_row: int = 0) -> Ids:
-        """Returns the positions, from a row on: int64 array of shape (rows,)."""
-        first = self.start + self.world.shard_id + first_row * self.world.num_shards
-        return np.arange(first, self.end, self.world.num_shards)
-
-    def of_order(self, undealt: Order) -> Order:
-        """Returns this part of an order; nothing is computed until it is read."""
-        return Shard(Cycled(undealt, self.end), *self._shard, padded=True, start=self.start)
-
-    def of_array(self, undealt: Any) -> Order:
-        """Returns this part of an array of ids, in memory of its own, so that the array can be freed."""
-        within = undealt[self.start + self.world.shard_id : self.end : self.world.num_shards]
-        wrapped = self.positions(first_row=within.size)
-        return Table(np.append(within, undealt[wrapped % len(undealt)]) if wrapped.size else within)
-
-    def of_list(self, undealt: list[Any]) -> list[Any]:
-        """Returns this part of a list of anything."""
-        return [undealt[position % len(undealt)] for position in self.positions().tolist()]
-
-    @property
-    def _shard(self) -> tuple[int, int]:
-        return self.world.num_shards, self.world.shard_id
+def part_of_array(part: range, undealt: Ids) -> Order:
+    """Returns a part of an array of ids, in memory of its own, so that the array can be freed."""
+    within = undealt[part.start : part.stop : part.step]
+    wrapped = np.array(part[within.size :])
+    return Table(np.append(within, undealt[wrapped % len(undealt)]) if wrapped.size else within)
 
 
 @final
@@ -119,6 +92,11 @@ class GivenRank(TorchNames):
 
     _given: Deal
 
+    def _take_rank(self, num_replicas: Any, rank: Any) -> None:
+        self._given = Deal(
+            arguments.optional_integer("num_replicas", num_replicas), arguments.optional_integer("rank", rank)
+        )
+
     @cached_property
     def world(self) -> World:
         """Which shard of how many this process reads; the running job is asked once."""
@@ -153,11 +131,11 @@ class ResumableSampler(EpochByCursor, torch.utils.data.DistributedSampler[Item_c
 
     def _end(self, epoch: int, start: int) -> int:
         """Returns at which position the ranks are done that began at `start`, repeats counted."""
-        return self._part_of(self._size(epoch), start).end
+        return self._part_of(self._size(epoch), start).stop
 
-    def _part_of(self, size: int, start: int = 0) -> DealtPart:
-        """Returns the part of so many positions, from one of them on, that this rank reads."""
-        return DealtPart.of(size, self.world, drop_last=bool(self.drop_last), start=start)
+    def _part_of(self, size: int, start: int = 0) -> range:
+        """Returns those of so many positions, from one of them on, that this rank reads."""
+        return dealt_part(size, self.world, drop_last=bool(self.drop_last), start=start)
 
     @abstractmethod
     def _identity(self, epoch: int) -> dict[str, Any]:

@@ -105,10 +105,10 @@ class DeviceLoader(Closing):
         self.run_ahead: Final = arguments.boolean("run_ahead", run_ahead)
         # samplerkit's own loader puts a stage behind its source by itself, and counts what leaves it.
         has_stages = callable(getattr(loader, "iterate_on", None))
-        self._staged: Final[Any] = loader if has_stages else WrappedLoader(loader)
+        self._staged: Any = loader if has_stages else WrappedLoader(loader)
         self._counts: Final = StageCounts()
         # It knows nothing of this object: a loader that keeps it does not keep this one alive.
-        self._make_stage: Final = partial(
+        self._make_stage = partial(
             DeviceStage, device=self.device, depth=self.depth, pins=pins, counts=self._counts
         )
 

@@ -18,6 +18,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, final
+from weakref import WeakMethod
 
 import torch
 
@@ -33,6 +34,8 @@ CLOSE_SECONDS = 2.0
 
 _WHERE: Final = "a batch that was moved to the device"
 
+Load = Callable[[Any], Any]
+"""Returns a batch on the device."""
 
 EPOCH_END: Final = object()
 """What a source yields at the end of an epoch; the stage hands it out as it is."""
@@ -56,6 +59,7 @@ class DeviceStage(Iterator[Any]):
         pins: whether tensors on the host are pinned before the copy; None where the device gains by it.
         streams: the driver of the device; None takes the device's own.
         counts: adds up the figures of its batches.
+        load: refers to what moves a batch in place of a copy of each leaf; it must not hold the stage.
 
     Raises:
         ArgumentValueError: the device is not available.
@@ -74,11 +78,12 @@ class DeviceStage(Iterator[Any]):
         pins: bool | None = None,
         streams: Streams | None = None,
         counts: StageCounts | None = None,
+        load: WeakMethod[Load] | None = None,
     ) -> None:
         streams = streams_for(device) if streams is None else streams
         channel: Channel[Item, BatchSlot] = Channel([BatchSlot()] * depth)
         pins = streams.pins if pins is None else pins
-        self._producer: Producer | None = Producer(source, channel, streams, pins=pins)
+        self._producer: Producer | None = Producer(source, channel, streams, pins=pins, load=load)
         self._channel: Final = channel
         self._streams: Final = streams
         # Of the batch received last: the stream that works on it, and leaves unknown to the allocator.
@@ -250,15 +255,23 @@ class Producer:
         channel: where they go.
         streams: the driver.
         pins: whether to pin what is on the host.
+        load: as for the stage.
     """
 
     def __init__(
-        self, source: Iterator[Any], channel: Channel[Item, BatchSlot], streams: Streams, *, pins: bool
+        self,
+        source: Iterator[Any],
+        channel: Channel[Item, BatchSlot],
+        streams: Streams,
+        *,
+        pins: bool,
+        load: WeakMethod[Load] | None = None,
     ) -> None:
         self._source: Final = source
         self._channel: Final = channel
         self._streams: Final = streams
         self._pins: Final = pins
+        self._load: Final = load
         # What is copied lives until the event behind it has passed.
         self._sources: Final[collections.deque[tuple[Any, list[Any]]]] = collections.deque()
         self._watch: Final = watched_loads()
@@ -348,9 +361,10 @@ class Producer:
             self._sources.popleft()
         # An object may move itself in place: then only its tensors still know where they came from.
         sources = [storage for leaf in leaves(host) for storage in (leaf, *storages(leaf))]
+        load = None if self._load is None else self._load()
         with streams.side(sources):
             try:
-                value = map_leaves(streams.copy, host)
+                value = map_leaves(streams.copy, host) if load is None else load(host)
             finally:
                 ready = streams.record_ready()
                 self._sources.append((ready, sources))
