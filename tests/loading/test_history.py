@@ -1,218 +1,23 @@
-"""What a run has read, as an order, is what its loops received; what it cannot say, it does not say."""
+"""What a run has read, as an order; what it cannot say, it does not say.
+
+That it is what the loops received is asked of random jobs in tests/campaigns/test_random_ledgers.py.
+"""
 
 from __future__ import annotations
 
 import json
-import random
 import tracemalloc
 
 import numpy as np
 import pytest
 
 import samplerkit as sk
-from samplerkit.compat import mindspore
-from samplerkit.compat.megatron.samplers import MegatronPretrainingRandomSampler
 from samplerkit.loading.state.past import MOST_STRETCHES, EpochsRead, Past
 from tests.loading.forged_states import forged_section
 from tests.numbers import Damaged, Numbers
 
-SIZE = 24
-LENGTHS = [1 + number * 7 % 11 for number in range(SIZE)]
 PARTS = {"web": 12, "code": 8, "books": 4}
-
-
-class Ids(Numbers):
-    """Each sample is its id, also in parts of it."""
-
-    def __getsegments__(self, segments):
-        return [id for id, _, _ in segments.tolist()]
-
-
-FILES, TREE = Ids(sk.Layout([9, 0, 15])), Ids(sk.Layout.tree(PARTS))
-
-
-def mixture(seed):
-    weights = {"web": 0.5, "code": 0.3, "books": 0.2}
-    return sk.MixtureSampler(dict.fromkeys(PARTS), 20, weights=weights, seed=seed, lanes=2)
-
-
-KINDS = {
-    "shuffled": lambda seed: (FILES, sk.RandomSampler(seed=seed), {}),
-    "in storage order": lambda seed: (FILES, None, {}),
-    "by files": lambda seed: (FILES, sk.DistributedSampler(shuffle="files", seed=seed), {}),
-    "a part of them": lambda seed: (FILES, sk.DistributedSampler(num_samples=5, seed=seed), {}),
-    "weighted": lambda seed: (FILES, sk.WeightedRandomSampler(LENGTHS, seed=seed), {}),
-    "mixed": lambda seed: (TREE, mixture(seed), {}),
-    "edited": lambda seed: (TREE, sk.Ledger(mixture(seed)), {}),
-    "as in MindSpore": lambda seed: (FILES, mindspore.RandomSampler(seed=seed), {}),
-    "as in Megatron": lambda seed: (FILES, MegatronPretrainingRandomSampler(2, 2), {}),
-    "batches": lambda seed: (
-        FILES,
-        sk.RandomSampler(seed=seed),
-        {"batches": sk.TokenBatches(22, lengths=LENGTHS)},
-    ),
-    "batches of windows": lambda seed: (
-        TREE,
-        mixture(seed),
-        {"batches": sk.TokenBatches(22, lengths=LENGTHS, window=8)},
-    ),
-    "edited batches": lambda seed: (
-        TREE,
-        sk.Ledger(mixture(seed)),
-        {"batches": sk.TokenBatches(22, lengths=LENGTHS, window=4)},
-    ),
-    "edited packs": lambda seed: (
-        TREE,
-        sk.Ledger(mixture(seed)),
-        {"batches": sk.PackBatches(8, lengths=LENGTHS, window=4)},
-    ),
-    "packs": lambda seed: (
-        FILES,
-        sk.RandomSampler(seed=seed),
-        {"batches": sk.PackBatches(8, lengths=LENGTHS)},
-    ),
-}
-
-
-class Job:
-    """The ranks of a job in lock step, and a log of what their loops received.
-
-    Args:
-        seed: from which the kind of run, and all that happens to it, is drawn.
-    """
-
-    def __init__(self, seed):
-        self.dice = random.Random(seed)
-        self.kind = self.dice.choice([*KINDS])
-        self.seed, self.edits, self.log, self.saved = seed % 5, (), [], []
-        tails = ["pad", "drop", "ragged"] + ["split"] * (self.kind == "batches")
-        self.tail, self.breaks = self.dice.choice(tails), self.dice.choice(["restart", "continue"])
-        self.iterators = None
-        self.start()
-
-    def start(self, state=None):
-        """Starts the job on any number of ranks, from a state or from the beginning."""
-        ranks = self.dice.randint(1, 3)
-        data, sampler, options = KINDS[self.kind](self.seed)
-        sampler = sk.Ledger(sampler.get_child(), self.edits) if self.edits else sampler
-        options = options or {"batch_size": self.dice.randint(1, 4)}
-        self.loaders = [
-            sk.Loader(
-                data,
-                sampler,
-                world=sk.World(ranks, rank),
-                tail=self.tail,
-                after_break=self.breaks,
-                collate_fn=lambda batch: batch,
-                **options,
-            )
-            for rank in range(ranks)
-        ]
-        self.iterators = None
-        for loader in self.loaders if state else ():
-            loader.load_state_dict(state)
-
-    def read(self):
-        """Reads some steps; the log has the ids of each, without pads, in the order of the epoch."""
-        self.iterators = self.iterators or [iter(loader) for loader in self.loaders]
-        for _ in range(self.dice.randint(1, 9)):
-            received = [next(iterator, None) for iterator in self.iterators]
-            read = []
-            for loader, batch in zip(self.loaders, received, strict=True):
-                if batch is not None:
-                    step = loader.step - 1
-                    positions = loader._reading.draws(step)
-                    if loader.plan is not None:  # batches come one after another, samples by their positions
-                        positions[:] = loader.world.shard_id
-                    kept = ~loader.pads(step)
-                    read += zip(positions[kept].tolist(), np.array(batch)[kept].tolist(), strict=True)
-            self.log += [id for _, id in sorted(read, key=lambda one: one[0])]
-            if all(batch is None for batch in received):
-                self.iterators = None
-                return
-
-    def leave(self):
-        """Leaves the epoch in the middle."""
-        for iterator in self.iterators or ():
-            iterator.close()
-        self.iterators = None
-
-    def set_epoch(self):
-        """Sends all ranks to another epoch."""
-        self.leave()
-        epoch = self.dice.randint(0, 4)
-        for loader in self.loaders:
-            loader.set_epoch(epoch)
-
-    def save(self):
-        """Saves a state, with the log up to there."""
-        self.saved.append((json.dumps(self.loaders[0].state_dict()), len(self.log), self.edits))
-
-    def kill(self):
-        """Ends the job and starts it from a state; what was read behind that is not in its past."""
-        self.leave()
-        state, length, self.edits = self.dice.choice(self.saved) if self.saved else (None, 0, ())
-        self.saved = [one for one in self.saved if one[1] <= length]
-        self.log = self.log[:length]
-        self.start(state and json.loads(state))
-
-    def edit(self):
-        """Skips samples, or changes weights, from some position on, where the run can be edited."""
-        if self.kind.startswith("edited"):
-            said = self.dice.choice(
-                [{"skip": 5}, {"weights": {"web": 0.2, "code": 0.4, "books": 0.4}}, {"without": [1, 14]}]
-            )
-            latest = max((edit.at for edit in self.edits), default=0)
-            at = max(latest, self.loaders[0].editable_from) + self.dice.randint(0, 9)
-            # Weights are said once at each position.
-            at += "weights" in said and any(edit.at == at and edit.weights for edit in self.edits)
-            for loader in self.loaders:
-                loader.edit(at=at, **said)
-            self.edits = self.loaders[0].sampler.edits
-
-
-def check(job):
-    """The history of the loader, and that of each saved state, holds what the log holds, in its order."""
-    loader = job.loaders[0]
-    history = loader.history()
-    assert history.is_complete, job.kind
-    assert history[:].tolist() == job.log, (job.kind, job.tail, history.past)
-    size = len(job.log)
-    counts = np.bincount(job.log, minlength=SIZE)
-    assert history.count(list(range(SIZE))).tolist() == counts.tolist()
-    assert len(history) == size
-    assert history.unread()[:].tolist() == np.flatnonzero(counts == 0).tolist()
-    for state, length, _ in job.saved[-2:]:
-        saved = json.loads(state)
-        assert loader.history(saved)[:].tolist() == job.log[:length], (job.kind, history.past)
-        assert history.since(saved)[:].tolist() == job.log[length:], (job.kind, history.past)
-    if job.log:
-        which = job.dice.randrange(size)
-        assert which in history.positions_of(job.log[which])
-        assert history.up_to(which)[:].tolist() == job.log[:which]
-
-
-def run_at_random(seed):
-    """Lets a job do whatever it can, and checks its history at the end."""
-    job = Job(seed)
-    acts = [job.read] * 6 + [job.save] * 2 + [job.leave, job.set_epoch, job.kill, job.edit]
-    for _ in range(job.dice.randint(1, 20)):
-        job.dice.choice(acts)()
-    check(job)
-    job.leave()
-    return job
-
-
-def test_the_history_of_random_runs_is_the_log_of_what_their_loops_received():
-    assert {run_at_random(seed).kind for seed in range(40)} == {*KINDS}
-
-
-@pytest.mark.campaign
-@pytest.mark.parametrize("first", range(1_000, 2_000, 250))
-def test_the_history_of_thousands_of_random_runs_is_the_log_of_what_their_loops_received(first):
-    read = sum(len(run_at_random(seed).log) for seed in range(first, first + 250))
-    print(f"250 runs, {read:,} samples, 0 differences")
-    assert read > 250
+TREE = Numbers(sk.Layout.tree(PARTS))
 
 
 def test_a_history_of_forty_epochs_of_a_trillion_samples_is_asked_in_small_memory():

@@ -62,12 +62,16 @@ class Saved:
     edits: tuple[sk.Edit, ...]
 
 
-def require_history(history: Any, log: list[Any]) -> None:
-    """A history holds what the loops received, unit by unit, in the order of the epochs."""
+def require_history(history: Any, size: int, log: list[Any]) -> None:
+    """A history of a dataset of a size holds what the loops received, unit by unit, in their order."""
     require(history.is_complete, "the history is not complete")
     epochs = history.epochs_of(range(len(history))).tolist()
     counts = Counter(history[:].tolist())
     require(history.count([*counts]).tolist() == [*counts.values()], f"{counts} are not counted")
+    require(history.unread()[:].tolist() == [id for id in range(size) if id not in counts], "some are unread")
+    for at in range(0, len(history), 17):
+        require(at in history.positions_of(history[at]), f"position {at} is not found by its id")
+        require(history.up_to(at)[:].tolist() == history[:at].tolist(), f"it is another one up to {at}")
     read = zip(epochs, history[:].tolist(), strict=True)
     for epoch, unit in log:
         ids = [part[0] for part in unit] if isinstance(unit, tuple) else [unit]
@@ -109,12 +113,14 @@ class Job:
             self._recipe = self._recipe.edited(edits)
             self.model.order_of = cache(self._recipe.order)
 
-    def edit(self, skip: int, further: int) -> None:
-        """Skips samples from a position on, so far behind the first that no rank has requested."""
+    def edit(self, further: int, **said: Any) -> None:
+        """Edits the run from a position on, so far behind the first that no rank has requested."""
         at = max(loader.editable_from for loader in self._loaders) + further
         at = max([at, *(edit.at for edit in self.edits)])
         for loader in self._loaders:
-            loader.edit(at=at, skip=skip)
+            # Not every order can be edited in every way: each rank says so, and goes on as it was.
+            with contextlib.suppress(sk.ArgumentValueError, sk.ArgumentRangeError, sk.NotSupportedError):
+                loader.edit(at=at, **said)
         self._take_edits(self._loaders[0].sampler.edits)
         self.look()
 
@@ -198,7 +204,7 @@ class Job:
     def look(self) -> None:
         """Looks at the ranks without changing anything."""
         self.model.check_states([loader.state_dict() for loader in self._loaders])
-        require_history(self._one.history(), self.model.log)
+        self._require_history(self._one.history(), self.model.log)
         if not self.model.is_live:
             epochs = [loader.epoch for loader in self._loaders]
             require(
@@ -227,7 +233,7 @@ class Job:
         model.check_states(states, steps)
         told = model.stands_at(steps), model.received_after(steps), model.log_after(steps)
         saved = Saved(json.dumps(states[0]), *told, self.edits)
-        require_history(self._one.history(states[0]), saved.log)
+        self._require_history(self._one.history(states[0]), saved.log)
         return saved
 
     def look_back_to(self, states: list[Saved]) -> None:
@@ -236,7 +242,10 @@ class Job:
         for saved in states:
             if saved.log == log[: len(saved.log)]:
                 since = self._one.history().since(json.loads(saved.text))
-                require_history(since, log[len(saved.log) :])
+                self._require_history(since, log[len(saved.log) :])
+
+    def _require_history(self, history: Any, log: list[Any]) -> None:
+        require_history(history, len(self._one.dataset), log)
 
     @property
     def _one(self) -> Any:

@@ -115,9 +115,10 @@ class Script:
         setting = self._job.setting
         # Beside the loop, a device stage requests what comes next at any time.
         if not setting.device or not (setting.run_ahead or self._job.model.is_live):
-            skip, further = self._draw.randint(1, 5), self._draw.randint(0, 9)
-            self._tell(f"skip {skip}, {further} behind what was asked for")
-            self._job.edit(skip, further)
+            edits = {"skip": self._draw.randint(1, 5), "without": [0, 3]}
+            name, further = self._draw.choice([*edits]), self._draw.randint(0, 9)
+            self._tell(f"edit {name} {edits[name]}, {further} behind what was asked for")
+            self._job.edit(further, **{name: edits[name]})
 
     def _load(self) -> None:
         states = [saved for saved in self._saved if saved.edits == self._job.edits]
