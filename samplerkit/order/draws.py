@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Callable, Iterable, Sequence, Sized
+from collections.abc import Callable, Iterable, Sequence
 from contextvars import ContextVar
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Final, Self, TypeVar, final
@@ -62,6 +62,9 @@ class Draws:
         enters_alone: whether whoever reads the batch enters the draw of each sample; else the place in the
             batch must be said.
         begin: is called with each draw that is entered, and none may be read without it; None for nothing.
+
+    Attributes:
+        entered: the place of the sample that is read; None where that is not known.
     """
 
     seed: int
@@ -72,8 +75,7 @@ class Draws:
     begin: Callable[[Draw], None] | None = None
 
     def __post_init__(self) -> None:
-        self._place: int | None = None
-        self._done: tuple[Sized, ...] = ()
+        self.entered: int | None = None
         self._rngs: dict[int, np.random.Generator] = {}
 
     def __enter__(self) -> Self:
@@ -94,18 +96,9 @@ class Draws:
 
     def enter(self, place: int | None) -> None:
         """Begins the draw of a sample, which ends the one before; None ends it only."""
-        self._place = place
+        self.entered = place
         if self.begin is not None and place is not None:
             self.begin(self.draw(place))
-
-    def enter_behind(self, *done: Sized) -> None:
-        """Enters the sample behind all that is in these, as they grow."""
-        self._done = done
-
-    @property
-    def entered(self) -> int | None:
-        """The place of the sample that is read; None where that is not known."""
-        return sum(map(len, self._done)) if self._done else self._place
 
     def rng(self, place: int | None) -> np.random.Generator:
         """Gives the generator of a draw; while it is read, always the same one.

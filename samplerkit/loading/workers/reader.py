@@ -11,8 +11,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, is_dataclass, replace
 from functools import partial
-from itertools import count
-from operator import getitem
 from typing import Any, cast, final
 
 import torch.utils.data
@@ -152,17 +150,15 @@ class SampleReader:
     def _read_singly(self, request: Request) -> Answer:
         samples: list[Any] = []
         skipped: list[SkippedSample] = []
-        draws = self.draws(request)
-        draws.enter_behind(samples, skipped)
-        read = partial(getitem, self.dataset)
-        if self._single is not None or draws.begin is not None:
-            read = partial(self._read_next, request, draws, count())
+        dataset, single, draws = self.dataset, self._single, self.draws(request)
         with draws:
-            for index in request.ids.tolist():
+            for place, index in enumerate(request.ids.tolist()):
                 try:
-                    samples.append(read(index))
+                    draws.entered = place  # not `enter`: a call takes a third of the time of a fast dataset
+                    if draws.begin is not None:
+                        draws.begin(draws.draw(place))
+                    samples.append(dataset[index] if single is None else single(request, place))
                 except Exception as error:
-                    place = len(samples) + len(skipped)
                     if not self.options.skips:
                         request.note_reading(error, place)
                         raise
@@ -171,12 +167,6 @@ class SampleReader:
                     what, file = f"{type(error).__name__}: {text}", getattr(error, "absent_from", "")
                     skipped.append(SkippedSample(index, request.epoch, place, what, file))
         return Answer(samples, tuple(skipped))
-
-    def _read_next(self, request: Request, draws: Draws, places: Iterator[int], index: int) -> Any:
-        """Reads the next sample of a request, within its draw."""
-        place = next(places)
-        draws.enter(place)
-        return self.dataset[index] if self._single is None else self._single(request, place)
 
     def _begin_epoch(self, epoch: int) -> None:
         worker = torch.utils.data.get_worker_info()
