@@ -313,7 +313,9 @@ class WrappedLoader:
         following, asked = iteration.epoch + 1, self._cursor.next_epoch
         self._cursor.end(iteration, at_its_end=True)
         if run_ahead and asked in {None, following}:
-            return  # the thread has set the sampler's epoch, and reads it already
+            if not iteration.taken:  # nothing is read ahead of an empty epoch
+                self._drop_stage()
+            return  # else the thread has set the sampler's epoch, and reads it already
         self._drop_stage()
         self._must_set_epoch = False
         if asked is not None:
@@ -342,15 +344,20 @@ class WrappedLoader:
 def _read(
     loader: Iterable[Any], batches: Iterator[Any], following: Iterator[int], note: Callable[[], None]
 ) -> Iterator[Any]:
-    """Gives the batches of an epoch, and of those that follow; notes each before. In the loading thread."""
+    """Gives the batches of an epoch, and of those that follow; notes each before. In the loading thread.
+
+    It ends with an epoch that is empty: nothing would bound how many of these are read ahead.
+    """
     while True:
+        is_empty = True
         for batch in batches:
+            is_empty = False
             note()
             yield batch
             del batch
         note()
         yield EPOCH_END
-        if (epoch := next(following, None)) is None:
+        if is_empty or (epoch := next(following, None)) is None:
             return
         _set_epoch(loader, epoch)
         batches = iter(loader)

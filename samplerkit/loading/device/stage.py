@@ -37,7 +37,12 @@ _WHERE: Final = "a batch that was moved to the device"
 Load = Callable[[Any], Any]
 """Returns a batch on the device."""
 
-EPOCH_END: Final = object()
+@final
+class EpochEnd:
+    """The end of an epoch. It takes no slot, so a source has a batch between two of them."""
+
+
+EPOCH_END: Final = EpochEnd()
 """What a source yields at the end of an epoch; the stage hands it out as it is."""
 
 
@@ -116,7 +121,7 @@ class DeviceStage(Iterator[Any]):
         queued = len(self._channel)
         item = self._channel.get()
         if not isinstance(item, LoadedBatch):
-            return self._boundary_or_end(item)
+            return self._end_of_epoch_or_all(item)
         wait = time.perf_counter() - asked
         # What the allocator does not know of lives as long as the loop's work on it.
         self._received = self._streams.receive(item.ready, item.storages), item.opaque
@@ -175,11 +180,9 @@ class DeviceStage(Iterator[Any]):
             self._thread = producer.thread()
             start_thread(self._thread)
 
-    def _boundary_or_end(self, item: EpochBoundary | BaseException | None) -> Any:
-        if isinstance(item, EpochBoundary):
-            if item.slot is not None:
-                self._channel.give_slot(item.slot)
-            return EPOCH_END
+    def _end_of_epoch_or_all(self, item: EpochEnd | BaseException | None) -> EpochEnd:
+        if isinstance(item, EpochEnd):
+            return item
         if item is None:
             # Somebody closed it while the loop waited: that is an error there, and no quiet end.
             self._require_usable()
@@ -235,14 +238,7 @@ class LoadedBatch:
     warning: str
 
 
-@dataclass(frozen=True, eq=False)
-class EpochBoundary:
-    """The end of an epoch. An empty epoch takes a slot, which its end gives back."""
-
-    slot: BatchSlot | None
-
-
-Item = LoadedBatch | EpochBoundary | BaseException
+Item = LoadedBatch | EpochEnd | BaseException
 """What goes to the loop; an exception is what the source raised, be it its StopIteration, or the copy."""
 
 
@@ -275,9 +271,8 @@ class Producer:
         # What is copied lives until the event behind it has passed.
         self._sources: Final[collections.deque[tuple[Any, list[Any]]]] = collections.deque()
         self._watch: Final = watched_loads()
-        # A slot that is taken already; the end of an epoch after a batch leaves it for the next batch.
+        # A slot that is taken already; the end of an epoch leaves it for the next batch.
         self._slot: BatchSlot | None = None
-        self._is_epoch_empty = False
 
     def thread(self) -> threading.Thread:
         """Makes the thread that runs it; the interpreter's exit ends it."""
@@ -333,11 +328,11 @@ class Producer:
         finally:
             loaded, computed = time.perf_counter(), time.thread_time() - before
             warning = next(self._watch)
-        if batch is EPOCH_END:
-            return self._boundary(slot)
+        if isinstance(batch, EpochEnd):
+            return batch
         if self._channel.is_closed:
             return None
-        self._slot, self._is_epoch_empty = None, False
+        self._slot = None
         sending = time.perf_counter()
         try:
             value, ready = self._send(batch, slot)
@@ -369,9 +364,3 @@ class Producer:
                 ready = streams.record_ready()
                 self._sources.append((ready, sources))
         return value, ready
-
-    def _boundary(self, slot: BatchSlot) -> EpochBoundary:
-        # Without a slot, an endless row of empty epochs would have no bound.
-        gives_back = self._is_epoch_empty
-        self._slot, self._is_epoch_empty = (None if gives_back else slot), True
-        return EpochBoundary(slot if gives_back else None)

@@ -136,6 +136,7 @@ def test_an_empty_loader_has_empty_epochs(run_ahead):
         with DeviceLoader(empty, "cpu", run_ahead=run_ahead) as loader:
             assert [read(loader) for _ in range(5)] == [[]] * 5
             assert loader.stats.batches == 0
+            assert loader.state_dict().get("epoch", 5) == 5
 
 
 class Empty(torch.utils.data.Dataset):

@@ -85,23 +85,6 @@ def test_an_error_of_the_move_is_raised_at_its_position_and_never_ends_the_loop_
         next(stage)
 
 
-def test_endless_empty_epochs_are_not_run_ahead_of_without_bound():
-    pulled = 0
-
-    def source():
-        nonlocal pulled
-        while True:
-            pulled += 1
-            yield EPOCH_END
-
-    stage = staged(source(), depth=2)
-    for _ in range(50):
-        assert next(stage) is EPOCH_END
-    time.sleep(0.02)
-    assert pulled <= 50 + 2 + 2
-    assert stage.close()
-
-
 def test_close_wakes_a_loop_that_waits_in_another_thread_and_says_when_the_thread_still_loads():
     loads, may_continue, raised = threading.Event(), threading.Event(), []
 
