@@ -154,9 +154,9 @@ class SampleReader:
         with draws:
             for place, index in enumerate(request.ids.tolist()):
                 try:
-                    draws.entered = place  # not `enter`: a call takes a third of the time of a fast dataset
+                    draws.entered = place  # where `enter` does no more, it takes a third of a fast dataset's time
                     if draws.begin is not None:
-                        draws.begin(draws.draw(place))
+                        draws.enter(place)
                     samples.append(dataset[index] if single is None else single(request, place))
                 except Exception as error:
                     if not self.options.skips:
