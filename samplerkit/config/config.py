@@ -13,8 +13,9 @@ from typing import Any, final
 import torch.utils.data
 
 from samplerkit.batches.recipe import BatchRecipe
-from samplerkit.config.constructor import Kinds, Made
+from samplerkit.config.constructor import Kinds
 from samplerkit.config.datasets import DATASETS, placed
+from samplerkit.config.derive import Made
 from samplerkit.config.error_messages import from_constructor, require_mapping, unknown_key
 from samplerkit.config.loader import LOADER, LoaderOptions
 from samplerkit.config.quality import SECTION, MinQuality, asks_samples, read_min_quality

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, final
 
 import numpy as np
-from pydantic import BaseModel, GetJsonSchemaHandler, ValidationError, ValidationInfo
+from pydantic import BaseModel, ValidationError
 
 from samplerkit.config.derive import (
     TABLES,
+    Made,
     Sections,
     argument_names,
     arguments_of,
@@ -26,7 +26,6 @@ from samplerkit.config.error_messages import (
     from_constructor,
     from_pydantic,
     meant,
-    refuse,
     require_mapping,
     resembling,
     scrubbed,
@@ -37,56 +36,6 @@ from samplerkit.errors import ArgumentTypeError, ArgumentValueError, ConfigError
 from samplerkit.order import arguments
 from samplerkit.order.caching import cached_property
 from samplerkit.order.modes import Shuffle
-
-
-@final
-@dataclass(frozen=True)
-class SectionOf(Sections):
-    """Marks an argument for which a config writes a mapping: the arguments of a class.
-
-    What remains is the live object, or one of the values that may be in its place.
-
-    Args:
-        name: of the model in the JSON Schema.
-        make: the class.
-        others: what may be written in place of a mapping.
-        many: whether it is a list of mappings that a config writes.
-    """
-
-    name: str
-    make: Callable[..., Any]
-    others: tuple[Any, ...] = ()
-    many: bool = False
-
-    @cached_property
-    def constructor(self) -> Constructor:
-        """How the class is called."""
-        return Constructor(self.name, self.make)
-
-    def sections(self, given: Any, place: str, folder: Folder) -> Any:
-        entries = given if isinstance(given, list) else [given]
-        if not all(isinstance(entry, dict) for entry in entries):
-            return None
-        if given is not entries:
-            return self.constructor.read(given, place, folder)
-        return [self.constructor.read(entry, below(place, at), folder) for at, entry in enumerate(entries)]
-
-    def _read(self, value: Any, inner: Any, info: ValidationInfo) -> Any:
-        entries = value if self.many and isinstance(value, list | tuple) else [value]
-        if isinstance(self.make, type) and all(isinstance(entry, self.make) for entry in entries):
-            return value
-        if self.many:
-            refuse("must be a list of mappings")
-        if not any(value is other for other in self.others):
-            words = ", or ".join({None: "null", False: "false", True: "true"}[other] for other in self.others)
-            refuse(f"must be a mapping{words and ', or '}{words}")
-        return value
-
-    def __get_pydantic_json_schema__(self, schema: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        model = handler(self.constructor.model.__pydantic_core_schema__)
-        if self.many:
-            return {"type": "array", "items": model}
-        return {"anyOf": [model, *({"const": one} for one in self.others)]}
 
 
 @final
@@ -154,28 +103,23 @@ class Constructor:
         if not section.keys() <= set(self.names):
             raise unknown_key(place, section, [*self.names, *also], self.name)
         # Before the other arguments, so that their mistakes have paths of their own.
-        inner: dict[str, Any] = {}
+        inner: dict[str, Made] = {}
         for name, mark in self.nested.items():
             read = mark.sections(section.get(name), below(place, name), folder)
             if read is not None:
                 inner[name] = read
-        section = {**section, **{name: _each(read, attrgetter("value")) for name, read in inner.items()}}
+        section = {**section, **{name: read.value for name, read in inner.items()}}
         try:
             validated = self.model.model_validate(section, context={"folder": folder})
         except ValidationError as error:
             raise from_pydantic(place, error, section, self.name) from None
         given = arguments_of(validated)
         written = {
-            name: _each(inner[name], attrgetter("written"))
-            if name in inner
-            else _as_written(section[name], value, folder)
+            name: inner[name].written if name in inner else _as_written(section[name], value, folder)
             for name, value in given.items()
             if not _same(value, default_of(self.model, name))
         }
-        branches = [
-            one for read in inner.values() if isinstance(read, dict) for _, one in sorted(read.items())
-        ]
-        places = [place, *(path for one in branches if one for path in one.places)]
+        places = [place, *(path for read in inner.values() for path in read.places)]
         return Made(self._called(place, given), written, places)
 
     def _called(self, place: str, given: dict[str, Any]) -> Any:
@@ -186,30 +130,6 @@ class Constructor:
             made = from_constructor(place, error, self.names, self.name, given)
             is_told = not isinstance(error, SamplerkitError) and scrubbed(str(error), given) == str(error)
             raise made from (error if is_told else None)
-
-
-@final
-@dataclass(frozen=True)
-class Made:
-    """What a section of a config was made into.
-
-    Args:
-        value: the live object.
-        written: the section of a config that says the same; arguments that are as by default are left out.
-        places: of a sampler its path, and those of its children and of samplers in arguments, in the order of
-            `Sampler._tree`.
-    """
-
-    value: Any
-    written: dict[str, Any]
-    places: list[str]
-
-
-def _each(made: Any, get: Callable[[Any], Any]) -> Any:
-    """Gets an attribute of a section, or of each in a list or a mapping."""
-    if isinstance(made, dict):
-        return {name: None if one is None else get(one) for name, one in made.items()}
-    return [get(one) for one in made] if isinstance(made, list) else get(made)
 
 
 def _as_written(raw: Any, value: Any, folder: Folder) -> Any:

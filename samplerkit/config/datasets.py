@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Annotated, Any, Final, final
 
-from pydantic import Strict
+from pydantic import Field, Strict
 
 from samplerkit.compat.megatron.dataset import MegatronDataset
-from samplerkit.config.constructor import Kinds, SectionOf
-from samplerkit.config.derive import Named, Under
+from samplerkit.config.constructor import Constructor, Kinds
+from samplerkit.config.derive import Sections, Under
 from samplerkit.config.error_messages import below
 from samplerkit.errors import ArgumentValueError, ConfigError, DatasetError, SamplerkitError
 from samplerkit.order.layout import Layout
@@ -43,10 +43,12 @@ FieldNames = Annotated[list[str] | None, Strict()]
 PathOrLengths = Annotated[str | list[int] | dict[str, int] | None, Under()]
 """Samples in each file, in order or by name, or the path of a file that says so."""
 
-Remote = Annotated[Any, SectionOf("remote", RemoteOptions, others=(None,))]
+_REMOTE = Constructor("remote", RemoteOptions)
+
+Remote = Annotated[Any, Sections(_REMOTE, "a mapping, or null", others=(None,))]
 """How URLs are fetched."""
 
-RemoteOrNot = Annotated[Any, SectionOf("remote", RemoteOptions, others=(None, False))]
+RemoteOrNot = Annotated[Any, Sections(_REMOTE, "a mapping, or null, or false", others=(None, False))]
 """How URLs are fetched; false leaves them to the reader."""
 
 Conditions = Annotated[list[Any] | None, Strict()]
@@ -121,7 +123,11 @@ class WithLayout:
 DATASETS = Kinds("dataset", example="{kind: size, size: 1000}")
 """All kinds; another one is another function here."""
 
-Parts = Annotated[Any, Named("dataset", "sections")]
+Parts = Annotated[
+    Any,
+    Sections(DATASETS, "a mapping of names to sections", dict),
+    Field(json_schema_extra={"minProperties": 1}),
+]
 """The parts of a tree, by name: dataset sections."""
 
 

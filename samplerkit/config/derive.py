@@ -11,7 +11,7 @@ import dataclasses
 import inspect
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from itertools import chain
 from pathlib import Path, PurePath
@@ -42,8 +42,8 @@ from samplerkit.storage.urls import is_remote
 LEFT_TO_THE_JOB = frozenset({"num_shards", "shard_id"})
 """Arguments whose None means that the running job is asked; a config writes `auto`."""
 
-NAMED = "x-named"
-"""Marks in a schema what is a mapping of names to sections, with the table of their kinds."""
+KIND_OF = "x-kind-of"
+"""Stands in a schema for a section of any kind, with the name of the table."""
 
 TABLES: dict[str, Any] = {}
 """All tables of kinds, by section: a hint of samplers means one that reads hints by itself."""
@@ -126,16 +126,16 @@ def argument_names(model: type[BaseModel]) -> list[str]:
 
 def default_of(model: type[BaseModel], name: str) -> Any:
     """Gives the default of an argument, `...` for one without."""
-    field = model.model_fields[_PREFIX + name]
-    return ... if field.is_required() else field.default
+    argument = model.model_fields[_PREFIX + name]
+    return ... if argument.is_required() else argument.default
 
 
 def marks_of(model: type[BaseModel], kind: type[_AnyMark]) -> dict[str, _AnyMark]:
     """Gives the arguments that have a mark of a kind, be it on one member of a union, and the mark."""
     found: dict[str, _AnyMark] = {}
-    for name, field in zip(argument_names(model), model.model_fields.values(), strict=True):
-        members = (getattr(member, "__metadata__", ()) for member in get_args(field.annotation))
-        for mark in chain(field.metadata, *members):
+    for name, argument in zip(argument_names(model), model.model_fields.values(), strict=True):
+        members = (getattr(member, "__metadata__", ()) for member in get_args(argument.annotation))
+        for mark in chain(argument.metadata, *members):
             if isinstance(mark, kind):
                 found[name] = mark
     return found
@@ -153,9 +153,9 @@ def arguments_of(validated: BaseModel) -> dict[str, Any]:
 
 def _default(make: Callable[..., Any], parameter: inspect.Parameter) -> Any:
     """Gives the default of a parameter; that of a dataclass may be made by a function."""
-    field = getattr(make, "__dataclass_fields__", {}).get(parameter.name)
-    if field is not None and field.default_factory is not dataclasses.MISSING:
-        return field.default_factory()
+    of_dataclass = getattr(make, "__dataclass_fields__", {}).get(parameter.name)
+    if of_dataclass is not None and of_dataclass.default_factory is not dataclasses.MISSING:
+        return of_dataclass.default_factory()
     return ... if parameter.default is _PARAMETER.empty else parameter.default
 
 
@@ -170,9 +170,8 @@ def _written_as(name: str, hint: Any) -> Any:
     if any(_is_of_samplers(member) for member in members):
         others = tuple(member for member in members if not _is_of_samplers(member))
         rest: Any = Union[others]  # noqa: UP007  # `|` takes no tuple
-        return Annotated[dict[str, Any], Named("sampler", "samplers", may_be_null=True)] | _written_as(
-            name, rest
-        )
+        mark = Sections(TABLES["sampler"], "a mapping of names to samplers", dict, (None,))
+        return Annotated[dict[str, Any], mark] | _written_as(name, rest)
     is_path = any(os.PathLike in (member, get_origin(member)) for member in members)
     is_mapped = is_path and any(np.ndarray in (member, get_origin(member)) for member in members)
     if is_path and not is_mapped:
@@ -271,43 +270,74 @@ def _is_of_samplers(hint: Any) -> bool:
     return get_origin(hint) is Mapping and Sampler in get_args(get_args(hint)[1])
 
 
-class Sections(ArgumentMark):
-    """Marks an argument for which a config writes sections, of which a `Constructor` makes live objects."""
-
-    def sections(self, given: Any, place: str, folder: Folder) -> Any:
-        """Reads the sections, each where the value has it; None of what holds none."""
-        raise NotImplementedError
-
-
 @dataclass(frozen=True)
-class Named(Sections):
-    """Marks an argument for which a config writes a mapping of names to sections, each of a kind.
+class Made:
+    """What a section of a config was made into, or the sections of one argument.
 
     Args:
-        table: of their kinds, by its section.
-        called: what the sections are, for the error.
-        may_be_null: whether null may be in place of a section.
+        value: the live object.
+        written: the section of a config that says the same; arguments that are as by default are left out.
+        places: of a sampler its path, and those of its children and of samplers in arguments, in the order of
+            `Sampler._tree`.
     """
 
-    table: str
-    called: str
-    may_be_null: bool = False
+    value: Any
+    written: Any
+    places: list[str] = field(default_factory=list)
 
-    def sections(self, given: Any, place: str, folder: Folder) -> Any:
-        if not isinstance(given, dict):
+
+@dataclass(frozen=True, eq=False)
+class Sections(ArgumentMark):
+    """Marks an argument for which a config writes a section, or several, of which live objects are made.
+
+    Args:
+        reader: what makes a live object of a section: a `Constructor`, or a table of kinds.
+        called: what is expected, for the error.
+        holder: of several sections: a list, or a mapping from names.
+        others: what may be in place of a section.
+    """
+
+    reader: Any
+    called: str
+    holder: type | None = None
+    others: tuple[Any, ...] = ()
+
+    def sections(self, given: Any, place: str, folder: Folder) -> Made | None:
+        """Reads the sections, each where the value has it; None of what holds none."""
+        holder: Any = self.holder or dict
+        if not isinstance(given, holder):
             return None
-        return {
-            name: None
-            if one is None and self.may_be_null
-            else TABLES[self.table].read(one, below(place, name), folder)
-            for name, one in given.items()
+        if self.holder is None:
+            alone: Made = self.reader.read(given, place, folder)
+            return alone
+        each = dict(given if holder is dict else enumerate(given))
+        made: dict[Any, Made] = {
+            key: Made(one, one) if self._stays(one) else self.reader.read(one, below(place, key), folder)
+            for key, one in each.items()
         }
+        values = {key: one.value for key, one in made.items()}
+        written = {key: one.written for key, one in made.items()}
+        if holder is list:
+            return Made([*values.values()], [*written.values()])
+        return Made(values, written, [path for _, one in sorted(made.items()) for path in one.places])
+
+    def _stays(self, value: Any) -> bool:
+        is_live = isinstance(value, getattr(self.reader, "make", ()))
+        return is_live or any(value is other for other in self.others)
 
     def _read(self, value: Any, inner: Any, info: ValidationInfo) -> Any:
-        return value if isinstance(value, dict) else refuse(f"must be a mapping of names to {self.called}")
+        is_read = self._stays(value) if self.holder is None else isinstance(value, self.holder)
+        return value if is_read else refuse(f"must be {self.called}")
 
     def __get_pydantic_json_schema__(self, schema: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        return {"type": "object", NAMED: self.table}  # what is in it is said where all kinds are known
+        model = getattr(self.reader, "model", None)
+        # What is in a table is said where all kinds are known.
+        one = {KIND_OF: self.reader.section} if model is None else handler(model.__pydantic_core_schema__)
+        if self.others:
+            one = {"anyOf": [one, *({"const": other} for other in self.others)]}
+        if self.holder is list:
+            return {"type": "array", "items": one}
+        return {"type": "object", "additionalProperties": one} if self.holder else one
 
 
 class ShuffleArgument(ArgumentMark):

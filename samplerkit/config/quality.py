@@ -8,7 +8,8 @@ from typing import Any, final
 
 import numpy as np
 
-from samplerkit.config.constructor import Constructor, Made
+from samplerkit.config.constructor import Constructor
+from samplerkit.config.derive import Made
 from samplerkit.config.error_messages import below
 from samplerkit.config.reading import Folder
 from samplerkit.errors import ArgumentValueError, ConfigError

@@ -12,7 +12,8 @@ from samplerkit.batches.packs.pack_batches import PackBatches
 from samplerkit.batches.recipe import BatchRecipe
 from samplerkit.batches.token_batches import TokenBatches
 from samplerkit.compat.megatron.samplers import MegatronPretrainingRandomSampler, MegatronPretrainingSampler
-from samplerkit.config.constructor import Constructor, Kinds, Made, SectionOf
+from samplerkit.config.constructor import Constructor, Kinds
+from samplerkit.config.derive import Made, Sections
 from samplerkit.config.error_messages import below, meant, public, require_mapping, resembling, unknown_key
 from samplerkit.config.loader import LoaderOptions
 from samplerkit.config.quality import SECTION
@@ -72,7 +73,8 @@ SAMPLERS = Samplers("sampler", example="{kind: random, seed: 7}", base=Sampler)
 """All kinds of samplers."""
 
 # The sampler of a ledger is its child.
-_OF_LEDGER = {"sampler": None, "edits": Annotated[Any, SectionOf("edit", Edit, many=True)]}
+_EDIT = Constructor("edit", Edit, example="{at: 1000, skip: 20}")
+_OF_LEDGER = {"sampler": None, "edits": Annotated[Any, Sections(_EDIT, "a list of mappings", list)]}
 
 for _name, _class in {
     "sequential": SequentialSampler,

@@ -8,19 +8,13 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue, models_jso
 
 from samplerkit.config.constructor import Kinds
 from samplerkit.config.datasets import DATASETS
-from samplerkit.config.derive import NAMED
+from samplerkit.config.derive import KIND_OF
 from samplerkit.config.loader import LOADER
 from samplerkit.config.quality import MIN_QUALITY, SECTION
 from samplerkit.config.registry import BATCHES, SAMPLERS, targets
 
 _SAMPLER = {"$ref": "#/$defs/$sampler"}
 _CHILD = {"anyOf": [_SAMPLER, {"type": "null"}], "default": None}
-
-_NAMED = {
-    "sampler": {"type": "object", "additionalProperties": {"anyOf": [_SAMPLER, {"type": "null"}]}},
-    "dataset": {"type": "object", "additionalProperties": {"$ref": "#/$defs/$dataset"}, "minProperties": 1},
-}
-"""What mappings of names to sections hold, by the table of their kinds."""
 
 
 class OpenSchema(GenerateJsonSchema):
@@ -64,7 +58,7 @@ def json_schema() -> dict[str, Any]:
             reference = references[constructor.model, "validation"]
             model = definitions[reference["$ref"].rpartition("/")[2]]
             kind = {"kind": {"const": constructor.name}}
-            model["properties"] = _with_named({**kind, **model["properties"], **more})
+            model["properties"] = _with_kinds({**kind, **model["properties"], **more})
             model["required"] = ["kind", *model.get("required", [])]
             model["description"] = (constructor.make.__doc__ or "").partition("\n")[0]
             chosen.append({"if": {"properties": kind, "required": ["kind"]}, "then": reference})
@@ -96,13 +90,12 @@ def json_schema() -> dict[str, Any]:
     }
 
 
-def _with_named(schema: Any) -> Any:
-    """Says what is in mappings of names to sections, wherever they are."""
+def _with_kinds(schema: Any) -> Any:
+    """Refers to all kinds of a table where a section is one of them."""
     if isinstance(schema, dict):
-        if NAMED in schema:
-            return _NAMED[schema[NAMED]]
-        return {name: _with_named(one) for name, one in schema.items()}
-    return [_with_named(one) for one in schema] if isinstance(schema, list) else schema
+        one = {name: _with_kinds(value) for name, value in schema.items()}
+        return {"$ref": f"#/$defs/${one[KIND_OF]}"} if KIND_OF in one else one
+    return [_with_kinds(one) for one in schema] if isinstance(schema, list) else schema
 
 
 def _all(kinds: Kinds) -> list[Any]:

@@ -96,7 +96,7 @@ def sections():
         config = {"dataset": {**of(kind, DATASET), "remote": {}}, "sampler": random}
         yield (
             f"remote of {kind}",
-            DATASETS[kind].nested["remote"].constructor.names,
+            DATASETS[kind].nested["remote"].reader.names,
             config,
             ["dataset", "remote"],
         )

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import Any, get_type_hints
 
-from samplerkit.config.constructor import Constructor, Kinds, SectionOf
+from samplerkit.config.constructor import Constructor, Kinds
 from samplerkit.config.derive import default_of
 from samplerkit.config.loader import LOADER
 from samplerkit.config.schema import OpenSchema
@@ -42,8 +42,8 @@ def _sections(kinds: Kinds) -> Iterator[str]:
     found: dict[str, tuple[Constructor, list[str]]] = {}
     for kind in kinds:
         for name, mark in kinds[kind].nested.items():
-            if isinstance(mark, SectionOf):
-                found.setdefault(name, (mark.constructor, []))[1].append(f"`{kind}`")
+            if isinstance(mark.reader, Constructor):
+                found.setdefault(name, (mark.reader, []))[1].append(f"`{kind}`")
     for name, (section, of) in found.items():
         yield f"\n### {name}\n\nA section inside of {' and '.join(of)}. {summary(section.make)}\n"
         yield from _table(section)
