@@ -37,6 +37,7 @@ _WHERE: Final = "a batch that was moved to the device"
 Load = Callable[[Any], Any]
 """Returns a batch on the device."""
 
+
 @final
 class EpochEnd:
     """The end of an epoch. It takes no slot, so a source has a batch between two of them."""
