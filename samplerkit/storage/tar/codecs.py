@@ -228,54 +228,34 @@ def encode(name: str, value: Any) -> bytes:
     """
     if isinstance(value, bytes | bytearray | memoryview):
         return bytes(value)
-    if name.endswith(".gz"):
-        # Without the time, so that the same samples give the same bytes.
-        return gzip.compress(_encoded(name.removesuffix(".gz"), value), mtime=0)
-    return _encoded(name, value)
+    plain = name.removesuffix(".gz")
+    try:
+        data = _encoded(plain.rsplit(".", 1)[-1], value)
+    except (TypeError, ValueError, RecursionError) as error:
+        kind = ArgumentValueError if isinstance(error, UnicodeError) else ArgumentTypeError
+        raise kind(name, f"cannot be encoded ({error})", value, hint="give bytes") from error
+    if data is None:
+        raise ArgumentTypeError(name, "has no encoding for such a value", value, hint="give bytes")
+    # Compressed without the time, so that the same samples give the same bytes.
+    return data if plain == name else gzip.compress(data, mtime=0)
 
 
-def _encoded(name: str, value: Any) -> bytes:
-    kind = name.rsplit(".", 1)[-1]
+def _encoded(kind: str, value: Any) -> bytes | None:
     if kind in JSON:
-        return _json_bytes(name, value)
+        return json.dumps(value).encode()
     if isinstance(value, str):
-        return _text_bytes(name, value)
+        return value.encode()
     if kind in NUMBERS and isinstance(value, int | np.integer) and not isinstance(value, bool):
         return str(int(value)).encode()
-    if kind == "npy" and isinstance(value, np.ndarray) and not value.dtype.hasobject:
-        stream = io.BytesIO()
-        np.lib.format.write_array(stream, value, allow_pickle=False)
-        return stream.getvalue()
-    if kind == "npz" and isinstance(value, dict):
-        return _npz_bytes(name, value)
-    raise ArgumentTypeError(name, "has no encoding for such a value", value, hint="give bytes")
-
-
-def _text_bytes(name: str, value: str) -> bytes:
-    try:
-        return value.encode()
-    except UnicodeEncodeError as error:
-        raise ArgumentValueError(name, "is no text that UTF-8 can hold", value, hint="give bytes") from error
-
-
-def _json_bytes(name: str, value: Any) -> bytes:
-    try:
-        return json.dumps(value).encode()
-    except (TypeError, ValueError, RecursionError) as error:
-        raise ArgumentTypeError(name, f"cannot be written as JSON ({error})", value) from error
-
-
-def _npz_bytes(name: str, arrays: dict[str, Any]) -> bytes:
-    """Returns the bytes of `np.savez`, which takes `allow_pickle` from numpy 2.1 on only."""
     stream = io.BytesIO()
-    for taken in ("file", "allow_pickle"):
-        if taken in arrays:
-            raise ArgumentTypeError(name, "cannot be written as arrays (numpy has no such name)", taken)
-    try:
+    if kind == "npy" and isinstance(value, np.ndarray):
+        np.lib.format.write_array(stream, value, allow_pickle=False)
+    elif kind == "npz" and isinstance(value, dict):
+        # What `np.savez` writes, which takes `allow_pickle` from numpy 2.1 on only.
         with zipfile.ZipFile(stream, "w") as archive:
-            for field, array in arrays.items():
+            for field, array in value.items():
                 with archive.open(field + ".npy", "w", force_zip64=True) as member:
                     np.lib.format.write_array(member, np.asanyarray(array), allow_pickle=False)
-    except (TypeError, ValueError) as error:
-        raise ArgumentTypeError(name, f"cannot be written as arrays ({error})", arrays) from error
+    else:
+        return None
     return stream.getvalue()

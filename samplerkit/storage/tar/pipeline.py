@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
+from itertools import islice, tee
 from typing import Any, final
 
 import numpy as np
@@ -175,23 +174,21 @@ class View(Closing):
             OutOfDatasetError: there is no such sample.
         """
         remaining = iter(ids)
-        ahead: deque[Ids | SamplerkitError] = deque()
 
-        def upcoming() -> Iterator[Ids]:
+        def chunks() -> Iterator[Ids | SamplerkitError]:
             while chunk := list(islice(remaining, AT_ONCE)):
                 try:
-                    numbers = checked_ids(chunk, len(self))
+                    yield checked_ids(chunk, len(self))
                 except SamplerkitError as error:  # raised where the reading has come to it
-                    ahead.append(error)
+                    yield error
                     return
-                ahead.append(numbers)
-                yield self._source_ids(numbers)
 
-        following = upcoming()
+        numbered, ahead = tee(chunks())
         reading = self._source.reading
-        reading.expect(following, len(self))
-        while ahead or next(following, None) is not None or ahead:
-            numbers = ahead.popleft()
+        good = (numbers for numbers in ahead if not isinstance(numbers, SamplerkitError))
+        reading.expect(map(self._source_ids, good), len(self))
+        del ahead, good  # else all that is read would be kept for them
+        for numbers in numbered:
             if isinstance(numbers, SamplerkitError):
                 raise numbers
             if reading.is_large(self._source_ids(numbers)):
