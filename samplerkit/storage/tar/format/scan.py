@@ -49,23 +49,6 @@ DENSE = 16 << 10
 """Bytes from header to header below which an archive is read whole; above, only its headers are read."""
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
-    """What the headers of a member say together.
-
-    Args:
-        name: as it is in the archive.
-        size: bytes of data that follow its header; 0 for a link, a device and a directory, whatever is said.
-        is_directory: whether it is a directory, and no file.
-        wrong: why it cannot be read, or None.
-    """
-
-    name: bytes
-    size: int
-    is_directory: bool
-    wrong: tuple[Reason, str] | None
-
-
 @dataclass
 class Members:
     """The files of an archive, in the order in which they stand.
@@ -127,7 +110,9 @@ class Walk:
         self._position = 0
         self._window = Window(0, b"")
         self._spacing = float(DENSE - 1)
-        self._extensions = Extensions()
+        # What extended headers say: of all members to come, and of the one whose header must follow.
+        self._global: dict[bytes, bytes] = {}
+        self._local: dict[bytes, bytes] | None = None
         self._begin = 0
 
     def step(self) -> bool:
@@ -138,7 +123,7 @@ class Walk:
         """
         self._load()
         # What an extended header says holds for headers after it, which a run does not know of.
-        if self._window.is_long and self._is_plain():
+        if self._window.is_long and self._local is None and not self._global:
             names, offsets, sizes, position = self._window.run(self._position)
             if names:
                 self.found.names += names
@@ -147,9 +132,6 @@ class Walk:
                 self._move(position, len(names))
                 return True
         return self._one()
-
-    def _is_plain(self) -> bool:
-        return not (self._extensions.are_pending or self._extensions.are_global)
 
     def _load(self) -> None:
         if not self._window.holds(self._position, BLOCK) and self._position < self._size:
@@ -171,7 +153,7 @@ class Walk:
 
     def _one(self) -> bool:
         """Reads one header of any kind; returns whether the walk continues."""
-        if not self._extensions.are_pending:
+        if self._local is None:
             self._begin = self._position
         block = self._window.part(self._position, BLOCK)
         if len(block) < BLOCK:
@@ -186,31 +168,49 @@ class Walk:
             return self._flaw("damaged header", f"{error}; the rest of the archive cannot be found")
 
     def _extension(self, header: Header) -> bool:
-        start, size = self._position + BLOCK, extension_size(header)
+        start, size = self._position + BLOCK, header.size
+        if size > LONGEST_EXTENSION:
+            raise HeaderError(f"an extended header of {size} bytes")
         is_here = self._window.holds(start, size)
         data = self._window.part(start, size) if is_here else self._read(size, start)
         if len(data) < size:
             return self._flaw("truncated", "the archive ends in an extended header")
-        self._extensions.add(header, data)
+        if header.kind == PAX_GLOBAL:
+            self._global.update(_used(pax_records(data)))
+        else:
+            self._local = self._local or {}
+            if header.kind == PAX_LOCAL:
+                self._local.update(_used(pax_records(data)))
+            elif header.kind == GNU_LONG_NAME:
+                self._local[b"path"] = data.split(b"\0", 1)[0]
         self._move(start + padded(size), 1)
         return True
 
     def _member(self, header: Header) -> bool:
-        member = self._extensions.member(header)
-        if member.wrong is not None and member.wrong[0] == "unsupported member":
-            return self._flaw(*member.wrong, offset=self._begin)
-        if not member.is_directory:
-            if member.wrong is not None:
-                self.found.bad[len(self.found.names)] = member.wrong
-            self.found.names.append(member.name)
+        records = {**self._global, **self._local} if self._local else self._global
+        self._local = None
+        name = records.get(b"path", header.name)
+        size = _size(records[b"size"]) if b"size" in records else header.size
+        wrong = trouble(header.kind)
+        if any(key.startswith(_SPARSE) for key in records):
+            wrong = ("unsupported member", "a sparse file")
+        if wrong is not None and wrong[0] == "unsupported member":
+            return self._flaw(*wrong, offset=self._begin)
+        is_file = header.kind in REGULAR
+        # Before POSIX, a directory was a file whose name ends in a slash.
+        if header.kind != DIRECTORY and not (is_file and name.endswith(b"/")):
+            if wrong is not None:
+                self.found.bad[len(self.found.names)] = wrong
+            self.found.names.append(name)
             self.found.offsets.append(self._position + BLOCK)
-            self.found.sizes.append(member.size)
-        self._move(self._position + BLOCK + padded(member.size), 1)
+            self.found.sizes.append(size if is_file else 0)
+        # What follows the header of a link, device or directory is the next header, whatever its size says.
+        self._move(self._position + BLOCK + (padded(size) if is_file else 0), 1)
         return True
 
     def _end(self) -> bool:
         """Checks that two blocks of zeros, and then at most more zeros, end the archive."""
-        if self._extensions.are_pending:
+        if self._local is not None:
             return self._flaw("damaged header", "an extended header without a member")
         second = self._read(BLOCK, self._position + BLOCK)
         if len(second) < BLOCK:
@@ -237,70 +237,6 @@ class Walk:
             shown = name.decode("utf-8", "replace")
             found.flaws = []
             self._flaw("truncated", f"the archive ends in {shown!r}", offset - BLOCK)
-
-
-@final
-class Extensions:
-    """The extended headers that were met: pax records and GNU's long names.
-
-    Attributes:
-        are_pending: whether the next header has to be that of the member they belong to.
-    """
-
-    def __init__(self) -> None:
-        self._global: dict[bytes, bytes] = {}
-        self._local: dict[bytes, bytes] = {}
-        self._long_name: bytes | None = None
-        self.are_pending = False
-
-    @property
-    def are_global(self) -> bool:
-        """Whether some hold for all members to come."""
-        return bool(self._global)
-
-    def add(self, header: Header, data: bytes) -> None:
-        """Takes an extended header.
-
-        Raises:
-            HeaderError: its data are damaged.
-        """
-        if header.kind == PAX_LOCAL:
-            self._local.update(_used(pax_records(data)))
-        elif header.kind == PAX_GLOBAL:
-            self._global.update(_used(pax_records(data)))
-        elif header.kind == GNU_LONG_NAME:
-            self._long_name = data.split(b"\0", 1)[0]
-        self.are_pending = self.are_pending or header.kind != PAX_GLOBAL
-
-    def member(self, header: Header) -> Member:
-        """Returns the member whose own header this is; those that were pending are used up by it.
-
-        Raises:
-            HeaderError: a size is none.
-        """
-        records = {**self._global, **self._local} if self._local else self._global
-        name = self._long_name if self._long_name is not None else records.get(b"path", header.name)
-        size = _size(records[b"size"]) if b"size" in records else header.size
-        wrong = trouble(header.kind)
-        if any(key.startswith(_SPARSE) for key in records):
-            wrong = ("unsupported member", "a sparse file")
-        self._local, self._long_name, self.are_pending = {}, None, False
-        # What follows the header of a link, device or directory is the next header, whatever its size says.
-        has_data = header.kind != DIRECTORY and (wrong is None or wrong[0] == "unsupported member")
-        # Before POSIX, a directory was a file whose name ends in a slash.
-        is_directory = header.kind == DIRECTORY or (header.kind in REGULAR and name.endswith(b"/"))
-        return Member(name, size if has_data else 0, is_directory, wrong)
-
-
-def extension_size(header: Header) -> int:
-    """Returns the bytes that follow an extended header.
-
-    Raises:
-        HeaderError: there are so many that it must be damage.
-    """
-    if header.size > LONGEST_EXTENSION:
-        raise HeaderError(f"an extended header of {header.size} bytes")
-    return header.size
 
 
 def _size(record: bytes) -> int:
