@@ -1,4 +1,9 @@
-"""Bugs that tests must notice: `EVERY` has them by their file and name."""
+"""Bugs that tests must notice: `EVERY` has them by their file and name.
+
+They are the controls of docs/reliability.md, and of laws that are asked of many cases at once, of which
+nobody sees by reading what they would notice. An example says so itself; whether examples are missing is
+asked of random mutants.
+"""
 
 from __future__ import annotations
 

@@ -12,44 +12,13 @@ RECIPES = "tests/batches/test_recipes.py"
 GOLDEN = "tests/batches/test_golden_plans.py"
 LENGTHS = "tests/batches/test_lengths.py"
 PADDING = "tests/loading/test_pad_collate.py"
-DEALT = "tests/loading/test_batches.py"
 STATES = "tests/loading/test_batch_states.py"
 JOBS = "tests/campaigns/test_random_ledgers.py::test_the_first_of_the_random_jobs_lose_and_repeat_nothing"
 BY_VALUES = "tests/loading/test_batches_by_values.py"
 BINS = "tests/batches/test_best_fit.py"
 PACKS = "tests/batches/test_packs.py"
-PACK_COLLATE = "tests/loading/test_pack_collate.py"
-PARTS = "tests/loading/test_parts_of_documents.py"
 
 BUGS = [
-    Bug(
-        "packs of windows take lengths that are truncated already for whole documents",
-        "PackBatches.prepared",
-        "Measure(lengths, pack=self.seq_len, multiple=self.length_multiple)",
-        "Measure(lengths, longest=self.seq_len if self.long == 'truncate' else None, pack=self.seq_len)",
-        PARTS,
-    ),
-    Bug(
-        "a state at the beginning must name the first window that holds a batch",
-        "EpochBatches.require_position",
-        "is_before or position == 0",
-        "is_before",
-        STATES,
-    ),
-    Bug(
-        "the last batch of pairs is never left out",
-        "TokenBatches.cut",
-        'self.short == "drop" and batches',
-        'self.short == "drop" and batches and lengths.ndim == 1',
-        LENGTHS,
-    ),
-    Bug(
-        "a state does not name the arguments of a recipe that is no dataclass",
-        "BatchRecipe.arguments",
-        "(*_OF_EACH, *vars(self))",
-        "()",
-        STATES,
-    ),
     Bug(
         "steps that are dealt at once forget that a worker reads every other one",
         "Delivery.dealt_in",
@@ -79,13 +48,6 @@ BUGS = [
         BINS,
     ),
     Bug(
-        "runs of documents are moved alike",
-        "GroupedPermutation._network",
-        "runs * (2 * ROUNDS) + np.arange(2 * ROUNDS)[:, None]",
-        "np.arange(2 * ROUNDS)[:, None] + 0 * runs",
-        GOLDEN,
-    ),
-    Bug(
         "a document that fills packs to the last token has an end without tokens",
         "Fit.parts",
         "np.maximum(lengths - 1, 0) // self.seq_len",
@@ -100,13 +62,6 @@ BUGS = [
         PACKS,
     ),
     Bug(
-        "only one of the parts of a document is found",
-        "PackPlan.locate",
-        "np.concatenate([packed.bins.bin_of(items) + packed.num_whole, parts])",
-        "np.concatenate([packed.bins.bin_of(items) + packed.num_whole, parts[:1].repeat(parts.size)])",
-        RECIPES,
-    ),
-    Bug(
         "lengths are rounded up after packs are full",
         "Fit.sizes",
         "-(-lengths // self.multiple)",
@@ -114,39 +69,11 @@ BUGS = [
         PACKS,
     ),
     Bug(
-        "repeats of a document stand side by side",
-        "PackBatches._packed",
-        "np.lexsort((turns, -sizes))",
-        "np.lexsort((ids, -sizes))",
-        GOLDEN,
-    ),
-    Bug(
-        "a part of a batch counts its packs from the batch's first",
-        "Segments.of_one_batch",
-        "np.cumsum(np.diff(self.rows, prepend=self.rows[:1]) > 0, dtype=np.int64)",
-        "self.rows",
-        PARTS,
-    ),
-    Bug(
         "what follows on the said length of a document is lost",
         "cut",
         "None if last else begin + length",
         "begin + length",
         "tests/loading/test_parts_of_documents.py::test_no_token_is_lost_where_lengths_lie_within_the_limit",
-    ),
-    Bug(
-        "padding is attended to",
-        "PackCollate.collated",
-        "[begins, begins + tokens.lengths, np.arange(shape[0] + 1) * seq_len]",
-        "[begins, np.arange(shape[0] + 1) * seq_len]",
-        PACK_COLLATE,
-    ),
-    Bug(
-        "a batch of packs counts whole documents as its tokens",
-        "EpochBatches.tokens",
-        "samples.segments is not None",
-        "False",
-        PARTS,
     ),
     Bug(
         "a bucket's last batch is completed from the one that it has taken from before",
@@ -171,24 +98,10 @@ BUGS = [
         LAWS,
     ),
     Bug(
-        "groups come in one order in all epochs",
-        "Plans._key",
-        "epoch",
-        "0",
-        GOLDEN,
-    ),
-    Bug(
         "lengths are padded after they are counted",
         "Budget.costs",
         "self.padded(lengths)",
         "lengths",
-        GOLDEN,
-    ),
-    Bug(
-        "a window gets no whole groups",
-        "WindowPlan._made",
-        "self.key is not None and window < self._windows - 1",
-        "False",
         GOLDEN,
     ),
     Bug(
@@ -198,60 +111,9 @@ BUGS = [
         "{self._first: 0}",
         LAWS,
     ),
-    Bug(
-        "repeats are dealt to one batch",
-        "spread",
-        "most <= dealt",
-        "True",
-        GOLDEN,
-    ),
-    Bug(
-        "halves stand beside whole batches in a group",
-        "TokenBatches.evened",
-        "cut_again(batches, sizes_at, count, abreast, self.count_multiple)",
-        "halved(batches, count, self.count_multiple)",
-        GOLDEN,
-    ),
     Bug("halves lose a sample", "halved", "batch[half:]", "batch[half + 1:]", f"{LAWS} {RECIPES}"),
-    Bug("a set is read as if it were all", "SampleLengths.chunks", "chosen is None", "True", RECIPES),
     Bug("a file that was written again is believed", "_stamp", "status.st_ctime_ns", "0", LENGTHS),
-    Bug(
-        "a class comes twice in a batch",
-        "ClassPlan.samples",
-        "np.divmod(turns, self.counts[classes] // self._each)",
-        "(0 * turns, 0 * turns)",
-        RECIPES,
-    ),
-    Bug("an order is shuffled against its word", "Plans.plan", "shuffles(self.sampler)", "True", RECIPES),
     Bug("no batch is checked against its limit", "_require_padded", "measure.most is None", "True", PADDING),
-    Bug(
-        "a batch is padded to its longest in place of its bucket's end",
-        "PadCollate._lengths",
-        "measure.upper(shape)",
-        "shape",
-        PADDING,
-    ),
-    Bug(
-        "samples that were skipped are named as those that lied",
-        "_ids",
-        "samples.places_skipped",
-        "[]",
-        PADDING,
-    ),
-    Bug(
-        "a pad of a batch is taken for samples",
-        "EpochBatches.samples",
-        "again * self.num_draws",
-        "again * 0",
-        DEALT,
-    ),
-    Bug(
-        "split keeps what is left as it is",
-        "Reading._is_split",
-        'self.delivery.tail == "split"',
-        "False",
-        DEALT,
-    ),
     Bug(
         "each rank gets the first part of what was split",
         "Reading._read",
@@ -295,24 +157,10 @@ BUGS = [
         JOBS,
     ),
     Bug(
-        "a thousand batches are looked up before the first",
-        "EpochBatches",
-        "1 << 20",
-        "1",
-        f"{DEALT}::test_the_first_batches_are_looked_up_alone",
-    ),
-    Bug(
         "a state of other lengths is taken",
         "BatchUnit.restored",
         '("recipe", "lengths")',
         '("recipe",)',
         STATES,
-    ),
-    Bug(
-        "a length is asked for where the next step would do",
-        "Delivery.is_over_after",
-        "not self.is_of_the_job(steps)",
-        "steps >= self.job_steps",
-        DEALT,
     ),
 ]

@@ -40,13 +40,6 @@ BUGS = [
         f"{AFFINITY}::test_shares_put_together_are_the_batch",
     ),
     Bug(
-        "a step before the first one has a state",
-        "Loader.state_dict",
-        "not (step == 0 or delivery.is_of_the_job(step - 1))",
-        "not (step <= 0 or delivery.is_of_the_job(step - 1))",
-        LOADERS,
-    ),
-    Bug(
         "a copy of a loader is under way",
         "Iteration.__getstate__",
         "{**self.__dict__, 'is_open': False}",
@@ -73,13 +66,6 @@ BUGS = [
         "self.next_epoch is not None",
         "False",
         CURSOR,
-    ),
-    Bug(
-        "the shard that is dealt below the root is named",
-        "describe_chain",
-        "if is_dealer:\n    arguments['shard_id'] = None",
-        "pass",
-        "tests/loading/test_loader_states.py",
     ),
     Bug(
         "close stays at the end of an epoch",
@@ -110,13 +96,6 @@ BUGS = [
         LOADERS,
     ),
     Bug(
-        "an order survives a change of the constants",
-        "Run.replaced",
-        "(run.recipe, run.unit, run.constants) == (self.recipe, self.unit, self.constants)",
-        "(run.recipe, run.unit) == (self.recipe, self.unit)",
-        LOADERS,
-    ),
-    Bug(
         "a loaded state starts over",
         "RunCursor.restore",
         "self.load(state.place, Past.of(state))",
@@ -129,13 +108,6 @@ BUGS = [
         "left.is_open = False",
         "pass",
         CURSOR,
-    ),
-    Bug(
-        "a section that is not known is passed over",
-        "State.require_equal",
-        "name not in {*_OF_ANY_RUN, *current.sections}",
-        "False",
-        LOADERS,
     ),
     Bug(
         "set_epoch forgets a restored position",
@@ -152,13 +124,6 @@ BUGS = [
         LOADERS,
     ),
     Bug(
-        "another seed is let in",
-        "COMPARED",
-        '"seed"',
-        '"algorithm"',
-        LOADERS,
-    ),
-    Bug(
         "damage is not looked for",
         "State.from_dict",
         'not _is_text(saved.get("checksum"), _checksum({"schema": schema, **values}))',
@@ -166,31 +131,10 @@ BUGS = [
         LOADERS,
     ),
     Bug(
-        "a fitting checksum lets anything in",
-        "State.from_dict",
-        'require_fields("state", values, _CHECKS)',
-        "pass",
-        LOADERS,
-    ),
-    Bug(
         "the epoch does not reach the dataset",
         "SampleReader._begin_epoch",
         "set_epoch(epoch)",
         "set_epoch(0)",
-        LOADERS,
-    ),
-    Bug(
-        "the longest wait is the first one",
-        "Waits.add",
-        "max(self.longest_wait, seconds)",
-        "max(self.first_wait, seconds)",
-        LOADERS,
-    ),
-    Bug(
-        "streams are taken",
-        "Loader.__init__",
-        "isinstance(dataset, torch.utils.data.IterableDataset)",
-        "False",
         LOADERS,
     ),
     Bug(
@@ -229,12 +173,5 @@ PROCESSES_ONLY = {
 }
 """What cannot go wrong over threads, and why."""
 
-NOT_READ = {
-    *("a step before the first one has a state", "the shard that is dealt below the root is named"),
-    *("another seed is let in", "damage is not looked for", "a fitting checksum lets anything in"),
-    *("a section that is not known is passed over", "streams are taken", "the longest wait is the first one"),
-    *("an order survives a change of the constants",),
-}
-"""What shows before anything is read, or in a test that reads in the loop: no worker has a part in it."""
-
-OVER_THREADS = [bug for bug in BUGS if bug.name not in PROCESSES_ONLY and bug.name not in NOT_READ]
+OVER_THREADS = [bug for bug in BUGS if bug.name not in {*PROCESSES_ONLY, "damage is not looked for"}]
+"""Of what no worker has a part in, damage shows before anything is read."""

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from tests.campaigns.planting import Bug
 
-LAWS, ZOO = "tests/samplers/test_laws.py", "tests/samplers/test_repeats_and_parts.py"
-GOLDEN = "tests/order/test_golden_vectors.py"
+LAWS = "tests/samplers/test_laws.py"
 DRAWS, MIXED = "tests/order/test_source_draws.py", "tests/samplers/test_mixtures.py"
 SHARES = "tests/samplers/test_rank_shares.py"
 
@@ -122,47 +121,5 @@ BUGS = [
         "compose(Range(0, limit), order)",
         "compose(Range(0, limit + 1), order)",
         f"{LAWS}::test_num_samples_of_a_distributed_sampler_limits_all_shards_together",
-    ),
-    Bug(
-        "the epoch is not in the keys",
-        "Key.words",
-        "self.epoch",
-        "0",
-        GOLDEN,
-    ),
-    Bug(
-        "the depth is not in the keys",
-        "Key.words",
-        "self.depth",
-        "0",
-        GOLDEN,
-    ),
-    Bug(
-        "folds are drawn anew in each epoch",
-        "FoldSampler.draw",
-        'Key(self.seed, 0, context.depth, "fold")',
-        'Key(self.seed, context.epoch, context.depth, "fold")',
-        ZOO,
-    ),
-    Bug(
-        "a window reaches into the next file",
-        "WindowSampler.draw",
-        "(sizes - self.size) // self.stride + 1",
-        "-(-(sizes - self.size) // self.stride) + 1",
-        ZOO,
-    ),
-    Bug(
-        "all copies of a sample are in one pass",
-        "Repeated.passes_at",
-        "positions % self.repeats",
-        "positions * 0",
-        "tests/order/test_passes.py",
-    ),
-    Bug(
-        "passes of a repeat of a repeat are added up",
-        "Composed._repeats",
-        "repeats * part.num_passes + part.passes_at(positions)",
-        "repeats + part.passes_at(positions)",
-        "tests/order/test_passes.py",
     ),
 ]

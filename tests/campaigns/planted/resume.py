@@ -76,14 +76,6 @@ BUGS = [
         UNEVEN,
     ),
     Bug(
-        "an epoch of no batches runs ahead",
-        "Loader.iterate_on",
-        "self._cursor.require_agreement(iteration)",
-        "self._cursor.require_agreement(iteration)\nif not reading.steps:\n"
-        "    opened = self._source.open(reading, make_stage, run_ahead=run_ahead)",
-        "tests/loading/test_run_ahead.py",
-    ),
-    Bug(
         "ragged ranks get one sample too many",
         "Delivery.dealt",
         "seat < larger",
@@ -145,27 +137,6 @@ BUGS = [
         "start + taken",
         "taken",
         CURSOR,
-    ),
-    Bug(
-        "an iteration that was made for another epoch counts",
-        "Cursor.begin",
-        "iteration.reads_as(upcoming)",
-        "True",
-        "tests/compat/test_torch.py::test_an_iteration_that_was_made_for_another_epoch_counts_for_nobody",
-    ),
-    Bug(
-        "labels that changed are let in",
-        "Run._described_as",
-        "described + describe_looks(self.recipe, dataset)",
-        "described",
-        "tests/loading/test_changed_datasets.py",
-    ),
-    Bug(
-        "a dataset is told what comes next with each batch",
-        "Request.follows",
-        "last.step < self.step",
-        "last.step > self.step",
-        "tests/loading/test_expect.py",
     ),
     Bug(
         "a draw is that of its sample",

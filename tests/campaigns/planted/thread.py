@@ -7,8 +7,6 @@ from tests.campaigns.planting import Bug
 THREADS = "tests/loading/test_worker_threads.py"
 COPIES = "tests/loading/test_thread_copies.py"
 LOADER_WORKERS = "tests/loading/test_loader_workers.py"
-TURNS = "tests/loading/test_thread_turns.py"
-BY_LOOP = "tests/loading/test_batches_by_the_loop.py"
 
 BUGS = [
     Bug(
@@ -52,26 +50,5 @@ BUGS = [
         "islice(self._batches, MOST_OVERTAKEN)",
         "islice(self._batches, 1)",
         "tests/storage/files/test_reading_once.py",
-    ),
-    Bug(
-        "the loop begins an epoch that threads have not left",
-        "BatchesOfBoth._submit",
-        "self._received is None or not self._pool.loop_makes",
-        "not self._pool.loop_makes",
-        f"{BY_LOOP}::test_the_loop_begins_no_epoch_that_threads_still_read_before",
-    ),
-    Bug(
-        "the loop reads what threads have copies of",
-        "ThreadPool.loop_makes",
-        "not self._has_copies",
-        "True",
-        f"{BY_LOOP}::test_what_serves_one_thread_alone_or_has_a_limit_is_left_to_threads",
-    ),
-    Bug(
-        "the loop makes batches though its steps are long",
-        "ThreadSchedule.loop_makes",
-        "median(self._steps) < HANDOVER",
-        "True",
-        f"{TURNS}::test_the_loop_makes_small_batches_itself_while_it_has_nothing_else_to_do",
     ),
 ]

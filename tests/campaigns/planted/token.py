@@ -6,7 +6,6 @@ from tests.campaigns.planting import Bug
 
 LAWS = "tests/samplers/test_blocks.py"
 OTHER_LENGTHS = "tests/loading/test_other_window_lengths.py"
-OTHER_ORDERS = "tests/loading/test_other_orders.py"
 SOURCES = "tests/loading/test_epochs_of_sources.py"
 
 BUGS = [
@@ -53,32 +52,11 @@ BUGS = [
         OTHER_LENGTHS,
     ),
     Bug(
-        "another length is taken where each block is one window",
-        "WindowUnit.require_survivable",
-        'saved["seq_len"] == self.seq_len',
-        "True",
-        OTHER_ORDERS,
-    ),
-    Bug(
-        "a tree of corpora before the last one has the files of all",
-        "TokenSource.of_first",
-        "self.files[:files]",
-        "self.files",
-        "tests/storage/tokens/test_tokens_in_loaders.py",
-    ),
-    Bug(
         "a ledger comes below blocks within a pool",
         "EpochWindows.require_position",
         "state.position % (self.unit.windows_per_block * self.unit.pool)",
         "False",
         OTHER_LENGTHS,
-    ),
-    Bug(
-        "a tree that blocks are read of has no ledger",
-        "EditHistory.of",
-        "below or (recipe if isinstance(recipe, Ledger) else _NO_EDITS)",
-        "recipe if isinstance(recipe, Ledger) else _NO_EDITS",
-        "tests/storage/tokens/test_tokens_in_loaders.py",
     ),
     Bug(
         "the phase is that of the epoch of the run, not of the source",

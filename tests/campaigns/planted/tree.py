@@ -30,26 +30,5 @@ BUGS = [
         "samples[len(samples) - samples.count(None)] = sample",
         DATASETS,
     ),
-    Bug(
-        "documents are counted in each part's share, and not through the batch",
-        "_with_borders",
-        "share.places[row]",
-        "row",
-        "tests/storage/tokens/test_tokens_in_loaders.py",
-    ),
     Bug("a part receives the ids of the tree", "Share.glance", "mine - self._begin", "mine", SHARES),
-    Bug(
-        "who looks for a rare part never rests",
-        "Share.glance",
-        "self._glanced < MOST_GLANCED",
-        "True",
-        f"{SHARES}::test_who_looks_for_the_files_of_a_rare_part_goes_a_bounded_way_at_a_time",
-    ),
-    Bug(
-        "a part reads in the draws of the first samples",
-        "Draws.of",
-        "np.asarray(self.positions)[places]",
-        "np.asarray(self._positions)[: len(places)]",
-        DATASETS,
-    ),
 ]
