@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import inspect
 import logging
 import os
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final, final
@@ -19,15 +17,12 @@ from samplerkit.order.layout import Layout
 from samplerkit.order.order import Order
 from samplerkit.order.permutation import CHUNK
 from samplerkit.order.typing import Ids
-from samplerkit.storage.ahead.cache_entries import FileStats
 from samplerkit.storage.files.chunked import ChunkedDataset, ChunkLimits, Chunks
-from samplerkit.storage.files.content import FileContent, gathered_samples
+from samplerkit.storage.files.content import ContentPart, FileContent
 from samplerkit.storage.files.paths import distinct_names
-from samplerkit.storage.files.reader import FileReader, read_file
+from samplerkit.storage.files.reader import FileReader, has_get_data, read_file
 from samplerkit.storage.files.readers import file_reader
-from samplerkit.storage.lengths import COUNTING_THREADS
-from samplerkit.storage.per_process import with_requests
-from samplerkit.storage.progress import TerminalLine, all_in_threads
+from samplerkit.storage.progress import TerminalLine
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage
 from samplerkit.storage.urls import is_remote, shown
@@ -35,44 +30,27 @@ from samplerkit.storage.urls import is_remote, shown
 _log = logging.getLogger("samplerkit")
 
 
-@final
-class FileTable:
-    """Files with their lengths, in the order of the dataset.
-
-    Args:
-        given: the files as the dataset has them: paths, or whatever text the reader understands.
-        lengths: samples in each, by path.
-    """
-
-    def __init__(self, given: tuple[Any, ...], lengths: Mapping[str, int]) -> None:
-        self.given: Final = given
-        self.paths: Final = paths_of(given)
-        # A file that is listed twice is read twice as often: that is how some weigh their files.
-        distinct = tuple(dict.fromkeys(self.paths))
-        names = dict(zip(distinct, distinct_names(distinct), strict=True))
-        sizes = [lengths[path] for path in self.paths]
-        self.layout: Final = Layout(sizes, [names[path] for path in self.paths])
-
-    @cached_property
-    def description(self) -> str:
-        """The files in words, with a digest of names and lengths, for the state."""
-        return describe_dataset(self.layout)
+Item = list[Any]
+"""A batch: a list with a dict of arrays for each file in it, None, and the list of these files."""
 
 
 @final
-class DatasetFiles:
-    """What a dataset lists in `files`, counted when it is first asked for, and again where the list changes.
+class DatasetFiles(ChunkedDataset):
+    """The files that a dataset lists, in its order, and batches of their rows.
+
+    They are counted when that is first asked for, and again where the list has changed by `refresh`. The
+    files that come next are read meanwhile.
 
     Args:
         dataset: has `files`, and perhaps `reset()`.
         reader: the user's.
         told: lengths by file; a file that is not in it is counted.
         total: the number of samples that the user says; None for none.
-        most: files that are counted at a time, if the reader must read a file to count.
+        file_buffer: files in memory, besides the one that is read ahead; so many are counted at a time, if
+            the reader must read a file to count.
+        is_logged: whether each file that is read is written to the log.
         remote: how URLs are fetched; None to give them to the reader.
-
-    Attributes:
-        reader: reads the files.
+        problem_of: says what is wrong where too few files are in memory.
 
     Raises:
         ArgumentTypeError: the dataset has no `files`, `told` is no dict from files to integers, or another
@@ -80,29 +58,31 @@ class DatasetFiles:
     """
 
     def __init__(
-        self, dataset: Any, reader: Any, told: Any, total: int | None, most: int, remote: RemoteOptions | None
+        self,
+        dataset: Any,
+        reader: Any,
+        told: Any,
+        total: int | None,
+        file_buffer: int,
+        is_logged: bool,
+        remote: RemoteOptions | None,
+        problem_of: Callable[[Layout], str],
     ) -> None:
         if not hasattr(dataset, "files"):
             raise ArgumentTypeError("dataset", "must have a list of paths called files", dataset)
+        storage = None if remote is None else RemoteStorage(remote)
+        self._given: Final[dict[str, Any]] = {}
+        limits = ChunkLimits(file_buffer + 1, None, read_ahead=1, threads=1)
+        super().__init__(limits, partial(_item, self._given), storage)
         self._dataset = dataset
-        self._storage = None if remote is None else RemoteStorage(remote)
         # Also where nothing is fetched: errors name a URL without what is private in it.
-        self.reader: Final = replace(_reader_of(reader), storage=self._storage)
+        self._reader = replace(_reader_of(reader), storage=storage)
         self._lengths = _told_lengths(told)
         self._total = total
-        self._threads = COUNTING_THREADS if self.reader.counts_cheaply else min(most, COUNTING_THREADS)
-        self._table: FileTable | None = None
-        self._files_counted = 0
-
-    @property
-    def stats(self) -> FileStats:
-        """What was counted and fetched."""
-        return with_requests(FileStats(files_counted=self._files_counted), self._storage)
-
-    def close(self) -> None:
-        """Ends the connections."""
-        if self._storage is not None:
-            self._storage.close()
+        self._file_buffer = file_buffer
+        self._is_logged = is_logged
+        self._problem_of = problem_of
+        self._listed: tuple[Any, ...] = ()
 
     def reset(self) -> None:
         """Calls the dataset's `reset`, if it has one."""
@@ -110,32 +90,40 @@ class DatasetFiles:
         if callable(reset):
             reset()
 
-    def table(self) -> FileTable:
-        """Returns the files as the dataset lists them now."""
-        given = tuple(self._dataset.files)
-        if self._table is None or self._table.given != given:
-            self._count(paths_of(given))
-            self._table = FileTable(given, self._lengths)
-            self._tell_of_a_wrong_total(len(self._table.layout))
-        return self._table
+    def refresh(self) -> None:
+        """Looks at the list again."""
+        listed = tuple(self._dataset.files)
+        if listed != self._listed:
+            self.close()
+            self._listed, self._chunks = listed, None
+            self.__dict__.pop("description", None)
 
-    def _count(self, paths: tuple[str, ...]) -> None:
-        missing = [path for path in dict.fromkeys(paths) if path not in self._lengths]
-        if not missing:
-            return
+    @cached_property
+    def description(self) -> str:
+        """The files in words, with a digest of names and lengths, for the state."""
+        return describe_dataset(self.layout)
 
-        def count(number: int) -> int:
-            return self.reader.count(missing[number])
-
-        progress = partial(TerminalLine(), "files counted:")
-        lengths = all_in_threads(count, len(missing), self._threads, "samplerkit-count", progress)
-        self._lengths.update(zip(missing, lengths, strict=True))
-        self._files_counted += len(missing)
-
-    def _tell_of_a_wrong_total(self, counted: int) -> None:
-        if self._total not in {None, counted}:
-            _log.warning("total_size is %s, but the files hold %d samples", self._total, counted)
+    def _find(self) -> Chunks:
+        paths = paths_of(self._listed)
+        # A file that is listed twice is read twice as often: that is how some weigh their files.
+        distinct = tuple(dict.fromkeys(paths))
+        missing = [path for path in distinct if path not in self._lengths]
+        if missing:
+            lengths = self._reader.count_all(missing, self._file_buffer, TerminalLine())
+            self._lengths.update(zip(missing, lengths, strict=True))
+            self._note_counted(len(missing))
+        names = dict(zip(distinct, distinct_names(distinct), strict=True))
+        layout = Layout([self._lengths[path] for path in paths], [names[path] for path in paths])
+        if self._total not in {None, len(layout)}:
+            _log.warning("total_size is %s, but the files hold %d samples", self._total, len(layout))
             self._total = None
+        self._given.clear()
+        self._given.update(zip(map(_shown, paths), self._listed, strict=True))
+        return Chunks(layout, partial(_read, self._reader, paths, layout.sizes, self._is_logged))
+
+    def _tell_of_rereading(self, times: int) -> None:
+        problem = self._problem_of(self.layout)
+        _log.warning("files are read again and again, so far %d times: %s", times, problem)
 
 
 def paths_of(files: Any) -> tuple[str, ...]:
@@ -162,7 +150,7 @@ def _reader_of(reader: Callable[..., Any] | str) -> FileReader:
         ArgumentTypeError: no function.
     """
     # A wrapper with **kwargs hands get_data on: the original always gives it.
-    if callable(reader) and not isinstance(reader, type) and _takes_anything(reader):
+    if callable(reader) and not isinstance(reader, type) and has_get_data(reader, or_any=True):
         return FileReader(reader, gives_length=True)
     return file_reader(reader)
 
@@ -178,75 +166,6 @@ def _told_lengths(files_len: Any) -> dict[str, int]:
     }
 
 
-def _takes_anything(reader: Callable[..., Any]) -> bool:
-    try:
-        parameters = inspect.signature(reader).parameters.values()
-    except (TypeError, ValueError):  # builtins may have no signature
-        return False
-    return any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
-
-
-Item = list[Any]
-"""A batch: a list with a dict of arrays for each file in it, None, and the list of these files."""
-
-
-@final
-class BatchReader(ChunkedDataset):
-    """Reads the batches of one iteration; the files that come next are read meanwhile.
-
-    Args:
-        files: the files.
-        reader: reads one of them.
-        file_buffer: files in memory, besides the one that is read ahead.
-        is_logged: whether each file that is read is written to the log.
-    """
-
-    def __init__(self, files: FileTable, reader: FileReader, file_buffer: int, *, is_logged: bool) -> None:
-        limits = ChunkLimits(file_buffer + 1, None, read_ahead=1, threads=1, called="file_buffer")
-        super().__init__(limits, gathered_samples, None)
-        self._files = files
-        self._read = partial(_read, reader, files, is_logged)
-        self._is_closed = False
-
-    def _find(self) -> Chunks:
-        return Chunks(self._files.layout, self._read)
-
-    def read(self, ids: Ids) -> Item:
-        """Reads a batch.
-
-        Args:
-            ids: int64 array, not empty.
-
-        Returns:
-            The files in the order in which they first come up in the batch, and of each the rows in theirs.
-
-        Raises:
-            DatasetError: a file cannot be read or has another length than was said, or the reader was closed.
-        """
-        if self._is_closed:
-            raise DatasetError("sampler", "was closed while it was read", hint="iterate over it again")
-        arrays: dict[int, dict[Any, Any]] = {}
-        self._cache().begin(ids)
-        with closing(self._parts(ids)) as parts:
-            for content, rows, places in parts:
-                arrays[int(places[0])] = _rows(content, rows)
-                del content  # it is let go now
-        in_turn = sorted(arrays)
-        files = [self._files.given[number] for number in self.layout.file_of(ids[in_turn]).tolist()]
-        return [[arrays[place] for place in in_turn], None, files]
-
-    @property
-    def times_reread(self) -> int:
-        """How often files were read again, once it is certain that too few are in memory; else 0."""
-        cache = self._cache()
-        return cache.read_again if cache.is_too_small else 0
-
-    def close(self) -> None:
-        """Ends the thread and lets the files go."""
-        self._is_closed = True
-        super().close()
-
-
 def batches(order: Order, size: int) -> Iterator[Ids]:
     """Cuts an order into arrays of `size` ids; the last one may be shorter, but not empty."""
     for chunk in order.chunks(size * max(1, CHUNK // size)):
@@ -254,15 +173,30 @@ def batches(order: Order, size: int) -> Iterator[Ids]:
             yield chunk[start : start + size]
 
 
-def _read(reader: FileReader, files: FileTable, is_logged: bool, number: int) -> FileContent:
+def _read(
+    reader: FileReader, paths: tuple[str, ...], sizes: Ids, is_logged: bool, number: int
+) -> FileContent:
     if is_logged:
-        path = files.paths[number]
-        _log.info("reading %s", shown(path) if is_remote(path) else path)
+        _log.info("reading %s", _shown(paths[number]))
     hint = "correct files_len, or leave it out to have them counted"
-    content = read_file(reader, files.paths, files.layout.sizes, number, hint)
+    content = read_file(reader, paths, sizes, number, hint)
     if not isinstance(content.data, dict):
         raise DatasetError(content.path, "must be read as a dict of arrays", hint="let the reader give one")
     return content
+
+
+def _shown(path: str) -> str:
+    return shown(path) if is_remote(path) else path
+
+
+def _item(given: Mapping[str, Any], parts: Iterable[ContentPart], _: int) -> Item:
+    """Makes a batch: the files in the order in which they first come up in it, of each the rows in theirs."""
+    found: dict[int, tuple[Any, dict[Any, Any]]] = {}
+    for content, rows, places in parts:
+        found[int(places[0])] = given[content.path], _rows(content, rows)
+        del content  # it is let go now
+    in_turn = [found[place] for place in sorted(found)]
+    return [[arrays for _, arrays in in_turn], None, [file for file, _ in in_turn]]
 
 
 def _rows(content: Any, rows: Ids) -> dict[Any, Any]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from samplerkit.closing import Closing
-from samplerkit.compat.partially_shuffle.files import BatchReader, DatasetFiles, Item, batches
+from samplerkit.compat.partially_shuffle.files import DatasetFiles, Item, batches
 from samplerkit.compat.torch.epoch_sampler import Cycled, GivenRank, ResumableSampler, part_of_order
-from samplerkit.errors import ArgumentRangeError, ArgumentValueError, StateError
+from samplerkit.errors import ArgumentRangeError, ArgumentValueError, DatasetError, StateError
 from samplerkit.loading.cursor import FunctionCursor, Iteration
 from samplerkit.loading.job.agreement import agree
 from samplerkit.loading.state.state import Place, State
@@ -22,31 +21,10 @@ from samplerkit.samplers.shuffled import DistributedSampler as Recipe
 from samplerkit.storage.ahead.cache_entries import FileStats
 from samplerkit.storage.remote.options import RemoteOptions
 
-_log = logging.getLogger("samplerkit")
-
 AGREEMENT_SECONDS: Final = 10.0
 """How long the ranks of a job wait for one another when an epoch begins."""
 
 _NAME: Final = "DistributedSamplerViaLocallyShuffle"
-
-
-def room_for(layout: Layout, block_size: int, pools: int) -> int:
-    """Returns how many files must be in memory for each to be read once.
-
-    These are the files between which the order goes back and forth, and the one that is read ahead.
-
-    Example:
-        >>> room_for(Layout([100] * 8), block_size=150, pools=1), room_for(Layout([100] * 8), 150, pools=2)
-        (4, 8)
-    """
-    per_file = max(1, len(layout) // max(1, layout.num_files))
-    return -(-block_size * (4 if pools == 2 else 1) // per_file) + 2
-
-
-def block_within(layout: Layout, room: int, pools: int) -> int:
-    """Returns the largest block for which so many files in memory are enough, and at least some of a file."""
-    files = max(1, room - 2)
-    return max(1, files * len(layout) // max(1, layout.num_files) // (4 if pools == 2 else 1))
 
 
 class DistributedSamplerViaLocallyShuffle(  # type: ignore[override]  # torch has plain attributes
@@ -153,12 +131,20 @@ class DistributedSamplerViaLocallyShuffle(  # type: ignore[override]  # torch ha
             self._given.world(None)
         # As in the original, `files_len` comes before `total_size`.
         total = arguments.optional_integer("total_size", total_size) if files_len is None else None
-        self._source = DatasetFiles(dataset, reader, files_len, total, self.file_buffer, remote)
+        self._source = DatasetFiles(
+            dataset,
+            reader,
+            files_len,
+            total,
+            self.file_buffer,
+            self.debug,
+            remote,
+            self._too_few_in_memory,
+        )
         self._lanes: int | None = None
         self._is_placed = False
-        self._readers: list[BatchReader] = []
-        self._stats = FileStats()
-        self._has_told = False
+        # The iteration that reads; None after `close`.
+        self._reading: object | None = None
 
     @property
     def num_samples(self) -> int:  # type: ignore[override]  # torch has a plain attribute
@@ -168,7 +154,7 @@ class DistributedSamplerViaLocallyShuffle(  # type: ignore[override]  # torch ha
     @property
     def stats(self) -> FileStats:
         """What was read and waited for in this process, since the sampler was made."""
-        return sum((reader.stats for reader in self._readers), self._stats + self._source.stats)
+        return self._source.stats
 
     def __len__(self) -> int:
         """The number of samples of this rank, as in the original, not that of items."""
@@ -183,39 +169,26 @@ class DistributedSamplerViaLocallyShuffle(  # type: ignore[override]  # torch ha
 
     def _read(self, upcoming: Iteration) -> Iterator[Item]:
         self._require_still()
-        table, epoch, start = self._source.table(), upcoming.epoch, self._start_of(upcoming)
+        files, epoch, start = self._files, upcoming.epoch, self._start_of(upcoming)
         self._require_agreement(Place(epoch, start))
         part = self._part_of(self._size(epoch), start)
-        order = part_of_order(part, self._undealt_order(table.layout, epoch))
+        order = part_of_order(part, self._undealt_order(files.layout, epoch))
         iteration = self._cursor.begin(upcoming)
-        reader = BatchReader(table, self._source.reader, self.file_buffer, is_logged=self.debug)
-        self._readers.append(reader)
+        reading = self._reading = object()
         try:
-            reader.expect(batches(order, self.batch_size))
+            files.expect(batches(order, self.batch_size))
             for ids in batches(order, self.batch_size):
-                item = reader.read(ids)
-                self._tell_of_rereading(reader.times_reread, table.layout)
+                if self._reading is None:
+                    problem = "was closed while it was read"
+                    raise DatasetError("sampler", problem, hint="iterate over it again")
+                item = files.__getitems__(ids)
                 iteration.taken += ids.size
                 yield item
         finally:
-            reader.close()
-            self._readers.remove(reader)
-            self._stats += reader.stats
+            # Not where another iteration reads by now.
+            if self._reading in {None, reading}:
+                files.close()
         self._cursor.end(iteration, at_its_end=True)
-
-    def _tell_of_rereading(self, times: int, layout: Layout) -> None:
-        """Logs, once, that files are read again and again."""
-        if not times or self._has_told:
-            return
-        self._has_told = True
-        _log.warning(
-            "files are read again and again, so far %d times: %s goes back and forth between more of them "
-            "than file_buffer=%d holds; file_buffer=%d is about enough",
-            times,
-            self._words(layout),
-            self.file_buffer,
-            room_for(layout, self._block_size(layout), self.pools) - 1,
-        )
 
     def set_epoch(self, epoch: int) -> None:
         """Sets the epoch that the next iteration reads.
@@ -264,23 +237,42 @@ class DistributedSamplerViaLocallyShuffle(  # type: ignore[override]  # torch ha
 
     def close(self) -> None:
         """Ends what reads ahead, and lets the files go; the sampler can be iterated over again."""
-        for reader in [*self._readers]:
-            reader.close()
+        self._reading = None
         self._source.close()
 
-    def __getstate__(self) -> dict[str, Any]:
-        # What is being read belongs to this process.
-        return {**self.__dict__, "_readers": []}
+    @property
+    def _files(self) -> DatasetFiles:
+        """The files as the dataset lists them now."""
+        self._source.refresh()
+        return self._source
+
+    def _too_few_in_memory(self, layout: Layout) -> str:
+        """Says how many files must be in memory for each to be read once.
+
+        These are the files between which the order goes back and forth, and the one that is read ahead.
+        """
+        spread = self._block_size(layout) * self._blocks_at_once
+        enough = -(-spread // max(1, len(layout) // max(1, layout.num_files))) + 1
+        return (
+            f"{self._words(layout)} goes back and forth between more of them than "
+            f"file_buffer={self.file_buffer} holds; file_buffer={enough} is about enough"
+        )
 
     def _lane_count(self) -> int:
         return self.num_replicas if self._lanes is None else self._lanes
 
     def _size(self, epoch: int) -> int:
         lanes = self._lane_count()
-        return -(-len(self._source.table().layout) // lanes) * lanes
+        return -(-len(self._files.layout) // lanes) * lanes
+
+    @property
+    def _blocks_at_once(self) -> int:
+        return 4 if self.pools == 2 else 1
 
     def _block_size(self, layout: Layout) -> int:
-        return self.shuffle_buffer or block_within(layout, self.file_buffer + 1, self.pools)
+        """Returns the shuffle buffer; where it is left out, the largest for which the files are enough."""
+        rows = max(1, self.file_buffer - 1) * len(layout) // max(1, layout.num_files)
+        return self.shuffle_buffer or max(1, rows // self._blocks_at_once)
 
     def _words(self, layout: Layout) -> str:
         block = self._block_size(layout)
@@ -308,8 +300,8 @@ class DistributedSamplerViaLocallyShuffle(  # type: ignore[override]  # torch ha
         return compose(blocks.undealt_order(rows, epoch), sequence)
 
     def _identity(self, epoch: int) -> dict[str, Any]:
-        table = self._source.table()
-        said = {"dataset": table.description, "sampler": f"{_NAME}({self._words(table.layout)})"}
+        files = self._files
+        said = {"dataset": files.description, "sampler": f"{_NAME}({self._words(files.layout)})"}
         return {"algorithm": ALGORITHM, "lanes": self._lane_count(), **said}
 
     def _require_agreement(self, place: Place) -> None:

@@ -85,6 +85,10 @@ class ChunkedDataset(OpenPerProcess[ChunkCache]):
     def _find(self) -> Chunks:
         """Finds the chunks; called once, with the lock of the process held."""
 
+    def _note_counted(self, files: int) -> None:
+        process = self._processes.here()
+        process.before += FileStats(files_counted=files)
+
     def _reading(self) -> Callable[[int], Content]:
         """Gives what reads a chunk in this process."""
         return self._found.read
@@ -151,8 +155,11 @@ class ChunkedDataset(OpenPerProcess[ChunkCache]):
             batch = self._gather(parts, wanted.size)
         if cache.is_too_small and not self._has_told:
             self._has_told = True
-            tell_of_rereading(cache.read_again, self._limits)
+            self._tell_of_rereading(cache.read_again)
         return batch
+
+    def _tell_of_rereading(self, times: int) -> None:
+        tell_of_rereading(times, self._limits)
 
     def expect(self, upcoming: Iterable[Ids]) -> None:
         """Receives what this process will read, so that chunks are read ahead and the right ones kept.

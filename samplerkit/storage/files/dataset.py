@@ -19,8 +19,8 @@ from samplerkit.storage.files.content import gathered_columns, gathered_samples
 from samplerkit.storage.files.reader import read_file
 from samplerkit.storage.files.readers import file_reader
 from samplerkit.storage.files.stored import looked_at
-from samplerkit.storage.lengths import COUNTING_THREADS, given_lengths, save_lengths
-from samplerkit.storage.progress import Progress, all_in_threads
+from samplerkit.storage.lengths import given_lengths, save_lengths
+from samplerkit.storage.progress import Progress
 from samplerkit.storage.remote.options import RemoteOptions
 
 
@@ -135,16 +135,9 @@ class FileDataset(DatasetOfFiles):
         return f"FileDataset({len(self.files)} files, {samples})"
 
     def _find(self) -> Chunks:
-        def count(file: int) -> int:
-            return self._reader.count(self.files[file])
-
         # A reader that cannot count holds a whole file in memory for it.
-        most = COUNTING_THREADS if self._reader.counts_cheaply else self._limits.max_files
-        threads = min(most, COUNTING_THREADS)
-        progress = partial(self._progress, "files counted:")
-        lengths = all_in_threads(count, len(self.files), threads, "samplerkit-count", progress)
-        process = self._processes.here()
-        process.before = replace(process.before, files_counted=process.before.files_counted + len(lengths))
+        lengths = self._reader.count_all(self.files, self._limits.max_files, self._progress)
+        self._note_counted(len(lengths))
         return self._with(lengths)
 
     def _with(self, lengths: Any) -> Chunks:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, TypeVar, final
 
 from samplerkit.errors import ArgumentTypeError, DatasetError, SamplerkitError, note_once
 from samplerkit.order import arguments
 from samplerkit.order.typing import Ids
 from samplerkit.storage.files.content import FileContent
+from samplerkit.storage.lengths import COUNTING_THREADS
+from samplerkit.storage.progress import Progress, all_in_threads
 from samplerkit.storage.remote.access import in_other_words
 from samplerkit.storage.remote.storage import RemoteStorage
 from samplerkit.storage.urls import is_remote, shown
@@ -56,6 +59,22 @@ class FileReader:
     def count(self, path: str) -> int:
         """Reports how many samples a file has: as the function says, or by reading it."""
         return self._locally(path, self._count)
+
+    def count_all(self, paths: Sequence[str], most_read: int, progress: Progress) -> list[int]:
+        """Counts many files in threads.
+
+        Args:
+            paths: of the files.
+            most_read: files that may be in memory at a time, where one has to be read to be counted.
+            progress: is called while they are counted.
+        """
+
+        def count(number: int) -> int:
+            return self.count(paths[number])
+
+        threads = min(COUNTING_THREADS if self.counts_cheaply else most_read, COUNTING_THREADS)
+        progress = partial(progress, "files counted:")
+        return all_in_threads(count, len(paths), threads, "samplerkit-count", progress)
 
     def _read(self, path: str) -> FileContent:
         if not self.gives_length:
@@ -116,13 +135,19 @@ def read_file(
     return content
 
 
-def has_get_data(reader: Any) -> bool:
-    """Whether a function is the original's reader, which has `get_data` among its arguments."""
+def has_get_data(reader: Any, *, or_any: bool = False) -> bool:
+    """Whether a function is the original's reader, which has `get_data` among its arguments.
+
+    Args:
+        reader: a function.
+        or_any: whether one that takes arguments of any name is one too.
+    """
     try:
         parameters = inspect.signature(reader).parameters
     except (TypeError, ValueError):  # builtins may have no signature
         return False
-    return "get_data" in parameters
+    takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
+    return "get_data" in parameters or (or_any and takes_any)
 
 
 def _length(value: Any, path: str) -> int:
