@@ -164,7 +164,7 @@ def test_a_file_cut_in_use_is_an_error_and_not_memory_that_nobody_wrote(prefix):
     dataset = megatron.MegatronDataset(prefix, 30, sequence_length=8)
     dataset.__getitems__(range(30))
     cut_bin(prefix)
-    with pytest.raises(sk.DatasetError, match="was 266 bytes long, and is needed"):
+    with pytest.raises(sk.DatasetError, match="it had 266 bytes, and was changed since"):
         dataset.__getitems__(range(30))
 
 

@@ -16,11 +16,11 @@ from samplerkit.errors import ArgumentTypeError, ArgumentValueError, DatasetErro
 from samplerkit.order import arguments
 from samplerkit.order.caching import cached_property
 from samplerkit.order.typing import Ids
+from samplerkit.storage.files.byte_files import WantedBytes
 from samplerkit.storage.ids import checked_ids, checked_index
 from samplerkit.storage.per_process import storage_for
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.tokens.arguments import PARTS, Extent, TokenPaths, shares_of
-from samplerkit.storage.tokens.byte_files import WantedBytes
 from samplerkit.storage.tokens.token_files import HEADER, Opened
 from samplerkit.storage.urls import is_remote
 
@@ -208,11 +208,11 @@ class MegatronDataset:
         """Returns the tokens of each sequence of a corpus, checked against how many there are in all."""
         opened = self._opened
         file, count = opened.files[corpus], opened.files[corpus].sequences[1]
-        told = opened.indexes.read(corpus, HEADER.size, 4 * count)
+        (told,) = opened.indexes.read(corpus, [(HEADER.size, 4 * count)])
         lengths: Array = np.frombuffer(told, dtype="<i4")
         if (lengths < 0).any() or lengths.sum(dtype=np.int64) != file.tokens:
             problem = f"has sequences of {lengths.sum(dtype=np.int64)} tokens, and there are {file.tokens}"
-            raise DatasetError(opened.indexes.name(corpus), problem, hint="make both files again")
+            raise DatasetError(opened.indexes.files[corpus].name, problem, hint="make both files again")
         return lengths
 
     @cached_property
@@ -224,11 +224,11 @@ class MegatronDataset:
         lengths, opened = self._lengths(corpus), self._opened
         begins: Ids = np.cumsum(lengths, dtype=np.int64) - lengths
         at, size = HEADER.size + 4 * lengths.size, opened.files[corpus].dtype.itemsize
-        told = opened.indexes.read(corpus, at, 8 * lengths.size)
+        (told,) = opened.indexes.read(corpus, [(at, 8 * lengths.size)])
         wrong = np.flatnonzero(np.frombuffer(told, dtype="<i8") != begins * size)
         if wrong.size:
             problem = f"says at byte {at + 8 * int(wrong[0])} that sequence {wrong[0]} begins elsewhere than"
-            name = opened.indexes.name(corpus)
+            name = opened.indexes.files[corpus].name
             raise DatasetError(name, f"{problem} where the one before it ends", hint="make both files again")
         return begins
 

@@ -116,17 +116,29 @@ class Stored:
         self._require(plain_file(self.path))
 
     def open(self) -> Handle:
-        """Opens a local file.
+        """Opens the file; of a remote one the copy, which is fetched if there is none.
 
         Raises:
             DatasetError: it is another file by now, or is gone.
         """
-        handle = Handle(open_for_reading(self.path, self.path))
-        self._require(os.fstat(handle.descriptor))
+        if self.storage is None:
+            handle = Handle(open_for_reading(self.path, self.path))
+        else:  # once it is open, the copy may be evicted
+            with self.storage.fetch(self.path) as local:
+                handle = Handle(open_for_reading(local.path, self.name), is_copy=True)
+        self.require_open(handle)
         return handle
 
+    def require_open(self, handle: Handle) -> None:
+        """Requires that what is open is the file that was looked at.
+
+        Raises:
+            DatasetError: it was written to.
+        """
+        self._require(os.fstat(handle.descriptor))
+
     def read_from(self, handle: Handle, spans: Sequence[ByteSpan]) -> list[bytes]:
-        """Reads parts that a local file has, which is open.
+        """Reads parts that a file has, which is open.
 
         Raises:
             DatasetError: it was written to meanwhile, or cannot be read.
@@ -138,17 +150,17 @@ class Stored:
             if [*map(len, found)] != lengths:
                 found = [read_part(descriptor, offset, length) for offset, length in spans]
         except OSError as error:
-            raise unopened(self.path, "cannot be read", error) from error
+            raise unopened(self.name, "cannot be read", error) from error
         # Behind the reading: what was read is of the file as it was.
-        self._require(os.fstat(descriptor))
+        self.require_open(handle)
         if [*map(len, found)] != lengths:
-            raise DatasetError(self.path, "was cut while it was read", hint=REWRITE)
+            raise DatasetError(self.name, "was cut while it was read", hint=REWRITE)
         return found
 
     def _require(self, now: os.stat_result) -> None:
         if not self.is_same(now):
             problem = f"is not the file that it was: it had {self.size} bytes, and was changed since"
-            raise DatasetError(self.path, problem, f"{now.st_size} bytes", hint=CHANGED)
+            raise DatasetError(self.name, problem, f"{now.st_size} bytes", hint=CHANGED)
 
 
 def looked_at(paths: Sequence[str], storage: RemoteAccess | None) -> tuple[Stored, ...]:

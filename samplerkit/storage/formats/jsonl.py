@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final, final
 
@@ -16,10 +16,10 @@ from samplerkit.order.caching import cached_property
 from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
 from samplerkit.storage.ahead.cache_entries import CacheLimits
+from samplerkit.storage.files.byte_files import ByteFiles
 from samplerkit.storage.files.chunked import ChunkLimits, Chunks
 from samplerkit.storage.files.content import FileContent, MadeSamples, gathered_samples
 from samplerkit.storage.files.lines import (
-    Array,
     LineDecoder,
     LineKind,
     Lines,
@@ -32,7 +32,7 @@ from samplerkit.storage.formats.base import digest_of, names_of
 from samplerkit.storage.formats.kept_index import IndexedFiles, IndexKind
 from samplerkit.storage.ids import checked_ids, checked_index
 from samplerkit.storage.lengths import COUNTING_THREADS
-from samplerkit.storage.opening import REWRITE, Handle, Handles
+from samplerkit.storage.opening import REWRITE
 from samplerkit.storage.progress import Progress, all_in_threads
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import Span
@@ -109,9 +109,6 @@ class JsonlDataset(IndexedFiles):
         limits = ChunkLimits(max_chunks, max_bytes, read_ahead, threads)
         super().__init__(files, limits, gathered_samples, progress, RemoteOptions.of(remote))
         self._indexes = IndexKind("jsonl", Lines, partial(lines_of, most=self._most))
-        self._indexed: Sequence[IndexedFile] = ()
-        self._is_packed = np.zeros(0, np.bool_)
-        self._handles = Handles(partial(_opened, ()))
 
     def __getitem__(self, index: int) -> Any:
         """Gives a sample."""
@@ -125,12 +122,36 @@ class JsonlDataset(IndexedFiles):
             DatasetError: a line cannot be read, is not what it was, or cannot be decoded.
         """
         wanted = checked_ids(ids, len(self))
+        indexed, is_packed, data = self._found.files
         files = self.layout.file_of(wanted)
         rows = wanted - self.layout.starts[files]
-        lines, sums = self._read(wanted, files, rows)
+        lines, sums = [b""] * wanted.size, np.empty(wanted.size, np.uint8)
+        remote: list[tuple[int, Span]] = []
+        for file in sorted({*files.tolist()}):
+            known, stored, places = indexed[file].lines, indexed[file].stored, np.flatnonzero(files == file)
+            mine = rows[places]
+            sums[places] = known.sums[mine]  # what the bytes of each must add up to
+            if is_packed[file]:
+                continue
+            begins = known.starts[mine]
+            spans = [*zip(begins.tolist(), (known.starts[mine + 1] - begins).tolist(), strict=True)]
+            if stored.storage is None:
+                for at, line in zip(places.tolist(), data.read(file, spans), strict=True):
+                    lines[at] = line
+            else:
+                spans_there = (Span(stored.path, *span) for span in spans)
+                remote += zip(places.tolist(), spans_there, strict=True)
+        if remote and self._storage is not None:
+            for (at, _), line in zip(remote, self._storage.read([span for _, span in remote]), strict=True):
+                lines[at] = line
+        packed = np.flatnonzero(is_packed[files])
+        if packed.size:
+            for at, line in zip(packed.tolist(), super().__getitems__(wanted[packed]), strict=True):
+                lines[at] = line
 
         def place(at: int) -> str:
-            return self._indexed[int(files[at])].place(int(rows[at]))
+            file: IndexedFile = indexed[int(files[at])]
+            return file.place(int(rows[at]))
 
         return self._decoder.samples(LinesRead.of(lines, place, sums))
 
@@ -139,19 +160,20 @@ class JsonlDataset(IndexedFiles):
 
         A `Loader` calls it. Lines of files that are not packed are read when they are wanted.
         """
-        layout = self.layout
-        if self._is_packed.any():
-            super().expect(ids[self._is_packed[layout.file_of(ids)]] for ids in upcoming)
+        layout, (_, is_packed, _) = self.layout, self._found.files
+        if is_packed.any():
+            super().expect(ids[is_packed[layout.file_of(ids)]] for ids in upcoming)
 
     def close(self) -> None:
         """Ends the threads, and lets go of what is in memory or open. The dataset can be used again."""
         super().close()
-        self._handles.close()
+        if self._chunks is not None:
+            self._chunks.files[2].close()
 
     @property
     def _limits(self) -> CacheLimits:
-        limits = super()._limits
-        return limits if self._is_packed.any() else replace(limits, max_files=max(1, len(self.files)))
+        limits, (_, is_packed, _) = super()._limits, self._found.files
+        return limits if is_packed.any() else replace(limits, max_files=max(1, len(self.files)))
 
     def _find(self) -> Chunks:
         def look(number: int) -> IndexedFile:
@@ -161,44 +183,15 @@ class JsonlDataset(IndexedFiles):
 
         report = partial(self._progress, "files indexed:")
         found = tuple(all_in_threads(look, len(self.files), COUNTING_THREADS, "samplerkit-look", report))
-        self._indexed = found
-        self._handles = Handles(partial(_opened, found))
-        self._is_packed = np.array([bool(file.lines.packing) for file in found])
+        is_packed = np.array([bool(file.lines.packing) for file in found])
+        data = ByteFiles([file.stored for file in found], self._storage)
         layout = Layout([len(file.lines) for file in found], self._names)
         digest = digest_of(b"".join(file.lines.check() for file in found))
-        return Chunks(layout, partial(_unpacked, found, self._most), digest)
-
-    def _read(self, ids: Ids, files: Ids, rows: Ids) -> tuple[list[bytes], Array]:
-        """Reads lines, and gives what the bytes of each must add up to."""
-        lines, sums = [b""] * ids.size, np.empty(ids.size, np.uint8)
-        remote: list[tuple[int, Span]] = []
-        for file in sorted({*files.tolist()}):
-            indexed, places = self._indexed[file], np.flatnonzero(files == file)
-            known, mine = indexed.lines, rows[places]
-            sums[places] = known.sums[mine]
-            if known.packing:
-                continue
-            begins = known.starts[mine]
-            sizes = known.starts[mine + 1] - begins
-            spans = [*zip(begins.tolist(), sizes.tolist(), strict=True)]
-            if indexed.stored.storage is None:
-                read = indexed.stored.read_from(self._handles.get(file), spans)
-                for at, line in zip(places.tolist(), read, strict=True):
-                    lines[at] = line
-            else:
-                url = indexed.stored.path
-                remote += [(at, Span(url, *span)) for at, span in zip(places.tolist(), spans, strict=True)]
-        if remote and self._storage is not None:
-            for (at, _), line in zip(remote, self._storage.read([span for _, span in remote]), strict=True):
-                lines[at] = line
-        if self._is_packed.any():
-            packed = np.flatnonzero(self._is_packed[files])
-            for at, line in zip(packed.tolist(), super().__getitems__(ids[packed]), strict=True):
-                lines[at] = line
-        return lines, sums
+        return Chunks(layout, partial(_unpacked, found, self._most), digest, (found, is_packed, data))
 
 
 @final
+@dataclass(frozen=True, eq=False)
 class IndexedFile:
     """A file and where its lines are; that is looked up again in a process to which it travels.
 
@@ -207,14 +200,13 @@ class IndexedFile:
         indexes: finds its index.
     """
 
-    def __init__(self, stored: Stored, indexes: IndexKind[Lines]) -> None:
-        self.stored: Final = stored
-        self._indexes: Final = indexes
+    stored: Stored
+    indexes: IndexKind[Lines]
 
     @cached_property
     def lines(self) -> Lines:
         """Where its lines are."""
-        return self._indexes.of(self.stored)
+        return self.indexes.of(self.stored)
 
     def place(self, row: int) -> str:
         """What errors call a line."""
@@ -236,12 +228,7 @@ class IndexedFile:
         return FileContent(stored.name, made, len(made), len(data))
 
     def __reduce__(self) -> Any:
-        return IndexedFile, (self.stored, self._indexes)
-
-
-def _opened(files: Sequence[IndexedFile], number: int) -> Handle:
-    """Opens a file; no method, for what is open would hold its dataset."""
-    return files[number].stored.open()
+        return IndexedFile, (self.stored, self.indexes)
 
 
 def _unpacked(files: Sequence[IndexedFile], most: int | None, number: int) -> FileContent:

@@ -14,6 +14,7 @@ from samplerkit.order.caching import cached_property
 from samplerkit.order.dataset_protocol import fingerprint_of
 from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
+from samplerkit.storage.files.byte_files import WantedBytes
 from samplerkit.storage.remote.storage import RemoteStorage
 from samplerkit.storage.tokens.arguments import (
     PARTS,
@@ -25,7 +26,6 @@ from samplerkit.storage.tokens.arguments import (
     range_of,
     shares_of,
 )
-from samplerkit.storage.tokens.byte_files import WantedBytes
 from samplerkit.storage.tokens.rings import RULE, Rings
 from samplerkit.storage.tokens.token_files import Opened, TokenFile
 

@@ -16,10 +16,11 @@ from samplerkit.errors import ArgumentValueError, DatasetError
 from samplerkit.order.caching import Latest, cached_property
 from samplerkit.order.typing import Ids
 from samplerkit.storage.arrays import npy_header
+from samplerkit.storage.files.byte_files import ByteFiles
+from samplerkit.storage.files.stored import Stored, looked_at
 from samplerkit.storage.opening import AbsentError
 from samplerkit.storage.remote.access import RemoteAccess
 from samplerkit.storage.tokens.arguments import KINDS, KNOWN, Dtype, TokenPaths, url_end
-from samplerkit.storage.tokens.byte_files import ByteFiles
 from samplerkit.storage.urls import is_remote
 
 HEADER: Final = struct.Struct("<9sQBQQ")
@@ -67,7 +68,7 @@ class Pointers:
     @property
     def name(self) -> str:
         """What errors call the index."""
-        return self.indexes.name(self.place)
+        return self.indexes.files[self.place].name
 
     def first_token(self, sequence: int) -> int:
         """Returns the token at which a sequence begins; behind the last one, how many tokens there are.
@@ -77,7 +78,8 @@ class Pointers:
         """
         if sequence >= self.count:
             return self.tokens
-        pointer = np.frombuffer(self.indexes.peek(self.place, self._byte_of(sequence), 8), dtype="<i8")
+        (data,) = self.indexes.files[self.place].read([(self._byte_of(sequence), 8)])
+        pointer = np.frombuffer(data, dtype="<i8")
         return int(self._tokens_at(range(sequence, sequence + 1), pointer)[0])
 
     def sequence_at(self, token: int) -> int:
@@ -108,17 +110,15 @@ class Pointers:
 
     def lengths(self, begin: int, end: int) -> Ids:
         """Returns the tokens of the sequences from `begin` up to before `end`, from the index; int32."""
-        data = self.indexes.read(self.place, HEADER.size + 4 * begin, 4 * (end - begin))
+        (data,) = self.indexes.read(self.place, [(HEADER.size + 4 * begin, 4 * (end - begin))])
         return np.frombuffer(data, dtype="<i4")
 
     @cached_property
     def _heads(self) -> list[int]:
         """The first token of each page and, last, how many tokens there are; a list is searched fastest."""
         firsts = range(0, self.count, PAGE)
-        pointers = np.empty(len(firsts), dtype="<i8")
-        self.indexes.fill(
-            (self.place, self._byte_of(first), pointers[page : page + 1]) for page, first in enumerate(firsts)
-        )
+        data = self.indexes.read(self.place, [(self._byte_of(first), 8) for first in firsts])
+        pointers = np.frombuffer(b"".join(data), dtype="<i8")
         return [*self._tokens_at(firsts, pointers).tolist(), self.tokens]
 
     def _page_of(self, token: int) -> int:
@@ -132,7 +132,7 @@ class Pointers:
     def _read_page(self, page: int) -> Ids:
         """Reads a page; pointers are checked against lengths."""
         sequences = range(page * PAGE, min(self.count, (page + 1) * PAGE))
-        data = self.indexes.read(self.place, self._byte_of(sequences.start), 8 * len(sequences))
+        (data,) = self.indexes.read(self.place, [(self._byte_of(sequences.start), 8 * len(sequences))])
         pointers = np.frombuffer(data, dtype="<i8")
         lengths = self.lengths(sequences.start, sequences.stop).astype(np.int64)
         ends = np.append(pointers[1:], self._heads[page + 1] * self.itemsize)
@@ -210,12 +210,12 @@ class Opened:
     ) -> None:
         for path in paths:
             _require_known(path)
-        self.data: Final = ByteFiles([path.data for path in paths], storage, whole=whole)
+        files = looked_at([path.data for path in paths], storage)
+        self.data: Final = ByteFiles(files, None if whole else storage)
         # What asks for pages of an index asks for many small ones: it is fetched once a machine.
         indexed = [number for number, path in enumerate(paths) if path.index is not None]
-        self.indexes: Final = ByteFiles(
-            [paths[number].index or "" for number in indexed], storage, whole=True
-        )
+        indexes = looked_at([paths[number].index or "" for number in indexed], storage)
+        self.indexes: Final = ByteFiles(indexes, None)
         self._place_of: Final = {number: place for place, number in enumerate(indexed)}
         self._pages: Final = Latest[Ids](MOST_PAGES)
         self.files: Final = tuple(self._opened(number, path, dtype) for number, path in enumerate(paths))
@@ -231,11 +231,12 @@ class Opened:
         self.indexes.close()
 
     def _opened(self, number: int, path: TokenPaths, dtype: Dtype | None) -> TokenFile:
+        data = self.data.files[number]
         if path.index is not None:
-            return self._of_megatron(number, dtype)
+            return self._of_megatron(data, self._place_of[number], dtype)
         if url_end(path.data).endswith(".npy"):
-            return self._of_npy(number, dtype)
-        name, size = self.data.name(number), self.data.files[number].size
+            return _of_npy(data, dtype)
+        name, size = data.name, data.size
         if dtype is None:
             hint = f"say dtype='uint16', for one; of Megatron's .bin and .idx give the prefix, {name[:-4]!r}"
             raise ArgumentValueError("dtype", "must be said for raw tokens", name, hint=hint)
@@ -246,28 +247,14 @@ class Opened:
             )
         return TokenFile(name, dtype, 0, size // dtype.itemsize)
 
-    def _of_npy(self, number: int, said: Dtype | None) -> TokenFile:
-        name, size = self.data.name(number), self.data.files[number].size
-        file = io.BytesIO(self.data.peek(number, 0, min(size, _MOST_HEADER)))
-        try:
-            shape, dtype = npy_header(file)
-        except (ValueError, EOFError) as error:
-            raise DatasetError(name, f"is no npy file ({error})", hint="fetch or make it again") from error
-        if len(shape) != 1 or dtype.str[1:] not in KINDS or dtype.newbyteorder("<") != dtype:
-            problem = f"holds {dtype.str} of shape {shape}"
-            raise DatasetError(name, problem, hint=f"{KNOWN}, in an array of one dimension")
-        _require_dtype(name, dtype, said)
-        begin, tokens = file.tell(), int(shape[0])
-        _require_size(name, size, begin + tokens * dtype.itemsize, "its header")
-        return TokenFile(name, dtype, begin, tokens)
-
-    def _of_megatron(self, number: int, said: Dtype | None) -> TokenFile:
-        place = self._place_of[number]
-        name, index, size = self.data.name(number), self.indexes.name(place), self.indexes.files[place].size
+    def _of_megatron(self, data: Stored, place: int, said: Dtype | None) -> TokenFile:
+        stored = self.indexes.files[place]
+        name, index, size = data.name, stored.name, stored.size
         if size < HEADER.size:
             problem = f"ends at byte {size}, within its header of {HEADER.size} bytes"
             raise DatasetError(index, problem, hint="fetch or make it again")
-        magic, version, code, n, m = HEADER.unpack(self.indexes.peek(place, 0, HEADER.size))
+        (head,) = stored.read([(0, HEADER.size)])
+        magic, version, code, n, m = HEADER.unpack(head)
         if magic != MAGIC or version != 1:
             problem = f"is no index of Megatron's: it begins with {magic!r}, version {version}"
             raise DatasetError(index, problem, hint="give the prefix of a .bin and an .idx")
@@ -284,19 +271,36 @@ class Opened:
             )
         end = 0
         if n:
-            (length,) = struct.unpack("<i", self.indexes.peek(place, HEADER.size + 4 * (n - 1), 4))
             at = HEADER.size + 4 * n + 8 * (n - 1)
-            (pointer,) = struct.unpack("<q", self.indexes.peek(place, at, 8))
+            last = b"".join(stored.read([(HEADER.size + 4 * (n - 1), 4), (at, 8)]))
+            length, pointer = struct.unpack("<iq", last)
             if length < 0 or pointer < 0 or pointer % dtype.itemsize:
                 problem = (
                     f"says at byte {at} that sequence {n - 1} begins at byte {pointer}, of {length} tokens"
                 )
                 raise DatasetError(index, problem, hint="it does not belong to its .bin: make it again")
             end = pointer + length * dtype.itemsize
-        _require_size(name, self.data.files[number].size, end, f"its index {index}")
+        _require_size(name, data.size, end, f"its index {index}")
         tokens = end // dtype.itemsize
         pointers = Pointers(self.indexes, place, n, name, tokens, dtype.itemsize, self._pages)
         return TokenFile(name, dtype, 0, tokens, pointers, sequences=(0, n))
+
+
+def _of_npy(data: Stored, said: Dtype | None) -> TokenFile:
+    name, size = data.name, data.size
+    (head,) = data.read([(0, min(size, _MOST_HEADER))])
+    file = io.BytesIO(head)
+    try:
+        shape, dtype = npy_header(file)
+    except (ValueError, EOFError) as error:
+        raise DatasetError(name, f"is no npy file ({error})", hint="fetch or make it again") from error
+    if len(shape) != 1 or dtype.str[1:] not in KINDS or dtype.newbyteorder("<") != dtype:
+        problem = f"holds {dtype.str} of shape {shape}"
+        raise DatasetError(name, problem, hint=f"{KNOWN}, in an array of one dimension")
+    _require_dtype(name, dtype, said)
+    begin, tokens = file.tell(), int(shape[0])
+    _require_size(name, size, begin + tokens * dtype.itemsize, "its header")
+    return TokenFile(name, dtype, begin, tokens)
 
 
 def _require_known(path: TokenPaths) -> None:

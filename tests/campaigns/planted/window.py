@@ -46,9 +46,9 @@ BUGS = [
     ),
     Bug(
         "a file that is written to is read on",
-        "ByteFiles._check",
-        "file.is_same(status)",
-        "True",
+        "Stored._require",
+        "not self.is_same(now)",
+        "False",
         DAMAGED,
     ),
     Bug(
