@@ -209,7 +209,7 @@ class FileCatalogue:
         before = f"{self.folder}/"
         return tuple(before + name for name in self.names)
 
-    @property
+    @cached_property
     def starts(self) -> Ids:
         """Where the chunks of each file begin among all, and their number: shape (files + 1,)."""
         return _starts(self.chunks)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from pathlib import Path, PurePosixPath
-from typing import Any, ClassVar, Final, Protocol, final
+from typing import Any, ClassVar, Final, final
 
 import numpy as np
 
@@ -41,32 +41,26 @@ from samplerkit.storage.urls import beside, is_remote, local_path, shown
 INDEX: Final = "index.json"
 
 
-class Files(Protocol):
-    """Files of chunks by number: a list, or a catalogue that puts each together when it is needed."""
-
-    def __getitem__(self, number: int, /) -> ChunkFile: ...
-
-
 @final
 @dataclass(frozen=True, eq=False)
 class FilesOfChunks:
     """Files that were looked at, and where each of their chunks that has samples is.
 
     Args:
-        files: by number.
+        look: gives a file by its number; one of a catalogue is put together when it is needed.
         file: of each chunk, the number of its file.
         chunk: of each chunk, its number in the file.
     """
 
-    files: Files
+    look: Callable[[int], ChunkFile]
     file: Ids
     chunk: Ids
 
     @classmethod
-    def of(cls, files: Files, starts: Ids, numbers: Ids) -> FilesOfChunks:
-        """Takes files, the first chunk of each among all and how many there are, and the chunks to read."""
+    def of(cls, look: Callable[[int], ChunkFile], starts: Ids, numbers: Ids) -> FilesOfChunks:
+        """Takes what gives files, the first chunk of each and the number of all, and the chunks to read."""
         file = np.searchsorted(starts, numbers, side="right") - 1
-        return cls(files, file, numbers - starts[file])
+        return cls(look, file, numbers - starts[file])
 
     def names(self, files: Sequence[str]) -> list[str]:
         """Gives a name to each chunk, made of that of its file."""
@@ -75,7 +69,7 @@ class FilesOfChunks:
 
     def at(self, number: int) -> tuple[ChunkFile, int]:
         """Gives the file of a chunk, and its number there."""
-        return self.files[int(self.file[number])], int(self.chunk[number])
+        return self.look(int(self.file[number])), int(self.chunk[number])
 
     def read(self, number: int) -> Content:
         """Reads a chunk; an error names it."""
@@ -110,7 +104,7 @@ class FormatOfFiles(DatasetOfFiles):
         starts = np.cumsum([0, *(len(file.sizes) for file in files)])
         sizes = np.fromiter(chain.from_iterable(file.sizes for file in files), np.int64, int(starts[-1]))
         numbers = np.flatnonzero(sizes)
-        found = FilesOfChunks.of(files, starts, numbers)
+        found = FilesOfChunks.of(files.__getitem__, starts, numbers)
         return self._chunks_of(found, sizes[numbers], b"".join(file.digest for file in files))
 
     def _chunks_of(self, found: FilesOfChunks, sizes: Ids, digests: bytes) -> Chunks:

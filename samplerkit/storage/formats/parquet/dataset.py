@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final, Literal, final
 
 import numpy as np
@@ -129,7 +130,7 @@ class ParquetDataset(FormatOfFiles):
     @property
     def column_names(self) -> tuple[str, ...]:
         """The columns that are read."""
-        return tuple(name for name, _ in self._found.files.files[0].columns)
+        return tuple(name for name, _ in self._found.files.look(0).columns)
 
     @property
     def lengths(self) -> Ids | None:
@@ -177,7 +178,8 @@ class ParquetDataset(FormatOfFiles):
         if self._catalogue is None:
             file = ParquetFile.of(self.files[number], self._storage, self._footers)
         else:
-            file = KnownFiles(self._catalogue, self._storage, self._catalogue.columns, self._footers)[number]
+            known = self._catalogue
+            file = _known_file(known, self._storage, known.columns, self._footers, number)
         if self._has_keys:
             file = replace(file, keys=self._keys[number])
         return file.chosen(self._columns, self._filter)
@@ -194,43 +196,25 @@ class ParquetDataset(FormatOfFiles):
         types, numbers = dict(known.columns), np.flatnonzero(known.samples)
         require_columns(shown(known.path(0)), [*types], self._columns or ())
         columns = tuple((name, types[name]) for name in self._columns or types)
-        files = KnownFiles(known, self._storage, columns, self._footers)
-        found = FilesOfChunks.of(files, known.starts, numbers)
+        look = partial(_known_file, known, self._storage, columns, self._footers)
+        found = FilesOfChunks.of(look, known.starts, numbers)
         return self._chunks_of(found, known.samples[numbers], known.digests)
 
 
-@final
-class KnownFiles:
-    """The files of a catalogue; what is known of one is put together when it is needed.
-
-    Args:
-        known: the catalogue.
-        storage: knows from then on which version each remote file must have.
-        columns: those that are read.
-        footers: those that this process has read.
-    """
-
-    def __init__(
-        self, known: FileCatalogue, storage: RemoteStorage | None, columns: Any, footers: Footers
-    ) -> None:
-        self._known = known
-        self._starts = known.starts
-        self._storage = storage
-        self._columns = columns
-        self._footers = footers
-
-    def __getitem__(self, number: int) -> ParquetFile:
-        known, path = self._known, self._known.path(number)
-        size, length = int(known.sizes[number]), int(known.footers[number])
-        if is_remote(path):
-            known.require(number, self._storage)
-            stored = Stored(path, size, 0, self._storage)
-        else:
-            stored = Stored(path, size, int(known.versions[number]))
-        rows = known.samples[self._starts[number] : self._starts[number + 1]].tolist()
-        digest = known.digests[number * DIGEST_BYTES : (number + 1) * DIGEST_BYTES]
-        footer = size - 8 - length, length
-        return ParquetFile(stored, footer, digest, tuple(rows), self._footers, columns=self._columns)
+def _known_file(
+    known: FileCatalogue, storage: RemoteStorage | None, columns: Any, footers: Footers, number: int
+) -> ParquetFile:
+    """Puts together what a catalogue knows of a file; the storage knows then which version it must have."""
+    path, size, length = known.path(number), int(known.sizes[number]), int(known.footers[number])
+    if is_remote(path):
+        known.require(number, storage)
+        stored = Stored(path, size, 0, storage)
+    else:
+        stored = Stored(path, size, int(known.versions[number]))
+    rows = known.samples[known.starts[number] : known.starts[number + 1]].tolist()
+    digest = known.digests[number * DIGEST_BYTES : (number + 1) * DIGEST_BYTES]
+    footer = size - 8 - length, length
+    return ParquetFile(stored, footer, digest, tuple(rows), footers, columns=columns)
 
 
 def _values_of(content: Any, name: str, is_length: bool) -> Any:
