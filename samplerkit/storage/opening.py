@@ -171,9 +171,14 @@ class Handles:
         return Handles, (self._open_file, self._most)
 
     def _allowed(self) -> int:
-        soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-        self._limit = MOST_OPEN if soft == resource.RLIM_INFINITY else max(1, min(MOST_OPEN, soft // 4))
+        self._limit = open_at_most(MOST_OPEN, 0.25)
         return self._limit
+
+
+def open_at_most(most: int, share: float) -> int:
+    """Returns how many files may stay open: so many, or a share of what the system allows if that is less."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return most if soft == resource.RLIM_INFINITY else max(1, min(most, int(share * soft)))
 
 
 def open_for_reading(path: str, shown: str) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import resource
 import shutil
 import threading
 from pathlib import Path
@@ -70,6 +71,20 @@ def test_a_fork_while_another_thread_reads_does_not_hang(tmp_path):
     finally:
         stop.set()
         thread.join(30)
+
+
+def test_a_process_that_may_open_fewer_files_than_there_are_shards_reads_them_all(tmp_path):
+    """Each index that is mapped holds a file open."""
+    dataset = TarDataset(many(tmp_path, 200), lengths=[3] * 200, cache=tmp_path / "cache", progress=False)
+
+    def read():
+        limit = len([*Path("/proc/self/fd").iterdir()]) + 120
+        resource.setrlimit(resource.RLIMIT_NOFILE, (limit, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+        batches = np.random.default_rng(0).permutation(600).reshape(-1, 20)
+        found = [int(sample["txt"]) for ids in batches for sample in dataset.__getitems__(ids)]
+        return found == batches.ravel().tolist(), len(dataset.keys())
+
+    assert Child(read).result() == (True, 600)
 
 
 @pytest.mark.parametrize("max_shards", [1, 2])

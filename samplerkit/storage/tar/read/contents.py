@@ -14,12 +14,13 @@ from samplerkit.order.dataset_protocol import fingerprint_of
 from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
 from samplerkit.storage.ids import by_file
-from samplerkit.storage.opening import AbsentError
+from samplerkit.storage.opening import AbsentError, open_at_most
 from samplerkit.storage.tar.format.flaws import HINTS, Flaw, Skipped
 from samplerkit.storage.tar.index.index import Index, split_between
 
 MOST_INDEXES = 4096
-"""Indexes that a process has at hand; they are mapped, so they take memory as far as they are used."""
+"""Indexes that a process has at hand, if the system allows as many open files: Python holds that of each map.
+They take memory as far as they are used."""
 
 
 @final
@@ -72,6 +73,7 @@ class MetIndexes:
         self._contents = contents
         self._skips = skips
         self._lock = threading.Lock()
+        self._most = open_at_most(MOST_INDEXES, 0.75)
         self._indexes: OrderedDict[int, Index] = OrderedDict()
         self._versions: dict[int, tuple[int, int | str]] = {}
         # Of each shard, by the first row that is missing, the one behind the last, and why.
@@ -109,7 +111,7 @@ class MetIndexes:
             if index.num_samples < told:
                 lacking = _lacking(self._names[number], index, told)
                 self._missing.setdefault(number, {})[index.num_samples] = told, lacking
-            if len(self._indexes) > MOST_INDEXES:
+            if len(self._indexes) > self._most:
                 self._indexes.popitem(last=False)
         if self._contents.is_told:
             self._check_neighbours(number)

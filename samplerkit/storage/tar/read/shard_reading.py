@@ -32,6 +32,9 @@ from samplerkit.storage.tar.read.shards import ASKED_AT_A_TIME, Shards
 from samplerkit.storage.threads import in_threads, this_worker, weakly
 from samplerkit.storage.urls import is_remote
 
+INDEXES_AT_ONCE = 64
+"""Indexes of shards that are looked at in one go: each holds an open file."""
+
 
 @final
 @dataclass(frozen=True, eq=False)
@@ -148,10 +151,12 @@ class ShardReading:
         """Returns the keys of samples; "" for one that is missing."""
         keys: list[str] = [""] * ids.size
         parts = self._contents.split(ids)
-        for number, index in self.indexes(parts).items():
-            rows, places = self._met.present(number, *parts[number], {})
-            for key, place in zip(index.keys(rows), places.tolist(), strict=True):
-                keys[place] = key
+        numbers = [*parts]
+        for at in range(0, len(numbers), INDEXES_AT_ONCE):
+            for number, index in self.indexes(numbers[at : at + INDEXES_AT_ONCE]).items():
+                rows, places = self._met.present(number, *parts[number], {})
+                for key, place in zip(index.keys(rows), places.tolist(), strict=True):
+                    keys[place] = key
         return keys
 
     def is_large(self, ids: Ids) -> bool:
