@@ -21,7 +21,7 @@ from samplerkit.storage.ids import checked_ids, checked_index
 from samplerkit.storage.per_process import storage_for
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.tokens.arguments import PARTS, Extent, TokenPaths, shares_of
-from samplerkit.storage.tokens.token_files import HEADER, Opened
+from samplerkit.storage.tokens.token_files import Opened
 from samplerkit.storage.urls import is_remote
 
 Array = npt.NDArray[Any]
@@ -206,31 +206,13 @@ class MegatronDataset:
 
     def _lengths(self, corpus: int) -> Array:
         """Returns the tokens of each sequence of a corpus, checked against how many there are in all."""
-        opened = self._opened
-        file, count = opened.files[corpus], opened.files[corpus].sequences[1]
-        (told,) = opened.indexes.read(corpus, [(HEADER.size, 4 * count)])
-        lengths: Array = np.frombuffer(told, dtype="<i4")
-        if (lengths < 0).any() or lengths.sum(dtype=np.int64) != file.tokens:
-            problem = f"has sequences of {lengths.sum(dtype=np.int64)} tokens, and there are {file.tokens}"
-            raise DatasetError(opened.indexes.files[corpus].name, problem, hint="make both files again")
-        return lengths
+        file = self._opened.files[corpus]
+        return file.index.lengths_of(file.sequences, file.tokens)
 
     @cached_property
     def _begins(self) -> tuple[Ids, ...]:
         """The first token of each sequence of each corpus."""
-        return tuple(map(self._begins_of, range(len(self.prefixes))))
-
-    def _begins_of(self, corpus: int) -> Ids:
-        lengths, opened = self._lengths(corpus), self._opened
-        begins: Ids = np.cumsum(lengths, dtype=np.int64) - lengths
-        at, size = HEADER.size + 4 * lengths.size, opened.files[corpus].dtype.itemsize
-        (told,) = opened.indexes.read(corpus, [(at, 8 * lengths.size)])
-        wrong = np.flatnonzero(np.frombuffer(told, dtype="<i8") != begins * size)
-        if wrong.size:
-            problem = f"says at byte {at + 8 * int(wrong[0])} that sequence {wrong[0]} begins elsewhere than"
-            name = opened.indexes.files[corpus].name
-            raise DatasetError(name, f"{problem} where the one before it ends", hint="make both files again")
-        return begins
+        return tuple(file.index.firsts() for file in self._opened.files)
 
     def _read(self, ids: Ids) -> Array:
         corpora, spans = self.samples.spans(ids)

@@ -20,7 +20,6 @@ from samplerkit.order.typing import Ids
 from samplerkit.storage.ids import checked_ids, checked_index
 from samplerkit.storage.tokens.arguments import Dtype, layout_of, token_dtype
 from samplerkit.storage.tokens.source import TokenSource
-from samplerkit.storage.tokens.token_files import Pointers
 
 Array = np.ndarray[Any, Any]
 
@@ -311,12 +310,8 @@ class TokenDocuments:
         ends, total = self._ends[file], int(self._source.rings.tokens[file])
         if ends is not None:
             return np.diff(ends, prepend=0)
-        lengths = self._pointers(file).lengths(*self._source.files[file].sequences)
-        if lengths.size and (lengths.min() < 0 or int(lengths.sum(dtype=np.int64)) != total):
-            problem = f"says {int(lengths.sum(dtype=np.int64))} tokens from byte 34 on, and {total} are there"
-            hint = "the index does not belong to its .bin: make it again"
-            raise DatasetError(self._pointers(file).name, problem, hint=hint)
-        return lengths
+        here = self._source.files[file]
+        return here.index.lengths_of(here.sequences, total)
 
     def _place(self, id: int) -> tuple[int, int, int]:
         """Returns the file, the first token in its part, and the number of tokens of a document."""
@@ -326,14 +321,9 @@ class TokenDocuments:
         if ends is not None:
             begin, end = int(ends[number - 1]) if number else 0, int(ends[number])
             return file, begin, end - begin
-        sequence = self._source.files[file].sequences[0] + number
-        first, end = self._pointers(file).bounds(sequence)
-        return file, first - self._source.files[file].first, end - first
-
-    def _pointers(self, file: int) -> Pointers:
-        pointers = self._source.files[file].pointers
-        assert pointers is not None  # noqa: S101  # for mypy: a file without an index was refused
-        return pointers
+        here = self._source.files[file]
+        first, end = here.index.bounds(here.sequences[0] + number)
+        return file, first - here.first, end - first
 
     def _read(self, places: Sequence[tuple[int, int, int]]) -> list[Array]:
         source = self._source

@@ -212,10 +212,7 @@ class TokenSource:
         """Returns the windows that hold some of a document of an index, in some epoch."""
         if not 0 <= file < len(self.files):
             raise OutOfDatasetError("file", f"must be in [0, {len(self.files)})", file)
-        pointers = self.files[file].pointers
-        if pointers is None:
-            hint = "give the prefix of a .bin and an .idx"
-            raise DatasetError(self.files[file].name, "has no index of documents", hint=hint)
+        pointers = self.files[file].index
         begin, behind = self.files[file].sequences
         if not begin <= document < behind:
             problem = f"must be in [{begin}, {behind}), the documents of {self.files[file].name}"
@@ -228,9 +225,10 @@ class TokenSource:
         """Returns the windows that may hold some of documents, and the others that they may hold some of."""
         windows = [self.windows_with(file, document) for document in documents]
         ids = np.unique(np.concatenate([np.zeros(0, np.int64), *windows]))
-        rings, pointers, others = self.rings, self.files[file].pointers, np.zeros(0, np.int64)
-        if not ids.size or pointers is None:
+        rings, others = self.rings, np.zeros(0, np.int64)
+        if not ids.size:
             return ids, others
+        pointers = self.files[file].index
         places, first, tokens = ids - rings.starts[file], self.files[file].first, int(rings.tokens[file])
         # With the label of its last token, and wherever the phase puts it.
         width = rings.seq_len + 1 + (rings.block_len - 1) * rings.phase

@@ -48,7 +48,8 @@ class Pointers:
     """The first token of each sequence of one file.
 
     Args:
-        indexes: the indexes of a dataset.
+        data: the files of a dataset, indexes among them. What asks for pages of one asks for many small ones:
+            at a URL it is fetched as a whole, once a machine.
         place: of this index there.
         count: the number of sequences.
         file: the name of the file of tokens.
@@ -57,7 +58,7 @@ class Pointers:
         pages: of all indexes, those that were read last, by index and number.
     """
 
-    indexes: ByteFiles
+    data: ByteFiles
     place: int
     count: int
     file: str
@@ -68,7 +69,7 @@ class Pointers:
     @property
     def name(self) -> str:
         """What errors call the index."""
-        return self.indexes.files[self.place].name
+        return self.data.files[self.place].name
 
     def first_token(self, sequence: int) -> int:
         """Returns the token at which a sequence begins; behind the last one, how many tokens there are.
@@ -78,7 +79,7 @@ class Pointers:
         """
         if sequence >= self.count:
             return self.tokens
-        (data,) = self.indexes.files[self.place].read([(self._byte_of(sequence), 8)])
+        (data,) = self.data.files[self.place].read([(self._byte_of(sequence), 8)])
         pointer = np.frombuffer(data, dtype="<i8")
         return int(self._tokens_at(range(sequence, sequence + 1), pointer)[0])
 
@@ -108,16 +109,33 @@ class Pointers:
             page += 1
         return found[0] if len(found) == 1 else np.concatenate(found)
 
+    def firsts(self) -> Ids:
+        """Returns the first tokens of all sequences."""
+        return np.concatenate([np.zeros(0, np.int64), *map(self._read_page, range(len(self._heads) - 1))])
+
     def lengths(self, begin: int, end: int) -> Ids:
         """Returns the tokens of the sequences from `begin` up to before `end`, from the index; int32."""
-        (data,) = self.indexes.read(self.place, [(HEADER.size + 4 * begin, 4 * (end - begin))])
+        (data,) = self.data.read(self.place, [(HEADER.size + 4 * begin, 4 * (end - begin))])
         return np.frombuffer(data, dtype="<i4")
+
+    def lengths_of(self, sequences: tuple[int, int], tokens: int) -> Ids:
+        """Returns the lengths of sequences that have so many tokens together.
+
+        Raises:
+            DatasetError: the index says otherwise.
+        """
+        lengths = self.lengths(*sequences)
+        said = int(lengths.sum(dtype=np.int64))
+        if (lengths < 0).any() or said != tokens:
+            problem = f"says {said} tokens from byte 34 on, and {tokens} are there"
+            raise DatasetError(self.name, problem, hint=_HINT)
+        return lengths
 
     @cached_property
     def _heads(self) -> list[int]:
         """The first token of each page and, last, how many tokens there are; a list is searched fastest."""
         firsts = range(0, self.count, PAGE)
-        data = self.indexes.read(self.place, [(self._byte_of(first), 8) for first in firsts])
+        data = self.data.read(self.place, [(self._byte_of(first), 8) for first in firsts])
         pointers = np.frombuffer(b"".join(data), dtype="<i8")
         return [*self._tokens_at(firsts, pointers).tolist(), self.tokens]
 
@@ -132,7 +150,7 @@ class Pointers:
     def _read_page(self, page: int) -> Ids:
         """Reads a page; pointers are checked against lengths."""
         sequences = range(page * PAGE, min(self.count, (page + 1) * PAGE))
-        (data,) = self.indexes.read(self.place, [(self._byte_of(sequences.start), 8 * len(sequences))])
+        (data,) = self.data.read(self.place, [(self._byte_of(sequences.start), 8 * len(sequences))])
         pointers = np.frombuffer(data, dtype="<i8")
         lengths = self.lengths(sequences.start, sequences.stop).astype(np.int64)
         ends = np.append(pointers[1:], self._heads[page + 1] * self.itemsize)
@@ -183,6 +201,18 @@ class TokenFile:
     first: int = 0
     sequences: tuple[int, int] = (0, 0)
 
+    @property
+    def index(self) -> Pointers:
+        """Where its sequences begin.
+
+        Raises:
+            DatasetError: it has no index.
+        """
+        if self.pointers is None:
+            hint = "give the prefix of a .bin and an .idx"
+            raise DatasetError(self.name, "has no index of documents", hint=hint)
+        return self.pointers
+
     def part(self, first: int, end: int, sequences: tuple[int, int] = (0, 0)) -> TokenFile:
         """Returns a part of a file: the tokens from `first` up to before `end`."""
         begin, tokens = self.begin + first * self.dtype.itemsize, max(0, end - first)
@@ -210,13 +240,10 @@ class Opened:
     ) -> None:
         for path in paths:
             _require_known(path)
-        files = looked_at([path.data for path in paths], storage)
-        self.data: Final = ByteFiles(files, None if whole else storage)
-        # What asks for pages of an index asks for many small ones: it is fetched once a machine.
-        indexed = [number for number, path in enumerate(paths) if path.index is not None]
-        indexes = looked_at([paths[number].index or "" for number in indexed], storage)
-        self.indexes: Final = ByteFiles(indexes, None)
-        self._place_of: Final = {number: place for place, number in enumerate(indexed)}
+        indexes = [path.index for path in paths if path.index is not None]
+        found = looked_at([*(path.data for path in paths), *indexes], storage)
+        self.data: Final = ByteFiles(found, None if whole else storage)
+        self._place_of: Final = {path: place for place, path in enumerate(indexes, len(paths))}
         self._pages: Final = Latest[Ids](MOST_PAGES)
         self.files: Final = tuple(self._opened(number, path, dtype) for number, path in enumerate(paths))
         first = self.files[0]
@@ -228,12 +255,11 @@ class Opened:
     def close(self) -> None:
         """Lets go of what is open."""
         self.data.close()
-        self.indexes.close()
 
     def _opened(self, number: int, path: TokenPaths, dtype: Dtype | None) -> TokenFile:
         data = self.data.files[number]
         if path.index is not None:
-            return self._of_megatron(data, self._place_of[number], dtype)
+            return self._of_megatron(data, self._place_of[path.index], dtype)
         if url_end(path.data).endswith(".npy"):
             return _of_npy(data, dtype)
         name, size = data.name, data.size
@@ -248,7 +274,7 @@ class Opened:
         return TokenFile(name, dtype, 0, size // dtype.itemsize)
 
     def _of_megatron(self, data: Stored, place: int, said: Dtype | None) -> TokenFile:
-        stored = self.indexes.files[place]
+        stored = self.data.files[place]
         name, index, size = data.name, stored.name, stored.size
         if size < HEADER.size:
             problem = f"ends at byte {size}, within its header of {HEADER.size} bytes"
@@ -282,7 +308,7 @@ class Opened:
             end = pointer + length * dtype.itemsize
         _require_size(name, data.size, end, f"its index {index}")
         tokens = end // dtype.itemsize
-        pointers = Pointers(self.indexes, place, n, name, tokens, dtype.itemsize, self._pages)
+        pointers = Pointers(self.data, place, n, name, tokens, dtype.itemsize, self._pages)
         return TokenFile(name, dtype, 0, tokens, pointers, sequences=(0, n))
 
 
