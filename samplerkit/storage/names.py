@@ -8,6 +8,7 @@ import re
 import stat
 from collections.abc import Iterator, Sequence
 from glob import has_magic
+from itertools import pairwise
 from pathlib import Path
 
 from samplerkit.errors import ArgumentValueError, DatasetError
@@ -65,48 +66,37 @@ def _expanded(pattern: str) -> Iterator[str]:
     if start < 0:
         yield pattern
         return
-    end = _closing(pattern, start)
-    if pattern[start + 1 : end].strip() == "":
+    parts, end = _in_braces(pattern, start)
+    if not pattern[start + 1 : end].strip():
         raise ArgumentValueError("urls", "has empty braces", pattern, hint="as in train-{000..127}.tar")
-    for middle in _alternatives(pattern[start + 1 : end], pattern):
+    for middle in _alternatives(parts, pattern):
         for rest in _expanded(pattern[end + 1 :]):
             yield f"{pattern[:start]}{middle}{rest}"
 
 
-def _closing(pattern: str, start: int) -> int:
-    depth = 0
+def _in_braces(pattern: str, start: int) -> tuple[list[str], int]:
+    """Splits what is in braces at the commas that are in no inner ones; and says where the braces close."""
+    borders, depth = [start], 0
     for position in range(start, len(pattern)):
         depth += {"{": 1, "}": -1}.get(pattern[position], 0)
+        if depth == 0 or (depth == 1 and pattern[position] == ","):
+            borders.append(position)
         if depth == 0:
-            return position
+            return [pattern[begin + 1 : end] for begin, end in pairwise(borders)], position
     raise ArgumentValueError("urls", "has a brace that is not closed", pattern)
 
 
-def _alternatives(inside: str, pattern: str) -> Iterator[str]:
-    if match := _RANGE.match(inside):
+def _alternatives(parts: Sequence[str], pattern: str) -> Iterator[str]:
+    if len(parts) > 1:
+        for part in parts:
+            yield from _expanded(part)
+    elif match := _RANGE.match(parts[0]):
         yield from _numbers(match[1], match[2], match[3], pattern)
-        return
-    if match := _LETTERS.match(inside):
+    elif match := _LETTERS.match(parts[0]):
         yield from (chr(code) for code in _range(ord(match[1]), ord(match[2]), match[3], pattern))
-        return
-    parts = _split(inside)
-    if len(parts) == 1:
+    else:
         hint = "write a range as {000..127} and a choice as {a,b}"
         raise ArgumentValueError("urls", "has braces that mean nothing", pattern, hint=hint)
-    for part in parts:
-        yield from _expanded(part)
-
-
-def _split(inside: str) -> list[str]:
-    """Splits at the commas that are in no inner braces."""
-    parts, depth = [""], 0
-    for letter in inside:
-        depth += {"{": 1, "}": -1}.get(letter, 0)
-        if letter == "," and depth == 0:
-            parts.append("")
-        else:
-            parts[-1] += letter
-    return parts
 
 
 def _numbers(first: str, last: str, step: str | None, pattern: str) -> Iterator[str]:

@@ -89,10 +89,6 @@ class ChunkedDataset(OpenPerProcess[ChunkCache]):
         process = self._processes.here()
         process.before += FileStats(files_counted=files)
 
-    def _reading(self) -> Callable[[int], Content]:
-        """Gives what reads a chunk in this process."""
-        return self._found.read
-
     @property
     def _found(self) -> Chunks:
         """The chunks; found now if they are not known."""
@@ -193,7 +189,7 @@ class ChunkedDataset(OpenPerProcess[ChunkCache]):
         held = process.held
         if held is not None:
             return held
-        make = partial(ReadAheadCache, self._reading(), self.layout.num_files, self._limits)
+        make = partial(ReadAheadCache, self._found.read, self.layout.num_files, self._limits)
         return process.opened(self, make)
 
 
