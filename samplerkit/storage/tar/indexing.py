@@ -148,20 +148,19 @@ def index_shard(
 
 def _targets(names: Sequence[str], out: Path | None, *, upload: bool) -> list[str]:
     """Returns where the index of each shard is written."""
-    if upload:
-        if out is not None:
-            hint = "leave one of them out"
-            raise ArgumentValueError("--upload", "does not go with --out", str(out), hint=hint)
-        near = next((name for name in names if not is_remote(name)), None)
-        if near is not None:
-            hint = "index shards on disk by themselves"
-            raise ArgumentValueError("--upload", "is for remote shards", near, hint=hint)
-    elif out is None:
-        far = next((name for name in names if is_remote(name)), None)
-        if far is not None:
-            problem = "is needed, for nothing is written beside a remote shard"
-            hint = "say --out FOLDER and upload what is in it, or say --upload to have it put there"
-            raise ArgumentValueError("--out", problem, shown(far), hint=hint)
+    far = [name for name in names if is_remote(name)]
+    if upload and out is not None:
+        hint = "leave one of them out"
+        raise ArgumentValueError("--upload", "does not go with --out", str(out), hint=hint)
+    if upload and len(far) < len(names):
+        near = next(name for name in names if not is_remote(name))
+        raise ArgumentValueError(
+            "--upload", "is for remote shards", near, hint="index shards on disk by themselves"
+        )
+    if far and not upload and out is None:
+        problem = "is needed, for nothing is written beside a remote shard"
+        hint = "say --out FOLDER and upload what is in it, or say --upload to have it put there"
+        raise ArgumentValueError("--out", problem, shown(far[0]), hint=hint)
     if out is None:
         return [beside(name, INDEX_SUFFIX) for name in names]
     targets = [os.fspath(out / (shown(name).rpartition("/")[2] + INDEX_SUFFIX)) for name in names]

@@ -202,15 +202,11 @@ class _Grouping:
     def _check_fields(self) -> None:
         wrong: dict[tuple[str, ...], tuple[int, Reason]] = {}
         for names in set(self._signatures):
-            reserved = [at for at, name in enumerate(names) if name in RESERVED]
-            twice = [at for at, name in enumerate(names) if name in names[:at]]
-            if reserved:
-                wrong[names] = (reserved[0], "reserved field")
-            elif twice:
-                wrong[names] = (twice[0], "duplicate field")
-        if not wrong:
-            return
-        for sample, names in enumerate(self._signatures):
+            for at, name in enumerate(names):
+                if name in RESERVED or name in names[:at]:
+                    wrong[names] = at, "reserved field" if name in RESERVED else "duplicate field"
+                    break
+        for sample, names in enumerate(self._signatures) if wrong else ():
             if names in wrong:
                 at, reason = wrong[names]
                 self._flaw(

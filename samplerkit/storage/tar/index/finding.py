@@ -19,7 +19,7 @@ from samplerkit.errors import ArgumentTypeError, DatasetError
 from samplerkit.storage.arrays import Array
 from samplerkit.storage.atomic import unlock, user_cache_folder
 from samplerkit.storage.inflate import GzipError, TooLargeError, inflated
-from samplerkit.storage.opening import Handle, open_for_reading
+from samplerkit.storage.opening import Handle, open_for_reading, read_part
 from samplerkit.storage.remote.access import UNKNOWN_SIZE, Version
 from samplerkit.storage.remote.cache_entries import entry_of
 from samplerkit.storage.remote.disk_cache import DiskCache, LocalFile, PartFile
@@ -167,9 +167,6 @@ def _read(source: IO[bytes], place: str, most: int) -> bytes:
         raise DatasetError(place, f"cannot be read ({error.strerror})") from error
 
 
-_PIECE = 1 << 20
-
-
 def find_index(archive: Archive, cache: Cache, *, checksums: bool) -> Index | None:
     """Finds an index of the archive as it is now: beside it, else in the cache; None if there is none.
 
@@ -261,12 +258,8 @@ def _checksums(archive: Archive, descriptor: int, arrays: Mapping[str, Array]) -
     offsets, sizes = arrays["offset"].tolist(), arrays["size"].tolist()
     found = np.zeros(len(offsets), dtype=np.uint32)
     for number, (offset, size) in enumerate(zip(offsets, sizes, strict=True)):
-        crc, position, end = 0, offset, offset + size
-        while position < end:
-            data = os.pread(descriptor, min(_PIECE, end - position), position)
-            if not data:
-                raise DatasetError(archive.url, f"became shorter than {end} bytes while it was read")
-            crc = zlib.crc32(data, crc)
-            position += len(data)
-        found[number] = crc
+        data = read_part(descriptor, offset, size)
+        if len(data) < size:
+            raise DatasetError(archive.url, f"became shorter than {offset + size} bytes while it was read")
+        found[number] = zlib.crc32(data)
     return found

@@ -215,23 +215,18 @@ class Shards:
         """
         if known is not None and known.is_lost:
             return known, None
+        url, storage, copy = self.urls[number], self.storage, None
         try:
-            return self._opened(number, known, refuses_stale=refuses_stale)
+            self.require(number)
+            if storage is None or not is_remote(url):
+                archive = Archive.of(url)
+            else:
+                copy = storage.fetch(url)
+                archive = Archive.of(self.names[number], copy.path, storage.version(url).tag)
+            index = _again(known, archive) or self._of_shard(number, archive, refuses_stale=refuses_stale)
+            return self._accepted(index), copy
         except AbsentError as error:
             return self.lost(number, error), None
-
-    def _opened(
-        self, number: int, known: Index | None, *, refuses_stale: bool
-    ) -> tuple[Index, LocalFile | None]:
-        url, storage = self.urls[number], self.storage
-        self.require(number)
-        if storage is None or not is_remote(url):
-            copy, archive = None, Archive.of(url)
-        else:
-            copy = storage.fetch(url)
-            archive = Archive.of(self.names[number], copy.path, storage.version(url).tag)
-        index = _again(known, archive) or self._of_shard(number, archive, refuses_stale=refuses_stale)
-        return self._accepted(index), copy
 
     def _beside(self, number: int, archive: Archive) -> Index | None:
         """Asks for the index beside a remote shard, by one request.
