@@ -8,7 +8,7 @@ from collections import Counter, defaultdict
 import pytest
 
 import samplerkit as sk
-from tests.campaigns.edited_runs import job as edited
+from tests.campaigns import edited_job as edited
 from tests.ranks import job
 
 pytestmark = pytest.mark.campaign
@@ -18,7 +18,7 @@ STARTS = {"web": 0, "code": 4000, "books": 6500}
 
 
 def run_job(folder, run, ranks, *options):
-    code, printed, errors = job(ranks, "tests.campaigns.edited_runs.job", folder, run, *options, seconds=240)
+    code, printed, errors = job(ranks, "tests.campaigns.edited_job", folder, run, *options, seconds=240)
     return code, printed + errors
 
 
@@ -96,17 +96,3 @@ def test_a_run_that_is_edited_and_killed_on_other_ranks_each_time_loses_and_repe
     # The control: a sample in the place of another one is found.
     read[4788][0] += 1
     assert wrong_steps(tmp_path, read) == [4788]
-
-
-def test_ranks_that_make_unlike_edits_are_refused_by_name_before_the_step(tmp_path):
-    code, printed = run_job(tmp_path, "x", 2, "--disagree")
-    assert code == 0, printed
-    for rank in range(2):
-        (differs, missing) = json.loads((tmp_path / f"told-{rank}.json").read_text())
-        assert differs[0] == 480
-        assert f"rank {rank} reads by" in differs[1]
-        assert f"rank {1 - rank} by" in differs[1]
-        assert f"skip={24 + rank}" in differs[1]
-        if rank == 0:
-            assert missing[0] == 480
-            assert "rank 1 did not say the same within 4 s" in missing[1]

@@ -71,6 +71,16 @@ RESUMED: dict[str, dict[str, Any]] = {
 """What is other on the last rank."""
 
 
+def edited(skip: int) -> Iterator[Any]:
+    """What a loader hands out that is edited after its first step, from the third on."""
+    ledger = sk.Ledger(sk.RandomSampler(seed=0))
+    loader = sk.Loader(range(SAMPLES), ledger, batch_size=1, agreement_seconds=10_000)
+    for batch in loader:
+        yield batch
+        if loader.step == 1:
+            loader.edit(at=2 * loader.world.num_shards, skip=skip)
+
+
 class OfTheSystem:
     """Ids in an order that nothing can repeat."""
 
@@ -85,6 +95,7 @@ def cases(rank: int, ranks: int) -> Iterator[tuple[str, Callable[[], Iterable[An
             yield f"{reader}, {name}", make
     for name, differs in RESUMED.items():
         yield name, lambda differs=differs: resumed(**(differs if rank == ranks - 1 else {}))
+    yield "edits", lambda: edited(1 + rank)
     iterables = {
         "torch's sampler": torch.utils.data.RandomSampler(range(SAMPLES)),
         "the system": OfTheSystem(),
@@ -94,11 +105,14 @@ def cases(rank: int, ranks: int) -> Iterator[tuple[str, Callable[[], Iterable[An
 
 
 def received(make: Callable[[], Iterable[Any]]) -> dict[str, Any]:
-    """Reads an epoch."""
+    """Reads an epoch, or what comes before an error."""
+    samples: list[int] = []
     try:
-        return {"samples": [int(sample) for entry in make() for sample in torch.as_tensor(entry).reshape(-1)]}
+        for entry in make():
+            samples += torch.as_tensor(entry).reshape(-1).tolist()
     except sk.DisagreementError as error:
-        return {"error": str(error)}
+        return {"samples": samples, "error": str(error)}
+    return {"samples": samples}
 
 
 def main() -> None:

@@ -54,6 +54,14 @@ def test_a_rank_that_loads_something_else_is_named_to_every_rank_when_iteration_
         assert f"rank {last} by {{'{field}': " in message or rank == last
 
 
+def test_ranks_that_make_different_edits_are_refused_by_name_before_the_step(told):
+    for rank, outcomes in enumerate(told):
+        outcome = outcomes["edits"]
+        assert len(outcome["samples"]) == 2
+        assert f"rank {rank} reads by" in outcome["error"]
+        assert f"skip={1 + rank}" in outcome["error"]
+
+
 def test_ranks_that_load_the_same_go_on_exactly_once(told):
     received = Counter(sample for outcomes in told for sample in outcomes["same"]["samples"])
     assert received == Counter(sk.RandomSampler(seed=0).order(24)[8:].tolist())

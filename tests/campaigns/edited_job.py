@@ -3,9 +3,9 @@
 In the first one its weights change at one step, and it skips twenty others. In the second one samples leave,
 and steps grow to twice their size and shrink to half of it.
 
-Run as `python -m tests.ranks RANKS tests.campaigns.edited_runs.job FOLDER RUN --kill POSITION`. Each
+Run as `python -m tests.ranks RANKS tests.campaigns.edited_job FOLDER RUN --kill POSITION`. Each
 rank writes what its loop received, one line a step; the first rank saves the state after each step. With
-`--kill`, every rank kills itself when that position is reached. With `--disagree`, ranks make unlike edits.
+`--kill`, every rank kills itself when that position is reached.
 """
 
 from __future__ import annotations
@@ -43,15 +43,11 @@ def recipe(edits_file):
     return sk.Ledger(mix, edits_file=edits_file)
 
 
-def made(edits_file, **options):
-    batch = GLOBAL_BATCH // distributed.get_world_size()
-    data = Numbers(sk.Layout.tree(PARTS))
-    return sk.Loader(data, recipe(edits_file), batch_size=batch, num_workers=1, **options)
-
-
 def run(folder, name, kill):
     rank, ranks = distributed.get_rank(), distributed.get_world_size()
-    loader, saved = made(folder / "edits.jsonl"), folder / "state.json"
+    sampler, data = recipe(folder / "edits.jsonl"), Numbers(sk.Layout.tree(PARTS))
+    loader = sk.Loader(data, sampler, batch_size=GLOBAL_BATCH // ranks, num_workers=1)
+    saved = folder / "state.json"
     if saved.exists():
         loader.load_state_dict(json.loads(saved.read_text()))
     with (folder / f"{name}-{rank}.jsonl").open("w") as ledger:
@@ -74,40 +70,14 @@ def run(folder, name, kill):
                 os.kill(os.getpid(), signal.SIGKILL)
 
 
-def disagree(folder):
-    """Two ranks: first their edits differ, then one of them makes none."""
-    rank, told = distributed.get_rank(), []
-    for edits in ([sk.Edit(at=480, skip=24 + rank)], [sk.Edit(at=480, skip=7)][rank:]):
-        loader = made(None, agreement_seconds=4.0)
-        handed_out = 0
-        try:
-            for _ in loader:
-                if loader.step == 3:
-                    for edit in edits:
-                        loader.edit(edit)
-                handed_out = loader.step * GLOBAL_BATCH
-                if handed_out == 960:
-                    break
-            told.append([handed_out, ""])
-        except sk.DisagreementError as error:
-            told.append([handed_out, str(error)])
-        loader.close()
-        distributed.barrier()
-    (folder / f"told-{rank}.json").write_text(json.dumps(told))
-
-
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("folder", type=Path)
     parser.add_argument("run")
     parser.add_argument("--kill", type=int)
-    parser.add_argument("--disagree", action="store_true")
     given = parser.parse_args()
     distributed.init_process_group("gloo")
-    if given.disagree:
-        disagree(given.folder)
-    else:
-        run(given.folder, given.run, given.kill)
+    run(given.folder, given.run, given.kill)
     distributed.destroy_process_group()
 
 
