@@ -75,7 +75,7 @@ def test_a_plan_tells_the_downloads_and_bytes_of_an_epoch_and_downloads_nothing(
     code, output, errors = command("plan", path, "--world", 4)
     assert (code, errors) == (0, "")
     assert len(web.asked("GET")) == 0
-    assert len(web.asked("HEAD")) == 16
+    assert len(web.asked("VERSION")) == 16
     size = sum(file.stat().st_size for file in (folder / "data").glob("*.npz"))
     told = rows(output)
     assert ("storage", f"16 remote files, {size_of(size)}") in told

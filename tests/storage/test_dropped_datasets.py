@@ -71,7 +71,7 @@ def test_a_storage_that_is_dropped_is_gone_with_its_threads(options, read, fault
         before = set(threading.enumerate())
         storage = RemoteStorage(options)
         if fault is not None:
-            server.always["GET", "/a"] = server.always["HEAD", "/a"] = fault
+            server.always["GET", "/a"] = server.always["VERSION", "/a"] = fault
         with suppress(SamplerkitError):
             read(storage, url)
         reference = weakref.ref(storage)

@@ -22,7 +22,7 @@ from samplerkit.storage.remote.access import (
     library_fault,
 )
 from samplerkit.storage.remote.options import RemoteOptions
-from samplerkit.storage.remote.retries import Client, Counts, FileBytes, retried
+from samplerkit.storage.remote.retries import Client, Counts, retried
 from samplerkit.storage.threads import Stop, bounded
 from samplerkit.storage.urls import has_pattern, is_of_s3, is_web, names_version, shown
 
@@ -71,7 +71,7 @@ class Filesystems(Client):
         tag = tag.rstrip('"') if tag.startswith("etag ") else tag
         return Version(UNKNOWN_SIZE if size is None else int(size), tag)
 
-    def pieces(self, url: str, version: Version, offset: int, length: int, stop: Stop) -> list[FileBytes]:
+    def part(self, url: str, version: Version, offset: int, length: int, stop: Stop) -> bytes:
         """Reads a part of a file, of at least one byte, and of whatever version there is."""
         filesystem, path = self._opened(url)
 
@@ -82,7 +82,7 @@ class Filesystems(Client):
         self.counts.add(bytes=len(data))
         if len(data) != length:
             raise Transient(f"{len(data)} bytes came in place of {length}")
-        return [data]
+        return data
 
     def fault(self, error: Exception) -> Exception:
         """Gives what an error of a filesystem means: those of all kinds raise errors of all kinds."""

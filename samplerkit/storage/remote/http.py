@@ -7,12 +7,9 @@ import http.client
 import re
 import socket
 import ssl
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from functools import partial
 from typing import final
 
 from samplerkit.storage.remote.access import (
@@ -25,13 +22,7 @@ from samplerkit.storage.remote.access import (
     Version,
     may_pass,
 )
-from samplerkit.storage.remote.http_connections import (
-    REDIRECTS,
-    Connections,
-    PartRequest,
-    Unusual,
-    number_in_words,
-)
+from samplerkit.storage.remote.http_connections import Connections, Route, number_in_words
 from samplerkit.storage.remote.http_response import Head, Headers, Response
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.retries import Client, Counts, FileBytes, check_small
@@ -41,9 +32,6 @@ from samplerkit.storage.urls import is_web
 
 PIECE = 1 << 20
 """Bytes of a body that are read at a time; of a longer part, all of it."""
-
-_HEAD_IS_REFUSED = {400, 403, 405, 501}
-"""A server that has no HEAD, or a URL that was signed for GET, answers so."""
 
 
 @final
@@ -57,66 +45,65 @@ class Http(Client):
     def __init__(self, options: RemoteOptions, counts: Counts) -> None:
         super().__init__(options, counts)
         self.connections = Connections(options)
-        self._s3 = SignedUrls(options.storage_options, self._head)
+        self._s3 = SignedUrls(options.storage_options, self._headers)
 
     def serves(self, url: str) -> bool:
         """Whether a file can be read by HTTP: it has such a URL, or is given one."""
         return is_web(url) or self._s3.serves(url)
 
     def version(self, url: str, stop: Stop) -> Version:
-        """Asks for the size and the tag, by HEAD, or else by a GET of the first byte."""
-        with self._asked("HEAD", url, stop) as answer:
-            if answer.status not in _HEAD_IS_REFUSED:
-                check_answer(answer)
-                if answer.headers.get("accept-ranges", "").lower() == "none":
-                    self.without_ranges.add(url)
-                version = version_of(content_length(answer.headers), answer.headers)
-                if version.size != UNKNOWN_SIZE and version.tag:
-                    return version
-        with self._asked("GET", url, stop, "0-0") as answer:
-            headers = answer.headers
-            if answer.status == 416 and content_range(headers).size == 0:
-                return version_of(0, headers)
-            check_answer(answer)
+        """Asks for the size and the tag by a GET of the first byte: a URL may be signed for GET alone."""
+        with self._asked(url, stop, "0-0") as answer:
+            if answer.status != 416:
+                check_answer(url, answer)
+                if answer.status == 206:
+                    return version_of(content_range(answer.headers)[2], answer.headers)
+                self.without_ranges.add(url)
+                return version_of(content_length(answer.headers), answer.headers)
+        with self._asked(url, stop) as answer:  # an empty file has no first byte
+            check_answer(url, answer)
+            return version_of(content_length(answer.headers), answer.headers)
+
+    def part(self, url: str, version: Version, offset: int, length: int, stop: Stop) -> bytes:
+        """Reads a part of a file, of at least one byte; nothing where only the whole of it can be had."""
+        last = offset + length - 1
+        with self._asked(url, stop, f"{offset}-{last}") as answer:
+            end = check_part(url, answer, version, offset, last)
             if answer.status == 200:
                 self.without_ranges.add(url)
-                return version_of(content_length(headers), headers)
-            return version_of(content_range(headers).size, headers)
+                return b""
+            return b"".join(map(bytes, self._body(answer, end, length)))
 
-    def pieces(self, url: str, version: Version, offset: int, length: int, stop: Stop) -> Iterator[FileBytes]:
-        """Reads a part of a file, of at least one byte."""
-        with self._asked("GET", url, stop, f"{offset}-{offset + length - 1}") as answer:
-            if answer.status == 200:
-                self.without_ranges.add(url)
-            yield from self._body(answer, version, offset, length)
-
-    def plain_request(self, url: str, version: Version, offset: int, length: int) -> PartRequest | None:
-        """Gives the request for a part of a file, of a version, if it can be a plain one."""
+    def route(self, url: str) -> Route | None:
+        """Gives how the server of a file is reached, if parts of it can be had by plain requests."""
         if url in self.without_ranges or not self.serves(url):
             return None
         with suppress(ValueError, Refused, Transient):  # the client of the file says why it cannot be read
-            route = self.connections.route(self._address("GET", url))
-            return PartRequest(route, offset, length, partial(_check_plain, url, version, offset, length))
+            return self.connections.route(self._address(url))
         return None
 
     def rest(
         self, url: str, version: Version, offset: int, pool: Pool, stop: Stop, *, is_verified: bool
     ) -> Iterator[FileBytes]:
         """Reads a file from a byte on to its end, by one request; its end is certain, or a digest is."""
-        with self._asked("GET", url, stop, f"{offset}-" if offset else "") as answer:
-            if answer.status in {200, 206} and version.size == UNKNOWN_SIZE and not is_verified:
+        with self._asked(url, stop, f"{offset}-" if offset else "") as answer:
+            end = check_part(url, answer, version, offset, version.size - 1 if offset else None)
+            if end == UNKNOWN_SIZE and not is_verified:
                 check_end(answer.headers, "let the server send Content-Length, or give a digest of the file")
-            yield from self._body(answer, version, offset, UNKNOWN_SIZE, is_part=bool(offset))
+            known = offset if answer.status == 200 else 0
+            for piece in self._body(answer, end):
+                yield piece[known:]
+                known = max(0, known - len(piece))
 
     def small(self, url: str, most: int, stop: Stop) -> tuple[bytes, Version]:
         """Reads a whole small file by one request; its version comes with the same answer."""
-        with self._asked("GET", url, stop) as answer:
-            check_answer(answer)
-            version = version_of(content_length(answer.headers), answer.headers)
+        with self._asked(url, stop) as answer:
+            end = check_part(url, answer, Version(UNKNOWN_SIZE), 0, None)
+            version = version_of(end, answer.headers)
             check_end(answer.headers)
-            check_small(version.size, most)
+            check_small(end, most)
             data = bytearray()
-            for piece in self._body(answer, version, 0, version.size, is_part=False):
+            for piece in self._body(answer, end):
                 data += piece
                 check_small(len(data), most)
         return bytes(data), Version(len(data), version.tag)
@@ -129,60 +116,44 @@ class Http(Client):
         """Closes the connections: those in use when they are not any more."""
         self.connections.close()
 
-    def _body(
-        self, answer: Response, version: Version, offset: int, length: int, *, is_part: bool = True
-    ) -> Iterator[FileBytes]:
-        """Reads the wanted bytes of an answer, be it a part or the whole, once its head is right.
-
-        Args:
-            answer: its head says what it holds.
-            version: what it must be of.
-            offset: of the first byte that is wanted.
-            length: how many bytes are wanted; -1 for all to the end, how many there may be.
-            is_part: a part was asked for, so that one may be answered.
-        """
-        told, first, end = check_part(answer, version, offset, length, is_part=is_part)
-        is_told = told != UNKNOWN_SIZE
-        last = sys.maxsize if length == UNKNOWN_SIZE else first + length
+    def _body(self, answer: Response, end: int, most: int = PIECE) -> Iterator[FileBytes]:
+        """Reads a body of so many bytes, -1 for how many there may be; each piece until the next is read."""
         at = 0
-        most = max(PIECE, length)
-        # Where the head has told the length not more can come, and the end may lie before it.
-        while not (is_told and at == end) and (piece := answer.read(most)):
-            if is_told:
-                piece = piece[: end - at]
-            self.counts.add(bytes=len(piece))
-            wanted = piece[max(0, first - at) : max(0, last - at)]
+        while piece := answer.read(most):
             at += len(piece)
-            if end != UNKNOWN_SIZE and at > end:
+            self.counts.add(bytes=len(piece))
+            if UNKNOWN_SIZE != end < at:
                 raise Transient(f"more than the {end} bytes that were to come")
-            if wanted:
-                yield wanted
+            yield piece
         if end not in {UNKNOWN_SIZE, at}:
             raise Transient(f"the answer broke off after {at} of {end} bytes")
 
     @contextmanager
-    def _asked(self, method: str, url: str, stop: Stop, part: str = "") -> Iterator[Response]:
+    def _asked(self, url: str, stop: Stop, part: str = "") -> Iterator[Response]:
         self.counts.add(requests=1)
-        with self.connections.response(method, self._address(method, url), part, stop) as answer:
-            answer.headers = _of_content(url, answer.headers)
+        with self.connections.response(self._address(url), part, stop) as answer:
             yield answer
 
-    def _head(self, address: Address) -> Headers:
-        with self.connections.response("HEAD", address, "", Stop()) as answer:
+    def _headers(self, address: Address) -> Headers:
+        with self.connections.response(address, "", Stop()) as answer:
             return answer.headers
 
-    def _address(self, method: str, url: str) -> Address:
-        return Address(url) if is_web(url) else self._s3.address(method, url)
+    def _address(self, url: str) -> Address:
+        return Address(url) if is_web(url) else self._s3.address(url)
 
 
-def check_part(
-    answer: Head | Response, version: Version, offset: int, length: int, *, is_part: bool = True
-) -> tuple[int, int, int]:
-    """Compares the head of an answer with the request, as `_body` describes it.
+def check_part(url: str, answer: Head | Response, version: Version, first: int, last: int | None) -> int:
+    """Compares the head of an answer with the request.
+
+    Args:
+        url: of the file.
+        answer: its head says what it holds.
+        version: that it must be of.
+        first: the first byte that was asked for.
+        last: the last one; None if the whole file was asked for.
 
     Returns:
-        The length that is given for the body, -1 if none is; the place in the body of the first byte that is
-        wanted; and where the body ends, -1 if that is not known.
+        How many bytes its body has, be it of the part or of the whole file; -1 if that is not known.
 
     Raises:
         Transient: another part, or none.
@@ -190,81 +161,31 @@ def check_part(
     """
     headers = answer.headers
     if answer.status in {412, 416}:
-        size = content_range(headers).size if answer.status == 416 else UNKNOWN_SIZE
+        size = content_range(headers)[2] if answer.status == 416 else UNKNOWN_SIZE
         Version(version.size).check(size, "")
-        problem = f"was refused by its server (status {answer.status}), from byte {offset} on"
+        problem = f"was refused by its server (status {answer.status}), from byte {first} on"
         raise Refused(problem, "it may have been changed: start again")
-    check_answer(answer)
+    check_answer(url, answer)
     told = content_length(headers)
-    if answer.status == 206:
-        held = content_range(headers)
-        check_version(version, held.size, headers)
-        if not is_part:
-            raise Transient("a part, though the whole file was asked for")
-        held.check(offset, held.last if length == UNKNOWN_SIZE else offset + length - 1, told)
-        return told, 0, held.last - held.first + 1
-    # The whole file: of its version, and so long; then the wanted part of it may be taken.
-    check_version(version, told, headers)
-    size = version.size if told == UNKNOWN_SIZE else told
-    ends = UNKNOWN_SIZE not in {told, length}
-    return told, offset, offset + length if ends else size
-
-
-def _check_plain(url: str, version: Version, offset: int, length: int, head: Head) -> None:
-    """Compares the head of the answer to a plain request with that request.
-
-    Raises:
-        Unusual: it is neither a part of known length nor a fault.
-        Transient: another part, or none.
-        Refused: another version.
-    """
-    if head.status < 200 or head.status in REDIRECTS:
-        raise Unusual
-    head = head._replace(headers=_of_content(url, head.headers))
-    told = check_part(head, version, offset, length)[0]
-    if head.status != 206 or told == UNKNOWN_SIZE:
-        raise Unusual
-
-
-def _of_content(url: str, headers: Headers) -> Headers:
-    """Gives the headers of a response without the encoding that an object of S3 was stored with."""
-    if is_web(url) or "content-encoding" not in headers:
-        return headers
-    return {name: value for name, value in headers.items() if name != "content-encoding"}
+    if answer.status == 200:
+        check_version(version, told, headers)
+        return version.size if told == UNKNOWN_SIZE else told
+    *held, size = content_range(headers)
+    check_version(version, size, headers)
+    if last is None:
+        raise Transient("a part, though the whole file was asked for")
+    if held != [first, last]:
+        raise Transient(f"bytes {held[0]} to {held[1]}, though {first} to {last} were asked for")
+    count = last - first + 1
+    if told not in {UNKNOWN_SIZE, count}:
+        raise Transient(f"{told} bytes announced for a part of {count}")
+    return count
 
 
 _CONTENT_RANGE = re.compile(r"bytes (?:(\d+)-(\d+)|\*)/(\d+|\*)", re.ASCII)
 
 _MOST_DIGITS = 18
 """A longer number is no size of a file; Python refuses to read one of some thousand digits."""
-
-
-@final
-@dataclass(frozen=True)
-class ContentRange:
-    """What a `Content-Range` says.
-
-    Args:
-        first: the first byte, -1 if there is none.
-        last: the last byte, -1 if there is none.
-        size: of the whole file, -1 if it is not told.
-    """
-
-    first: int
-    last: int
-    size: int
-
-    def check(self, first: int, last: int, told: int) -> None:
-        """Compares a part with the one that was asked for, and with the length that is given for the body.
-
-        Raises:
-            Transient: it is another one.
-        """
-        if (self.first, self.last) != (first, last):
-            problem = f"bytes {self.first} to {self.last}, though {first} to {last} were asked for"
-            raise Transient(problem)
-        if told not in {UNKNOWN_SIZE, last - first + 1}:
-            raise Transient(f"{told} bytes announced for a part of {last - first + 1}")
 
 
 def fault(error: Exception, timeout: float) -> Exception:
@@ -288,7 +209,7 @@ def fault(error: Exception, timeout: float) -> Exception:
     return Transient(reason) if reason else error
 
 
-def check_answer(answer: Head | Response) -> None:
+def check_answer(url: str, answer: Head | Response) -> None:
     """Lets an answer pass that has content as it is in the file, and raises the fault that another one means.
 
     Raises:
@@ -308,7 +229,8 @@ def check_answer(answer: Head | Response) -> None:
     if status not in {200, 206}:
         raise Refused(f"was refused by its server (status {status})")
     encoding = headers.get("content-encoding", "identity").lower()
-    if encoding not in {"", "identity"}:
+    # An object of S3 has the one that it was stored with, and is not encoded on its way.
+    if is_web(url) and encoding not in {"", "identity"}:
         problem = f"is sent with the content encoding {encoding[:20]!r}, though none was asked for"
         raise Refused(problem, "store it without Content-Encoding")
 
@@ -351,25 +273,20 @@ def check_end(headers: Headers, hint: str = "") -> None:
         raise Refused("is sent without its length, so its end cannot be told from a break", hint)
 
 
-def content_range(headers: Headers) -> ContentRange:
-    """Gives what `Content-Range` says.
+def content_range(headers: Headers) -> list[int]:
+    """Gives what `Content-Range` says: the first byte, the last one, and the size; -1 for what it does not.
 
     Raises:
         Transient: it is not there, cannot be understood, or says more bytes than any file has.
 
     Example:
-        >>> content_range({"content-range": "bytes 0-9/100"})
-        ContentRange(first=0, last=9, size=100)
+        >>> content_range({"content-range": "bytes 0-9/100"}), content_range({"content-range": "bytes */9"})
+        ([0, 9, 100], [-1, -1, 9])
     """
     match = _CONTENT_RANGE.fullmatch(headers.get("content-range", ""))
     if match is None:
         raise Transient("a part without a right Content-Range")
-    first, last, size = match.groups()
-    return ContentRange(
-        -1 if first is None else _number(first),
-        -1 if last is None else _number(last),
-        -1 if size == "*" else _number(size),
-    )
+    return [UNKNOWN_SIZE if each in {None, "*"} else _number(each) for each in match.groups()]
 
 
 def _number(digits: str) -> int:

@@ -12,15 +12,15 @@ import socket
 import ssl
 import urllib.request
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, final
+from typing import Any, final
 from urllib.parse import SplitResult, quote, unquote, urljoin, urlsplit
 
 from samplerkit.storage.remote.access import Address, Refused, Transient
-from samplerkit.storage.remote.http_response import Head, Headers, Response
+from samplerkit.storage.remote.http_response import Headers, Response
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.threads import TICK, Stop
 from samplerkit.storage.urls import is_web
@@ -47,42 +47,16 @@ class Route:
     Args:
         server: scheme, host and port.
         proxy: the one that the environment names for it, or None.
-        head: of each request, without its method, and the empty line at its end.
+        head: of each request, without the empty line at its end.
     """
 
     server: tuple[str, str, int]
     proxy: SplitResult | None
     head: bytes
 
-    def request(self, method: str, part: str) -> bytes:
+    def request(self, part: str) -> bytes:
         """Gives the text of a request for a part of the file, such as "0-99", or "" for all of it."""
-        wanted = f"Range: bytes={part}\r\n\r\n" if part else "\r\n"
-        return method.encode() + self.head + wanted.encode()
-
-
-class Unusual(Exception):  # noqa: N818  # no error: a request of its own will see to it
-    """A response that is no plain part of a file, such as a redirect."""
-
-
-@final
-class PartRequest(NamedTuple):
-    """A request for a part of a file.
-
-    Args:
-        route: to its server.
-        offset: of the first byte.
-        length: in bytes.
-        check: receives the head of the response, and raises what is wrong with it, or `Unusual`.
-    """
-
-    route: Route
-    offset: int
-    length: int
-    check: Callable[[Head], None]
-
-    def text(self) -> bytes:
-        """Gives what is sent."""
-        return self.route.request("GET", f"{self.offset}-{self.offset + self.length - 1}")
+        return self.head + (f"Range: bytes={part}\r\n\r\n" if part else "\r\n").encode()
 
 
 @final
@@ -104,11 +78,10 @@ class Connections:
         self._is_closed = False
 
     @contextmanager
-    def response(self, method: str, address: Address, part: str, stop: Stop) -> Iterator[Response]:
+    def response(self, address: Address, part: str, stop: Stop) -> Iterator[Response]:
         """Makes a request, follows redirects, and gives the response, of which the body is still to be read.
 
         Args:
-            method: such as "GET".
             address: of the file.
             part: of it that is wanted, such as "0-99"; "" for all of it.
             stop: ends it.
@@ -122,7 +95,7 @@ class Connections:
         (url, given), is_named = address, True
         route = self.route(address)
         for _ in range(MOST_HOPS + 1):
-            with self._sent(method, route, part, stop) as response:
+            with self._sent(route, part, stop) as response:
                 target = target_of(url, response.status, response.headers)
                 if target is None:
                     yield response
@@ -196,16 +169,16 @@ class Connections:
                 idle.pop().close()
 
     @contextmanager
-    def _sent(self, method: str, route: Route, part: str, stop: Stop) -> Iterator[Response]:
+    def _sent(self, route: Route, part: str, stop: Stop) -> Iterator[Response]:
         """Sends one request; its connection is kept if the body was read to its end."""
         stop.check()
         made = self.kept(route) or self.connected(route)
         may_be_kept = False
         try:
             made.sock.settimeout(self._timeout)
-            made.sock.sendall(route.request(method, part))
+            made.sock.sendall(route.request(part))
             made.sock.settimeout(TICK)
-            response = Response(made.sock, method, self._timeout, stop.check)
+            response = Response(made.sock, self._timeout, stop.check)
             yield response
             may_be_kept = response.finish()
         finally:
@@ -231,7 +204,7 @@ class Connections:
         if proxy and parts.scheme == "http":
             path = f"http://{parts.netloc.rpartition('@')[2]}{path}"
             headers |= _proxy_headers(proxy)
-        lines = [f" {path} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
+        lines = [f"GET {path} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
         if _NOT_IN_A_PATH.search(path) or any(map(_NOT_IN_A_LINE.search, lines)):
             raise ValueError
         return Route(server, proxy, "".join(f"{line}\r\n" for line in lines).encode("latin-1"))

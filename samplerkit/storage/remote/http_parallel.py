@@ -6,13 +6,14 @@ import select
 import ssl
 import time
 from collections import defaultdict, deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from http.client import HTTPConnection, HTTPException, IncompleteRead, RemoteDisconnected
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
-from samplerkit.storage.remote.access import Refused, Transient
-from samplerkit.storage.remote.http_connections import Connections, PartRequest, Route, Unusual
+from samplerkit.storage.remote.access import UNKNOWN_SIZE, Refused, Span, Transient, Version
+from samplerkit.storage.remote.http import Http, check_part, content_length
+from samplerkit.storage.remote.http_connections import REDIRECTS, Route
 from samplerkit.storage.remote.http_response import END_OF_HEAD, MOST_HEAD, Head
 from samplerkit.storage.threads import TICK, Pool, Stop
 
@@ -26,6 +27,39 @@ _PIECE = 1 << 18
 _HEAD_PIECE = 1 << 10
 
 
+class _Unusual(Exception):  # noqa: N818  # no error: a request of its own will see to it
+    """A response that is no plain part of a file, such as a redirect."""
+
+
+@final
+class _PartRequest(NamedTuple):
+    """A request for a part of a file of which the version is known; its number is the caller's."""
+
+    number: int
+    route: Route
+    span: Span
+    version: Version
+
+    def text(self) -> bytes:
+        """Gives what is sent."""
+        return self.route.request(f"{self.span.offset}-{self.span.offset + self.span.length - 1}")
+
+    def check(self, head: Head) -> None:
+        """Compares the head of the response with the request.
+
+        Raises:
+            _Unusual: it is neither a part of known length nor a fault.
+            Transient: another part, or none.
+            Refused: another version.
+        """
+        if head.status < 200 or head.status in REDIRECTS:
+            raise _Unusual
+        url, offset, length = self.span
+        check_part(url, head, self.version, offset, offset + length - 1)
+        if head.status != 206 or content_length(head.headers) == UNKNOWN_SIZE:
+            raise _Unusual
+
+
 @final
 class ParallelHttp:
     """Reads parts of files by HTTP through many connections, in the thread of the caller.
@@ -36,25 +70,25 @@ class ParallelHttp:
     again by the client of the file, and what is unusual is left to it.
 
     Args:
-        connections: of this process.
-        timeout: seconds until the head of a response is there, and then until its body is.
-        pool: the threads that connect.
+        http: the client of this process, whose connections and time limits these are.
+        pool: the threads that connect; as many requests are under way to a server at most.
     """
 
-    def __init__(self, connections: Connections, timeout: float, pool: Pool) -> None:
-        self._connections = connections
-        self._timeout = timeout
+    def __init__(self, http: Http, pool: Pool) -> None:
+        self._http = http
+        self._connections = http.connections
+        self._timeout = http.options.timeout
         self._pool = pool
         self._unusual_until: dict[Any, float] = {}
 
     def read(
-        self, requests: Mapping[int, PartRequest], at_a_time: int, stop: Stop
+        self, spans: Sequence[Span], versions: Mapping[str, Version], stop: Stop
     ) -> dict[int, bytes | Exception]:
-        """Makes requests.
+        """Asks for parts of files.
 
         Args:
-            requests: by numbers of the caller's.
-            at_a_time: how many are under way to a server at most.
+            spans: what is wanted.
+            versions: of the files, by URL.
             stop: ends it.
 
         Returns:
@@ -63,12 +97,13 @@ class ParallelHttp:
         Raises:
             Stopped: they are not wanted any more.
         """
-        waiting: defaultdict[Any, deque[tuple[int, PartRequest]]] = defaultdict(deque)
+        waiting: defaultdict[Any, deque[_PartRequest]] = defaultdict(deque)
         now = time.monotonic()
-        for number, request in requests.items():
-            server = request.route.server
-            if request.length <= _LONGEST and self._unusual_until.get(server, 0.0) < now:
-                waiting[server].append((number, request))
+        for number, span in enumerate(spans):
+            route = self._http.route(span.url) if span.length <= _LONGEST else None
+            if route is not None and self._unusual_until.get(route.server, 0.0) < now:
+                request = _PartRequest(number, route, span, versions[span.url])
+                waiting[route.server].append(request)
         answers: dict[int, bytes | Exception] = {}
         exchanges: list[_Exchange] = []
 
@@ -82,7 +117,8 @@ class ParallelHttp:
                 if stop.is_set:
                     connection.close()
 
-        routes = [queue[0][1].route for queue in waiting.values() for _ in range(min(at_a_time, len(queue)))]
+        most = self._pool.most
+        routes = [queue[0].route for queue in waiting.values() for _ in range(min(most, len(queue)))]
         missing = []
         try:
             for route in routes:
@@ -127,7 +163,7 @@ class _Exchange:
     Args:
         route: to the server.
         connection: to it, free for a request.
-        waiting: the requests to the server that are not begun, with their numbers; of several connections.
+        waiting: the requests to the server that are not begun, of several connections.
         answers: receives what becomes of each.
         timeout: seconds until the head is there, and then until the body is.
 
@@ -140,7 +176,7 @@ class _Exchange:
         self,
         route: Route,
         connection: HTTPConnection,
-        waiting: deque[tuple[int, PartRequest]],
+        waiting: deque[_PartRequest],
         answers: dict[int, bytes | Exception],
         timeout: float,
     ) -> None:
@@ -160,10 +196,10 @@ class _Exchange:
         self.is_free = not self._waiting
         if self.is_free or self._idle.poll(0):  # the server has closed it: others make what waits
             return False
-        self._number, self._request = self._waiting.popleft()
+        self._request = self._waiting.popleft()
         self._head: Head | None = None
         self._begun, self._pieces = b"", list[bytes]()
-        self._left = self._request.length
+        self._left = self._request.span.length
         self._end = time.monotonic() + self._timeout
         text = self._request.text()
         with suppress(OSError):  # it was closed meanwhile: the request needs another way
@@ -174,24 +210,24 @@ class _Exchange:
         """Receives what has arrived; returns whether a request, this one or the next, is under way."""
         try:
             part = self._received()
-        except Unusual:
+        except _Unusual:
             self.is_unusual = True
             return False
         except Exception as error:
-            self._answers[self._number] = error.with_traceback(None)  # its frames would hold this
+            self._answers[self._request.number] = error.with_traceback(None)  # its frames would hold this
             if isinstance(error, Refused):
                 raise
             return False
         if part is None:
             return True
-        self._answers[self._number] = part
+        self._answers[self._request.number] = part
         return self._head is not None and self._head.is_kept and self.begin()
 
     def is_late(self, now: float) -> bool:
         """Whether time is over; then that is the answer."""
         if now < self._end:
             return False
-        self._answers[self._number] = TimeoutError()
+        self._answers[self._request.number] = TimeoutError()
         return True
 
     def _received(self) -> bytes | None:
@@ -218,6 +254,6 @@ class _Exchange:
             self._pieces.append(data)
             self._left -= len(data)
             if self._left < 0:
-                raise Transient(f"more than the {self._request.length} bytes that were to come")
+                raise Transient(f"more than the {self._request.span.length} bytes that were to come")
             if not self._left:
                 return b"".join(self._pieces)

@@ -70,7 +70,6 @@ class Response:
 
     Args:
         sock: to receive from, which gives up waiting from time to time; the request was sent.
-        method: of the request.
         seconds: for the head, and for each MiB of the body.
         check: is called at each of these times, and raises what ends the waiting.
 
@@ -84,7 +83,7 @@ class Response:
         OSError: the connection broke.
     """
 
-    def __init__(self, sock: socket.socket, method: str, seconds: float, check: Callable[[], None]) -> None:
+    def __init__(self, sock: socket.socket, seconds: float, check: Callable[[], None]) -> None:
         self._receiver = receiver = _Receiver(sock, seconds, check)
         self.status = 100
         while self.status < 200:  # such as "continue": the response comes after it
@@ -93,16 +92,19 @@ class Response:
         length = self.headers.get("content-length", "")
         self._left = int(length) if length.isascii() and length.isdigit() and len(length) < 20 else None
         self._chunks: http.client.HTTPResponse | None = None
-        if method == "HEAD" or self.status in {204, 304}:
+        if self.status in {204, 304}:
             self._left = 0
         elif "transfer-encoding" in self.headers:
             receiver.received = head + receiver.received
             again: Any = receiver  # what it asks of a socket is to make a file
-            self._chunks = http.client.HTTPResponse(again, method=method)
+            self._chunks = http.client.HTTPResponse(again)
             self._chunks.begin()
 
     def read(self, most: int) -> bytes | memoryview:
-        """Reads so many bytes of the body; less at its end, or where the connection was closed."""
+        """Reads so many bytes of the body; less at its end, or where the connection was closed.
+
+        They are in memory that the next call uses again: new pages would cost a quarter of a download.
+        """
         self._receiver.renew()
         if self._chunks is not None:
             return self._chunks.read(most)
@@ -142,6 +144,7 @@ class _Receiver(io.RawIOBase):
         self._sock = sock
         self._seconds = seconds
         self._check = check
+        self._buffer = memoryview(bytearray())
         self.received = b""
         self.renew()
 
@@ -164,7 +167,9 @@ class _Receiver(io.RawIOBase):
 
     def exactly(self, count: int) -> memoryview:
         """Receives so many bytes; less if the connection was closed before. Each MiB has its own time."""
-        data = memoryview(bytearray(count))
+        if len(self._buffer) < count:
+            self._buffer = memoryview(bytearray(count))
+        data = self._buffer[:count]
         at = renewed_at = min(count, len(self.received))
         data[:at], self.received = self.received[:at], self.received[at:]
         while at < count and (more := self._received_into(data[at:])):

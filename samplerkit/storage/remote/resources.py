@@ -46,7 +46,7 @@ class RemoteResources:
         self._filesystems = Filesystems(options, self.counts)
         self.stop = Stop()
         self.pool = Pool(options.threads, "samplerkit-remote", self.stop)
-        self._parallel = ParallelHttp(self._http.connections, options.timeout, self.pool)
+        self._parallel = ParallelHttp(self._http, self.pool)
 
     def client(self, url: str) -> Client:
         """Gives the way to a URL: HTTP, also for S3, or fsspec."""
@@ -81,12 +81,11 @@ class RemoteResources:
         return self._versions.setdefault(url, found)
 
     def parts(self, spans: Sequence[Span]) -> list[bytes]:
-        """Reads parts of files whose versions are known: by plain requests of HTTP where that will do."""
-        plain = {}
-        for number, (url, offset, length) in enumerate(spans):
-            if (made := self._http.plain_request(url, self._versions[url], offset, length)) is not None:
-                plain[number] = made
-        answers = self._parallel.read(plain, self.pool.most, self.stop)
+        """Reads parts of files whose versions are known: by plain requests of HTTP where that will do.
+
+        What is found to have no ranges is left empty: see `has_no_ranges`.
+        """
+        answers = self._parallel.read(spans, self._versions, self.stop)
         found = {number: data for number, data in answers.items() if isinstance(data, bytes)}
         self.counts.add(requests=len(answers), bytes=sum(map(len, found.values())))
 

@@ -7,7 +7,7 @@ import secrets
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any, TypeVar, final
@@ -39,7 +39,7 @@ _AT_A_TIME = 4
 Result = TypeVar("Result")
 
 FileBytes = bytes | memoryview
-"""Bytes of a file."""
+"""Bytes of a file; those of a view until the next are read."""
 
 
 @final
@@ -106,8 +106,8 @@ class Client(ABC):
         """Asks for the size and the tag of a file."""
 
     @abstractmethod
-    def pieces(self, url: str, version: Version, offset: int, length: int, stop: Stop) -> Iterable[FileBytes]:
-        """Reads a part of a file, of at least one byte, piece by piece."""
+    def part(self, url: str, version: Version, offset: int, length: int, stop: Stop) -> bytes:
+        """Reads a part of a file, of at least one byte; nothing where it has found `without_ranges`."""
 
     @abstractmethod
     def fault(self, error: Exception) -> Exception:
@@ -116,10 +116,6 @@ class Client(ABC):
     @abstractmethod
     def close(self) -> None:
         """Lets connections go."""
-
-    def part(self, url: str, version: Version, offset: int, length: int, stop: Stop) -> bytes:
-        """Reads a part of a file, of at least one byte."""
-        return b"".join(self.pieces(url, version, offset, length, stop))
 
     def small(self, url: str, most: int, stop: Stop) -> tuple[bytes, Version]:
         """Reads a whole small file, after asking for its version."""
@@ -145,13 +141,12 @@ class Client(ABC):
         if version.size == UNKNOWN_SIZE:
             raise Refused("has no size by its filesystem, so a break could not be noticed")
 
-        def part(at: int, stop: Stop) -> list[FileBytes]:
-            return [*self.pieces(url, version, at, min(_PART, version.size - at), stop)]
+        def part(at: int, stop: Stop) -> bytes:
+            return self.part(url, version, at, min(_PART, version.size - at), stop)
 
         places = range(offset, version.size, _PART)
         for first in range(0, len(places), _AT_A_TIME):
-            for pieces in pool.map(part, places[first : first + _AT_A_TIME]):
-                yield from pieces
+            yield from pool.map(part, places[first : first + _AT_A_TIME])
         self.confirm(url, version, stop)
 
     def confirm(self, url: str, version: Version, stop: Stop) -> None:

@@ -49,29 +49,28 @@ class SignedUrls:
 
     Args:
         options: as s3fs has them.
-        head: gives the headers of the answer to a HEAD request, which names the region of a bucket.
+        headers: gives those of the answer to a request, which name the region of a bucket.
     """
 
-    def __init__(self, options: Mapping[str, Any], head: Callable[[Address], Mapping[str, str]]) -> None:
+    def __init__(self, options: Mapping[str, Any], headers: Callable[[Address], Mapping[str, str]]) -> None:
         self._options = {key: value for key, value in options.items() if key not in _OF_NO_USE}
         of_client = self._options.get("client_kwargs") or {}
         self._is_known = self._options.keys() <= _KNOWN and of_client.keys() <= {*_NAMES.values()}
-        self._head = head
+        self._headers = headers
         self._lock = threading.Lock()
         self._clients: dict[str | None, Any] = {}
         self._regions: dict[str, str | None] = {}
-        self._signed: dict[tuple[str, str], tuple[float, Address]] = {}
+        self._signed: dict[str, tuple[float, Address]] = {}
 
     def serves(self, url: str) -> bool:
         """Whether a URL is one of S3 that can be signed, with the options that were given."""
         is_bucket = not {"@", ":"} & set(_bucket(url))  # and not user and password, or an access point
         return self._is_known and is_of_s3(url) and is_bucket and _has_botocore()
 
-    def address(self, method: str, url: str) -> Address:
-        """Gives where a file is asked for.
+    def address(self, url: str) -> Address:
+        """Gives where a file is asked for, by GET.
 
         Args:
-            method: "GET" or "HEAD".
             url: one that is served.
 
         Raises:
@@ -79,16 +78,16 @@ class SignedUrls:
             Transient: the credentials could not be had this time.
         """
         now = time.monotonic()
-        until, address = self._signed.get((method, url), (0.0, None))
+        until, address = self._signed.get(url, (0.0, None))
         if address is None or until < now:
             with self._lock:  # sixteen threads would make sixteen clients
-                address = in_other_words(lambda: self._sign(method, url), Exception, _fault)
+                address = in_other_words(lambda: self._sign(url), Exception, _fault)
             if len(self._signed) >= _MOST_ADDRESSES:
                 self._signed.clear()
-            self._signed[method, url] = now + _USED_SECONDS, address
+            self._signed[url] = now + _USED_SECONDS, address
         return address
 
-    def _sign(self, method: str, url: str) -> Address:
+    def _sign(self, url: str) -> Address:
         bucket = _bucket(url)
         key, _, version = url.partition(f"://{bucket}/")[2].partition("?versionId=")
         wanted, headers = {"Bucket": bucket, "Key": key}, {}
@@ -99,8 +98,7 @@ class SignedUrls:
         if bucket not in self._regions:
             self._regions[bucket] = self._region_of(bucket)
         client = self._client(self._regions[bucket])
-        operation = {"GET": "get_object", "HEAD": "head_object"}[method]
-        return Address(client.generate_presigned_url(operation, wanted, _SIGNED_SECONDS), headers)
+        return Address(client.generate_presigned_url("get_object", wanted, _SIGNED_SECONDS), headers)
 
     def _region_of(self, bucket: str) -> str | None:
         """Asks AWS in which region a bucket is; None for the one of the options, or of another store."""
@@ -108,7 +106,7 @@ class SignedUrls:
         if not _is_of_aws(endpoint):
             return None
         with suppress(Exception):  # reading the file will say what is wrong
-            return self._head(Address(f"{endpoint}/{bucket}", {})).get("x-amz-bucket-region")
+            return self._headers(Address(f"{endpoint}/{bucket}", {})).get("x-amz-bucket-region")
         return None
 
     def _client(self, region: str | None) -> Any:

@@ -62,7 +62,7 @@ class RemoteStorage(Closing):
         return self._resources().counts.stats
 
     def version(self, url: str) -> Version:
-        """Returns the size and tag that a file had when it was first asked; one request, or two.
+        """Returns the size and tag that a file had when it was first asked, by one request.
 
         Raises:
             DatasetError: there is no such file, it may not be read, or the server does not answer.
@@ -211,11 +211,11 @@ class RemoteStorage(Closing):
         together(resources.version, [url for url in urls if url not in self._versions])
         for span in wanted:
             _check(span, self._versions[span.url].size)
-        whole = {url for url in urls if resources.has_no_ranges(url)}
+        whole = set(filter(resources.has_no_ranges, urls))
         requests = Requests.of(span for span in wanted if span.url not in whole and span.length)
         answers = resources.parts(requests.spans)
         found: dict[Span, bytes] = {}
-        for url in whole:
+        for url in filter(resources.has_no_ranges, urls):  # also those of which it was noticed now
             mine = [span for span in wanted if span.url == url]
             found.update(zip(mine, self._parts_of_whole(resources, url, mine), strict=True))
         return [found[span] if span in found else requests.taken(span, answers) for span in wanted]

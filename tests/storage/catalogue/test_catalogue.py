@@ -61,20 +61,20 @@ def test_a_machine_asks_a_store_once_for_a_catalogue_and_then_for_data_only(kind
             assert [*dataset.layout.sizes] == [*kind.open(f"{tmp_path}/data/*{kind.suffix}").layout.sizes]
             assert len(dataset) == sum(SAMPLES)
             assert [(one.method, one.name) for one in server.requests] == [
-                ("HEAD", "all.skcat"),
+                ("VERSION", "all.skcat"),
                 ("GET", "all.skcat"),
             ]
             # Another rank on the machine asks for the version alone.
             server.requests.clear()
             assert len(kind.open(f"{server.url}/all.skcat", remote=remote)) == sum(SAMPLES)
-            assert [(one.method, one.name) for one in server.requests] == [("HEAD", "all.skcat")]
+            assert [(one.method, one.name) for one in server.requests] == [("VERSION", "all.skcat")]
             server.requests.clear()
             samples = told(dataset)
         assert {one.name for one in server.requests if "skidx" not in one.name} <= {
             "all.skcat",
             *(f"{number}{kind.suffix}" for number in range(len(SAMPLES))),
         }
-        assert not [one for one in server.requests if one.method == "HEAD"]
+        assert not [one for one in server.requests if one.method == "VERSION"]
         with kind.open(urls, remote=remote) as plain:
             assert samples == told(plain)
 

@@ -148,7 +148,7 @@ def test_a_size_that_cannot_be_asked_is_an_error_at_once_though_other_answers_st
     with served() as server:
         urls = [server.put(f"/{name}", b"") for name in NAMES]
         for name in NAMES[1:]:
-            server.always["HEAD", f"/{name}"] = faults.stalls_before_the_head
+            server.always["VERSION", f"/{name}"] = faults.stalls_before_the_head
         del server.resources[f"/{NAMES[0]}"]
         with (
             OwnSeconds() as own,
@@ -186,7 +186,7 @@ def test_lengths_may_lie_beside_the_files_and_go_by_name(folder, web, remote):
             assert dataset.layout == expected
     finally:
         (folder / "data" / "lengths.json").unlink()
-    assert web.counts == {("HEAD", "lengths.json"): 1, ("GET", "lengths.json"): 1}
+    assert web.counts == {("VERSION", "lengths.json"): 1, ("GET", "lengths.json"): 1}
     by_url = dict(zip(urls_of(web), SIZES, strict=True))
     assert FileDataset(urls_of(web, SECRET), "npz", by_url, remote=remote).layout == expected
     with pytest.raises(sk.DatasetError, match=r"lengths: .*lengths\.json") as caught:

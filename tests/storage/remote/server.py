@@ -36,7 +36,10 @@ class Resource:
 
 @dataclass
 class Request:
-    """What was asked; what stood behind the path is apart from it."""
+    """What was asked; what stood behind the path is apart from it.
+
+    The method of a question for the version is VERSION: a GET of the first byte, or the HEAD of s3fs.
+    """
 
     method: str
     path: str
@@ -108,8 +111,8 @@ class Server:
         )
 
     def parts(self) -> list[Request]:
-        """The requests for parts; one for a byte or two only asks which version it is."""
-        return [each for each in self.asked("GET") if each.part and each.part[1] - each.part[0] > 2]
+        """The requests for parts."""
+        return [each for each in self.asked("GET") if each.part]
 
     def resource(self, request: Request) -> Resource | None:
         """What is asked for."""
@@ -138,7 +141,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def _answer(self) -> None:
         path, _, query = self.path.partition("?")
-        request, key = Request(self.command, path, dict(self.headers.items()), query), (self.command, path)
+        request = Request(self.command, path, dict(self.headers.items()), query)
+        if self.command == "HEAD" or request.part == (0, 1):
+            request.method = "VERSION"
+        key = request.method, path
         with self.state.lock:
             self.state.requests.append(request)
             plan = self.state.faults.get(key)

@@ -72,7 +72,7 @@ def test_files_of_one_name_and_size_are_told_apart(server, storage):
         first = 1000 * int(handler.path[-1])
         handler.say(200, DATA[first:][:100])
 
-    server.always["GET", "/get"] = server.always["HEAD", "/get"] = by_query
+    server.always["GET", "/get"] = server.always["VERSION", "/get"] = by_query
     wanted = [DATA[:100], DATA[1:101], DATA[1000:1100], DATA[2000:2100]]
     assert [content(reader.fetch(url)) for url in urls] == wanted
     assert [content(reader.fetch(url)) for url in urls] == wanted

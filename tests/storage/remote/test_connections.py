@@ -36,7 +36,7 @@ def test_credentials_that_were_dropped_do_not_come_back_with_the_next_redirect(s
         server.put("/a", DATA[:100])
         server.put("/b", DATA[:100])
         other.put("/a", b"")
-        for method in ("GET", "HEAD"):
+        for method in ("GET", "VERSION"):
             server.always[method, "/a"] = lambda handler, _: handler.say(302, Location=f"{other.url}/a")
             other.always[method, "/a"] = lambda handler, _: handler.say(302, Location=f"{server.url}/b")
         options = {"headers": {"X-Key": "k"}, "auth": ("me", "pw")}
@@ -107,7 +107,7 @@ def test_a_redirect_from_https_to_http_is_refused(certificate, server, storage):
     with served(certificate=certificate) as safe:
         url = safe.put("/a", b"")
         server.put("/a", DATA[:100])
-        safe.always["HEAD", "/a"] = safe.always["GET", "/a"] = lambda handler, _: handler.say(
+        safe.always["VERSION", "/a"] = safe.always["GET", "/a"] = lambda handler, _: handler.say(
             302, Location=f"{server.url}/a?secret"
         )
         reader = storage(storage_options={"verify": str(certificate)})
@@ -172,7 +172,7 @@ def test_what_may_not_be_in_a_request_is_escaped_and_what_is_escaped_stays(serve
 
 def test_the_time_that_a_server_asks_for_is_waited(server, storage):
     url = server.put("/a", DATA[:10])
-    server.faults["HEAD", "/a"] = [faults.status(429, Retry_After=1)]
+    server.faults["VERSION", "/a"] = [faults.status(429, Retry_After=1)]
     begun = time.monotonic()
     assert storage(retry_seconds=5).version(url).size == 10
     assert time.monotonic() - begun >= 1
@@ -180,7 +180,7 @@ def test_the_time_that_a_server_asks_for_is_waited(server, storage):
 
 def test_waits_end_with_their_budget(server, storage):
     url = server.put("/a", DATA[:10])
-    server.always["HEAD", "/a"] = faults.status(503)
+    server.always["VERSION", "/a"] = faults.status(503)
     with OwnSeconds() as own, pytest.raises(DatasetError, match=r"tried \d+ times"):
         storage(attempts=1000, retry_seconds=0.5).version(url)
     assert own.seconds < 20
@@ -189,7 +189,7 @@ def test_waits_end_with_their_budget(server, storage):
 
 def test_without_a_budget_attempts_follow_at_once(server, storage):
     url = server.put("/a", DATA[:10])
-    server.always["HEAD", "/a"] = faults.status(503)
+    server.always["VERSION", "/a"] = faults.status(503)
     with pytest.raises(DatasetError, match="tried 30 times"):
         storage(attempts=30, retry_seconds=0).version(url)
     assert len(server.requests) == 30
@@ -230,7 +230,7 @@ def test_a_stalled_answer_over_tls_ends_in_time(certificate, storage):
 @pytest.mark.parametrize("place", ["ftp://host/a", "file:///etc/passwd", "https:///a", "data:,a", "mailto:a"])
 def test_a_redirect_to_what_is_no_url_of_http_is_refused(server, storage, place):
     server.put("/a", DATA)
-    server.always["GET", "/a"] = server.always["HEAD", "/a"] = lambda handler, _: handler.say(
+    server.always["GET", "/a"] = server.always["VERSION", "/a"] = lambda handler, _: handler.say(
         302, Location=place
     )
     with pytest.raises(DatasetError, match="was redirected to what is no URL of HTTP"):

@@ -14,15 +14,14 @@ from samplerkit.storage.threads import Stop
 HEADERS = ['ETag: "a:b"', "X-Empty:", "x-spaces:   two  words \t", "ETag: second"]
 
 
-def a_response(draw: random.Random) -> tuple[bytes, str]:
-    """Gives what a server sends, and the method that it was asked by."""
+def a_response(draw: random.Random) -> bytes:
+    """Gives what a server sends."""
     end = draw.choice(["\r\n", "\r\n", "\n"])
     body = draw.randbytes(draw.choice([0, 1, 100, 5000, 200_000]))
-    method = draw.choice(["GET", "GET", "GET", "HEAD"])
     status = draw.choice(["200 OK", "206 Partial Content", "404", "204 No Content", "503 "])
     lines = [f"HTTP/1.{draw.choice('1110')} {status}", *draw.sample(HEADERS, draw.randrange(5))]
     lines += draw.choice([[], [], ["Connection: close"], ["Connection: keep-alive"]])
-    has_body = method == "GET" and status[:3] != "204"
+    has_body = status[:3] != "204"
     framing = draw.choice(["length", "length", "chunks", "close"][: 4 if has_body else 2])
     if framing == "length":
         lines.append(f"Content-Length: {len(body)}")
@@ -33,7 +32,7 @@ def a_response(draw: random.Random) -> tuple[bytes, str]:
         body = b"".join(b"%x;note\r\n%s\r\n" % (len(part), part) for part in chunks) + b"0\r\n\r\n"
     before = draw.choice(["", "", f"HTTP/1.1 100 Continue{end}{end}"])
     head = before + "".join(line + end for line in [*lines, ""])
-    return head.encode() + (body if has_body else b""), method
+    return head.encode() + (body if has_body else b"")
 
 
 def sent(data: bytes, draw: random.Random) -> tuple[socket.socket, threading.Thread]:
@@ -55,18 +54,18 @@ def sent(data: bytes, draw: random.Random) -> tuple[socket.socket, threading.Thr
 def test_a_response_is_read_as_by_pythons_own_client(seed):
     draw = random.Random(seed)
     for _ in range(20):
-        data, method = a_response(draw)
+        data = a_response(draw)
         near, thread = sent(data, draw)
         with near:
-            expected = http.client.HTTPResponse(near, method=method)
+            expected = http.client.HTTPResponse(near)
             expected.begin()
             content = expected.read()
             thread.join()
         near, thread = sent(data, draw)
         with near:
             near.settimeout(0.1)
-            response = Response(near, method, 5.0, Stop().check)
-            pieces = iter(partial(response.read, 1 << 16), b"")
+            response = Response(near, 5.0, Stop().check)
+            pieces = map(bytes, iter(partial(response.read, 1 << 16), b""))
             assert b"".join(pieces) == content
             assert response.status == expected.status
             assert {name: response.headers[name] for name in response.headers} == {
