@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
@@ -14,7 +14,6 @@ import numpy as np
 
 from samplerkit.errors import ArgumentValueError, DatasetError
 from samplerkit.order.arguments import LARGEST
-from samplerkit.order.typing import Ids
 from samplerkit.storage.arrays import (
     Array,
     Column,
@@ -144,50 +143,45 @@ def _understood(path: str, meta: Mapping[str, Any], arrays: Mapping[str, Array])
         raise DatasetError(
             place, problem, meta["catalogue"], hint="read it with the samplerkit that wrote it"
         )
-    kinds: dict[str, Any] = {
-        "kind": str,
-        "folder": str,
-        "name_bytes": int,
-        "version_bytes": int,
-        "columns": list,
-    }
-    for name, kind in kinds.items():
-        if type(meta.get(name)) is not kind:
-            raise _wrong(place, f"{name} cannot be what it says", meta.get(name))
-    columns = meta["columns"]
-    if meta["kind"] not in get_args(Kind) or any(not _is_column(column) for column in columns):
-        raise _wrong(place, "kind and columns cannot be what they say", (meta["kind"], columns))
-    sizes = _numbers(place, arrays, "size", None)
-    number = sizes.size
-    names = _texts(place, arrays, "names", meta["name_bytes"], number)
-    found = names.as_bytes()
-    if number == 0 or any(one >= other for one, other in pairwise(found)):
-        raise _wrong(place, "its names are not sorted, or there is none", number)
-    chunks = (
-        _numbers(place, arrays, "chunks", number) if "chunks" in arrays else np.ones(number, dtype=np.int64)
-    )
-    if int(chunks.max()) > LARGEST // number or int(chunks.sum()) != arrays.get("samples", sizes).size:
-        raise _wrong(place, "its chunks are not those of its files", int(chunks.max()))
-    samples = _numbers(place, arrays, "samples", None)
-    if int(samples.max(initial=0)) > LARGEST // max(1, samples.size):
-        raise _wrong(place, "it has more samples than can be", int(samples.max()))
-    is_parquet = meta["kind"] == "parquet"
-    footers = _numbers(place, arrays, "footer", number) if is_parquet else np.zeros(0, dtype=np.int64)
-    digests = arrays.get("digest", np.zeros(0, dtype=np.uint8))
-    if is_parquet and (digests.size != DIGEST_BYTES * number or (footers + 12 > sizes).any()):
-        raise _wrong(place, "its footers cannot be in its files", number)
-    return FileCatalogue(
-        meta["kind"],
-        _folder(path, meta["folder"]),
-        names,
-        sizes,
-        _texts(place, arrays, "versions", meta["version_bytes"], number),
-        chunks,
-        samples,
-        tuple((name, kind) for name, kind in columns),
-        footers,
-        digests.tobytes(),
-    )
+    try:
+        sizes, samples = (arrays[name].astype(np.int64) for name in ("size", "samples"))
+        found = FileCatalogue(
+            meta["kind"],
+            _folder(path, meta["folder"]),
+            Texts.unpacked(arrays["names"], meta["name_bytes"]),
+            sizes,
+            Texts.unpacked(arrays["versions"], meta["version_bytes"]),
+            arrays["chunks"].astype(np.int64) if "chunks" in arrays else np.ones_like(sizes),
+            samples,
+            tuple((name, kind) for name, kind in meta["columns"]),
+            arrays.get("footer", sizes[:0]).astype(np.int64),
+            arrays.get("digest", sizes[:0]).tobytes(),
+        )
+        broken = next((law for law, holds in _laws(found) if not holds), None)
+    except (LookupError, TypeError, ValueError, AttributeError, OverflowError, MemoryError) as error:
+        broken = f"{type(error).__name__}, {error}"
+    if broken is not None:
+        raise DatasetError(place, f"is no catalogue that samplerkit wrote: {broken}", hint=AGAIN)
+    return found
+
+
+def _laws(found: FileCatalogue) -> Iterator[tuple[str, bool]]:
+    """Gives what is so in each catalogue, though no digest says it, in words for where it is not so."""
+    number, samples = found.num_files, found.samples
+    kind, texts = found.kind in get_args(Kind), [text for column in found.columns for text in column]
+    yield "its kind or its columns are none", kind and all(isinstance(text, str) for text in texts)
+    names = found.names.as_bytes()
+    yield f"it has {number} sizes, and {len(names)} names", 0 < number == len(names) == len(found.versions)
+    yield "its names are not sorted", all(one < other for one, other in pairwise(names))
+    counts = (found.sizes, found.chunks, samples, found.footers)
+    yield "it counts below zero", min(int(each.min(initial=0)) for each in counts) == 0
+    are_all = found.chunks.size == number and int(found.chunks.max()) <= samples.size
+    yield "its chunks are not those of its files", are_all and int(found.chunks.sum()) == samples.size
+    yield "it has more samples than can be", int(samples.max(initial=0)) <= LARGEST // max(1, samples.size)
+    footers = number if found.kind == "parquet" else 0
+    are_all = found.footers.size == footers and len(found.digests) == DIGEST_BYTES * footers
+    yield "its footers are not those of its files", are_all
+    yield "its footers cannot be in its files", bool((found.footers + 12 <= found.sizes[:footers]).all())
 
 
 def _folder(path: str, folder: str) -> str:
@@ -199,36 +193,6 @@ def _folder(path: str, folder: str) -> str:
         raise DatasetError(shown(path), problem, folder, hint="make it of the URLs of the files")
     own = os.path.abspath(os.path.dirname(path))  # noqa: PTH100, PTH120  # links stay what they are
     return os.path.normpath(f"{own}/{folder}").rstrip("/")
-
-
-def _is_column(column: Any) -> bool:
-    return isinstance(column, list) and len(column) == 2 and all(isinstance(text, str) for text in column)
-
-
-def _numbers(place: str, arrays: Mapping[str, Array], name: str, number: int | None) -> Ids:
-    if name not in arrays or (number is not None and arrays[name].size != number):
-        raise _wrong(place, f"{name} is missing, or not as long as it has files", number)
-    found = arrays[name].astype(np.int64)
-    if found.size and int(found.min()) < 0:
-        raise _wrong(place, f"{name} holds a negative number", int(found.min()))
-    return found
-
-
-def _texts(place: str, arrays: Mapping[str, Array], name: str, size: int, number: int) -> Texts:
-    packed = arrays.get(name)
-    if packed is None or packed.dtype != np.uint8:
-        raise _wrong(place, "an array is missing", name)
-    try:
-        texts = Texts.unpacked(packed, size)
-    except (ValueError, OverflowError, MemoryError) as error:
-        raise _wrong(place, f"{name} cannot be read", str(error)) from error
-    if len(texts) != number:
-        raise _wrong(place, f"{name} are not as many as its files, {number}", len(texts))
-    return texts
-
-
-def _wrong(place: str, problem: str, value: Any) -> DatasetError:
-    return DatasetError(place, f"is no catalogue that samplerkit wrote: {problem}", value, hint=AGAIN)
 
 
 def refuse_lengths(lengths: Any) -> None:
