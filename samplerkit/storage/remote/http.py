@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import email.utils
 import http.client
+import io
 import re
 import socket
 import ssl
@@ -31,7 +32,13 @@ from samplerkit.storage.threads import Pool, Stop
 from samplerkit.storage.urls import is_web
 
 PIECE = 1 << 20
-"""Bytes of a body that are read at a time; of a longer part, all of it."""
+"""Bytes of a body that are read at a time."""
+
+_ROUTES = 1 << 14
+"""Of so many URLs it is kept how they are reached: a dataset may have millions."""
+
+_ROUTE_SECONDS = 300.0
+"""So long that is used: a signature holds for an hour."""
 
 
 @final
@@ -46,6 +53,7 @@ class Http(Client):
         super().__init__(options, counts)
         self.connections = Connections(options)
         self._s3 = SignedUrls(options.storage_options, self._headers)
+        self._routes: dict[str, tuple[float, Route]] = {}
 
     def serves(self, url: str) -> bool:
         """Whether a file can be read by HTTP: it has such a URL, or is given one."""
@@ -72,14 +80,16 @@ class Http(Client):
             if answer.status == 200:
                 self.without_ranges.add(url)
                 return b""
-            return b"".join(map(bytes, self._body(answer, end, length)))
+            data = io.BytesIO()  # which gives its bytes without a copy
+            data.writelines(self._body(answer, end))
+            return data.getvalue()
 
-    def route(self, url: str) -> Route | None:
+    def plain_route(self, url: str) -> Route | None:
         """Gives how the server of a file is reached, if parts of it can be had by plain requests."""
         if url in self.without_ranges or not self.serves(url):
             return None
         with suppress(ValueError, Refused, Transient):  # the client of the file says why it cannot be read
-            return self.connections.route(self._address(url))
+            return self._route(url)
         return None
 
     def rest(
@@ -116,10 +126,10 @@ class Http(Client):
         """Closes the connections: those in use when they are not any more."""
         self.connections.close()
 
-    def _body(self, answer: Response, end: int, most: int = PIECE) -> Iterator[FileBytes]:
+    def _body(self, answer: Response, end: int) -> Iterator[FileBytes]:
         """Reads a body of so many bytes, -1 for how many there may be; each piece until the next is read."""
         at = 0
-        while piece := answer.read(most):
+        while piece := answer.read(PIECE):
             at += len(piece)
             self.counts.add(bytes=len(piece))
             if UNKNOWN_SIZE != end < at:
@@ -131,15 +141,22 @@ class Http(Client):
     @contextmanager
     def _asked(self, url: str, stop: Stop, part: str = "") -> Iterator[Response]:
         self.counts.add(requests=1)
-        with self.connections.response(self._address(url), part, stop) as answer:
+        with self.connections.response(self._route(url), part, stop) as answer:
             yield answer
 
     def _headers(self, address: Address) -> Headers:
-        with self.connections.response(address, "", Stop()) as answer:
+        with self.connections.response(self.connections.route(address), "", Stop()) as answer:
             return answer.headers
 
-    def _address(self, url: str) -> Address:
-        return Address(url) if is_web(url) else self._s3.address(url)
+    def _route(self, url: str) -> Route:
+        until, route = self._routes.get(url, (0.0, None))
+        if route is None or until < time.monotonic():
+            address = Address(url) if is_web(url) else self._s3.address(url)
+            route = self.connections.route(address)
+            if len(self._routes) >= _ROUTES:
+                self._routes.clear()
+            self._routes[url] = time.monotonic() + _ROUTE_SECONDS, route
+        return route
 
 
 def check_part(url: str, answer: Head | Response, version: Version, first: int, last: int | None) -> int:

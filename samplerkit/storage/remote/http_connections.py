@@ -27,9 +27,6 @@ from samplerkit.storage.urls import is_web
 
 MOST_HOPS = 10
 
-_ROUTES = 1 << 14
-"""Of so many URLs it is kept how they are reached: a dataset may have millions."""
-
 REDIRECTS = {301, 302, 303, 307, 308}
 _CA_BUNDLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "AWS_CA_BUNDLE")
 _PORTS = {"http": 80, "https": 443}
@@ -45,11 +42,13 @@ class Route:
     """How the server of a URL is reached.
 
     Args:
+        address: the URL, and what goes along with it.
         server: scheme, host and port.
         proxy: the one that the environment names for it, or None.
         head: of each request, without the empty line at its end.
     """
 
+    address: Address
     server: tuple[str, str, int]
     proxy: SplitResult | None
     head: bytes
@@ -73,16 +72,15 @@ class Connections:
         self._given = options.storage_options
         self._timeout = options.timeout
         self._idle: defaultdict[Any, list[http.client.HTTPConnection]] = defaultdict(list)
-        self._routes: dict[str, Route] = {}
         self._tls: ssl.SSLContext | None = None
         self._is_closed = False
 
     @contextmanager
-    def response(self, address: Address, part: str, stop: Stop) -> Iterator[Response]:
+    def response(self, route: Route, part: str, stop: Stop) -> Iterator[Response]:
         """Makes a request, follows redirects, and gives the response, of which the body is still to be read.
 
         Args:
-            address: of the file.
+            route: to the file.
             part: of it that is wanted, such as "0-99"; "" for all of it.
             stop: ends it.
 
@@ -92,8 +90,7 @@ class Connections:
             Stopped: it is not wanted any more.
             Exception: what `fault` knows.
         """
-        (url, given), is_named = address, True
-        route = self.route(address)
+        (url, given), is_named = route.address, True
         for _ in range(MOST_HOPS + 1):
             with self._sent(route, part, stop) as response:
                 target = target_of(url, response.status, response.headers)
@@ -102,21 +99,42 @@ class Connections:
                     return
             # What the user gives may be secret, and is for the host that the user names.
             is_named = is_named and is_same_place(url, target)
-            url, route = target, self._route(Address(target, given), is_named=is_named)
+            url, route = target, self.route(Address(target, given), is_named=is_named)
         raise Refused(f"was redirected more than {MOST_HOPS} times", "check the server's redirects")
 
-    def route(self, address: Address) -> Route:
+    def route(self, address: Address, *, is_named: bool = True) -> Route:
         """Gives how the server of a file is reached.
+
+        Args:
+            address: of the file.
+            is_named: it is at the place that the user names, for which the user's `headers` and `auth` are.
 
         Raises:
             ValueError: it cannot be asked.
         """
-        route = self._routes.get(address.url)
-        if route is None:
-            if len(self._routes) >= _ROUTES:
-                self._routes.clear()
-            route = self._routes[address.url] = self._route(address)
-        return route
+        parts = urlsplit(address.url)
+        host, server, is_signed = parts.hostname, _server(parts), address.headers is not None
+        if not host:
+            raise ValueError
+        named = {} if urllib.request.proxy_bypass(host) else urllib.request.getproxies()
+        proxy = _proxy(named.get(parts.scheme))
+        headers = {"Host": _host(server), "User-Agent": "samplerkit", "Accept": "*/*"}
+        headers["Accept-Encoding"] = "identity"
+        if is_named:
+            given = address.headers if is_signed else self._given.get("headers")
+            named_so = {str(name).lower() for name in given or {}}
+            kept = {name: value for name, value in headers.items() if name.lower() not in named_so}
+            headers = {**kept, **(given or {})}
+        if not is_signed and (auth := self._auth(parts, is_named=is_named)) is not None:
+            headers["Authorization"] = _basic(*auth)
+        path = _quoted(parts.path or "/") + (f"?{_quoted(parts.query)}" if parts.query else "")
+        if proxy and parts.scheme == "http":
+            path = f"http://{parts.netloc.rpartition('@')[2]}{path}"
+            headers |= _proxy_headers(proxy)
+        lines = [f"GET {path} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
+        if _NOT_IN_A_PATH.search(path) or any(map(_NOT_IN_A_LINE.search, lines)):
+            raise ValueError
+        return Route(address, server, proxy, "".join(f"{line}\r\n" for line in lines).encode("latin-1"))
 
     def kept(self, route: Route) -> http.client.HTTPConnection | None:
         """Takes a connection that was kept; one that the server has closed meanwhile is not used."""
@@ -183,31 +201,6 @@ class Connections:
             may_be_kept = response.finish()
         finally:
             self.release(route, made, may_be_kept=may_be_kept)
-
-    def _route(self, address: Address, *, is_named: bool = True) -> Route:
-        parts = urlsplit(address.url)
-        host, server, is_signed = parts.hostname, _server(parts), address.headers is not None
-        if not host:
-            raise ValueError
-        named = {} if urllib.request.proxy_bypass(host) else urllib.request.getproxies()
-        proxy = _proxy(named.get(parts.scheme))
-        headers = {"Host": _host(server), "User-Agent": "samplerkit", "Accept": "*/*"}
-        headers["Accept-Encoding"] = "identity"
-        if is_named:
-            given = address.headers if is_signed else self._given.get("headers")
-            named_so = {str(name).lower() for name in given or {}}
-            kept = {name: value for name, value in headers.items() if name.lower() not in named_so}
-            headers = {**kept, **(given or {})}
-        if not is_signed and (auth := self._auth(parts, is_named=is_named)) is not None:
-            headers["Authorization"] = _basic(*auth)
-        path = _quoted(parts.path or "/") + (f"?{_quoted(parts.query)}" if parts.query else "")
-        if proxy and parts.scheme == "http":
-            path = f"http://{parts.netloc.rpartition('@')[2]}{path}"
-            headers |= _proxy_headers(proxy)
-        lines = [f"GET {path} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
-        if _NOT_IN_A_PATH.search(path) or any(map(_NOT_IN_A_LINE.search, lines)):
-            raise ValueError
-        return Route(server, proxy, "".join(f"{line}\r\n" for line in lines).encode("latin-1"))
 
     def _auth(self, parts: SplitResult, *, is_named: bool) -> tuple[str, str] | None:
         """Gives user and password: those of the options, of the URL, or of the user's `.netrc`."""

@@ -100,7 +100,7 @@ class ParallelHttp:
         waiting: defaultdict[Any, deque[_PartRequest]] = defaultdict(deque)
         now = time.monotonic()
         for number, span in enumerate(spans):
-            route = self._http.route(span.url) if span.length <= _LONGEST else None
+            route = self._http.plain_route(span.url) if span.length <= _LONGEST else None
             if route is not None and self._unusual_until.get(route.server, 0.0) < now:
                 request = _PartRequest(number, route, span, versions[span.url])
                 waiting[route.server].append(request)

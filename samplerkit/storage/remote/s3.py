@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import cache
@@ -22,8 +21,6 @@ from samplerkit.storage.remote.access import (
 from samplerkit.storage.urls import is_of_s3
 
 _SIGNED_SECONDS = 3600
-_USED_SECONDS = 300.0
-_MOST_ADDRESSES = 1 << 14
 
 _NAMES = {
     "key": "aws_access_key_id", "secret": "aws_secret_access_key", "token": "aws_session_token",
@@ -43,7 +40,7 @@ _OF_NO_USE = {
 
 @final
 class SignedUrls:
-    """Gives URLs of HTTP for the objects of S3, signed for an hour by botocore, and again after minutes.
+    """Gives URLs of HTTP for the objects of S3, signed for an hour by botocore.
 
     Credentials, endpoints and regions are found as the tools of AWS find them.
 
@@ -60,7 +57,6 @@ class SignedUrls:
         self._lock = threading.Lock()
         self._clients: dict[str | None, Any] = {}
         self._regions: dict[str, str | None] = {}
-        self._signed: dict[str, tuple[float, Address]] = {}
 
     def serves(self, url: str) -> bool:
         """Whether a URL is one of S3 that can be signed, with the options that were given."""
@@ -77,15 +73,8 @@ class SignedUrls:
             Refused: there are no credentials, or botocore cannot use the options.
             Transient: the credentials could not be had this time.
         """
-        now = time.monotonic()
-        until, address = self._signed.get(url, (0.0, None))
-        if address is None or until < now:
-            with self._lock:  # sixteen threads would make sixteen clients
-                address = in_other_words(lambda: self._sign(url), Exception, _fault)
-            if len(self._signed) >= _MOST_ADDRESSES:
-                self._signed.clear()
-            self._signed[url] = now + _USED_SECONDS, address
-        return address
+        with self._lock:  # sixteen threads would make sixteen clients
+            return in_other_words(lambda: self._sign(url), Exception, _fault)
 
     def _sign(self, url: str) -> Address:
         bucket = _bucket(url)
