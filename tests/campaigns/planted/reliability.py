@@ -245,7 +245,7 @@ BUGS = [
     Bug(
         "a part of another version passes",
         "check_part",
-        "check_version(version, held.size, headers)",
+        "check_version(version, size, headers)",
         "pass",
         "tests/storage/remote/test_http.py",
     ),
