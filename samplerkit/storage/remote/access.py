@@ -39,8 +39,9 @@ class Version:
 
     @property
     def may_resume(self) -> bool:
-        """Whether a broken download may resume where it broke: the tag stands for each byte."""
-        return self.tag != "" and not self.tag.startswith(("W/", MODIFIED))
+        """Whether a broken download may resume where it broke: the tag stands for each byte up to the end."""
+        is_strong = self.tag != "" and not self.tag.startswith(("W/", MODIFIED))
+        return is_strong and self.size != UNKNOWN_SIZE
 
     def check(self, size: int, tag: str, name: str = "tag") -> None:
         """Compares the version of an answer with this one.

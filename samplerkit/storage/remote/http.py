@@ -120,7 +120,25 @@ class Http(Client):
 
     def fault(self, error: Exception) -> Exception:
         """Gives what an error of a request means."""
-        return fault(error, self.options.timeout)
+        if isinstance(error, ssl.SSLCertVerificationError):
+            # Its reason names the certificate and no URL.
+            hint = "correct the certificate, or name its authority by REQUESTS_CA_BUNDLE or `verify`"
+            problem = f"its server has a certificate that is not to be trusted ({error.verify_message})"
+            return Refused(problem, hint)
+        if isinstance(error, ValueError | http.client.InvalidURL):
+            return Refused(
+                "cannot be asked, or was redirected to what cannot", "check the URL and the headers"
+            )
+        reasons: dict[type[Exception], str] = {
+            ssl.SSLError: "TLS failed",
+            TimeoutError: f"the answer stalled, for {self.options.timeout:g} s",
+            socket.gaierror: "the name of its host is not known",
+            http.client.IncompleteRead: "the answer broke off",
+            http.client.HTTPException: "the connection broke",
+            OSError: f"the connection broke{number_in_words(error)}",
+        }
+        reason = next((reason for kind, reason in reasons.items() if isinstance(error, kind)), "")
+        return Transient(reason) if reason else error
 
     def close(self) -> None:
         """Closes the connections: those in use when they are not any more."""
@@ -203,27 +221,6 @@ _CONTENT_RANGE = re.compile(r"bytes (?:(\d+)-(\d+)|\*)/(\d+|\*)", re.ASCII)
 
 _MOST_DIGITS = 18
 """A longer number is no size of a file; Python refuses to read one of some thousand digits."""
-
-
-def fault(error: Exception, timeout: float) -> Exception:
-    """Says in words of our own what an exception of a request means; other errors are given as they are."""
-    if isinstance(error, ssl.SSLCertVerificationError):
-        # Its reason names the certificate and no URL.
-        hint = "correct the certificate, or name its authority by REQUESTS_CA_BUNDLE or `verify`"
-        problem = f"its server has a certificate that is not to be trusted ({error.verify_message})"
-        return Refused(problem, hint)
-    if isinstance(error, ValueError | http.client.InvalidURL):
-        return Refused("cannot be asked, or was redirected to what cannot", "check the URL and the headers")
-    reasons: dict[type[Exception], str] = {
-        ssl.SSLError: "TLS failed",
-        TimeoutError: f"the answer stalled, for {timeout:g} s",
-        socket.gaierror: "the name of its host is not known",
-        http.client.IncompleteRead: "the answer broke off",
-        http.client.HTTPException: "the connection broke",
-        OSError: f"the connection broke{number_in_words(error)}",
-    }
-    reason = next((reason for kind, reason in reasons.items() if isinstance(error, kind)), "")
-    return Transient(reason) if reason else error
 
 
 def check_answer(url: str, answer: Head | Response) -> None:

@@ -79,18 +79,6 @@ class RemoteStorage(Closing):
         if self._versions.setdefault(url, version) != version:
             raise final_error(url, changed())
 
-    def exists(self, url: str) -> bool:
-        """Returns whether there is a file that may be read: "not found" and "forbidden" are no.
-
-        Raises:
-            DatasetError: the server does not answer.
-        """
-        try:
-            self.version(url)
-        except AbsentError:
-            return False
-        return True
-
     def read(self, spans: Sequence[Span]) -> list[bytes]:
         """Reads parts of files, `threads` requests at a time.
 
@@ -142,9 +130,11 @@ class RemoteStorage(Closing):
         Raises:
             DatasetError: the server does not answer, or the file is larger than `most_bytes`.
         """
-        if not self.exists(url):
+        try:
+            size = self.version(url).size
+        except AbsentError:
             return None
-        if self.version(url).size <= most_bytes:
+        if size <= most_bytes:
             with suppress(DatasetError), self.fetch(url) as local:
                 return Path(local.path).read_bytes()
         return self.read_small(url, most_bytes)

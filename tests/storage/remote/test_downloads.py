@@ -46,9 +46,13 @@ def test_a_broken_download_goes_on_where_it_broke(server, storage, breaks):
     assert reader.stats.bytes == len(DATA)
 
 
-def test_a_download_begins_anew_where_a_tag_does_not_stand_for_each_byte(server, storage):
+@pytest.mark.parametrize("is_weak", [True, False], ids=["a weak tag", "no size"])
+def test_a_download_begins_anew_where_no_byte_is_certain_to_be_at_its_place(server, storage, is_weak):
     url = server.put("/a", DATA)
-    server.resources["/a"].etag = 'W/"weak"'
+    if is_weak:
+        server.resources["/a"].etag = 'W/"weak"'
+    else:
+        server.always["VERSION", "/a"] = tells_no_size
     server.faults["GET", "/a"] = [faults.truncates]
     assert content(storage().fetch(url)) == DATA
     assert [request.headers.get("Range") for request in server.asked("GET")] == [None, None]

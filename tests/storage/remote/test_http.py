@@ -122,21 +122,18 @@ def test_without_any_tag_the_size_is_all_that_is_held_against(server, storage):
         reader.read([Span(url, 5, 7)])
 
 
-def test_whether_a_file_exists_takes_one_request_and_its_version_none(server, storage):
+def test_what_all_processes_read_is_none_where_there_is_no_file_that_may_be_read(server, storage):
     url = server.put("/a", DATA[:10])
     server.put("/forbidden", b"")
     server.always["VERSION", "/forbidden"] = server.always["GET", "/forbidden"] = faults.status(403)
     reader = storage()
-    assert [reader.exists(f"{server.url}{path}") for path in ("/a", "/b", "/forbidden")] == [
-        True,
-        False,
-        False,
-    ]
+    found = [reader.read_shared(f"{server.url}{path}", 100) for path in ("/a", "/b", "/forbidden")]
+    assert found == [DATA[:10], None, None]
     reader.version(url)
     assert len(server.asked("VERSION", "/a")) == 1
     server.always["VERSION", "/a"] = server.always["GET", "/a"] = faults.status(500)
     with pytest.raises(DatasetError, match="status 500"):
-        storage().exists(url)
+        storage().read_shared(url, 100)
 
 
 def test_a_small_file_is_read_by_one_request(server, storage):
