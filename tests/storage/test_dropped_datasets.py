@@ -54,7 +54,7 @@ READS = {
     "parts of no file": lambda storage, url: storage.read([Span(url, 0, 5), Span(url + "x", 0, 5)] * 3),
     "version": lambda storage, url: storage.version(url),
     "version of no file": lambda storage, url: storage.version(url + "x"),
-    "existence of no file": lambda storage, url: storage.exists(url + "x"),
+    "no small file": lambda storage, url: storage.read_small(url + "x"),
     "small file": lambda storage, url: storage.read_small(url),
     "small file that is too large": lambda storage, url: storage.read_small(url, 5),
     "whole file": lambda storage, url: storage.fetch(url).close(),
