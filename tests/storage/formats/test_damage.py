@@ -16,7 +16,7 @@ import pytest
 import samplerkit as sk
 from samplerkit.testing.contract import same
 from tests.storage.formats import mds_shards, test_arrays, test_arrow, test_keyed, test_litdata, tf_records
-from tests.storage.formats.damage import outcomes
+from tests.storage.formats.damage import TIMES, outcomes
 from tests.storage.formats.litdata_chunks import FOLDERS
 from tests.storage.formats.mds_shards import sample_of
 from tests.storage.formats.mindrecord_rows import EVERY, FILES, FOLDER
@@ -186,7 +186,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("times", [60, pytest.param(2000, marks=pytest.mark.campaign)])
+@pytest.mark.parametrize("times", TIMES)
 @pytest.mark.parametrize("name", CASES)
 def test_damage_is_an_error_or_the_same_data(tmp_path, times, name):
     case = CASES[name](tmp_path)

@@ -16,7 +16,7 @@ from samplerkit.storage.files import lines
 from samplerkit.storage.files.lines import Lines
 from samplerkit.testing import DatasetContract
 from samplerkit.testing.contract import same
-from tests.storage.formats.damage import damaged, outcomes, spliced
+from tests.storage.formats.damage import TIMES, damaged, outcomes, spliced
 
 
 def row(id):
@@ -224,7 +224,7 @@ def test_an_index_beside_another_file_is_an_error_or_its_lines_are(tmp_path):
         dataset[0]
 
 
-@pytest.mark.parametrize("times", [60, pytest.param(500, marks=pytest.mark.campaign)])
+@pytest.mark.parametrize("times", TIMES)
 @pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz", "a.jsonl.zst"])
 def test_damage_is_an_error_with_file_and_line_or_the_same_data(tmp_path, name, times):
     """Damaged files are each as large and as old as the one that was seen, as far as that can be."""

@@ -12,7 +12,7 @@ import pytest
 
 import samplerkit as sk
 from samplerkit.testing import DatasetContract
-from tests.storage.formats.damage import outcome_in_a_fork, outcomes
+from tests.storage.formats.damage import TIMES, outcome_in_a_fork, outcomes
 from tests.storage.formats.lmdb_store import FILE, items
 
 
@@ -185,7 +185,7 @@ def test_a_store_that_was_written_to_is_an_error_even_where_times_say_nothing(tm
             dataset[0]
 
 
-@pytest.mark.parametrize("times", [60, pytest.param(2000, marks=pytest.mark.campaign)])
+@pytest.mark.parametrize("times", TIMES)
 def test_what_was_cut_is_an_error_and_never_a_signal(tmp_path, times):
     """LMDB has no checksums and follows what pages say: one bit may lead it anywhere, or end the process."""
     shutil.copy(FILE, tmp_path)
