@@ -12,9 +12,8 @@ import typer
 
 from samplerkit.cli.opening import AsJson, ConfigPath, FromZero, NumRanks, opened, state_in, states_in
 from samplerkit.cli.printing import Facts, PrintedTable, counted, progress, show
+from samplerkit.cli.when import times_read
 from samplerkit.errors import ArgumentValueError, SamplerkitError
-from samplerkit.inspect.documents import when_document
-from samplerkit.inspect.time_machine import when
 from samplerkit.loading.loader import Loader
 from samplerkit.loading.run.history import History
 from samplerkit.loading.state.state import State
@@ -76,34 +75,24 @@ def seen(
     if document is not None:
         told |= {"document": document, "file": file}
     if sample is not None or document is not None:
-        told["times"] = times = _times(loader, history, sample, document, file)
         columns = _COLUMNS if document is None else (*_COLUMNS, "first", "tokens")
-        rows = [tuple(time[name] for name in columns) for time in times]
+        found = [
+            time
+            for epoch, begin, end in history.parts
+            for _, times in times_read(loader, epoch, sample, document, file, begin)
+            for time in times
+            if time["position"] < end and not time["is_pad"]
+        ]
+        told["times"] = [{name: time[name] for name in (*columns, "is_pad")} for time in found]
+        rows = [tuple(time[name] for name in columns) for time in found]
     if part is not None:
-        told["part"] = found = _of_part(loader, history, part)
-        parts.append([(part, f"{counted(found['read'], 'sample')}, {found['passes']:.3f} passes")])
+        told["part"] = of = _of_part(loader, history, part)
+        parts.append([(part, f"{counted(of['read'], 'sample')}, {of['passes']:.3f} passes")])
     if out is not None:
         _write(history, out)
         told["out"] = str(out)
     nothing = "never" if "times" in told else "nothing"
     show(told, *parts, "", PrintedTable(columns, rows, most=_MOST_ROWS) if rows else nothing, as_json=as_json)
-
-
-def _times(
-    loader: Loader, history: History, sample: int | None, document: int | None, file: int
-) -> list[dict[str, Any]]:
-    """Returns each time that a sample, or a part of a document, was read, as far as the history goes."""
-    times: list[dict[str, Any]] = []
-    for epoch, begin, end in history.parts:
-        if document is not None:
-            found = [
-                {**asdict(part.read), "first": part.first, "tokens": part.tokens}
-                for part in when_document(loader, document, epoch, file=file, start=begin)[0]
-            ]
-        else:
-            found = [asdict(one) for one in when(loader, sample or 0, epoch, start=begin)[0].occurrences]
-        times += [time for time in found if time["position"] < end and not time["is_pad"]]
-    return times
 
 
 def _of_part(loader: Loader, history: History, name: str) -> dict[str, Any]:

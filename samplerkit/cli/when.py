@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -138,67 +137,75 @@ def when(
     """
     if (sample is None) == (document is None):
         raise typer.BadParameter("say one of the two", param_hint="--sample or --document")
-    wanted = parsed_epochs(epochs)
-    view = RunView.of(opened(config, world, state)[1])
-    if document is not None:
-        asked, found, facts, rows = _of_document(view, document, file or "0", wanted)
-    elif sample is None or file is not None:
+    if document is None and file is not None:
         raise typer.BadParameter("goes with --document", param_hint="--file")
+    wanted, name = parsed_epochs(epochs), file or "0"
+    view = RunView.of(opened(config, world, state)[1])
+    layout, names = view.layout, view.layout.names or ()
+    number = int(name) if name.isdecimal() else file_number(layout, name)
+    found = times_read(view, wanted, sample, document, number)
+    asked: dict[str, Any] = {"sample": sample}
+    keys: tuple[str, ...] = ("rank", "step", "place", "position")
+    columns = keys if view.recipe is None else (*keys[:3], "batch")
+    if sample is None:
+        asked = {"document": document, "file": number}
+        keys = columns = (*keys[:3], "window", "first", "tokens")
+        facts = [("document", f"{document:,} of file {number}{f', {names[number]}' if names else ''}")]
     else:
-        asked, found, facts, rows = _of_sample(view, sample, wanted)
-    told = {**asked, "num_ranks": view.num_ranks, "fingerprint": view.fingerprint, "epochs": found}
+        facts = [("sample", f"{sample:,} of {layout.num_samples:,}")]
+        if layout.has_files:
+            number = int(layout.file_of([sample])[0])  # type: ignore[arg-type]  # a list is an array to numpy
+            facts.append(("file", f"{number}, {names[number]}" if names else str(number)))
+    rows: list[tuple[object, ...]] = []
+    for epoch, (one, times) in zip(wanted, found, strict=True):
+        rows += [
+            (epoch, *(time[key] for key in keys), "pad" * time["is_pad"]) for time in times[:_MOST_TIMES]
+        ]
+        if len(times) > _MOST_TIMES:
+            more = f"and {len(times) - _MOST_TIMES} more times; --json lists all"
+            rows.append((epoch, *[""] * len(keys), more))
+        elif not times:
+            rows.append((epoch, *_unread(one)))
+    told = {**asked, "num_ranks": view.num_ranks, "fingerprint": view.fingerprint}
     facts += [("order", view.fingerprint), ("ranks", str(view.num_ranks))]
-    show(told, facts, "", rows, as_json=as_json)
+    table = PrintedTable(("epoch", *columns, "note"), rows, left=1)
+    show({**told, "epochs": [one for one, _ in found]}, facts, "", table, as_json=as_json)
 
 
-Told = tuple[dict[str, Any], list[Any], list[tuple[str, str]], PrintedTable]
-"""When a sample or a document is read: what was asked and the epochs, for JSON; and facts and a table."""
+def times_read(
+    source: Any,
+    epochs: int | range,
+    sample: int | None,
+    document: int | None,
+    file: int,
+    start: int | None = None,
+) -> list[tuple[Any, list[dict[str, Any]]]]:
+    """Finds when a sample, or in place of it a document of tokens, is read.
+
+    Args:
+        source: a run of any kind.
+        epochs: one epoch, or several.
+        sample: its id.
+        document: its number in its index.
+        file: the number of its file.
+        start: the position at which the epochs begin.
+
+    Returns:
+        For each epoch what there is to tell, as plain data, and each time that the sample or a part of the
+        document is read.
+    """
+    if document is None:
+        of_sample = [asdict(one) for one in read_when(source, sample or 0, epochs, start=start)]
+        return [(one, one["occurrences"]) for one in of_sample]
+    found = when_document(source, document, epochs, file=file, start=start)
+    of_document = [[asdict(part) for part in parts] for parts in found]
+    return [(parts, [{**part["read"], **part} for part in parts]) for parts in of_document]
 
 
-def _of_sample(view: RunView, sample: int, epochs: range) -> Told:
-    found = read_when(view, sample, epochs)
-    facts = [("sample", f"{sample:,} of {view.layout.num_samples:,}")]
-    if view.layout.has_files:
-        number = int(view.layout.file_of([sample])[0])  # type: ignore[arg-type]  # a list is an array to numpy
-        names = view.layout.names
-        facts.append(("file", f"{number}, {names[number]}" if names else str(number)))
-    rows: list[tuple[object, ...]] = []
-    for one in found:
-        note = "not read: the tail drops it, or it lies before the start" if one.unread else "not drawn"
-        nothing = ("-", "-", "-", one.unread[0] if one.unread else "", note)
-        times = [
-            (time.rank, time.step, time.place, time.position, "pad" * time.is_pad) for time in one.occurrences
-        ]
-        rows += _first_of(one.epoch, times, nothing)
-    columns = ("epoch", "rank", "step", "place", "position" if view.recipe is None else "batch", "note")
-    return {"sample": sample}, [asdict(one) for one in found], facts, PrintedTable(columns, rows, left=1)
-
-
-def _of_document(view: RunView, document: int, name: str, epochs: range) -> Told:
-    names = view.layout.names or ()
-    file = int(name) if name.isdecimal() else file_number(view.layout, name)
-    found = when_document(view, document, epochs, file=file)
-    facts = [("document", f"{document:,} of file {file}{f', {names[file]}' if names else ''}")]
-    nothing = ("-", "-", "-", "", "", "", "not read: empty, left out, or dropped by the tail")
-    rows: list[tuple[object, ...]] = []
-    for epoch, parts in zip(epochs, found, strict=True):
-        times = [
-            (read.rank, read.step, read.place, part.window, part.first, part.tokens, "pad" * read.is_pad)
-            for part in parts
-            for read in [part.read]
-        ]
-        rows += _first_of(epoch, times, nothing)
-    columns = ("epoch", "rank", "step", "place", "window", "first", "tokens", "note")
-    of_epochs = [[asdict(part) for part in parts] for parts in found]
-    return {"document": document, "file": file}, of_epochs, facts, PrintedTable(columns, rows, left=1)
-
-
-def _first_of(
-    epoch: int, times: Sequence[tuple[object, ...]], nothing: tuple[object, ...]
-) -> list[tuple[object, ...]]:
-    """Gives the first rows of an epoch, and one that says how many more there are, or that there is none."""
-    rows = [*times[:_MOST_TIMES]]
-    if len(times) > _MOST_TIMES:
-        more = f"and {len(times) - _MOST_TIMES} more times; --json lists all"
-        rows.append((*[""] * (len(nothing) - 1), more))
-    return [(epoch, *row) for row in rows or [nothing]]
+def _unread(one: Any) -> tuple[object, ...]:
+    """Says why a sample or a document is not read in an epoch, in the columns of where it is."""
+    if isinstance(one, list):
+        return "-", "-", "-", "", "", "", "not read: empty, left out, or dropped by the tail"
+    if not one["unread"]:
+        return "-", "-", "-", "", "not drawn"
+    return "-", "-", "-", one["unread"][0], "not read: the tail drops it, or it lies before the start"
