@@ -12,7 +12,6 @@ import pytest
 
 import samplerkit
 import samplerkit as sk
-from samplerkit.cli.demo.command import verdict
 from tests.programs import Program
 
 
@@ -29,8 +28,7 @@ def test_a_missing_scikit_learn_is_one_line_with_the_hint(refused, monkeypatch):
 
 def test_a_mistake_in_a_kept_config_is_one_line_before_any_launch(refused, tmp_path):
     pytest.importorskip("sklearn")
-    path = tmp_path / "configs" / "files.yaml"
-    path.parent.mkdir()
+    path = tmp_path / "train.yaml"
     path.write_text("sampler: {kind: distributed, shuffle: filez}\n")
     error = refused("demo", "--keep", tmp_path)
     assert error.startswith("samplerkit: sampler.shuffle: ")
@@ -53,11 +51,6 @@ def test_a_name_of_a_file_that_is_no_text_is_read_described_and_printed(command,
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(printed, encoding="utf-8"))
     assert command("at", config, "--epoch", 0, "--step", 0, "--json")[0] == 0
     assert set(json.loads(printed.getvalue())["files"]) == {"\udcff.txt"}
-
-
-def test_too_low_an_accuracy_of_global_is_said():
-    assert verdict({"global": {"accuracy": 95.0}}) is None
-    assert verdict({"global": {"accuracy": 94.9}}) == "GLOBAL reached 94.9%, and 95% was expected"
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ import yaml
 
 import samplerkit as sk
 from samplerkit.cli.demo.command import counted
-from samplerkit.cli.demo.training import EPOCHS, MODES, write_configs
+from samplerkit.cli.demo.training import EPOCHS, MODES, write_config
 from samplerkit.cli.demo.training import RESUMED_EPOCHS as EPOCHS_OF_RESUME
 from tests.cli.processes import DEMO, ROOT, environment, processes_of, run
 
@@ -80,7 +80,8 @@ def test_a_failing_rank_ends_the_command_with_its_traceback(tmp_path):
     """The config speaks of other files than there are, which only a rank finds out."""
     temporary, kept = tmp_path / "temporary", tmp_path / "kept"
     temporary.mkdir()
-    write_configs(kept, [SAMPLES - FILES + 1, *[1] * (FILES - 1)])
+    kept.mkdir()
+    write_config(kept, [SAMPLES - FILES + 1, *[1] * (FILES - 1)])
     done = run((*DEMO, "--keep", str(kept)), temporary)
     assert done.returncode == 1
     assert "Traceback" in done.stderr

@@ -41,19 +41,19 @@ EPOCHS = 10
 RESUMED_EPOCHS, GLOBAL_BATCH, SAVED_EVERY = 4, 48, 5
 """Of `--resume`: the passes, samples of all ranks in a step, and steps from one checkpoint to the next."""
 
-CHECKPOINT = "checkpoint.pt"
+CHECKPOINT, CONFIG = "checkpoint.pt", "train.yaml"
 
 # PARTIAL mixes two files' worth at a time, and there are more samples than `adaptive_threshold`.
 _CONFIG = """\
 dataset:
   kind: files
-  files: ../data/digits-*.npz
+  files: data/digits-*.npz
   reader: npz
   lengths: [{sizes}]
   max_files: 3
 sampler:
   kind: distributed
-  shuffle: {shuffle}
+  shuffle: adaptive
   num_shards: auto
   shard_id: auto
   partial_size: 180
@@ -96,19 +96,12 @@ def write_digits(folder: Path) -> list[int]:
     return [part.size for part in parts]
 
 
-def config_path(folder: Path, mode: Shuffle) -> Path:
-    """Names the config of a mode, of the demo in a folder."""
-    return folder / "configs" / f"{mode.value}.yaml"
-
-
-def write_configs(folder: Path, sizes: list[int]) -> None:
-    """Writes a config for each mode, except where there is one already: it may have been edited."""
-    for mode in MODES:
-        path = config_path(folder, mode)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if not path.exists():
-            listed = ", ".join(map(str, sizes))
-            path.write_text(_CONFIG.format(sizes=listed, shuffle=mode.value), encoding="utf-8")
+def write_config(folder: Path, sizes: list[int]) -> Path:
+    """Writes the config, except where there is one already: it may have been edited."""
+    path = folder / CONFIG
+    if not path.exists():
+        path.write_text(_CONFIG.format(sizes=", ".join(map(str, sizes))), encoding="utf-8")
+    return path
 
 
 def ledger_path(folder: Path, run: str, rank: int) -> Path:
@@ -131,9 +124,9 @@ class Trainee:
     """The small network that reads digits of 8 by 8 pixels, with its optimizer and its loader.
 
     Args:
-        folder: where `data` and `configs` are.
+        folder: where the data and the config are.
         device: where the network is.
-        mode: the shuffle mode, by which the config is found.
+        mode: the shuffle mode, in place of the config's.
         seed: of the order and of the network.
         arguments: of the loader, in place of the config's.
     """
@@ -148,13 +141,12 @@ class Trainee:
         self._network = nn.Sequential(*layers).to(device)
         self._model = DistributedDataParallel(self._network)
         self._optimizer = torch.optim.Adam(self._model.parameters())
-        path = config_path(folder, mode)
-        written = load_config(path).to_dict()
-        written["sampler"]["seed"] = seed
+        written = load_config(folder / CONFIG).to_dict()
+        written["sampler"] |= {"shuffle": mode.value, "seed": seed}
         written["loader"] |= arguments
         config = load_config(written)
         if not isinstance(config.dataset, FileDataset):
-            raise ConfigError("dataset", "must be of kind files", config.dataset, hint=f"see {path.name}")
+            raise ConfigError("dataset", "must be of kind files", config.dataset, hint=f"see {CONFIG}")
         self._dataset = config.dataset
         self.loader: Any = config.make_loader(device=device)
         self._saved: dict[str, Any] = {
