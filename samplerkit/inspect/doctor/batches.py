@@ -12,7 +12,7 @@ from samplerkit.batches.class_batches import ClassBatches
 from samplerkit.batches.packs.pack_batches import PackBatches
 from samplerkit.errors import SamplerkitError
 from samplerkit.inspect.doctor.findings import Fault, Faults, Finding, PlannedRun, batches, kind, order, rule
-from samplerkit.inspect.doctor.inspection import InspectedRun, Inspection
+from samplerkit.inspect.doctor.inspection import InspectedRun
 from samplerkit.inspect.doctor.probe import module_codes
 from samplerkit.order.dataset_protocol import gives_segments
 
@@ -25,7 +25,7 @@ MOST_LEFT_OUT = 0.01
 MOST_READ_AGAIN = 2.0
 """So many times the tokens of an epoch may be read, since whole documents are read for their parts."""
 
-REFUSED = kind("refused", "error", "The sampler does not go with the dataset.")
+_REFUSED = kind("refused", "error", "The sampler does not go with the dataset.")
 _LENGTHS = kind(
     "lengths-do-not-fit", "error", "Lengths, keys or labels are not one for each sample, or are none."
 )
@@ -38,17 +38,11 @@ _KINDS_OF_PLACES = {
 }
 
 
-def no_plan(seen: Inspection) -> list[Finding]:
-    """Finds batches that cannot be made: nothing else can be looked at then."""
-    if seen.view is None or seen.view.recipe is None:
-        return []
-    try:
-        seen.view.run.plan(seen.view.epoch)
-    except SamplerkitError as error:
-        found = _KINDS_OF_PLACES.get(error.place.rpartition(".")[2].partition("[")[0], REFUSED)
-        hint = error.hint or "give one for each sample, in the order of the dataset"
-        return [found.found(f"{error.place}: {error.problem}", hint)]
-    return []
+def refused(error: SamplerkitError) -> Finding:
+    """Makes a finding of an order, or of batches, that cannot be made."""
+    found = _KINDS_OF_PLACES.get(error.place.rpartition(".")[2].partition("[")[0], _REFUSED)
+    hint = error.hint or "give one for each sample, in the order of the dataset"
+    return found.found(f"{error.place}: {error.problem}", hint)
 
 
 @rule("warning", batches)

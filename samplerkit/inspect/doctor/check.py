@@ -88,11 +88,11 @@ count them twice
         # All other rules ask how many samples there are, and in which batches.
         if not is_counted(seen.dataset):
             return (_LENGTHS_NOT_TOLD.found(_NOT_COUNTED, HINT),)
-        made += batches.no_plan(seen) or [finding for find in RULES for finding in find(seen)]
+        made += [finding for find in RULES for finding in find(seen)]
     except ArgumentTypeError:
         raise
     except SamplerkitError as error:
-        made.append(batches.REFUSED.found(f"{error.place}: {error.problem}", error.hint or "see above"))
+        made.append(batches.refused(error))
     return tuple(sorted(made, key=lambda finding: finding.severity == "warning"))
 
 

@@ -38,7 +38,6 @@ _SHARD_NAMES = (
     ("world_size", "rank"),
 )
 _COMPARED_INDICES = 1024
-_BYTES_OF_A_LIST = 40
 _BYTES_OF_A_TABLE = 24
 _BYTES_OF_AN_ID = 8
 _BY_ARITHMETIC = (
@@ -49,6 +48,12 @@ _BY_ARITHMETIC = (
     DistributedSampler,
     MixtureSampler,
 )
+SHUFFLING = (
+    torch.utils.data.RandomSampler,
+    torch.utils.data.SubsetRandomSampler,
+    torch.utils.data.WeightedRandomSampler,
+)
+"""torch's samplers that draw from the process-wide random state, unless they have a generator."""
 
 
 @final
@@ -361,32 +366,18 @@ def _deal_of_dataset(dataset: Any) -> list[Dealer]:
 
 def bytes_listed(sampler: Any, size: int) -> int:
     """Estimates the bytes of the list of ids that a sampler builds; 0 where it computes them."""
-    torchs = torch.utils.data
-    draws = isinstance(sampler, WeightedRandomSampler | torchs.RandomSampler)
-    # With replacement, torch draws 32 at a time.
+    is_other = getattr(sampler, "algorithm", ALGORITHM) != ALGORITHM
+    if isinstance(sampler, EpochByCursor):
+        # One of samplerkit's, which compute their orders; but for torch's own order, drawn as an array.
+        return _BYTES_OF_AN_ID * size if is_other else 0
+    draws = isinstance(sampler, WeightedRandomSampler | torch.utils.data.RandomSampler)
+    # With replacement, torch draws 32 at a time. Other packages' shuffles are tables of all samples.
     is_computed = isinstance(sampler, _BY_ARITHMETIC) or (draws and sampler.replacement)
-    if is_computed and not _replays_a_shuffle(sampler):
+    if is_computed and not (is_other and sampler.get_shuffle_mode() is not Shuffle.FALSE):
         return 0
     if isinstance(sampler, Sampler):
         return _BYTES_OF_A_TABLE * min(sampler.num_samples or size, size)
-    if isinstance(sampler, torchs.DistributedSampler):
-        return _bytes_dealt(sampler, size)
-    if isinstance(sampler, torchs.RandomSampler):
-        return LISTED_BYTES * len(sampler.data_source)
-    if isinstance(sampler, torchs.SubsetRandomSampler | torchs.WeightedRandomSampler):
-        return LISTED_BYTES * len(sampler)
+    if isinstance(sampler, (*SHUFFLING, torch.utils.data.DistributedSampler)):
+        return LISTED_BYTES * len(getattr(sampler, "dataset", getattr(sampler, "data_source", sampler)))
     held = [value for value in getattr(sampler, "__dict__", {}).values() if isinstance(value, list | tuple)]
-    return _BYTES_OF_A_LIST * max((len(value) for value in held), default=0)
-
-
-def _replays_a_shuffle(sampler: Any) -> bool:
-    """Whether it shuffles as another package does, which makes a table of all samples."""
-    is_other = getattr(sampler, "algorithm", ALGORITHM) != ALGORITHM
-    return is_other and sampler.get_shuffle_mode() is not Shuffle.FALSE
-
-
-def _bytes_dealt(sampler: Any, size: int) -> int:
-    if isinstance(sampler, EpochByCursor):
-        # One of samplerkit's, which compute their orders; but for torch's own order, drawn as an array.
-        return 0 if getattr(sampler, "algorithm", ALGORITHM) == ALGORITHM else _BYTES_OF_AN_ID * size
-    return (LISTED_BYTES if sampler.shuffle else _BYTES_OF_A_LIST) * len(sampler.dataset)
+    return LISTED_BYTES * max((len(value) for value in held), default=0)

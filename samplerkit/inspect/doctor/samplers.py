@@ -11,7 +11,7 @@ import numpy as np
 import torch.utils.data
 
 from samplerkit.inspect.doctor.findings import Fault, Faults, Finding, any_loader, kind, order, rule, run
-from samplerkit.inspect.doctor.inspection import GIB, InspectedRun, Inspection
+from samplerkit.inspect.doctor.inspection import GIB, SHUFFLING, InspectedRun, Inspection
 from samplerkit.inspect.doctor.probe import ids_under, seeds
 from samplerkit.loading.torch_sampler import TorchSampler
 from samplerkit.order.modes import FILE_AWARE, Shuffle
@@ -21,13 +21,6 @@ from samplerkit.samplers.pk import PKSampler
 from samplerkit.samplers.repeat import RepeatFactorSampler, RepeatSampler
 from samplerkit.samplers.shuffled import ModedSampler, RandomSampler
 from samplerkit.samplers.window import WindowSampler
-
-_SHUFFLING = (
-    torch.utils.data.RandomSampler,
-    torch.utils.data.SubsetRandomSampler,
-    torch.utils.data.WeightedRandomSampler,
-)
-"""torch's samplers that draw from the process-wide random state, unless they have a generator."""
 
 _DAY = 86_400
 _OLDEST = 30 * _DAY
@@ -62,7 +55,7 @@ def not_sharded(seen: Inspection) -> Faults:
     if seen.is_ours or seen.is_iterable or seen.world.num_shards == 1 or seen.deals or seen.bridges:
         return
     for sampler in seen.others:
-        if isinstance(sampler, _SHUFFLING):
+        if isinstance(sampler, SHUFFLING):
             yield Fault(
                 f"{type(sampler).__name__} reads all samples on each of {seen.world.num_shards} ranks"
             )
@@ -139,7 +132,7 @@ def random_from_process(seen: Inspection) -> Faults:
 
 def _drawing_from_process(seen: Inspection) -> Any:
     """Finds the sampler that draws from the random state of the process; None if none does."""
-    shuffling = [sampler for sampler in seen.others if isinstance(sampler, _SHUFFLING)]
+    shuffling = [sampler for sampler in seen.others if isinstance(sampler, SHUFFLING)]
     if shuffling:  # by torch, whose own samplers draw at least their seed from it
         # accelerate copies rank 0's random state to all ranks at the start of an epoch.
         is_synchronised = seen.is_led or bool(getattr(seen.loader, "rng_types", None))
