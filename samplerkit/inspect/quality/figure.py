@@ -62,10 +62,7 @@ class Figure:
 
     def to_dict(self) -> dict[str, Any]:
         """Gives plain data, for JSON."""
-        plain = asdict(self)
-        plain["curve"] = list(plain["curve"])
-        plain["parts"] = [part.to_dict() for part in self.parts]
-        return plain
+        return asdict(self)
 
     def __str__(self) -> str:
         precision = "exact" if self.exact else f"standard error {shown(self.standard_error)}"

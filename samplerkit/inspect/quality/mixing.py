@@ -19,6 +19,7 @@ from samplerkit.order.deal import World
 from samplerkit.order.order import Order
 from samplerkit.order.typing import Ids
 from samplerkit.samplers.base import Sampler
+from samplerkit.samplers.pk import checked_labels
 from samplerkit.samplers.subset import SequentialSampler
 
 DOUBLINGS = 7
@@ -311,13 +312,8 @@ def effective_batch(
 
 def _classes(labels: Any, size: int) -> tuple[Ids, Ids]:
     """Numbers the labels, and counts each."""
-    if isinstance(labels, str | bytes) or not (hasattr(labels, "__array__") or hasattr(labels, "__len__")):
-        raise ArgumentTypeError("labels", "must be a list of labels", labels)
-    try:
-        array = np.asarray(labels)
-    except ValueError:
-        array = np.zeros((0, 0))
-    if array.ndim != 1 or array.dtype.kind not in "iubUS":
+    array = checked_labels(labels, "labels")
+    if array.dtype.kind == "f":  # no classes
         raise ArgumentTypeError("labels", "must be a flat list of integers or strings", labels)
     if array.size != size:
         raise DatasetError("labels", f"must be one for each of the {size} samples", array.size)
