@@ -8,20 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import Any, final
 
 import numpy as np
 
-from samplerkit.errors import SamplerkitError
 from samplerkit.inspect.pictures.plot_data import EPOCHS, MOST_PARTS, WINDOW_BATCHES, PlotData
 from samplerkit.order.typing import Ids
-
-
-class MissingMatplotlibError(SamplerkitError, ImportError):
-    """Pictures need matplotlib, which comes with the extra `plot`."""
-
+from samplerkit.storage.files.packages import extra
 
 FAINT, TEXT = "C8", "C9"
 """Colours of matplotlib's cycle: after those of ranks and configs, that of grids, and that of words."""
@@ -38,14 +32,9 @@ def png_figure(file: Any, width: float, height: float, theme: str) -> Iterator[A
         theme: `light` or `dark`: the name of a style sheet in this folder.
 
     Raises:
-        MissingMatplotlibError: matplotlib is not installed.
+        DatasetError: matplotlib is not installed.
     """
-    try:
-        # An extra: all else works without it.
-        figures, style = import_module("matplotlib.figure"), import_module("matplotlib.style")
-    except ImportError as error:
-        hint = 'install it with: pip install "samplerkit[plot]"'
-        raise MissingMatplotlibError("plot", "needs matplotlib, which is not installed", hint=hint) from error
+    figures, style = (extra(f"matplotlib.{name}", "plot") for name in ("figure", "style"))
     sheets = [Path(__file__).with_name(f"{name}.mplstyle") for name in ("pictures", theme)]
     with style.context(sheets):
         figure = figures.Figure(figsize=(width, height), layout="constrained")

@@ -28,7 +28,7 @@ def draw(runs: dict[str, Any], path: str | Path, *, epoch: int = 0) -> None:
 
     Raises:
         ArgumentValueError: the file has another ending, or there are no or too many runs.
-        MissingMatplotlibError: matplotlib is not installed.
+        DatasetError: matplotlib is not installed.
     """
     path = Path(path)
     if path.suffix.lower() not in KINDS:
