@@ -358,7 +358,7 @@ class Piped:
     timeout: float
     handler: Handler | None
 
-    def samples(self, seat: Seat, epoch: int, shuffling: Shuffling) -> Generator[dict[str, Any], None, None]:
+    def __call__(self, seat: Seat, epoch: int, shuffling: Shuffling) -> Generator[dict[str, Any], None, None]:
         """Returns the samples that one worker reads in an epoch."""
         samples = self._in_order(seat, epoch, shuffling)
         if not shuffling.window:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial as bound
 from typing import Any, Literal, Self, final
 
@@ -259,18 +259,6 @@ class Fluent:
 
 
 @final
-@dataclass(frozen=True)
-class Loaded:
-    """What a DataLoader gives: its next epoch, each time."""
-
-    loader: DataLoader[Any]
-
-    def samples(self, seat: Seat, epoch: int, shuffling: Shuffling) -> Generator[Any, None, None]:
-        """Yields the batches."""
-        yield from self.loader
-
-
-@final
 class WebLoader(Fluent):
     """torch's DataLoader, whose batches go through more of webdataset's methods in the main process.
 
@@ -288,8 +276,8 @@ class WebLoader(Fluent):
     """
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
-        loaded = Loaded(DataLoader(*arguments, **options))
-        self._pipeline = SamplePipeline(loaded, Shuffling(), Split(), may_be_empty=True)
+        self._loader: DataLoader[Any] = DataLoader(*arguments, **options)
+        self._pipeline = SamplePipeline(self._batches, Shuffling(), Split(), may_be_empty=True)
         self._length: int | None = None
         self._epoch = 0
 
@@ -303,9 +291,12 @@ class WebLoader(Fluent):
             return self._length
         most = pipeline.most_items or FOREVER
         is_endless = pipeline.passes == most == FOREVER
-        if pipeline.stages or is_endless or not isinstance(pipeline.shards, Loaded):
+        if pipeline.stages or is_endless:
             raise ArgumentTypeError("len", "is not known of this loader", self, hint="say .with_length(n)")
-        return min(pipeline.passes * len(pipeline.shards.loader), most)
+        return min(pipeline.passes * len(self._loader), most)
+
+    def _batches(self, *_: object) -> Generator[Any, None, None]:
+        yield from self._loader
 
     def _shuffled(self, size: int, shuffling: Shuffling) -> Self:
         # Nothing can be computed of what comes, so here the place in the pipeline matters.

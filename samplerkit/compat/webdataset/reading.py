@@ -8,7 +8,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from functools import cache, partial
 from itertools import chain
-from typing import Any, Final, Protocol, final
+from typing import Any, Final, final
 
 import numpy as np
 from torch.utils.data import get_worker_info
@@ -227,11 +227,8 @@ class WorkerPlace:
     items: int = 0
 
 
-class ReadOnce(Protocol):
-    """What can be read from front to back only."""
-
-    def samples(self, seat: Seat, epoch: int, shuffling: Shuffling) -> Generator[Any, None, None]:
-        """Returns the samples that one worker reads in an epoch."""
+ReadOnce = Callable[[Seat, int, Shuffling], Generator[Any, None, None]]
+"""Returns the samples that one worker reads in an epoch, of what can be read from front to back only."""
 
 
 @final
@@ -300,8 +297,8 @@ class SamplePipeline:
         if tar is not None:
             samples = self._from_tar(tar, seat, epoch, cursor.rows)
         else:
-            once: Any = self.shards
-            samples = once.samples(seat, epoch, self.shuffling)
+            read_once: Any = self.shards
+            samples = read_once(seat, epoch, self.shuffling)
         with closing(samples):
             for sample in samples:
                 cursor.rows += 1
