@@ -31,19 +31,12 @@ WE_ACCEPT = {
 }
 
 
-def recordings(case):
-    """Every (epoch, shard, recorded ids or None)."""
-    for epoch in range(case["num_epochs"]):
-        for shard in range(chains.num_shards(case)):
-            yield epoch, shard, case["epochs"] and case["epochs"][epoch][shard]
-
-
 def test_every_plain_case_is_replayed_exactly_with_the_flag_and_without(capsys):
     cases, sequences = Counter(), Counter()
     for case in PLAIN:
         kind = case["dataset"]["kind"]
         cases[kind] += 1
-        for epoch, shard, recorded in recordings(case):
+        for epoch, shard, recorded in mindspore_cases.recordings(case):
             if recorded is not None:
                 for quirks in (False, True):
                     ids = chains.read(case, epoch, shard, quirks=quirks)
@@ -58,7 +51,7 @@ def test_every_plain_case_is_replayed_exactly_with_the_flag_and_without(capsys):
 def test_what_mindspore_refused_is_refused_with_its_class_or_accepted_for_a_reason():
     outcomes, used = Counter(), set()
     for case in PLAIN:
-        for epoch, shard, recorded in recordings(case):
+        for epoch, shard, recorded in mindspore_cases.recordings(case):
             if recorded is not None:
                 continue
             theirs, ours = case["errors"][0], chains.read(case, epoch, shard, quirks=False)
@@ -117,7 +110,7 @@ GROUPS = {
 
 def group(case):
     """Says what becomes of a case with a quirk, over all its epochs and shards."""
-    runs = [run for run in recordings(case) if run[2] is not None]
+    runs = [run for run in mindspore_cases.recordings(case) if run[2] is not None]
     if not runs:
         return "MindSpore refused it"
     with_flag = [chains.read(case, epoch, shard, quirks=True) for epoch, shard, _ in runs]

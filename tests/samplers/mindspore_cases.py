@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -72,12 +73,21 @@ def num_shards(case: dict[str, Any]) -> int:
     return next((s["args"]["num_shards"] for s in links(case) if s["args"].get("shard_id") == "*"), 1)
 
 
-def sampler(case: dict[str, Any], shard: int) -> sk.Sampler:
-    """The chain of a case, for one shard."""
-    built = [_built(link, case["dataset"], shard) for link in links(case)]
+def sampler(
+    case: dict[str, Any], shard: int, seeded: dict[str, Any] | None = None, **common: Any
+) -> sk.Sampler:
+    """The chain of a case, for one shard; `seeded` are made in place of those of that name, with `common`."""
+    built = [_built(link, case["dataset"], shard, seeded or {}, common) for link in links(case)]
     for parent, child in zip(built[-2::-1], built[:0:-1], strict=True):
         parent.add_child(child)
     return built[0]
+
+
+def recordings(case: dict[str, Any]) -> Iterator[tuple[int, int, Any]]:
+    """Every epoch, shard, and recorded ids or None."""
+    for epoch in range(case["num_epochs"]):
+        for shard in range(num_shards(case)):
+            yield epoch, shard, case["epochs"] and case["epochs"][epoch][shard]
 
 
 def layout(case: dict[str, Any]) -> sk.Layout:
@@ -116,7 +126,13 @@ def _of_dataset_arguments(arguments: dict[str, Any]) -> dict[str, Any]:
     return {"type": "Random", "args": {"shuffle": shuffle, **common}}
 
 
-def _built(link: dict[str, Any], dataset: dict[str, Any], shard: int) -> sk.Sampler:
+def _built(
+    link: dict[str, Any],
+    dataset: dict[str, Any],
+    shard: int,
+    seeded: dict[str, Any],
+    common: dict[str, Any],
+) -> sk.Sampler:
     arguments = dict(link["args"])
     if arguments.get("shard_id") == "*":
         arguments["shard_id"] = shard
@@ -129,4 +145,7 @@ def _built(link: dict[str, Any], dataset: dict[str, Any], shard: int) -> sk.Samp
         arguments.setdefault("offset", 0)
     if link["type"] == "PK":
         arguments["labels"] = dataset["labels"]
+    if link["type"] in seeded:
+        made: sk.Sampler = seeded[link["type"]](**arguments, **common)
+        return made
     return CLASSES[link["type"]](**arguments)

@@ -38,13 +38,6 @@ def read(case, epoch, shard):
         return error
 
 
-def recordings(case):
-    """Every (epoch, shard, recorded ids or None)."""
-    for epoch in range(case["num_epochs"]):
-        for shard in range(mindspore.num_shards(case)):
-            yield epoch, shard, case["epochs"] and case["epochs"][epoch][shard]
-
-
 def length(ids):
     return ids["n"] if isinstance(ids, dict) else len(ids)
 
@@ -56,7 +49,7 @@ def test_enough_cases_are_compared():
 def test_orders_without_randomness_are_the_recorded_ones():
     compared = 0
     for case in FIXED:
-        for epoch, shard, ids in recordings(case):
+        for epoch, shard, ids in mindspore.recordings(case):
             if ids is not None:
                 assert read(case, epoch, shard) == ids, case["id"]
                 compared += 1
@@ -66,7 +59,9 @@ def test_orders_without_randomness_are_the_recorded_ones():
 def test_shuffled_orders_are_as_long_as_the_recorded_ones_and_cover_as_many_samples():
     compared = 0
     for case in SHUFFLED:
-        runs = [(epoch, ids, ids and read(case, epoch, shard)) for epoch, shard, ids in recordings(case)]
+        runs = [
+            (epoch, ids, ids and read(case, epoch, shard)) for epoch, shard, ids in mindspore.recordings(case)
+        ]
         assert all(len(ours) == length(ids) for _, ids, ours in runs if ids is not None), case["id"]
         if mindspore.draws_with_replacement(case) or not all(isinstance(ids, list) for _, ids, _ in runs):
             continue
@@ -91,7 +86,7 @@ def test_what_mindspore_refuses_ours_refuses_with_the_same_class_or_accepts_for_
     # Without a sampler it is the constructor of MindSpore's dataset that refuses.
     refused = accepted = 0
     for case in [case for case in PLAIN if case["sampler"]]:
-        for epoch, shard, ids in recordings(case):
+        for epoch, shard, ids in mindspore.recordings(case):
             if ids is not None:
                 continue
             ours = read(case, epoch, shard)
