@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import socket
 import threading
 from collections import namedtuple
 from dataclasses import dataclass, replace
@@ -132,10 +134,20 @@ def test_small_tensors_are_in_no_shared_memory_and_hold_no_descriptor(collate: A
     assert not any(tensor.is_shared() for batch in kept for tensor in batch.values())
 
 
-def test_large_tensors_are_in_shared_memory_beside_small_ones() -> None:
+@pytest.mark.parametrize("are_refused", [False, True])
+def test_large_tensors_are_in_shared_memory_beside_small_ones(
+    monkeypatch: pytest.MonkeyPatch, are_refused: bool
+) -> None:
+    """Or are copied, where so many descriptors are under way that the system refuses more."""
+
+    def refuse(*_: Any) -> int:
+        raise OSError(errno.ETOOMANYREFS, "Too many references: cannot splice")
+
+    if are_refused:
+        monkeypatch.setattr(socket, "send_fds", refuse)
     with sk.Loader(Rows(SMALL // 4), batch_size=2, num_workers=1) as loader:
         batch = next(iter(loader))
-    assert batch["row"].is_shared()
+    assert batch["row"].is_shared() is not are_refused
     assert not batch["label"].is_shared()
     assert batch["row"][:, 0].tolist() == batch["label"].tolist()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 from collections import defaultdict
 from typing import Any
@@ -17,7 +18,7 @@ from samplerkit.loading.workers.batch_maker import BatchMaker, batch_of
 from samplerkit.loading.workers.file_affinity import FileAffinity, joined
 from samplerkit.loading.workers.loader_workers import requests_of
 from samplerkit.loading.workers.reader import ReaderOptions, SampleReader
-from samplerkit.loading.workers.worker_side import pickled, unpickled
+from samplerkit.loading.workers.worker_side import NUMBER_BYTES, pickled, received, send, unpickled
 from tests.loading.worker_kinds import beside
 
 LAYOUT = sk.Layout([7, 9, 0, 3, 12, 5, 8, 10, 1])
@@ -163,6 +164,15 @@ def test_batches_and_what_comes_with_them_are_those_without_it_also_after_a_resu
         assert read(resumed) == read(rest)
 
 
+def crossed(answer: Any) -> Any:
+    """An answer as the loop receives it from a worker."""
+    message, (here, there) = pickled(answer), multiprocessing.Pipe()
+    message.content.write(bytes(NUMBER_BYTES))
+    with here, there:
+        send(there, message)
+        return unpickled(*received(here)[1:])
+
+
 @given(
     st.lists(st.integers(0, 9), min_size=1, max_size=6).filter(any),
     st.sampled_from(MODES),
@@ -196,8 +206,7 @@ def test_shares_put_together_are_the_batch(sizes, mode, batch_size, workers, ste
                 if whole or len(parts) == 1:
                     samples = maker.reader.read(request)
                 else:
-                    sent = [pickled(maker.reader.read(part)) for part in parts]
-                    samples = joined(parts, [unpickled(share.getbuffer()) for share in sent])
+                    samples = joined(parts, [crossed(maker.reader.read(part)) for part in parts])
                 answer = maker.collated(request, samples)
                 skipped = [(skip.id, skip.place, skip.error) for skip in answer.skipped]
                 outcomes.append([plain(answer.batch), skipped, answer.stand_in])

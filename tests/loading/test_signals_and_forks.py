@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import gc
-import multiprocessing
-import multiprocessing.util
 import os
 import signal
 import subprocess
 import sys
-import time
-from pathlib import Path
 
 import pytest
 
@@ -18,7 +14,7 @@ import samplerkit as sk
 from tests.jobs import ended
 from tests.loading.worker_kinds import beside
 from tests.programs import Program
-from tests.waiting import alive, wait_until
+from tests.waiting import alive
 
 OWN_SECONDS = 30
 """Five times what these jobs take; one that hangs is noticed then."""
@@ -57,31 +53,6 @@ def test_an_interrupt_on_entry_of_any_function_takes_no_batch_away(workers):
     gc.collect()  # loaders that were interrupted while they ended leave their threads until then
     assert number > 100
     assert wrong == []
-
-
-def read_for_ever(told, *, has_a_folder):
-    if not has_a_folder:
-        multiprocessing.current_process()._config.pop("tempdir")
-    loader = sk.Loader(range(10**6), sk.SequentialSampler(), batch_size=1, num_workers=1)
-    for _ in loader:
-        if loader.step == 1:
-            told.send((multiprocessing.util.get_temp_dir(), loader.worker_pids[0]))
-        time.sleep(0.01)
-
-
-@pytest.mark.parametrize("has_a_folder", [True, False])
-def test_the_worker_of_a_killed_rank_removes_the_folder_of_that_rank_and_not_its_launchers(has_a_folder):
-    """A forked rank has the folder for sockets of the process that started it, if that has one."""
-    mine = multiprocessing.util.get_temp_dir()
-    fork, (told, telling) = multiprocessing.get_context("fork"), multiprocessing.Pipe()
-    rank = fork.Process(target=read_for_ever, args=(telling,), kwargs={"has_a_folder": has_a_folder})
-    rank.start()
-    folder, worker = told.recv()
-    assert (folder == mine) is has_a_folder
-    rank.kill()
-    rank.join()
-    wait_until(lambda: not alive([worker]))
-    assert Path(folder).is_dir() is has_a_folder
 
 
 INTERRUPTED = """
@@ -134,36 +105,6 @@ print(received == list(range(200)), set(workers).isdisjoint(loader.worker_pids))
 def test_a_signal_handler_that_raises_in_the_middle_of_a_request_hangs_nothing(when, position):
     code, printed, errors = ended("-c", INTERRUPTED + when + GOES_ON, own_seconds=OWN_SECONDS)
     assert (code, printed) == (0, f"True {position}\nTrue True\n"), errors
-
-
-TENSORS = """
-import multiprocessing.util, torch, samplerkit as sk
-from samplerkit.loading.workers import worker_side as worker
-{before}
-try:
-    with sk.Loader(torch.arange(100.0), sk.SequentialSampler(), batch_size=10, num_workers=2) as loader:
-        print(sum(float(batch.sum()) for batch in loader))
-except sk.WorkerError as error:
-    print(error.place, error.hint)
-"""
-
-
-@pytest.mark.parametrize(
-    ("before", "printed"),
-    [
-        ("", "4950.0\n"),
-        ("multiprocessing.util.get_temp_dir()", "4950.0\n"),
-        ("worker._SHORT_FOLDER = '/nowhere'", "TMPDIR set TMPDIR to a shorter one that can be written to\n"),
-    ],
-    ids=["a short folder is there", "the process has a folder already", "no short folder is there"],
-)
-def test_a_long_name_of_the_temporary_folder_hangs_no_loop(tmp_path, before, printed):
-    folder = tmp_path / ("x" * max(1, 93 - len(str(tmp_path))))
-    folder.mkdir()
-    script = TENSORS.format(before=before)
-    code, told, errors = ended("-c", script, seconds=240, TMPDIR=str(folder))
-    assert (code, told) == (0, printed), errors
-    assert list(folder.iterdir()) == []
 
 
 REQUEUED = """

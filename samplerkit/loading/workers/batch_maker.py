@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, final
@@ -17,7 +16,7 @@ from samplerkit.loading.generators import seed_generators
 from samplerkit.loading.sample_fields import SampleCollate
 from samplerkit.loading.workers.protocol import Answer, Request, SkippedSample
 from samplerkit.loading.workers.reader import SampleReader, cut
-from samplerkit.loading.workers.worker_side import pickled, sendable_errors, sending_error
+from samplerkit.loading.workers.worker_side import Message, pickled, sendable_errors, sending_error
 from samplerkit.order.typing import Ids
 
 
@@ -126,12 +125,12 @@ class SendingMaker(BatchMaker):
     Samples that cannot be pickled are left out where bad samples are.
     """
 
-    def __getitem__(self, request: Request) -> io.BytesIO:
+    def __getitem__(self, request: Request) -> Message:
         with sendable_errors():
             self.reader.begin(request)
             return self._sent(request, self.reader.read(request))
 
-    def _sent(self, request: Request, samples: Answer) -> io.BytesIO:
+    def _sent(self, request: Request, samples: Answer) -> Message:
         made = self.collated(request, samples) if request.is_whole else samples
         try:
             return pickled(made)

@@ -9,6 +9,7 @@ import multiprocessing.context
 import os
 import select
 import signal
+import socket
 import sys
 import threading
 import time
@@ -19,7 +20,7 @@ from multiprocessing.connection import Connection
 from multiprocessing.reduction import ForkingPickler
 from typing import Any, Final, NamedTuple
 
-import torch.multiprocessing
+import torch
 from torch._utils import ExceptionWrapper
 
 from samplerkit.errors import WorkerError, note_once
@@ -27,10 +28,10 @@ from samplerkit.loading.background import Channel, end_at_exit, start_thread
 from samplerkit.loading.device.streams import Streams, current_device, streams_for
 from samplerkit.loading.workers.protocol import Answer, Request, WorkerPool, timed_out
 from samplerkit.loading.workers.worker_side import (
-    NUMBER_BYTES,
     WorkerStart,
-    prepare_for_workers,
+    received,
     run_worker,
+    socket_of,
     unpickled,
 )
 
@@ -42,8 +43,7 @@ class _Worker(NamedTuple):
     """A worker, as the loop sees it."""
 
     process: Any
-    requests: Connection
-    answers: Connection
+    pipe: Connection
 
 
 class _Task(NamedTuple):
@@ -55,7 +55,7 @@ class _Task(NamedTuple):
 
 
 class WorkerProcesses(WorkerPool):
-    """Worker processes, each with a pipe for its requests and one for its answers.
+    """Worker processes, each with a pipe of its own for requests and answers.
 
     torch has one queue for all answers, whose lock a worker may hold when it dies: then all wait for ever. A
     pipe ends with its worker.
@@ -103,7 +103,6 @@ class WorkerProcesses(WorkerPool):
         return _pinned(channel)
 
     def _start(self) -> None:
-        prepare_for_workers()
         end_at_exit(self)
         _running.add(self)
         context: Any = self._options.get("multiprocessing_context")
@@ -120,20 +119,16 @@ class WorkerProcesses(WorkerPool):
             self.close()
             raise
         sentinels = [worker.process.sentinel for worker in self._workers]
-        self._polls = [_poll_of([worker.answers.fileno(), *sentinels]) for worker in self._workers]
+        self._polls = [_poll_of([worker.pipe.fileno(), *sentinels]) for worker in self._workers]
 
     def _start_one(self, context: Any, number: int, seed: int) -> None:
-        taken, requests = context.Pipe(duplex=False)
-        answers, given = context.Pipe(duplex=False)
+        pipe, given = context.Pipe()
         init = self._options.get("worker_init_fn")
-        ours = (taken, given, self._asked_to_end)
-        start = WorkerStart(self._maker, init, seed, number, self._number, *ours)
+        start = WorkerStart(self._maker, init, seed, number, self._number, given, self._asked_to_end)
         process = context.Process(target=run_worker, args=(start,), daemon=True)
-        self._workers.append(_Worker(process, requests, answers))
+        self._workers.append(_Worker(process, pipe))
         process.start()
-        # The pipes end with the worker, which alone has these.
-        taken.close()
-        given.close()
+        given.close()  # the pipe ends with the worker, which alone has this end
 
     def submit(self, request: Request) -> _Task:
         """Sends a request to the workers that make its batch."""
@@ -142,7 +137,7 @@ class WorkerProcesses(WorkerPool):
         try:
             for worker, share in task.shares:
                 with contextlib.suppress(OSError):  # where it has died, no answer will come
-                    self._workers[worker].requests.send_bytes(ForkingPickler.dumps((task.number, share)))
+                    self._workers[worker].pipe.send_bytes(ForkingPickler.dumps((task.number, share)))
         except BaseException:
             self.can_be_reused = False  # it is not known what was sent
             raise
@@ -173,12 +168,10 @@ class WorkerProcesses(WorkerPool):
     def _answer(self, task: _Task, worker: int) -> Answer:
         """Returns what a worker has made of its share of a task; raises what was raised there."""
         try:
-            number, message = 0, memoryview(b"")
-            while number != task.number:
-                with contextlib.suppress(Exception):
-                    unpickled(message)  # of an iteration that was left, whose shared memory is let go of so
-                number, message = self._message(worker)
-            answer = unpickled(message)
+            number = 0
+            while number != task.number:  # those of an iteration that was left come first
+                number, message, storages = self._message(worker)
+            answer = unpickled(message, storages)
         except Exception as error:
             if dead := self._dead_workers(seconds=_GRACE_SECONDS * isinstance(error, EOFError | OSError)):
                 raise WorkerError(
@@ -196,19 +189,18 @@ class WorkerProcesses(WorkerPool):
         received: Answer = answer
         return received
 
-    def _message(self, worker: int) -> tuple[int, memoryview]:
-        """Waits for what a worker sends next: the number of a task, and the pickled answer.
+    def _message(self, worker: int) -> tuple[int, memoryview, list[torch.UntypedStorage]]:
+        """Waits for what a worker sends next: the number of a task, and its answer.
 
         It may wait for another worker, which has died: then it is not waited for much longer.
         """
-        pipe = self._workers[worker].answers
+        pipe = self._workers[worker].pipe
         ready = dict(self._polls[worker].poll(self.timeout and 1000 * self.timeout))
         if not ready:
             raise timed_out("a worker process", self.timeout)
         if pipe.fileno() not in ready and not pipe.poll(_GRACE_SECONDS):
             raise EOFError
-        message = memoryview(pipe.recv_bytes())
-        return int.from_bytes(message[-NUMBER_BYTES:], "little"), message[:-NUMBER_BYTES]
+        return received(pipe)
 
     def _dead_workers(self, *, seconds: float) -> dict[int, int]:
         """The exit codes of the workers that died, by process id; one that is dying is waited for."""
@@ -225,8 +217,9 @@ class WorkerProcesses(WorkerPool):
         if self._asked_to_end is not None:
             self._asked_to_end.value = 1
         for worker in self._workers:
-            # Its end for the worker. The descriptor stays, for another thread may be about to write to it.
-            os.dup2(worker.answers.fileno(), worker.requests.fileno(), inheritable=False)
+            # Its end for the worker. The pipe stays, for another thread may be about to write to it.
+            with contextlib.suppress(OSError), socket_of(worker.pipe) as peer:
+                peer.shutdown(socket.SHUT_WR)
 
     def join(self, deadline: float) -> None:
         """Waits for the workers until a time of the monotonic clock, and kills those that have not ended."""
@@ -244,8 +237,7 @@ class WorkerProcesses(WorkerPool):
         self.can_be_reused = False
         self._asked_to_end = None  # which all processes share
         for worker in self._workers:
-            worker.requests.close()
-            worker.answers.close()
+            worker.pipe.close()
         self._workers = []
 
     def __del__(self) -> None:

@@ -1,28 +1,28 @@
 """A worker process, seen from within: how it begins, what it takes and gives, and its end with its parent.
 
 A batch is pickled where it is made, so that what cannot be pickled is an error at its place, or skipped, and
-unpickled when its turn comes. Small tensors are in the message, large ones in shared memory.
+unpickled when its turn comes. Small tensors are in the message, large ones in shared memory, of which the
+descriptors come behind it.
 """
 
 from __future__ import annotations
 
+import errno
 import gc
 import io
 import multiprocessing
 import multiprocessing.connection
-import multiprocessing.util
 import os
-import shutil
 import signal
-import tempfile
+import socket
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import ForkingPickler
-from pathlib import Path
 from queue import SimpleQueue
+from types import SimpleNamespace
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -33,59 +33,12 @@ from torch.utils.data._utils import signal_handling
 from torch.utils.data._utils import worker as torch_worker
 from torch.utils.data._utils.collate import collate_tensor_fn, default_collate_fn_map
 
-from samplerkit.errors import DatasetError, WorkerError
+from samplerkit.errors import DatasetError
 from samplerkit.loading.generators import seed_worker
 from samplerkit.loading.workers.protocol import Request
 
-_FOLDER_OF = "samplerkit_tempdir_of"
-
-_LONGEST_BASE = 107 - len("/pymp-01234567/listener-01234567")
-"""Bytes of a folder below which `multiprocessing` can have sockets: the path of one has 107 at most."""
-
-_SHORT_FOLDER = "/tmp"  # noqa: S108  # each process makes a folder of its own there
-"""Where they are when the folder for temporary files has too long a name."""
-
 NUMBER_BYTES: Final = 8
 """Of the number of a task, behind each answer."""
-
-
-def prepare_for_workers() -> None:
-    """Makes the folder for the sockets of this process and its workers, which share one that serves.
-
-    A worker's own would stay behind when the worker is killed. A folder that is inherited from the parent
-    process is not deleted here: other processes still use it.
-
-    Raises:
-        WorkerError: the temporary folder has too long a name for sockets, and there is no other one.
-    """
-    config = _process_config()
-    present = config.get("tempdir")
-    if present is not None and len(os.fsencode(Path(present).parent)) <= _LONGEST_BASE:
-        return
-    # Workers that meet a longer name end in the middle of a batch, and the loop waits for them.
-    wanted = tempfile.gettempdir()
-    base = wanted if len(os.fsencode(wanted)) <= _LONGEST_BASE else _SHORT_FOLDER
-    try:
-        folder = config["tempdir"] = tempfile.mkdtemp(prefix="pymp-", dir=base)
-    except OSError as error:
-        problem = (
-            f"is no folder for the sockets of workers, whose path may have {_LONGEST_BASE} bytes ({error})"
-        )
-        hint = "set TMPDIR to a shorter one that can be written to"
-        raise WorkerError("TMPDIR", problem, wanted, hint=hint) from error
-    config[_FOLDER_OF] = os.getpid()
-    multiprocessing.util.Finalize(None, _remove_folder, (folder,), exitpriority=-100)
-
-
-def _remove_folder(folder: str) -> None:
-    shutil.rmtree(folder, ignore_errors=True)
-    _process_config()["tempdir"] = None
-
-
-def _process_config() -> dict[str, Any]:
-    """The configuration that processes inherit which this one starts by `multiprocessing`."""
-    config: dict[str, Any] = multiprocessing.current_process()._config  # type: ignore[attr-defined]
-    return config
 
 
 def end_with_parent() -> None:
@@ -98,19 +51,9 @@ def end_with_parent() -> None:
     if parent is None:
         return
 
-    def leave_no_folder() -> None:
-        config = _process_config()
-        is_gone = bool(multiprocessing.connection.wait([parent.sentinel], 0))
-        if is_gone and config.get(_FOLDER_OF) == parent.pid:
-            shutil.rmtree(config["tempdir"], ignore_errors=True)
-
     def wait() -> None:
         multiprocessing.connection.wait([parent.sentinel])
-        leave_no_folder()
         os._exit(1)
-
-    # The loop of the worker may end the process while the thread is in the middle of it.
-    multiprocessing.util.Finalize(None, leave_no_folder, exitpriority=-100)
 
     def end_if_parent_asks() -> None:
         while signal.sigwaitinfo({signal.SIGTERM}).si_pid != parent.pid:
@@ -133,8 +76,7 @@ class WorkerStart(NamedTuple):
         seed: of all workers, from which each has seeds of its own until it begins an epoch.
         number: of this one.
         num_workers: how many there are.
-        requests: the pipe that brings requests.
-        answers: the pipe that takes answers.
+        pipe: brings requests, and takes answers.
         is_over: a number that processes share: not 0 where the workers are asked to end.
     """
 
@@ -143,8 +85,7 @@ class WorkerStart(NamedTuple):
     seed: int
     number: int
     num_workers: int
-    requests: Connection
-    answers: Connection
+    pipe: Connection
     is_over: Any
 
 
@@ -159,11 +100,10 @@ def run_worker(start: WorkerStart) -> None:
     gc.freeze()
     signal_handling._set_worker_signal_handlers()  # type: ignore[attr-defined]  # they say what a SIGBUS means: a full /dev/shm
     end_with_parent()
-    send_small_tensors()
-    messages: SimpleQueue[io.BytesIO] = SimpleQueue()
-    threading.Thread(
-        target=_send, args=(start.answers, messages), name="samplerkit-answers", daemon=True
-    ).start()
+    stack_small_tensors()
+    messages: SimpleQueue[Message] = SimpleQueue()
+    ours = (start.pipe, messages)
+    threading.Thread(target=_send, args=ours, name="samplerkit-answers", daemon=True).start()
     where, failure = f"in worker process {start.number}", None
     with suppress(KeyboardInterrupt):  # the loop gets one too
         try:
@@ -175,8 +115,8 @@ def run_worker(start: WorkerStart) -> None:
                 answer = failure or start.maker[request]
             except Exception:
                 answer = ExceptionWrapper(where=where)  # type: ignore[no-untyped-call]
-            message = answer if isinstance(answer, io.BytesIO) else pickled(answer)
-            message.write(number.to_bytes(NUMBER_BYTES, "little"))
+            message = answer if isinstance(answer, Message) else pickled(answer)
+            message.content.write(number.to_bytes(NUMBER_BYTES, "little"))
             messages.put(message)
             del request, answer, message  # nothing is held while it waits for the next one
 
@@ -198,17 +138,17 @@ def _begin(start: WorkerStart) -> None:
 def _next_request(start: WorkerStart) -> tuple[int, Request] | None:
     """Waits for the next request and its number; None at the end."""
     try:
-        numbered: tuple[int, Request] = ForkingPickler.loads(start.requests.recv_bytes())
+        numbered: tuple[int, Request] = ForkingPickler.loads(start.pipe.recv_bytes())
     except (EOFError, OSError):  # the loop is gone, perhaps in the middle of a request
         return None
     return None if start.is_over.value else numbered
 
 
-def _send(pipe: Connection, messages: SimpleQueue[io.BytesIO]) -> None:
+def _send(pipe: Connection, messages: SimpleQueue[Message]) -> None:
     """Runs in a thread, so that a worker makes the next batch while the loop has not taken this one."""
     with suppress(OSError):  # the loop has closed its end
         while True:
-            pipe.send_bytes(messages.get().getbuffer())
+            send(pipe, messages.get())
 
 
 # What crosses between two processes.
@@ -218,26 +158,58 @@ SMALL: Final = 256 << 10
 """Bytes up to which copying through the pipe costs less than shared memory, whose file must be made, handed
 over through a socket, and mapped: half as much at this size, the same at about 1 MiB."""
 
+_DESCRIPTOR, _COPY = b"d", b"c"
+"""What comes next of shared memory: its descriptor, beside this byte; or behind it what is in it."""
 
-def pickled(value: Any) -> io.BytesIO:
+
+class Message(NamedTuple):
+    """A value on its way to another process.
+
+    Args:
+        content: it, pickled, with the small storages of its tensors.
+        shared: the storages that are in shared memory, which is there until it is sent.
+    """
+
+    content: io.BytesIO
+    shared: list[torch.UntypedStorage]
+
+
+def pickled(value: Any) -> Message:
     """Pickles a value for another process; raises what its pickling raises."""
     file, storages = _without_storages(value)
     end = file.tell()
+    shared = [storage for storage in storages if not _is_small(storage)]
+    for storage in shared:
+        storage.share_memory_()
     if storages:
-        ForkingPickler(file).dump(storages)
+        sizes = (_bytes_of(one).tobytes() if _is_small(one) else one.nbytes() for one in storages)
+        ForkingPickler(file).dump([*sizes])
     file.write(end.to_bytes(_END_BYTES, "little"))
-    return file
+    return Message(file, shared)
+
+
+def _is_small(storage: torch.UntypedStorage) -> bool:
+    """Returns whether it is sent in the message. What is shared stays so: somebody may want to share it."""
+    return storage.nbytes() <= SMALL and not storage.is_shared()
+
+
+def _bytes_of(storage: torch.UntypedStorage) -> np.ndarray[Any, Any]:
+    found: np.ndarray[Any, Any] = torch.empty(0, dtype=torch.uint8).set_(storage).numpy()
+    return found
 
 
 def _without_storages(value: Any) -> tuple[io.BytesIO, list[torch.UntypedStorage]]:
     """Pickles a value without the storages of its tensors: they are sent behind all else.
 
-    A large one opens a descriptor for the process that receives it, which would stay open if what comes
-    behind it could not be pickled.
+    Views of one storage stay views of one. Nothing is shared if what comes behind it cannot be pickled.
     """
     file, storages = io.BytesIO(), list[torch.UntypedStorage]()
 
     def left_out(storage: torch.UntypedStorage) -> Any:
+        strategy: str = torch.multiprocessing.get_sharing_strategy()  # type: ignore[no-untyped-call]
+        by_name = strategy == "file_system" and not _is_small(storage)
+        if by_name or storage.device.type != "cpu":
+            return reductions.reduce_storage(storage)  # type: ignore[no-untyped-call]
         storages.append(storage)
         return _storage_at, (len(storages) - 1,)
 
@@ -257,12 +229,61 @@ def _storage_at(number: int) -> torch.UntypedStorage:
     return found
 
 
-def unpickled(message: memoryview) -> Any:
-    """Returns what was pickled; once only, since it may hold handles of shared memory."""
+def send(pipe: Connection, message: Message) -> None:
+    """Sends a message, and then what is in shared memory of it."""
+    pipe.send_bytes(message.content.getbuffer())
+    for storage in message.shared:
+        with socket_of(pipe) as peer:
+            try:
+                socket.send_fds(peer, [_DESCRIPTOR], [storage._share_fd_cpu_()[0]])
+            except OSError:  # more descriptors of this user are under way than the system takes
+                peer.sendall(_COPY)
+                pipe.send_bytes(_bytes_of(storage).data)
+
+
+def socket_of(pipe: Connection) -> socket.socket:
+    """Returns the socket that a pipe of two directions is, for what a pipe cannot do."""
+    found = socket.socket(fileno=os.dup(pipe.fileno()))
+    found.settimeout(None)  # whatever the default is
+    return found
+
+
+def received(pipe: Connection) -> tuple[int, memoryview, list[torch.UntypedStorage]]:
+    """Receives the number of a task, and its answer: what `unpickled` takes.
+
+    Raises:
+        EOFError, OSError: the worker has ended; or this process may open no more files.
+    """
+    message = memoryview(pipe.recv_bytes())
+    number, message = int.from_bytes(message[-NUMBER_BYTES:], "little"), message[:-NUMBER_BYTES]
     storages = message[int.from_bytes(message[-_END_BYTES:], "little") : -_END_BYTES]
+    contents = ForkingPickler.loads(storages) if storages else ()
+    found = [_storage_of(one) if isinstance(one, bytes) else _shared(pipe, one) for one in contents]
+    return number, message, found
+
+
+def _shared(pipe: Connection, size: int) -> torch.UntypedStorage:
+    with socket_of(pipe) as peer:
+        what, descriptors, *_ = socket.recv_fds(peer, 1, 1)
+    if what == _COPY:
+        return _storage_of(pipe.recv_bytes())
+    if not descriptors:
+        raise OSError(errno.EMFILE, "the descriptor of a tensor did not come: too many files are open")
+    given = SimpleNamespace(detach=descriptors.pop)
+    found: torch.UntypedStorage = reductions.rebuild_storage_fd(torch.UntypedStorage, given, size)  # type: ignore[no-untyped-call]
+    return found
+
+
+def _storage_of(data: bytes) -> torch.UntypedStorage:
+    found = torch.empty(len(data), dtype=torch.uint8)
+    found.numpy()[:] = np.frombuffer(data, dtype=np.uint8)
+    return found.untyped_storage()
+
+
+def unpickled(message: memoryview, storages: list[torch.UntypedStorage]) -> Any:
+    """Returns what was pickled."""
+    _received.storages = storages
     try:
-        if storages:
-            _received.storages = ForkingPickler.loads(storages)
         return ForkingPickler.loads(message)
     finally:
         _received.storages = []
@@ -294,29 +315,10 @@ def sending_error(value: Any) -> str:
     return ""
 
 
-def send_small_tensors() -> None:
-    """Lets this worker process send small tensors within its messages.
-
-    Tensors in shared memory stay there: somebody may want to share them. All else of a tensor is sent
-    as torch does it, so that views of one storage stay views of one.
-    """
-    ForkingPickler.register(torch.UntypedStorage, _reduced)
-    # torch's own makes a batch in shared memory at once.
+def stack_small_tensors() -> None:
+    """Lets this worker process make small batches in its memory: torch's own makes each in shared memory."""
     if default_collate_fn_map.get(torch.Tensor) is collate_tensor_fn:
         default_collate_fn_map[torch.Tensor] = _stacked
-
-
-def _reduced(storage: torch.UntypedStorage) -> tuple[Any, ...]:
-    if storage.device.type != "cpu" or storage.nbytes() > SMALL or storage.is_shared():
-        as_before: tuple[Any, ...] = reductions.reduce_storage(storage)  # type: ignore[no-untyped-call]
-        return as_before
-    return _storage_of, (torch.empty(0, dtype=torch.uint8).set_(storage).numpy().tobytes(),)
-
-
-def _storage_of(data: bytes) -> torch.UntypedStorage:
-    found = torch.empty(len(data), dtype=torch.uint8)
-    found.numpy()[:] = np.frombuffer(data, dtype=np.uint8)
-    return found.untyped_storage()
 
 
 def _stacked(

@@ -84,8 +84,8 @@ BUGS = [
     Bug(
         "nobody watches over the workers",
         "WorkerProcesses._start",
-        "[worker.answers.fileno(), *sentinels]",
-        "[worker.answers.fileno()]",
+        "[worker.pipe.fileno(), *sentinels]",
+        "[worker.pipe.fileno()]",
         "tests/loading/test_dead_workers.py",
     ),
     Bug(
@@ -135,7 +135,7 @@ BUGS = [
         "end_with_parent",
         "parent is None",
         "parent is not None",
-        f"{SIGNALS}::test_the_worker_of_a_killed_rank_removes_the_folder_of_that_rank_and_not_its_launchers",
+        f"{SIGNALS}::test_a_sigterm_to_all_processes_of_the_job_lets_the_loop_finish_its_step_and_save",
     ),
     Bug(
         "nobody ends the workers",
