@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from copy import copy
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final, final
+from typing import Any, final
 
 from samplerkit.errors import ArgumentTypeError, DatasetError
 from samplerkit.loading.state.identity import describe_dataset
@@ -17,11 +18,12 @@ from samplerkit.order.layout import Layout
 from samplerkit.order.order import Order
 from samplerkit.order.permutation import CHUNK
 from samplerkit.order.typing import Ids
-from samplerkit.storage.files.chunked import ChunkedDataset, ChunkLimits, Chunks
+from samplerkit.storage.files.chunked import ChunkCache, ChunkedDataset, ChunkLimits, Chunks
 from samplerkit.storage.files.content import ContentPart, FileContent
 from samplerkit.storage.files.paths import distinct_names
 from samplerkit.storage.files.reader import FileReader, has_get_data, read_file
 from samplerkit.storage.files.readers import file_reader
+from samplerkit.storage.per_process import PerProcess
 from samplerkit.storage.progress import TerminalLine
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage
@@ -38,8 +40,8 @@ Item = list[Any]
 class DatasetFiles(ChunkedDataset):
     """The files that a dataset lists, in its order, and batches of their rows.
 
-    They are counted when that is first asked for, and again where the list has changed by `refresh`. The
-    files that come next are read meanwhile.
+    `relisted` looks which ones these are; they are counted when that is first asked for. The files that come
+    next are read meanwhile.
 
     Args:
         dataset: has `files`, and perhaps `reset()`.
@@ -71,9 +73,8 @@ class DatasetFiles(ChunkedDataset):
         if not hasattr(dataset, "files"):
             raise ArgumentTypeError("dataset", "must have a list of paths called files", dataset)
         storage = None if remote is None else RemoteStorage(remote)
-        self._given: Final[dict[str, Any]] = {}
         limits = ChunkLimits(file_buffer + 1, None, read_ahead=1, threads=1)
-        super().__init__(limits, partial(_item, self._given), storage)
+        super().__init__(limits, partial(_item, {}), storage)
         self._dataset = dataset
         # Also where nothing is fetched: errors name a URL without what is private in it.
         self._reader = replace(_reader_of(reader), storage=storage)
@@ -90,13 +91,18 @@ class DatasetFiles(ChunkedDataset):
         if callable(reset):
             reset()
 
-    def refresh(self) -> None:
-        """Looks at the list again."""
+    def relisted(self) -> DatasetFiles:
+        """Returns the files as the dataset lists them now; who reads those of before is left in peace."""
         listed = tuple(self._dataset.files)
-        if listed != self._listed:
-            self.close()
-            self._listed, self._chunks = listed, None
-            self.__dict__.pop("description", None)
+        if listed == self._listed:
+            return self
+        given = dict(zip(map(_shown, paths_of(listed)), listed, strict=True))
+        other, processes = copy(self), PerProcess[ChunkCache]()
+        processes.here().before = self.stats
+        changes = {"_listed": listed, "_chunks": None, "_processes": processes}
+        vars(other).update(changes, _gather=partial(_item, given))
+        vars(other).pop("description", None)
+        return other
 
     @cached_property
     def description(self) -> str:
@@ -117,8 +123,6 @@ class DatasetFiles(ChunkedDataset):
         if self._total not in {None, len(layout)}:
             _log.warning("total_size is %s, but the files hold %d samples", self._total, len(layout))
             self._total = None
-        self._given.clear()
-        self._given.update(zip(map(_shown, paths), self._listed, strict=True))
         return Chunks(layout, partial(_read, self._reader, paths, layout.sizes, self._is_logged))
 
     def _tell_of_rereading(self, times: int) -> None:

@@ -243,7 +243,7 @@ class DistributedSamplerViaLocallyShuffle(  # type: ignore[override]  # torch ha
     @property
     def _files(self) -> DatasetFiles:
         """The files as the dataset lists them now."""
-        self._source.refresh()
+        self._source = self._source.relisted()
         return self._source
 
     def _too_few_in_memory(self, layout: Layout) -> str:

@@ -17,6 +17,7 @@ from tests.compat.partially_shuffle.folders import (
     VERSIONS,
     all_ranks,
     flat,
+    ids_of,
     items_of,
     make_dataset,
     make_sampler,
@@ -145,6 +146,19 @@ def test_the_dataset_is_reset_before_each_epoch_and_may_list_other_files_then(tm
     sampler = make_sampler(dataset)
     assert [len(flat(items_of(sampler))) for _ in range(3)] == [5, 11, 18]
     assert sorted(dataset.counted) == everything
+
+
+def test_an_iteration_that_has_begun_reads_its_files_whatever_the_dataset_lists_meanwhile(tmp_path):
+    dataset = make_dataset(tmp_path, [5, 6, 7])
+    everything = dataset.files
+    sampler = make_sampler(dataset, batch_size=2)
+    expected = items_of(sampler)
+    sampler.set_epoch(0)
+    items = iter(sampler)
+    read = [ids_of(next(items))]
+    dataset.files = everything[::-1]
+    assert sampler.state_dict()["position"] == 2
+    assert [*read, *map(ids_of, items)] == expected
 
 
 @pytest.mark.parametrize("total_size", [sum(UNEQUAL), 7])
