@@ -31,9 +31,6 @@ from samplerkit.storage.remote.s3 import SignedUrls
 from samplerkit.storage.threads import Pool, Stop
 from samplerkit.storage.urls import is_web
 
-PIECE = 1 << 20
-"""Bytes of a body that are read at a time."""
-
 _ROUTES = 1 << 14
 """Of so many URLs it is kept how they are reached: a dataset may have millions."""
 
@@ -147,7 +144,7 @@ class Http(Client):
     def _body(self, answer: Response, end: int) -> Iterator[FileBytes]:
         """Reads a body of so many bytes, -1 for how many there may be; each piece until the next is read."""
         at = 0
-        while piece := answer.read(PIECE):
+        while piece := answer.read():
             at += len(piece)
             self.counts.add(bytes=len(piece))
             if UNKNOWN_SIZE != end < at:

@@ -100,17 +100,17 @@ class Response:
             self._chunks = http.client.HTTPResponse(again)
             self._chunks.begin()
 
-    def read(self, most: int) -> bytes | memoryview:
-        """Reads so many bytes of the body; less at its end, or where the connection was closed.
+    def read(self) -> bytes | memoryview:
+        """Reads the next MiB of the body; less at its end, or where the connection was closed.
 
         They are in memory that the next call uses again: new pages would cost a quarter of a download.
         """
         self._receiver.renew()
         if self._chunks is not None:
-            return self._chunks.read(most)
+            return self._chunks.read(_MIB)
         if self._left is None:
-            return self._receiver.exactly(most)
-        data = self._receiver.exactly(min(most, self._left))
+            return self._receiver.exactly(_MIB)
+        data = self._receiver.exactly(min(_MIB, self._left))
         self._left -= len(data)
         return data
 
@@ -121,7 +121,7 @@ class Response:
         else:
             with suppress(OSError):
                 if self._left is not None and self._left <= _SHORT_BODY:
-                    self.read(self._left)
+                    self.read()
             is_read = self._left == 0
         return is_read and self._is_kept and not self._receiver.received
 
@@ -166,17 +166,14 @@ class _Receiver(io.RawIOBase):
         return head
 
     def exactly(self, count: int) -> memoryview:
-        """Receives so many bytes; less if the connection was closed before. Each MiB has its own time."""
+        """Receives so many bytes; less if the connection was closed before."""
         if len(self._buffer) < count:
             self._buffer = memoryview(bytearray(count))
         data = self._buffer[:count]
-        at = renewed_at = min(count, len(self.received))
+        at = min(count, len(self.received))
         data[:at], self.received = self.received[:at], self.received[at:]
         while at < count and (more := self._received_into(data[at:])):
             at += more
-            if at - renewed_at >= _MIB:
-                self.renew()
-                renewed_at = at
         return data[:at]
 
     def makefile(self, _: str) -> io.BufferedReader:

@@ -52,13 +52,15 @@ class RemoteResources:
         """Gives the way to a URL: HTTP, also for S3, or fsspec."""
         return self._http if self._http.serves(url) else self._filesystems
 
-    def tried(self, url: str, attempt: Callable[[Client], Result], stop: Stop) -> Result:
-        """Makes a request by the way to its URL, until it goes well.
+    def tried(
+        self, url: str, attempt: Callable[[Client], Result], stop: Stop, failed: Exception | None = None
+    ) -> Result:
+        """Makes a request by the way to its URL, after a first attempt that has failed, until it goes well.
 
         Raises:
             DatasetError: it does not; `AbsentError` where there is no such file, or it may not be read.
         """
-        return retried(url, self.client(url), attempt, stop)
+        return retried(url, self.client(url), attempt, stop, failed)
 
     def waited(self, url: str, call: Callable[[], Result]) -> Result:
         """Calls, and adds the time of it to the time that callers waited.
@@ -87,34 +89,25 @@ class RemoteResources:
         """
         answers = self._parallel.read(spans, self._versions, self.stop)
         found = {number: data for number, data in answers.items() if isinstance(data, bytes)}
+        failures = {number: error for number, error in answers.items() if isinstance(error, Exception)}
         self.counts.add(requests=len(answers), bytes=sum(map(len, found.values())))
 
         def again(number: int, stop: Stop) -> bytes:
-            failed = answers.get(number)
-            known = self._http.fault(failed) if isinstance(failed, Exception) else None
-            return self._part(spans[number], stop, known)
+            url, offset, length = spans[number]
+            version = self._versions[url]
 
-        for number, answer in answers.items():
-            if isinstance(answer, Refused):  # so the others are given up
+            def attempt(client: Client) -> bytes:
+                return client.part(url, version, offset, length, stop)
+
+            return self.tried(url, attempt, stop, failures.get(number))
+
+        for number, failure in failures.items():
+            if isinstance(failure, Refused):  # so the others are given up
                 again(number, self.stop)
         left = [number for number in range(len(spans)) if number not in found]
         found.update(zip(left, self.pool.map(again, left), strict=True))
         self.pool.map(self._confirm, list(dict.fromkeys(spans[number].url for number in left)))
         return [found[number] for number in range(len(spans))]
-
-    def _part(self, span: Span, stop: Stop, failed: Exception | None) -> bytes:
-        """Reads a part, after a first attempt that has failed, if there was one."""
-        url, offset, length = span
-        version = self._versions[url]
-
-        def attempt(client: Client) -> bytes:
-            nonlocal failed
-            if failed is not None:
-                failure, failed = failed, None
-                raise failure
-            return client.part(url, version, offset, length, stop)
-
-        return self.tried(url, attempt, stop)
 
     def _confirm(self, url: str, stop: Stop) -> None:
         """Makes certain that parts that were read are of the version that is known."""

@@ -163,7 +163,13 @@ def check_small(size: int, most: int) -> None:
 Way = TypeVar("Way", bound=Client)
 
 
-def retried(url: str, client: Way, attempt: Callable[[Way], Result], stop: Stop) -> Result:
+def retried(
+    url: str,
+    client: Way,
+    attempt: Callable[[Way], Result],
+    stop: Stop,
+    failed: Exception | None = None,
+) -> Result:
     """Makes a request until it goes well, or until attempts or time are used up.
 
     Before attempt k + 1 it waits for a time drawn from [0, d * 2^(k - 1)): "full jitter", so that the ranks
@@ -176,6 +182,7 @@ def retried(url: str, client: Way, attempt: Callable[[Way], Result], stop: Stop)
         client: by which it is made, and which knows what its errors mean.
         attempt: makes it.
         stop: ends it.
+        failed: how a first attempt went that was made already, if there was one.
 
     Raises:
         DatasetError: it did not go well; with the attempts, the seconds, and the last reason.
@@ -187,6 +194,8 @@ def retried(url: str, client: Way, attempt: Callable[[Way], Result], stop: Stop)
         return final_error(url, error if is_ours else client.fault(error))
 
     def after(wait: float) -> Result:
+        if failed is not None and number == 1:
+            raise failed
         if wait:
             stop.sleep(wait)
         return attempt(client)
