@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import os
 import random
@@ -14,7 +13,6 @@ import time
 import numpy as np
 import pytest
 import torch
-from torch.utils.data import DataLoader
 
 import samplerkit as sk
 from tests.loading.numbers import Numbers, as_lists, ids_of, numbers_loader
@@ -165,18 +163,6 @@ class Uneven:
         return index
 
 
-class Late:
-    """One sample waits until another batch has come."""
-
-    def __init__(self, sample, another_came):
-        self.sample, self.another_came = sample, another_came
-
-    def __getitem__(self, index):
-        if index == self.sample:
-            wait_until(self.another_came.exists)
-        return index
-
-
 def loader(workers):
     return sk.Loader(Uneven(), sk.RandomSampler(seed=3), batch_size=BATCH_SIZE, **beside(workers))
 
@@ -202,21 +188,3 @@ def test_a_resume_with_other_workers_goes_on_in_the_same_order(workers, new_work
     # Of the later epochs nothing is left out.
     for epoch, batches in enumerate(epochs):
         assert sum(batches, []) == np.asarray(sk.RandomSampler(seed=3).order(SIZE, epoch)).tolist()
-
-
-@pytest.mark.skipif(
-    "in_order" not in inspect.signature(DataLoader.__init__).parameters,
-    reason=f"torch {torch.__version__} always hands out batches in order",
-)
-def test_workers_that_hand_out_batches_as_they_come_would_give_another_order(tmp_path):
-    """The control: torch has such an option, and slow samples do make it show."""
-    order = np.asarray(sk.RandomSampler(seed=3).order(SIZE)).tolist()
-    batches = [order[first : first + BATCH_SIZE] for first in range(0, SIZE, BATCH_SIZE)]
-    another_came = tmp_path / "another came"
-    late = Late(order[0], another_came)
-    received = []
-    for batch in DataLoader(late, batch_sampler=batches, num_workers=3, in_order=False):
-        received.append(batch.tolist())
-        another_came.touch()
-    assert sorted(received) == sorted(batches)
-    assert received != batches
