@@ -111,7 +111,7 @@ class Pointers:
 
     def firsts(self) -> Ids:
         """Returns the first tokens of all sequences."""
-        return np.concatenate([np.zeros(0, np.int64), *map(self._read_page, range(len(self._heads) - 1))])
+        return self._read_firsts(range(self.count), self._heads[-1])
 
     def lengths(self, begin: int, end: int) -> Ids:
         """Returns the tokens of the sequences from `begin` up to before `end`, from the index; int32."""
@@ -145,15 +145,19 @@ class Pointers:
 
     def _page(self, page: int) -> Ids:
         """The first tokens of the sequences of a page."""
-        return self.pages.get((self.place, page), lambda: self._read_page(page))
 
-    def _read_page(self, page: int) -> Ids:
-        """Reads a page; pointers are checked against lengths."""
-        sequences = range(page * PAGE, min(self.count, (page + 1) * PAGE))
+        def read() -> Ids:
+            sequences = range(page * PAGE, min(self.count, (page + 1) * PAGE))
+            return self._read_firsts(sequences, self._heads[page + 1])
+
+        return self.pages.get((self.place, page), read)
+
+    def _read_firsts(self, sequences: range, end: int) -> Ids:
+        """Reads the first tokens of sequences, up to a token; pointers are checked against lengths."""
         (data,) = self.data.read(self.place, [(self._byte_of(sequences.start), 8 * len(sequences))])
         pointers = np.frombuffer(data, dtype="<i8")
         lengths = self.lengths(sequences.start, sequences.stop).astype(np.int64)
-        ends = np.append(pointers[1:], self._heads[page + 1] * self.itemsize)
+        ends = np.append(pointers[1:], end * self.itemsize)
         self._require_none((lengths < 0) | (pointers + lengths * self.itemsize != ends), sequences, pointers)
         return pointers // self.itemsize
 
