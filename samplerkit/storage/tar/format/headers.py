@@ -187,7 +187,12 @@ class Window:
             The name, the offset of the data and the size of each member, and the position of the header
             after the last one. Nothing, where there is no plain header or its checksum is wrong.
         """
-        heads = self._chain((position - self.base) // BLOCK)
+        index = (position - self.base) // BLOCK
+        # Names of any letters are in pax headers: for each, all that follow would be looked at in vain.
+        is_pax_here = self.part(position + 156, 1) == PAX_LOCAL
+        if is_pax_here and not self._are_harmless(np.array([index]))[0]:
+            return [], [], [], position
+        heads = self._chain(index)
         if len(heads) < 2:
             return [], [], [], position
         found = heads[:-1]
