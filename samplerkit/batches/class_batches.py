@@ -15,7 +15,7 @@ from samplerkit.batches.sample_set import SampleSet
 from samplerkit.batches.table_cache import TableCache
 from samplerkit.batches.window_plan import WindowContext
 from samplerkit.errors import CompositionError, DatasetError, NotSupportedError
-from samplerkit.order.files import Block, KeptBlocks
+from samplerkit.order.files import KeptBlocks, permuted_within
 from samplerkit.order.intervals import edges_of, groups, interval_of, numbers_in
 from samplerkit.order.keys import Key
 from samplerkit.order.layout import Layout
@@ -185,12 +185,13 @@ class ClassPlan(BatchPlan):
         """Gives the class in each seat of a round; or the seat of each class."""
         classes = np.empty_like(seats)
         for turn, mine in groups(turns):
-            block = Block(turn, 0, self.counts.size)
-            classes[mine] = self._of_classes.permuted(block, seats[mine], inverse=inverse)
+            block = self._of_classes.block(turn, 0, self.counts.size)
+            classes[mine] = block.permuted(seats[mine], inverse=inverse)
         return classes
 
     def _members_in(self, classes: Ids, passes: Ids, which: Ids, rows: Ids, *, inverse: bool = False) -> Ids:
         """Permutes rows[i] of the members of a class in a pass over it, those at which[i]."""
         sizes = self.counts[classes]
-        blocks = [Block(*one) for one in zip(classes.tolist(), passes.tolist(), sizes.tolist(), strict=True)]
-        return self._of_members.permuted_within(blocks, which, rows, inverse=inverse)
+        each = classes.tolist(), passes.tolist(), sizes.tolist()
+        blocks = [*map(self._of_members.block, *each)]
+        return permuted_within(blocks, which, rows, inverse=inverse)

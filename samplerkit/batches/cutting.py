@@ -16,9 +16,9 @@ from typing import Literal, final, get_args
 
 import numpy as np
 
-from samplerkit.order.files import Block, KeptBlocks
 from samplerkit.order.intervals import interval_of
 from samplerkit.order.keys import Key, scaled
+from samplerkit.order.sequences import Permuted
 from samplerkit.order.typing import Ids
 
 Short = Literal["merge", "keep", "drop"]
@@ -103,31 +103,30 @@ class Groups:
         self._abreast = abreast
         whole, self._short = divmod(count, abreast)
         self._whole = whole * abreast
-        self._blocks = None if key is None else KeptBlocks(key)
-        self._group = Block(index, 0, whole)
+        self._groups = None if key is None else Permuted(whole, key, index)
         self._cut_out = self._whole
         if key is not None and self._short:
             self._cut_out = abreast * int(scaled(key.words(1, index, 1), whole + 1)[0])
 
     def forward(self, numbers: Ids) -> Ids:
         """Gives which batch, counted from the longest, comes at each number."""
-        if self._blocks is None:
+        if self._groups is None:
             return numbers
         group, within = np.divmod(numbers, self._abreast)
         is_whole = numbers < self._whole
-        group[is_whole] = self._blocks.permuted(self._group, group[is_whole])
+        group[is_whole] = self._groups.permuted(group[is_whole])
         batches = group * self._abreast + within
         batches += np.where(batches >= self._cut_out, self._short, 0)
         return np.where(is_whole, batches, self._cut_out + numbers - self._whole)
 
     def backward(self, batches: Ids) -> Ids:
         """Gives when batches, counted from the longest, come: the inverse of `forward`."""
-        if self._blocks is None:
+        if self._groups is None:
             return batches
         within_short = batches - self._cut_out
         is_whole = (within_short < 0) | (within_short >= self._short)
         group, within = np.divmod(batches - np.where(within_short >= 0, self._short, 0), self._abreast)
-        group[is_whole] = self._blocks.permuted(self._group, group[is_whole], inverse=True)
+        group[is_whole] = self._groups.permuted(group[is_whole], inverse=True)
         return np.where(is_whole, group * self._abreast + within, self._whole + within_short)
 
 

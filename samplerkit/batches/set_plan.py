@@ -14,11 +14,11 @@ from samplerkit.batches.lengths import Histogram, SampleLengths
 from samplerkit.batches.plan import BatchPlan, BatchSamples
 from samplerkit.batches.sample_set import SampleSet
 from samplerkit.batches.table_cache import TableCache
-from samplerkit.order.caching import cached_property
-from samplerkit.order.files import Block, BlockShuffle, KeptBlocks
+from samplerkit.order.files import BlockShuffle, KeptBlocks, permuted_within
 from samplerkit.order.intervals import edges_of, interval_of, numbers_in
 from samplerkit.order.keys import Key
 from samplerkit.order.order import Located
+from samplerkit.order.sequences import Permuted
 from samplerkit.order.typing import Ids
 
 KEPT_FROM = 1 << 18
@@ -202,8 +202,8 @@ class StaticPlan(SetPlan):
         np.add.at(touched, interval_of(self._starts, begin), 1)
         np.add.at(touched, interval_of(self._starts, end - 1) + 1, -1)
         for bucket in np.flatnonzero((np.cumsum(touched[:-1]) > 0) & ~self._is_kept).tolist():
-            block, start = self._blocks_of_buckets[bucket], int(self._starts[bucket])
-            rows = self._blocks.permuted(block, np.arange(block.size))
+            block, start = self._block(bucket), int(self._starts[bucket])
+            rows = block.permuted(np.arange(block.size))
             self._kept[start : start + block.size] = self.members.at(rows + self._first + start)
             # Last: another thread may look at the same moment.
             self._is_kept[bucket] = True
@@ -220,18 +220,17 @@ class StaticPlan(SetPlan):
         counts = counts[buckets]
         starts = np.repeat(self._starts[buckets], counts)
         rows -= starts
-        blocks = [self._blocks_of_buckets[bucket] for bucket in buckets.tolist()]
+        blocks = [self._block(bucket) for bucket in buckets.tolist()]
         which = np.repeat(np.arange(buckets.size), counts)
-        rows = self._blocks.permuted_within(blocks, which, rows, inverse=False)
+        rows = permuted_within(blocks, which, rows)
         rows += starts
         rows += self._first
         ids = np.empty(places.size, dtype=np.int64)
         ids[at] = self.members.at(rows)
         return ids
 
-    @cached_property
-    def _blocks_of_buckets(self) -> list[Block]:
-        return [Block(bucket, 0, size) for bucket, size in enumerate(np.diff(self._starts).tolist())]
+    def _block(self, bucket: int) -> Permuted:
+        return self._blocks.block(bucket, 0, int(self._starts[bucket + 1] - self._starts[bucket]))
 
     def locate(self, ids: Ids) -> Located:
         which, rows = self.members.places_of(ids)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import count
 from typing import Any, final
 
 import numpy as np
@@ -13,15 +12,7 @@ from samplerkit.order.intervals import Shifts, distinct, edges_of, groups, inter
 from samplerkit.order.keys import Key
 from samplerkit.order.layout import Layout
 from samplerkit.order.order import Located, Order, found
-from samplerkit.order.permutation import (
-    NARROW_LIMIT,
-    TABLE_LIMIT,
-    Network,
-    permuted,
-    stacked_constants,
-    table,
-    word_count,
-)
+from samplerkit.order.sequences import Permuted, permuted_each
 from samplerkit.order.typing import Ids
 
 ROWS_WORTH_A_CALL = 256
@@ -30,34 +21,13 @@ ROWS_WORTH_A_CALL = 256
 _ROWS_WORTH_A_NETWORK = 4096
 """Rows of a block from which on its network is evaluated for itself, and not with those of other blocks."""
 
-_ROWS_AT_ONCE = 16_384
-"""Rows whose networks are laid side by side: 19 words a row, that fit the second-level cache."""
-
 _MOST_KEPT = 1024
-
-
-@dataclass(frozen=True)
-class Block:
-    """Rows that are shuffled among themselves.
-
-    Args:
-        run: names the key of the block: the file or the lane.
-        number: names the key of the block: which block of the run.
-        size: the number of rows.
-    """
-
-    run: int
-    number: int
-    size: int
-
-    def words(self, key: Key) -> Any:
-        """Gives the words of the block's permutation."""
-        return key.words(word_count(self.size), self.run, self.number)
+"""Blocks: their tables are 32 MiB at most."""
 
 
 @final
 class KeptBlocks:
-    """Permutes rows within blocks, and keeps what a block takes to be set up: it is asked for many times.
+    """Gives the permutations of blocks of rows, and keeps them: a block is asked for many times.
 
     Args:
         key: a block is shuffled by the words of its run and number.
@@ -65,77 +35,39 @@ class KeptBlocks:
 
     def __init__(self, key: Key) -> None:
         self._key = key
-        self._kept: dict[tuple[int, int, bool], Any] = {}
-        self._stacked: tuple[dict[tuple[int, int], int], Any] = ({}, None)
+        self._kept: dict[tuple[int, int], Permuted] = {}
 
     def __reduce__(self) -> Any:
         # What can be made again does not travel to other processes.
         return KeptBlocks, (self._key,)
 
-    def permuted(self, block: Block, rows: Ids, *, inverse: bool = False) -> Ids:
-        """Permutes rows within one block."""
-        name = (block.run, block.number, inverse)
-        made = self._kept.get(name)
+    def block(self, run: int, number: int, size: int) -> Permuted:
+        """Gives the permutation of a block: of a file or a lane, and which of its blocks."""
+        made = self._kept.get((run, number))
         if made is None:
-            made = self._made(block, inverse=inverse)
             if len(self._kept) >= _MOST_KEPT:
                 self._kept.clear()
-            self._kept[name] = made
-        if isinstance(made, Network):
-            return permuted(made, rows, inverse=inverse)
-        looked_up: Ids = made[rows].astype(np.int64)
-        return looked_up
+            made = self._kept[run, number] = Permuted(size, self._key, run, number)
+        return made
 
-    def _made(self, block: Block, *, inverse: bool) -> Any:
-        words = block.words(self._key)
-        if block.size > TABLE_LIMIT:
-            return Network.of(block.size, words)
-        values = table(block.size, words)
-        # Sixteen bits hold a place in a table, and a thousand tables stay below 8 MiB.
-        return (np.argsort(values) if inverse else values).astype(np.uint16)
 
-    def permuted_within(self, blocks: list[Block], which: Ids, rows: Ids, *, inverse: bool) -> Ids:
-        """Permutes rows[i] within blocks[which[i]]: block after block, or, if each has few rows, at once."""
-        if len(blocks) == 1:
-            return self.permuted(blocks[0], rows, inverse=inverse)
-        together = np.array([TABLE_LIMIT < block.size < NARROW_LIMIT for block in blocks])
-        if rows.size >= _ROWS_WORTH_A_NETWORK * len(blocks):
-            together[:] = False
-        if blocks and together.all():
-            return self._together(blocks, which, rows, inverse=inverse)
-        result = np.empty_like(rows)
-        for number, at in groups(which):
-            if not together[number]:
-                result[at] = self.permuted(blocks[number], rows[at], inverse=inverse)
-        at = np.flatnonzero(together[which])
-        if at.size:
-            chosen = [block for block, is_together in zip(blocks, together, strict=True) if is_together]
-            which = (np.cumsum(together) - 1)[which[at]]
-            result[at] = self._together(chosen, which, rows[at], inverse=inverse)
-        return result
-
-    def _together(self, blocks: list[Block], which: Ids, rows: Ids, *, inverse: bool) -> Ids:
-        """Permutes within blocks that all have networks of 32 bits."""
-        constants, result = self._constants(blocks), np.empty_like(rows)
-        for start in range(0, rows.size, _ROWS_AT_ONCE):
-            part = slice(start, start + _ROWS_AT_ONCE)
-            result[part] = permuted(Network.each(constants, which[part]), rows[part], inverse=inverse)
-        return result
-
-    def _constants(self, blocks: list[Block]) -> Any:
-        """Gives the columns of `stacked_constants` for blocks, all of them of networks of 32 bits."""
-        columns, constants = self._stacked
-        new = [block for block in blocks if (block.run, block.number) not in columns]
-        if new:
-            if len(columns) + len(new) > _MOST_KEPT:
-                columns, new = {}, blocks
-            made = stacked_constants([block.size for block in new], [block.words(self._key) for block in new])
-            constants = np.concatenate([constants, made], axis=1) if columns else made
-            numbered = ((block.run, block.number) for block in new)
-            columns = {**columns, **dict(zip(numbered, count(len(columns)), strict=False))}
-            # Both at once: another thread may look at the same moment.
-            self._stacked = columns, constants
-        return constants[:, [columns[block.run, block.number] for block in blocks]]
+def permuted_within(blocks: list[Permuted], which: Ids, rows: Ids, *, inverse: bool = False) -> Ids:
+    """Permutes rows[i] within blocks[which[i]]: block after block, or, if each has few rows, at once."""
+    if len(blocks) == 1:
+        return blocks[0].permuted(rows, inverse=inverse)
+    is_few = rows.size < _ROWS_WORTH_A_NETWORK * len(blocks)
+    together = np.array([is_few and block.is_narrow for block in blocks], dtype=np.bool_)
+    if blocks and together.all():
+        return permuted_each(blocks, which, rows, inverse=inverse)
+    result = np.empty_like(rows)
+    for number, at in groups(which):
+        if not together[number]:
+            result[at] = blocks[number].permuted(rows[at], inverse=inverse)
+    at = np.flatnonzero(together[which])
+    if at.size:
+        chosen = [block for block, is_together in zip(blocks, together, strict=True) if is_together]
+        result[at] = permuted_each(chosen, (np.cumsum(together) - 1)[which[at]], rows[at], inverse=inverse)
+    return result
 
 
 @final
@@ -308,13 +240,13 @@ class BlockShuffle(Order):
         start += self.starts[run]
         numbers, which = distinct(run * self._blocks_per_run + block)
         blocks = [self._block(number) for number in numbers.tolist()]
-        moved = self._blocks.permuted_within(blocks, which, rows - start, inverse=inverse)
+        moved = permuted_within(blocks, which, rows - start, inverse=inverse)
         moved += start
         return moved
 
     def _permuted_in(self, number: int, rows: Ids, *, inverse: bool) -> Ids:
         start = self._start_of(number)
-        moved = self._blocks.permuted(self._block(number), rows - start, inverse=inverse)
+        moved = self._block(number).permuted(rows - start, inverse=inverse)
         moved += start
         return moved
 
@@ -329,8 +261,8 @@ class BlockShuffle(Order):
         start = int(self.starts[run]) + max(0, block * self._block_size - self._missing)
         return min(start, int(self.starts[run + 1]))
 
-    def _block(self, number: int) -> Block:
+    def _block(self, number: int) -> Permuted:
         run, block = divmod(number, self._blocks_per_run)
         rows = int(self.starts[run + 1] - self.starts[run])
         end = (block + 1) * self._block_size - self._missing
-        return Block(run, block, min(end, rows) - max(0, end - self._block_size))
+        return self._blocks.block(run, block, min(end, rows) - max(0, end - self._block_size))

@@ -94,14 +94,8 @@ class Network:
     terms: tuple[Any, ...]
 
     @classmethod
-    def of(cls, size: int, words: Words) -> Network:
-        """Makes the network of one permutation of [0, size) from its `word_count(size)` words."""
-        word = _word_type(size)
-        modulus, bits = half_modular_domain(size)
-        constants = np.empty(3 + 2 * ROUNDS, dtype=word)
-        constants[:3] = size, modulus, bits
-        constants[3:] = words
-        constants[3 : 3 + ROUNDS] |= word(1)
+    def of(cls, constants: Any) -> Network:
+        """Makes the network of one permutation."""
         # Arrays without dimensions: a numpy function takes them a third quicker than scalars.
         of_size, of_modulus, of_bits, *of_rounds = [constants[i, ...] for i in range(constants.size)]
         return cls(of_size, of_modulus, of_bits, tuple(of_rounds[:ROUNDS]), tuple(of_rounds[ROUNDS:]))
@@ -158,11 +152,16 @@ def half_modular_domain(size: int) -> tuple[int, int]:
     return -(-size >> bits), bits
 
 
-def stacked_constants(sizes: list[int], words: list[Words]) -> Any:
-    """Gives what the networks of several permutations are made of, a column each: size, domain, rounds."""
-    word = _word_type(max(sizes))
-    domains = [(size, *half_modular_domain(size)) for size in sizes]
-    constants = np.concatenate([np.array(domains).T.astype(word), np.stack(words, axis=1).astype(word)])
+def network_constants(sizes: list[int], words: Words) -> Any:
+    """Gives what the networks of permutations are made of, a column each: size, domain and rounds.
+
+    Args:
+        sizes: all above `TABLE_LIMIT`, and below `NARROW_LIMIT` or none.
+        words: `word_count` of them in each column.
+    """
+    word = np.uint32 if max(sizes) < NARROW_LIMIT else np.uint64
+    domains = np.array([(size, *half_modular_domain(size)) for size in sizes])
+    constants = np.concatenate([domains.T.astype(word), words.astype(word)])
     constants[3 : 3 + ROUNDS] |= word(1)
     return constants
 
@@ -284,7 +283,3 @@ def _rounds(network: Network, left: Any, right: Any, scratch: Any, *, inverse: b
         np.minimum(left, scratch, out=left)
     np.left_shift(left, bits, out=left)
     np.bitwise_or(left, right, out=left)
-
-
-def _word_type(size: int) -> type[np.uint32] | type[np.uint64]:
-    return np.uint32 if size < NARROW_LIMIT else np.uint64

@@ -9,7 +9,8 @@ import pytest
 
 import samplerkit as sk
 from samplerkit.order.keys import Key
-from samplerkit.order.permutation import TABLE_LIMIT, Network, permuted, table, word_count
+from samplerkit.order.permutation import TABLE_LIMIT
+from samplerkit.order.sequences import Permuted
 from tests.samplers.dealing import woven
 
 FILE_AWARE = ["files", "infile", "partial"]
@@ -30,8 +31,7 @@ LAYOUTS = {
 def shuffled(rows, key, index=0, sub_index=0):
     """Shuffles a list by the words of one file or block."""
     n = len(rows)
-    words = key.words(word_count(n), index, sub_index)
-    places = table(n, words) if n <= TABLE_LIMIT else permuted(Network.of(n, words), np.arange(n))
+    places = Permuted(n, key, index, sub_index).ids_at(np.arange(n))
     return [rows[place] for place in places.tolist()]
 
 

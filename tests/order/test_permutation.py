@@ -14,8 +14,8 @@ from samplerkit.order.permutation import (
     TABLE_LIMIT,
     Network,
     half_modular_domain,
+    network_constants,
     permuted,
-    stacked_constants,
     word_count,
 )
 from samplerkit.order.sequences import Permuted
@@ -111,11 +111,12 @@ def test_a_stacked_network_equals_its_single_networks(sizes, chunk, monkeypatch)
     generator = np.random.default_rng(7)
     which = generator.integers(0, len(sizes), 3000)
     positions = generator.integers(0, np.array(sizes)[which])
-    stacked = Network.each(stacked_constants(sizes, words), which)
+    constants = network_constants(sizes, np.stack(words, axis=1))
+    stacked = Network.each(constants, which)
     values = permuted(stacked, positions)
-    for number, size in enumerate(sizes):
+    for number in range(len(sizes)):
         mine = which == number
-        single = Network.of(size, words[number])
+        single = Network.of(constants[:, number])
         np.testing.assert_array_equal(values[mine], permuted(single, positions[mine]))
     np.testing.assert_array_equal(permuted(stacked, values, inverse=True), positions)
 

@@ -15,11 +15,11 @@ from samplerkit.batches.packs.best_fit import Bins, Fit
 from samplerkit.batches.plan import BatchSamples
 from samplerkit.batches.segments import Segments
 from samplerkit.batches.set_plan import SetPlan
-from samplerkit.order.files import Block, KeptBlocks
 from samplerkit.order.intervals import distinct, edges_of, interval_of, numbers_in
 from samplerkit.order.keys import Key, keyed_hash
 from samplerkit.order.order import Located
-from samplerkit.order.permutation import NARROW_LIMIT, ROUNDS, Network, half_modular_domain, permuted
+from samplerkit.order.permutation import NARROW_LIMIT, ROUNDS, Network, network_constants, permuted
+from samplerkit.order.sequences import Permuted
 from samplerkit.order.typing import Ids
 
 
@@ -74,8 +74,7 @@ class PackPlan(SetPlan):
     def __post_init__(self) -> None:
         self._set_count(-(-self.packed.num_packs // self.packs))
         self._items = GroupedPermutation(self.packed.runs, self.keys[0])
-        self._whole = KeptBlocks(self.keys[0])
-        self._whole_block = Block(0, 1, self.packed.num_whole)
+        self._whole = Permuted(self.packed.num_whole, self.keys[0], number=1)
 
     @property
     def dropped(self) -> int:
@@ -116,7 +115,7 @@ class PackPlan(SetPlan):
     def _parts(self, packs: Ids) -> tuple[Ids, Ids, Ids]:
         """Gives length, place and start of what fills packs alone."""
         packed = self.packed
-        parts = self._whole.permuted(self._whole_block, packs)
+        parts = self._whole.permuted(packs)
         value = interval_of(packed.whole_starts, parts)
         document, part = np.divmod(parts - packed.whole_starts[value], packed.whole[value])
         return value, packed.places[value] + document, part * packed.fit.seq_len
@@ -143,7 +142,7 @@ class PackPlan(SetPlan):
         times = packed.whole[value]
         parts = numbers_in(packed.whole_starts[value] + document * times, times)
         if parts.size:
-            parts = self._whole.permuted(self._whole_block, parts, inverse=True)
+            parts = self._whole.permuted(parts, inverse=True)
         packs = np.concatenate([packed.bins.bin_of(items) + packed.num_whole, parts])
         found = np.concatenate([which[is_item], np.repeat(which, times)])
         numbers = self._groups.backward(packs // self.packs)
@@ -247,16 +246,6 @@ class GroupedPermutation:
         """Makes the networks of places in runs that are all below `NARROW_LIMIT`, or all above."""
         runs, which = distinct(run)
         sizes = self._starts[runs + 1] - self._starts[runs]
-        word = np.uint32 if int(sizes[0]) < NARROW_LIMIT else np.uint64
-        domains = np.array([half_modular_domain(size) for size in sizes.tolist()]).astype(word)[which]
         counters = runs * (2 * ROUNDS) + np.arange(2 * ROUNDS)[:, None]
-        constants: Any = keyed_hash(self._words[_KEY_WORDS:], counters).astype(word)
-        constants[:ROUNDS] |= word(1)
-        constants = constants[:, which]
-        return Network(
-            sizes.astype(word)[which],
-            domains[:, 0],
-            domains[:, 1],
-            tuple(constants[:ROUNDS]),
-            tuple(constants[ROUNDS:]),
-        )
+        words = keyed_hash(self._words[_KEY_WORDS:], counters)
+        return Network.each(network_constants(sizes.tolist(), words), which)

@@ -27,6 +27,7 @@ from samplerkit.order.permutation import (
     TABLE_LIMIT,
     Network,
     half_modular_domain,
+    network_constants,
     table,
     word_count,
 )
@@ -162,12 +163,12 @@ def _evaluation(order: Order, device: torch.device) -> Evaluate:
     return make(device, *recipe)
 
 
-def permutation_on(device: torch.device, size: int, key: Key) -> Evaluate:
+def permutation_on(device: torch.device, size: int, key: Key, *indices: int) -> Evaluate:
     """Puts a keyed permutation of [0, size) on a device."""
-    words = key.words(word_count(size))
+    words = key.words(word_count(size), *indices)
     if size <= TABLE_LIMIT:
         return _table(device, table(size, words))
-    network = Network.of(size, words)
+    network = Network.of(network_constants([size], words[:, None])[:, 0])
     factors, terms = (
         tuple(torch.from_numpy(np.stack(constants).astype(np.uint64).view(np.int64)).to(device))
         for constants in (network.factors, network.terms)
