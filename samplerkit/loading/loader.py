@@ -256,9 +256,10 @@ class Loader(MetricsMixin, Closing):
             6
         """
         if step is not None:
-            step, delivery = arguments.integer("step", step), self._reading.delivery
-            if not (step == 0 or delivery.is_of_the_job(step - 1)):
-                raise OutOfDatasetError("step", f"must be in [0, {delivery.job_steps}]", step)
+            step, reading = arguments.integer("step", step), self._reading
+            if step and (reading.is_spent or not reading.delivery.is_of_the_job(step - 1)):
+                steps = 0 if reading.is_spent else reading.delivery.job_steps
+                raise OutOfDatasetError("step", f"must be in [0, {steps}]", step)
         return self._cursor.state(step)
 
     def load_state_dict(self, state: Mapping[str, Any], allow: Collection[str] = ()) -> None:

@@ -93,6 +93,16 @@ def run_until(make, stop=None, checkpoint=None):
     return read, None
 
 
+def test_of_an_epoch_of_which_nothing_is_left_no_step_has_a_state():
+    loader, again = numbers_loader(sk.World()), numbers_loader(sk.World())
+    assert len([*loader]) == 6
+    again.load_state_dict(loader.state_dict())
+    again.set_epoch(0)
+    assert again.state_dict(step=0) == loader.state_dict()
+    with pytest.raises(sk.OutOfDatasetError, match=r"step: must be in \[0, 0\], got 1"):
+        again.state_dict(step=1)
+
+
 @pytest.mark.parametrize("name", READERS)
 def test_a_loop_with_its_own_epoch_stopped_anywhere_reads_each_sample_once_an_epoch(name):
     makes = [partial(READERS[name], world) for world in WORLDS]

@@ -55,6 +55,8 @@ class BatchedRecipe:
         """Whether the run cannot go on with another number of ranks."""
         return self.chain.deal is None and self.chain.chain.deal is not None
 
+    fewest_ranks = 1
+
     @property
     def tails(self) -> list[str]:
         """What may become of the last step."""

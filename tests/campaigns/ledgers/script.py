@@ -22,7 +22,9 @@ LEAVES = ["drop the iterators", "close the iterators", "close the loaders", "rai
 
 def draw_setting(draw: Random, recipe: Recipe | BatchedRecipe, *, workers: bool) -> Setting:
     """Draws what may be another one after a resume; cases with workers are small."""
-    ranks = recipe.first_ranks if recipe.keeps_ranks else draw.randint(1, 2 if workers else MOST_RANKS)
+    fewest = recipe.fewest_ranks
+    most = max(fewest, 2) if workers else MOST_RANKS
+    ranks = recipe.first_ranks if recipe.keeps_ranks else draw.randint(fewest, most)
     return Setting(
         ranks=ranks,
         options=recipe.options(draw),

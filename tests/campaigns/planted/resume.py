@@ -71,7 +71,7 @@ BUGS = [
     Bug(
         "any step has a state",
         "Loader.state_dict",
-        "not (step == 0 or delivery.is_of_the_job(step - 1))",
+        "reading.is_spent or not reading.delivery.is_of_the_job(step - 1)",
         "step < 0",
         UNEVEN,
     ),
