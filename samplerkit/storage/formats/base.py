@@ -77,6 +77,11 @@ class FilesOfChunks:
         return guarded(file.place(chunk), "read", lambda: file.read(chunk))
 
 
+def _file_of(files: Sequence[ChunkFile], number: int) -> ChunkFile:
+    """Gives a file; the list's own method would be one and the same in a copy of the dataset."""
+    return files[number]
+
+
 class FormatOfFiles(DatasetOfFiles):
     """A dataset over files that have several chunks each.
 
@@ -104,7 +109,7 @@ class FormatOfFiles(DatasetOfFiles):
         starts = np.cumsum([0, *(len(file.sizes) for file in files)])
         sizes = np.fromiter(chain.from_iterable(file.sizes for file in files), np.int64, int(starts[-1]))
         numbers = np.flatnonzero(sizes)
-        found = FilesOfChunks.of(files.__getitem__, starts, numbers)
+        found = FilesOfChunks.of(partial(_file_of, files), starts, numbers)
         return self._chunks_of(found, sizes[numbers], b"".join(file.digest for file in files))
 
     def _chunks_of(self, found: FilesOfChunks, sizes: Ids, digests: bytes) -> Chunks:
