@@ -43,7 +43,7 @@ LEFT_TO_THE_JOB = frozenset({"num_shards", "shard_id"})
 """Arguments whose None means that the running job is asked; a config writes `auto`."""
 
 KIND_OF = "x-kind-of"
-"""Stands in a schema for a section of any kind, with the name of the table."""
+"""Is in a schema in place of a section of any kind, with the name of the table."""
 
 TABLES: dict[str, Any] = {}
 """All tables of kinds, by section: a hint of samplers means one that reads hints by itself."""

@@ -87,7 +87,7 @@ class ParallelHttp:
         """Asks for parts of files.
 
         Args:
-            spans: what is wanted.
+            spans: the parts.
             versions: of the files, by URL.
             stop: ends it.
 
