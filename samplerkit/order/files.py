@@ -11,7 +11,7 @@ from samplerkit.order.caching import cached_property
 from samplerkit.order.intervals import Shifts, distinct, edges_of, groups, interval_of
 from samplerkit.order.keys import Key
 from samplerkit.order.layout import Layout
-from samplerkit.order.order import Located, Order, found
+from samplerkit.order.order import Located, Order
 from samplerkit.order.sequences import Permuted, permuted_each
 from samplerkit.order.typing import Ids
 
@@ -122,64 +122,6 @@ class FileSequence(Order):
         places = np.full(self.of.sizes.size, -1)
         places[self.files] = np.arange(self.files.size)
         return places
-
-
-@final
-@dataclass(frozen=True, eq=False, repr=False)
-class LaneWeave(Order):
-    """The rows of a sequence, one of each lane in turn: position k * lanes + l is row k of lane l.
-
-    The sequence is cut into contiguous runs, one a lane, the first ones one row longer.
-
-    Args:
-        num_rows: the length of the sequence.
-        num_lanes: how many.
-
-    Example:
-        >>> LaneWeave(10, 4).starts.tolist()
-        [0, 3, 6, 8, 10]
-    """
-
-    num_rows: int
-    num_lanes: int
-
-    def __len__(self) -> int:
-        return self.num_rows
-
-    @property
-    def starts(self) -> Ids:
-        """The first row of each lane, and the number of rows at the end: shape (lanes + 1,)."""
-        return self.start_of(np.arange(self.num_lanes + 1))
-
-    def start_of(self, lane: Ids) -> Ids:
-        """Gives the first row of each lane."""
-        length, longer = divmod(self.num_rows, self.num_lanes)
-        return lane * length + np.minimum(lane, longer).astype(np.int64, copy=False)
-
-    def lane_of(self, rows: Ids) -> Ids:
-        """Gives the lane in which each row lies."""
-        length, longer = divmod(self.num_rows, self.num_lanes)
-        border = longer * (length + 1)
-        late = longer + (rows - border) // max(1, length)
-        return np.where(rows < border, rows // (length + 1), late)
-
-    def ids_at(self, positions: Ids) -> Ids:
-        count = self.num_lanes
-        if count & (count - 1):
-            # numpy divides by one number several times as fast as it gives quotient and remainder.
-            row = positions // count
-            lane = positions - row * count
-        else:
-            row, lane = positions >> (count.bit_length() - 1), positions & (count - 1)
-        # A shard of as many as there are lanes, or of a multiple of them, reads one lane.
-        one = lane.size and lane.min() == lane.max()
-        row += self.start_of(lane[:1] if one else lane)
-        return row
-
-    def locate(self, ids: Ids) -> Located:
-        lane = self.lane_of(ids)
-        positions = (ids - self.start_of(lane)) * self.num_lanes + lane
-        return found(positions, (ids >= 0) & (ids < self.num_rows))
 
 
 @final

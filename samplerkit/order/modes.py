@@ -11,11 +11,11 @@ import numpy as np
 
 from samplerkit.errors import ArgumentTypeError, ShuffleModeError
 from samplerkit.order.algebra import compose
-from samplerkit.order.files import BlockShuffle, FileSequence, LaneWeave
+from samplerkit.order.files import BlockShuffle, FileSequence
 from samplerkit.order.keys import Key
 from samplerkit.order.layout import Layout
 from samplerkit.order.order import Order
-from samplerkit.order.sequences import Permuted, Range
+from samplerkit.order.sequences import LaneWeave, Permuted, Range
 
 
 class Shuffle(str, Enum):

@@ -314,7 +314,9 @@ MINE = {
     "cache: has lost": emptied_cache,
     "...: is no index": forged_index,
     "...: cannot be written": no_folder,
-    "...: is not the file that it was: it had": lambda folder: read_tokens(folder, lambda path: os.truncate(path, 3)),
+    "...: is not the file that it was: it had": lambda folder: read_tokens(
+        folder, lambda path: os.truncate(path, 3)
+    ),
     "...: ends at byte ..., and": lambda folder: read_tokens(folder, None),
     "...: says at byte": lambda folder: lying_index(folder).spans(0),
     "...: gives nothing of split": lambda folder: len(tokens(folder, split="969,30,1", part="test")),

@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 from samplerkit.order.algebra import Composed, Shard, compose, limited
-from samplerkit.order.files import LaneWeave
 from samplerkit.order.intervals import groups
 from samplerkit.order.keys import scaled
-from samplerkit.order.sequences import Permuted, Range, Table
+from samplerkit.order.sequences import LaneWeave, Permuted, Range, Table
 from samplerkit.samplers.chain import Context
 
 

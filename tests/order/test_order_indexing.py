@@ -10,9 +10,9 @@ import pytest
 
 import samplerkit as sk
 from samplerkit.order.algebra import Shard, Weave, compose, limited
-from samplerkit.order.files import BlockShuffle, FileSequence, LaneWeave
+from samplerkit.order.files import BlockShuffle, FileSequence
 from samplerkit.order.keys import Key
-from samplerkit.order.sequences import SCAN_LIMIT, DrawsWithReplacement, Permuted, Range, Table
+from samplerkit.order.sequences import SCAN_LIMIT, DrawsWithReplacement, LaneWeave, Permuted, Range, Table
 
 KEY = Key(seed=7, epoch=0, depth=0, role="test")
 LAYOUT = sk.Layout([3, 0, 5, 4])

@@ -19,10 +19,10 @@ from samplerkit.errors import DatasetError
 from samplerkit.loading.job.world import detect_world
 from samplerkit.order.algebra import Shard
 from samplerkit.order.deal import World
-from samplerkit.order.files import LaneWeave
 from samplerkit.order.keys import Key
 from samplerkit.order.modes import DEFAULT_PARTIAL_SIZE, Shuffle
 from samplerkit.order.order import Order
+from samplerkit.order.sequences import LaneWeave
 from samplerkit.order.typing import Ids
 from samplerkit.samplers.shuffled import DistributedSampler, RandomSampler
 from samplerkit.samplers.subset import SequentialSampler

@@ -21,9 +21,9 @@ from samplerkit.inspect.doctor.findings import (
 )
 from samplerkit.inspect.doctor.inspection import InspectedRun, Inspection
 from samplerkit.inspect.download_costs import Downloads
-from samplerkit.order.files import LaneWeave
 from samplerkit.order.layout import Layout
 from samplerkit.order.modes import FILE_AWARE, Shuffle
+from samplerkit.order.sequences import LaneWeave
 from samplerkit.samplers.mixing.mixture import MixtureSampler
 
 MOST_LOST = 0.01

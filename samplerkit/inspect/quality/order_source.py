@@ -10,13 +10,12 @@ import numpy as np
 
 from samplerkit.errors import ArgumentTypeError
 from samplerkit.order.deal import World
-from samplerkit.order.files import LaneWeave
 from samplerkit.order.intervals import edges_of
 from samplerkit.order.keys import ALGORITHM, Key
 from samplerkit.order.layout import Layout
 from samplerkit.order.modes import Mode, Shuffle
 from samplerkit.order.order import Order
-from samplerkit.order.sequences import Permuted
+from samplerkit.order.sequences import LaneWeave, Permuted
 from samplerkit.order.typing import Ids
 from samplerkit.samplers.base import Sampler
 from samplerkit.samplers.chain import RunConstants

@@ -18,7 +18,7 @@ import torch
 from samplerkit.errors import ArgumentTypeError, NotSupportedError, OutOfDatasetError
 from samplerkit.loading.device.streams import checked_device, require_available
 from samplerkit.order.algebra import Composed, Shard
-from samplerkit.order.files import FileSequence, LaneWeave
+from samplerkit.order.files import FileSequence
 from samplerkit.order.keys import Key
 from samplerkit.order.layout import Layout
 from samplerkit.order.order import Order, part_of
@@ -31,7 +31,7 @@ from samplerkit.order.permutation import (
     table,
     word_count,
 )
-from samplerkit.order.sequences import Permuted, Range, Table
+from samplerkit.order.sequences import LaneWeave, Permuted, Range, Table
 from samplerkit.order.typing import Ids
 
 Evaluate = Callable[[torch.Tensor], torch.Tensor]

@@ -8,9 +8,9 @@ from typing import Any, final
 
 import numpy as np
 
-from samplerkit.order.files import LaneWeave
 from samplerkit.order.intervals import edges_of, groups
 from samplerkit.order.order import Located, Order, OrderView, Read
+from samplerkit.order.sequences import LaneWeave
 from samplerkit.order.typing import Ids
 
 Flags = np.ndarray[Any, np.dtype[np.bool_]]

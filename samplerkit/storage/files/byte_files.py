@@ -9,8 +9,7 @@ from typing import Any, Final, final
 
 from samplerkit.storage.files.stored import ByteSpan, Stored
 from samplerkit.storage.opening import Handle, Handles, unopened
-from samplerkit.storage.remote.access import Span
-from samplerkit.storage.remote.storage import RemoteStorage
+from samplerkit.storage.remote.access import RemoteAccess, Span
 
 WantedBytes = tuple[int, int, Any]
 """The number of a file, the byte where the part begins, and the buffer that it is to fill."""
@@ -28,7 +27,7 @@ class ByteFiles:
         storage: is asked for parts of remote files; None fetches these whole, into the cache of this machine.
     """
 
-    def __init__(self, files: Sequence[Stored], storage: RemoteStorage | None) -> None:
+    def __init__(self, files: Sequence[Stored], storage: RemoteAccess | None) -> None:
         self._storage: Final = storage
         self.files: Final = files
         self._handles: Final = Handles(partial(_opened, files))

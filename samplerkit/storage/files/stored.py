@@ -11,8 +11,7 @@ from typing import final
 from samplerkit.errors import DatasetError
 from samplerkit.storage.opening import REWRITE, Handle, open_for_reading, plain_file, read_part, unopened
 from samplerkit.storage.progress import all_in_threads
-from samplerkit.storage.remote.access import UNKNOWN_SIZE, Span
-from samplerkit.storage.remote.storage import RemoteStorage
+from samplerkit.storage.remote.access import UNKNOWN_SIZE, RemoteAccess, Span
 from samplerkit.storage.urls import is_remote, shown
 
 ByteSpan = tuple[int, int]
@@ -36,10 +35,10 @@ class Stored:
     path: str
     size: int
     changed_ns: int = 0
-    storage: RemoteStorage | None = field(default=None, compare=False, repr=False)
+    storage: RemoteAccess | None = field(default=None, compare=False, repr=False)
 
     @classmethod
-    def of(cls, path: str, storage: RemoteStorage | None = None) -> Stored:
+    def of(cls, path: str, storage: RemoteAccess | None = None) -> Stored:
         """Looks at a file, which the storage reads if it is remote.
 
         Raises:
@@ -164,7 +163,7 @@ class Stored:
             raise DatasetError(self.name, problem, f"{now.st_size} bytes", hint=CHANGED)
 
 
-def looked_at(paths: Sequence[str], storage: RemoteStorage | None) -> tuple[Stored, ...]:
+def looked_at(paths: Sequence[str], storage: RemoteAccess | None) -> tuple[Stored, ...]:
     """Looks at files, at several of them at the same time where one is remote.
 
     Args:

@@ -6,14 +6,14 @@ import select
 import ssl
 import time
 from collections import defaultdict, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from http.client import HTTPConnection, HTTPException, IncompleteRead, RemoteDisconnected
 from typing import Any, NamedTuple, final
 
 from samplerkit.storage.remote.access import UNKNOWN_SIZE, Refused, Span, Transient, Version
-from samplerkit.storage.remote.http import Http, check_part, content_length
-from samplerkit.storage.remote.http_connections import REDIRECTS, Route
+from samplerkit.storage.remote.http_checks import check_part, content_length
+from samplerkit.storage.remote.http_connections import REDIRECTS, Connections, Route
 from samplerkit.storage.remote.http_response import END_OF_HEAD, MOST_HEAD, Head
 from samplerkit.storage.threads import TICK, Pool, Stop
 
@@ -70,14 +70,18 @@ class ParallelHttp:
     again by the client of the file, and what is unusual is left to it.
 
     Args:
-        http: the client of this process, whose connections and time limits these are.
+        connections: of this process.
+        route_to: gives how a file is reached, if parts of it can be had by plain requests.
+        timeout: seconds until the head of a response is there, and then until its body is.
         pool: the threads that connect; as many requests are under way to a server at most.
     """
 
-    def __init__(self, http: Http, pool: Pool) -> None:
-        self._http = http
-        self._connections = http.connections
-        self._timeout = http.options.timeout
+    def __init__(
+        self, connections: Connections, route_to: Callable[[str], Route | None], timeout: float, pool: Pool
+    ) -> None:
+        self._connections = connections
+        self._route_to = route_to
+        self._timeout = timeout
         self._pool = pool
         self._unusual_until: dict[Any, float] = {}
 
@@ -100,7 +104,7 @@ class ParallelHttp:
         waiting: defaultdict[Any, deque[_PartRequest]] = defaultdict(deque)
         now = time.monotonic()
         for number, span in enumerate(spans):
-            route = self._http.plain_route(span.url) if span.length <= _LONGEST else None
+            route = self._route_to(span.url) if span.length <= _LONGEST else None
             if route is not None and self._unusual_until.get(route.server, 0.0) < now:
                 request = _PartRequest(number, route, span, versions[span.url])
                 waiting[route.server].append(request)

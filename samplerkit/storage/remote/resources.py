@@ -46,7 +46,9 @@ class RemoteResources:
         self._filesystems = Filesystems(options, self.counts)
         self.stop = Stop()
         self.pool = Pool(options.threads, "samplerkit-remote", self.stop)
-        self._parallel = ParallelHttp(self._http, self.pool)
+        self._parallel = ParallelHttp(
+            self._http.connections, self._http.plain_route, options.timeout, self.pool
+        )
 
     def client(self, url: str) -> Client:
         """Gives the way to a URL: HTTP, also for S3, or fsspec."""

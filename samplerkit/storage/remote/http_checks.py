@@ -1,0 +1,161 @@
+"""What the head of an HTTP response means for a part of a file: its bytes, its version, or a fault."""
+
+from __future__ import annotations
+
+import email.utils
+import re
+import time
+
+from samplerkit.storage.remote.access import (
+    MODIFIED,
+    UNKNOWN_SIZE,
+    Absent,
+    Refused,
+    Transient,
+    Version,
+    may_pass,
+)
+from samplerkit.storage.remote.http_response import Head, Headers, Response
+from samplerkit.storage.urls import is_web
+
+_CONTENT_RANGE = re.compile(r"bytes (?:(\d+)-(\d+)|\*)/(\d+|\*)", re.ASCII)
+
+_MOST_DIGITS = 18
+"""A longer number is no size of a file; Python refuses to read one of some thousand digits."""
+
+
+def check_part(url: str, answer: Head | Response, version: Version, first: int, last: int | None) -> int:
+    """Compares the head of an answer with the request.
+
+    Args:
+        url: of the file.
+        answer: its head says what it holds.
+        version: that it must be of.
+        first: the first byte that was asked for.
+        last: the last one; None if the whole file was asked for.
+
+    Returns:
+        How many bytes its body has, be it of the part or of the whole file; -1 if that is not known.
+
+    Raises:
+        Transient: another part, or none.
+        Refused: another version.
+    """
+    headers = answer.headers
+    if answer.status in {412, 416}:
+        size = content_range(headers)[2] if answer.status == 416 else UNKNOWN_SIZE
+        Version(version.size).check(size, "")
+        problem = f"was refused by its server (status {answer.status}), from byte {first} on"
+        raise Refused(problem, "it may have been changed: start again")
+    check_answer(url, answer)
+    told = content_length(headers)
+    if answer.status == 200:
+        check_version(version, told, headers)
+        return version.size if told == UNKNOWN_SIZE else told
+    *held, size = content_range(headers)
+    check_version(version, size, headers)
+    if last is None:
+        raise Transient("a part, though the whole file was asked for")
+    if held != [first, last]:
+        raise Transient(f"bytes {held[0]} to {held[1]}, though {first} to {last} were asked for")
+    count = last - first + 1
+    if told not in {UNKNOWN_SIZE, count}:
+        raise Transient(f"{told} bytes announced for a part of {count}")
+    return count
+
+
+def check_answer(url: str, answer: Head | Response) -> None:
+    """Lets an answer pass that has content as it is in the file, and raises the fault that another one means.
+
+    Raises:
+        Transient: 408, 429 and 5xx, with the time that `Retry-After` asks for.
+        Absent: 401, 403, 404, 410.
+        Refused: any other; or content that is compressed on its way: its ranges and lengths are not those of
+            the file.
+    """
+    status, headers = answer.status, answer.headers
+    if may_pass(status):
+        raise Transient(f"status {status}", _retry_after(headers))
+    if status in {404, 410}:
+        raise Absent(f"does not exist (status {status})", "check the URL")
+    if status in {401, 403}:
+        hint = "check the credentials; a signed URL may have expired"
+        raise Absent(f"may not be read (status {status})", hint)
+    if status not in {200, 206}:
+        raise Refused(f"was refused by its server (status {status})")
+    encoding = headers.get("content-encoding", "identity").lower()
+    # An object of S3 has the one that it was stored with, and is not encoded on its way.
+    if is_web(url) and encoding not in {"", "identity"}:
+        problem = f"is sent with the content encoding {encoding[:20]!r}, though none was asked for"
+        raise Refused(problem, "store it without Content-Encoding")
+
+
+def version_of(size: int, headers: Headers) -> Version:
+    """Gives a version, tagged by the ETag, else by the time of the last change."""
+    tag = headers.get("etag", "")
+    if not tag and "last-modified" in headers:
+        tag = MODIFIED + headers["last-modified"].strip()
+    return Version(size, tag)
+
+
+def check_version(version: Version, size: int, headers: Headers) -> None:
+    """Compares an answer with the version that is known, by the header that its tag comes from.
+
+    Raises:
+        Refused: it is of another version.
+        Transient: it does not tell its version, though that was given before.
+    """
+    before = MODIFIED if version.tag.startswith(MODIFIED) else ""
+    name = "Last-Modified" if before else "ETag"
+    told = headers.get(name.lower(), "")
+    version.check(size, told and before + told, name)
+
+
+def content_length(headers: Headers) -> int:
+    """Gives the length that is given for a body, -1 if none is.
+
+    Raises:
+        Transient: it is longer than any file.
+    """
+    text = headers.get("content-length", "")
+    is_chunked = "chunked" in headers.get("transfer-encoding", "").lower()
+    return _number(text) if text.isascii() and text.isdigit() and not is_chunked else UNKNOWN_SIZE
+
+
+def check_end(headers: Headers, hint: str = "") -> None:
+    """Refuses a body of which the end cannot be told from a connection that broke."""
+    if content_length(headers) < 0 and "chunked" not in headers.get("transfer-encoding", "").lower():
+        raise Refused("is sent without its length, so its end cannot be told from a break", hint)
+
+
+def content_range(headers: Headers) -> list[int]:
+    """Gives what `Content-Range` says: the first byte, the last one, and the size; -1 for what it does not.
+
+    Raises:
+        Transient: it is not there, cannot be understood, or says more bytes than any file has.
+
+    Example:
+        >>> content_range({"content-range": "bytes 0-9/100"}), content_range({"content-range": "bytes */9"})
+        ([0, 9, 100], [-1, -1, 9])
+    """
+    match = _CONTENT_RANGE.fullmatch(headers.get("content-range", ""))
+    if match is None:
+        raise Transient("a part without a right Content-Range")
+    return [UNKNOWN_SIZE if each in {None, "*"} else _number(each) for each in match.groups()]
+
+
+def _number(digits: str) -> int:
+    if len(digits.lstrip("0")) > _MOST_DIGITS:
+        raise Transient(f"a length of {len(digits)} digits, which no file has")
+    return int(digits)
+
+
+def _retry_after(headers: Headers) -> float | None:
+    text = headers.get("retry-after", "")
+    if text.isascii() and text.isdigit():
+        return float(text[:9])
+    try:
+        moment = email.utils.parsedate_to_datetime(text).timestamp()
+    except (ValueError, OverflowError):
+        return None
+    return max(0.0, moment - time.time())
