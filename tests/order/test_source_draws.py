@@ -218,7 +218,7 @@ def test_few_samples_of_sources_at_the_border_of_narrow_words_are_those_of_many(
 
 
 def test_rows_near_one_another_are_read_as_each_is_alone():
-    """Whole blocks, a few rows of each, and rows far apart are counted in three ways."""
+    """Whole blocks are counted together, and rows far apart each for itself."""
     cases, rng = 40, np.random.default_rng(1)
     for number in range(cases):
         sources, segments = int(rng.integers(1, 8)), int(rng.integers(1, 5)) if number % 2 else 1

@@ -172,7 +172,7 @@ class SourceDraws:
             return np.zeros(shape, dtype=np.int64)
         hashes = DrawHashes(self.words, lanes)
         levels = min(DIGITS, -(-int(rows.max()).bit_length() // 4))
-        goes_on = below_above(hashes, rows, alpha, levels).astype(np.int64) << 4
+        goes_on = _below_above(hashes, rows, alpha, levels).astype(np.int64) << 4
         counts = (rows >> 60) * alpha if levels == DIGITS else np.zeros_like(rows)
         for level in range(levels - 1, -1, -1):
             above, digit = rows >> 4 * level + 4, rows >> 4 * level & 15
@@ -287,7 +287,7 @@ def _counted(
     return digit * share + (found & 15), (found & 16).astype(np.int64)
 
 
-def below_above(hashes: DrawHashes, rows: Ids, alpha: Ids, level: int) -> Any:
+def _below_above(hashes: DrawHashes, rows: Ids, alpha: Ids, level: int) -> Any:
     """Returns whether the row of a threshold's own share lies below it, by the digits from a level on.
 
     There the rows have no digits but 0. At 15 of 16 the next digit decides already.

@@ -10,13 +10,6 @@ SHARES = "tests/samplers/test_rank_shares.py"
 
 BUGS = [
     Bug(
-        "a row near others is counted as if its threshold's own row were below it",
-        "NearRows._counted",
-        "second & 16",
-        "16",
-        DRAWS,
-    ),
-    Bug(
         "draws of all lanes are alike",
         "_few_words",
         "np.frombuffer(lanes, dtype=np.int64) * 16",
