@@ -217,8 +217,8 @@ BUGS = [
     Bug(
         "a redirect is read to its end",
         "Response.finish",
-        "self._left is not None and self._left <= _SHORT_BODY",
-        "self._left is not None",
+        "if self._left is not None and self._left <= _SHORT_BODY:\n    self.read()",
+        "while self._left:\n    self.read()",
         "tests/storage/remote/test_connections.py::test_the_body_of_a_redirect_is_not_read",
     ),
     Bug(
