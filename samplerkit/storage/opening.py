@@ -10,6 +10,7 @@ import stat
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO, final
 
@@ -176,9 +177,13 @@ class Handles:
 
 
 def open_at_most(most: int, share: float) -> int:
-    """Returns how many files may stay open: so many, or a share of what the system allows if that is less."""
+    """Returns how many files may stay open: so many, or a share of those that still may if that is less."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return most if soft == resource.RLIM_INFINITY else max(1, min(most, int(share * soft)))
+    if soft == resource.RLIM_INFINITY:
+        return most
+    with suppress(OSError):  # where nothing says what is open
+        soft -= len([*Path("/dev/fd").iterdir()])
+    return max(1, min(most, int(share * soft)))
 
 
 def open_for_reading(path: str, shown: str) -> int:

@@ -54,7 +54,7 @@ def redirects_nowhere(handler: Handler, _: Resource) -> None:
 
 
 def floods(handler: Handler, head: bytes, again: bytes) -> int:
-    """Sends the same again and again, as fast as it is taken, for 20 s or 1 GiB at most; tells how many bytes."""
+    """Sends the same again and again, as fast as it is taken, for 20 s or 1 GiB; tells how many bytes."""
     sent, end = 0, time.monotonic() + 20
     handler.close_connection = True
     try:

@@ -74,17 +74,18 @@ def test_a_fork_while_another_thread_reads_does_not_hang(tmp_path):
 
 
 def test_a_process_that_may_open_fewer_files_than_there_are_shards_reads_them_all(tmp_path):
-    """Each index that is mapped holds a file open."""
+    """Each index that is mapped holds a file open; other files of the process are open as well."""
     dataset = TarDataset(many(tmp_path, 200), lengths=[3] * 200, cache=tmp_path / "cache", progress=False)
 
     def read():
-        limit = len([*Path("/proc/self/fd").iterdir()]) + 120
+        others = [os.open(__file__, os.O_RDONLY) for _ in range(300)]
+        limit = len([*Path("/proc/self/fd").iterdir()]) + 160
         resource.setrlimit(resource.RLIMIT_NOFILE, (limit, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
         batches = np.random.default_rng(0).permutation(600).reshape(-1, 20)
         found = [int(sample["txt"]) for ids in batches for sample in dataset.__getitems__(ids)]
-        return found == batches.ravel().tolist(), len(dataset.keys())
+        return found == batches.ravel().tolist(), len(dataset.keys()), len(others)
 
-    assert Child(read).result() == (True, 600)
+    assert Child(read).result() == (True, 600, 300)
 
 
 @pytest.mark.parametrize("max_shards", [1, 2])

@@ -73,7 +73,7 @@ class MetIndexes:
         self._contents = contents
         self._skips = skips
         self._lock = threading.Lock()
-        self._most = open_at_most(MOST_INDEXES, 0.75)
+        self._most = open_at_most(MOST_INDEXES, 0.4)
         self._indexes: OrderedDict[int, Index] = OrderedDict()
         self._versions: dict[int, tuple[int, int | str]] = {}
         # Of each shard, by the first row that is missing, the one behind the last, and why.
