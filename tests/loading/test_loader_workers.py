@@ -108,7 +108,7 @@ def test_a_break_waits_no_longer_than_two_seconds_for_a_sample_that_hangs(option
     loader.close()
 
 
-@pytest.mark.parametrize(("workers", "seconds"), [(2, 5), ("2 threads", 0.2)])
+@pytest.mark.parametrize(("workers", "seconds"), [(2, 15), ("2 threads", 0.2)])
 def test_a_batch_that_does_not_come_in_time_is_a_typed_error(no_longer_than, workers, seconds):
     no_longer_than(60)
     loader, received = stuck_loader(timeout=seconds, **beside(workers)), []
