@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import samplerkit
+from tests.benchmarks.house import floors, imports, modules
 
 ROOT = Path(samplerkit.__file__).parent
 
@@ -300,3 +301,12 @@ def test_a_planted_wrong_import_is_found(module, text):
 def test_a_planted_circle_is_found():
     texts = {**sources(), "order.typing": "from samplerkit.order.order import Order"}
     assert {"order.typing", "order.order"} <= set(cycle(texts))
+
+
+DEPTHS = {"order": 8, "samplers": 9, "batches": 6, "loading": 8, "config": 8, "storage": 9, "compat": 8}
+"""How many files the longest chain of imports within a room has, at most."""
+
+
+def test_chains_of_imports_within_a_room_stay_short():
+    graph = imports(modules(ROOT.parent))
+    assert {room: depth for room in DEPTHS if (depth := floors(graph, room)) > DEPTHS[room]} == {}
