@@ -18,7 +18,6 @@ import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, final
-from weakref import WeakMethod
 
 import torch
 
@@ -84,7 +83,7 @@ class DeviceStage(Iterator[Any]):
         pins: bool | None = None,
         streams: Streams | None = None,
         counts: StageCounts | None = None,
-        load: WeakMethod[Load] | None = None,
+        load: weakref.WeakMethod[Load] | None = None,
     ) -> None:
         streams = streams_for(device) if streams is None else streams
         channel: Channel[Item, BatchSlot] = Channel([BatchSlot()] * depth)
@@ -262,7 +261,7 @@ class Producer:
         streams: Streams,
         *,
         pins: bool,
-        load: WeakMethod[Load] | None = None,
+        load: weakref.WeakMethod[Load] | None = None,
     ) -> None:
         self._source: Final = source
         self._channel: Final = channel

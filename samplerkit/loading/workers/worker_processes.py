@@ -186,8 +186,8 @@ class WorkerProcesses(WorkerPool):
             raise
         if isinstance(answer, ExceptionWrapper):
             answer.reraise()  # type: ignore[no-untyped-call]
-        received: Answer = answer
-        return received
+        made: Answer = answer
+        return made
 
     def _message(self, worker: int) -> tuple[int, memoryview, list[torch.UntypedStorage]]:
         """Waits for what a worker sends next: the number of a task, and its answer.

@@ -135,7 +135,6 @@ class FileDataset(DatasetOfFiles):
         return f"FileDataset({len(self.files)} files, {samples})"
 
     def _find(self) -> Chunks:
-        # A reader that cannot count holds a whole file in memory for it.
         lengths = self._reader.count_all(self.files, self._limits.max_files, self._progress)
         self._note_counted(len(lengths))
         return self._with(lengths)

@@ -168,7 +168,8 @@ class JsonlDataset(IndexedFiles):
         """Ends the threads, and lets go of what is in memory or open. The dataset can be used again."""
         super().close()
         if self._chunks is not None:
-            self._chunks.files[2].close()
+            *_, data = self._chunks.files
+            data.close()
 
     @property
     def _limits(self) -> CacheLimits:
