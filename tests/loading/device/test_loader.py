@@ -63,8 +63,9 @@ def test_after_an_early_break_the_epoch_begins_again(kind, run_ahead):
             for number, _ in enumerate(loader, 1):
                 if number == taken:
                     break
-            # torch's own workers may take their time to end; nothing else may.
-            wait_until(lambda: loading_threads() == [], 60 if kind == "a plain loader with workers" else 0)
+            # The workers of torch and of torchdata may take their time to end; nothing else may.
+            theirs = kind in ("a plain loader with workers", "torchdata's loader with workers")
+            wait_until(lambda: loading_threads() == [], 60 if theirs else 0)
         assert read(loader) == whole
 
 
