@@ -6,7 +6,9 @@ import copy
 import itertools
 import pickle
 import random
+import weakref
 
+import numpy as np
 import pytest
 import torch
 from torch.utils.data import DistributedSampler as Torchs
@@ -14,9 +16,10 @@ from torchdata.stateful_dataloader.sampler import StatefulDistributedSampler
 
 import samplerkit as sk
 from samplerkit.compat.torch import DistributedSampler
+from samplerkit.compat.torch.epoch_sampler import part_of_array
 
 ALGORITHMS = ["torch", "samplerkit-1"]
-CONFIGURATIONS = 6000
+CONFIGURATIONS = 2000
 
 
 class Sized:
@@ -47,7 +50,7 @@ def configuration(drawn):
 
 
 def test_the_indices_are_torchs_for_random_configurations_and_epochs():
-    drawn, epochs, shorter_than_ranks = random.Random(2026), 0, 0
+    drawn, shorter_than_ranks = random.Random(2026), 0
     for _ in range(CONFIGURATIONS):
         chosen = configuration(drawn)
         ours, torchs = DistributedSampler(**chosen), Torchs(**chosen)
@@ -56,19 +59,14 @@ def test_the_indices_are_torchs_for_random_configurations_and_epochs():
             ours.set_epoch(epoch)
             torchs.set_epoch(epoch)
             assert list(ours) == list(torchs), (chosen, epoch)
-            epochs += 1
         shorter_than_ranks += len(chosen["dataset"]) < chosen["num_replicas"]
-    print(f"{CONFIGURATIONS} configurations, {epochs} epochs: the same as torch {torch.__version__}")
-    assert shorter_than_ranks > 500
+    assert shorter_than_ranks > 150
 
 
-@pytest.mark.parametrize("size", [32_767, 32_768, 32_769, 1_000_003])
-@pytest.mark.parametrize("drop_last", [False, True])
-def test_the_indices_are_torchs_beyond_one_chunk(size, drop_last):
-    chosen = {"num_replicas": 3, "rank": 2, "seed": 5, "drop_last": drop_last}
-    assert list(DistributedSampler(range(size), **chosen)) == list(Torchs(range(size), **chosen))
-    one = {"num_replicas": 1, "rank": 0, "drop_last": drop_last}
-    assert list(DistributedSampler(range(size), **one)) == list(Torchs(range(size), **one))
+@pytest.mark.parametrize("size", [32_767, 32_768, 32_769, 100_003])
+def test_the_indices_are_torchs_beyond_one_chunk(size):
+    for chosen in ({"num_replicas": 3, "rank": 2, "seed": 5}, {"num_replicas": 1, "rank": 0}):
+        assert list(DistributedSampler(range(size), **chosen)) == list(Torchs(range(size), **chosen))
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
@@ -103,36 +101,39 @@ def test_an_iteration_that_was_made_for_another_epoch_counts_for_nobody():
     assert loaded.state_dict() == state
 
 
-@pytest.mark.parametrize(("drop_last", "size"), [(False, 7), (True, 7), (False, 2), (True, 13), (False, 10)])
+@pytest.mark.parametrize("drop_last", [False, True])
 @pytest.mark.parametrize("shuffle", [False, True])
-def test_a_dataset_that_changes_its_length_is_read_as_torch_does(drop_last, size, shuffle):
+@pytest.mark.parametrize("size", [0, 2, 5, 7, 10, 13])
+def test_a_dataset_that_changes_its_length_is_read_as_torch_does_or_refused_with_a_reason(
+    drop_last, size, shuffle
+):
     dataset = Sized(10 if not drop_last else 6)
     chosen = {"num_replicas": 3, "rank": 1, "drop_last": drop_last, "shuffle": shuffle}
     ours, torchs = DistributedSampler(dataset, **chosen), Torchs(dataset, **chosen)
     dataset.size = size
-    assert list(ours) == list(torchs)
+    try:
+        expected = list(torchs)
+    except (AssertionError, ZeroDivisionError):
+        with pytest.raises(sk.DatasetError, match=f"another length.* got {size}"):
+            list(ours)
+    else:
+        assert list(ours) == expected
 
 
-@pytest.mark.parametrize(("drop_last", "size"), [(False, 13), (True, 5), (False, 0)])
-def test_where_torch_stops_at_a_changed_length_ours_says_why(drop_last, size):
-    dataset = Sized(10 if not drop_last else 6)
-    chosen = {"num_replicas": 3, "rank": 1, "drop_last": drop_last}
-    ours, torchs = DistributedSampler(dataset, **chosen), Torchs(dataset, **chosen)
-    dataset.size = size
-    with pytest.raises((AssertionError, ZeroDivisionError)):
-        list(torchs)
-    with pytest.raises(sk.DatasetError, match=f"another length.* got {size}"):
-        list(ours)
-
-
+OURS = {"num_replicas": 2, "rank": 1}
 BAD_ARGUMENTS = {
     "no process group": ({}, sk.ArgumentValueError, ValueError),
     "rank too large": ({"num_replicas": 2, "rank": 2}, sk.ArgumentValueError, ValueError),
     "no ranks": ({"num_replicas": 0, "rank": 0}, sk.ArgumentValueError, ValueError),
     "rank as text": ({"num_replicas": 2, "rank": "1"}, sk.ArgumentTypeError, TypeError),
     "ranks as float": ({"num_replicas": 2.0, "rank": 1}, sk.ArgumentTypeError, TypeError),
-    "no length": ({"dataset": iter([]), "num_replicas": 2, "rank": 1}, sk.ArgumentTypeError, TypeError),
-    "seed too large": ({"num_replicas": 2, "rank": 1, "seed": 2**64}, sk.ArgumentValueError, ValueError),
+    "no length": ({"dataset": iter([]), **OURS}, sk.ArgumentTypeError, TypeError),
+    "seed too large": ({**OURS, "seed": 2**64}, sk.ArgumentValueError, ValueError),
+    # torch raises a RuntimeError, and only when it is read.
+    "seed as float": ({**OURS, "seed": 1.5}, sk.ArgumentTypeError, None),
+    "no such algorithm": ({**OURS, "algorithm": "pcg"}, sk.ArgumentValueError, None),
+    "algorithm as number": ({**OURS, "algorithm": 1}, sk.ArgumentTypeError, None),
+    "our seed negative": ({**OURS, "seed": -1, "algorithm": "samplerkit-1"}, sk.ArgumentValueError, None),
 }
 
 
@@ -140,25 +141,12 @@ BAD_ARGUMENTS = {
 def test_bad_arguments_raise_torchs_class_when_the_sampler_is_made(case):
     chosen, error, torchs_error = BAD_ARGUMENTS[case]
     chosen = {"dataset": range(10), **chosen}
-    with pytest.raises(torchs_error):
-        list(Torchs(**chosen))
     with pytest.raises(error) as raised:
         DistributedSampler(**chosen)
-    assert isinstance(raised.value, torchs_error)
-
-
-@pytest.mark.parametrize(
-    ("chosen", "error"),
-    [
-        ({"algorithm": "pcg"}, sk.ArgumentValueError),
-        ({"algorithm": 1}, sk.ArgumentTypeError),
-        ({"seed": -1, "algorithm": "samplerkit-1"}, sk.ArgumentValueError),
-        ({"seed": 1.5}, sk.ArgumentTypeError),  # torch: RuntimeError, and only when it is read
-    ],
-)
-def test_what_is_ours_alone_is_checked_too(chosen, error):
-    with pytest.raises(error):
-        DistributedSampler(range(10), 2, 0, **chosen)
+    if torchs_error is not None:
+        assert isinstance(raised.value, torchs_error)
+        with pytest.raises(torchs_error):
+            list(Torchs(**chosen))
 
 
 def test_an_epoch_that_carries_the_seed_out_of_torchs_range_is_refused():
@@ -182,6 +170,14 @@ def test_a_torch_without_distributed_is_said_so(monkeypatch):
     with pytest.raises(sk.WorldError, match="num_replicas"):
         DistributedSampler(range(10))
     assert len(DistributedSampler(range(10), 2, 0)) == 5
+
+
+def test_only_the_share_of_a_rank_is_kept():
+    whole = np.arange(1000)
+    share, is_held = part_of_array(range(3, 1000, 8), whole), weakref.ref(whole)
+    del whole
+    assert is_held() is None
+    assert share[:].tolist() == list(range(3, 1000, 8))
 
 
 # Our order.

@@ -14,13 +14,7 @@ from pathlib import Path
 import numpy as np
 import torch
 import torch.distributed
-from torch.utils.data import (
-    BatchSampler,
-    DataLoader,
-    RandomSampler,
-    SubsetRandomSampler,
-    WeightedRandomSampler,
-)
+from torch.utils.data import BatchSampler, DataLoader, RandomSampler, WeightedRandomSampler
 from torch.utils.data import DistributedSampler as Torchs
 
 import samplerkit as sk
@@ -29,9 +23,6 @@ from samplerkit.compat.torch import DistributedSampler, distributed
 FACTORY = Path(__file__).parents[2] / "docs" / "examples" / "build_dataloader.py"
 SAMPLES, EPOCHS = 103, 3
 SAMPLERS = {
-    "random": lambda: RandomSampler(range(SAMPLES)),
-    "subset": lambda: SubsetRandomSampler(range(10, 61)),
-    "weighted": lambda: WeightedRandomSampler([1.0, 2.0, 3.0] * 20, 51),
     "weighted, own generator": lambda: WeightedRandomSampler(
         [1.0, 2.0, 3.0] * 20, 51, generator=torch.Generator().manual_seed(torch.distributed.get_rank())
     ),
