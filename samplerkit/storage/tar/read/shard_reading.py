@@ -63,7 +63,8 @@ class ShardReading:
         self._at_hand: WeakValueDictionary[int, OpenShard] = WeakValueDictionary()
         self._met = MetIndexes(shards.names, contents, skips=shards.options.skips)
         self._batches: BatchesAhead | None = None
-        self._is_whole = self._fetch == "shards"  # whether whole shards are read, and no parts
+        # Whether whole shards are read, and no parts: where none is remote, one after another.
+        self._is_whole = self._fetch == "shards" or not shards.is_remote
         self._epoch_samples = contents.layout.num_samples
         self._stretch: Stretch | None = None
         self._advice: str | None = None  # None: what the order costs is not known yet
@@ -88,10 +89,8 @@ class ShardReading:
         self._epoch_samples = epoch_samples
         batches = iter(upcoming)
         layout = self._contents.layout
-        is_whole = self._fetch == "shards"
-        if not self._shards.is_remote:
-            is_whole = True
-        elif self._fetch == "auto":
+        is_whole = self._fetch == "shards" or not self._shards.is_remote
+        if self._fetch == "auto" and not is_whole:
             batches, looked_at = tee(batches)
             _, sharers = this_worker()
             shards = map(layout.file_of, looked_at)
