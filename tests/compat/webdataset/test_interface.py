@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import pickle
-import struct
 import tarfile
 from collections import Counter
 
@@ -243,43 +242,20 @@ def test_tensors_are_what_webdataset_decodes(tmp_path, extension):
 
 def test_tensors_of_broken_bytes_are_errors_and_never_more_than_was_there():
     whole = bytes(tenbin.encode_buffer([np.arange(5.0), np.arange(3)]))
-    for stop in range(1, len(whole)):
-        read_or_refused(whole[:stop])
-    for place in range(len(whole)):
-        for value in (0, 255):
-            read_or_refused(whole[:place] + bytes([value]) + whole[place + 1 :])
-
-
-def chunk(data):
-    return b"~TenBin~" + struct.pack("<q", len(data)) + data + bytes(-len(data) % 64)
-
-
-def header(*shape, kind=b"f8"):
-    return chunk(struct.pack(f"<8s8s{1 + len(shape)}q", kind, b"", len(shape), *shape))
-
-
-BROKEN = {
-    "no array": (header(1), "a header has no array"),
-    "a length beyond the end": (b"~TenBin~" + struct.pack("<q", 2**62), "wrong mark or length"),
-    "a header that is cut": (chunk(b"f8") + chunk(b""), "too short"),
-    "objects": (header(1, kind=b"O") + chunk(bytes(8)), "type 'O'"),
-    "another number of sizes": (chunk(struct.pack("<8s8sq", b"f8", b"", 2)) + chunk(b""), "and shape"),
-}
-
-
-@pytest.mark.parametrize(("data", "text"), BROKEN.values(), ids=BROKEN.keys())
-def test_each_kind_of_broken_tensors_says_what_is_wrong(data, text):
-    with pytest.raises(sk.DatasetError, match=text):
-        tensors(".ten", data)
-
-
-def read_or_refused(data):
-    """No other error, and no more numbers than there are bytes."""
-    try:
-        arrays = tensors(".ten", data)
-    except sk.DatasetError:
-        return
-    assert sum(array.nbytes for array in arrays) <= len(data)
+    cut = [whole[:stop] for stop in range(1, len(whole))]
+    changed = [
+        whole[:place] + bytes([value]) + whole[place + 1 :]
+        for place in range(len(whole))
+        for value in (0, 255, ord("O"))
+    ]
+    for data in cut + changed:
+        try:
+            arrays = tensors(".ten", data)
+        except sk.DatasetError:  # and no other
+            continue
+        assert sum(array.nbytes for array in arrays) <= len(data)
+    with pytest.raises(sk.DatasetError, match="type 'O8' and shape"):
+        tensors(".ten", whole.replace(b"f8", b"O8"))
 
 
 def test_functions_by_extension_are_called_as_webdatasets_are():
