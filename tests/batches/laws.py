@@ -1,9 +1,11 @@
-"""The laws of a plan, checked by what it gives: each position once, limits kept, inverses, resume, steps."""
+"""The laws of a plan, checked by what it gives: each position once, limits kept, inverses, resume.
+
+How batches are dealt knows no plan: `tests/loading/test_batches_by_values.py`.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from itertools import product
 from typing import Any
 
 import numpy as np
@@ -12,9 +14,6 @@ from samplerkit.batches.packs.pack_batches import PackBatches
 from samplerkit.batches.plan import BatchPlan
 from samplerkit.batches.recipe import Plans
 from samplerkit.batches.segments import Packs
-from samplerkit.loading.run.delivery import Delivery
-
-TAILS = ("pad", "drop", "ragged")
 
 
 def listed(batch: Any) -> Any:
@@ -94,37 +93,6 @@ def require_resume(plans: Plans, epoch: int, batches: list[Any] | None = None) -
             seen.append(listed(resumed[number + len(seen)]))
         assert seen == batches[number:]
     return len(batches) + 1
-
-
-def require_delivery(plan: BatchPlan, ranks: range) -> int:
-    """Dealt like cards, with stops after any step and two resizes: nothing is lost, nothing comes twice."""
-    count = len(plan)
-    cases = 0
-    for tail, first, second, third in product(TAILS, ranks, ranks, ranks):
-        for stop in range(count // first + 1):
-            middle = Delivery(count, min(count, stop * first), second, 1, tail)
-            for more in range(min(2, middle.job_steps) + 1):
-                begun = Delivery(count, middle.position_after(more), third, 1, tail)
-                seen = [*range(middle.start), *dealt(middle, more), *dealt(begun, begun.job_steps)]
-                real = [number for number in seen if number < count]
-                assert len(real) == len({*real})
-                lost = count - len(real)
-                assert lost < third if tail == "drop" else lost == 0
-                if tail != "ragged":
-                    assert len({begun.steps(rank) for rank in range(third)}) == 1
-                cases += 1
-    return cases
-
-
-def dealt(delivery: Delivery, steps: int) -> list[int]:
-    """The numbers that all ranks read in the first steps."""
-    return [
-        number
-        for step in range(steps)
-        for rank in range(delivery.num_shards)
-        if step < delivery.steps(rank)
-        for number in delivery.positions(rank, step).tolist()
-    ]
 
 
 def require_packs(plan: BatchPlan, recipe: PackBatches, expected: list[int], lengths: list[int]) -> list[Any]:

@@ -1,7 +1,7 @@
 """Reads fifty epochs with few descriptors to spare, and prints what the process held after each of them.
 
-Run as `python -m tests.loading.fifty_epochs OPTIONS LEAK`: OPTIONS are those of the loader, as JSON; LEAK is
-`nothing`, `memory`, `threads` or `descriptors`, of which a little is kept on purpose after each epoch.
+Run as `python -m tests.loading.fifty_epochs OPTIONS LEAKS`: OPTIONS are those of the loader, as JSON; where
+LEAKS is `leaks`, a little memory, a thread and a descriptor are kept on purpose after each epoch.
 """
 
 from __future__ import annotations
@@ -40,19 +40,17 @@ def resident(pid: int | str) -> int:
 def main() -> None:
     """Reads the epochs and prints, for each thing that could grow, its amount after each epoch."""
     resource.setrlimit(resource.RLIMIT_NOFILE, (DESCRIPTORS, DESCRIPTORS))
-    options, leak = json.loads(sys.argv[1]), sys.argv[2]
+    options, leaks = json.loads(sys.argv[1]), sys.argv[2] == "leaks"
     kept, forever = [], threading.Event()
     held = {"memory": [], "worker_memory": [], "threads": [], "descriptors": []}
     with sk.Loader(Rows(), sk.RandomSampler(seed=3), batch_size=8, **options) as loader:
         for _ in range(EPOCHS):
             received = sum(len(batch) for batch in loader)
             assert received == SAMPLES
-            if leak == "memory":
+            if leaks:
                 kept.append(b"1" * LEAKED_BYTES)
-            elif leak == "descriptors":
                 # Beside workers, whose queues are few, one a loop would not meet the limit.
                 kept += [os.dup(0) for _ in range(1 + options["num_workers"])]
-            elif leak == "threads":
                 kept.append(threading.Thread(target=forever.wait, daemon=True))
                 kept[-1].start()
             workers = loader.worker_pids if options.get("persistent_workers") else []

@@ -11,16 +11,13 @@ from __future__ import annotations
 import json
 import os
 import random
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
 from tests.jobs import ended
+from tests.loading.verify_ledgers import verify
 from tests.ranks import job
 
-VERIFIER = Path(__file__).with_name("verify_ledgers.py")
 SAMPLES, TOKENS, EPOCHS = 480, 1888, 2
 
 
@@ -42,8 +39,7 @@ def forked(folder, run, ranks, kill=None, epochs=EPOCHS):
 
 
 def verified(folder, runs, epochs=EPOCHS, size=SAMPLES):
-    command = [sys.executable, str(VERIFIER), str(folder), str(size), str(epochs), *runs]
-    return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    return verify(folder, size, epochs, runs)
 
 
 def require_the_others_once(folder, runs, epochs):
@@ -111,6 +107,4 @@ def test_a_job_that_is_killed_again_and_again_loses_and_repeats_nothing(tmp_path
 def test_the_verifier_finds_what_is_lost_and_what_is_repeated(tmp_path):
     batches = [{"epoch": 0, "ids": [0, 1, 1]}, {"epoch": 0, "ids": [3]}]
     (tmp_path / "run.0.jsonl").write_text("\n".join(map(json.dumps, batches)))
-    command = [sys.executable, str(VERIFIER), str(tmp_path), "4", "1", "run"]
-    printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    assert json.loads(printed) == {"delivered": 4, "lost": 1, "repeated": 1, "replayed": 0}
+    assert verified(tmp_path, ["run"], 1, 4) == {"delivered": 4, "lost": 1, "repeated": 1, "replayed": 0}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from itertools import product
 from types import SimpleNamespace
 
@@ -220,3 +222,20 @@ def test_an_order_that_was_read_before_a_state_was_loaded_does_not_outlive_it():
     assert list(one.order) != list(two.order)  # one lane, two lanes
     two.load_state_dict(one.state_dict(step=2))
     assert list(two.order) == list(one.order)
+
+
+@pytest.mark.parametrize("byte", ["", "0", "}", "-", "and no more"], ids=lambda byte: byte or "removed")
+def test_a_text_that_ends_or_has_another_byte_anywhere_is_refused_or_says_the_same(byte):
+    state, refusals = numbers_loader().state_dict(step=3), Counter()
+    text = json.dumps(state)
+    for place in range(len(text)):
+        damaged = text[:place] + ("" if byte == "and no more" else byte + text[place + 1 :])
+        resumed = numbers_loader()
+        try:
+            resumed.load_state_dict(json.loads(damaged))
+        except (json.JSONDecodeError, sk.StateError) as error:
+            refusals[type(error)] += 1
+        else:  # a blank between two fields is gone, or the byte was this one
+            assert resumed.state_dict() == state
+    assert refusals[sk.StateError] > 100 or byte == "and no more"
+    assert refusals.total() > 0.9 * len(text)

@@ -15,8 +15,8 @@ MARGINS = {"memory": 2 << 20, "worker_memory": 3 << 20, "threads": 2, "descripto
 """What the median of the last ten epochs may be above that of epochs 10 to 20: bytes, or a number."""
 
 
-def fifty_epochs(leak="nothing", **options):
-    return run(["-m", "tests.loading.fifty_epochs", json.dumps(options), leak])
+def fifty_epochs(leaks="no leak", **options):
+    return run(["-m", "tests.loading.fifty_epochs", json.dumps(options), leaks])
 
 
 def growth(done):
@@ -33,19 +33,12 @@ def growth(done):
 @pytest.mark.parametrize(
     "options",
     [
-        {"num_workers": 2},
+        {"num_workers": 1},
         {"num_workers": 2, "run_ahead": True},
         THREADS,
         {"num_workers": 0, "device": "cpu", "run_ahead": True},
-        {"num_workers": 0, "device": "cpu"},
     ],
-    ids=[
-        "new workers each epoch",
-        "run ahead",
-        "threads",
-        "a device stage that runs ahead",
-        "a device stage",
-    ],
+    ids=["new workers each epoch", "run ahead", "threads", "a device stage that runs ahead"],
 )
 def test_fifty_epochs_with_64_descriptors_keep_memory_threads_and_descriptors_flat(options):
     grown = growth(fifty_epochs(**options))
@@ -54,14 +47,13 @@ def test_fifty_epochs_with_64_descriptors_keep_memory_threads_and_descriptors_fl
         assert grown[name] <= margin, (name, grown)
 
 
-@pytest.mark.parametrize("leak", ["memory", "threads", "descriptors"])
-def test_a_leak_of_one_a_loop_would_show(leak):
-    grown = growth(fifty_epochs(leak, num_workers=0))
-    assert grown[leak] > 2 * MARGINS[leak]
+def test_a_leak_of_one_a_loop_would_show():
+    grown = growth(fifty_epochs("leaks", num_workers=0))
+    assert all(grown[leak] > 2 * MARGINS[leak] for leak in ("memory", "threads", "descriptors")), grown
 
 
 def test_a_leak_of_descriptors_beside_workers_would_meet_the_limit():
-    done = fifty_epochs("descriptors", num_workers=3, persistent_workers=True)
+    done = fifty_epochs("leaks", num_workers=3, persistent_workers=True)
     assert done.returncode != 0
     assert "Too many open files" in done.stderr
     assert DESCRIPTORS == 64

@@ -1,18 +1,14 @@
 """Counts lost and repeated samples in the ledgers of a job. Imports nothing of samplerkit.
 
-Run as `python tests/loading/verify_ledgers.py FOLDER SAMPLES EPOCHS RUN...`, the runs in the order in which
-they ran. Of each run but the last, what its ranks received up to its last checkpoint counts; the rest is
-replayed.
+Of each run but the last, what its ranks received up to its last checkpoint counts; the rest is replayed.
 """
 
 import json
-import sys
 from collections import Counter
-from pathlib import Path
 
 
 def verify(folder, samples, epochs, runs):
-    """Gives how many deliveries counted, and how many were lost, repeated, and replayed."""
+    """Gives how many deliveries of runs, in turn, counted, and how many were lost, repeated, and replayed."""
     counted, replayed = Counter(), 0
     for run in runs:
         saved = folder / f"{run}.saved"
@@ -31,8 +27,3 @@ def verify(folder, samples, epochs, runs):
         "repeated": (counted - wanted).total(),
         "replayed": replayed,
     }
-
-
-if __name__ == "__main__":
-    place, sizes, names = Path(sys.argv[1]), map(int, sys.argv[2:4]), sys.argv[4:]
-    sys.stdout.write(json.dumps(verify(place, *sizes, names)) + "\n")

@@ -12,11 +12,7 @@ from samplerkit.order.keys import Key
 from samplerkit.order.permutation import (
     NARROW_LIMIT,
     TABLE_LIMIT,
-    Network,
     half_modular_domain,
-    network_constants,
-    permuted,
-    word_count,
 )
 from samplerkit.order.sequences import Permuted
 
@@ -94,31 +90,6 @@ def test_the_network_is_what_its_definition_says_in_plain_integers(n):
     expected = [in_plain_integers(n, KEY, position) for position in positions.tolist()]
     assert Permuted(n, KEY).ids_at(positions).tolist() == expected
     assert Permuted(n, KEY).locate(np.array(expected))[1].tolist() == positions.tolist()
-
-
-@pytest.mark.parametrize(
-    "sizes",
-    [
-        [5000],
-        [4097, 5000, 2**20 + 1, NARROW_LIMIT - 1],
-        [NARROW_LIMIT, 2**32 + 1, 2**62],
-    ],
-)
-@pytest.mark.parametrize("chunk", [7, permutation.CHUNK])
-def test_a_stacked_network_equals_its_single_networks(sizes, chunk, monkeypatch):
-    monkeypatch.setattr(permutation, "CHUNK", chunk)
-    words = [KEY.words(word_count(size), index=file) for file, size in enumerate(sizes)]
-    generator = np.random.default_rng(7)
-    which = generator.integers(0, len(sizes), 3000)
-    positions = generator.integers(0, np.array(sizes)[which])
-    constants = network_constants(sizes, np.stack(words, axis=1))
-    stacked = Network.each(constants, which)
-    values = permuted(stacked, positions)
-    for number in range(len(sizes)):
-        mine = which == number
-        single = Network.of(constants[:, number])
-        np.testing.assert_array_equal(values[mine], permuted(single, positions[mine]))
-    np.testing.assert_array_equal(permuted(stacked, values, inverse=True), positions)
 
 
 @pytest.mark.parametrize("n", [2**13 + 1, 2**17 + 1, 2**20 + 1, 2**20, 2**20 - 1])
