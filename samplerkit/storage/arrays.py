@@ -16,7 +16,6 @@ from typing import IO, Any
 
 import numpy as np
 
-from samplerkit.errors import DatasetError
 from samplerkit.storage.atomic import atomic
 from samplerkit.storage.opening import without_waiting
 
@@ -35,18 +34,8 @@ DTYPES = ("|u1", "<u2", "<u4", "<i8")
 """The types of numbers that are written."""
 
 
-def unsound(place: str, problem: str, value: Any) -> DatasetError:
-    """Returns the error for a file that is whole, and yet none that samplerkit wrote."""
-    return DatasetError(
-        place,
-        f"is no index that samplerkit wrote: {problem}",
-        value,
-        hint="move it to another folder, and it is made again",
-    )
-
-
 class UnreadableFileError(Exception):
-    """A file of arrays is damaged, of another version, or no such file."""
+    """A file of arrays is damaged, of another version, says what cannot be, or is no such file."""
 
 
 @dataclass(frozen=True)
@@ -130,8 +119,7 @@ def read_arrays(path: Path, *, verify: bool = True) -> tuple[dict[str, Any], dic
 
     Raises:
         OSError: there is no such file, or it cannot be read.
-        UnreadableFileError: the file is damaged or of another version.
-        DatasetError: the file is whole, and yet none that `write_arrays` wrote.
+        UnreadableFileError: the file is damaged, of another version, or not by `write_arrays`.
     """
     with open(path, "rb", opener=without_waiting) as file:  # Path's has no opener
         status = os.fstat(file.fileno())
@@ -150,12 +138,17 @@ def read_arrays(path: Path, *, verify: bool = True) -> tuple[dict[str, Any], dic
         header = file.read(header_size)
         if verify and _digest(header, file) != digest:
             raise UnreadableFileError("damaged")
-        meta, arrays, total = _described(header, str(path))
-        if size != start + total:
-            raise UnreadableFileError("of the wrong size")
         mapped = np.memmap(file, dtype=np.uint8, mode="r")
     plain = mapped.view(np.ndarray)[start:]
-    return meta, {name: _array(plain, name, described, str(path)) for name, described in arrays.items()}
+    try:
+        described = json.loads(header)
+        meta, end = dict(described["meta"]), start + described["bytes"]
+        arrays = {name: _array(plain, *place) for name, place in described["arrays"].items()}
+    except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        raise UnreadableFileError(f"its header says what cannot be: {error}") from error
+    if size != end:
+        raise UnreadableFileError("of the wrong size")
+    return meta, arrays
 
 
 @contextmanager
@@ -183,27 +176,11 @@ def npy_header(file: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:
     return shape, dtype
 
 
-def _described(header: bytes, place: str) -> tuple[dict[str, Any], dict[str, Any], int]:
-    """Takes apart what stands before the arrays."""
-    try:
-        described = json.loads(header)
-    except (ValueError, RecursionError) as error:
-        raise unsound(place, f"its header is no JSON ({error})", header[:64]) from error
-    kinds = {"meta": dict, "arrays": dict, "bytes": int}
-    if not isinstance(described, dict) or any(type(described.get(name)) is not kinds[name] for name in kinds):
-        raise unsound(place, "its header lacks meta, arrays or bytes", described)
-    return described["meta"], described["arrays"], described["bytes"]
-
-
-def _array(plain: Array, name: str, described: Any, place: str) -> Array:
-    """Returns an array that lies in some bytes."""
-    if isinstance(described, list) and len(described) == 3:
-        dtype, count, offset = described
-        if dtype in DTYPES and type(count) is int and type(offset) is int and count >= 0 and offset >= 0:
-            end = offset + count * np.dtype(dtype).itemsize
-            if end <= plain.size:
-                return plain[offset:end].view(dtype)
-    raise unsound(place, f"the array {name} cannot be where it says", described)
+def _array(plain: Array, dtype: Any, count: Any, offset: Any) -> Array:
+    """Gives an array that lies in some bytes; numpy raises a ValueError where it cannot."""
+    if dtype not in DTYPES or count < 0:
+        raise ValueError(f"{count} numbers of type {dtype}")
+    return np.frombuffer(plain, dtype, count, offset)
 
 
 def _digest(header: bytes, file: IO[bytes]) -> bytes:

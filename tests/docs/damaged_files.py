@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 import samplerkit as sk
-from samplerkit.storage.arrays import Column, read_arrays, write_arrays
 
 
 def changed_file(folder):
@@ -83,14 +82,6 @@ def shard_of_nine(folder):
         for number in range(9):
             writer.write({"__key__": str(number), "cls": number})
     return folder / "0.tar"
-
-
-def forged_index(folder):
-    shard = shard_of_nine(folder)
-    meta, arrays = read_arrays(folder / "0.tar.skidx")
-    columns = {name: Column.of(np.array(array)) for name, array in arrays.items()}
-    write_arrays(folder / "0.tar.skidx", {**meta, "fingerprint": 7}, columns)
-    len(sk.TarDataset(shard, cache=folder / "cache"))
 
 
 def no_folder(folder):

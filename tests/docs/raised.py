@@ -20,7 +20,6 @@ from tests.docs.damaged_files import (
     cut_shard,
     emptied_cache,
     folder_like_a_file,
-    forged_index,
     gone_shard,
     link_to_no_folder,
     lying_index,
@@ -312,7 +311,6 @@ MINE = {
     "...: unpacks": lambda folder: zipped(folder, max_unpacked_bytes=1000),
     "...: does not fit": lambda folder: zipped(folder, max_cache_bytes=1000),
     "cache: has lost": emptied_cache,
-    "...: is no index": forged_index,
     "...: cannot be written": no_folder,
     "...: is not the file that it was: it had": lambda folder: read_tokens(
         folder, lambda path: os.truncate(path, 3)

@@ -109,8 +109,6 @@ def read_catalogue(
             meta, arrays = read_arrays(file)
     except UnreadableFileError as error:
         raise DatasetError(place, f"is no catalogue, or was damaged ({error})", hint=AGAIN) from error
-    except DatasetError as error:
-        raise DatasetError(place, error.problem, error.value, hint=AGAIN) from error
     return _understood(path, meta, arrays)
 
 

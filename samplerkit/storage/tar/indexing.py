@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from samplerkit.errors import ArgumentValueError, DatasetError
+from samplerkit.errors import ArgumentValueError
 from samplerkit.storage.arrays import on_disk
 from samplerkit.storage.lengths import lengths_in, lengths_text
 from samplerkit.storage.names import short_names
@@ -215,7 +215,7 @@ def _there(target: str, archive: Archive, storage: RemoteStorage, *, checksums: 
     data = None if archive.size == UNKNOWN_SIZE else read_small(target, storage.read_small)
     if data is None:
         return None
-    with on_disk(data) as path, suppress(DatasetError):  # what cannot be used is made again
+    with on_disk(data) as path:
         found = read_index(path, (archive,))
         if found is not None and found.is_certain and found.serves(checksums):
             return found

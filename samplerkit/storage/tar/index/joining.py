@@ -144,8 +144,7 @@ def joint_contents(shards: Shards, progress: Progress) -> Index:
     """Finds the joint index of archives on disk in the cache; else it is made and kept.
 
     Raises:
-        DatasetError: an archive cannot be read, or has a flaw and flaws are errors; or a file of the cache is
-            none of ours.
+        DatasetError: an archive cannot be read, or has a flaw and flaws are errors.
     """
     archives, options = tuple(map(Archive.of, shards.names)), shards.options
     # The name is of the paths only, so that the index of changed archives takes the place of the old one.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import warnings
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -17,7 +16,7 @@ from samplerkit.errors import DatasetError
 from samplerkit.order.caching import cached_property
 from samplerkit.order.typing import Ids
 from samplerkit.storage.ahead.cache_entries import CacheLimits
-from samplerkit.storage.arrays import UnreadableFileError, on_disk
+from samplerkit.storage.arrays import on_disk
 from samplerkit.storage.atomic import user_cache_folder
 from samplerkit.storage.catalogue.file_catalogue import FileCatalogue
 from samplerkit.storage.files.paths import file_paths
@@ -243,8 +242,7 @@ class Shards:
         data = self.storage.read_small(beside(self.urls[number], INDEX_SUFFIX), MOST_BYTES)
         if data is None:
             return None
-        index = None
-        with on_disk(data) as path, suppress(UnreadableFileError, DatasetError):
+        with on_disk(data) as path:
             index = read_index(path, (archive,), by_size=True)
         if index is None:
             name = f"{archive.url}{INDEX_SUFFIX}"
