@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -12,22 +13,18 @@ from typing import Any
 import pytest
 
 from samplerkit.testing import dataset_contract
-from tests.programs import Program
-
-
-def _forked(
-    command: list[str], *, input: bytes, timeout: float, **_: Any
-) -> subprocess.CompletedProcess[bytes]:
-    ends = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
-    with Program(command[1:], encoding="latin-1", **ends) as program:
-        errors = program.communicate(input.decode("latin-1"), timeout)[1]
-    return subprocess.CompletedProcess(command, program.returncode, b"", errors.encode("latin-1"))
+from tests.storage.remote.children import Child
 
 
 @pytest.fixture(autouse=True)
-def _another_process_starts_quickly(monkeypatch):
-    """The contract starts Python to read in another process: here that is a fork of one that has torch."""
-    monkeypatch.setattr(dataset_contract, "subprocess", SimpleNamespace(run=_forked))
+def _another_process_is_a_fork(monkeypatch):
+    """The contract starts Python to read in another process, which takes seconds: `tests/testing` lets it."""
+
+    def run(command: list[str], *, input: bytes, **_: Any) -> subprocess.CompletedProcess[bytes]:
+        Child(lambda: dataset_contract._require_read(*pickle.loads(input))).result()  # noqa: S301  # its own
+        return subprocess.CompletedProcess(command, 0, b"", b"")
+
+    monkeypatch.setattr(dataset_contract, "subprocess", SimpleNamespace(run=run))
 
 
 @pytest.fixture(autouse=True)

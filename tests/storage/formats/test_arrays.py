@@ -26,13 +26,8 @@ def samples_of(start, stop):
 class TestHdf5(DatasetContract):
     """Chunks with checksums, and uneven ends."""
 
-    @pytest.fixture(autouse=True)
-    def _installed(self):
-        pytest.importorskip("h5py", reason=f"h5py {WHY.format('hdf5')}")
-
     def write(self, folder):
-        import h5py  # noqa: PLC0415  # an extra
-
+        h5py = pytest.importorskip("h5py", reason=f"h5py {WHY.format('hdf5')}")
         for number, (start, stop) in enumerate(((0, 7), (7, 12))):
             with h5py.File(f"{folder}/{number}.h5", "w", libver="latest") as file:
                 for name, column in columns_of(start, stop).items():
@@ -47,13 +42,8 @@ class TestHdf5(DatasetContract):
 class TestZarr(DatasetContract):
     """A group of version 3, compressed, with checksums."""
 
-    @pytest.fixture(autouse=True)
-    def _installed(self):
-        pytest.importorskip("zarr", reason=f"zarr {WHY.format('zarr')}")
-
     def write(self, folder):
-        import zarr  # noqa: PLC0415  # an extra
-
+        zarr = pytest.importorskip("zarr", reason=f"zarr {WHY.format('zarr')}")
         group = zarr.open_group(f"{folder}/a.zarr", mode="w")
         for name, column in columns_of(1, 11).items():
             chunks = (4, *column.shape[1:])

@@ -12,6 +12,7 @@ import pytest
 
 import samplerkit as sk
 from samplerkit.testing import DatasetContract
+from tests.storage.formats.test_runs import resumes_on_other_ranks
 
 datasets = pytest.importorskip("datasets", reason="datasets is not installed: nothing of Hugging Face here")
 
@@ -37,6 +38,10 @@ class TestHuggingFace(DatasetContract):
 
     def make(self, folder):
         return sk.HuggingFaceDataset(datasets.load_from_disk(f"{folder}/saved"))
+
+
+def test_a_mixture_in_batches_by_tokens_resumes_on_other_ranks(tmp_path):
+    resumes_on_other_ranks(TestHuggingFace(), str(tmp_path))
 
 
 def test_its_format_transform_and_selection_are_respected(tmp_path):

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
-import os
 import re
 import shutil
-import signal
 import sys
-from contextlib import nullcontext
+from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -28,37 +26,7 @@ from tests.storage.formats import (
     tf_records,
 )
 
-
-class OfCsv:
-    """Two files with a reader that comes along: pools of files are read as formats are."""
-
-    def write(self, folder):
-        files = [[{"id": id, "text": f"row, {id}"} for id in ids] for ids in (range(15), range(15, 26))]
-        for number, rows in enumerate(files):
-            lines = "".join(f'{row["id"]},"{row["text"]}"\n' for row in rows)
-            Path(folder, f"{number}.csv").write_text(f"id,text\n{lines}")
-        return files
-
-    def make(self, folder):
-        return sk.FileDataset(f"{folder}/*.csv", "csv", progress=False)
-
-
-class OfHuggingFace:
-    """A folder of `save_to_disk`, in four shards; its own package maps it into memory."""
-
-    def write(self, folder):
-        datasets = pytest.importorskip("datasets", reason="datasets is not installed")
-        rows = [{"id": id, "text": f"row {id}"} for id in range(26)]
-        datasets.Dataset.from_list(rows).save_to_disk(f"{folder}/saved", num_shards=4)
-        return [rows]
-
-    def make(self, folder):
-        datasets = pytest.importorskip("datasets", reason="datasets is not installed")
-        return nullcontext(sk.HuggingFaceDataset(datasets.load_from_disk(f"{folder}/saved")))
-
-
 FORMATS = {
-    "csv": OfCsv,
     "arrow": test_arrow.TestArrow,
     "hdf5": test_arrays.TestHdf5,
     "parquet": test_parquet.TestParquet,
@@ -71,21 +39,7 @@ FORMATS = {
     "mindrecord": test_mindrecord.TestMindRecord,
     "tfrecord": test_tfrecord.TestTfRecord,
     "zarr": test_arrays.TestZarr,
-    "huggingface": OfHuggingFace,
 }
-MARKS = {"huggingface": [pytest.mark.trainers, pytest.mark.filterwarnings("ignore")]}
-
-
-@pytest.fixture(params=[pytest.param(name, marks=MARKS.get(name, ())) for name in FORMATS])
-def data(request, tmp_path):
-    """A dataset of each format, and how many samples it has."""
-    if request.param in {"hdf5", "zarr"}:
-        package = {"hdf5": "h5py", "zarr": "zarr"}[request.param]
-        pytest.importorskip(package, reason=f"{package} {test_arrays.WHY.format(request.param)}")
-    contract = FORMATS[request.param]()
-    samples = [sample for file in contract.write(str(tmp_path)) for sample in file]
-    with contract.make(str(tmp_path)) as dataset:
-        yield dataset, samples
 
 
 def named(sample):
@@ -94,7 +48,6 @@ def named(sample):
 
 
 MISSING = {
-    "csv": ("pyarrow", "parquet"),
     "arrow": ("pyarrow", "parquet"),
     "hdf5": ("h5py", "hdf5"),
     "lmdb": ("lmdb", "lmdb"),
@@ -202,11 +155,10 @@ def drawn(sample):
     return int(sample["id"]), int(sk.draw_rng().integers(1 << 30))
 
 
-@pytest.mark.parametrize("name", INDEXED)
-def test_a_function_makes_samples_in_their_draws(tmp_path, name):
-    written(path := tmp_path / name)
-    (make, given), read = INDEXED[name], []
-    with make(path, **given, decode=drawn, progress=False) as dataset:
+def test_a_function_makes_samples_in_their_draws(tmp_path):
+    written(path := tmp_path / "a.jsonl")
+    read = []
+    with sk.JsonlDataset(path, decode=drawn, progress=False) as dataset:
         for size in (4, 7):
             options = {"batch_size": size, "collate_fn": list, "world": sk.World(1, 0)}
             with sk.Loader(dataset, sk.RandomSampler(seed=1), **options) as loader:
@@ -216,45 +168,38 @@ def test_a_function_makes_samples_in_their_draws(tmp_path, name):
     assert len({draw for _, draw in read[0]}) == 60
 
 
-def recipe_of(dataset, samples):
-    """A mixture of a tree with another part, in batches by tokens: what a run takes of all this."""
-    tree = sk.TreeDataset({"data": dataset, "rest": [{"id": 1000 + number} for number in range(7)]})
+@contextmanager
+def mixing(contract, folder, count, world):
+    """A loader of a mixture of a tree with another part, in batches by tokens, over a dataset just opened."""
+    parts = {"data": contract.make(folder), "rest": [{"id": 1000 + number} for number in range(7)]}
     sources = {"data": sk.RandomSampler(shuffle="partial", partial_size=4, lanes=6), "rest": None}
-    mixture = sk.MixtureSampler(sources, 3 * len(samples), weights={"data": 3, "rest": 1}, lanes=6, seed=5)
-    lengths = [1 + number % 5 for number in range(len(tree))]
-    batches = sk.TokenBatches(9, lengths=lengths, abreast=6)
-    return tree, mixture, {"batches": batches, "collate_fn": list, "tail": "ragged"}
+    mixture = sk.MixtureSampler(sources, 3 * count, weights={"data": 3, "rest": 1}, lanes=6, seed=5)
+    with sk.TreeDataset(parts) as tree:
+        lengths = [1 + number % 5 for number in range(len(tree))]
+        batches = sk.TokenBatches(9, lengths=lengths, abreast=6)
+        options = {"batches": batches, "collate_fn": list, "tail": "ragged"}
+        with sk.Loader(tree, mixture, world=world, **options) as loader:
+            yield loader
 
 
-def reads_until_it_is_killed(dataset, samples, rank, told):
-    """What a rank of two does: it tells each batch and its state, and kills itself behind the third one."""
-    tree, mixture, options = recipe_of(dataset, samples)
-    with sk.Loader(tree, mixture, world=sk.World(2, rank), **options) as loader:
-        for number, batch in enumerate(loader, start=1):
-            told.send(([named(sample) for sample in batch], json.dumps(loader.state_dict())))
-            if number == 3:
-                os.kill(os.getpid(), signal.SIGKILL)
-
-
-def test_a_mixture_in_batches_by_tokens_outlives_a_kill_on_other_ranks(data):
-    """Two ranks are killed, three go on from what was saved: all together read what one rank reads alone."""
-    dataset, samples = data
-    tree, mixture, options = recipe_of(dataset, samples)
-    with sk.Loader(tree, mixture, world=sk.World(1, 0), **options) as loader:
+def resumes_on_other_ranks(contract, folder):
+    """Of two ranks that stop, three resume what was saved: all together read what one rank reads alone."""
+    count = sum(map(len, contract.write(folder)))
+    with mixing(contract, folder, count, sk.World(1, 0)) as loader:
         wanted = sorted(named(sample) for batch in loader for sample in batch)
-    read, context = [], multiprocessing.get_context("fork")
+    read = []
     for rank in range(2):
-        ours, theirs = context.Pipe(duplex=False)
-        child = context.Process(target=reads_until_it_is_killed, args=(dataset, samples, rank, theirs))
-        child.start()
-        theirs.close()
-        *saved, _lost = [ours.recv() for _ in range(3)]
-        child.join()
-        assert child.exitcode == -signal.SIGKILL
-        read += [id for batch, _ in saved for id in batch]
-        state = json.loads(saved[-1][1])
+        with mixing(contract, folder, count, sk.World(2, rank)) as loader:
+            for batch in islice(loader, 2):
+                read += map(named, batch)
+                state = json.dumps(loader.state_dict())
     for rank in range(3):
-        with sk.Loader(tree, mixture, world=sk.World(3, rank), **options) as loader:
-            loader.load_state_dict(state)
+        with mixing(contract, folder, count, sk.World(3, rank)) as loader:
+            loader.load_state_dict(json.loads(state))
             read += [named(sample) for batch in loader for sample in batch]
     assert sorted(read) == wanted
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_mixture_in_batches_by_tokens_resumes_on_other_ranks(tmp_path, name):
+    resumes_on_other_ranks(FORMATS[name](), str(tmp_path))
