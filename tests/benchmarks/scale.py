@@ -22,7 +22,7 @@ import numpy as np
 
 import samplerkit as sk
 from samplerkit.storage.catalogue.catalogue_file import write_catalogue
-from samplerkit.storage.catalogue.file_catalogue import FileCatalogue, KnownFile
+from samplerkit.storage.catalogue.file_catalogue import FileCatalogue, joined
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage
 from tests.benchmarks.report import print_header, print_row
@@ -105,10 +105,10 @@ def object_store(files: int) -> Iterator[Server]:
         with closing(RemoteStorage(RemoteOptions(cache=place))) as storage:
             tag = storage.version(f"{server.url}/train/any.npy").tag
         rows = [
-            KnownFile(f"{server.url}/train/{number:07}.npy", len(data), tag, (EACH,))
+            FileCatalogue.of_file("files", f"{server.url}/train/{number:07}.npy", len(data), tag, [EACH])
             for number in range(files)
         ]
-        write_catalogue(FileCatalogue.of("files", rows), f"{place}/all.skcat")
+        write_catalogue(joined(rows), f"{place}/all.skcat")
         server.put("/all.skcat", Path(place, "all.skcat").read_bytes())
         server.sent = 0  # type: ignore[attr-defined]
         yield server

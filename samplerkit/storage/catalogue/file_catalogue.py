@@ -104,31 +104,6 @@ AGAIN: Final = "make the catalogue again with `samplerkit catalogue`"
 
 
 @final
-@dataclass(frozen=True)
-class KnownFile:
-    """What is known of one file.
-
-    Args:
-        path: absolute, or a URL.
-        size: in bytes.
-        version: what changes with the content: here the time of the last change in nanoseconds, elsewhere the
-            tag that the server sends, or "".
-        samples: of each chunk: a row group of Parquet, else the whole file.
-        columns: of Parquet, the names and types.
-        footer: of Parquet, the bytes of the footer.
-        digest: of Parquet, that of the footer.
-    """
-
-    path: str
-    size: int
-    version: str
-    samples: tuple[int, ...]
-    columns: tuple[tuple[str, str], ...] = ()
-    footer: int = 0
-    digest: bytes = b""
-
-
-@final
 @dataclass(frozen=True, eq=False)
 class FileCatalogue:
     """What is known of many files, sorted by the bytes of their paths.
@@ -138,16 +113,20 @@ class FileCatalogue:
         folder: what all paths begin with, up to a slash.
         names: the rest of each path.
         sizes: bytes of each, shape (files,).
-        versions: as in `KnownFile`.
-        chunks: how many chunks each file has, shape (files,).
+        versions: what changes with the content of each: here the time of the last change in nanoseconds,
+            elsewhere the tag that the server sends, or "".
+        chunks: how many chunks each file has, shape (files,): of Parquet row groups, else one.
         samples: of each chunk of each file, shape (chunks,).
-        columns: of Parquet.
-        footers: of Parquet, shape (files,); else (0,).
-        digests: of Parquet, one behind another.
+        columns: of Parquet, the names and types.
+        footers: of Parquet, the bytes of each footer, shape (files,); else (0,).
+        digests: of Parquet, those of the footers, one behind another.
 
     Example:
-        >>> rows = [KnownFile(f"/data/{name}.tar", 10240, "1700000000", (n,)) for n, name in enumerate("ba")]
-        >>> known = FileCatalogue.of("tar", rows)
+        >>> shards = [
+        ...     FileCatalogue.of_file("tar", f"/data/{name}.tar", 10240, "1700000000", [number])
+        ...     for number, name in enumerate("ba")
+        ... ]
+        >>> known = joined(shards)
         >>> known.files, known.folder, known.lengths
         (('/data/a.tar', '/data/b.tar'), '/data', array([1, 0]))
     """
@@ -164,34 +143,40 @@ class FileCatalogue:
     digests: bytes
 
     @classmethod
-    def of(cls, kind: Kind, files: Sequence[KnownFile]) -> FileCatalogue:
-        """Makes the catalogue of some files, in whatever order they come.
+    def of_file(
+        cls,
+        kind: Kind,
+        path: str,
+        size: int,
+        version: str,
+        samples: Sequence[int],
+        columns: tuple[tuple[str, str], ...] = (),
+        footers: Sequence[int] = (),
+        digest: bytes = b"",
+    ) -> FileCatalogue:
+        """Makes the catalogue of one file.
 
         Raises:
-            ArgumentValueError: there is none, or one is named twice, or they lie here and elsewhere, or a URL
-                holds what is private.
-            DatasetError: of Parquet, one has other columns.
+            ArgumentValueError: its path is not absolute, or a URL that holds what is private.
         """
-        if not files:
-            raise ArgumentValueError("files", "must not be empty", [])
-        for file in files:
-            _require_row(file)
-            _require_alike(files[0].path, files[0].columns, file.path, file.columns)
-        paths = [encoded(file.path) for file in files]
-        folder = _folder(sorted(paths))
-        given = cls(
+        if shown(path) != path:
+            problem = "has a query or credentials, which a catalogue would give away"
+            raise ArgumentValueError("files", problem, shown(path), hint="name it without them")
+        if "\0" in path + version or "/" not in path:
+            raise ArgumentValueError("files", "must have absolute paths", path)
+        folder, _, name = path.rpartition("/")
+        return cls(
             kind,
-            decoded(folder),
-            Texts.of(path[len(folder) + 1 :] for path in paths),
-            np.array([file.size for file in files], dtype=np.int64),
-            Texts.of(encoded(file.version) for file in files),
-            np.array([len(file.samples) for file in files], dtype=np.int64),
-            np.array([number for file in files for number in file.samples], dtype=np.int64),
-            files[0].columns,
-            np.array([file.footer for file in files] if kind == "parquet" else [], dtype=np.int64),
-            b"".join(file.digest for file in files),
+            folder,
+            Texts.of([encoded(name)]),
+            np.array([size]),
+            Texts.of([encoded(version)]),
+            np.array([len(samples)]),
+            np.array(samples, dtype=np.int64),
+            columns,
+            np.array(footers, dtype=np.int64),
+            digest,
         )
-        return joined([given])
 
     @property
     def num_files(self) -> int:
@@ -259,7 +244,12 @@ def joined(parts: Sequence[FileCatalogue]) -> FileCatalogue:
     for part in parts:
         if part.kind != parts[0].kind:
             raise ArgumentValueError("files", f"are of several kinds: {parts[0].kind} and", part.kind)
-        _require_alike(parts[0].path(0), parts[0].columns, part.path(0), part.columns)
+        first, path = parts[0].path(0), part.path(0)
+        if is_remote(path) != is_remote(first):
+            raise ArgumentValueError("files", "lie in part here and in part elsewhere", shown(path))
+        if part.columns != parts[0].columns:
+            problem = f"has other columns than {shown(first)}, {list(parts[0].columns)}"
+            raise DatasetError(shown(path), problem, list(part.columns))
     paths = [path for part in parts for path in _paths(part)]
     order = np.array(sorted(range(len(paths)), key=paths.__getitem__), dtype=np.int64)
     in_order = [paths[number] for number in order.tolist()]
@@ -288,25 +278,6 @@ def joined(parts: Sequence[FileCatalogue]) -> FileCatalogue:
         footers[order] if footers.size else footers,
         digests.reshape(-1, DIGEST_BYTES)[order].tobytes() if digests.size else b"",
     )
-
-
-def _require_row(file: KnownFile) -> None:
-    if shown(file.path) != file.path:
-        problem = "has a query or credentials, which a catalogue would give away"
-        hint = "name it without them"
-        raise ArgumentValueError("files", problem, shown(file.path), hint=hint)
-    if "\0" in file.path + file.version or "/" not in file.path:
-        raise ArgumentValueError("files", "must have absolute paths", file.path)
-
-
-def _require_alike(
-    first: str, first_columns: tuple[tuple[str, str], ...], path: str, columns: tuple[tuple[str, str], ...]
-) -> None:
-    if is_remote(path) != is_remote(first):
-        raise ArgumentValueError("files", "lie in part here and in part elsewhere", shown(path))
-    if columns != first_columns:
-        problem = f"has other columns than {shown(first)}, {list(first_columns)}"
-        raise DatasetError(shown(path), problem, list(columns))
 
 
 def _paths(part: FileCatalogue) -> Iterable[bytes]:

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from samplerkit.errors import ArgumentValueError, DatasetError
 from samplerkit.storage.catalogue.catalogue_file import SUFFIX, read_catalogue, write_catalogue
-from samplerkit.storage.catalogue.file_catalogue import FileCatalogue, Kind, KnownFile, encoded, joined
+from samplerkit.storage.catalogue.file_catalogue import FileCatalogue, Kind, encoded, joined
 from samplerkit.storage.files.reader import FileReader
 from samplerkit.storage.files.readers import file_reader
 from samplerkit.storage.files.stored import Stored
@@ -49,7 +49,7 @@ def kind_of(path: str, reader: Any) -> Kind:
     raise ArgumentValueError("files", "are neither tar shards nor Parquet", shown(path), hint=hint)
 
 
-def look(path: str, reader: Any = None, *, storage: RemoteStorage | None = None) -> KnownFile:
+def look(path: str, reader: Any = None, *, storage: RemoteStorage | None = None) -> FileCatalogue:
     r"""Looks at one file: of Parquet at its footer, of a tar shard at its index, else it is counted.
 
     An index that lies beside a shard or in the user's cache is used; else the shard is gone through, fetched
@@ -71,7 +71,7 @@ def look(path: str, reader: Any = None, *, storage: RemoteStorage | None = None)
         >>> with open(path, "w") as file:
         ...     _ = file.write("one\ntwo\n")
         >>> look(path, "text").samples
-        (2,)
+        array([2])
     """
     if storage is None:
         with RemoteStorage(RemoteOptions()) as own:
@@ -86,7 +86,7 @@ def look(path: str, reader: Any = None, *, storage: RemoteStorage | None = None)
     return _counted(path, replace(file_reader(reader), storage=storage), storage)
 
 
-def _shard(path: str, storage: RemoteStorage) -> KnownFile:
+def _shard(path: str, storage: RemoteStorage) -> FileCatalogue:
     stored = Stored.of(path, storage)
     options = TarOptions("raise", None, False, Cache.of(None, storage.options), "shards", 1, 0)
     shards = Shards((path,), (shown(path),), storage, options)
@@ -95,21 +95,21 @@ def _shard(path: str, storage: RemoteStorage) -> KnownFile:
         index, copy = shards.open_shard(0, refuses_stale=False)
         if copy is not None:
             copy.close()
-    return KnownFile(path, stored.size, stored.version, (index.num_samples,))
+    return FileCatalogue.of_file("tar", path, stored.size, stored.version, [index.num_samples])
 
 
-def _parquet(path: str, storage: RemoteStorage) -> KnownFile:
+def _parquet(path: str, storage: RemoteStorage) -> FileCatalogue:
     file = ParquetFile.of(path, storage, Footers()).chosen(None, None)
-    version = file.stored.version
-    return KnownFile(path, file.stored.size, version, file.rows, file.columns, file.footer[1], file.check)
+    about = file.rows, file.columns, file.footer[1:], file.check
+    return FileCatalogue.of_file("parquet", path, file.stored.size, file.stored.version, *about)
 
 
-def _counted(path: str, reader: FileReader, storage: RemoteStorage) -> KnownFile:
+def _counted(path: str, reader: FileReader, storage: RemoteStorage) -> FileCatalogue:
     stored = Stored.of(path, storage)
     number = reader.count(path)
     if not is_remote(path):
         stored.require_same()
-    return KnownFile(path, stored.size, stored.version, (number,))
+    return FileCatalogue.of_file("files", path, stored.size, stored.version, [number])
 
 
 PART_FILES: Final = 1024
@@ -177,11 +177,11 @@ def make_part(
     told = None if tell is None else lambda done, _: tell(done)
     with closing(RemoteStorage(remote or RemoteOptions())) as storage:
 
-        def work(number: int) -> KnownFile:
+        def work(number: int) -> FileCatalogue:
             return look(files[number], reader, storage=storage)
 
         known = all_in_threads(work, len(files), threads, "samplerkit-catalogue", told)
-    write_catalogue(FileCatalogue.of(kind, known), out, remote)
+    write_catalogue(joined(known), out, remote)
     return out
 
 
