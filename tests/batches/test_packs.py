@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from itertools import islice, product
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -88,11 +87,8 @@ def check(every: int) -> tuple[int, int]:
 ALL = 330 * 3 * 4 * 3 * 2 * 2
 
 
-@pytest.mark.parametrize("every", [1009, pytest.param(61, marks=pytest.mark.campaign)])
-def test_a_part_of_all_small_plans_of_packs_keeps_every_law(every):
-    cases, states = check(every)
-    print(f"{cases} plans of packs, resumed from {states} states")
-    assert cases == -(-ALL // every)
+def test_a_part_of_all_small_plans_of_packs_keeps_every_law():
+    assert check(every=1009)[0] == -(-ALL // 1009)
 
 
 def test_a_chain_that_shuffles_nothing_is_packed_in_its_order():

@@ -40,8 +40,8 @@ def run_cases(first, end):
 
 @pytest.mark.campaign
 def test_random_jobs_lose_and_repeat_nothing_and_their_ranks_have_one_state():
-    """200 cases of each unit; SAMPLERKIT_LEDGERS says how many of both."""
-    cases = int(os.environ.get("SAMPLERKIT_LEDGERS", "400"))
+    """80 cases of each unit; SAMPLERKIT_LEDGERS says how many of both."""
+    cases = int(os.environ.get("SAMPLERKIT_LEDGERS", "160"))
     borders = [cases * part // PROCESSES for part in range(PROCESSES + 1)]
     with ThreadPoolExecutor(PROCESSES) as pool:
         done = list(pool.map(run_cases, borders, borders[1:]))

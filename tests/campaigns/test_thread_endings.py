@@ -21,6 +21,6 @@ def test_whatever_ends_an_iteration_over_threads_the_rest_of_the_epoch_follows()
 
 @pytest.mark.campaign
 def test_endings_over_threads_lose_repeat_and_leave_nothing():
-    done = run(["-m", "tests.campaigns.thread_endings", "150"], seconds=280)
+    done = run(["-m", "tests.campaigns.thread_endings", "60"], seconds=280)
     print(done.stdout)
     assert done.returncode == 0, done.stdout + done.stderr[-6000:]

@@ -85,8 +85,8 @@ def test_a_killed_job_goes_on_with_other_ranks_and_loses_and_repeats_nothing(
 
 @pytest.mark.campaign
 def test_a_job_that_is_killed_again_and_again_loses_and_repeats_nothing(tmp_path):
-    """20 kills in a row; SAMPLERKIT_KILLS says how many."""
-    kills = int(os.environ.get("SAMPLERKIT_KILLS", "20"))
+    """8 kills in a row; SAMPLERKIT_KILLS says how many."""
+    kills = int(os.environ.get("SAMPLERKIT_KILLS", "8"))
     drawn, epochs, runs = random.Random(2026), kills, []
     for number in range(kills):
         ranks = drawn.choice([1, 2, 3, 4])

@@ -93,9 +93,8 @@ def require_a_walk(seed: int) -> int:
     return len(stops)
 
 
-@pytest.mark.parametrize("cases", [25, pytest.param(250, marks=pytest.mark.campaign)])
-def test_random_mixtures_with_caps_read_what_a_walk_reads_and_no_sample_more_often(cases):
-    assert sum(require_a_walk(seed) for seed in range(cases)) > 0.6 * cases
+def test_random_mixtures_with_caps_read_what_a_walk_reads_and_no_sample_more_often():
+    assert sum(map(require_a_walk, range(25))) > 15
 
 
 @pytest.mark.parametrize("seed", range(5))

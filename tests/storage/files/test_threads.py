@@ -144,7 +144,7 @@ def test_an_error_in_one_thread_is_raised_there_and_lets_the_others_go_on(paths)
 def test_no_crowd_of_threads_waits_for_ever(paths, max_files, caplog):
     """Any order, size of batch, limit and number of threads; told what comes, rightly, wrongly or not."""
     caplog.set_level("ERROR", "samplerkit")  # files are read again and again
-    cases = int(os.environ.get("SAMPLERKIT_CROWDS", "400"))
+    cases = int(os.environ.get("SAMPLERKIT_CROWDS", "100"))
     rng = np.random.default_rng(max_files)
     reads = 0
     for _ in range(cases):

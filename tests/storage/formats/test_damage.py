@@ -186,9 +186,8 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("times", TIMES)
 @pytest.mark.parametrize("name", CASES)
-def test_damage_is_an_error_or_the_same_data(tmp_path, times, name):
+def test_damage_is_an_error_or_the_same_data(tmp_path, name):
     case = CASES[name](tmp_path)
     make, knows = case.make, case.make()
     assert same(list(knows.__getitems__(range(len(case.samples)))), case.samples)
@@ -201,7 +200,7 @@ def test_damage_is_an_error_or_the_same_data(tmp_path, times, name):
             return knows
 
     seed = 6 if name in {"hdf5", "zarr"} else 4
-    found, others = outcomes(case.path, make, case.samples, times, seed)
+    found, others = outcomes(case.path, make, case.samples, TIMES, seed)
     print(f"{name}, {'seen whole' if case.is_seen else 'never seen'}: {dict(found)}")
     assert [place for _, place in others if place not in case.values] == []
-    assert found["error"] >= case.errors * times
+    assert found["error"] >= case.errors * TIMES

@@ -224,9 +224,8 @@ def test_an_index_beside_another_file_is_an_error_or_its_lines_are(tmp_path):
         dataset[0]
 
 
-@pytest.mark.parametrize("times", TIMES)
 @pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz", "a.jsonl.zst"])
-def test_damage_is_an_error_with_file_and_line_or_the_same_data(tmp_path, name, times):
+def test_damage_is_an_error_with_file_and_line_or_the_same_data(tmp_path, name):
     """Damaged files are each as large and as old as the one that was seen, as far as that can be."""
     path, samples = tmp_path / name, [*map(row, range(12))]
     path.write_bytes(packed(text_of(samples), name))
@@ -239,7 +238,7 @@ def test_damage_is_an_error_with_file_and_line_or_the_same_data(tmp_path, name, 
         return knows
 
     for damage in (damaged, spliced):
-        found, others = outcomes(path, make, samples, times, seed=4, damage=damage)
+        found, others = outcomes(path, make, samples, TIMES, seed=4, damage=damage)
         print(f"{name}, {damage.__name__}: {dict(found)}")
         assert not others
-        assert found["error"] >= 0.96 * times
+        assert found["error"] >= 0.96 * TIMES

@@ -185,8 +185,7 @@ def test_a_store_that_was_written_to_is_an_error_even_where_times_say_nothing(tm
             dataset[0]
 
 
-@pytest.mark.parametrize("times", TIMES)
-def test_what_was_cut_is_an_error_and_never_a_signal(tmp_path, times):
+def test_what_was_cut_is_an_error_and_never_a_signal(tmp_path):
     """LMDB has no checksums and follows what pages say: one bit may lead it anywhere, or end the process."""
     shutil.copy(FILE, tmp_path)
     path = tmp_path / "data.mdb"
@@ -195,7 +194,7 @@ def test_what_was_cut_is_an_error_and_never_a_signal(tmp_path, times):
     def make():
         return sk.LmdbDataset(path, leave_out=LEFT_OUT)
 
-    found, others = outcomes(path, make, samples, times, seed=4, read=outcome_in_a_fork)
+    found, others = outcomes(path, make, samples, TIMES, seed=4, read=outcome_in_a_fork)
     print(f"lmdb, never seen: {dict(found)}")
     content = np.zeros(path.stat().st_size, dtype=bool)
     for part in (part for item in samples for part in item.values() if part):
@@ -203,7 +202,7 @@ def test_what_was_cut_is_an_error_and_never_a_signal(tmp_path, times):
         content[at : at + len(part)] = True
     print(f"other data outside of keys and values: {sum(not content[place] for _, place in others)}")
     assert not found["signal of a cut"]
-    assert found["error"] > times // 5
+    assert found["error"] > TIMES // 5
 
 
 @pytest.mark.parametrize("seed", range(2))

@@ -32,7 +32,7 @@ def test_workers_read_right_bytes_whatever_their_parent_does(cell, shards, tmp_p
     read(shards, tmp_path, cell, 2)
 
 
-EPOCHS = {"fork": 10, "threads": 10, "forkserver": 2, "spawn": 2}
+EPOCHS = {"fork": 3, "threads": 3, "forkserver": 1, "spawn": 1}
 """SAMPLERKIT_EPOCHS says how many of each. Workers that inherit nothing have nothing to race with."""
 
 CELLS = [

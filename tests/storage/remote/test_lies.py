@@ -26,9 +26,9 @@ RUNS += [("signed", case, case.ways) for case in CASES[::3]]
 RUNS = [
     *(pytest.param(*run, id=f"{run[1].name}, {' and '.join(run[2])}, {run[0]}") for run in RUNS),
     *(
-        # s3fs asks by a client that is not ours: its lies are met in the campaign.
+        # s3fs asks by a client that is not ours: half of its lies are met in the campaign.
         pytest.param("fsspec", case, ("fetch", "read"), id=f"{case.name}, fsspec", marks=pytest.mark.campaign)
-        for case in CASES
+        for case in CASES[1::2]
         if case.method == "GET"
     ),
 ]

@@ -82,7 +82,8 @@ def test_every_truncation_is_found(tmp_path, name):
     [
         pytest.param("ustar", 1, id="a header of ustar"),
         pytest.param("gnu with long names", 1, id="a header of gnu"),
-        *(pytest.param(name, None, id=f"all of {name}", marks=pytest.mark.campaign) for name in SHARDS),
+        # One of pax, and that of the member behind it.
+        pytest.param("pax by webdataset", 2, id="two headers of pax", marks=pytest.mark.campaign),
     ],
 )
 def test_every_flipped_bit_of_a_header_is_found(tmp_path, name, count, caplog):
@@ -92,9 +93,8 @@ def test_every_flipped_bit_of_a_header_is_found(tmp_path, name, count, caplog):
     expected = read_by_webdataset([path])
     before = indexed(path)
     assert not len(before.skipped)
-    places = headers(data)
-    assert len(places) >= 8
-    places = places[3:][:count] if count else places
+    places = headers(data)[3:][:count]
+    assert len(places) == count
     harmless = []
     with path.open("r+b", buffering=0) as file:
         for start in places:
