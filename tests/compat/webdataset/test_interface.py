@@ -242,7 +242,7 @@ def test_tensors_are_what_webdataset_decodes(tmp_path, extension):
 
 def test_tensors_of_broken_bytes_are_errors_and_never_more_than_was_there():
     whole = bytes(tenbin.encode_buffer([np.arange(5.0), np.arange(3)]))
-    cut = [whole[:stop] for stop in range(1, len(whole))]
+    cut = [whole[:stop] for stop in range(1, len(whole))] + [(b"~TenBin~" + bytes(8)) * 2]
     changed = [
         whole[:place] + bytes([value]) + whole[place + 1 :]
         for place in range(len(whole))
