@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
-import time
 from collections import Counter
 
 import numpy as np
@@ -24,17 +22,14 @@ class Dataset:
     """A dataset whose items the sampler has read: it only joins the arrays of the files.
 
     `file_reader` gives a reader of the form that the original's README describes, which here also writes
-    down what it read, in which thread and process.
+    down what it read, and in which process.
     """
 
-    def __init__(self, files, seconds=0.0):
+    def __init__(self, files):
         self.files = [str(file) for file in files]
-        self.seconds = seconds
         self.resets = 0
         self.read: list[str] = []
-        self.done: list[str] = []
         self.counted: list[str] = []
-        self.threads: set[str] = set()
         self.processes: set[int] = set()
 
     def file_reader(self, type):
@@ -42,7 +37,6 @@ class Dataset:
 
         def npz_reader(filename, get_data=False):
             (self.read if get_data else self.counted).append(filename)
-            self.threads.add(threading.current_thread().name)
             self.processes.add(os.getpid())
             with np.load(filename) as loaded:
                 data, length = {}, 0
@@ -51,8 +45,6 @@ class Dataset:
                     length = length or len(data[key])
                     if not get_data:
                         return length
-            time.sleep(self.seconds)
-            self.done.append(filename)
             return data, length
 
         return npz_reader
@@ -71,8 +63,8 @@ class Dataset:
         return items[0]
 
 
-def make_dataset(folder, sizes, **named):
-    return Dataset(write_npz(folder, sizes), **named)
+def make_dataset(folder, sizes):
+    return Dataset(write_npz(folder, sizes))
 
 
 def make_sampler(dataset, ranks=1, rank=0, *, version=1, shuffle_buffer=60, batch_size=8, **named):

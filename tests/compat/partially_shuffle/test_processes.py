@@ -8,7 +8,6 @@ import json
 import os
 import pickle
 
-import numpy as np
 import pytest
 from torch.utils.data import DataLoader
 
@@ -23,12 +22,9 @@ from tests.compat.partially_shuffle.folders import (
     make_sampler,
     repeats,
 )
-from tests.jobs import ended
 from tests.storage.files.folders import reading_threads
-from tests.waiting import wait_until
 
 SIZES = [20, 31, 7, 16] * 4
-JOB = "tests.compat.partially_shuffle.job"
 
 
 @pytest.fixture(name="folder", scope="module")
@@ -47,7 +43,7 @@ def fixture_dataset(folder):
 def fixture_job(folder, tmp_path_factory):
     """What two ranks read: one launch for all tests."""
     results = tmp_path_factory.mktemp("job")
-    code, _, errors = ranks.job(2, JOB, "ranks", folder, results, seconds=240)
+    code, _, errors = ranks.job(2, "tests.compat.partially_shuffle.job", folder, results, seconds=240)
     assert code == 0, errors
     return [json.loads((results / f"{rank}.json").read_text()) for rank in range(2)]
 
@@ -64,19 +60,13 @@ def test_ranks_that_list_their_files_in_another_order_are_told(job):
         assert "dataset" in one["disagreement"]
 
 
-def test_an_interpreter_that_ends_in_the_middle_of_an_epoch_ends_at_once(folder):
-    code, printed, errors = ended("-m", JOB, "leave", str(folder), seconds=60)
-    assert (code, printed, errors) == (0, "left\n", "")
-
-
-@pytest.mark.parametrize("workers", [1, 3])
-def test_workers_get_what_was_read_in_the_main_process(dataset, workers):
+def test_workers_get_what_was_read_in_the_main_process(dataset):
     sampler = make_sampler(dataset, 2, 0)
     loader = DataLoader(
         dataset,
         batch_size=1,
         sampler=sampler,
-        num_workers=workers,
+        num_workers=2,
         collate_fn=dataset.collate,
         persistent_workers=True,
     )
@@ -86,18 +76,6 @@ def test_workers_get_what_was_read_in_the_main_process(dataset, workers):
         assert read == items_of(sampler)
     assert dataset.processes == {os.getpid()}
     assert reading_threads() == []
-
-
-def test_files_are_read_ahead_in_a_thread(folder):
-    slow = make_dataset(folder, SIZES, seconds=0.02)
-    sampler = make_sampler(slow, shuffle=False, batch_size=20)
-    ends = np.cumsum(SIZES)
-    for step, _ in enumerate(sampler, 1):
-        ahead = min(int(np.searchsorted(ends, 20 * step)) + 2, len(SIZES))
-        wait_until(lambda ahead=ahead: len(slow.done) >= ahead)
-    assert any(name.startswith("samplerkit-read-ahead") for name in slow.threads)
-    assert sampler.stats.files_read == len(SIZES)
-    assert sampler.stats.waits < len(SIZES) // 2
 
 
 def raised(sampler):
@@ -122,7 +100,7 @@ def forgotten(sampler):
 
 @pytest.mark.parametrize("leave", [raised, closed, forgotten])
 def test_no_thread_is_left(folder, leave):
-    sampler = make_sampler(make_dataset(folder, SIZES, seconds=0.01), batch_size=4)
+    sampler = make_sampler(make_dataset(folder, SIZES), batch_size=4)
     iterator = iter(sampler)
     next(iterator)
     assert len(reading_threads()) == 1
