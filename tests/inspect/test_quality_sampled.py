@@ -132,17 +132,6 @@ def test_the_world_decides_the_lanes():
     assert eight == mixing(sk.DistributedSampler(8, 0, shuffle="files"), LAYOUT, 16)
 
 
-def test_one_order_is_looked_at_as_it_is():
-    order = sk.RandomSampler(shuffle="partial", partial_size=150, seed=3).order(LAYOUT, 7)
-    found = mixing(order, LAYOUT, 16)
-    assert not found.exact
-    windows = window_sizes(2000, 16)
-    ids = np.asarray(order)[None]
-    together = brute_force.pair_means(LAYOUT.file_of(ids[0])[None], windows, np.equal)
-    counted = float(((1 - together) / (1 - 99 / 1999)).mean())
-    assert abs(found.parts[0].value - counted) <= 4 * found.parts[0].standard_error
-
-
 def test_a_layout_of_one_file_or_none_has_the_spread_alone():
     for dataset in (2000, sk.Layout([2000]), sk.Layout([0, 2000, 0])):
         found = mixing(sk.SequentialSampler(), dataset, 16)

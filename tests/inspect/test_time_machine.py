@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from functools import partial
-from itertools import product
 
 import numpy as np
 import pytest
@@ -17,8 +16,7 @@ import samplerkit as sk
 from samplerkit.inspect import check
 from samplerkit.inspect.doctor.findings import KINDS
 from samplerkit.inspect.plan import plan
-from samplerkit.inspect.time_machine import at, occurrences_of, when
-from samplerkit.loading.run.delivery import Delivery
+from samplerkit.inspect.time_machine import at, when
 from tests.inspect.told_steps import told_steps
 from tests.testing.strategies import chains
 
@@ -87,26 +85,6 @@ def test_at_and_when_agree_with_what_all_ranks_really_read_in_three_epochs(ranks
 def test_what_was_read_before_a_resume_is_unread():
     unread = [when(resumed(0), sample, 0)[0].unread for sample in range(len(LAYOUT))]
     assert sorted(position for positions in unread for position in positions) == list(range(16))
-
-
-def test_the_inverse_of_the_delivery_is_right_in_every_small_case():
-    cases = 0
-    for total, ranks, batch, tail, lanes in product(
-        [0, 1, 5, 12, 29], [1, 2, 5], [1, 3], ["pad", "drop", "ragged"], [1, 2, 3]
-    ):
-        for rotation, start in product({0, 1, ranks}, {0, min(4, total), total}):
-            delivery = Delivery(total, start, ranks, batch, tail, rotation, lanes)
-            wanted = {
-                position: (rank, step, place)
-                for rank in range(ranks)
-                for step in range(delivery.steps(rank))
-                for place, position in enumerate(delivery.positions(rank, step).tolist())
-            }
-            times = occurrences_of(0, delivery, np.arange(total))
-            assert {time.position: (time.rank, time.step, time.place) for time in times} == wanted
-            cases += 1
-    print(f"{cases} deliveries inverted")
-    assert cases > 1_000
 
 
 @settings(max_examples=30, deadline=None)

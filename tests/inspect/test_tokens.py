@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 import samplerkit as sk
-from samplerkit.compat.megatron import MegatronDataset
 from samplerkit.inspect.documents import when_document
 from samplerkit.inspect.pictures.picture import draw
 from samplerkit.inspect.pictures.plot_data import MOST_POINTS, PlotData
@@ -152,15 +151,6 @@ def test_the_file_of_a_document_is_named_as_in_the_command(prefix):
         data.windows_of(4, file="code")
     with pytest.raises(sk.ArgumentTypeError, match=r"^file: must be an integer, got 1\.5"):
         data.windows_of(4, file=1.5)
-
-
-def test_samples_of_megatron_are_told_in_documents(prefix):
-    dataset = MegatronDataset(str(prefix), sequence_length=9, random_seed=7)
-    run = loader(dataset, sk.SequentialSampler())
-    read = at(run, 0, 1, rank=1)
-    assert [list(spans) for spans in read.spans] == [dataset.spans(id) for id in read.ids.tolist()]
-    with pytest.raises(sk.ArgumentValueError, match="is not known by the dataset"):
-        when_document(run, 1, 0)
 
 
 @pytest.mark.parametrize("batch_size", [2, 7])

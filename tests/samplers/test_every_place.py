@@ -71,10 +71,3 @@ def test_a_sampler_stands_in_every_place(sampler):
 
 def test_the_samplers_are_found_in_their_room():
     assert len(written()) == 14
-
-
-@pytest.mark.parametrize("place", PLACES)
-def test_a_place_that_was_forgotten_is_named(place, monkeypatch):
-    assert forgotten("PlantedSampler") == list(PLACES)
-    monkeypatch.setitem(PLACES, place, PLACES[place] - {"MixtureSampler"})
-    assert forgotten("MixtureSampler") == [place]

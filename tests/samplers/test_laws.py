@@ -139,12 +139,6 @@ def test_an_order_equals_itself_whenever_it_is_asked_for(case):
 
 
 @law()
-def test_every_id_is_a_sample_of_the_dataset(case):
-    for shard in case.shards:
-        assert all(0 <= id < len(case.layout) for id in case.order(shard))
-
-
-@law()
 def test_every_position_is_found_by_its_id(case):
     for order in (case.undealt(), *map(case.order, case.shards)):
         ids = list(order)
@@ -152,21 +146,6 @@ def test_every_position_is_found_by_its_id(case):
         which, positions = order.positions_of(np.array(asked))
         expected = [(i, p) for i, wanted in enumerate(asked) for p, id in enumerate(ids) if id == wanted]
         assert list(zip(which.tolist(), positions.tolist(), strict=True)) == expected
-
-
-@law(deals_at_the_root)
-def test_shards_together_hold_the_order_exactly_once_and_pads_repeat_it_from_the_front(case):
-    undealt = list(case.undealt())
-    together = [list(case.order(shard)) for shard in case.shards]
-    if case.offset >= 0:
-        assert Counter(id for shard in together for id in shard) == Counter(undealt)
-        assert max(map(len, together)) - min(map(len, together)) <= 1
-        return
-    assert len(set(map(len, together))) == 1
-    rows = woven(together)
-    assert rows[: len(undealt)] == undealt
-    assert len(rows) - len(undealt) < case.num_shards
-    assert rows[len(undealt) :] == [undealt[p % len(undealt)] for p in range(len(undealt), len(rows))]
 
 
 def test_no_global_generator_is_read_or_touched():

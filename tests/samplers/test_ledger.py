@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 import samplerkit as sk
-from samplerkit.order.mixing.removed_positions import RemovedRows
 from samplerkit.samplers.mixing.edit import chained
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "data" / "golden_edits.json").read_text())
@@ -94,20 +93,6 @@ def test_an_edit_is_a_value_that_travels_and_digests_name_what_was_said():
     again = pickle.loads(pickle.dumps(ledger))  # noqa: S301  # our own bytes
     assert again.order(9)[:].tolist() == ledger.order(9)[:].tolist()
     assert ledger.order(9) == ledger.order(9) != ledger.order(9, epoch=1)
-
-
-def test_holes_in_any_order_are_those_of_a_set():
-    rng = np.random.default_rng(5)
-    for _ in range(300):
-        begins = rng.integers(0, 40, rng.integers(0, 8))
-        ends = begins + rng.integers(0, 9, begins.size)
-        holes = RemovedRows().and_rows(begins[:3], ends[:3]).and_rows(begins[3:], ends[3:])
-        gone = {row for begin, end in zip(begins, ends, strict=True) for row in range(begin, end)}
-        left = np.array([row for row in range(80) if row not in gone])
-        assert holes.rows(np.arange(left.size)).tolist() == left.tolist()
-        counts, is_kept = holes.kept(np.arange(80))
-        assert is_kept.tolist() == [row not in gone for row in range(80)]
-        assert counts.tolist() == [int((left < row).sum()) for row in range(80)]
 
 
 @pytest.mark.parametrize("line", ['{"at": 3, ', "[]", '{"at": -1, "skip": 2}', '{"until": 5}'])

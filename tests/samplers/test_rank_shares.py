@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
-from tests.benchmarks.rank_shares import NINE, drawn, looked_at, shares_of
+from tests.benchmarks.rank_shares import NINE, looked_at
 
 BATCHES = 3000
 NOISE = 0.12
@@ -28,11 +27,3 @@ def test_every_rank_reads_every_source_as_evenly_as_independent_draws(title, ran
         # The campaign `python -m tests.benchmarks.rank_shares` holds all cells against 1.1.
         assert found[name].variance <= 1 + NOISE
     assert found["a lane a rank"].rms <= 3
-
-
-def test_a_fixed_sequence_of_sources_would_be_found_out():
-    weights, length = NINE["[3, 1]"], 3000 * 32
-    found = shares_of(np.where(np.arange(length) % 4 == 3, 1, 0), weights, 4)
-    assert (found.off, found.unseen) == (0.75, 4)
-    assert found.variance > 30
-    assert shares_of(drawn(weights, length, 4), weights, 4).unseen == 0
