@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any, Final
-from weakref import WeakMethod
 
 import torch
 
 from samplerkit.closing import Closing
 from samplerkit.loading.device.batch_tree import map_leaves
-from samplerkit.loading.device.loader import DeviceLoader, WrappedLoader
+from samplerkit.loading.device.loader import DeviceLoader
 from samplerkit.loading.device.streams import BLOCKING, move
+from samplerkit.storage.threads import weakly
 
 
 class CudaDataLoader(Closing):
@@ -49,13 +49,10 @@ class CudaDataLoader(Closing):
     """
 
     def __init__(self, loader: Iterable[Any], device: torch.device | str, queue_size: int = 2) -> None:
-        self._loader: Final = DeviceLoader(loader, device, depth=queue_size, run_ahead=True)
-        if type(self).load_instance is not CudaDataLoader.load_instance:
-            # A loader of samplerkit's would put more than its batches in.
-            self._loader._staged = WrappedLoader(loader)
-            # The thread refers to it weakly: else a loader that was dropped would live as long as its thread.
-            load = WeakMethod(self.load_instance)
-            self._loader._make_stage = partial(self._loader._make_stage, load=load)
+        overrides = type(self).load_instance is not CudaDataLoader.load_instance
+        # The thread refers to it weakly: else a loader that was dropped would live as long as its thread.
+        load = weakly(self.load_instance) if overrides else None
+        self._loader: Final = DeviceLoader(loader, device, depth=queue_size, run_ahead=True, load=load)
         self._batches: Iterator[Any] | None = None
 
     @property

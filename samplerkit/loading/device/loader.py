@@ -14,7 +14,7 @@ import torch
 from samplerkit.closing import Closing
 from samplerkit.errors import ArgumentTypeError, NotSupportedError, StateError
 from samplerkit.loading.cursor import FunctionCursor, Iteration
-from samplerkit.loading.device.stage import EPOCH_END, DeviceStage, MakeStage
+from samplerkit.loading.device.stage import EPOCH_END, DeviceStage, Load, MakeStage
 from samplerkit.loading.device.streams import (
     PinMemory,
     checked_device,
@@ -63,6 +63,9 @@ class DeviceLoader(Closing):
         pin_memory: whether tensors are pinned before they are copied; "auto" does what the device gains by.
         run_ahead: whether loading continues into the next epoch before the loop asks for it. The sampler's
             epoch is set then. `set_epoch` with another one drops what was loaded.
+        load: makes of a batch on the host, pinned where that is done, what the loop gets, in place of copying
+            its tensors. The thread calls it once a batch, on the side stream: augmentation on the device is
+            off the loop there. It must not hold this object.
 
     Raises:
         ArgumentTypeError: an argument has the wrong type.
@@ -92,6 +95,7 @@ class DeviceLoader(Closing):
         depth: int = 2,
         pin_memory: PinMemory = "auto",
         run_ahead: bool = False,
+        load: Load | None = None,
     ) -> None:
         if not isinstance(loader, Iterable):
             raise ArgumentTypeError("loader", "must be an iterable of batches", loader)
@@ -103,13 +107,16 @@ class DeviceLoader(Closing):
         require_available(self.device)
         self.depth: Final = arguments.positive("depth", depth, MOST_AHEAD)
         self.run_ahead: Final = arguments.boolean("run_ahead", run_ahead)
-        # samplerkit's own loader puts a stage behind its source by itself, and counts what leaves it.
-        has_stages = callable(getattr(loader, "iterate_on", None))
+        if load is not None and not callable(load):
+            raise ArgumentTypeError("load", "must be a function of a batch", load)
+        # samplerkit's own loader puts a stage behind its source by itself, and counts what leaves it: more
+        # than batches, which `load` does not know.
+        has_stages = load is None and callable(getattr(loader, "iterate_on", None))
         self._staged: Any = loader if has_stages else WrappedLoader(loader)
         self._counts: Final = StageCounts()
         # It knows nothing of this object: a loader that keeps it does not keep this one alive.
         self._make_stage = partial(
-            DeviceStage, device=self.device, depth=self.depth, pins=pins, counts=self._counts
+            DeviceStage, device=self.device, depth=self.depth, pins=pins, counts=self._counts, load=load
         )
 
     @property

@@ -64,7 +64,7 @@ class DeviceStage(Iterator[Any]):
         pins: whether tensors on the host are pinned before the copy; None where the device gains by it.
         streams: the driver of the device; None takes the device's own.
         counts: adds up the figures of its batches.
-        load: refers to what moves a batch in place of a copy of each leaf; it must not hold the stage.
+        load: moves a batch, in place of a copy of each leaf; it must not hold the stage.
 
     Raises:
         ArgumentValueError: the device is not available.
@@ -83,7 +83,7 @@ class DeviceStage(Iterator[Any]):
         pins: bool | None = None,
         streams: Streams | None = None,
         counts: StageCounts | None = None,
-        load: weakref.WeakMethod[Load] | None = None,
+        load: Load | None = None,
     ) -> None:
         streams = streams_for(device) if streams is None else streams
         channel: Channel[Item, BatchSlot] = Channel([BatchSlot()] * depth)
@@ -261,7 +261,7 @@ class Producer:
         streams: Streams,
         *,
         pins: bool,
-        load: weakref.WeakMethod[Load] | None = None,
+        load: Load | None = None,
     ) -> None:
         self._source: Final = source
         self._channel: Final = channel
@@ -356,10 +356,9 @@ class Producer:
             self._sources.popleft()
         # An object may move itself in place: then only its tensors still know where they came from.
         sources = [storage for leaf in leaves(host) for storage in (leaf, *storages(leaf))]
-        load = None if self._load is None else self._load()
         with streams.side(sources):
             try:
-                value = map_leaves(streams.copy, host) if load is None else load(host)
+                value = map_leaves(streams.copy, host) if self._load is None else self._load(host)
             finally:
                 ready = streams.record_ready()
                 self._sources.append((ready, sources))

@@ -174,6 +174,23 @@ def test_what_the_loader_has_can_be_read_here():
             assert counted.pads(counted.step - 1).shape == (min(BATCH, SIZE - BATCH * (number - 1)),)
 
 
+def test_load_makes_each_batch_in_the_thread_and_the_state_stays_that_of_the_loader():
+    threads = set()
+
+    def doubled(batch):
+        threads.add(threading.current_thread().name)
+        return batch * 2
+
+    with ours() as alone, ours() as inner, DeviceLoader(inner, "cpu", load=doubled) as loader:
+        batches = iter(loader)
+        for expected in itertools.islice(alone, 5):
+            assert torch.equal(next(batches), expected * 2)
+            assert loader.state_dict() == alone.state_dict()
+    assert threads == {"samplerkit-device"}
+    with pytest.raises(sk.ArgumentTypeError, match="load"):
+        DeviceLoader([], load="doubled")
+
+
 @pytest.mark.skipif(current_device().type != "cpu", reason="there is an accelerator")
 def test_without_an_accelerator_batches_stay_on_the_cpu_and_others_are_refused():
     assert DeviceLoader([]).device == torch.device("cpu")
