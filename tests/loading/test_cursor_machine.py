@@ -347,4 +347,4 @@ def test_each_user_of_the_cursor_keeps_to_the_model(name):
 @pytest.mark.parametrize("name", USERS)
 def test_each_user_of_the_cursor_keeps_to_the_model_at_length(name, caplog):
     caplog.set_level(logging.ERROR)  # thousands of epochs are read again
-    run(name, max_examples=25, stateful_step_count=50)
+    run(name, max_examples=8, stateful_step_count=50)

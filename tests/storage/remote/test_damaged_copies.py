@@ -167,7 +167,7 @@ def test_a_copy_gets_its_name_while_nobody_counts(server, storage, tmp_path):
     done = threading.Thread(target=lambda: reader.fetch(url).close())
     done.start()
     # Room was made before, so that only the name needs the lock.
-    wait_until(lambda: any(path.stat().st_size for path in folder.glob("*.part")))
+    wait_until(lambda: sum(path.stat().st_size for path in folder.glob("samplerkit-*.[pf]*")) > 10)
     with held(folder / FOLDER_LOCK, Stop()):
         server.released.set()
         time.sleep(0.5)
