@@ -109,26 +109,22 @@ def test_what_python_gives_takes_precedence():
 
 
 def test_a_recipe_of_ones_own_is_a_kind_with_places_for_its_mistakes():
+    class Threes(sk.BatchRecipe):
+        window = 12
+
+        def __init__(self, by: int = 3) -> None:
+            if by < 1:
+                raise sk.ArgumentRangeError("by", "must be positive", by)
+            self.by = by
+
+        def cut(self, ids, lengths, context):
+            return np.split(np.argsort(ids), range(self.by, ids.size, self.by))
+
     if "threes" not in BATCHES:
-
-        @sk.register_batches("threes")
-        class Threes(sk.BatchRecipe):
-            window = 12
-
-            def __init__(self, by: int = 3) -> None:
-                if by < 1:
-                    raise sk.ArgumentRangeError("by", "must be positive", by)
-                self.by = by
-
-            def cut(self, ids, lengths, context):
-                return np.split(np.argsort(ids), range(self.by, ids.size, self.by))
-
+        sk.register_batches("threes", Threes)
     config = sk.load_config({"sampler": RANDOM, "batches": {"kind": "threes", "by": 4}})
     assert {batch.size for batch in config.make_loader(range(60), sk.World(1, 0)).plan} == {4}
     with pytest.raises(sk.ConfigError, match=r"batches.by: must be positive, got 0"):
         sk.load_config({"sampler": RANDOM, "batches": {"kind": "threes", "by": 0}})
-    assert "threes" in schema_of_batches()["properties"]["kind"]["enum"]
-
-
-def schema_of_batches():
-    return sk.Config.json_schema()["properties"]["batches"]["anyOf"][0]
+    batches = sk.Config.json_schema()["properties"]["batches"]["anyOf"][0]
+    assert "threes" in batches["properties"]["kind"]["enum"]

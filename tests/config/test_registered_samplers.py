@@ -108,16 +108,6 @@ def test_a_mistake_in_a_registered_sampler_is_as_clear_as_in_ours(given, place, 
     assert fragment in str(caught)
 
 
-def test_a_sampler_written_the_way_of_mindspore_is_registered_by_a_call():
-    class Backwards(sk.Sampler):
-        def __iter__(self):
-            yield from range(self.dataset_size - 1, -1, -1)
-
-    assert sk.register_sampler("tests_backwards", Backwards) is Backwards
-    config = sk.load_config({"sampler": {"kind": "tests_backwards", "num_samples": 3}})
-    assert list(config.sampler.order(5)) == [4, 3, 2]
-
-
 def test_a_name_that_is_taken_a_class_that_is_no_sampler_and_a_signature_without_names_are_refused():
     class Fine(sk.Sampler):
         pass

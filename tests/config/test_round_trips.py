@@ -14,7 +14,7 @@ from samplerkit.config.loader import LOADER
 from samplerkit.config.quality import MIN_QUALITY
 from samplerkit.config.registry import BATCHES, SAMPLERS
 from tests.config.answers import valid
-from tests.config.links import LINKS, SIZE, orders
+from tests.config.links import LINKS, SIZE, built, orders
 
 SCHEMA = sk.Config.json_schema()
 
@@ -39,38 +39,14 @@ def test_a_hundred_nested_samplers_are_read_and_written(spelled):
 
 def test_tuples_ranges_numpy_values_paths_and_modes_are_welcome_in_a_mapping(tmp_path):
     np.save(tmp_path / "w.npy", np.ones(5))
-    config = sk.load_config(
-        {
-            "dataset": {"kind": "layout", "sizes": np.array([20, 10])},
-            "sampler": {
-                "kind": "random",
-                "seed": np.int64(3),
-                "replacement": np.bool_(False),
-                "shuffle": sk.Shuffle.GLOBAL,
-                "child": {
-                    "kind": "subset",
-                    "indices": range(5, 15),
-                    "child": {"kind": "weighted_random", "weights": tmp_path / "w.npy", "num_samples": 20},
-                },
-            },
-        }
-    )
-    assert config.to_dict() == {
-        "dataset": {"kind": "layout", "sizes": [20, 10]},
-        "sampler": {
-            "kind": "random",
-            "seed": 3,
-            "child": {
-                "kind": "subset",
-                "indices": list(range(5, 15)),
-                "child": {
-                    "kind": "weighted_random",
-                    "weights": str(tmp_path / "w.npy"),
-                    "num_samples": 20,
-                },
-            },
-        },
-    }
+    weights = {"kind": "weighted_random", "weights": tmp_path / "w.npy", "num_samples": 20}
+    subset = {"kind": "subset", "indices": range(5, 15), "child": weights}
+    plain = {"kind": "random", "seed": 3, "child": {**subset, "indices": [*range(5, 15)]}}
+    plain["child"]["child"] = {**weights, "weights": str(tmp_path / "w.npy")}
+    others = {"seed": np.int64(3), "replacement": np.bool_(False), "shuffle": sk.Shuffle.GLOBAL}
+    dataset = {"kind": "layout", "sizes": np.array([20, 10])}
+    config = sk.load_config({"dataset": dataset, "sampler": {"kind": "random", **others, "child": subset}})
+    assert config.to_dict() == {"dataset": {"kind": "layout", "sizes": [20, 10]}, "sampler": plain}
     assert sk.load_config(config.to_dict()) == config
 
 
@@ -96,8 +72,8 @@ def test_the_schema_is_plain_json_and_follows_the_constructors():
     assert schema["$defs"]["random"]["properties"]["partial_size"]["default"] == 1_000_000
 
 
-@pytest.mark.parametrize(("section", "built"), LINKS, ids=[json.dumps(link[0])[:70] for link in LINKS])
-def test_each_spelling_of_a_sampler_is_taken_and_is_the_one_built_by_hand(section, built):
+@pytest.mark.parametrize("section", LINKS, ids=lambda link: json.dumps(link)[:70])
+def test_each_spelling_of_a_sampler_is_taken_and_is_the_one_built_by_hand(section):
     given = {name: value for name, value in section.items() if name != "kind"}
     target = f"samplerkit.{SAMPLERS[section['kind']].make.__name__}"
     spellings = [section, {"_target_": target, **given}, {"class_path": target}]
@@ -111,7 +87,7 @@ def test_each_spelling_of_a_sampler_is_taken_and_is_the_one_built_by_hand(sectio
     again = sk.Config.from_yaml(yaml.safe_dump(written))
     assert again.to_dict() == written
     assert again == sk.Config.from_yaml(json.dumps(written)) == plain
-    assert orders(plain.sampler) == orders(again.sampler) == orders(built())
+    assert orders(plain.sampler) == orders(again.sampler) == orders(built(section))
 
 
 @pytest.mark.parametrize(
