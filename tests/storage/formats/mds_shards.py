@@ -1,12 +1,10 @@
-"""Writes folders of MDS as its writer does, of a few encodings: no code of either package is used."""
+"""What the committed folders of MDS hold, which its package wrote: `write_samples`; and a shard of ours."""
 
 from __future__ import annotations
 
 import decimal
-import hashlib
 import json
 import struct
-from pathlib import Path
 
 import numpy as np
 
@@ -39,7 +37,6 @@ COLUMNS = {
 
 
 def row_of(row):
-    """What the committed folders hold, which MosaicML's streaming wrote: `write_samples`."""
     kinds = [np.int8, np.float64, np.uint32]
     return {
         "id": row - 5,
@@ -76,33 +73,3 @@ def shard(rows):
     head = 4 + 4 * (len(samples) + 1) + len(told)
     ends = np.cumsum([head, *map(len, samples)]).astype("<u4")
     return struct.pack("<I", len(samples)) + ends.tobytes() + told + b"".join(samples), config
-
-
-def write(folder, ranges=((0, 5), (5, 16)), hashes=("sha1",), **others):
-    """Writes a folder of a shard for each range; `others` replace what the index says of a shard."""
-    shards = []
-    for number, (start, stop) in enumerate(ranges):
-        data, config = shard(range(start, stop))
-        name = f"shard.{number:05}.mds"
-        Path(folder, name).write_bytes(data)
-        told = {kind: hashlib.new(kind, data).hexdigest() for kind in hashes}
-        raw = {"basename": name, "bytes": len(data), "hashes": told}
-        shards.append(
-            {
-                **config,
-                "version": 2,
-                "format": "mds",
-                "compression": None,
-                "hashes": list(hashes),
-                "raw_data": raw,
-                "zip_data": None,
-                "samples": stop - start,
-                "size_limit": 1 << 26,
-                **others,
-            }
-        )
-    Path(folder, "index.json").write_text(json.dumps({"version": 2, "shards": shards}), encoding="utf-8")
-
-
-def sample_of(row):
-    return {"id": row, "text": f"row {row}" * (row % 4)}

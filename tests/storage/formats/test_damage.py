@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +15,21 @@ import numpy as np
 import pytest
 
 import samplerkit as sk
+from samplerkit.storage.formats.arrow.dataset import ArrowFile
 from samplerkit.testing.contract import same
-from tests.storage.formats import mds_shards, test_arrays, test_arrow, test_keyed, test_litdata, tf_records
-from tests.storage.formats.damage import TIMES, outcomes
+from tests.storage.formats import (
+    test_arrays,
+    test_arrow,
+    test_jsonl,
+    test_keyed,
+    test_litdata,
+    test_mds,
+    test_parquet,
+    tf_records,
+)
+from tests.storage.formats.damage import TIMES, damaged, outcome, outcome_in_a_fork, outcomes, spliced
 from tests.storage.formats.litdata_chunks import FOLDERS
-from tests.storage.formats.mds_shards import sample_of
 from tests.storage.formats.mindrecord_rows import EVERY, FILES, FOLDER
-from tests.storage.formats.test_mds import FOLDER as MDS
-from tests.storage.formats.test_parquet import table_of, write
 
 
 @dataclass
@@ -32,6 +40,8 @@ class Case:
         errors: the least part of damage that is an error.
         values: the places that no checksum covers, and that lead nowhere.
         is_seen: whether the dataset has seen the file whole; then its time is set back.
+        read: what tells what becomes of a damaged file.
+        damages: what is done to it.
     """
 
     path: Path
@@ -40,6 +50,8 @@ class Case:
     errors: float = 1 / 3
     values: Container[int] = ()
     is_seen: bool = False
+    read: Callable[..., str] = outcome
+    damages: Sequence[Callable[..., bytes]] = (damaged,)
 
 
 class Outside:
@@ -52,65 +64,57 @@ class Outside:
         return place not in self._leading
 
 
-def parquet(folder):
-    (path,) = write(folder, [(40, 16)], write_page_checksum=True)
-    rows = table_of(0, 40).to_pylist()
-    return Case(Path(path), lambda: sk.ParquetDataset(path, progress=False), rows, 1 / 2, is_seen=True)
+EVERYWHERE = Outside(())
 
 
-def arrow(folder):
-    from samplerkit.storage.formats.arrow.dataset import ArrowFile  # noqa: PLC0415
+def of(contract, errors=1 / 3, values=lambda _: (), **told):
+    """What a contract writes, with the places of values by the file."""
 
-    path = Path(test_arrow.write(folder)[1])
-    file = ArrowFile.of(str(path))
-    bodies = {
-        at for m in (*file.batches, *file.dictionaries) for at in range(m.span[0] + m.header, sum(m.span))
-    }
-    rows = test_arrow.table_of(5, 16).to_pylist()
-    return Case(path, lambda: sk.ArrowDataset([path]), rows, values=bodies, is_seen=True)
-
-
-def hdf5(folder):
-    pytest.importorskip("h5py", reason="h5py is not installed: its damage is not tried")
-    return of_contract(test_arrays.TestHdf5(), folder, folder / "0.h5")
-
-
-def zarr(folder):
-    pytest.importorskip("zarr", reason="zarr is not installed: its damage is not tried")
-    return of_contract(test_arrays.TestZarr(), folder, None)
-
-
-def of_contract(contract, folder, path):
-    samples = [sample for chunk in contract.write(str(folder)) for sample in chunk]
-    return Case(
-        Path(path or contract.victim(folder)), lambda: contract.make(str(folder)), samples, is_seen=True
-    )
-
-
-def sqlite(folder):
-    test_keyed.filled(folder / "a.db", range(60))
-    rows = [{"id": 3 * row, "text": f"row {row}", "data": bytes([row] * 90)} for row in range(60)]
-    leading = range(2 * 4096)  # the first page has the schema, the second one leads to those of rows
-    make = lambda: sk.SqliteDataset(folder / "a.db", "samples")  # noqa: E731
-    return Case(folder / "a.db", make, rows, 1 / 5, Outside(leading))
-
-
-def mds(name):
     def case(folder):
-        pytest.importorskip("pyarrow", reason="pyarrow is not installed: it unpacks zstd")
-        shutil.copytree(MDS / name, folder, dirs_exist_ok=True)
-        with sk.MdsDataset(folder) as dataset:
-            samples = dataset.__getitems__(range(dataset.layout.sizes[0]))
-        return Case(min(folder.glob("shard*")), lambda: sk.MdsDataset(folder), samples, 1)
+        samples = [sample for chunk in contract().write(str(folder)) for sample in chunk]
+        path = contract().victim(folder)
+        make = partial(contract().make, str(folder))
+        return Case(path, make, samples, errors, values(path), **told)
 
     return case
 
 
+def footer_of(path):
+    """Where a Parquet file says what is in it, which no checksum covers."""
+    data = path.read_bytes()
+    return range(len(data) - 8 - int.from_bytes(data[-8:-4], "little"), len(data))
+
+
+def bodies_of(path):
+    """The numbers and texts of a stream of Arrow."""
+    file = ArrowFile.of(str(path))
+    parts = (*file.batches, *file.dictionaries)
+    return {at for part in parts for at in range(part.span[0] + part.header, sum(part.span))}
+
+
+def jsonl(name):
+    def case(folder):
+        path, samples = folder / name, [*map(test_jsonl.row, range(12))]
+        path.write_bytes(test_jsonl.packed(test_jsonl.text_of(samples), name))
+        dataset = sk.JsonlDataset([path], progress=False)
+        return Case(path, lambda: dataset, samples, 0.96, is_seen=True, damages=(damaged, spliced))
+
+    return case
+
+
+def mds_zstd(folder):
+    pytest.importorskip("pyarrow", reason="pyarrow is not installed: it unpacks zstd")
+    shutil.copytree(test_mds.FOLDER / "zstd", folder, dirs_exist_ok=True)
+    with sk.MdsDataset(folder) as dataset:
+        samples = dataset.__getitems__(range(dataset.layout.sizes[0]))
+    return Case(min(folder.glob("shard*")), lambda: sk.MdsDataset(folder), samples, 1)
+
+
 def mds_without_digests(folder):
-    mds_shards.write(folder, [(0, 12)], hashes=())
-    path = folder / "shard.00000.mds"
+    test_mds.copied(folder, lambda shards: [shard["raw_data"].update(hashes={}) for shard in shards])
+    path, rows = folder / "shard.00000.mds", [*map(test_mds.sample_of, range(7))]
     leading = range(path.read_bytes().index(b"}") + 1)
-    return Case(path, lambda: sk.MdsDataset(folder), list(map(sample_of, range(12))), values=Outside(leading))
+    return Case(path, lambda: sk.MdsDataset(folder), rows, values=Outside(leading))
 
 
 def litdata(name):
@@ -167,13 +171,17 @@ def tfrecord(name, *, is_seen):
 
 
 CASES = {
-    "parquet": parquet,
-    "arrow": arrow,
-    "hdf5": hdf5,
-    "zarr": zarr,
-    "sqlite": sqlite,
-    "mds": mds("plain"),
-    "mds, zstd": mds("zstd"),
+    "parquet": of(test_parquet.TestParquet, 1 / 2, is_seen=True),
+    "parquet, never seen": of(test_parquet.TestParquet, 1 / 2, footer_of),
+    "arrow": of(test_arrow.TestArrow, values=bodies_of, is_seen=True),
+    "hdf5": of(test_arrays.TestHdf5, is_seen=True),
+    "zarr": of(test_arrays.TestZarr, is_seen=True),
+    # The first page has the schema, the second one leads to those of rows.
+    "sqlite": of(test_keyed.TestSqlite, 1 / 5, lambda _: Outside(range(2 * 4096))),
+    # LMDB follows what pages say: one bit may lead it anywhere, or end the process.
+    "lmdb": of(test_keyed.TestLmdb, 1 / 5, lambda _: EVERYWHERE, read=outcome_in_a_fork),
+    "mds": of(test_mds.TestMds, 1),
+    "mds, zstd": mds_zstd,
     "mds without digests": mds_without_digests,
     "litdata": litdata("plain"),
     "litdata, batches": litdata("batch"),
@@ -183,6 +191,9 @@ CASES = {
     "tfrecord, gzip": tfrecord("a.tfrecord.gz", is_seen=False),
     "tfrecord, seen whole": tfrecord("a.tfrecord", is_seen=True),
     "tfrecord, gzip, seen whole": tfrecord("a.tfrecord.gz", is_seen=True),
+    "jsonl": jsonl("a.jsonl"),
+    "jsonl, gzip": jsonl("a.jsonl.gz"),
+    "jsonl, zstd": jsonl("a.jsonl.zst"),
 }
 
 
@@ -200,7 +211,9 @@ def test_damage_is_an_error_or_the_same_data(tmp_path, name):
             return knows
 
     seed = 6 if name in {"hdf5", "zarr"} else 4
-    found, others = outcomes(case.path, make, case.samples, TIMES, seed)
-    print(f"{name}, {'seen whole' if case.is_seen else 'never seen'}: {dict(found)}")
-    assert [place for _, place in others if place not in case.values] == []
-    assert found["error"] >= case.errors * TIMES
+    for damage in case.damages:
+        found, others = outcomes(case.path, make, case.samples, TIMES, seed, case.read, damage)
+        print(f"{name}, {damage.__name__}: {dict(found)}")
+        assert [place for _, place in others if place not in case.values] == []
+        assert found["error"] >= case.errors * TIMES
+        assert not found["signal of a cut"]

@@ -16,7 +16,6 @@ from samplerkit.storage.files import lines
 from samplerkit.storage.files.lines import Lines
 from samplerkit.testing import DatasetContract
 from samplerkit.testing.contract import same
-from tests.storage.formats.damage import TIMES, damaged, outcomes, spliced
 
 
 def row(id):
@@ -222,23 +221,3 @@ def test_an_index_beside_another_file_is_an_error_or_its_lines_are(tmp_path):
         pytest.raises(sk.DatasetError, match=r"skidx: is of another state"),
     ):
         dataset[0]
-
-
-@pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz", "a.jsonl.zst"])
-def test_damage_is_an_error_with_file_and_line_or_the_same_data(tmp_path, name):
-    """Damaged files are each as large and as old as the one that was seen, as far as that can be."""
-    path, samples = tmp_path / name, [*map(row, range(12))]
-    path.write_bytes(packed(text_of(samples), name))
-    knows, about = made(path), path.stat()
-    assert same(knows.__getitems__(range(12)), samples)
-    knows.close()
-
-    def make():
-        os.utime(path, ns=(about.st_atime_ns, about.st_mtime_ns))
-        return knows
-
-    for damage in (damaged, spliced):
-        found, others = outcomes(path, make, samples, TIMES, seed=4, damage=damage)
-        print(f"{name}, {damage.__name__}: {dict(found)}")
-        assert not others
-        assert found["error"] >= 0.96 * TIMES

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 import shutil
 from pathlib import Path
 
@@ -11,24 +13,37 @@ import pytest
 import samplerkit as sk
 from samplerkit.testing import DatasetContract
 from samplerkit.testing.contract import same
-from tests.storage.formats.mds_shards import COMPRESSIONS, image_of, row_of, sample_of, write
+from tests.storage.formats.mds_shards import COMPRESSIONS, image_of, row_of
 
 FOLDER = Path(__file__).parents[2] / "data" / "formats" / "mds"
 """Written by mosaicml-streaming 0.13.0: `python -m tests.storage.formats.write_samples mds`."""
 
 
+def copied(folder, change=lambda _: None):
+    """Copies the folder without a compression, and changes what its index says of shards; gives these."""
+    shutil.copytree(FOLDER / "plain", folder, dirs_exist_ok=True)
+    shards = json.loads(Path(folder, "index.json").read_text())["shards"]
+    change(shards)
+    Path(folder, "index.json").write_text(json.dumps({"version": 2, "shards": shards}))
+    return shards
+
+
+def sample_of(row):
+    return dict(sorted(row_of(row).items()))
+
+
 class TestMds(DatasetContract):
-    """Two shards with digests."""
+    """Four shards with digests."""
 
     def write(self, folder):
-        write(folder)
-        return [list(map(sample_of, range(5))), list(map(sample_of, range(5, 16)))]
+        ends = np.cumsum([shard["samples"] for shard in copied(folder)])
+        return [part.tolist() for part in np.split(np.array([*map(sample_of, range(20))]), ends[:-1])]
 
     def make(self, folder):
         return sk.MdsDataset(folder)
 
     def victim(self, folder):
-        return Path(folder, "shard.00001.mds")
+        return Path(folder, "shard.00002.mds")
 
 
 @pytest.mark.parametrize("name", COMPRESSIONS)
@@ -40,7 +55,7 @@ def test_folders_of_streaming_are_read_without_it(name):
         assert len(dataset) == 20
         assert dataset.layout.num_files > 2
     for row, sample in enumerate(read):
-        assert same(sample, {name: row_of(row)[name] for name in sorted(row_of(row))})
+        assert same(sample, sample_of(row))
         assert all(type(sample[name]) is type(value) for name, value in row_of(row).items())
     read[3]["fixed"][0] = 1  # an array is a copy, which can be written to
 
@@ -67,8 +82,6 @@ def test_a_pickle_is_never_loaded():
 def test_a_shard_that_was_unpacked_serves_as_the_packed_one_does(tmp_path):
     """As the package leaves it where it has unpacked one."""
     shutil.copytree(FOLDER / "gz", tmp_path / "gz")
-    import gzip  # noqa: PLC0415
-
     packed = min((tmp_path / "gz").glob("*.gz"))
     packed.with_suffix("").write_bytes(gzip.decompress(packed.read_bytes()))
     packed.unlink()
@@ -80,20 +93,24 @@ RAW = {"basename": "shard.00000.mds", "bytes": 7, "hashes": {}}
 LIES = {
     "7 bytes|index.json says, got 7": {"raw_data": RAW},
     "a shard outside of the folder": {"raw_data": {**RAW, "basename": "../a.mds"}},
-    "it has 5 samples, and index.json says 6": {"samples": 6},
-    "other columns than index.json says": {"column_names": ["text", "id"]},
+    "it has 7 samples, and index.json says 8": {"samples": 8},
+    "other columns than index.json says": {"column_names": [f"c{number}" for number in range(13)]},
     "compression 'rar', which is not known": {"compression": "rar"},
     "format 'json', version 2": {"format": "json"},
-    "encoding 'tiff' is not known": {"column_encodings": ["int", "tiff"]},
+    "encoding 'tiff' is not known": {"column_encodings": ["tiff"] * 13},
     "KeyError: 'hashes'": {"raw_data": {"basename": "shard.00000.mds", "bytes": 7}},
-    "needs xxhash|does not fit its xxh64": {"raw_data": {**RAW, "bytes": 244, "hashes": {"xxh64": "00"}}},
+    "needs xxhash|does not fit its xxh64": {"raw_data": {**RAW, "bytes": 1822, "hashes": {"xxh64": "00"}}},
     "a compression without a compressed file": {"compression": "zstd"},
 }
 
 
 @pytest.mark.parametrize("problem", LIES)
 def test_an_index_that_lies_is_an_error_that_says_how(tmp_path, problem):
-    write(tmp_path, [(0, 5)], **LIES[problem])
+    def change(shards):
+        del shards[1:]
+        shards[0].update(LIES[problem])
+
+    copied(tmp_path, change)
     with sk.MdsDataset(tmp_path) as dataset, pytest.raises(sk.DatasetError, match=problem):
         dataset[0]
 

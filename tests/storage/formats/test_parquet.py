@@ -12,7 +12,7 @@ import pytest
 import samplerkit as sk
 from samplerkit.storage.files.stored import Stored
 from samplerkit.testing import DatasetContract
-from tests.storage.formats.damage import TIMES, outcomes, plain
+from tests.storage.formats.damage import plain
 from tests.storage.remote.server import right, served
 
 pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed: no Parquet here")
@@ -208,17 +208,6 @@ def test_a_filter_of_another_type_says_what_to_compare(tmp_path):
         ),
     ):
         len(dataset)
-
-
-def test_what_no_checksum_covers_is_counted(tmp_path):
-    """Of a file that nobody saw whole: pages have checksums, and the footer has none."""
-    (path,) = write(tmp_path, [(40, 16)], write_page_checksum=True)
-    samples, footer = table_of(0, 40).to_pylist(), Path(path).stat().st_size
-    length = int.from_bytes(Path(path).read_bytes()[-8:-4], "little")
-    found, others = outcomes(path, lambda: sk.ParquetDataset(path, progress=False), samples, TIMES, seed=5)
-    in_pages = [place for _, place in others if place < footer - 8 - length]
-    print(f"parquet, never seen whole: {dict(found)}, {len(in_pages)} of them outside of the footer")
-    assert len(in_pages) <= TIMES // 60  # headers of pages
 
 
 def test_the_columns_of_a_row_group_at_a_url_are_requested_at_the_same_time(tmp_path):
