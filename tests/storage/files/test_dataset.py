@@ -46,7 +46,7 @@ def test_a_changed_sample_changes_no_other_one(folder):
         assert plain(dataset[5]) == SAMPLES[5]
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     sizes=st.lists(st.integers(0, 9), min_size=1, max_size=7).filter(any),
     mode=st.sampled_from(sorted(MODES)),
@@ -65,15 +65,15 @@ def test_any_layout_mode_and_limits_give_the_samples_of_the_order(
     tmp_path_factory, sizes, mode, batch_size, shards, limits
 ):
     paths = write_npz(tmp_path_factory.mktemp("any"), sizes)
-    samples, sampler = samples_of(sizes), sampler_of(mode)
-    for shard in range(shards):
-        world = sk.World(shards, shard)
-        with FileDataset(paths, "npz", sizes, **limits) as dataset:
-            loader = sk.Loader(dataset, sampler, batch_size=batch_size, world=world, collate_fn=list)
-            for epoch in range(2):
-                received = [plain(sample) for batch in loader for sample in batch]
-                assert received == [samples[id] for id in sampler.order(sk.Layout(sizes), epoch, world=world)]
-            assert dataset.stats.peak_files <= limits["max_files"]
+    samples, sampler, world = samples_of(sizes), sampler_of(mode), sk.World(shards, shards - 1)
+    with FileDataset(paths, "npz", sizes, **limits) as dataset:
+        loader = sk.Loader(dataset, sampler, batch_size=batch_size, world=world, collate_fn=list)
+        for epoch in range(2):
+            received = [plain(sample) for batch in loader for sample in batch]
+            assert received == [samples[id] for id in sampler.order(sk.Layout(sizes), epoch, world=world)]
+        assert dataset.stats.peak_files <= limits["max_files"]
+        # A file of unknown size may be over it for the moment in which something else is dropped.
+        assert limits["max_bytes"] is None or dataset.stats.peak_bytes <= 500 + 9 * 8 * 4
 
 
 def test_columns_hold_what_samples_hold(folder):

@@ -38,6 +38,7 @@ def test_as_many_files_are_read_ahead_as_were_asked_for(paths, read_ahead):
         time.sleep(0.05)
         assert len(reader.read) == 1 + read_ahead
         assert (reading_threads() != []) == (read_ahead > 0)
+    assert reading_threads() == []
 
 
 def test_files_read_one_after_another_are_read_ahead_without_being_told(paths):
@@ -83,22 +84,6 @@ def test_what_failed_ahead_is_tried_again_where_something_else_is_expected_since
         reader.failing.clear()
         dataset.expect(iter(batches_of([1, 5])))
         assert [plain(sample) for sample in dataset.__getitems__(np.arange(10, 20))] == SAMPLES[10:20]
-
-
-def test_close_ends_the_threads_and_the_dataset_can_be_used_again(paths):
-    dataset = FileDataset(paths, "npz", SIZES, read_ahead=2, threads=2, max_files=6)
-    for _ in range(3):
-        dataset.expect(iter(batches_of(range(8))))
-        assert [plain(sample) for sample in dataset.__getitems__(np.arange(10))] == SAMPLES[:10]
-        assert reading_threads() != []
-        dataset.close()
-        assert reading_threads() == []
-    dataset.close()
-    assert dataset.stats.files_read >= 3
-    before = dataset.stats.files_read
-    assert plain(dataset[79]) == SAMPLES[79]
-    assert dataset.stats.files_read == before + 1
-    dataset.close()
 
 
 def test_close_does_not_wait_for_a_reader_that_hangs(paths):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from functools import cache
+from itertools import islice
 
 import numpy as np
 import pytest
@@ -17,12 +18,12 @@ from samplerkit.storage.files.dataset import FileDataset
 from tests.loading.worker_kinds import beside
 from tests.storage.files.folders import Watching, write_npz
 
-FILES, ROWS, RANKS = 64, 100, 4
+FILES, ROWS, RANKS = 24, 100, 2
 
 
 @pytest.fixture(name="paths", scope="module")
 def fixture_paths(tmp_path_factory):
-    return write_npz(tmp_path_factory.mktemp("sixty-four"), [ROWS] * FILES)
+    return write_npz(tmp_path_factory.mktemp("many"), [ROWS] * FILES)
 
 
 def epochs_of_ranks(paths, sampler, number=1, ranks=RANKS, batch_size=16, **limits):
@@ -51,9 +52,7 @@ BY_BYTES = {"max_files": 64, "max_bytes": 4 * ROWS * 8 * 4}
     ("read_ahead", "mode", "limits"),
     [(0, IN_BLOCKS, BY_FILES), (1, IN_BLOCKS, BY_BYTES), (1, IN_POOLS, BY_FILES), (2, IN_FILES, BY_FILES)],
 )
-def test_sixty_four_files_and_four_ranks_read_each_file_once_an_epoch(
-    paths, caplog, mode, read_ahead, limits
-):
+def test_each_file_is_read_once_an_epoch_by_one_of_the_ranks(paths, caplog, mode, read_ahead, limits):
     sampler = sk.DistributedSampler(**mode, seed=read_ahead)
     figures, seen = epochs_of_ranks(paths, sampler, number=2, read_ahead=read_ahead, **limits)
     assert (seen == 2).all()
@@ -62,19 +61,6 @@ def test_sixty_four_files_and_four_ranks_read_each_file_once_an_epoch(
     assert all(stats.peak_files <= 4 for stats in figures)
     size = max(stats.bytes_read // stats.files_read for stats in figures)
     assert all(stats.peak_bytes <= 4 * size for stats in figures)
-
-
-def test_files_of_unequal_size_stay_within_the_bytes(tmp_path):
-    sizes = [40, 400, 10, 390, 200, 30, 500, 20, 350, 60]
-    paths = write_npz(tmp_path, sizes)
-    sampler = sk.RandomSampler(shuffle="partial", partial_size=300, seed=1)
-    limit = 900 * 8 * 4
-    with FileDataset(paths, "npz", max_files=9, max_bytes=limit, read_ahead=2) as dataset:
-        for batch in sk.Loader(dataset, sampler, batch_size=16):
-            assert len(batch["id"]) <= 16
-            assert dataset._cache()._entries.num_bytes <= limit
-        # A file of unknown size may be over it for the moment in which something else is dropped.
-        assert dataset.stats.peak_bytes <= limit + 500 * 8 * 4
 
 
 def test_a_file_larger_than_all_bytes_is_an_error_that_names_it(paths):
@@ -137,7 +123,7 @@ def fixture_ones(tmp_path_factory):
     return write_npz(tmp_path_factory.mktemp("ones"), [1] * 8)
 
 
-@settings(max_examples=90, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     sequence=st.lists(st.integers(0, 6), min_size=1, max_size=14),
     places=st.integers(1, 4),
@@ -219,27 +205,24 @@ def test_as_many_files_are_known_as_are_wanted_however_large_batches_are(each, w
     assert wanted <= len(known.upcoming_files()) <= (wanted + 1 if each == 10_000 else 9)
 
 
-@pytest.mark.parametrize("size", [10**6, 10**12])
-def test_what_is_known_is_bounded_however_long_the_epoch(size):
-    layout = sk.Layout([size] * 1000)
-    for mode in ("files", "global"):
-        order = sk.RandomSampler(shuffle=mode, seed=7).order(layout)
-        taken = 0
+@pytest.mark.parametrize("mode", ["files", "global"])
+def test_what_is_known_is_bounded_however_long_the_epoch(mode):
+    layout = sk.Layout([10**12] * 1000)
+    order = sk.RandomSampler(shuffle=mode, seed=7).order(layout)
+    taken = 0
 
-        def batches(order=order):
-            nonlocal taken
-            for ids in order.chunks(512):
-                taken += ids.size
-                yield ids
+    def batches():
+        nonlocal taken
+        for ids in order.chunks(512):
+            taken += ids.size
+            yield ids
 
-        known = Uses(batches(), layout.file_of, wanted=6)
-        for number, ids in enumerate(order.chunks(512)):
-            known.begin(ids)
-            known.end()
-            if number == 300:
-                break
-        assert taken <= 512 * 302 + 300 * 8192 + 8192
-        assert known._num_uses <= uses.MOST_USES + 8192
+    known = Uses(batches(), layout.file_of, wanted=6)
+    for ids in islice(order.chunks(512), 100):
+        known.begin(ids)
+        known.end()
+    assert taken <= 512 * 102 + 100 * 8192 + 8192
+    assert known._num_uses <= uses.MOST_USES + 8192
 
 
 def test_an_order_other_than_expected_is_read_rightly_all_the_same(ones):

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import socket
-import time
 import traceback
 import zipfile
 from pathlib import Path
@@ -16,10 +14,9 @@ import samplerkit as sk
 from samplerkit.storage.files.dataset import FileDataset
 from samplerkit.storage.remote.options import RemoteOptions
 from tests.own_seconds import OwnSeconds
-from tests.storage.files.folders import plain, reading_threads, samples_of, write_npz
+from tests.storage.files.folders import plain, samples_of, write_npz
 from tests.storage.remote import faults
 from tests.storage.remote.server import served
-from tests.waiting import wait_until
 
 SIZES = [6] * 16
 NAMES = [f"{number:03}.npz" for number in range(16)]
@@ -57,10 +54,10 @@ def received(loader):
     ]
 
 
-MODES = {"files": {}, "global": {}, "partial": {"partial_size": 9}}
+MODES = {"global": {}, "partial": {"partial_size": 9}}
 
 
-@pytest.mark.parametrize(("mode", "workers"), [("files", 0), ("global", 2), ("partial", 0)])
+@pytest.mark.parametrize(("mode", "workers"), [("global", 2), ("partial", 0)])
 def test_urls_give_the_batches_of_local_files_and_each_is_fetched_once(folder, web, remote, mode, workers):
     sampler = sk.RandomSampler(shuffle=mode, seed=5, **MODES[mode])
     epochs = {}
@@ -109,9 +106,7 @@ def broken(folder, kind):
         np.savez(folder / "data" / NAMES[3], id=np.arange(6), x=np.arange(7))
 
 
-@pytest.mark.parametrize(
-    ("kind", "workers"), [("missing", 1), ("no npz", 0), ("no npz", 1), ("longer", 0), ("uneven", 1)]
-)
+@pytest.mark.parametrize(("kind", "workers"), [("missing", 1), ("no npz", 0), ("longer", 0), ("uneven", 0)])
 def test_an_error_names_the_url_and_neither_its_query_nor_the_copy(folder, tmp_path, remote, kind, workers):
     shutil.copytree(folder / "data", tmp_path / "data")
     broken(tmp_path, kind)
@@ -157,20 +152,6 @@ def test_a_size_that_cannot_be_asked_is_an_error_at_once_though_other_answers_st
         ):
             dataset.shard_bytes()
         assert own.seconds < 20
-
-
-def test_closing_does_not_wait_for_a_server_that_stalls(remote):
-    """It accepts, and never answers."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        urls = [f"http://127.0.0.1:{server.getsockname()[1]}/{name}" for name in NAMES]
-        dataset = FileDataset(urls, "npz", SIZES, remote=remote, read_ahead=2, threads=2)
-        dataset.expect(iter([np.arange(start, start + 6) for start in range(0, 96, 6)]))
-        wait_until(reading_threads)
-        time.sleep(0.2)
-        with OwnSeconds() as own:
-            dataset.close()
-        assert own.seconds < 10
-        assert reading_threads() == []
 
 
 # How they are named: patterns, lengths and states, and nothing that is private.
