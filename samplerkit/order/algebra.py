@@ -9,7 +9,7 @@ from typing import final
 
 import numpy as np
 
-from samplerkit.order.intervals import edges_of, groups, interval_of
+from samplerkit.order.intervals import edges_of, groups, interval_of, numbers_in
 from samplerkit.order.layout import Layout
 from samplerkit.order.order import PASS_BITS, Located, Order, OrderView, Read
 from samplerkit.order.sequences import Range
@@ -101,14 +101,24 @@ class Shard(OrderView):
         padded: every shard gets as many rows as any, and rows from N on wrap around; else each gets what
             there is.
         start: the position at which the deal begins, in [0, N].
+        length: how many rows it has, in place of what `padded` says; they wrap around as often as need be.
     """
 
-    def __init__(self, order: Order, num_shards: int, first: int, *, padded: bool, start: int = 0) -> None:
+    def __init__(
+        self,
+        order: Order,
+        num_shards: int,
+        first: int,
+        *,
+        padded: bool = False,
+        start: int = 0,
+        length: int | None = None,
+    ) -> None:
         self._order = order
         self._num_shards = num_shards
         self._first = start + first
         begin = start if padded else self._first
-        self._length = max(0, -((begin - len(order)) // num_shards))
+        self._length = max(0, -((begin - len(order)) // num_shards)) if length is None else length
         self._wraps = self._first + (self._length - 1) * num_shards >= len(order)
 
     @property
@@ -133,13 +143,15 @@ class Shard(OrderView):
         which, undealt = self._order.locate(ids)
         row, rest = np.divmod(undealt - self._first, self._num_shards)
         mine = (row >= 0) & (rest == 0) & (row < self._length)
-        last = self._first + (self._length - 1) * self._num_shards
-        if not self._length or last < len(self._order):
+        if not self._wraps:
             return which[mine], row[mine]
-        # Only the last row can wrap around: all rows before it begin, and so end, within the order.
-        again = undealt == last % len(self._order)
-        rows = np.append(row[mine], np.full(np.count_nonzero(again), self._length - 1))
-        return np.append(which[mine], which[again]), rows
+        # The rows that wrap around: of a padded deal the last one, if any, and so few.
+        rows = np.arange(max(0, -((self._first - len(self._order)) // self._num_shards)), self._length)
+        places = (self._first + rows * self._num_shards) % len(self._order)
+        in_turn = np.argsort(places)
+        firsts, ends = (np.searchsorted(places[in_turn], undealt, side=side) for side in ("left", "right"))
+        again = rows[in_turn[numbers_in(firsts, ends - firsts)]]
+        return np.append(which[mine], np.repeat(which, ends - firsts)), np.append(row[mine], again)
 
 
 @final

@@ -31,6 +31,8 @@ EVERY_KIND = {
     "prefix": limited(Permuted(12, KEY), 5),
     "padded shard": Shard(Permuted(12, KEY), 5, 4, padded=True),
     "padded shard of fewer samples than shards": Shard(Permuted(2, KEY), 5, 4, padded=True),
+    "shard that begins again twice": Shard(Permuted(5, KEY), 3, 2, length=4),
+    "order that begins again twice": Shard(Permuted(5, KEY), 1, 0, length=13),
     "ragged shard": Shard(Permuted(12, KEY), 5, 4, padded=False),
     "weave": Weave([Range(0, 2), Permuted(12, KEY), Range(4, 0), Range(1, 5)]),
     "files": FileSequence(LAYOUT, Permuted(LAYOUT.num_files, KEY).ids_at(np.arange(LAYOUT.num_files))),

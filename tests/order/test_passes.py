@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import samplerkit as sk
-from samplerkit.compat.torch.epoch_sampler import Cycled
 from samplerkit.order.algebra import Shard, Weave, compose, limited
 from samplerkit.order.sequences import Range, Table
 
@@ -86,7 +85,7 @@ def made(random, depth):
         "prefix": lambda: limited(order, size),
         "slice": lambda: compose(Range(1, len(ids) - 1), order),
         "shard": lambda: Shard(order, 2, 1, padded=True),
-        "cycled": lambda: Cycled(order, size),
+        "cycled": lambda: Shard(order, 1, 0, length=size),
     }[kind]()
     if len(places) == 0:
         return made(random, depth)

@@ -7,13 +7,13 @@ from typing import Any, Final
 
 from samplerkit.closing import Closing
 from samplerkit.compat.partially_shuffle.files import DatasetFiles, Item, batches
-from samplerkit.compat.torch.epoch_sampler import Cycled, GivenRank, ResumableSampler, part_of_order
+from samplerkit.compat.torch.epoch_sampler import GivenRank, ResumableSampler, part_of_order
 from samplerkit.errors import ArgumentRangeError, ArgumentValueError, DatasetError, StateError
 from samplerkit.loading.cursor import FunctionCursor, Iteration
 from samplerkit.loading.job.agreement import agree
 from samplerkit.loading.state.state import Place, State
 from samplerkit.order import arguments
-from samplerkit.order.algebra import compose
+from samplerkit.order.algebra import Shard, compose
 from samplerkit.order.keys import ALGORITHM
 from samplerkit.order.layout import Layout
 from samplerkit.order.order import Order
@@ -296,7 +296,7 @@ class DistributedSamplerViaLocallyShuffle(  # type: ignore[override]  # torch ha
             pools=self.pools,
             lanes=self._lane_count(),
         )
-        sequence = Cycled(files.undealt_order(layout, epoch), rows)
+        sequence = Shard(files.undealt_order(layout, epoch), 1, 0, length=rows)
         return compose(blocks.undealt_order(rows, epoch), sequence)
 
     def _identity(self, epoch: int) -> dict[str, Any]:

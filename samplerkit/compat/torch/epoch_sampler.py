@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar, final
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeVar
 
 import numpy as np
 import torch.utils.data
@@ -19,7 +19,7 @@ from samplerkit.order import arguments
 from samplerkit.order.algebra import Shard
 from samplerkit.order.caching import cached_property
 from samplerkit.order.deal import Deal, World
-from samplerkit.order.order import Located, Order, OrderView, Read
+from samplerkit.order.order import Order
 from samplerkit.order.sequences import Table
 from samplerkit.order.typing import Ids
 
@@ -41,7 +41,7 @@ def dealt_part(size: int, world: World, *, drop_last: bool = False, start: int =
 
 def part_of_order(part: range, undealt: Order) -> Order:
     """Returns a part of an order; nothing is computed until it is read."""
-    return Shard(Cycled(undealt, part.stop), part.step, part.start, padded=False)
+    return Shard(undealt, part.step, part.start, length=len(part))
 
 
 def part_of_array(part: range, undealt: Ids) -> Order:
@@ -49,36 +49,6 @@ def part_of_array(part: range, undealt: Ids) -> Order:
     within = undealt[part.start : part.stop : part.step]
     wrapped = np.array(part[within.size :])
     return Table(np.append(within, undealt[wrapped % len(undealt)]) if wrapped.size else within)
-
-
-@final
-class Cycled(OrderView):
-    """The first `length` positions of an order that begins again at its end; `length` may be smaller."""
-
-    def __init__(self, order: Order, length: int) -> None:
-        self._order = order
-        self._length = length
-
-    @property
-    def recipe(self) -> tuple[object, ...]:
-        return self._order, self._length
-
-    def __len__(self) -> int:
-        return self._length
-
-    @property
-    def viewed(self) -> Sequence[Order]:
-        return (self._order,)
-
-    def read(self, positions: Ids, what: Read) -> Ids:
-        return what(self._order, positions % len(self._order) if positions.size else positions)
-
-    def locate(self, ids: Ids) -> Located:
-        which, positions = self._order.locate(ids)
-        rounds = -(-self._length // max(1, len(self._order)))
-        positions = (positions[:, None] + np.arange(rounds) * len(self._order)).reshape(-1)
-        within = positions < self._length
-        return np.repeat(which, rounds)[within], positions[within]
 
 
 Item_co = TypeVar("Item_co", covariant=True)
