@@ -68,8 +68,8 @@ if _typing.TYPE_CHECKING:
     from samplerkit.storage.files.readers import register_reader as register_reader
     from samplerkit.storage.formats.arrays import Hdf5Dataset as Hdf5Dataset
     from samplerkit.storage.formats.arrays import ZarrDataset as ZarrDataset
-    from samplerkit.storage.formats.arrow.dataset import ArrowDataset as ArrowDataset
-    from samplerkit.storage.formats.huggingface import HuggingFaceDataset as HuggingFaceDataset
+    from samplerkit.storage.formats.arrow import ArrowDataset as ArrowDataset
+    from samplerkit.storage.formats.arrow import HuggingFaceDataset as HuggingFaceDataset
     from samplerkit.storage.formats.jsonl import JsonlDataset as JsonlDataset
     from samplerkit.storage.formats.litdata import LitDataset as LitDataset
     from samplerkit.storage.formats.lmdb import LmdbDataset as LmdbDataset

@@ -14,7 +14,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from samplerkit.storage.progress import Progress as Told
+from samplerkit.storage.threads import Progress as Told
 
 Facts = Iterable[tuple[str, str]]
 """Names and values, which are printed in two columns; a long value continues in the second."""

@@ -17,7 +17,7 @@ from samplerkit.storage.batch_readers import present_reader
 from samplerkit.storage.files.dataset import FileDataset
 from samplerkit.storage.files.lines import LineKind
 from samplerkit.storage.formats.arrays import Hdf5Dataset, ZarrDataset
-from samplerkit.storage.formats.arrow.dataset import ArrowDataset
+from samplerkit.storage.formats.arrow import ArrowDataset
 from samplerkit.storage.formats.jsonl import JsonlDataset
 from samplerkit.storage.formats.litdata import LitDataset
 from samplerkit.storage.formats.lmdb import LmdbDataset

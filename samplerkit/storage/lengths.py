@@ -12,8 +12,8 @@ from samplerkit.errors import ArgumentTypeError, ArgumentValueError, DatasetErro
 from samplerkit.order.arguments import integer
 from samplerkit.order.typing import Ids
 from samplerkit.storage.atomic import atomic
+from samplerkit.storage.remote.filesystem import MOST_BYTES
 from samplerkit.storage.remote.storage import RemoteStorage
-from samplerkit.storage.small_files import MOST_BYTES
 from samplerkit.storage.urls import is_remote, shown
 
 COUNTING_THREADS = 16

@@ -1,15 +1,20 @@
-"""Threads that never keep the interpreter from its end; and which worker of a loader this process is."""
+"""Threads that never keep the interpreter from its end, progress of their work, and which worker this is."""
 
 from __future__ import annotations
 
+import math
 import sys
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
-from typing import Any, Generic, ParamSpec, TypeVar, final
+from queue import Empty, SimpleQueue
+from typing import Any, Generic, NoReturn, ParamSpec, TypeVar, final
 from weakref import WeakMethod
+
+from samplerkit.errors import ArgumentTypeError
 
 TICK = 0.1
 """Seconds after which all that waits looks whether it is still wanted."""
@@ -167,50 +172,39 @@ class _Group(Generic[Result]):
 
     def __init__(self, stop: Stop) -> None:
         self.stop = stop
-        # Of its own: that of the pool would wake each of its threads with each result.
-        self._changed = threading.Condition()
-        self._done: deque[tuple[int, Result]] = deque()
-        self._failure: BaseException | None = None
-        self._is_over = False
+        self._done: SimpleQueue[Callable[[], tuple[int, Result]]] = SimpleQueue()
 
     def run(self, number: int, call: Callable[[], Result]) -> None:
         """Makes one of the calls."""
         try:
             self.stop.check()
-            result = call()
+            result = number, call()
         except BaseException as error:  # raised where it is waited for
-            self._fail(error)
-            return
-        with self._changed:
-            self._done.append((number, result))
-            self._changed.notify_all()
+            if not self.stop.is_set:
+                self._done.put(partial(_raise, error))
+        else:
+            self._done.put(lambda: result)
 
     def next(self, seconds: float | None = None) -> tuple[int, Result]:
-        """Waits for the next result or the first failure; with `seconds`, it looks at the clock meanwhile."""
-        end = None if seconds is None else time.monotonic() + seconds
-        with self._changed:
-            while not self._done and self._failure is None:
-                # What runs in a thread may not look at `stop`, such as a library's own request.
-                self.stop.check()
-                left = TICK if end is None else end - time.monotonic()
-                if left <= 0:
-                    raise TimeoutError
-                self._changed.wait(min(TICK, left))
-            if self._failure is not None:
-                raise self._failure
-            return self._done.popleft()
+        """Waits for the next result or failure; with `seconds`, it looks at the clock meanwhile."""
+        end = math.inf if seconds is None else time.monotonic() + seconds
+        while True:
+            # What runs in a thread may not look at `stop`, such as a library's own request.
+            self.stop.check()
+            left = end - time.monotonic()
+            if left <= 0:
+                raise TimeoutError
+            with suppress(Empty):
+                return self._done.get(timeout=min(TICK, left))()
 
     def end(self) -> None:
         """Gives up what is not done. A failure holds the frames that it went through, and these hold this."""
         self.stop.set()
-        with self._changed:
-            self._is_over, self._failure = True, None
+        self._done = SimpleQueue()
 
-    def _fail(self, error: BaseException) -> None:
-        with self._changed:
-            if self._failure is None and not self._is_over:
-                self._failure = error
-            self._changed.notify_all()
+
+def _raise(error: BaseException) -> NoReturn:
+    raise error
 
 
 def in_threads(
@@ -240,6 +234,35 @@ def in_threads(
         stop.set()
         pool.wake()
     pool.end()  # all have nothing more to do: whoever counts threads afterwards finds none
+
+
+def all_in_threads(
+    work: Callable[[int], Result],
+    number: int,
+    threads: int,
+    name: str,
+    progress: Callable[[int, int], object] | None = None,
+) -> list[Result]:
+    """Returns what becomes of each of the items 0 to `number` - 1, in their order.
+
+    Args:
+        work: is called with each item, from several threads.
+        number: of items.
+        threads: how many at a time.
+        name: of the threads, without the number of each.
+        progress: receives how many are done, and of how many; None reports nothing.
+
+    Raises:
+        Exception: the first that `work` raises; what is not begun then is left.
+    """
+    found: dict[int, Result] = {}
+    if progress is not None:
+        progress(0, number)
+    for item, result in in_threads(work, range(number), threads, name):
+        found[item] = result
+        if progress is not None:
+            progress(len(found), number)
+    return [found[item] for item in range(number)]
 
 
 def bounded(call: Callable[[], Result], seconds: float, stop: Stop) -> Result:
@@ -303,16 +326,6 @@ def weakly(method: Callable[Given, Result]) -> Callable[Given, Result]:
     return call
 
 
-def is_worker() -> bool:
-    """Whether this process is a worker of a loader.
-
-    Example:
-        >>> is_worker()
-        False
-    """
-    return _info() is not None
-
-
 def this_worker() -> tuple[int, int]:
     """Returns the number of this worker, and how many there are; (0, 1) outside of a worker.
 
@@ -320,11 +333,57 @@ def this_worker() -> tuple[int, int]:
         >>> this_worker()
         (0, 1)
     """
-    info = _info()
+    # Who has not imported torch is no worker of its loader: files are read without waiting for it.
+    data: Any = sys.modules.get("torch.utils.data")
+    info = None if data is None else data.get_worker_info()
     return (0, 1) if info is None else (info.id, info.num_workers)
 
 
-def _info() -> Any:
-    # Who has not imported torch is no worker of its loader: files are read without waiting for it.
-    data: Any = sys.modules.get("torch.utils.data")
-    return None if data is None else data.get_worker_info()
+Progress = Callable[[str, int, int], None]
+"""Is called with what is done, how many are done, and how many there are."""
+
+PATIENCE_SECONDS = 1.0
+"""A pass that is over sooner shows nothing."""
+
+
+def progress_of(wanted: Any) -> Progress:
+    """Checks what a user says of progress: None for a line on a terminal, False for nothing, or a function.
+
+    Raises:
+        ArgumentTypeError: something else.
+    """
+    if wanted is None:
+        return TerminalLine()
+    if wanted is False:
+        return silence
+    if not callable(wanted):
+        raise ArgumentTypeError("progress", "must be a function, None or False", wanted)
+    told: Progress = wanted
+    return told
+
+
+def silence(what: str, done: int, total: int) -> None:
+    """Says nothing."""
+
+
+class TerminalLine:
+    """One line on the terminal, rewritten a few times a second; nothing where there is no terminal."""
+
+    def __init__(self) -> None:
+        self._last: float | None = None
+        self._is_shown = False
+
+    def __call__(self, what: str, done: int, total: int) -> None:
+        now = time.monotonic()
+        if self._last is None:
+            self._last = now
+        if not sys.stderr.isatty():
+            return
+        is_over = done >= total
+        if (is_over and self._is_shown) or (not is_over and now - self._last > PATIENCE_SECONDS / 4):
+            self._is_shown = self._is_shown or now - self._last > PATIENCE_SECONDS
+            self._last = now
+            sys.stderr.write(f"\r{what} {done:,} of {total:,}" + ("\n" if is_over else ""))
+            sys.stderr.flush()
+        if is_over:
+            self._last, self._is_shown = None, False

@@ -10,7 +10,7 @@ import weakref
 
 import pytest
 
-from samplerkit.storage import progress
+from samplerkit.storage import threads
 from samplerkit.storage.threads import Pool, Stop, Stopped, bounded, in_threads
 from tests.waiting import wait_until
 
@@ -111,8 +111,8 @@ class Terminal(io.StringIO):
 def test_a_line_is_rewritten_a_few_times_a_second_and_not_at_each_step(monkeypatch):
     terminal, clock = Terminal(), itertools.count()
     monkeypatch.setattr("sys.stderr", terminal)
-    monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock) * progress.PATIENCE_SECONDS / 16)
-    line = progress.TerminalLine()
+    monkeypatch.setattr(threads.time, "monotonic", lambda: next(clock) * threads.PATIENCE_SECONDS / 16)
+    line = threads.TerminalLine()
     for done in range(101):
         line("counting", done, 1000)
     assert terminal.getvalue() == "".join(f"\rcounting {done} of 1,000" for done in range(5, 101, 5))

@@ -24,9 +24,9 @@ from samplerkit.storage.files.paths import distinct_names
 from samplerkit.storage.files.reader import FileReader, has_get_data, read_file
 from samplerkit.storage.files.readers import file_reader
 from samplerkit.storage.per_process import PerProcess
-from samplerkit.storage.progress import TerminalLine
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage
+from samplerkit.storage.threads import TerminalLine
 from samplerkit.storage.urls import is_remote, shown
 
 _log = logging.getLogger("samplerkit")

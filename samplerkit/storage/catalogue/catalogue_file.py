@@ -24,9 +24,9 @@ from samplerkit.storage.arrays import (
     write_arrays,
 )
 from samplerkit.storage.catalogue.file_catalogue import AGAIN, DIGEST_BYTES, FileCatalogue, Kind, Texts
+from samplerkit.storage.remote.filesystem import read_small, write_small
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage
-from samplerkit.storage.small_files import read_small, write_small
 from samplerkit.storage.urls import is_remote, local_path, shown
 
 Result = TypeVar("Result")

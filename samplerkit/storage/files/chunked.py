@@ -22,10 +22,9 @@ from samplerkit.storage.files.content import Content, ContentPart, gathered_samp
 from samplerkit.storage.files.paths import distinct_names, file_paths
 from samplerkit.storage.ids import by_file, checked_ids, checked_index
 from samplerkit.storage.per_process import OpenPerProcess, storage_for, with_requests
-from samplerkit.storage.progress import Progress, progress_of, silence
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage
-from samplerkit.storage.threads import this_worker
+from samplerkit.storage.threads import Progress, progress_of, silence, this_worker
 from samplerkit.storage.urls import is_remote
 
 ChunkCache = ReadAheadCache[Content]

@@ -20,8 +20,8 @@ from samplerkit.storage.files.reader import read_file
 from samplerkit.storage.files.readers import file_reader
 from samplerkit.storage.files.stored import looked_at
 from samplerkit.storage.lengths import given_lengths, save_lengths
-from samplerkit.storage.progress import Progress
 from samplerkit.storage.remote.options import RemoteOptions
+from samplerkit.storage.threads import Progress
 
 
 @final

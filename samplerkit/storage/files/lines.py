@@ -20,7 +20,7 @@ from samplerkit.order.draws import in_draws
 from samplerkit.storage.files.packages import extra
 from samplerkit.storage.inflate import GZIP, GzipError, TooLargeError, inflated, zstd_packing
 from samplerkit.storage.opening import REWRITE, opened
-from samplerkit.storage.progress import all_in_threads
+from samplerkit.storage.threads import all_in_threads
 
 LineKind = Literal["json", "text", "bytes"]
 """What a line becomes: its JSON value, its text, or its bytes."""

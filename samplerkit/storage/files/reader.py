@@ -13,9 +13,9 @@ from samplerkit.order import arguments
 from samplerkit.order.typing import Ids
 from samplerkit.storage.files.content import FileContent
 from samplerkit.storage.lengths import COUNTING_THREADS
-from samplerkit.storage.progress import Progress, all_in_threads
 from samplerkit.storage.remote.access import in_other_words
 from samplerkit.storage.remote.storage import RemoteStorage
+from samplerkit.storage.threads import Progress, all_in_threads
 from samplerkit.storage.urls import is_remote, shown
 
 Result = TypeVar("Result")

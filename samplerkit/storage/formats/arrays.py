@@ -17,7 +17,7 @@ from samplerkit.storage.files.content import ChunkFile, FileContent
 from samplerkit.storage.files.packages import extra
 from samplerkit.storage.files.paths import local_paths
 from samplerkit.storage.files.stored import Stored
-from samplerkit.storage.formats.arrow.rows import Batches, gather_of
+from samplerkit.storage.formats.arrow_rows import Batches, gather_of
 from samplerkit.storage.formats.base import FormatOfFiles, names_of
 from samplerkit.storage.urls import is_remote, shown
 

@@ -33,9 +33,9 @@ from samplerkit.storage.files.stored import Stored
 from samplerkit.storage.lengths import COUNTING_THREADS
 from samplerkit.storage.opening import REWRITE
 from samplerkit.storage.per_process import storage_for
-from samplerkit.storage.progress import all_in_threads
 from samplerkit.storage.remote.access import UNKNOWN_SIZE
 from samplerkit.storage.remote.options import RemoteOptions
+from samplerkit.storage.threads import all_in_threads
 from samplerkit.storage.urls import beside, is_remote, local_path, shown
 
 INDEX: Final = "index.json"

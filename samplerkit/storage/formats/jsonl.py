@@ -16,7 +16,6 @@ from samplerkit.order.caching import cached_property
 from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
 from samplerkit.storage.ahead.cache_entries import CacheLimits
-from samplerkit.storage.files.byte_files import ByteFiles
 from samplerkit.storage.files.chunked import ChunkLimits, Chunks
 from samplerkit.storage.files.content import FileContent, MadeSamples, gathered_samples
 from samplerkit.storage.files.lines import (
@@ -27,15 +26,15 @@ from samplerkit.storage.files.lines import (
     lines_of,
     unpacked,
 )
-from samplerkit.storage.files.stored import Stored
+from samplerkit.storage.files.stored import ByteFiles, Stored
 from samplerkit.storage.formats.base import digest_of, names_of
 from samplerkit.storage.formats.kept_index import IndexedFiles, IndexKind
 from samplerkit.storage.ids import checked_ids, checked_index
 from samplerkit.storage.lengths import COUNTING_THREADS
 from samplerkit.storage.opening import REWRITE
-from samplerkit.storage.progress import Progress, all_in_threads
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import Span
+from samplerkit.storage.threads import Progress, all_in_threads
 
 
 @final

@@ -20,7 +20,7 @@ from samplerkit.storage.files.chunked import DatasetOfFiles
 from samplerkit.storage.files.packages import guarded
 from samplerkit.storage.files.stored import Stored
 from samplerkit.storage.lengths import COUNTING_THREADS
-from samplerkit.storage.progress import all_in_threads
+from samplerkit.storage.threads import all_in_threads
 from samplerkit.storage.urls import beside, identity
 
 INDEX_SUFFIX: Final = ".skidx"

@@ -30,8 +30,8 @@ from samplerkit.storage.formats.base import (
     names_of,
 )
 from samplerkit.storage.opening import REWRITE
-from samplerkit.storage.progress import Progress
 from samplerkit.storage.remote.options import RemoteOptions
+from samplerkit.storage.threads import Progress
 
 _MOST_HEADER: Final = 1 << 28
 _NUMBERS: Final = {"int32": "<i4", "int64": "<i8", "float32": "<f4", "float64": "<f8"}

@@ -35,8 +35,8 @@ from samplerkit.storage.formats.kept_index import IndexedFiles, IndexKind
 from samplerkit.storage.formats.tfrecord_example import example_of, scalars_of
 from samplerkit.storage.inflate import inflated
 from samplerkit.storage.opening import REWRITE, opened
-from samplerkit.storage.progress import Progress
 from samplerkit.storage.remote.options import RemoteOptions
+from samplerkit.storage.threads import Progress
 
 RecordKind = Literal["example", "bytes"]
 

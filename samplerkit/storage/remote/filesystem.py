@@ -1,4 +1,4 @@
-"""Remote files through fsspec: S3, Google's and Azure's stores, HDFS, and what a user registers."""
+"""Remote files through fsspec: S3, the stores of Google and Azure, HDFS, a user's own; and small files."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import math
 import threading
 from collections.abc import Callable, Mapping
 from importlib import import_module
+from pathlib import Path
 from typing import Any, TypeVar, final
 
 from samplerkit.errors import DatasetError
+from samplerkit.storage.atomic import atomic
 from samplerkit.storage.names import may_match_folders
 from samplerkit.storage.remote.access import (
     OF_HTTP,
@@ -24,7 +26,7 @@ from samplerkit.storage.remote.access import (
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.retries import Client, Counts, retried
 from samplerkit.storage.threads import Stop, bounded
-from samplerkit.storage.urls import has_pattern, is_of_s3, is_web, names_version, shown
+from samplerkit.storage.urls import has_pattern, is_of_s3, is_remote, is_web, names_version, shown
 
 _MIB = 1 << 20
 
@@ -248,3 +250,50 @@ def _s3_defaults(url: str, given: Mapping[str, Any], timeout: float) -> dict[str
         if names_version(url):  # which s3fs ignores by default
             options.setdefault("version_aware", True)
     return options
+
+
+MOST_BYTES = 1 << 30
+"""A larger file is none that is meant to be read as a whole."""
+
+
+def read_small(path: str, read_remote: Callable[[str, int], bytes | None]) -> bytes | None:
+    """Reads a file that is there; None if there is none.
+
+    Args:
+        path: or URL.
+        read_remote: reads a URL, of so many bytes at most: a method of a `RemoteStorage`.
+
+    Raises:
+        DatasetError: it cannot be read.
+    """
+    if is_remote(path):
+        return read_remote(path, MOST_BYTES)
+    if not Path(path).is_file():
+        return None
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise DatasetError(path, f"cannot be read ({error.strerror})") from error
+
+
+def write_small(path: str, data: bytes, options: RemoteOptions) -> None:
+    """Writes a file, all or nothing.
+
+    Args:
+        path: or URL.
+        data: what it is to hold.
+        options: how a URL is reached.
+
+    Raises:
+        DatasetError: it cannot be written.
+    """
+    if is_remote(path):
+        put(options, path, data)
+        return
+    try:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        with atomic(Path(path)) as file:
+            file.write(data)
+    except OSError as error:
+        hint = "make room, or say --out FOLDER"
+        raise DatasetError(path, f"cannot be written ({error.strerror})", hint=hint) from error

@@ -21,7 +21,6 @@ from samplerkit.storage.lengths import given_lengths, save_lengths
 from samplerkit.storage.names import short_names
 from samplerkit.storage.opening import AbsentError, Present, log_missing
 from samplerkit.storage.per_process import storage_for
-from samplerkit.storage.progress import Progress, progress_of
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.tar.codecs import Decode
 from samplerkit.storage.tar.format.flaws import Skipped
@@ -29,6 +28,7 @@ from samplerkit.storage.tar.index.finding import Cache
 from samplerkit.storage.tar.pipeline import Selection, Source, View
 from samplerkit.storage.tar.read.shards import Fetch, OnError, Shards, TarOptions, archive_names
 from samplerkit.storage.tar.steps import Map, MapDict, Rename, Step, ToTuple, checked_function
+from samplerkit.storage.threads import Progress, progress_of
 from samplerkit.storage.urls import is_remote, shown
 
 

@@ -16,16 +16,16 @@ from samplerkit.errors import ArgumentValueError
 from samplerkit.storage.arrays import on_disk
 from samplerkit.storage.lengths import lengths_in, lengths_text
 from samplerkit.storage.names import short_names
-from samplerkit.storage.progress import Progress, all_in_threads, silence
 from samplerkit.storage.remote.access import UNKNOWN_SIZE
+from samplerkit.storage.remote.filesystem import read_small, write_small
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage
-from samplerkit.storage.small_files import read_small, write_small
 from samplerkit.storage.tar.format.flaws import Flaw
 from samplerkit.storage.tar.index.archive import INDEX_SUFFIX, Archive
 from samplerkit.storage.tar.index.finding import Cache, find_index, kept, make_index
 from samplerkit.storage.tar.index.index import Index, read_index
 from samplerkit.storage.tar.read.shards import archive_names
+from samplerkit.storage.threads import Progress, all_in_threads, silence
 from samplerkit.storage.urls import beside, is_remote, shown
 
 LENGTHS = "lengths.json"

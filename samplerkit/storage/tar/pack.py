@@ -10,9 +10,9 @@ from typing import Any
 
 from samplerkit.errors import ArgumentRangeError, ArgumentValueError, DatasetError
 from samplerkit.storage.names import expand_braces
-from samplerkit.storage.progress import Progress, silence
 from samplerkit.storage.tar.format.samples import is_meta, split_name
 from samplerkit.storage.tar.writer import DEFAULT_BYTES, TarWriter
+from samplerkit.storage.threads import Progress, silence
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,6 @@ from samplerkit.storage.ahead.cache_entries import FileStats
 from samplerkit.storage.ids import checked_ids
 from samplerkit.storage.opening import AbsentError, Present, log_missing
 from samplerkit.storage.per_process import OpenPerProcess, with_requests
-from samplerkit.storage.progress import Progress, silence
 from samplerkit.storage.tar.format.flaws import Skipped
 from samplerkit.storage.tar.index.index import Index
 from samplerkit.storage.tar.index.joining import indexed_contents, joint_contents
@@ -31,6 +30,7 @@ from samplerkit.storage.tar.read.reader import Reader
 from samplerkit.storage.tar.read.shard_reading import ShardReading
 from samplerkit.storage.tar.read.shards import Shards
 from samplerkit.storage.tar.steps import Map, Step
+from samplerkit.storage.threads import Progress, silence
 
 AT_ONCE = 256
 """Samples that are read in one go, unless they are large, and that a selection looks at."""

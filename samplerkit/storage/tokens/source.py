@@ -14,7 +14,7 @@ from samplerkit.order.caching import cached_property
 from samplerkit.order.dataset_protocol import fingerprint_of
 from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
-from samplerkit.storage.files.byte_files import WantedBytes
+from samplerkit.storage.files.stored import WantedBytes
 from samplerkit.storage.remote.storage import RemoteStorage
 from samplerkit.storage.tokens.arguments import (
     PARTS,

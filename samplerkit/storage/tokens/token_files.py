@@ -16,8 +16,7 @@ from samplerkit.errors import ArgumentValueError, DatasetError
 from samplerkit.order.caching import Latest, cached_property
 from samplerkit.order.typing import Ids
 from samplerkit.storage.arrays import npy_header
-from samplerkit.storage.files.byte_files import ByteFiles
-from samplerkit.storage.files.stored import Stored, looked_at
+from samplerkit.storage.files.stored import ByteFiles, Stored, looked_at
 from samplerkit.storage.opening import AbsentError
 from samplerkit.storage.remote.access import RemoteAccess
 from samplerkit.storage.tokens.arguments import KINDS, KNOWN, Dtype, TokenPaths, url_end

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import samplerkit as sk
-from samplerkit.storage.formats.arrow.dataset import ArrowFile
+from samplerkit.storage.formats.arrow import ArrowFile
 from samplerkit.testing.contract import same
 from tests.storage.formats import (
     test_arrays,

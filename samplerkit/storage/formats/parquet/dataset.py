@@ -19,13 +19,13 @@ from samplerkit.storage.files.chunked import ChunkLimits, Chunks
 from samplerkit.storage.files.content import ChunkFile, require_columns
 from samplerkit.storage.files.packages import guarded
 from samplerkit.storage.files.stored import Stored
-from samplerkit.storage.formats.arrow.rows import ArrowBatches, gather_of, in_one_piece
+from samplerkit.storage.formats.arrow_rows import ArrowBatches, gather_of, in_one_piece
 from samplerkit.storage.formats.base import FilesOfChunks, FormatOfFiles, digest_of, names_of
 from samplerkit.storage.formats.parquet.file import Footers, ParquetFile
 from samplerkit.storage.formats.parquet.filter import Keys, RowFilter, folder_keys
-from samplerkit.storage.progress import Progress, all_in_threads
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage
+from samplerkit.storage.threads import Progress, all_in_threads
 from samplerkit.storage.urls import is_remote, shown
 
 

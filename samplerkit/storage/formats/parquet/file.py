@@ -19,7 +19,7 @@ from samplerkit.order.typing import Ids
 from samplerkit.storage.files.content import ChunkFile, require_columns
 from samplerkit.storage.files.packages import extra, guarded
 from samplerkit.storage.files.stored import ByteSpan, Stored
-from samplerkit.storage.formats.arrow.rows import ArrowContent
+from samplerkit.storage.formats.arrow_rows import ArrowContent
 from samplerkit.storage.formats.parquet.filter import Keys, RowFilter, ranges_of
 from samplerkit.storage.opening import REWRITE
 from samplerkit.storage.remote.storage import RemoteStorage

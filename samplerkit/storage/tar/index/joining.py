@@ -16,13 +16,12 @@ import numpy as np
 from samplerkit.order.layout import Layout
 from samplerkit.storage.arrays import Array, Column, narrow, write_arrays
 from samplerkit.storage.names import short_names
-from samplerkit.storage.progress import Progress
 from samplerkit.storage.tar.format.flaws import Flaw, Skipped
 from samplerkit.storage.tar.index.archive import Archive
 from samplerkit.storage.tar.index.index import Index, read_index, reopened, split_between
 from samplerkit.storage.tar.read.contents import Contents
 from samplerkit.storage.tar.read.shards import ASKED_AT_A_TIME, FETCHED_AT_A_TIME, Shards
-from samplerkit.storage.threads import in_threads
+from samplerkit.storage.threads import Progress, in_threads
 
 _LOGGER = logging.getLogger(__name__)
 

@@ -22,15 +22,15 @@ from samplerkit.storage.catalogue.file_catalogue import FileCatalogue
 from samplerkit.storage.files.paths import file_paths
 from samplerkit.storage.names import short_names
 from samplerkit.storage.opening import AbsentError
-from samplerkit.storage.progress import all_in_threads
 from samplerkit.storage.remote.access import UNKNOWN_SIZE
+from samplerkit.storage.remote.filesystem import MOST_BYTES
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import LocalFile, RemoteStorage
-from samplerkit.storage.small_files import MOST_BYTES
 from samplerkit.storage.tar.format.flaws import Flaw
 from samplerkit.storage.tar.index.archive import INDEX_SUFFIX, Archive
 from samplerkit.storage.tar.index.finding import Cache, empty_index, found_or, kept, make_index
 from samplerkit.storage.tar.index.index import Index, read_index
+from samplerkit.storage.threads import all_in_threads
 from samplerkit.storage.urls import beside, is_remote
 
 ASKED_AT_A_TIME = 16

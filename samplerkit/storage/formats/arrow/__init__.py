@@ -1,1 +1,0 @@
-"""Samples in files of Arrow's IPC."""
