@@ -7,7 +7,6 @@ import fcntl
 import logging
 import os
 import time
-import zlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +19,7 @@ from samplerkit.storage.opening import unwritable
 from samplerkit.storage.remote.access import UNKNOWN_SIZE
 from samplerkit.storage.remote.cache_entries import (
     FOLDER_LOCK,
+    Checksum,
     Entry,
     Record,
     evict,
@@ -50,7 +50,7 @@ class DiskCache:
 
     A file is written by one process, under another name, while it holds the lock of its entry; when that
     process ends, however it does, so does the lock, and another one begins again. Who uses a file shares its
-    lock. What was written has a CRC-32, which each process that opens it can rely on: see `is_intact`.
+    lock. What was written has a checksum, which each process that opens it can rely on: see `is_intact`.
 
     What a file needs is counted under a short lock of the folder. What goes first is what a process that died
     has left, then versions of a file of which there is a newer one, then what was used least recently. Files
@@ -281,7 +281,8 @@ class PartFile:
         self._entry: Final = entry
         self._cache: Final = cache
         self._descriptor: Final = descriptor
-        self.written = self._crc = self._reserved = 0
+        self.written = self._reserved = 0
+        self._checksum = Checksum()
         if entry.size != UNKNOWN_SIZE:
             self._reserve(entry.size)
 
@@ -294,7 +295,7 @@ class PartFile:
         if self.written + len(data) > self._reserved:
             step = min(_STEP, (self._cache.bound(kept_in(self._entry.folder)) - self.written) // 8)
             self._reserve(self.written + max(len(data), step))
-        self._crc = zlib.crc32(data, self._crc)
+        self._checksum.add(data)
         rest = memoryview(data)
         while rest:
             try:
@@ -306,19 +307,19 @@ class PartFile:
 
     def restart(self) -> None:
         """Forgets what has arrived."""
-        self.written = self._crc = 0
+        self.written, self._checksum = 0, Checksum()
 
     def finish(self, lock: int) -> None:
         """Gives it its name. It may not be on the disk yet: after a loss of power `is_intact` looks at it.
 
         Args:
-            lock: the descriptor of the entry's lock file, which says the CRC-32 before the file has its name.
+            lock: the descriptor of the lock file, which has the checksum before the file has its name.
 
         Raises:
             OSError: it cannot be written there.
         """
         os.ftruncate(self._descriptor, self.written)
-        Record(self._crc, name=self._entry.place).write(lock)
+        Record(self._checksum.value, name=self._entry.place).write(lock)
         # Who lists a folder in which a file gets another name may meet it under neither, and not count it.
         with held(self._cache.folder / FOLDER_LOCK, self._cache.stop):
             self._entry.part.rename(self._entry.file)

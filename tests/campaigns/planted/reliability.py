@@ -190,8 +190,8 @@ BUGS = [
     Bug(
         "a copy is believed by its size",
         "is_intact",
-        "crc != record.crc",
-        "crc is None",
+        "checksum.value != record.checksum",
+        "checksum is None",
         "tests/storage/remote/test_damaged_copies.py",
     ),
     Bug(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 import shutil
@@ -13,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from samplerkit.errors import DatasetError
-from samplerkit.storage.remote.cache_entries import FOLDER_LOCK, Record, held
+from samplerkit.storage.remote.cache_entries import FOLDER_LOCK, Checksum, Record, held
 from samplerkit.storage.threads import Stop
 from tests.storage.remote.children import Child
 from tests.storage.remote.contents import content, kept, leftovers
@@ -35,6 +36,17 @@ def a_page_of_zeros(path):
     with path.open("r+b") as file:
         file.seek(1_048_576)
         file.write(bytes(4096))
+
+
+def another_bit_of_its_end(path):
+    with path.open("r+b") as file:
+        file.seek(-1, os.SEEK_END)
+        file.write(bytes([DATA[-1] ^ 1]))
+
+
+def two_pages_in_turn(path):
+    data = path.read_bytes()
+    path.write_bytes(data[4096:8192] + data[:4096] + data[8192:])
 
 
 def another_bit(path):
@@ -63,9 +75,21 @@ DAMAGES = [
     zeros_everywhere,
     a_page_of_zeros,
     another_bit,
+    another_bit_of_its_end,
+    two_pages_in_turn,
     zeros_and_the_times_as_before,
     another_file_in_its_place,
 ]
+
+
+def test_a_checksum_is_the_same_in_whatever_pieces_the_bytes_come():
+    cut = random.Random(5)
+    whole, pieces = Checksum(), Checksum()
+    whole.add(DATA)
+    edges = sorted([0, len(DATA), *(cut.randrange(len(DATA)) for _ in range(300))])
+    for begin, end in itertools.pairwise(edges):
+        pieces.add(memoryview(DATA)[begin:end])
+    assert pieces.value == whole.value
 
 
 @pytest.mark.parametrize("opened_before", [False, True])
