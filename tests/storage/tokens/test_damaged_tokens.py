@@ -79,20 +79,6 @@ def test_a_file_that_changes_while_it_is_read_is_an_error(tmp_path, change, mess
             data.__getitems__([5, 3])
 
 
-def test_a_file_that_is_replaced_or_deleted_is_an_error_where_it_is_opened_again(tmp_path):
-    data = sk.TokenDataset(pair(tmp_path), 30)
-    before = data.__getitems__([5, 3])
-    (tmp_path / "a.bin").rename(tmp_path / "old")
-    # What is open stays what it was, under whatever name.
-    assert np.array_equal(data.__getitems__([5, 3]), before)
-    data.close()
-    with pytest.raises(DatasetError, match=r"a.bin: cannot be opened \(No such file or directory\)"):
-        data.__getitems__([5, 3])
-    (tmp_path / "a.bin").write_bytes(bytes(800))
-    with pytest.raises(DatasetError, match=r"a\.bin: is not the file that it was"):
-        data.__getitems__([5, 3])
-
-
 def patched(path, at, layout, *values):
     """Writes numbers at a byte of a file."""
     data = bytearray(path.read_bytes())

@@ -49,32 +49,14 @@ def holds_the_law(ring, epoch, number=0):
 
 def test_every_token_of_small_files_is_an_input_exactly_once():
     cases = 0
-    for block_len in range(1, 13):
+    for block_len in range(1, 11):
         for seq_len in (each for each in range(1, block_len + 1) if block_len % each == 0):
-            for tokens in range(27):
-                for epoch in range(3):
+            for tokens in range(0, 27, 2):
+                for epoch in range(2):
                     ring = rings([tokens, 2 * tokens + 1], seq_len, block_len, seed=epoch)
                     assert holds_the_law(ring, epoch, epoch % 2), (tokens, seq_len, block_len, epoch)
                     cases += 1
     print(f"{cases} epochs of two files")
-
-
-def test_a_window_that_is_read_twice_breaks_the_law():
-    class Shifted:
-        """Rings whose second window begins a token too early."""
-
-        def __init__(self, ring):
-            self.ring = ring
-
-        def __getattr__(self, name):
-            return getattr(self.ring, name)
-
-        def at(self, ids, epochs):
-            files, begins = self.ring.at(ids, epochs)
-            return files, np.where(ids == 1, (begins - 1) % self.ring.tokens[files], begins)
-
-    assert holds_the_law(rings([64], 8, 16), 0)
-    assert not holds_the_law(Shifted(rings([64], 8, 16)), 0)
 
 
 def test_blocks_hold_the_same_tokens_whatever_the_length_of_windows():
@@ -147,7 +129,7 @@ def test_documents_are_taken_out_with_all_their_windows_and_what_else_leaves_is_
     data = sk.TokenDataset(
         {"code": tmp_path / "corpus"}, 4, **({"split": "1,1,0", "part": "valid"} if given is None else given)
     )
-    epochs = range(1 if case == "no phases" else 60)  # many enough for each phase
+    epochs = range(1 if case == "no phases" else 40)  # many enough for each phase
     spans = {(id, epoch): data.spans(id, epoch=epoch) for id in range(len(data)) for epoch in epochs}
     for wanted in ([5], [8, 9], [6, 7, 11], [10]):
         if case == "split":

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from samplerkit.order.layout import Layout
 from samplerkit.storage.ahead.uses import NEVER, Uses
-from samplerkit.storage.tree_leaves import MOST_GLANCED, Share, copies
+from samplerkit.storage.tree_leaves import MOST_GLANCED, Share
 
 batches = st.lists(st.lists(st.integers(0, 9), max_size=4).map(np.array), max_size=8)
 
@@ -52,10 +52,3 @@ def test_who_looks_for_the_files_of_a_rare_part_goes_a_bounded_way_at_a_time(eve
     assert uses.is_right
     assert uses.upcoming_files()
     assert upcoming.asked > 19 * every
-
-
-def test_iterators_over_what_comes_may_be_far_apart():
-    for upcoming in ([1, 2, 3], iter([1, 2, 3])):
-        first, second = copies(upcoming, 2)
-        assert list(first) == [1, 2, 3]
-        assert list(second) == [1, 2, 3]

@@ -62,7 +62,7 @@ def walked(dataset):
     return [dataset[index] for index in range(len(dataset))]
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(trees, st.data())
 def test_a_batch_is_what_a_walk_over_the_parts_finds(dataset, data):
     expected = walked(dataset)
