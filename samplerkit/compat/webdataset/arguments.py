@@ -15,6 +15,7 @@ from samplerkit.order import arguments
 from samplerkit.storage.names import expand_braces
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.tar.dataset import TarDataset
+from samplerkit.storage.tar.steps import checked_function
 
 EqualSteps = Literal["pad", "drop"]
 """How all ranks get the same number of samples: the first ones repeated, or the last ones left out."""
@@ -92,7 +93,8 @@ def shards(
         raise ArgumentValueError(
             "urls",
             "names a command, and commands are not run unless you allow it",
-            f"pipe:{_program(commands[0])} ...",
+            # The first word only: the others may be private.
+            " ".join([*commands[0].split(maxsplit=1)[:1], "..."]),
             hint="say allow_commands=True if nobody else can write these urls, or give the URL itself",
         )
     if len(commands) < len(names):
@@ -103,7 +105,7 @@ def shards(
     if options:
         problem = "do not go with commands, whose shards have no index"
         raise ArgumentTypeError("options", problem, sorted(options))
-    timeout = _seconds("command_timeout", command_timeout)
+    timeout = arguments.seconds("command_timeout", command_timeout, may_be_zero=False)
     expanded = [url for command in commands for url in expand_braces(command)]
     return Piped(tuple(map(parsed, expanded)), timeout, handler)
 
@@ -116,10 +118,7 @@ def handler_of(value: Any) -> Handler | None:
     """
     if value is None or _name(value) == "reraise_exception":
         return None
-    if not callable(value):
-        raise ArgumentTypeError("handler", "must be a function", value)
-    handler: Handler = value
-    return handler
+    return checked_function("handler", value)
 
 
 def reads_everything(nodesplitter: Any, workersplitter: Any, *, resampled: bool) -> bool:
@@ -201,18 +200,6 @@ def _add_cache(options: dict[str, Any], cache_dir: Any, cache_size: Any) -> None
     options.setdefault("fetch", "shards")
 
 
-def _seconds(place: str, value: Any) -> float:
-    found = arguments.number(place, value, "seconds")
-    if not 0 < found < float("inf"):
-        raise ArgumentValueError(place, "must be positive", value)
-    return found
-
-
 def _name(function: Any) -> str:
     """The name of a function; webdataset wraps some of its own."""
     return str(getattr(function, "__name__", ""))
-
-
-def _program(url: str) -> str:
-    """The first word of a command: the others may be private."""
-    return url.removeprefix("pipe:").strip().split(maxsplit=1)[0] if url.removeprefix("pipe:").strip() else ""

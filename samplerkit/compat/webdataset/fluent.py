@@ -181,11 +181,10 @@ class Fluent:
 
     def rsample(self, p: float = 0.5) -> Self:
         """Keeps each item with probability `p`: others in each epoch, the same for a seed."""
-        if isinstance(p, bool) or not isinstance(p, int | float):
-            raise ArgumentTypeError("rsample", "must be a probability", p)
-        if not 0 <= p <= 1:
-            raise ArgumentValueError("rsample", "must be between 0 and 1", p)
-        return self._then(stages.Uncounted("rsample", bound(stages.by_chance, p)))
+        share = arguments.number("p", p)
+        if not 0 <= share <= 1:
+            raise ArgumentValueError("p", "must be between 0 and 1", p)
+        return self._then(stages.Uncounted("rsample", bound(stages.by_chance, share)))
 
     def slice(self, *bounds: int | None) -> Self:
         """Keeps a part of the items of each worker, as `itertools.islice` does."""

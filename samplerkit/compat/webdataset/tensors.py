@@ -10,7 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from samplerkit.errors import ArgumentTypeError, ArgumentValueError, DatasetError
+from samplerkit.errors import ArgumentValueError, DatasetError
+from samplerkit.order import arguments
+from samplerkit.storage.tar.steps import checked_function
 
 MAGIC = b"~TenBin~"
 KINDS = frozenset({"f2", "f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8"})
@@ -54,14 +56,11 @@ def handle_extension(extensions: str, f: Callable[[bytes], Any]) -> OfExtensions
         >>> decoder(".left.jpg", b"123"), decoder(".seg.png", b"12"), decoder(".png", b"1")
         (3, 2, None)
     """
-    if not isinstance(extensions, str):
-        raise ArgumentTypeError("extensions", "must be a text", extensions)
-    if not callable(f):
-        raise ArgumentTypeError("f", "must be a function", f)
-    targets = tuple(tuple(each.split(".")) for each in extensions.lower().split())
+    words = arguments.text("extensions", extensions).lower().split()
+    targets = tuple(tuple(word.split(".")) for word in words)
     if not targets:
         raise ArgumentValueError("extensions", "must not be empty", extensions)
-    return OfExtensions(targets, f)
+    return OfExtensions(targets, checked_function("f", f))
 
 
 def tensors(extension: str, data: bytes) -> list[np.ndarray[Any, Any]] | None:

@@ -8,6 +8,7 @@ from typing import Any
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, NotSupportedError
 from samplerkit.order import arguments
 from samplerkit.storage.tar import writer
+from samplerkit.storage.tar.steps import checked_function
 
 Encoder = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 
@@ -35,10 +36,8 @@ class EncodedWriter(writer.TarWriter):
         self, shards: Any, encoder: Any = True, post: Callable[[str], Any] | None = None, **options: Any
     ) -> None:
         super().__init__(shards, **options)
-        if post is not None and not callable(post):
-            raise ArgumentTypeError("post", "must be a function", post)
         self._encoder = _encoder(encoder)
-        self._post = post
+        self._post = None if post is None else checked_function("post", post)
 
     def write(self, obj: Mapping[str, Any]) -> None:
         """Writes one sample; see `samplerkit.TarWriter`."""

@@ -207,7 +207,7 @@ def test_commands_and_files_do_not_mix_and_have_no_index_options(tmp_path):
         piped([cat(path), path])
     with pytest.raises(sk.ArgumentTypeError, match="checksums"):
         piped(cat(path), checksums=True)
-    with pytest.raises(sk.ArgumentValueError, match="positive"):
+    with pytest.raises(sk.ArgumentRangeError, match="positive"):
         piped(cat(path), command_timeout=0)
 
 
