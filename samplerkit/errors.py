@@ -28,6 +28,8 @@ class SamplerkitError(Exception):
     """
 
     _absent: Any = object()
+    # The sampler that could not draw, where one could not: the innermost of a chain.
+    _sampler: Any = None
 
     # A whole message alone is taken too: so do pickle and torch make an error again in another process.
     def __init__(self, place: str, problem: str = "", value: Any = _absent, *, hint: str = "") -> None:

@@ -33,8 +33,6 @@ from samplerkit.order import arguments
 from samplerkit.order.deal import World
 from samplerkit.order.layout import Layout
 from samplerkit.samplers.base import Sampler
-from samplerkit.samplers.chain import RunConstants
-from samplerkit.samplers.mixing.sources import parts_of
 from samplerkit.storage.urls import shown
 
 _SECTIONS: Mapping[str, Callable[[Any, str, Folder], Made]] = {
@@ -202,15 +200,15 @@ class Config:
         try:
             sampler.undealt_order(drawn, constants=constants)
             beginning_of(sampler, drawn)
-        except SamplerkitError as refused:
+        except SamplerkitError as error:
             known = dict(zip(map(id, sampler._tree()), self._places, strict=True))
-            link, error = _first_refusal(sampler, drawn, constants, refused)
-            raise _at_its_key(known[id(link)], error, SAMPLERS, link, link.arguments()) from None
+            link = error._sampler if id(error._sampler) in known else sampler
+            raise _at_its_key(known[id(link)], error, SAMPLERS, link) from None
         if self.batches is not None:
             try:
                 self.batches.plan(sampler, drawn, constants=constants).has(0)
             except SamplerkitError as error:
-                raise _at_its_key(BATCHES.section, error, BATCHES, self.batches, {}) from None
+                raise _at_its_key(BATCHES.section, error, BATCHES, self.batches) from None
 
     @property
     def _dealt(self) -> dict[str, Any]:
@@ -309,32 +307,6 @@ def _built(document: Any, folder: Folder, check_quality: bool = True) -> Config:
     return config
 
 
-def _at_its_key(
-    place: str, error: SamplerkitError, kinds: Kinds, made: Any, given: dict[str, Any]
-) -> ConfigError:
+def _at_its_key(place: str, error: SamplerkitError, kinds: Kinds, made: Any) -> ConfigError:
     names = [name for kind in kinds if kinds[kind].make is type(made) for name in kinds[kind].names]
-    given = given or {name: getattr(made, name, None) for name in names}
-    return from_constructor(place, error, names, type(made).__name__, given)
-
-
-def _first_refusal(
-    sampler: Sampler, dataset: Any, constants: RunConstants, error: SamplerkitError
-) -> tuple[Sampler, SamplerkitError]:
-    """Goes from the innermost link outwards, and into its branches, to the first that makes no order.
-
-    Of the outermost one that is known already: by its own refusal.
-    """
-    for link in reversed(sampler._links()):
-        for name, branch in link.branches().items():
-            try:
-                part = parts_of(dataset)[name]
-                branch.undealt_order(part, constants=constants)
-            except (SamplerkitError, LookupError) as refused:
-                if isinstance(refused, SamplerkitError):
-                    return _first_refusal(branch, part, constants, refused)
-        if link is not sampler:
-            try:
-                link.undealt_order(dataset, constants=constants)
-            except SamplerkitError as refused:
-                return link, refused
-    return sampler, error
+    return from_constructor(place, error, names, type(made).__name__, {})

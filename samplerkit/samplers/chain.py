@@ -17,6 +17,7 @@ from samplerkit.errors import (
     ArgumentValueError,
     CompositionError,
     DatasetError,
+    SamplerkitError,
 )
 from samplerkit.order import arguments
 from samplerkit.order.algebra import Weave, compose, limited
@@ -292,7 +293,12 @@ class Chain:
             layout = Layout.of(dataset) if order is None else order.layout
             lanes = constants.lanes if world is None else world.num_shards
             context = Context(epoch, depth, lanes, dataset, order, constants.path)
-            drawn = self.draw_at(depth, layout, context)
+            try:
+                drawn = self.draw_at(depth, layout, context)
+            except SamplerkitError as error:
+                # The innermost one: what draws from a mixture passes its refusal on.
+                error._sampler = error._sampler or self.links[depth]
+                raise
             if not isinstance(drawn, Order):
                 drawn = Table(checked_ids(drawn, len(layout), type(self.links[depth]).__name__))
             if len(drawn) > LARGEST:
