@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Generator, Iterable
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar, Final, final
 
@@ -18,7 +18,7 @@ from samplerkit.storage.ahead.cache import ReadAheadCache
 from samplerkit.storage.ahead.cache_entries import CacheLimits, FileStats, tell_of_rereading
 from samplerkit.storage.catalogue.catalogue_file import opened_catalogue
 from samplerkit.storage.catalogue.file_catalogue import Kind
-from samplerkit.storage.files.content import Content, ContentPart, gathered_samples
+from samplerkit.storage.files.content import Content, ContentPart, DecodeSample, MadeSamples, gathered_samples
 from samplerkit.storage.files.paths import distinct_names, file_paths
 from samplerkit.storage.ids import by_file, checked_ids, checked_index
 from samplerkit.storage.per_process import OpenPerProcess, storage_for, with_requests
@@ -66,6 +66,9 @@ class ChunkedDataset(OpenPerProcess[ChunkCache]):
 
     is_remote: bool = False
     """Whether some of its files are remote."""
+
+    _decode: DecodeSample | None = None
+    """What the user makes of a sample; None for the same."""
 
     def __init__(
         self,
@@ -188,8 +191,14 @@ class ChunkedDataset(OpenPerProcess[ChunkCache]):
         held = process.held
         if held is not None:
             return held
-        make = partial(ReadAheadCache, self._found.read, self.layout.num_files, self._limits)
+        read = self._found.read if self._decode is None else partial(_decoded, self._found.read, self._decode)
+        make = partial(ReadAheadCache, read, self.layout.num_files, self._limits)
         return process.opened(self, make)
+
+
+def _decoded(read: Callable[[int], Any], decode: DecodeSample, number: int) -> Any:
+    content = read(number)
+    return replace(content, data=MadeSamples(content.data, decode, content.num_bytes))
 
 
 class DatasetOfFiles(ChunkedDataset):

@@ -22,7 +22,6 @@ from samplerkit.storage.files.chunked import ChunkedDataset, ChunkLimits, Chunks
 from samplerkit.storage.files.content import (
     ChunkFile,
     Content,
-    DecodeSample,
     FileContent,
     MadeSamples,
     checked_decode,
@@ -152,7 +151,7 @@ class FolderDataset(ChunkedDataset):
         self.folder: Final = local_path(os.fspath(folder))
         self.is_remote = is_remote(self.folder)
         self._columns: Final = names_of(columns)
-        self._decode: Final = checked_decode(decode)
+        self._decode = checked_decode(decode)
         limits = ChunkLimits(max_chunks, max_bytes, read_ahead, threads)
         super().__init__(
             limits, gathered_samples, storage_for(self.is_remote, None, RemoteOptions.of(remote))
@@ -170,7 +169,7 @@ class FolderDataset(ChunkedDataset):
             shards, rows, digest = self._found_in(data, index.name)
             layout = Layout([shard.samples for shard in shards], [shard.name for shard in shards])
             files = [self._stored(shard) for shard in shards]
-            return Chunks(layout, partial(_read_shard, files, rows, self._decode), digest)
+            return Chunks(layout, partial(_read_shard, files, rows), digest)
 
         return guarded(index.name, "read", found)
 
@@ -220,15 +219,13 @@ FoundShards = tuple[Sequence[FolderShard], Callable[[int, str, bytes], Rows], st
 """What takes the bytes of a shard apart, by its number and its name in errors; and a digest of the index."""
 
 
-def _read_shard(
-    files: Sequence[Stored], rows: Callable[[int, str, bytes], Rows], decode: DecodeSample | None, number: int
-) -> FileContent:
+def _read_shard(files: Sequence[Stored], rows: Callable[[int, str, bytes], Rows], number: int) -> FileContent:
     stored = files[number]
     if stored.size == UNKNOWN_SIZE:
         stored = Stored.of(stored.path, stored.storage)
     (data,) = stored.read([(0, stored.size)])
     found = guarded(stored.name, "read", lambda: rows(number, stored.name, data))
-    return content_of(stored.name, *found, decode)
+    return content_of(stored.name, *found)
 
 
 def require_inside(name: str) -> None:
@@ -262,9 +259,7 @@ def names_of(columns: Any, called: str = "columns") -> tuple[str, ...] | None:
     return tuple(arguments.word(f"{called}[{number}]", name) for number, name in enumerate(columns))
 
 
-def content_of(
-    place: str, rows: Sequence[Any], size: int, make: Callable[[Any], Any], decode: DecodeSample | None
-) -> FileContent:
+def content_of(place: str, rows: Sequence[Any], size: int, make: Callable[[Any], Any]) -> FileContent:
     """Gives a chunk in memory, of which a sample is made when it is asked for.
 
     Args:
@@ -272,10 +267,8 @@ def content_of(
         rows: what samples are made of.
         size: the memory that they take.
         make: makes a sample of one of them.
-        decode: what the user makes of that; None for the same.
     """
-    made = make if decode is None else lambda row: decode(make(row))
-    return FileContent(place, MadeSamples(rows, made, size), len(rows), size)
+    return FileContent(place, MadeSamples(rows, make, size), len(rows), size)
 
 
 def digest_of(data: bytes) -> str:

@@ -17,7 +17,7 @@ from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
 from samplerkit.storage.ahead.cache_entries import CacheLimits
 from samplerkit.storage.files.chunked import ChunkLimits, Chunks
-from samplerkit.storage.files.content import FileContent, MadeSamples, gathered_samples
+from samplerkit.storage.files.content import FileContent, gathered_samples
 from samplerkit.storage.files.lines import (
     LineDecoder,
     LineKind,
@@ -27,7 +27,7 @@ from samplerkit.storage.files.lines import (
     unpacked,
 )
 from samplerkit.storage.files.stored import ByteFiles, Stored
-from samplerkit.storage.formats.base import digest_of, names_of
+from samplerkit.storage.formats.base import content_of, digest_of, names_of
 from samplerkit.storage.formats.kept_index import IndexedFiles, IndexKind
 from samplerkit.storage.ids import checked_ids, checked_index
 from samplerkit.storage.lengths import COUNTING_THREADS
@@ -224,8 +224,8 @@ class IndexedFile:
         if len(data) != starts[-1]:
             problem = f"does not unpack to the {starts[-1]} bytes that it did before"
             raise DatasetError(stored.name, problem, len(data), hint=REWRITE)
-        made = MadeSamples(range(starts.size - 1), lambda row: data[starts[row] : starts[row + 1]], len(data))
-        return FileContent(stored.name, made, len(made), len(data))
+        rows = range(starts.size - 1)
+        return content_of(stored.name, rows, len(data), lambda row: data[starts[row] : starts[row + 1]])
 
     def __reduce__(self) -> Any:
         return IndexedFile, (self.stored, self.indexes)

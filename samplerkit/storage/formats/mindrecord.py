@@ -16,7 +16,6 @@ from samplerkit.errors import DatasetError
 from samplerkit.storage.files.chunked import ChunkLimits
 from samplerkit.storage.files.content import (
     ChunkFile,
-    DecodeSample,
     FileContent,
     checked_decode,
     gathered_samples,
@@ -87,13 +86,13 @@ class MindRecordDataset(FormatOfFiles):
         remote: RemoteOptions | Mapping[str, Any] | None = None,
     ) -> None:
         self._columns: Final = names_of(columns)
-        self._decode: Final = checked_decode(decode)
+        self._decode = checked_decode(decode)
         limits = ChunkLimits(max_chunks, max_bytes, read_ahead, threads)
         super().__init__(files, limits, gathered_samples, progress, RemoteOptions.of(remote))
 
     def _look(self, number: int) -> ChunkFile:
         stored = Stored.of(self.files[number], self._storage)
-        return MindRecordFile.of(stored, self._columns, self._decode)
+        return MindRecordFile.of(stored, self._columns)
 
 
 @final
@@ -108,7 +107,6 @@ class MindRecordFile(ChunkFile):
         blobs: the columns that are in pages of bytes and arrays, in their order.
         groups: of each row group where its numbers and texts are, and where its bytes and arrays are.
         wanted: the columns to hand out.
-        decode: makes a sample of the dict of a row; None for the dict itself.
     """
 
     stored: Stored
@@ -117,10 +115,9 @@ class MindRecordFile(ChunkFile):
     blobs: tuple[str, ...]
     groups: Sequence[tuple[ByteSpan, ByteSpan]]
     wanted: Sequence[str]
-    decode: DecodeSample | None
 
     @classmethod
-    def of(cls, stored: Stored, wanted: Sequence[str] | None, decode: DecodeSample | None) -> MindRecordFile:
+    def of(cls, stored: Stored, wanted: Sequence[str] | None) -> MindRecordFile:
         """Looks at a file: its header says where all its rows are.
 
         Raises:
@@ -149,7 +146,7 @@ class MindRecordFile(ChunkFile):
         sizes, groups = _groups(header, stored.size)
         digest = hashlib.blake2b(data, digest_size=16).digest()
         about: dict[str, Any] = {"sizes": sizes, "columns": tuple(kinds), "digest": digest}
-        return cls(stored, kinds, shapes, blobs, groups, wanted or tuple(kinds), decode, **about)
+        return cls(stored, kinds, shapes, blobs, groups, wanted or tuple(kinds), **about)
 
     def place(self, chunk: int) -> str:
         """What errors call a row group."""
@@ -164,7 +161,7 @@ class MindRecordFile(ChunkFile):
         """
         (raw, blob), count = self.stored.read(self.groups[chunk]), self.sizes[chunk]
         rows = list(zip(_cut(raw, count, "little"), _cut(blob, count, "little"), strict=True))
-        return content_of(self.place(chunk), rows, len(raw) + len(blob), self._maker(), self.decode)
+        return content_of(self.place(chunk), rows, len(raw) + len(blob), self._maker())
 
     def _maker(self) -> Callable[[tuple[bytes, bytes]], dict[str, Any]]:
         """Gives what makes the dict of a row, or raises a ValueError where it is not what the header says."""

@@ -8,7 +8,7 @@ import struct
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import pairwise, starmap
 from typing import Any, Final, Literal, final, get_args
 
 import numpy as np
@@ -19,13 +19,12 @@ from samplerkit.storage.arrays import narrow
 from samplerkit.storage.files.chunked import ChunkLimits
 from samplerkit.storage.files.content import (
     ChunkFile,
-    DecodeSample,
     FileContent,
     checked_decode,
     gathered_samples,
 )
 from samplerkit.storage.files.packages import extra
-from samplerkit.storage.files.stored import Stored
+from samplerkit.storage.files.stored import ByteSpan, Stored
 from samplerkit.storage.formats.base import (
     FormatOfFiles,
     content_of,
@@ -100,7 +99,8 @@ class TfRecordDataset(IndexedFiles, FormatOfFiles):
         progress: Progress | bool | None = None,
         remote: RemoteOptions | Mapping[str, Any] | None = None,
     ) -> None:
-        self._sample: Final = _Sample.of(columns, scalars, records, decode)
+        self._sample: Final = _Sample.of(columns, scalars, records)
+        self._decode = checked_decode(decode)
         self._run_bytes: Final = arguments.at_least("run_bytes", run_bytes, 1)
         limits = ChunkLimits(max_chunks, max_bytes, read_ahead, threads)
         super().__init__(files, limits, gathered_samples, progress, RemoteOptions.of(remote))
@@ -119,10 +119,9 @@ class _Sample:
     columns: tuple[str, ...] | None
     scalars: frozenset[str]
     is_example: bool
-    decode: DecodeSample | None
 
     @classmethod
-    def of(cls, columns: Any, scalars: Any, records: Any, decode: Any) -> _Sample:
+    def of(cls, columns: Any, scalars: Any, records: Any) -> _Sample:
         """Takes what the user gives."""
         arguments.choice("records", records, get_args(RecordKind))
         named = names_of(columns)
@@ -135,7 +134,7 @@ class _Sample:
         missing = single - set(named) if named is not None else ()
         if missing:
             raise ArgumentValueError("scalars", "names what is not among the columns", sorted(missing))
-        return cls(named, single, records == "example", checked_decode(decode))
+        return cls(named, single, records == "example")
 
     def made(self, record: bytes) -> Any:
         """Makes a sample of a record.
@@ -240,22 +239,6 @@ class Records:
 
 
 @final
-@dataclass(frozen=True)
-class RecordRun:
-    """Records of a file that are read at once.
-
-    Args:
-        span: their bytes, offset and length, as they are when unpacked.
-        first: the number of the first one.
-        check: what `Records.check` gave.
-    """
-
-    span: tuple[int, int]
-    first: int
-    check: int
-
-
-@final
 @dataclass(frozen=True, eq=False)
 class RecordFile(ChunkFile):
     """A file as it was when it was looked at.
@@ -263,36 +246,35 @@ class RecordFile(ChunkFile):
     Args:
         stored: the file.
         is_packed: whether it is compressed by gzip: then it is one run.
-        runs: its records.
-        sample: what becomes of one.
+        firsts: the number of the first record of each run.
+        spans: the bytes of each run, offset and length, as they are when unpacked.
+        checks: of each run, what `Records.check` gave.
+        sample: what becomes of a record.
     """
 
     stored: Stored
     is_packed: bool
-    runs: Sequence[RecordRun]
+    firsts: Sequence[int]
+    spans: Sequence[ByteSpan]
+    checks: Sequence[int]
     sample: _Sample
 
     @classmethod
     def of(cls, stored: Stored, records: Records, run_bytes: int, sample: _Sample) -> RecordFile:
         """Cuts the records of a file into runs of at most so many bytes, and at least one record."""
-        is_packed = records.is_packed
-        ends, first, start = records.ends, 0, 0
-        runs: list[RecordRun] = []
-        sizes: list[int] = []
-        while first < ends.size:
-            fit = ends.size if is_packed else int(np.searchsorted(ends, start + run_bytes, side="right"))
-            last = max(fit, first + 1)
-            end = int(ends[last - 1])
-            runs.append(RecordRun((start, end - start), first, records.check(first, last)))
-            sizes.append(last - first)
-            first, start = last, end
+        ends, firsts = np.concatenate([[0], records.ends]), [0]
+        while (first := firsts[-1]) < len(records):
+            fit = int(np.searchsorted(ends, ends[first] + run_bytes, side="right")) - 1
+            firsts.append(len(records) if records.is_packed else max(fit, first + 1))
+        spans = [(start, end - start) for start, end in pairwise(ends[firsts].tolist())]
+        checks, sizes = [*starmap(records.check, pairwise(firsts))], np.diff(firsts).tolist()
         # Changes with the lengths and checksums of all records; their features need not be alike.
-        digest = repr([(run.span, rows, run.check) for run, rows in zip(runs, sizes, strict=True)]).encode()
-        return cls(stored, is_packed, runs, sample, sizes=sizes, digest=digest)
+        digest = repr([*zip(spans, sizes, checks, strict=True)]).encode()
+        return cls(stored, records.is_packed, firsts, spans, checks, sample, sizes=sizes, digest=digest)
 
     def place(self, chunk: int) -> str:
         """What errors call a run."""
-        return f"{self.stored.name}, records from {self.runs[chunk].first}"
+        return f"{self.stored.name}, records from {self.firsts[chunk]}"
 
     def read(self, chunk: int) -> FileContent:
         """Reads a run; the data of all its records are compared with their checksums.
@@ -301,20 +283,20 @@ class RecordFile(ChunkFile):
             DatasetError: it cannot be read, or is not what it was.
             ValueError: it does not consist of records.
         """
-        run, rows = self.runs[chunk], self.sizes[chunk]
-        (data,) = self.stored.read([(0, self.stored.size) if self.is_packed else run.span])
+        rows = self.sizes[chunk]
+        (data,) = self.stored.read([(0, self.stored.size) if self.is_packed else self.spans[chunk]])
         plain = unpacked(data) if self.is_packed else data
         records = Records.walked(lambda at, size: plain[at : at + size], len(plain))
-        if records.lengths.size != rows or records.check(0, rows) != run.check:
+        if records.lengths.size != rows or records.check(0, rows) != self.checks[chunk]:
             raise DatasetError(self.place(chunk), "are not those that were there before", hint=REWRITE)
         ends = [0, *records.ends.tolist()]
         found = [plain[start + _HEAD.size : end - _TAIL] for start, end in pairwise(ends)]
         wrong = np.flatnonzero(masked_crc32c(found) != records.crcs)
         if wrong.size:
-            problem = f"record {run.first + int(wrong[0])} does not fit its checksum"
+            problem = f"record {self.firsts[chunk] + int(wrong[0])} does not fit its checksum"
             raise DatasetError(self.stored.name, problem, hint=REWRITE)
         size = sum(map(len, found))
-        return content_of(self.place(chunk), found, size, self.sample.made, self.sample.decode)
+        return content_of(self.place(chunk), found, size, self.sample.made)
 
 
 def masked_crc32c(pieces: Sequence[bytes]) -> Array:
