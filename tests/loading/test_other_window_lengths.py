@@ -173,7 +173,7 @@ def test_within_a_pool_a_ledger_is_neither_put_below_the_blocks_nor_taken_away(e
     assert cases == 2 * 3 * (pool - 1)
 
 
-@pytest.mark.parametrize("runs", [4, pytest.param(220, marks=pytest.mark.campaign)])
+@pytest.mark.parametrize("runs", [4, pytest.param(40, marks=pytest.mark.campaign)])
 def test_random_runs_lose_and_repeat_no_token(runs, record_property):
     """Random files, blocks, pools, orders, ranks and batches; the length changes where steps meet a pool."""
     random = np.random.default_rng(runs)

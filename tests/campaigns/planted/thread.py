@@ -21,7 +21,7 @@ BUGS = [
         "BatchesInOrder._submit",
         "self._tasks.append(self._pool.submit(request))",
         "self._tasks.insert(0, self._pool.submit(request))",
-        f"{THREADS}::test_two_threads_read_at_the_same_time_and_the_batches_come_in_order",
+        "tests/loading/test_loader_workers.py::test_a_resume_with_other_workers_goes_on_in_the_same_order",
     ),
     Bug(
         "threads share what asks for copies",
