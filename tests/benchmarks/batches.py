@@ -60,14 +60,14 @@ def speech(generator: np.random.Generator, count: int) -> Ids:
     return np.clip(lengths, 130, 3500).astype(np.int64)
 
 
-def documents(generator: np.random.Generator, count: int, longest: int = BUDGET) -> Ids:
+def documents(generator: np.random.Generator, count: int) -> Ids:
     """Documents with a heavy tail, cut at the budget."""
     lengths = np.where(
         generator.random(count) < 0.9,
         generator.lognormal(6.1, 1.1, count),
         1500 * (1 + generator.pareto(1.15, count)),
     )
-    return np.clip(lengths, 10, longest).astype(np.int64)
+    return np.clip(lengths, 10, BUDGET).astype(np.int64)
 
 
 def chats(generator: np.random.Generator, count: int) -> Ids:

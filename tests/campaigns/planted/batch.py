@@ -8,7 +8,6 @@ from __future__ import annotations
 from tests.campaigns.planting import Bug
 
 LAWS = "tests/batches/test_laws.py"
-RECIPES = "tests/batches/test_recipes.py"
 GOLDEN = "tests/batches/test_golden_plans.py"
 LENGTHS = "tests/batches/test_lengths.py"
 PADDING = "tests/loading/test_pad_collate.py"
@@ -27,32 +26,11 @@ BUGS = [
         f"{BY_VALUES}::test_what_is_dealt_in_several_steps_is_what_is_dealt_in_each",
     ),
     Bug(
-        "of bins with equal space the last one is taken",
-        "_OpenRuns.take",
-        "waiting = self._runs[space]",
-        "waiting = self._runs[space]; waiting.sort(reverse=True)",
-        BINS,
-    ),
-    Bug(
         "an item goes where it leaves the most space",
         "_OpenRuns.take",
         "at = bisect_left(self._spaces, size)",
         "at = bisect_left(self._spaces, size)\nat = len(self._spaces) - 1 if at < len(self._spaces) else at",
         BINS,
-    ),
-    Bug(
-        "what a bin took before is forgotten",
-        "_packed",
-        "entries.append((item, first + filled, rest, last))",
-        "entries.append((item, first + filled, rest, -1))",
-        BINS,
-    ),
-    Bug(
-        "a document that fills packs to the last token has an end without tokens",
-        "Fit.parts",
-        "np.maximum(lengths - 1, 0) // self.seq_len",
-        "lengths // self.seq_len",
-        PACKS,
     ),
     Bug(
         "the end of a long document begins where the document does",
@@ -62,25 +40,11 @@ BUGS = [
         PACKS,
     ),
     Bug(
-        "lengths are rounded up after packs are full",
-        "Fit.sizes",
-        "-(-lengths // self.multiple)",
-        "np.maximum(lengths // self.multiple, lengths > 0)",
-        PACKS,
-    ),
-    Bug(
         "what follows on the said length of a document is lost",
         "cut",
         "None if last else begin + length",
         "begin + length",
         "tests/loading/test_parts_of_documents.py::test_no_token_is_lost_where_lengths_lie_within_the_limit",
-    ),
-    Bug(
-        "a bucket's last batch is completed from the one that it has taken from before",
-        "Cuts.__init__",
-        "max(bucket_end, cut)",
-        "bucket_end",
-        LAWS,
     ),
     Bug(
         "a batch goes on behind its bucket",
@@ -111,7 +75,6 @@ BUGS = [
         "{self._first: 0}",
         LAWS,
     ),
-    Bug("halves lose a sample", "halved", "batch[half:]", "batch[half + 1:]", f"{LAWS} {RECIPES}"),
     Bug("a file that was written again is believed", "_stamp", "status.st_ctime_ns", "0", LENGTHS),
     Bug("no batch is checked against its limit", "_require_padded", "measure.most is None", "True", PADDING),
     Bug(
@@ -119,34 +82,6 @@ BUGS = [
         "Reading._read",
         "parts[self.delivery.seat(rank)]",
         "parts[0]",
-        BY_VALUES,
-    ),
-    Bug(
-        "abreast is what the ranks are now",
-        "BatchUnit.restored",
-        'replace(self, abreast=saved["abreast"], known=known, plans=plans)',
-        "replace(self, abreast=None, known=known, plans=plans)",
-        STATES,
-    ),
-    Bug(
-        "the window of a state is not used",
-        "BatchUnit.restored",
-        "(state.epoch, (window[0], window[1]))",
-        "(state.epoch, (0, 0))",
-        STATES,
-    ),
-    Bug(
-        "the window of a state stands in all epochs",
-        "EpochBatches.known",
-        "known if epoch == self.epoch else (0, 0)",
-        "known",
-        STATES,
-    ),
-    Bug(
-        "dropping is decided by one rank",
-        "Delivery.is_of_the_job",
-        "self.stage_of(step).size - 1",
-        "seat",
         BY_VALUES,
     ),
     Bug(

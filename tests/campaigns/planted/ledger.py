@@ -105,20 +105,6 @@ BUGS = [
         RUNS,
     ),
     Bug(
-        "a source that an edit adds is read whole, whatever is to read it",
-        "Blend.__init__",
-        "{**(given or {}), **added}",
-        "{**(given or {})}",
-        "tests/samplers/test_new_sources.py",
-    ),
-    Bug(
-        "a tree that grew is let in whatever became of its other parts",
-        "Run.restored",
-        "state.dataset in map(self._described_as, self.edits.smaller_trees())",
-        "any(map(self._described_as, self.edits.smaller_trees()))",
-        RUNS,
-    ),
-    Bug(
         "a cap looks at the first lane only",
         "_first_beyond",
         "np.arange(begin, begin + mix.lanes)",

@@ -10,13 +10,6 @@ SHARES = "tests/samplers/test_rank_shares.py"
 
 BUGS = [
     Bug(
-        "draws of all lanes are alike",
-        "_few_words",
-        "np.frombuffer(lanes, dtype=np.int64) * 16",
-        "0 * np.frombuffer(lanes, dtype=np.int64)",
-        DRAWS,
-    ),
-    Bug(
         "the inverse takes the digit behind",
         "SourceDraws.position",
         "np.count_nonzero(between <= left, axis=0) - 1",
@@ -31,46 +24,11 @@ BUGS = [
         DRAWS,
     ),
     Bug(
-        "a run of blocks goes on over lanes",
-        "SourceCounts._begins",
-        "(np.diff(numbers) != 1) | (np.diff(lanes) != 0)",
-        "np.diff(numbers) > 1",
-        DRAWS,
-    ),
-    Bug(
-        "what is read ahead is of another place",
-        "Part.ids_at",
-        "(start - kept.start) // step",
-        "(start - kept.start) // step + 1",
-        DRAWS,
-    ),
-    Bug(
-        "a nested mixture leaves its lanes",
-        "Mix.pieces",
-        "turns * self.lanes + lanes",
-        "turns * self.lanes",
-        DRAWS,
-    ),
-    Bug(
-        "once reads from a lane that has no more",
-        "OnceEach.__init__",
-        "min(self._length, border)",
-        "self._length",
-        MIXED,
-    ),
-    Bug(
         "a nested mixture has the draws of its root",
         "Blend._draws",
         "path_number(self._context.path)",
         "0",
         "tests/samplers/test_removed_ids.py",
-    ),
-    Bug(
-        "sources without a sampler are shuffled alike",
-        "Blend._source",
-        "path_number(path)",
-        "0",
-        MIXED,
     ),
     Bug(
         "an epoch reads what the one before read",
@@ -106,13 +64,6 @@ BUGS = [
         "Chain._up_to_the_deal",
         "limited(order, constants.limit)",
         "order",
-        f"{LAWS}::test_num_samples_of_a_distributed_sampler_limits_all_shards_together",
-    ),
-    Bug(
-        "a prefix is one too long",
-        "limited",
-        "compose(Range(0, limit), order)",
-        "compose(Range(0, limit + 1), order)",
         f"{LAWS}::test_num_samples_of_a_distributed_sampler_limits_all_shards_together",
     ),
 ]

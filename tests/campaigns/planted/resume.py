@@ -8,44 +8,15 @@ STATES = "tests/loading/test_exactly_once.py"
 AGREEMENT, DRAWS = "tests/loading/test_agreement.py", "tests/loading/test_draws.py"
 UNEVEN, CURSOR = "tests/loading/test_uneven_ranks.py", "tests/loading/test_cursor_machine.py"
 
-HISTORY = "tests/loading/test_history.py"
 JOBS = "tests/campaigns/test_random_ledgers.py::test_the_first_of_the_random_jobs_lose_and_repeat_nothing"
 
 BUGS = [
-    Bug(
-        "a rank that ends a step before the job has not read its last step",
-        "Cursor.end",
-        "self.past(iteration.taken + lacks_a_step)",
-        "self.past(iteration.taken)",
-        UNEVEN,
-    ),
-    Bug(
-        "what the tail drops was read",
-        "RunCursor.stretch",
-        "-delivery.global_batch if drops else -1",
-        "-1",
-        JOBS,
-    ),
     Bug(
         "what was read twice was read once",
         "EpochsRead.joined",
         "self.end == later.begin",
         "self.end >= later.begin",
         JOBS,
-    ),
-    Bug(
-        "what another order has read is asked of this one",
-        "Run.restored",
-        "state = Past.of(state).forgotten().in_state(state)",
-        "pass",
-        HISTORY,
-    ),
-    Bug(
-        "an edit may change what was read before the run went back",
-        "RunCursor.restore",
-        "one.is_beyond(place)",
-        "False",
-        HISTORY,
     ),
     Bug(
         "the position counts one rank's samples",
@@ -69,13 +40,6 @@ BUGS = [
         UNEVEN,
     ),
     Bug(
-        "any step has a state",
-        "Loader.state_dict",
-        "reading.is_spent or not reading.delivery.is_of_the_job(step - 1)",
-        "step < 0",
-        UNEVEN,
-    ),
-    Bug(
         "ragged ranks get one sample too many",
         "Delivery.dealt",
         "seat < larger",
@@ -90,45 +54,10 @@ BUGS = [
         STATES,
     ),
     Bug(
-        "lanes are dealt from the wrong end",
-        "Delivery._in_lane_order",
-        "lane += edges[part]",
-        "lane += edges[0]",
-        STATES,
-    ),
-    Bug(
-        "the saved constants are ignored",
-        "Run.restored",
-        "RunConstants(state.lanes, state.limit)",
-        "self.recipe.chain.constants(self.world)",
-        STATES,
-    ),
-    Bug(
         "an epoch that stays is passed over",
         "Cursor._beyond",
         "end.epoch if self._advances else at.epoch",
         "end.epoch",
-        CURSOR,
-    ),
-    Bug(
-        "a finished epoch that stays has no end in its state",
-        "Cursor.place",
-        "return at.stands_at",
-        "pass",
-        CURSOR,
-    ),
-    Bug(
-        "what is left early counts from its start",
-        "Cursor.end",
-        "self._move(iteration)",
-        "self._move(Iteration(iteration.epoch, iteration.start))",
-        CURSOR,
-    ),
-    Bug(
-        "an epoch that is set in a loop holds at once",
-        "Cursor.set_epoch",
-        "self._waits and at.is_open",
-        "False",
         CURSOR,
     ),
     Bug(
@@ -137,13 +66,6 @@ BUGS = [
         "start + taken",
         "taken",
         CURSOR,
-    ),
-    Bug(
-        "a draw is that of its sample",
-        "SampleReader.draws",
-        "request.draws",
-        "request.ids",
-        DRAWS,
     ),
     Bug(
         "draws are counted in their batch",
@@ -157,13 +79,6 @@ BUGS = [
         "Draw.digest",
         'struct.pack("<QQQ", self.seed, self.epoch, self.position)',
         'struct.pack("<QQQ", self.seed, 0, self.position)',
-        DRAWS,
-    ),
-    Bug(
-        "samples are read by the seed of the one before",
-        "Draws.enter",
-        "self.begin(self.draw(place))",
-        "self.begin(self.draw(max(0, place - 1)))",
         DRAWS,
     ),
     Bug(
@@ -185,13 +100,6 @@ BUGS = [
         "Agreement.require",
         "pause = min(_LONGEST_PAUSE, pause * _GROWTH)",
         "pass",
-        AGREEMENT,
-    ),
-    Bug(
-        "a group that was given up is still listed",
-        "Agreement._unlist",
-        "groups.remove(mine)",
-        "break",
         AGREEMENT,
     ),
     Bug(

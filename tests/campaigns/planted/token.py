@@ -24,13 +24,6 @@ BUGS = [
         LAWS,
     ),
     Bug(
-        "the number of windows is in the key of the permutation of blocks",
-        "BlockSampler._blocks",
-        'context.key(self.seed, "blocks")',
-        'context.key(self.seed + (self.windows_per_block or 0), "blocks")',
-        LAWS,
-    ),
-    Bug(
         "another length is taken within a pool",
         "WindowUnit.converted",
         "state.position % of_pool and state.position != end",
@@ -42,20 +35,6 @@ BUGS = [
         "WindowUnit.converted",
         "state.position * self.windows_per_block // before",
         "state.position",
-        OTHER_LENGTHS,
-    ),
-    Bug(
-        "another length is taken whatever the order is",
-        "WindowUnit.require_survivable",
-        'None in (saved["pool"], self.pool)',
-        "False",
-        OTHER_LENGTHS,
-    ),
-    Bug(
-        "a ledger comes below blocks within a pool",
-        "EpochWindows.require_position",
-        "state.position % (self.unit.windows_per_block * self.unit.pool)",
-        "False",
         OTHER_LENGTHS,
     ),
     Bug(

@@ -10,13 +10,6 @@ SHARES = "tests/storage/tree/test_shares.py"
 
 BUGS = [
     Bug(
-        "trees of the same files are one layout",
-        "Layout.__eq__",
-        "self._parts == other._parts",
-        "True",
-        LAYOUTS,
-    ),
-    Bug(
         "a description does not look at the names of parts",
         "describe_dataset",
         "[path, leaf.has_files, leaf.num_files, leaf.names]",

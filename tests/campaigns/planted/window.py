@@ -17,24 +17,10 @@ BUGS = [
         WINDOWS,
     ),
     Bug(
-        "all files of a corpus have one phase",
-        "Rings._computed",
-        "keyed_hash(words, places)",
-        "keyed_hash(words, places * 0)",
-        WINDOWS,
-    ),
-    Bug(
         "all passes of an epoch have one phase",
         "Rings._computed",
         "divmod(epoch, PASS)",
         "(0, epoch % PASS)",
-        WINDOWS,
-    ),
-    Bug(
-        "what is kept of one corpus is taken for another one",
-        "Rings.phases",
-        "known[files]",
-        "known[files[:1]]",
         WINDOWS,
     ),
     Bug(
