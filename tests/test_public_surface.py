@@ -120,24 +120,6 @@ def test_every_public_method_has_a_docstring():
     assert [bare for name in modules for bare in undocumented(importlib.import_module(name))] == []
 
 
-PLANTED = """
-class Base:
-    def described(self): 'Described.'
-class Child(Base):
-    def described(self): pass
-    def bare(self): pass
-    @property
-    def value(self): pass
-"""
-
-
-def test_what_lacks_a_docstring_is_found(monkeypatch):
-    module = types.ModuleType("planted_surface")
-    monkeypatch.setitem(sys.modules, "planted_surface", module)
-    exec(PLANTED, vars(module))  # noqa: S102  # as above
-    assert [*undocumented(module)] == ["Child.bare", "Child.value"]
-
-
 NAMED_TWICE = {
     "DistributedSampler": "compat.torch takes the place of torch's class, which users import by that name",
     "Stop": "what a user says of a mixture; in `storage/` it ends threads",

@@ -7,8 +7,6 @@ import re
 from functools import cache
 from pathlib import Path
 
-import pytest
-
 from tests.campaigns.planted import EVERY, reliability
 
 TESTS = Path(__file__).parent
@@ -68,15 +66,3 @@ def test_the_rows_that_are_said_to_run_over_threads_do_and_the_others_have_a_rea
 
 def test_every_planted_bug_of_a_row_is_named():
     assert {bug.name for bug in reliability.BUGS} <= set(NAMED_BUG.findall(PAGE))
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        "`loading/test_loader.py::test_that_nobody_wrote`",
-        "`loading/test_that_is_not_there.py::test_pads_can_be_told_from_samples`",
-        'planted bug "that nobody planted"',
-    ],
-)
-def test_what_does_not_exist_is_found(wrong):
-    assert len(missing(f"| 1 | failure | answer | {wrong} | |")) == 1

@@ -75,9 +75,3 @@ def test_a_walk_enters_its_files_in_the_order_that_is_told(title, begin, most):
     walk, way = told(title), entered(begin())
     assert 3 <= len(walk) <= most
     assert walk == [file for file in way if file in walk]
-
-
-def test_a_walk_in_another_order_is_noticed():
-    walk = told("From a config key to its constructor")
-    swapped = [walk[1], walk[0], *walk[2:]]
-    assert swapped != [file for file in entered(from_a_key()) if file in swapped]
