@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from subprocess import PIPE
 
 import pytest
 
@@ -76,14 +77,14 @@ def broken_pipe():
 def test_a_stdout_that_takes_no_more_is_one_line_and_exit_code_1(run_yaml, opened, reason):
     stdout = opened()
     try:
-        with Program(["-m", "samplerkit", "plan", run_yaml], stdout=stdout, stderr=subprocess.PIPE) as plan:
-            errors = plan.communicate()[1]
+        with Program(["-m", "samplerkit", "validate", run_yaml], stdout=stdout, stderr=PIPE) as told:
+            errors = told.communicate()[1]
     finally:
         os.close(stdout)
-    assert (errors, plan.returncode) == (f"samplerkit: standard output: {reason}\n", 1)
+    assert (errors, told.returncode) == (f"samplerkit: standard output: {reason}\n", 1)
 
 
 def test_a_closed_stdout_is_one_line_and_exit_code_1(run_yaml):
-    command = f"{sys.executable} -m samplerkit plan {run_yaml} >&-"
+    command = f"{sys.executable} -m samplerkit validate {run_yaml} >&-"
     result = subprocess.run(["/bin/sh", "-c", command], stderr=subprocess.PIPE, text=True, check=False)
     assert (result.stderr, result.returncode) == ("samplerkit: standard output: is closed\n", 1)

@@ -21,20 +21,12 @@ from tests.cli.processes import ROOT, environment, pids_of, run
 from tests.programs import put_python
 
 EXAMPLES = ROOT / "docs" / "examples"
+TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--local-addr", "127.0.0.1")
 
 
 def test_own_data_trains_on_two_ranks(tmp_path):
-    torchrun = (
-        "-m",
-        "torch.distributed.run",
-        "--standalone",
-        "--local-addr",
-        "127.0.0.1",
-        "--nproc-per-node",
-        "2",
-    )
     ours = {**environment(tmp_path), **put_python(tmp_path)}
-    done = programs.run([*torchrun, str(EXAMPLES / "train_own_data.py")], env=ours)
+    done = programs.run([*TORCHRUN, "--nproc-per-node", "2", str(EXAMPLES / "train_own_data.py")], env=ours)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert [line.split(",")[0] for line in lines] == [
@@ -53,11 +45,8 @@ def test_image_folder_trains_and_a_killed_run_goes_on_to_the_very_same_network(t
     assert done.returncode == 0, done.stderr
     first, *epochs = done.stdout.splitlines()
     assert first == "1797 images of 10 classes"
-    accuracies = [
-        float(re.fullmatch(r"epoch \d: test accuracy (\S+) of 360 images", line)[1]) for line in epochs
-    ]
-    assert len(accuracies) == 5
-    assert accuracies[-1] > 0.9
+    assert len(epochs) == 5
+    assert float(re.fullmatch(r"epoch \d: test accuracy (\S+) of 360 images", epochs[-1])[1]) > 0.9
 
     with subprocess.Popen([*example, str(images), str(cut)], cwd=ROOT, stdout=subprocess.DEVNULL) as process:
         state = {"epoch": 0, "position": 0}
@@ -81,18 +70,14 @@ def losses(folder):
     """What was noted of each step, first to last: steps that were taken again stand twice."""
     path = folder / "losses.jsonl"
     # A process that was killed may have left the beginning of a line.
-    return (
-        [json.loads(line) for line in path.read_text().splitlines() if line[-1] == "]"]
-        if path.exists()
-        else []
-    )
+    lines = path.read_text().splitlines() if path.exists() else []
+    return [json.loads(line) for line in lines if line[-1] == "]"]
 
 
 @pytest.mark.campaign
 def test_a_gpt_is_killed_on_two_ranks_goes_on_on_one_with_other_weights_and_then_on_longer_windows(tmp_path):
     example = str(EXAMPLES / "train_gpt.py")
-    torchrun = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--local-addr", "127.0.0.1")
-    command = [*torchrun, "--nproc-per-node", "2", example, str(tmp_path), "--steps", "1000"]
+    command = [sys.executable, *TORCHRUN, "--nproc-per-node", "2", example, str(tmp_path), "--steps", "1000"]
     with subprocess.Popen(
         command, env=environment(tmp_path), cwd=ROOT, stdout=subprocess.DEVNULL, start_new_session=True
     ) as process:
@@ -107,10 +92,8 @@ def test_a_gpt_is_killed_on_two_ranks_goes_on_on_one_with_other_weights_and_then
     assert killed_at >= 28
 
     for steps, options, first in ((60, (), "step 20"), (80, ("--seq-len", "256"), "step 60")):
-        done = run(
-            (sys.executable, example, str(tmp_path), "--steps", str(steps), "--edit", "40:0.1", *options),
-            tmp_path,
-        )
+        more = ("--steps", str(steps), "--edit", "40:0.1", *options)
+        done = run((sys.executable, example, str(tmp_path), *more), tmp_path)
         assert done.returncode == 0, done.stderr
         assert done.stdout.splitlines()[0].startswith(f"{first}: 1 ranks")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 import tempfile
 import webbrowser
 
@@ -102,27 +101,14 @@ def test_a_page_with_the_settings_of_a_config_is_opened_where_there_is_a_display
     monkeypatch.setattr("sys.platform", "linux")
     for name in ("BROWSER", "DISPLAY", "WAYLAND_DISPLAY"):
         monkeypatch.delenv(name, raising=False)
-    if display:
+    named = ("-o", tmp_path / "page.html")
+    if display:  # without a name it is among the temporary files
         monkeypatch.setenv("DISPLAY", ":0")
+        monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+        named = ()
     path = config(tmp_path, shuffle="files", loader={"batch_size": 4})
-    code, output, _ = command("plot", path, "--open", "-o", tmp_path / "page.html", "--world", 2)
-    assert code == 0
-    assert str(tmp_path / "page.html") in output.replace("\n", "")
-    assert '"mode": "files", "ranks": 2' in (tmp_path / "page.html").read_text(encoding="utf-8")
-    assert opened == ([(tmp_path / "page.html").as_uri()] if display else [])
-
-
-def test_a_page_without_a_name_lies_among_the_temporary_files(command, tmp_path, monkeypatch):
-    monkeypatch.setattr(webbrowser, "open", lambda _: None)
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    code, told = in_json(command, "plot", config(tmp_path, shuffle="global"), "--open")
-    assert code == 0
-    assert [str(page) for page in tmp_path.glob("samplerkit-*.html")] == [told["output"]]
-
-
-def test_a_missing_matplotlib_is_one_line_with_the_hint(refused, tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    line = "samplerkit: plot: needs matplotlib, which is not installed; install it with: "
-    line += 'pip install "samplerkit[plot]"\n'
-    assert refused("plot", config(tmp_path), "-o", tmp_path / "order.png") == line
-    assert not (tmp_path / "order.png").exists()
+    code, told = in_json(command, "plot", path, "--open", *named, "--world", 2)
+    (page,) = tmp_path.glob("samplerkit-*.html" if display else "page.html")
+    assert (code, told["output"]) == (0, str(page))
+    assert '"mode": "files", "ranks": 2' in page.read_text(encoding="utf-8")
+    assert opened == ([page.as_uri()] if display else [])

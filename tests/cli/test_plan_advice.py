@@ -31,17 +31,30 @@ WHOLE = {
     "distributed over sequential": {"kind": "distributed", "seed": 7, "child": SEQUENTIAL},
     "three links": {"kind": "distributed", "shuffle": False, "child": {**RANDOM, "child": SEQUENTIAL}},
 }
+SUBSET, SHUFFLED = (
+    {"kind": "subset", "indices": [3, 5, 8, 9]},
+    {"kind": "subset_random", "indices": [3, 5, 8, 9]},
+)
+LIMIT = {**RANDOM, "num_samples": 30}
+
+
+def dealt(child, **more):
+    return {"kind": "distributed", "shuffle": False, "child": child, **more}
+
+
 CHOOSING = {
-    "a subset": {"kind": "subset", "indices": [3, 5, 8, 9]},
-    "a shuffled subset": {"kind": "subset_random", "indices": [3, 5, 8, 9]},
-    "weights": {"kind": "weighted_random", "weights": [1] * 400},
-    "a limit": {**RANDOM, "num_samples": 30},
-    "repeats": {**RANDOM, "replacement": True},
+    "a subset": (SUBSET, False),
+    "a shuffled subset": (SHUFFLED, True),
+    "weights": ({"kind": "weighted_random", "weights": [1] * 400}, True),
+    "a limit": (LIMIT, True),
+    "repeats": ({**RANDOM, "replacement": True}, True),
+    "a subset, dealt": (dealt(SUBSET), False),
+    "a shuffled subset, dealt": (dealt(SHUFFLED), True),
+    "a limit, dealt": (dealt(LIMIT), True),
+    "a subset, dealt and shuffled": (dealt(SUBSET, shuffle=True), True),
+    "a subset below a shuffle": (dealt({**RANDOM, "child": SUBSET}), True),
 }
-CHOOSING |= {
-    f"{name}, dealt": {"kind": "distributed", "shuffle": False, "child": CHOOSING[name]}
-    for name in ("a subset", "a shuffled subset", "a limit")
-}
+"""Chains that choose samples, and whether something above shuffles what is chosen."""
 
 
 def config_of(section, sizes=SIZES, **more):
@@ -69,30 +82,17 @@ def test_what_is_advised_can_be_loaded_and_reads_the_same_samples_in_that_mode(s
     assert is_dealt == was_dealt or mode["shuffle"] == "false"
 
 
-@pytest.mark.parametrize("section", CHOOSING.values(), ids=CHOOSING.keys())
-def test_nothing_is_advised_in_place_of_a_choice_of_samples(section, command, tmp_path):
+@pytest.mark.parametrize(("section", "is_shuffled"), CHOOSING.values(), ids=CHOOSING.keys())
+def test_nothing_is_advised_in_place_of_a_choice_but_a_random_sampler_where_none_shuffles(
+    section, is_shuffled, command, tmp_path
+):
     config = sk.load_config(config_of(section))
     assert all(advised(config, sk.Layout(SIZES), mode) is None for mode in MODES)
     told = in_json(command, "plan", written(tmp_path, section, sizes=EQUAL))[1]["recommendation"]
     assert (told["chosen"], told["sampler"]) == (None, None)
     assert "chooses the samples, and a shuffle mode in its place would read others" in told["reason"]
-
-
-@pytest.mark.parametrize(
-    ("section", "is_shuffled"),
-    [
-        (CHOOSING["a subset"], False),
-        (CHOOSING["a subset, dealt"], False),
-        ({"kind": "distributed", "seed": 7, "child": CHOOSING["a subset"]}, True),
-        ({"kind": "distributed", "shuffle": False, "child": {**RANDOM, "child": CHOOSING["a subset"]}}, True),
-        (CHOOSING["a shuffled subset, dealt"], True),
-        (CHOOSING["a limit"], True),
-    ],
-)
-def test_a_random_sampler_is_advised_only_where_none_shuffles(section, is_shuffled, command, tmp_path):
-    told = in_json(command, "plan", written(tmp_path, section, sizes=EQUAL))[1]["recommendation"]["reason"]
-    assert told.endswith("already fully shuffled") == is_shuffled
-    assert ("put a random sampler over it" in told) != is_shuffled
+    assert told["reason"].endswith("already fully shuffled") == is_shuffled
+    assert ("put a random sampler over it" in told["reason"]) != is_shuffled
 
 
 def test_min_quality_advises_no_mode_in_place_of_a_choice_either():

@@ -32,9 +32,10 @@ def sources(folder):
     return {path.relative_to(folder).as_posix(): path for path in folder.rglob("*.py")}
 
 
-def test_a_folder_is_packed_and_every_file_comes_back(command, tmp_path, folder):
+def test_a_folder_is_packed_and_every_file_comes_back_and_twice_needs_a_word(command, tmp_path, folder):
     shards = tmp_path / "shards" / "out-%03d.tar"
-    code, out, _ = command("pack", folder, "--shards", shards, "--samples-per-shard", 7)
+    pack = ("pack", folder, "--shards", shards, "--samples-per-shard", 7)
+    code, out, _ = command(*pack)
     files = sources(folder)
     assert (code, out) == (0, f"{len(files)} samples of {len(files)} files in {-(-len(files) // 7)} shards\n")
     paths = sorted(shards.parent.glob("*.tar"))
@@ -44,17 +45,12 @@ def test_a_folder_is_packed_and_every_file_comes_back(command, tmp_path, folder)
         name: path.read_bytes() for name, path in files.items()
     }
     assert sorted(shards.parent.glob("*.skidx")) == [Path(f"{path}.skidx") for path in paths]
-
-
-def test_packing_twice_gives_the_same_bytes_and_needs_a_word(command, tmp_path, folder):
-    arguments = ("pack", folder, "--shards", f"{tmp_path}/out-%d.tar")
-    assert command(*arguments)[0] == 0
-    first = (tmp_path / "out-0.tar").read_bytes()
-    line = f"samplerkit: shards: is there already, got '{tmp_path}/out-0.tar'; "
+    first = paths[0].read_bytes()
+    line = f"samplerkit: shards: is there already, got '{paths[0]}'; "
     line += "give another path, or replace it by overwrite=True\n"
-    assert command(*arguments) == (2, "", line)
-    assert command(*arguments, "--overwrite")[0] == 0
-    assert (tmp_path / "out-0.tar").read_bytes() == first
+    assert command(*pack) == (2, "", line)
+    assert command(*pack, "--overwrite")[0] == 0
+    assert paths[0].read_bytes() == first
 
 
 def test_files_that_are_left_out_are_named(command, tmp_path):
@@ -73,7 +69,6 @@ def test_files_that_are_left_out_are_named(command, tmp_path):
     [
         (("nowhere", "--shards", "out-%d.tar"), "source: is no folder, got 'nowhere'"),
         ((".", "--shards", "out%.tar"), "shards: must have one place for a number, got 'out%.tar'; as in"),
-        ((".", "--shards", "out-{0..9}.tar"), "shards: are more than the 1 samples, got 10"),
         ((".", "--shards", "o-{0..1}.tar", "--samples-per-shard", "3"), "shards: says how many there are"),
         (("empty", "--shards", "out-%d.tar"), "source: has no file with an extension, got 'empty'"),
     ],
@@ -155,10 +150,8 @@ def test_a_function_of_the_users_measures_samples(command, monkeypatch, tmp_path
     ("options", "says"),
     [
         (["--field", "jpg"], "field: is none of the sample, got 'jpg'; there are __key__, __url__, cls, txt"),
-        ([], "field: has no length"),
         (["--field", "txt", "--function", "a:b"], "stands beside --field"),
         (["--function", "json:nothing"], "cannot be imported"),
-        (["--function", "json:loads"], "cannot be measured"),
     ],
 )
 def test_what_cannot_be_measured_is_one_line(refused, tmp_path, config, options, says):
