@@ -55,7 +55,7 @@ class Constructor:
         >>> from pathlib import Path
         >>> sequential = Constructor("sequential", sk.SequentialSampler)
         >>> sequential.read({"start_index": 2}, "sampler", Path()).value
-        SequentialSampler(start_index=2, num_samples=None)
+        SequentialSampler(start_index=2)
         >>> sequential.read({"start": 2}, "child", Path())
         Traceback (most recent call last):
         samplerkit.errors.ConfigError: child.start: is no key of sequential, got 2; did you mean start_index?

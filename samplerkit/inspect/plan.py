@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, final
@@ -23,7 +22,6 @@ from samplerkit.loading.run.delivery import Delivery
 from samplerkit.loading.run.window_unit import WindowUnit
 from samplerkit.order.caching import cached_property
 from samplerkit.order.modes import Mode, Shuffle
-from samplerkit.samplers.base import Sampler
 from samplerkit.samplers.mixing.source_reads import SourceRead, source_reads
 
 
@@ -297,7 +295,7 @@ def plan(
     downloads = dict(found.downloads)
     return Plan(
         fingerprint=view.fingerprint,
-        chain=_in_words(view.run.recipe),
+        chain=repr(view.run.recipe),
         mode=None if mode is None else mode.resolve(layout).value,
         reason=_reason(mode, view),
         num_samples=layout.num_samples,
@@ -328,39 +326,6 @@ def plan(
         sources=found.sources,
         batches=batches,
     )
-
-
-def _in_words(recipe: Sampler) -> str:
-    """Names the samplers of a chain, outermost first, with the arguments that are not as by default."""
-    links: list[str] = []
-    for link in recipe._links():
-        defaults = inspect.signature(type(link).__init__).parameters
-        said = [
-            f"{name}={_short(value)}"
-            for name, value in link.arguments().items()
-            if name in defaults and _differs(value, defaults[name].default)
-        ]
-        links.append(f"{type(link).__name__}({', '.join(said)})")
-    return " <- ".join(links)
-
-
-def _differs(value: Any, default: Any) -> bool:
-    if isinstance(value, np.ndarray | list | tuple):
-        return True
-    if isinstance(value, Shuffle) and isinstance(default, bool):
-        return value is not Shuffle.parse(default)
-    return bool(value != default)
-
-
-def _short(value: Any) -> str:
-    if isinstance(value, dict) and any(isinstance(one, Sampler) for one in value.values()):
-        trees = (f"{name}: {None if one is None else _in_words(one)}" for name, one in value.items())
-        return f"{{{', '.join(trees)}}}"
-    if isinstance(value, Shuffle):
-        return value.value
-    if isinstance(value, np.ndarray | list | tuple) and len(value) > 6:
-        return f"<{len(value)} values>"
-    return repr(value.tolist() if isinstance(value, np.ndarray) else value)
 
 
 def _reason(mode: Mode | None, view: RunView) -> str:

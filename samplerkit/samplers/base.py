@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
 from typing import Any, ClassVar, NoReturn, final
 
 import numpy as np
 
 from samplerkit.errors import ArgumentTypeError, CompositionError
 from samplerkit.order import arguments
-from samplerkit.order.deal import World
+from samplerkit.order.deal import Deal, World
 from samplerkit.order.keys import ALGORITHM
 from samplerkit.order.layout import Layout
 from samplerkit.order.modes import Shuffle
 from samplerkit.order.order import Order
-from samplerkit.samplers.chain import Chain, Context, Link, RunConstants, chain_type
+from samplerkit.samplers.chain import Chain, Context, RunConstants, chain_type
 from samplerkit.samplers.iteration import read_sampler
 
 
-class Sampler(Link):
+class Sampler:
     """A recipe for the order in which samples are read.
 
     A subclass writes one method, `draw`, or, MindSpore's way, `__iter__`, which finds the number of samples
@@ -50,6 +53,12 @@ class Sampler(Link):
 
     _child: Sampler | None = None
     _kept: Chain | None = None
+    deal: Deal | None = None
+    """What this sampler says of shards: None for all but a distributed one."""
+    reads_below: bool = False
+    """Whether `draw` evaluates what is below by itself: the chain hands it the dataset."""
+    reads_a_stream: bool = False
+    """Whether it reads what is below epoch after epoch, as a ledger does."""
     is_fixed: ClassVar[bool] = False
     """Whether it reads the same samples of its layout in each epoch, and in the same order."""
     yields_files: bool = False
@@ -90,6 +99,19 @@ class Sampler(Link):
         """
         hint = "read sampler.order(dataset), or give a plain DataLoader TorchSampler(sampler, dataset)"
         raise ArgumentTypeError(type(self).__name__, "is a recipe, and holds no ids itself", hint=hint)
+
+    def get_shuffle_mode(self) -> Shuffle:
+        """Gives the shuffle mode: FALSE for a sampler without one."""
+        return Shuffle.FALSE
+
+    def lane_count(self, layout: Layout, run_lanes: int) -> int:
+        """Returns into how many lanes this sampler weaves its order: 1 for all but the file-aware modes.
+
+        Args:
+            layout: how many samples there are to draw from, and in which files.
+            run_lanes: the number of lanes where the sampler leaves it out.
+        """
+        return 1
 
     def looks_at(self, dataset: Any) -> dict[str, Any]:
         """Gives by name what `draw` looks at in the dataset besides its layout: states notice a change.
@@ -153,6 +175,45 @@ class Sampler(Link):
             if link._counts_alone:
                 break
         return min((count for count in counts if count is not None), default=None)
+
+    def _links(self) -> list[Sampler]:
+        """The links from this one down to the one without a child."""
+        links = [self]
+        while links[-1]._child is not None:
+            links.append(links[-1]._child)
+        return links
+
+    def branches(self) -> dict[str, Sampler]:
+        """Gives the samplers of the sources of a mixture, by name and sorted."""
+        return {}
+
+    def _tree(self, above: tuple[Sampler, ...] = ()) -> Iterator[Sampler]:
+        """The links of the chain and of all its branches, from this one on; `above` branched to it."""
+        for link in self._links():
+            if any(link is one for one in above):
+                # No value: what holds itself is shown without end.
+                hint = "give it a sampler that does not hold it"
+                raise CompositionError(type(link).__name__, "is a source of itself", hint=hint)
+            yield link
+            for branch in link.branches().values():
+                yield from branch._tree((*above, link))
+
+    def arguments(self) -> dict[str, Any]:
+        """Gives the constructor's arguments by name, as they were understood."""
+        return {name: getattr(self, name, None) for name in _defaults(type(self).__init__)}
+
+    def __repr__(self) -> str:
+        return " <- ".join(link._described() for link in self._links())
+
+    def _described(self) -> str:
+        """Names a link with the arguments that are not as by default."""
+        defaults = _defaults(type(self).__init__)
+        said = [
+            f"{name}={_short(value)}"
+            for name, value in self.arguments().items()
+            if name in defaults and _differs(value, defaults[name])
+        ]
+        return f"{type(self).__name__}({', '.join(said)})"
 
     @property
     def _counts_alone(self) -> bool:
@@ -223,3 +284,30 @@ class Sampler(Link):
 
     def _algorithms(self) -> set[str]:
         return {link.algorithm for link in self._tree() if hasattr(link, "algorithm")}
+
+
+@lru_cache(256)
+def _defaults(constructor: Callable[..., None]) -> Mapping[str, Any]:
+    parameters = list(inspect.signature(constructor).parameters.values())[1:]
+    return {p.name: p.default for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)}
+
+
+def _differs(value: Any, default: Any) -> bool:
+    if isinstance(value, np.ndarray | list | tuple):
+        return True
+    if isinstance(value, Shuffle) and isinstance(default, bool):
+        return value is not Shuffle.parse(default)
+    return bool(value != default)
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, dict) and any(isinstance(one, Sampler) for one in value.values()):
+        return f"{{{', '.join(f'{name}: {one!r}' for name, one in value.items())}}}"
+    if isinstance(value, Shuffle):
+        return value.value
+    if isinstance(value, np.ndarray | list | tuple) and len(value) > 6:
+        return f"<{len(value)} values>"
+    try:
+        return repr(value.tolist() if isinstance(value, np.ndarray) else value)
+    except ValueError:  # Python writes no integers of more than 4300 digits
+        return f"<{type(value).__name__}>"

@@ -228,7 +228,7 @@ def blocks_of(sampler: Sampler) -> BlockSampler | None:
         >>> root = sk.DistributedSampler(2, 0, shuffle=False)
         >>> root.add_child(sk.BlockSampler())
         >>> blocks_of(root), blocks_of(sk.RandomSampler())
-        (BlockSampler(pool=64, seed=0, windows_per_block=None), None)
+        (BlockSampler(), None)
     """
     for link in sampler._links():
         if isinstance(link, BlockSampler):

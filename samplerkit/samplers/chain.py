@@ -1,12 +1,11 @@
-"""A chain of samplers: its links, how it is evaluated, and the algorithms by their ids."""
+"""A chain of samplers: how it is evaluated, and the algorithms by their ids."""
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cache, lru_cache
-from typing import Any, TypeVar, cast
+from functools import cache
+from typing import Any, cast
 
 import numpy as np
 
@@ -15,7 +14,6 @@ from samplerkit.errors import (
     ArgumentRangeError,
     ArgumentTypeError,
     ArgumentValueError,
-    CompositionError,
     DatasetError,
     SamplerkitError,
 )
@@ -30,8 +28,6 @@ from samplerkit.order.modes import Shuffle
 from samplerkit.order.order import Order
 from samplerkit.order.sequences import Table
 from samplerkit.samplers.iteration import checked_ids
-
-_AnyLink = TypeVar("_AnyLink", bound="Link")
 
 
 @dataclass(frozen=True)
@@ -94,87 +90,10 @@ class Context:
         return values if self.child is None else values[np.asarray(self.child)]
 
 
-class Link:
-    """A link of a chain: what it says of itself to what evaluates the chain, and what it draws from."""
-
-    _child: Any = None
-    deal: Deal | None = None
-    """What this sampler says of shards: None for all but a distributed one."""
-    reads_below: bool = False
-    """Whether `draw` evaluates what is below by itself: the chain hands it the dataset."""
-    reads_a_stream: bool = False
-    """Whether it reads what is below epoch after epoch, as a ledger does."""
-
-    def draw(self, layout: Layout, context: Context) -> Any:
-        """Orders the samples of a layout."""
-        raise NotImplementedError
-
-    def get_shuffle_mode(self) -> Shuffle:
-        """Gives the shuffle mode: FALSE for a sampler without one."""
-        return Shuffle.FALSE
-
-    def lane_count(self, layout: Layout, run_lanes: int) -> int:
-        """Returns into how many lanes this sampler weaves its order: 1 for all but the file-aware modes.
-
-        Args:
-            layout: how many samples there are to draw from, and in which files.
-            run_lanes: the number of lanes where the sampler leaves it out.
-        """
-        return 1
-
-    def _links(self: _AnyLink) -> list[_AnyLink]:
-        """The links from this one down to the one without a child."""
-        links = [self]
-        while links[-1]._child is not None:
-            links.append(links[-1]._child)
-        return links
-
-    def branches(self) -> dict[str, Any]:
-        """Gives the samplers of the sources of a mixture, by name and sorted."""
-        return {}
-
-    def _tree(self: _AnyLink, above: tuple[Any, ...] = ()) -> Iterator[_AnyLink]:
-        """The links of the chain and of all its branches, from this one on; `above` branched to it."""
-        for link in self._links():
-            if any(link is one for one in above):
-                # No value: what holds itself is shown without end.
-                hint = "give it a sampler that does not hold it"
-                raise CompositionError(type(link).__name__, "is a source of itself", hint=hint)
-            yield link
-            for branch in link.branches().values():
-                yield from branch._tree((*above, link))
-
-    def arguments(self) -> dict[str, Any]:
-        """Gives the constructor's arguments by name, as they were understood."""
-        return {name: getattr(self, name, None) for name in _argument_names(type(self).__init__)}
-
-    def __repr__(self) -> str:
-        return " <- ".join(link._described() for link in self._links())
-
-    def _described(self) -> str:
-        shown = ", ".join(f"{name}={_short(value)}" for name, value in self.arguments().items())
-        return f"{type(self).__name__}({shown})"
-
-
-@lru_cache(256)
-def _argument_names(constructor: Callable[..., None]) -> tuple[str, ...]:
-    parameters = list(inspect.signature(constructor).parameters.values())[1:]
-    return tuple(p.name for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD))
-
-
 def class_name(kind: type) -> str:
     """Names a class as states do: one of the user's with its module."""
     is_ours = kind.__module__.startswith("samplerkit.")
     return kind.__name__ if is_ours else f"{kind.__module__}.{kind.__qualname__}"
-
-
-def _short(value: Any) -> str:
-    if isinstance(value, np.ndarray) and value.size > 6:
-        return f"<{value.size} values>"
-    try:
-        return repr(value.tolist() if isinstance(value, np.ndarray) else value)
-    except ValueError:  # Python writes no integers of more than 4300 digits
-        return f"<{type(value).__name__}>"
 
 
 @dataclass(frozen=True)
@@ -193,16 +112,17 @@ class Chain:
         algorithm: the id of that of all random samplers.
     """
 
-    links: Sequence[Link]
+    links: Sequence[Any]
     algorithm: str = ALGORITHM
 
     @classmethod
-    def check(cls, sampler: Link) -> None:
+    def check(cls, sampler: Any) -> None:
         """Refuses, when a sampler is made, what this algorithm does not know of its arguments."""
 
     def deal_at(self, depth: int, dataset: Any) -> Deal | None:
         """Returns how the sampler at a depth deals the shards of a dataset; None if it deals none."""
-        return self.links[depth].deal
+        deal: Deal | None = self.links[depth].deal
+        return deal
 
     def draw_at(self, depth: int, layout: Layout, context: Context) -> Any:
         """Orders the samples of a layout by the sampler at a depth."""
@@ -210,7 +130,8 @@ class Chain:
 
     def lanes_at(self, depth: int, layout: Layout, run_lanes: int) -> int:
         """Returns into how many lanes the order of the sampler at a depth is woven."""
-        return self.links[depth].lane_count(layout, run_lanes)
+        lanes: int = self.links[depth].lane_count(layout, run_lanes)
+        return lanes
 
     @cached_property
     def _dealer(self) -> int | None:
@@ -322,7 +243,7 @@ def chain_type(algorithm: str) -> type[Chain]:
     return cast("type[Chain]", names.found(*names.ALGORITHMS[algorithm]))
 
 
-def checked_algorithm(value: Any, sampler: Link) -> str:
+def checked_algorithm(value: Any, sampler: Any) -> str:
     """Takes the id of an algorithm for a sampler whose other arguments are set.
 
     Raises:

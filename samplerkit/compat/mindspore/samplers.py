@@ -205,7 +205,7 @@ def dataset_sampler(
 
     Example:
         >>> dataset_sampler(shuffle=False)
-        SequentialSampler(start_index=None, num_samples=None)
+        SequentialSampler()
     """
     if (num_shards is None) != (shard_id is None):
         raise ArgumentValueError("num_shards and shard_id", "must be given together", (num_shards, shard_id))

@@ -203,7 +203,7 @@ def chooses(sampler: Sampler) -> Sampler | None:
         >>> chain = sk.DistributedSampler(shuffle=False)
         >>> chain.add_child(sk.SubsetSampler([4, 2]))
         >>> chooses(chain), chooses(sk.RandomSampler())
-        (SubsetSampler(indices=[4, 2], num_samples=None), None)
+        (SubsetSampler(indices=[4, 2]), None)
     """
     deals = 0
     for link in sampler._links():

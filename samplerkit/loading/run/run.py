@@ -300,7 +300,7 @@ def default_sampler(dataset: Any) -> Sampler:
 
     Example:
         >>> default_sampler([1, 2, 3])
-        SequentialSampler(start_index=None, num_samples=None)
+        SequentialSampler()
     """
     window = getattr(dataset, "default_partial_size", None)
     if window is None:

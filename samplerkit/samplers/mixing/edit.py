@@ -265,7 +265,7 @@ def plain(value: Any, place: str) -> Any:
         >>> kept
         {'class': 'SequentialSampler', 'start_index': 3, 'num_samples': None}
         >>> made_of(kept)
-        SequentialSampler(start_index=3, num_samples=None)
+        SequentialSampler(start_index=3)
     """
     if isinstance(value, Sampler):
         child = value.get_child()

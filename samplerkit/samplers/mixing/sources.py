@@ -16,7 +16,7 @@ from samplerkit.order.modes import Shuffle
 from samplerkit.order.order import Order
 from samplerkit.order.sequences import Permuted
 from samplerkit.samplers.base import Sampler
-from samplerkit.samplers.chain import Link, RunConstants
+from samplerkit.samplers.chain import RunConstants
 
 
 def parts_of(dataset: Any) -> dict[str, Any]:
@@ -261,7 +261,7 @@ def say_the_same(one: Any, other: Any) -> bool:
         return True
     if type(one) is not type(other):
         return False
-    if isinstance(one, Link):
+    if isinstance(one, Sampler):
         is_ours = type(one).__module__.startswith("samplerkit.")
         return is_ours and say_the_same([one.arguments(), one._child], [other.arguments(), other._child])
     if isinstance(one, Mapping):
