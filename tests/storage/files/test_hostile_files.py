@@ -11,7 +11,6 @@ import pytest
 
 import samplerkit as sk
 from samplerkit.storage.files.dataset import FileDataset
-from samplerkit.storage.files.stored import Stored
 from samplerkit.storage.lengths import save_lengths
 from tests.storage.crowd import all_done
 from tests.storage.remote.server import served
@@ -107,14 +106,3 @@ def test_saving_lengths_keeps_to_the_mask_of_permissions_and_never_sets_it(tmp_p
         monkeypatch.undo()
         os.umask(before)
     assert (tmp_path / "lengths.json").stat().st_mode & 0o777 == 0o640
-
-
-@pytest.mark.campaign  # it takes 2 GiB of memory
-def test_a_part_of_more_than_the_system_reads_at_once_comes_whole(tmp_path):
-    size = (1 << 31) + 7
-    with (tmp_path / "large").open("wb") as file:  # a hole, but for its end
-        file.seek(size - 3)
-        file.write(b"end")
-    (data,) = Stored.of(str(tmp_path / "large")).read([(0, size)])
-    assert len(data) == size
-    assert data[-4:] == b"\0end"

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import array
+import pickle
 import sys
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +13,7 @@ import pytest
 import samplerkit as sk
 from samplerkit.storage.files.dataset import FileDataset
 from samplerkit.storage.files.readers import READERS, NpyReader
+from tests.programs import run
 
 
 def of_arrays(path):
@@ -223,16 +223,22 @@ def config_in(folder):
     return sk.load_config(folder / "config.yaml")
 
 
-def test_a_config_names_a_registered_reader_and_a_spawned_process_has_it(folder):
+READS = """
+import pickle, sys
+dataset, ids = pickle.load(open(sys.argv[1], "rb"))
+print([int(sample["id"]) for sample in dataset.__getitems__(ids)])
+"""
+
+
+def test_a_config_names_a_registered_reader_and_another_process_has_it(folder):
     """The process imports this module, which registers nothing."""
     sk.register_reader("words", read_words)
     config = config_in(folder)
     assert config.to_dict()["dataset"]["reader"] == "words"
     assert sk.load_config(config.to_dict()) == config
-    wanted = list(config.sampler.order(config.dataset))
-    with ProcessPoolExecutor(1, get_context("spawn")) as pool:
-        samples = pool.submit(config.dataset.__getitems__, wanted).result(timeout=120)
-    assert [sample["id"] for sample in samples] == wanted
+    wanted = [*map(int, config.sampler.order(config.dataset))]
+    (folder / "sent").write_bytes(pickle.dumps((config.dataset, wanted)))
+    assert run(["-c", READS, str(folder / "sent")]).stdout == f"{wanted}\n"
     assert [int(id) for batch in config.make_loader(world=sk.World()) for id in batch["id"]] == wanted
 
 
