@@ -31,7 +31,7 @@ WE_ACCEPT = {
 }
 
 
-def test_every_plain_case_is_replayed_exactly_with_the_flag_and_without(capsys):
+def test_every_plain_case_is_replayed_exactly_with_the_flag_and_without():
     cases, sequences = Counter(), Counter()
     for case in PLAIN:
         kind = case["dataset"]["kind"]
@@ -42,8 +42,6 @@ def test_every_plain_case_is_replayed_exactly_with_the_flag_and_without(capsys):
                     ids = chains.read(case, epoch, shard, quirks=quirks)
                     assert chains.is_recorded(ids, recorded), (case["id"], epoch, shard, quirks, ids)
                 sequences[kind] += 1
-    with capsys.disabled():
-        print(f"\nexact: {dict(cases)} cases, {dict(sequences)} sequences of ids")
     assert cases == {"mappable": 639, "labelled": 84, "mindrecord": 547, "concat": 25}
     assert sequences == {"mappable": 4250, "labelled": 243, "mindrecord": 2756, "concat": 182}
 
@@ -131,15 +129,11 @@ def group(case):
     return "WRONG"
 
 
-def test_each_case_with_a_quirk_is_in_one_group(capsys):
+def test_each_case_with_a_quirk_is_in_one_group():
     groups = defaultdict(Counter)
     for case in TAGGED:
         for tag in case["quirks"]:
             groups[tag][group(case)] += 1
-    with capsys.disabled():
-        for tag, counts in sorted(groups.items()):
-            print(f"\n{tag}: {dict(counts)}", end="")
-        print()
     assert groups == GROUPS
 
 

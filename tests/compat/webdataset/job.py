@@ -14,7 +14,7 @@ import torch.distributed
 from torch.utils.data import DataLoader
 
 from samplerkit.compat.webdataset import WebDataset
-from tests.compat.webdataset.shards import preproc
+from tests.compat.webdataset.shards import cropped
 
 SAMPLES = 200
 
@@ -25,7 +25,7 @@ def epochs_of(dataset, count):
         dataset.shuffle(1000)
         .decode("pil")
         .rename(image="jpg;png", data="json")
-        .map_dict(image=preproc)
+        .map_dict(image=cropped)
         .to_tuple("image", "data")
     )
     loader = DataLoader(dataset, batch_size=16, num_workers=4)

@@ -17,8 +17,6 @@ from torch.utils.data import DataLoader
 from samplerkit.compat.webdataset import WebDataset
 from samplerkit.storage.tar.writer import TarWriter
 
-MEAN, DEVIATION = torch.tensor([0.485, 0.456, 0.406]), torch.tensor([0.229, 0.224, 0.225])
-
 
 def write(folder: Path, shards: int, samples: int) -> str:
     """Writes small samples, shard after shard; gives the pattern of the shards."""
@@ -43,18 +41,9 @@ def write_images(folder: Path, shards: int, samples: int) -> str:
     return f"{folder}/imagenet-{{000..{shards - 1:03}}}.tar"
 
 
-def normalize(image: torch.Tensor) -> torch.Tensor:
-    """What torchvision's Normalize does."""
-    return (image - MEAN[:, None, None]) / DEVIATION[:, None, None]
-
-
-def preproc(image: Image.Image) -> torch.Tensor:
-    """A crop, a flip, a tensor, and the mean and deviation of ImageNet."""
-    left = int(torch.randint(image.width - 24, (1,)))
-    image = image.crop((left, 4, left + 24, 28))
-    if torch.rand(1) < 0.5:
-        image = image.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
-    return normalize(torch.from_numpy(np.array(image)).permute(2, 0, 1) / 255)
+def cropped(image: Image.Image) -> torch.Tensor:
+    """A corner of an image."""
+    return torch.from_numpy(np.array(image.crop((0, 0, 24, 24)))).permute(2, 0, 1)
 
 
 def numbers(urls: str, folder: Path, **options: object) -> WebDataset:

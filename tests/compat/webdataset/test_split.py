@@ -16,13 +16,11 @@ from samplerkit.order.sequences import Range
 from tests.compat.webdataset.shards import (
     is_even,
     loader,
-    number_of,
     numbers,
     once_each,
     received,
     write,
 )
-from tests.storage.remote.server import served
 
 
 def test_a_worker_opens_few_shards(tmp_path):
@@ -188,34 +186,6 @@ def test_every_rank_reads_everything_where_webdataset_says_so(tmp_path):
         for name, value in environment.items():
             patch.setenv(name, value)
         assert sorted(dataset) == list(range(10))
-
-
-@pytest.fixture
-def shards(tmp_path):
-    """The URL of four shards of 40 samples, without their indexes, and what is asked of the server."""
-    folder = tmp_path / "served"
-    folder.mkdir()
-    write(folder, 4, 40)
-    for path in folder.glob("*.skidx"):
-        path.unlink()
-    with served(folder) as web:
-        yield f"{web.url}/many-{{000..003}}.tar?token=5f3a", web
-
-
-def test_shards_on_a_web_server_are_fetched_once_and_read_by_all_ranks_and_workers(tmp_path, shards):
-    urls, web = shards
-    epochs = []
-    for epoch in range(2):
-        read = []
-        for rank in range(2):
-            dataset = WebDataset(urls, cache_dir=tmp_path / "cache", fetch="shards", world=sk.World(2, rank))
-            dataset = dataset.shuffle(10).decode().map(number_of)
-            dataset.set_epoch(epoch)
-            read += received(loader(dataset, num_workers=2))
-        assert Counter(read) == once_each(40)
-        epochs.append(read)
-    assert epochs[0] != epochs[1]
-    assert [web.counts["GET", f"many-{number:03}.tar"] for number in range(4)] == [1] * 4
 
 
 @pytest.mark.parametrize("remote", [{"cache": "/scratch"}, sk.RemoteOptions(max_cache_bytes=10**9)])
