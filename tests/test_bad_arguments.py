@@ -69,12 +69,3 @@ def test_the_message_of_a_long_array_is_one_short_line():
 def test_an_integer_that_python_refuses_to_write_is_refused_all_the_same():
     with pytest.raises(sk.ArgumentValueError, match=r"seed: must be in .*, got <int>"):
         sk.RandomSampler(seed=1 << 20_000)
-
-
-def test_seconds_that_are_refused_are_told_whether_they_may_be_zero():
-    with pytest.raises(
-        sk.ArgumentRangeError, match="agreement_seconds: must be finite and not negative, got -1"
-    ):
-        sk.Loader(range(3), batch_size=1, agreement_seconds=-1)
-    with pytest.raises(sk.ArgumentRangeError, match="timeout: must be finite and positive, got 0"):
-        sk.RemoteOptions(timeout=0)

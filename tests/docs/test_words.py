@@ -8,8 +8,6 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parents[2]
 
 PLAIN = {
@@ -76,10 +74,3 @@ def test_pages_docstrings_and_messages_are_in_plain_words():
 
 def test_each_exception_is_needed():
     assert set(EXCEPTIONS) <= {found[:2] for found in all_found()}
-
-
-@pytest.mark.parametrize("text", ["It goes\non.", "What is left is read.", "A LOADER TELLS IT"])
-def test_a_phrase_is_found_over_lines_and_in_capitals(tmp_path, monkeypatch, text):
-    monkeypatch.setattr("tests.docs.test_words.ROOT", tmp_path)
-    (tmp_path / "page.md").write_text(text)
-    assert len(found_in(tmp_path / "page.md")) == 1
