@@ -1,4 +1,4 @@
-"""Datasets that a catalogue tells of keep the contract of datasets over the files themselves."""
+"""Data that a catalogue tells of, and that are cut or lie, are an error that names them."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class TestShards(OfCatalogue, of_files.TestShards):
         return dataset.decode().to_tuple("json").map(of_files._first)
 
 
-for _law in of_files.LAWS:  # the others are asked of Parquet files
+for _law in of_files.LAWS:  # the others are of the dataset, which is that of its files
     if "cut" not in _law and "lies" not in _law:
-        for _contract in (TestFiles, TestShards):
+        for _contract in (TestParquet, TestFiles, TestShards):
             setattr(_contract, _law, None)

@@ -7,14 +7,13 @@ if a sample is wrong.
 
 from __future__ import annotations
 
-import io
 import multiprocessing
 import sys
-import tarfile
 import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -32,9 +31,6 @@ PARENTS = ("idle", "read", "reading")
 PRELOADED = ["torch.utils.data", "samplerkit.loading.loader", "samplerkit.storage.tar.dataset"]
 """What a fork server imports once: to import torch takes seconds. No client of a store is among it."""
 
-LIFE = 25
-"""Epochs that spawned workers live for: each starts an interpreter. All others begin again in each epoch."""
-
 
 def as_list(batch: Any) -> Any:
     """Collates nothing."""
@@ -46,17 +42,14 @@ def content(number: int) -> bytes:
     return np.random.default_rng(number).bytes(1000)
 
 
-def put_shards(server: Server) -> None:
+def put_shards(server: Server, folder: Path) -> None:
     """Puts the shards where both kinds of URLs have them."""
-    for shard in range(SHARDS):
-        stream = io.BytesIO()
-        with tarfile.open(fileobj=stream, mode="w") as archive:
-            for number in range(shard * SAMPLES, (shard + 1) * SAMPLES):
-                member = tarfile.TarInfo(f"{number:06}.bin")
-                member.size = 1000
-                archive.addfile(member, io.BytesIO(content(number)))
-        server.put(f"/shards/{shard}.tar", stream.getvalue())
-        server.resources[f"/shards/{shard}.tar"].modified = MODIFIED
+    with sk.TarWriter(f"{folder}/%d.tar", samples_per_shard=SAMPLES, index=False) as writer:
+        for number in range(SHARDS * SAMPLES):
+            writer.write({"__key__": f"{number:06}", "bin": content(number)})
+    for path in map(Path, writer.paths):
+        server.put(f"/shards/{path.name}", path.read_bytes())
+        server.resources[f"/shards/{path.name}"].modified = MODIFIED
 
 
 def shards(url: str, scheme: str) -> tuple[list[str], dict[str, Any]]:
@@ -67,14 +60,12 @@ def shards(url: str, scheme: str) -> tuple[list[str], dict[str, Any]]:
     return [f"{base}/{number}.tar" for number in range(SHARDS)], known
 
 
-def loader(
-    url: str, folder: str, scheme: str, method: str, seed: int, life: int, stack: ExitStack
-) -> sk.Loader:
-    """Gives a loader with two workers, which live for so many epochs."""
+def loader(url: str, folder: str, scheme: str, method: str, seed: int, stack: ExitStack) -> sk.Loader:
+    """Gives a loader with two workers, which begin again in each epoch, unless each starts an interpreter."""
     urls, known = shards(url, scheme)
     remote = {"cache": f"{folder}/{seed}", "timeout": 20, "attempts": 3, "retry_seconds": 1, "threads": 4}
     dataset = stack.enter_context(sk.TarDataset(urls, fetch="ranges", remote={**remote, **known}))
-    options: dict[str, Any] = {"num_workers": 2, "persistent_workers": life > 1}
+    options: dict[str, Any] = {"num_workers": 2, "persistent_workers": method == "spawn"}
     if method == "threads":
         options["workers"] = "threads"
     else:
@@ -88,7 +79,7 @@ def parent(url: str, folder: str, scheme: str, how: str) -> Iterator[None]:
     """Has not read, has read, or reads in six threads meanwhile."""
     urls, known = shards(url, scheme)
     storage, stop = RemoteStorage(sk.RemoteOptions(cache=f"{folder}/parent", **known)), threading.Event()
-    spans = [Span(each, 512 * first, 100) for each in urls for first in range(40)]
+    spans = [Span(each, 512 * first, 100) for each in urls for first in range(20)]
 
     def read() -> None:
         while not stop.is_set():
@@ -124,12 +115,8 @@ def run_cell(url: str, folder: str, scheme: str, method: str, how: str, loaders:
     """Reads the epochs of one cell."""
     warnings.simplefilter("ignore")
     multiprocessing.set_forkserver_preload(PRELOADED)
-    life = min(LIFE, epochs) if method == "spawn" else 1
-    with parent(url, folder, scheme, how):
-        for first in range(0, epochs, life if life > 1 else epochs):
-            with ExitStack() as stack:
-                made = [loader(url, folder, scheme, method, seed, life, stack) for seed in range(loaders)]
-                read_epochs(made, min(life, epochs - first) if life > 1 else epochs)
+    with parent(url, folder, scheme, how), ExitStack() as stack:
+        read_epochs([loader(url, folder, scheme, method, seed, stack) for seed in range(loaders)], epochs)
     print("read")
 
 

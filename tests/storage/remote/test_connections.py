@@ -69,22 +69,6 @@ def test_the_body_of_a_redirect_is_not_read(server, storage, length):
     assert sent[0] <= 64 << 20
 
 
-def test_the_connection_of_a_redirect_with_a_short_body_is_used_again(server, storage):
-    ports = set()
-
-    def answer(handler, _):
-        ports.add(handler.client_address)
-        handler.say(302, b"elsewhere", Location="/b")
-
-    url = server.put("/a", DATA[:1000])
-    server.put("/b", DATA[:1000])
-    server.always["GET", "/a"] = answer
-    reader = storage(threads=1)
-    for first in range(10):
-        assert reader.read([Span(url, first, 10)]) == [DATA[first:][:10]]
-    assert len(ports) <= 2  # the first redirect is met by a plain request, whose connection is closed
-
-
 @pytest.mark.parametrize(
     ("head", "again"),
     [
@@ -178,30 +162,14 @@ def test_the_time_that_a_server_asks_for_is_waited(server, storage):
     assert time.monotonic() - begun >= 1
 
 
-def test_waits_end_with_their_budget(server, storage):
+@pytest.mark.parametrize(("attempts", "budget", "least", "most"), [(1000, 0.5, 10, 49), (30, 0, 30, 30)])
+def test_waits_end_with_their_budget(server, storage, attempts, budget, least, most):
     url = server.put("/a", DATA[:10])
     server.always["VERSION", "/a"] = faults.status(503)
     with OwnSeconds() as own, pytest.raises(DatasetError, match=r"tried \d+ times"):
-        storage(attempts=1000, retry_seconds=0.5).version(url)
+        storage(attempts=attempts, retry_seconds=budget).version(url)
     assert own.seconds < 20
-    assert 9 < len(server.requests) < 50
-
-
-def test_without_a_budget_attempts_follow_at_once(server, storage):
-    url = server.put("/a", DATA[:10])
-    server.always["VERSION", "/a"] = faults.status(503)
-    with pytest.raises(DatasetError, match="tried 30 times"):
-        storage(attempts=30, retry_seconds=0).version(url)
-    assert len(server.requests) == 30
-
-
-def test_a_server_that_is_not_there_is_an_error(storage):
-    with served() as gone:
-        pass
-    with pytest.raises(DatasetError, match=r"tried 3 times .* cannot be reached \(Connection refused\)"):
-        storage().version(f"{gone.url}/a")
-    with pytest.raises(DatasetError, match=r"name of its host is not known|cannot be reached"):
-        storage().version("http://no-such-host.invalid/a")
+    assert least <= len(server.requests) <= most
 
 
 def test_a_certificate_is_verified(certificate, storage):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import io
+import logging
 import threading
 import zipfile
 
@@ -17,9 +18,11 @@ from samplerkit.storage.remote.storage import Span
 from tests.own_seconds import OwnSeconds
 from tests.storage.cluster import Cluster, cluster
 from tests.storage.remote.contents import content
+from tests.storage.remote.test_privacy import leaks, logged, texts
 from tests.waiting import wait_until
 
 DATA = bytes(range(256)) * 100
+PRIVATE = {"secret": "secret-option"}
 
 
 @pytest.fixture(autouse=True)
@@ -30,34 +33,36 @@ def _cluster(tmp_path):
 
 
 def put(name: str, data: bytes = DATA) -> str:
+    """Puts a file there; gives its URL, with secrets."""
     path = Cluster.root / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(data)
-    return f"hdfs://namenode:8020/{name}"
+    return f"hdfs://secret-user:secret-password@namenode:8020/{name}"
 
 
 TRANSIENT = [
-    OSError("something"),
-    OSError(errno.EIO, "input or output"),
-    TimeoutError(),
-    ConnectionResetError(errno.ECONNRESET, "reset"),
-    RuntimeError("out of luck"),
+    OSError("secret-query"),
+    OSError(errno.EIO, "secret-query"),
+    TimeoutError("secret-query"),
+    ConnectionResetError(errno.ECONNRESET, "secret-query"),
+    RuntimeError("secret-query"),
     EOFError(),
     lambda path: DATA[:3],  # too short
 ]
 PERMANENT = [
-    (FileNotFoundError(errno.ENOENT, "gone"), "does not exist"),
-    (PermissionError(errno.EACCES, "no"), "may not be read"),
-    (IsADirectoryError(errno.EISDIR, "a folder"), "cannot be read through its filesystem"),
-    (OSError(errno.EINVAL, "wrong"), "Invalid argument"),
-    (ValueError("wrong"), "ValueError"),
+    (FileNotFoundError(errno.ENOENT, "secret-query", "secret-query"), "does not exist"),
+    (PermissionError(errno.EACCES, "secret-query"), "may not be read"),
+    (IsADirectoryError(errno.EISDIR, "secret-query"), "cannot be read through its filesystem"),
+    (OSError(errno.EINVAL, "secret-query"), "Invalid argument"),
+    (ValueError("secret-query"), "ValueError"),
     (NotImplementedError(), "NotImplementedError"),
 ]
 
 
 @pytest.mark.parametrize("number", range(len(TRANSIENT)))
 @pytest.mark.parametrize("way", ["read", "fetch"])
-def test_what_may_pass_is_tried_again(number, way, storage):
+def test_what_may_pass_is_tried_again_and_tells_no_secret(number, way, storage, caplog):
+    caplog.set_level(logging.DEBUG)
     url, reader = put("a.tar"), storage(attempts=2)
     Cluster.failures = [TRANSIENT[number]]
     if way == "read":
@@ -67,18 +72,22 @@ def test_what_may_pass_is_tried_again(number, way, storage):
     assert Cluster.failures == []
     assert reader.stats.retries == 1
     Cluster.failures = [TRANSIENT[number]] * 2
-    with pytest.raises(DatasetError, match="tried 2 times"):
-        storage(attempts=2).read([Span(url, 300, 5)])
+    with pytest.raises(DatasetError, match=r"^hdfs://namenode.* tried 2 times") as caught:
+        storage(attempts=2, storage_options=PRIVATE).read([Span(url, 300, 5)])
+    assert leaks(texts(caught.value) + logged(caplog)) == []
 
 
 @pytest.mark.parametrize(("failure", "says"), PERMANENT, ids=[says for _, says in PERMANENT])
-def test_what_will_not_pass_is_not_tried_again(failure, says, storage):
+def test_what_will_not_pass_is_not_tried_again_and_tells_no_secret(failure, says, storage, caplog):
+    caplog.set_level(logging.DEBUG)
     url = put("a.tar")
+    failure.__cause__ = OSError("secret-password")
     for call in (lambda reader: reader.read([Span(url, 0, 5)]), lambda reader: reader.fetch(url)):
         Cluster.failures = [failure]
         reader = storage()
-        with pytest.raises(DatasetError, match=says):
+        with pytest.raises(DatasetError, match=f"^hdfs://namenode.*{says}") as caught:
             call(reader)
+        assert leaks(texts(caught.value) + logged(caplog)) == []
         assert reader.stats.retries == 0
 
 

@@ -14,9 +14,9 @@ pytest.importorskip("s3fs", reason="s3fs is not installed")
 
 
 @pytest.fixture
-def shards(server):
+def shards(server, tmp_path):
     """Shards in a bucket."""
-    put_shards(server)
+    put_shards(server, tmp_path)
     return server.url
 
 
@@ -27,9 +27,8 @@ def read(url, folder, cell, epochs):
     assert (code, printed) == (0, "read\n"), errors
 
 
-@pytest.mark.parametrize("cell", [("s3", "fork", "reading", 1), ("s3", "forkserver", "reading", 1)], ids=str)
-def test_workers_read_right_bytes_whatever_their_parent_does(cell, shards, tmp_path):
-    read(shards, tmp_path, cell, 2)
+def test_forked_workers_read_right_bytes_while_their_parent_reads(shards, tmp_path):
+    read(shards, tmp_path, ("s3", "fork", "reading", 1), 2)
 
 
 EPOCHS = {"fork": 3, "threads": 3, "forkserver": 1, "spawn": 1}
@@ -45,6 +44,5 @@ CELLS = [
 @pytest.mark.campaign
 @pytest.mark.parametrize(("scheme", "method", "parent"), CELLS)
 def test_the_whole_matrix_of_two_loaders(scheme, method, parent, shards, tmp_path):
-    """Each of two loaders at a time does what one alone does, which the cells above show."""
     epochs = int(os.environ.get("SAMPLERKIT_EPOCHS", EPOCHS[method]))
     read(shards, tmp_path, (scheme, method, parent, 2), epochs)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import pickle
 import random
 
 import pytest
@@ -12,7 +11,7 @@ from samplerkit.errors import DatasetError, OutOfDatasetError
 from samplerkit.storage.remote.storage import Span
 from tests.storage.remote import faults
 from tests.storage.remote.contents import content
-from tests.storage.remote.server import Resource, right
+from tests.storage.remote.server import MODIFIED, Resource, right
 
 DATA = random.Random(7).randbytes(3_000_000)
 
@@ -70,19 +69,6 @@ def test_an_empty_file_is_a_file(server, storage):
     assert reader.read([Span(url, 0, 0)]) == [b""]
 
 
-def test_a_version_is_asked_once_and_holds_until_the_storage_ends(server, storage):
-    url = server.put("/a", DATA[:1000])
-    reader = storage()
-    reader.read([Span(url, 0, 10)])
-    server.put("/a", DATA[1000:2000])
-    for call in (lambda: reader.read([Span(url, 10, 10)]), lambda: reader.fetch(url)):
-        with pytest.raises(DatasetError, match="was changed while it was in use"):
-            call()
-    with pickle.loads(pickle.dumps(reader)) as other, pytest.raises(DatasetError, match="was changed while"):  # noqa: S301  # our own bytes
-        other.fetch(url)
-    assert content(storage().fetch(url)) == DATA[1000:2000]
-
-
 @pytest.mark.usefixtures("apart")
 def test_a_file_that_changes_between_the_parts_of_one_call_is_never_mixed(server, storage):
     # A path for each moment: what was given up at one may still be answered at the next.
@@ -99,27 +85,27 @@ def test_a_file_that_changes_between_the_parts_of_one_call_is_never_mixed(server
             storage().read([Span(url, 10 * number, 10) for number in range(40)])
 
 
-def test_without_an_etag_the_time_of_the_last_change_tells_versions_apart(server, storage):
-    url = server.put("/a", DATA[:100])
-    server.resources["/a"] = Resource(DATA[:100], None, "Sat, 01 Nov 2025 10:00:00 GMT")
-    reader = storage()
-    assert reader.version(url).tag == "modified Sat, 01 Nov 2025 10:00:00 GMT"
-    assert content(reader.fetch(url)) == DATA[:100]
-    server.resources["/a"] = Resource(DATA[100:200], None, "Sat, 01 Nov 2025 10:00:01 GMT")
-    with pytest.raises(DatasetError, match="was changed"):
-        reader.read([Span(url, 0, 10)])
-
-
-def test_without_any_tag_the_size_is_all_that_is_held_against(server, storage):
-    url = server.put("/a", DATA[:100])
-    server.resources["/a"] = Resource(DATA[:100])
-    reader = storage()
-    assert reader.version(url).tag == ""
+@pytest.mark.parametrize(
+    ("before", "tag", "after"),
+    [
+        (
+            (None, MODIFIED),
+            f"modified {MODIFIED}",
+            (DATA[100:200], None, MODIFIED.replace("2025", "2026")),
+        ),
+        ((), "", (DATA[:101],)),
+    ],
+    ids=["a time", "the size alone"],
+)
+def test_without_an_etag_versions_are_told_apart_by_what_there_is(server, storage, before, tag, after):
+    url, reader = server.put("/a", b""), storage()
+    server.resources["/a"] = Resource(DATA[:100], *before)
+    assert reader.version(url).tag == tag
     assert reader.read([Span(url, 5, 7)]) == [DATA[5:12]]
     assert content(reader.fetch(url)) == DATA[:100]
-    server.resources["/a"] = Resource(DATA[:101])
+    server.resources["/a"] = Resource(*after)
     with pytest.raises(DatasetError, match="was changed"):
-        reader.read([Span(url, 5, 7)])
+        reader.read([Span(url, 0, 10)])
 
 
 def test_what_all_processes_read_is_none_where_there_is_no_file_that_may_be_read(server, storage):

@@ -7,7 +7,6 @@ import random
 import signal
 import threading
 import time
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -24,12 +23,6 @@ from tests.waiting import begun_since, wait_until
 pytestmark = pytest.mark.usefixtures("apart")
 
 DATA = random.Random(7).randbytes(3_000_000)
-
-
-@pytest.fixture
-def threads():
-    """Gives the threads of the package that a test has begun; what an earlier one left may end meanwhile."""
-    return partial(begun_since, set(threading.enumerate()))
 
 
 def interrupted(options, url):
@@ -57,18 +50,6 @@ def test_no_more_requests_than_threads_are_on_their_way(server, storage):
     server.always["GET", "/a"] = slow
     storage(threads=5).read([Span(url, number, 10) for number in range(30)])
     assert 2 <= most[0] <= 5
-
-
-def test_threads_begin_late_and_end_with_the_storage(server, storage, threads):
-    url = server.put("/a", DATA[:1000])
-    reader = storage(threads=4)
-    assert threads() == []
-    reader.read([Span(url, number, 10) for number in range(20)])
-    assert 1 <= len(threads()) <= 4
-    reader.close()
-    wait_until(lambda: threads() == [])
-    assert reader.read([Span(url, 0, 4)]) == [DATA[:4]]
-    reader.close()
 
 
 def test_a_part_that_fails_gives_up_the_others(server, storage):

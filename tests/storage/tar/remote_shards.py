@@ -7,6 +7,7 @@ from typing import Any
 
 import samplerkit as sk
 from tests.storage.remote.server import Server
+from tests.storage.remote.test_privacy import private
 from tests.storage.tar.shards import jpeg_tiles, write
 
 SHARDS, EACH = 8, 12
@@ -29,8 +30,8 @@ def write_shards(folder: Path, *, index: bool = True, text: str = "number", size
 
 
 def remote(server: Server, cache: Path, **options: Any) -> sk.TarDataset:
-    """The dataset of these shards on a server, by URLs with a secret."""
-    return sk.TarDataset(f"{server.url}/{PATTERN}?key=SECRET", cache=cache, progress=False, **options)
+    """The dataset of these shards on a server, by URLs with secrets."""
+    return sk.TarDataset(private(f"{server.url}/{PATTERN}"), cache=cache, progress=False, **options)
 
 
 def write_tiles(folder: Path, suffix: str) -> list[str]:

@@ -63,7 +63,19 @@ def long_names() -> Files:
     ]
 
 
-SOURCES = {"python": python_sources, "jpeg": jpeg_tiles, "long names": long_names}
+def two_part_names() -> Files:
+    """Files of sizes around a block whose names fill both parts that ustar has for them."""
+    folders = "/".join(["folder"] * 20)
+    sizes = (0, 1, 511, 512, 513, 8**5)
+    return [(f"{folders}/{number:02}{'x' * 90}.txt", b"x" * size) for number, size in enumerate(2 * sizes)]
+
+
+SOURCES = {
+    "python": python_sources,
+    "jpeg": jpeg_tiles,
+    "names in two parts": two_part_names,
+    "long names": long_names,
+}
 
 
 def by_tarfile(files: Files, path: Path, kind: int) -> None:

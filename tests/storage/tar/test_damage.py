@@ -54,7 +54,7 @@ def headers(data: bytes) -> list[int]:
     return [start for start in starts if data[start + 257 : start + 262] == b"ustar"]
 
 
-@pytest.mark.parametrize("name", [*SHARDS, "gzip"])
+@pytest.mark.parametrize("name", ["ustar", "gnu with long names", "pax with long names", "gzip"])
 def test_every_truncation_is_found(tmp_path, name):
     if name == "gzip":
         original = write(tmp_path / "original.tar.gz", jpeg_tiles()[:45])
@@ -68,20 +68,21 @@ def test_every_truncation_is_found(tmp_path, name):
     expected = read_by_webdataset([original])
     found = Counter()
     path = tmp_path / "cut.tar"
-    for length in [*range(0, len(data), 128), len(data) - 8, len(data) - 1, len(data)]:
+    # So that each place of a block comes by turns.
+    for length in [*range(0, len(data), BLOCK // 2 - 1), len(data) - 8, len(data) - 1, len(data)]:
         path.write_bytes(data[:length])
         result = outcome(path, expected)
         found[result] += 1
         assert result == ("refused" if length < end_mark else "changes nothing"), length
     print(f"{name}: {dict(found)}")
-    assert found["refused"] > 50
+    assert found["refused"] > 20
 
 
 @pytest.mark.parametrize(
     ("name", "count"),
     [
         pytest.param("ustar", 1, id="a header of ustar"),
-        pytest.param("gnu with long names", 1, id="a header of gnu"),
+        pytest.param("gnu with long names", 1, id="a header of gnu", marks=pytest.mark.campaign),
         # One of pax, and that of the member behind it.
         pytest.param("pax by webdataset", 2, id="two headers of pax", marks=pytest.mark.campaign),
     ],

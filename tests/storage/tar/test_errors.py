@@ -158,14 +158,6 @@ def test_a_gzip_archive_that_was_damaged_after_it_was_indexed(packed, tmp_path):
         dataset[0]
 
 
-def test_a_cache_that_nothing_can_be_unpacked_into(packed, tmp_path):
-    (tmp_path / "file").write_text("no folder")
-    with error_that_says(
-        f"cache: cannot be written to (Not a directory), got '{tmp_path}/file/remote'; say cache=FOLDER"
-    ):
-        len(TarDataset(packed, cache=tmp_path / "file"))
-
-
 def test_an_archive_that_cannot_be_read_while_it_is_unpacked(tmp_path):
     # The memory of a process is a file whose first bytes nobody can read.
     archive = Archive.of("/proc/self/mem")

@@ -7,7 +7,6 @@ import os
 import pickle
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 import samplerkit as sk
@@ -107,16 +106,6 @@ def test_checksums_want_an_index_that_has_them(tmp_path, walks):
     assert list(TarDataset(paths, checksums=True)) == samples
     assert list(TarDataset(paths)) == samples
     assert len(walks) == 4
-
-
-def test_an_index_is_mapped_and_small(tmp_path):
-    joint = TarDataset(two(tmp_path), checksums=True)._source.contents
-    members = 180 + len(python_sources())
-    assert sum(array.nbytes for name, array in joint.arrays.items() if name != "keys") <= 40 * members
-    base = joint.arrays["offset"]
-    while isinstance(base, np.ndarray) and base.base is not None and not isinstance(base, np.memmap):
-        base = base.base
-    assert isinstance(base, np.memmap), "the index is mapped, not read"
 
 
 def test_offsets_beyond_4_gib_are_right(tmp_path):

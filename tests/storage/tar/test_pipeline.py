@@ -52,14 +52,6 @@ def test_each_method_gives_a_new_dataset_and_leaves_the_old_one_alone(tiles):
         assert (len(dataset), dataset.layout, dataset.fingerprint) == (60, tiles.layout, tiles.fingerprint)
 
 
-def test_nothing_is_called_before_a_sample_is_read(tiles):
-    called = []
-    dataset = tiles.map(called.append).select(called.append)
-    assert called == []
-    assert len(dataset) == 0
-    assert len(called) == 120
-
-
 def test_to_tuple_takes_alternatives_and_one_text_of_several(tiles):
     assert tiles.to_tuple("png;jpg", "cls")[0] == tiles.to_tuple("jpg cls")[0]
     assert tiles.to_tuple(["png", "jpg"])[0] == (tiles[0]["jpg"],)
@@ -130,14 +122,6 @@ def test_a_missing_field_is_named_with_those_that_are_there(tiles):
             dataset[0]
 
 
-def test_iteration_in_any_order_reads_what_is_asked(tiles):
-    order = sk.RandomSampler(seed=7).order(tiles)
-    by_order = [sample["__key__"] for sample in tiles.in_order(order)]
-    assert by_order == tiles.keys(order[:])
-    assert [sample["__key__"] for sample in tiles] == tiles.keys()
-    assert [s["__key__"] for s in tiles.in_order(id for id in (3, 3, 1))] == tiles.keys([3, 3, 1])
-
-
 def test_a_shuffled_dataset_says_its_window_and_iterates_by_the_default_order(tiles):
     shuffled = tiles.shuffle(10)
     assert (tiles.default_partial_size, shuffled.default_partial_size) == (None, 10)
@@ -152,7 +136,7 @@ def test_a_shuffled_dataset_says_its_window_and_iterates_by_the_default_order(ti
     assert [sample["__key__"] for sample in tiles] == tiles.keys()
 
 
-def test_a_plain_dataloader_over_a_shuffled_dataset_warns_once(tiles):
+def test_a_plain_dataloader_over_a_shuffled_dataset_warns_once_and_one_with_an_order_does_not(tiles):
     dataset = tiles.shuffle(1000)
     loader = DataLoader(dataset, batch_size=8, collate_fn=as_list)
     told = r"use samplerkit\.Loader, or sampler=samplerkit\.TorchSampler"
@@ -160,17 +144,10 @@ def test_a_plain_dataloader_over_a_shuffled_dataset_warns_once(tiles):
         batches = [len(epoch) for epoch in ([*loader], [*loader])]
     assert batches == [len(loader)] * 2
     assert len(seen) == 1
-
-
-def test_a_sampler_of_ours_or_a_shuffling_dataloader_does_not_warn(tiles):
-    dataset = tiles.shuffle(1000).to_tuple("cls")
     assert len(tiles) > ENOUGH
+    ours = sk.Loader(tiles.shuffle(1000), sk.SequentialSampler(), batch_size=4, collate_fn=as_list)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        sampler = sk.TorchSampler(sk.RandomSampler(seed=7), dataset)
-        assert len(list(DataLoader(dataset, sampler=sampler, collate_fn=as_list))) == 60
-        assert len(list(DataLoader(dataset, shuffle=True, collate_fn=as_list))) == 60
-        assert len(list(sk.Loader(dataset, sk.SequentialSampler(), batch_size=4, collate_fn=as_list))) == 15
-        chosen = tiles.shuffle(1000)
-        chosen.order_is_given()
-        assert len(list(DataLoader(chosen, collate_fn=as_list))) == 60
+        assert len([*ours]) == 15
+        for options in ({"sampler": sk.TorchSampler(sk.RandomSampler(seed=7), dataset)}, {"shuffle": True}):
+            assert len([*DataLoader(tiles.shuffle(1000), collate_fn=as_list, **options)]) == 60

@@ -6,8 +6,6 @@ import numpy as np
 import pytest
 
 import samplerkit as sk
-from samplerkit.inspect.download_costs import downloads_of_parts
-from samplerkit.inspect.view import RunView
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage
 from samplerkit.storage.tar.fetch_costs import (
@@ -126,79 +124,31 @@ def test_advice_begins_above_the_stated_ratio_and_names_what_helps():
 
 SHARDS, EACH = 32, 60
 SAMPLER = sk.DistributedSampler(shuffle="partial", partial_size=2 * EACH, seed=7)
-MIB = 1 << 20
-
-
-def resumed(dataset, before, world, steps, batch_size=16, **options):
-    """A loader of a job that began with other ranks."""
-    begun = sk.Loader(dataset, SAMPLER, batch_size=batch_size, world=sk.World(before, 0))
-    loader = sk.Loader(dataset, SAMPLER, batch_size=batch_size, world=world, **options)
-    loader.load_state_dict(begun.state_dict(step=steps))
-    return loader
-
-
-def stretch(loader, shard_bytes):
-    layout = sk.Layout([EACH] * SHARDS)
-    shards = (layout.file_of(loader.ids(step)) for step in range(loader.steps_left))
-    return stretch_of(shards, layout.sizes, SHARDS, 1, shard_bytes)
-
-
-@pytest.mark.parametrize(("before", "now"), [(2, 3), (3, 2), (4, 6)])
-@pytest.mark.parametrize("share", [0.0, 0.5, 0.9], ids=["start", "middle", "near the end"])
-def test_ranks_that_share_lanes_fetch_shards_of_small_samples(before, now, share):
-    layout = sk.Layout([EACH] * SHARDS)
-    for rank in range(now):
-        steps = int(share * SHARDS * EACH / 4 / before)
-        loader = resumed(layout, before, sk.World(now, rank), steps, batch_size=4)
-        found = stretch(loader, EACH * 1000)
-        assert (found.is_whole, found.is_local) == (True, True), rank
-
-
-def test_the_last_samples_of_an_epoch_tell_nothing_of_it():
-    for rank in range(3):
-        loader = resumed(sk.Layout([EACH] * SHARDS), 2, sk.World(3, rank), 59)
-        assert loader.steps_left == 1
-        found = stretch(loader, EACH * MIB)
-        assert (found.is_whole, found.is_short) == (False, True)
-
-
-@pytest.mark.parametrize("megabytes", [1, 4])
-def test_ranks_of_which_each_wants_little_of_every_shard_read_large_samples_one_by_one(megabytes):
-    """One in eight samples of a shard: fetching all of it would take eight times the bytes."""
-    for rank in range(16):
-        loader = resumed(sk.Layout([EACH] * SHARDS), 2, sk.World(16, rank), 3, batch_size=2)
-        found = stretch(loader, EACH * megabytes * MIB)
-        assert (found.is_whole, found.is_local, found.is_short) == (False, True, False), rank
-
-
-class Remote:
-    """Looks like remote shards of some size."""
-
-    is_remote = True
-    fetch = "auto"
-
-    def __init__(self, sample_bytes):
-        self.layout = sk.Layout([EACH] * SHARDS)
-        self._shard_bytes = EACH * sample_bytes
-
-    def __len__(self):
-        return len(self.layout)
-
-    def shard_bytes(self):
-        return np.full(SHARDS, self._shard_bytes)
 
 
 @pytest.mark.parametrize(
-    ("sample_bytes", "way", "advice"),
+    ("before", "now", "steps", "batch_size", "sample_bytes", "expected"),
     [
-        (1000, "whole", ""),
-        (MIB // 2, "ranges", "several ranks read each file, say lanes: 16"),
-        (9 * MIB, "ranges", ""),
+        *(
+            pytest.param(*ranks, step * 120, 4, 1000, (True, False), id=f"small, {ranks}, {step}")
+            for ranks in ((2, 3), (3, 2), (4, 6))
+            for step in (0, 1)
+        ),
+        # One in eight samples of a shard: fetching all of it would take eight times the bytes.
+        pytest.param(2, 16, 3, 2, 4 << 20, (False, False), id="little of every shard"),
+        # The last samples of an epoch tell nothing of it.
+        pytest.param(2, 3, 59, 16, 1 << 20, (False, True), id="the end of an epoch"),
     ],
 )
-def test_the_plan_of_ranks_that_share_lanes_says_what_they_will_do(sample_bytes, way, advice):
-    loader = resumed(Remote(sample_bytes), 2, sk.World(16, 0), 3, batch_size=2)
-    found = downloads_of_parts(RunView.of(loader), 0)[""]
-    assert found.way == way
-    assert found.advice.endswith(advice)
-    assert bool(found.advice) == bool(advice)
+def test_ranks_that_share_lanes_fetch_shards_or_read_large_samples_one_by_one(
+    before, now, steps, batch_size, sample_bytes, expected
+):
+    layout = sk.Layout([EACH] * SHARDS)
+    begun = sk.Loader(layout, SAMPLER, batch_size=batch_size, world=sk.World(before, 0))
+    for rank in range(now):
+        loader = sk.Loader(layout, SAMPLER, batch_size=batch_size, world=sk.World(now, rank))
+        loader.load_state_dict(begun.state_dict(step=steps))
+        shards = (layout.file_of(loader.ids(step)) for step in range(loader.steps_left))
+        found = stretch_of(shards, layout.sizes, SHARDS, 1, EACH * sample_bytes)
+        assert (found.is_whole, found.is_short) == expected, rank
+        assert found.is_local or found.is_short

@@ -1,4 +1,4 @@
-"""How much of an archive is read to find its members; one header and a run of them are read alike."""
+"""How much of an archive is read to find its members."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from samplerkit.storage.tar.format.headers import BLOCK, SMALLEST, Window, padded, parse
+from samplerkit.storage.tar.format.headers import BLOCK
 from samplerkit.storage.tar.format.scan import DENSE_WINDOW, SPARSE_WINDOW, scan
 from tests.storage.tar.shards import by_tarfile
 
@@ -60,22 +60,3 @@ def test_of_an_archive_of_large_files_little_but_headers_is_read(tmp_path, piece
         file.truncate(count * (member.size + BLOCK) + 2 * BLOCK)  # the data are holes, which no disk keeps
     assert number_of_members(path) == count
     assert sum(pieces) <= 2 * DENSE_WINDOW + count * SPARSE_WINDOW
-
-
-LONG = ["/".join(["folder"] * 20) + "/a.txt", "p" * 155 + "/" + "n" * 100]
-NAMES = ["a.txt", "x" * 100, "folder/a.txt", *LONG]
-
-
-@pytest.mark.parametrize("size", [0, 1, 512, 513, 8**7])
-@pytest.mark.parametrize("name", NAMES, ids=len)
-@pytest.mark.parametrize("format", [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT])
-def test_one_header_and_a_run_of_them_are_read_alike(format, name, size):
-    if format == tarfile.GNU_FORMAT:
-        name = name[:100]  # longer ones stand in a member of their own
-    member = tarfile.TarInfo(name)
-    member.size = size
-    block = member.tobuf(format)
-    header = parse(block)
-    assert (header.name, header.size, header.kind) == (name.encode(), size, b"0")
-    names, offsets, sizes, end = Window(0, block + bytes((SMALLEST - 1) * BLOCK)).run(0)
-    assert (names, offsets, sizes, end) == ([header.name], [BLOCK], [header.size], BLOCK + padded(size))
