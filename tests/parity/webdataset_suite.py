@@ -1,9 +1,9 @@
 """Runs webdataset's own tests, for itself and redirected: python -m tests.parity.webdataset_suite PATH.
 
 PATH is a checkout of webdataset, of the version that is installed; it is only read. (The source distribution
-lacks a part of the tests.) They run twice, in a copy: once as they are, and once with the names of webdataset
-that `samplerkit.compat.webdataset` claims answered by it; all others stay webdataset's. Data that PATH lacks
-are replaced by stand-ins, and remote shards are served on loopback. Commands are allowed.
+lacks a part of the tests and of their data.) They run twice, in a copy: once as they are, and once with the
+names of webdataset that `samplerkit.compat.webdataset` claims answered by it; all others stay webdataset's.
+Remote shards are replaced by stand-ins on loopback. Commands are allowed.
 
 Prints the counts and each test that fails. Exits with 0 if those that pass with webdataset alone are named on
 `docs/migration.md`.
@@ -21,8 +21,12 @@ import sys
 import tempfile
 from pathlib import Path
 
+import numpy as np
+from PIL import Image
+
 import tests
-from tests.parity import webdataset_data, webdataset_redirect
+from samplerkit.storage.tar.writer import TarWriter
+from tests.parity import webdataset_redirect
 from tests.storage.remote.server import served
 
 PAGE = Path(tests.__file__).parents[1] / "docs" / "migration.md"
@@ -36,18 +40,29 @@ def main(checkout: Path) -> int:
     with tempfile.TemporaryDirectory(prefix="samplerkit-suite-") as name:
         folder = Path(name)
         shutil.copytree(checkout / "tests", folder / "tests")
-        if (checkout / "testdata").is_dir():
-            shutil.copytree(checkout / "testdata", folder / "testdata")
-        made = webdataset_data.make(folder / "testdata")
-        print(f"stand-ins: {', '.join(made) or 'none'}, and the remote shards")
-        (folder / "web").mkdir()
-        webdataset_data.make_remote(folder / "web" / "openimages")
+        shutil.copytree(checkout / "testdata", folder / "testdata")
+        make_remote(folder / "web" / "openimages")
         (folder / "web" / "testdata").symlink_to(folder / "testdata")
         # The server tells each client that goes away early.
         with served(folder / "web") as web, contextlib.redirect_stderr(io.StringIO()):
             theirs = results(folder, web.url, drop_in=False)
             ours = results(folder, web.url, drop_in=True)
     return compared(theirs, ours, PAGE.read_text())
+
+
+def make_remote(folder: Path) -> None:
+    """Makes the shards of photographs that the tests read from a web server."""
+    folder.mkdir(parents=True)
+    stream = io.BytesIO()
+    pixels = np.random.default_rng(0).integers(0, 256, (300, 320, 3), dtype=np.uint8)
+    Image.fromarray(pixels).save(stream, "JPEG")
+    for number in (*range(100), 321):
+        with TarWriter(f"{folder}/openimages-train-{number:06}.tar") as writer:
+            for sample in range(4):
+                about = [{"LabelName": f"/m/{number:06}{sample}"}]
+                writer.write({"__key__": f"{number:06}{sample}", "jpg": stream.getvalue(), "json": about})
+    for index in folder.glob("*.skidx"):  # webdataset's shards have none
+        index.unlink()
 
 
 def results(folder: Path, address: str, *, drop_in: bool) -> Results:
