@@ -55,13 +55,13 @@ class Fit:
 
     @classmethod
     def series(cls) -> list[list[tuple[str, int]]]:
-        """All stops to try, some of them one after another."""
+        """All stops to try, one after another: at every step, and twice an epoch, once behind its end."""
         steps = [(IN_STEP, step) for step in range(1, EPOCHS * cls.epoch_steps)]
         # The trainer has counted the epoch by then.
         ends = [(AFTER_EPOCH, epoch * cls.epoch_steps) for epoch in range(1, EPOCHS)]
         firsts = [(IN_STEP, epoch * cls.epoch_steps + 1) for epoch in range(EPOCHS)]
         twice_an_epoch = sorted([*firsts, *ends], key=lambda stop: stop[1])
-        return [*([stop] for stop in [*steps, *ends]), twice_an_epoch, steps]
+        return [steps, twice_an_epoch]
 
     def __init__(self, folder: Path, read: list[list[int]], stop: tuple[str, int] | None) -> None:
         self.folder = folder
@@ -78,8 +78,9 @@ class LightningFit(Fit):
 
     @classmethod
     def series(cls) -> list[list[tuple[str, int]]]:
-        # Lightning's own count of epochs is wrong after two of these: docs/trainers/lightning.md.
-        return super().series()[:-1]
+        # Lightning's own count of epochs is wrong after two stops in steps: docs/trainers/lightning.md.
+        steps, twice_an_epoch = super().series()
+        return [*([stop] for stop in steps), twice_an_epoch]
 
     def train(self) -> int:
         import lightning
