@@ -41,14 +41,9 @@ def pytest_configure() -> None:
     for name in drop_in.__all__:
         setattr(webdataset, name, getattr(drop_in, name))
     compat.WebDataset = drop_in.WebDataset
-    for name in ("TarWriter", "ShardWriter"):
-        if hasattr(drop_in, name):
-            setattr(writer, name, getattr(drop_in, name))
+    writer.TarWriter, writer.ShardWriter = drop_in.TarWriter, drop_in.ShardWriter
     # The suite's own commands are allowed.
     noted(drop_in.WebDataset, "dataset", allow_commands=True)
-    for name in ("TarWriter", "ShardWriter"):
-        if isinstance(kind := getattr(drop_in, name, None), type):
-            noted(kind, "writer")
 
 
 def noted(kind: Any, what: str, **defaults: Any) -> None:
