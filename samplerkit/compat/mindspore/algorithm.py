@@ -98,7 +98,7 @@ class MindSporeChain(Chain):
     def deal_at(self, depth: int, dataset: Any) -> Deal | None:
         sampler = self.links[depth]
         if not isinstance(sampler, DistributedSampler):
-            return sampler.deal
+            return super().deal_at(depth, dataset)
         kind, deal = kind_of(dataset), sampler.deal
         if kind is DatasetKind.CONCAT:
             return replaced(deal, offset=0)
@@ -112,7 +112,7 @@ class MindSporeChain(Chain):
     def lanes_at(self, depth: int, layout: Layout, run_lanes: int) -> int:
         sampler = self.links[depth]
         if not isinstance(sampler, RandomSampler | DistributedSampler):
-            return sampler.lane_count(layout, run_lanes)
+            return super().lanes_at(depth, layout, run_lanes)
         is_partial = layout.has_files and sampler.mode.resolve(layout) is Shuffle.PARTIAL
         return run_lanes if is_partial else 1
 

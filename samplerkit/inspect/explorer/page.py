@@ -12,12 +12,8 @@ from importlib.resources import files
 from typing import Final, final
 
 from samplerkit.errors import NotSupportedError
+from samplerkit.inspect.quality.order_source import OrderSource
 from samplerkit.inspect.view import RunView
-from samplerkit.order.keys import ALGORITHM
-from samplerkit.order.modes import Mode, Shuffle
-from samplerkit.samplers.base import Sampler
-from samplerkit.samplers.shuffled import DistributedSampler, RandomSampler
-from samplerkit.samplers.subset import SequentialSampler
 
 MOST_SAMPLES: Final = 2**31 - 1
 """What the page counts in 32-bit words."""
@@ -70,7 +66,11 @@ class Settings:
                 samples, all of which it reads.
         """
         sampler, layout = view.run.recipe, view.layout
-        mode, seed = _read(sampler)
+        plain, deal = OrderSource.of(sampler, view.run.dataset, view.run.world).plain, sampler.chain.deal
+        if plain is None or (deal is not None and deal.offset >= 0):
+            kinds = "a chain of samplers, a sampler without a shuffle mode, or some samples only or twice"
+            raise _unlike(kinds, sampler)
+        mode = plain.mode
         if view.recipe is not None:
             raise _unlike("batches of samples of different lengths", view.recipe)
         if not 4 <= len(layout) <= MOST_SAMPLES or layout.sizes.size > MOST_FILES:
@@ -86,7 +86,7 @@ class Settings:
             min(mode.adaptive_threshold, MOST_SAMPLES),
             mode.pools,
             mode.lanes,
-            str(seed),
+            str(plain.seed),
             epoch,
         )
 
@@ -110,20 +110,6 @@ def page_of(settings: Settings | None = None) -> str:
     for name in _PARTS:
         page = page.replace(f"/* {name} */", (folder / name).read_text(encoding="utf-8").strip())
     return page.replace("/* settings */", json.dumps(asdict(settings or Settings())))
-
-
-def _read(sampler: Sampler) -> tuple[Mode, int]:
-    """Gives the mode and the seed of a sampler, where it reads all samples in a mode."""
-    if len(list(sampler._links())) > 1:
-        raise _unlike("a chain of samplers", sampler)
-    if isinstance(sampler, SequentialSampler) and not sampler.num_samples and not sampler.start_index:
-        return Mode(Shuffle.FALSE), 0
-    if not isinstance(sampler, RandomSampler | DistributedSampler) or sampler.algorithm != ALGORITHM:
-        raise _unlike("a sampler without a shuffle mode", sampler)
-    rotates = isinstance(sampler, DistributedSampler) and sampler.offset >= 0
-    if sampler.num_samples or rotates or getattr(sampler, "replacement", False):
-        raise _unlike("a part of the samples, or some of them twice", sampler)
-    return sampler.mode, sampler.seed
 
 
 def _unlike(what: str, value: object) -> NotSupportedError:
