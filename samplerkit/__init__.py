@@ -71,8 +71,8 @@ if _typing.TYPE_CHECKING:
     from samplerkit.storage.formats.arrow import ArrowDataset as ArrowDataset
     from samplerkit.storage.formats.arrow import HuggingFaceDataset as HuggingFaceDataset
     from samplerkit.storage.formats.jsonl import JsonlDataset as JsonlDataset
+    from samplerkit.storage.formats.keyed import LmdbDataset as LmdbDataset
     from samplerkit.storage.formats.litdata import LitDataset as LitDataset
-    from samplerkit.storage.formats.lmdb import LmdbDataset as LmdbDataset
     from samplerkit.storage.formats.mds import MdsDataset as MdsDataset
     from samplerkit.storage.formats.mindrecord import MindRecordDataset as MindRecordDataset
     from samplerkit.storage.formats.parquet.dataset import ParquetDataset as ParquetDataset

@@ -35,7 +35,7 @@ PUBLIC = {
     "Ledger": "samplers.mixing.ledger",
     "Loader": "loading.loader",
     "LitDataset": "storage.formats.litdata",
-    "LmdbDataset": "storage.formats.lmdb",
+    "LmdbDataset": "storage.formats.keyed",
     "MdsDataset": "storage.formats.mds",
     "MindRecordDataset": "storage.formats.mindrecord",
     "MixtureSampler": "samplers.mixing.mixture",

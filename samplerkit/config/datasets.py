@@ -19,8 +19,8 @@ from samplerkit.storage.files.lines import LineKind
 from samplerkit.storage.formats.arrays import Hdf5Dataset, ZarrDataset
 from samplerkit.storage.formats.arrow import ArrowDataset
 from samplerkit.storage.formats.jsonl import JsonlDataset
+from samplerkit.storage.formats.keyed import LmdbDataset
 from samplerkit.storage.formats.litdata import LitDataset
-from samplerkit.storage.formats.lmdb import LmdbDataset
 from samplerkit.storage.formats.mds import MdsDataset
 from samplerkit.storage.formats.mindrecord import MindRecordDataset
 from samplerkit.storage.formats.parquet.dataset import ParquetDataset

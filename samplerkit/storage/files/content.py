@@ -11,7 +11,8 @@ from typing import Any, Protocol, final
 
 import numpy as np
 
-from samplerkit.errors import ArgumentTypeError, DatasetError
+from samplerkit.errors import ArgumentTypeError, ArgumentValueError, DatasetError
+from samplerkit.order import arguments
 from samplerkit.order.draws import in_draws
 from samplerkit.order.typing import Ids
 
@@ -210,6 +211,26 @@ class ChunkFile(ABC):
     @abstractmethod
     def read(self, chunk: int) -> Content:
         """Reads a chunk; any exception becomes an error that names its place."""
+
+
+def names_of(columns: Any, called: str = "columns") -> tuple[str, ...] | None:
+    """Takes the columns that a user names; None for all.
+
+    Args:
+        columns: what was given.
+        called: the name of the argument.
+
+    Raises:
+        ArgumentTypeError: no list of names.
+        ArgumentValueError: there is none, or one is empty.
+    """
+    if columns is None:
+        return None
+    if isinstance(columns, str) or not isinstance(columns, Sequence):
+        raise ArgumentTypeError(called, "must be a list of names", columns)
+    if not columns:
+        raise ArgumentValueError(called, "must not be empty", columns, hint="leave it out for all there are")
+    return tuple(arguments.word(f"{called}[{number}]", name) for number, name in enumerate(columns))
 
 
 def require_columns(place: str, columns: Sequence[str], wanted: Sequence[str]) -> None:

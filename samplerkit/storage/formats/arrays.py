@@ -13,12 +13,12 @@ from typing import Any, Final, Literal, Self, final
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, DatasetError
 from samplerkit.order import arguments
 from samplerkit.storage.files.chunked import ChunkLimits
-from samplerkit.storage.files.content import ChunkFile, FileContent
+from samplerkit.storage.files.content import ChunkFile, FileContent, names_of
 from samplerkit.storage.files.packages import extra
 from samplerkit.storage.files.paths import local_paths
 from samplerkit.storage.files.stored import Stored
 from samplerkit.storage.formats.arrow_rows import Batches, gather_of
-from samplerkit.storage.formats.base import FormatOfFiles, names_of
+from samplerkit.storage.formats.base import FormatOfFiles
 from samplerkit.storage.urls import is_remote, shown
 
 MissingChunks = Literal["raise", "fill"]

@@ -19,12 +19,12 @@ from samplerkit.order.caching import cached_property
 from samplerkit.order.dataset_protocol import find_fingerprint
 from samplerkit.order.layout import Layout
 from samplerkit.storage.files.chunked import ChunkLimits
-from samplerkit.storage.files.content import ChunkFile, require_columns
+from samplerkit.storage.files.content import ChunkFile, names_of, require_columns
 from samplerkit.storage.files.packages import extra
 from samplerkit.storage.files.paths import local_paths
 from samplerkit.storage.files.stored import ByteSpan, Stored
 from samplerkit.storage.formats.arrow_rows import ArrowBatches, ArrowContent, gather_of
-from samplerkit.storage.formats.base import FormatOfFiles, names_of
+from samplerkit.storage.formats.base import FormatOfFiles
 from samplerkit.storage.ids import checked_ids, checked_index
 from samplerkit.storage.opening import REWRITE
 

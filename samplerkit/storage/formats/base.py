@@ -14,8 +14,7 @@ from typing import Any, ClassVar, Final, final
 
 import numpy as np
 
-from samplerkit.errors import ArgumentTypeError, ArgumentValueError, DatasetError
-from samplerkit.order import arguments
+from samplerkit.errors import ArgumentTypeError, DatasetError
 from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
 from samplerkit.storage.files.chunked import ChunkedDataset, ChunkLimits, Chunks, DatasetOfFiles
@@ -26,6 +25,7 @@ from samplerkit.storage.files.content import (
     MadeSamples,
     checked_decode,
     gathered_samples,
+    names_of,
 )
 from samplerkit.storage.files.packages import guarded
 from samplerkit.storage.files.stored import Stored
@@ -237,26 +237,6 @@ def require_inside(name: str) -> None:
     path = PurePosixPath(name)
     if path.is_absolute() or ".." in path.parts or not path.parts:
         raise ValueError(f"a shard outside of the folder, {name!r}")
-
-
-def names_of(columns: Any, called: str = "columns") -> tuple[str, ...] | None:
-    """Takes the columns that a user names; None for all.
-
-    Args:
-        columns: what was given.
-        called: the name of the argument.
-
-    Raises:
-        ArgumentTypeError: no list of names.
-        ArgumentValueError: there is none, or one is empty.
-    """
-    if columns is None:
-        return None
-    if isinstance(columns, str) or not isinstance(columns, Sequence):
-        raise ArgumentTypeError(called, "must be a list of names", columns)
-    if not columns:
-        raise ArgumentValueError(called, "must not be empty", columns, hint="leave it out for all there are")
-    return tuple(arguments.word(f"{called}[{number}]", name) for number, name in enumerate(columns))
 
 
 def content_of(place: str, rows: Sequence[Any], size: int, make: Callable[[Any], Any]) -> FileContent:

@@ -17,7 +17,7 @@ from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
 from samplerkit.storage.ahead.cache_entries import CacheLimits
 from samplerkit.storage.files.chunked import ChunkLimits, Chunks
-from samplerkit.storage.files.content import FileContent, gathered_samples
+from samplerkit.storage.files.content import FileContent, gathered_samples, names_of
 from samplerkit.storage.files.lines import (
     LineDecoder,
     LineKind,
@@ -27,7 +27,7 @@ from samplerkit.storage.files.lines import (
     unpacked,
 )
 from samplerkit.storage.files.stored import ByteFiles, Stored
-from samplerkit.storage.formats.base import content_of, digest_of, names_of
+from samplerkit.storage.formats.base import content_of, digest_of
 from samplerkit.storage.formats.kept_index import IndexedFiles, IndexKind
 from samplerkit.storage.ids import checked_ids, checked_index
 from samplerkit.storage.lengths import COUNTING_THREADS

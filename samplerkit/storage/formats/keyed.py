@@ -1,22 +1,31 @@
-"""Stores that give samples by key: opened once in each process, and closed in it."""
+"""Stores that give samples by key, opened once in each process and closed in it; and the one of LMDB."""
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from pathlib import Path
+from typing import Any, Final, final
+from weakref import WeakValueDictionary
+
+import numpy as np
 
 from samplerkit.errors import DatasetError
+from samplerkit.order import arguments
 from samplerkit.order.draws import in_draws
 from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
 from samplerkit.storage.ahead.cache_entries import FileStats
-from samplerkit.storage.files.content import checked_decode
-from samplerkit.storage.files.packages import guarded
-from samplerkit.storage.files.stored import Stored
+from samplerkit.storage.files.content import checked_decode, names_of
+from samplerkit.storage.files.packages import extra, guarded
+from samplerkit.storage.files.stored import CHANGED, Stored
 from samplerkit.storage.ids import checked_ids, checked_index
-from samplerkit.storage.per_process import OpenPerProcess
+from samplerkit.storage.opening import REWRITE
+from samplerkit.storage.per_process import OpenPerProcess, PerProcess
 
 
 class OpenStore(ABC):
@@ -132,3 +141,209 @@ class KeyedDataset(OpenPerProcess[OpenStore]):
     def __repr__(self) -> str:
         samples = "not looked at" if self._known is None else f"{len(self)} samples"
         return f"{type(self).__name__}({self.path!r}, {samples})"
+
+
+_META_BYTES: Final = 152
+_PAGE_SIZE, _LAST_PAGE, _CHANGE = slice(40, 44), slice(136, 144), slice(144, 152)
+"""What the first two pages say, one of them of the newest state: the page size, the last page, the state."""
+
+_DATABASE_BYTES: Final = 48
+_MOST_DATABASES: Final = 256
+
+_OPENING: Final[PerProcess[Any]] = PerProcess()
+_ENVIRONMENTS: WeakValueDictionary[tuple[int, int], Any] = WeakValueDictionary()
+"""What is open, by device and inode: lmdb opens a file once a process. A fork has those of its parent."""
+
+
+@final
+class LmdbDataset(KeyedDataset):
+    """Samples in a store of LMDB: a sample is a dict of `key` and `value`, both bytes, read at random.
+
+    The store is mapped into memory, for reading only and without its lock, once a process. Samples are in the
+    order of their keys.
+
+    Args:
+        path: of the folder with `data.mdb`, or of the file.
+        database: the name of the database; None for the one without a name.
+        leave_out: keys that are no samples, such as `__len__`.
+        decode: makes a sample of the dict; None for the dict itself.
+
+    Raises:
+        ArgumentTypeError: an argument has the wrong type.
+        ArgumentValueError: a name is empty.
+        DatasetError: later, lmdb is not installed, there is no such database or key, or the file cannot be
+            read or was changed.
+
+    Example:
+        >>> LmdbDataset("train.lmdb", leave_out=["__len__"])
+        LmdbDataset('train.lmdb', not looked at)
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        database: str | None = None,
+        leave_out: Sequence[str] = (),
+        *,
+        decode: Callable[[dict[str, bytes]], Any] | None = None,
+    ) -> None:
+        super().__init__(arguments.text("path", os.fspath(path)), decode)
+        self._database: Final = None if database is None else arguments.word("database", database)
+        self._left_out: Final = frozenset(
+            name.encode() for name in names_of(leave_out or None, called="leave_out") or ()
+        )
+
+    def _file(self) -> str:
+        return os.fspath(Path(self.path, "data.mdb")) if Path(self.path).is_dir() else self.path
+
+    def _keys(self, stored: Stored) -> _Keys:
+        store = _Store(stored, self._database, FileStats())
+        keys = store.all_keys(self._left_out)
+        missing = self._left_out.difference(keys)
+        if missing:
+            raise DatasetError(self.path, "holds no key to leave out", min(missing))
+        keys = [key for key in keys if key not in self._left_out]
+        return _Keys(store.change, b"".join(keys), np.cumsum([0, *map(len, keys)], dtype=np.int64))
+
+    def _opened(self, stored: Stored, stats: FileStats) -> OpenStore:
+        return _Store(stored, self._database, stats)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class _Keys:
+    """The keys of all samples, one behind another, and the number of the change that they are of."""
+
+    change: int
+    joined: bytes
+    ends: Ids
+
+    def __len__(self) -> int:
+        return self.ends.size - 1
+
+    def at(self, ids: Ids) -> list[bytes]:
+        """Gives some keys."""
+        joined = self.joined
+        spans = zip(self.ends[ids].tolist(), self.ends[ids + 1].tolist(), strict=True)
+        return [joined[start:end] for start, end in spans]
+
+
+@final
+class _Store(OpenStore):
+    """A database as it is read in one process.
+
+    Attributes:
+        change: the number of the newest change when it was opened.
+    """
+
+    def __init__(self, stored: Stored, name: str | None, stats: FileStats) -> None:
+        super().__init__(stats)
+        self._stored, self._name, self.change = stored, name, _require_whole(stored)
+        self._environment = _environment(stored)
+        # Before the transaction, which does not know databases that are opened later.
+        base = self._environment.open_db(None if name is None else self._existing(name), create=False)
+        self._transaction = self._environment.begin(db=base)
+        if base.flags(self._transaction)["dupsort"]:
+            hint = "write each value under a key of its own"
+            raise DatasetError(stored.name, "holds keys that have several values (dupsort)", hint=hint)
+
+    def close(self, *, waits: bool = True) -> None:
+        """Ends the transaction; the file is closed when no other dataset of this process reads it."""
+        self._transaction = self._environment = None
+
+    def all_keys(self, left_out: Collection[bytes]) -> list[bytes]:
+        """Goes through all keys.
+
+        Raises:
+            ValueError: there are more or fewer than the database counts.
+            DatasetError: one is the name of a database.
+        """
+        keys = list(self._transaction.cursor().iternext(values=False))
+        entries = self._transaction.stat()["entries"]
+        if self._name is None:
+            named = min(set(_databases(self._environment)).difference(left_out), default=None)
+            if named is not None:
+                hint = "name one, or leave its name out"
+                text = named.decode(errors="replace")
+                raise DatasetError(self._stored.name, "holds databases by name", text, hint=hint)
+        if len(keys) != entries:
+            raise ValueError(f"{len(keys)} keys, and says {entries}")
+        return keys
+
+    def read(self, keys: _Keys, ids: Ids) -> list[Any]:
+        """Reads keys and values."""
+        # Of what was cut the map ends early, and to read beyond its end ends the process.
+        self._stored.require_same()
+        get = self._transaction.get
+        found = [{"key": key, "value": get(key)} for key in keys.at(ids)]
+        # A change makes pages free that another one may overwrite: what was read before the first is sound.
+        if self._environment.info()["last_txnid"] != keys.change:
+            raise DatasetError(self._stored.name, "was changed while it was read", hint=CHANGED)
+        missing = next((item["key"] for item in found if item["value"] is None), None)
+        if missing is not None:
+            raise DatasetError(self._stored.name, "has no such key any more", missing, hint=REWRITE)
+        return found
+
+    def _existing(self, name: str) -> bytes:
+        names = [known.decode(errors="replace") for known in _databases(self._environment)]
+        if name not in names:
+            raise DatasetError(self._stored.name, f"holds no database {name!r}, but only", names)
+        return name.encode()
+
+
+def _environment(stored: Stored) -> Any:
+    """Gives what is open of a file in this process, opened now if nothing is."""
+    status = os.stat(stored.path)  # noqa: PTH116  # Path's own is slow
+    file = (status.st_dev, status.st_ino)
+    with _OPENING.here().lock:
+        found = _ENVIRONMENTS.get(file)
+        if found is None:
+            options = {"subdir": False, "readonly": True, "lock": False, "readahead": False}
+            lmdb = extra("lmdb", "lmdb")
+            try:
+                found = lmdb.open(stored.path, max_dbs=_MOST_DATABASES, max_spare_txns=1, **options)
+            except lmdb.Error as error:
+                if "already open" not in str(error):
+                    raise
+                hint = "close it, or read it in another process: lmdb opens a file once a process"
+                raise DatasetError(stored.name, "is open in this process", hint=hint) from error
+            _ENVIRONMENTS[file] = found
+        return found
+
+
+def _databases(environment: Any) -> Iterator[bytes]:
+    """Gives the keys of the database without a name that are names of others."""
+    lmdb = extra("lmdb", "lmdb")
+    with environment.begin(buffers=True) as transaction:
+        found = [bytes(key) for key, value in transaction.cursor() if len(value) == _DATABASE_BYTES]
+    for key in found:
+        with suppress(lmdb.IncompatibleError):
+            environment.open_db(key, create=False)
+            yield key
+
+
+def _require_whole(stored: Stored) -> int:
+    """Requires that a file has all pages that it says, since to read beyond its end ends the process.
+
+    Returns:
+        The number of its newest change.
+
+    Raises:
+        DatasetError: it is shorter.
+        ValueError: it is no store.
+    """
+    (first,) = stored.read([(0, _META_BYTES)])
+    page_bytes = int.from_bytes(first[_PAGE_SIZE], "little")
+    if page_bytes not in {1 << power for power in range(9, 17)}:
+        raise ValueError(f"pages of {page_bytes} bytes")
+    metas = [first, *stored.read([(page_bytes, _META_BYTES)])]
+    change, last = max(
+        (int.from_bytes(meta[_CHANGE], "little"), int.from_bytes(meta[_LAST_PAGE], "little"))
+        for meta in metas
+    )
+    needed = (last + 1) * page_bytes
+    if needed > stored.size:
+        raise DatasetError(
+            stored.name, f"was cut: it says {needed} bytes, and has", stored.size, hint=REWRITE
+        )
+    return change

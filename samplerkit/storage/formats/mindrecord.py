@@ -19,15 +19,12 @@ from samplerkit.storage.files.content import (
     FileContent,
     checked_decode,
     gathered_samples,
+    names_of,
     require_columns,
 )
 from samplerkit.storage.files.packages import extra
 from samplerkit.storage.files.stored import ByteSpan, Stored
-from samplerkit.storage.formats.base import (
-    FormatOfFiles,
-    content_of,
-    names_of,
-)
+from samplerkit.storage.formats.base import FormatOfFiles, content_of
 from samplerkit.storage.opening import REWRITE
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.threads import Progress

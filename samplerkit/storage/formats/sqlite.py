@@ -15,8 +15,8 @@ from samplerkit.errors import DatasetError
 from samplerkit.order import arguments
 from samplerkit.order.typing import Ids
 from samplerkit.storage.ahead.cache_entries import FileStats
+from samplerkit.storage.files.content import names_of
 from samplerkit.storage.files.stored import CHANGED, Stored
-from samplerkit.storage.formats.base import names_of
 from samplerkit.storage.formats.keyed import KeyedDataset, OpenStore
 from samplerkit.storage.opening import REWRITE, opened
 

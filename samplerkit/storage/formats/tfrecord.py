@@ -22,14 +22,11 @@ from samplerkit.storage.files.content import (
     FileContent,
     checked_decode,
     gathered_samples,
+    names_of,
 )
 from samplerkit.storage.files.packages import extra
 from samplerkit.storage.files.stored import ByteSpan, Stored
-from samplerkit.storage.formats.base import (
-    FormatOfFiles,
-    content_of,
-    names_of,
-)
+from samplerkit.storage.formats.base import FormatOfFiles, content_of
 from samplerkit.storage.formats.kept_index import IndexedFiles, IndexKind
 from samplerkit.storage.formats.tfrecord_example import example_of, scalars_of
 from samplerkit.storage.inflate import inflated

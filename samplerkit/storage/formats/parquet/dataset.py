@@ -16,11 +16,11 @@ from samplerkit.order.caching import cached_property
 from samplerkit.order.typing import Ids
 from samplerkit.storage.catalogue.file_catalogue import DIGEST_BYTES, FileCatalogue
 from samplerkit.storage.files.chunked import ChunkLimits, Chunks
-from samplerkit.storage.files.content import ChunkFile, require_columns
+from samplerkit.storage.files.content import ChunkFile, names_of, require_columns
 from samplerkit.storage.files.packages import guarded
 from samplerkit.storage.files.stored import Stored
 from samplerkit.storage.formats.arrow_rows import ArrowBatches, gather_of, in_one_piece
-from samplerkit.storage.formats.base import FilesOfChunks, FormatOfFiles, digest_of, names_of
+from samplerkit.storage.formats.base import FilesOfChunks, FormatOfFiles, digest_of
 from samplerkit.storage.formats.parquet.file import Footers, ParquetFile
 from samplerkit.storage.formats.parquet.filter import Keys, RowFilter, folder_keys
 from samplerkit.storage.remote.options import RemoteOptions
