@@ -20,7 +20,6 @@ from torch.utils.data import DataLoader
 import samplerkit as sk
 from samplerkit.storage.tar.index.archive import Archive
 from samplerkit.storage.tar.index.finding import Cache, make_index
-from tests.benchmarks.batches import text
 from tests.benchmarks.floor_rows import (
     ALONE,
     Make,
@@ -296,7 +295,8 @@ def of_tokens(folder: Path) -> Iterator[Row]:
                 if dataset is tree
                 else "half of it is the loader: requests, state, figures, collate",
             )
-    lengths = text(rng, 1_000_000)
+    # Web text in tokens, as in C4.
+    lengths = np.clip(rng.lognormal(5.65, 1.02, 1_000_000), 8, 4096).astype(np.int64)
     for name, recipe in (
         ("token batches, n = 10^6", sk.TokenBatches(32_768, lengths=lengths)),
         ("packs of 8,192, n = 10^6", sk.PackBatches(8192, lengths=lengths)),
