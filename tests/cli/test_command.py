@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 from subprocess import PIPE
 
 import pytest
@@ -16,15 +17,28 @@ import samplerkit as sk
 from tests.programs import Program
 
 
+@pytest.fixture
+def run_yaml(tmp_path):
+    path = tmp_path / "run.yaml"
+    path.write_text("dataset: {kind: layout, sizes: [60, 40]}\nsampler: {kind: random}\n")
+    return str(path)
+
+
 def test_version(said):
     assert said("--version") == f"samplerkit {samplerkit.__version__}\n"
 
 
-def test_a_missing_scikit_learn_is_one_line_with_the_hint(refused, monkeypatch):
-    monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
-    hint = 'install it with: pip install "samplerkit[demo]"'
-    line = f"samplerkit: demo: needs sklearn, which is not installed; {hint}\n"
-    assert refused("demo") == line
+@pytest.mark.parametrize(
+    ("extra", "module", "asked"),
+    [("demo", "sklearn.datasets", []), ("plot", "matplotlib.figure", ["run.yaml", "-o", "order.png"])],
+)
+def test_a_missing_package_is_one_line_with_the_hint(refused, run_yaml, monkeypatch, extra, module, asked):
+    monkeypatch.chdir(Path(run_yaml).parent)
+    monkeypatch.setitem(sys.modules, module, None)
+    hint = f'install it with: pip install "samplerkit[{extra}]"'
+    package = module.partition(".")[0]
+    assert refused(extra, *asked) == f"samplerkit: {extra}: needs {package}, which is not installed; {hint}\n"
+    assert not Path("order.png").exists()
 
 
 def test_a_mistake_in_a_kept_config_is_one_line_before_any_launch(refused, tmp_path):
@@ -52,13 +66,6 @@ def test_a_name_of_a_file_that_is_no_text_is_read_described_and_printed(command,
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(printed, encoding="utf-8"))
     assert command("at", config, "--epoch", 0, "--step", 0, "--json")[0] == 0
     assert set(json.loads(printed.getvalue())["files"]) == {"\udcff.txt"}
-
-
-@pytest.fixture
-def run_yaml(tmp_path):
-    path = tmp_path / "run.yaml"
-    path.write_text("dataset: {kind: layout, sizes: [60, 40]}\nsampler: {kind: random}\n")
-    return str(path)
 
 
 def full_disk():

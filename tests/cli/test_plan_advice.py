@@ -102,14 +102,14 @@ def test_min_quality_advises_no_mode_in_place_of_a_choice_either():
 
 
 def test_the_chain_of_the_readme_has_a_mode_and_advice_that_can_be_pasted(command, tmp_path):
-    path = written(tmp_path, WHOLE["distributed over sequential"])
+    path = written(tmp_path, WHOLE["distributed over sequential"], sizes=EQUAL)
     code, output, _ = command("plan", path, "--world", 2)
     assert code == 0
     assert "mode     GLOBAL: the sampler says so" in output
     told = in_json(command, "plan", path, "--world", 2)[1]["recommendation"]["sampler"]
     assert f"write sampler: {in_yaml(told)}" in " ".join(output.split())
     assert command("validate", written(tmp_path, told))[0] == 0
-    weights = command("plan", written(tmp_path, {"kind": "weighted_random", "weights": [1] * 400}))[1]
+    weights = command("plan", written(tmp_path, CHOOSING["weights"][0], sizes=EQUAL))[1]
     assert "mode     none: the sampler has no shuffle mode" in weights
     assert "cheapest" not in weights
 
@@ -150,7 +150,7 @@ def test_each_machine_fetches_what_its_ranks_read(shuffle, per_machine, monkeypa
 
 
 def test_a_run_that_goes_on_on_other_ranks_is_planned_with_the_lanes_of_its_start(command, tmp_path):
-    path = written(tmp_path, {"kind": "distributed", "shuffle": "files", "seed": 7})
+    path = written(tmp_path, {"kind": "distributed", "shuffle": "files", "seed": 7}, sizes=EQUAL)
     plain = in_json(command, "plan", path, "--world", 3)[1]
     resumed = in_json(command, "plan", path, "--world", 3, "--first-world", 4)[1]
     first = in_json(command, "plan", path, "--world", 4)[1]
@@ -172,5 +172,5 @@ def test_remote_files_are_advised_blocks_of_four_files_as_the_page_says(command,
     assert (guessed["num_samples"], guessed["num_files"]) == (3200, 32)
     chosen = guessed["recommendation"]["chosen"]
     assert (chosen["shuffle"], chosen["partial_size"]) == ("partial", 400)
-    local = written(tmp_path, section)
+    local = written(tmp_path, section, sizes=EQUAL)
     assert in_json(command, "plan", local, "--world", 2)[1]["recommendation"]["chosen"]["shuffle"] == "files"

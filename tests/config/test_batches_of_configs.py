@@ -17,10 +17,6 @@ SHAPES = [[64, 64], [64, 96], [96, 64]] * 20
 
 SECTIONS = {
     "tokens": (
-        {"kind": "tokens", "max_tokens": 90, "lengths": LENGTHS},
-        sk.TokenBatches(90, lengths=LENGTHS),
-    ),
-    "tokens, all said": (
         {"kind": "tokens", "max_tokens": 90, "lengths": LENGTHS, "waste": 0.2, "short": "keep", "abreast": 2},
         sk.TokenBatches(90, lengths=LENGTHS, waste=0.2, short="keep", abreast=2),
     ),

@@ -73,28 +73,17 @@ def test_the_batch_is_that_of_all_ranks():
 
 
 @pytest.mark.parametrize("made", ["dataloader", "make_loader"])
-def test_without_a_dataset_section_the_dataset_is_checked_when_a_loader_is_made(made):
-    sections = {"sampler": {"kind": "sequential"}, "loader": {"batch_size": 32}, "min_quality": 0.5}
-    config = sk.load_config(sections)
-    with pytest.raises(sk.ConfigError, match=r"min_quality\.mixing"):
-        getattr(config, made)(range(1000))
-    shuffled = sk.load_config({**sections, "sampler": {"kind": "random"}})
-    assert getattr(shuffled, made)(range(1000)) is not None
+def test_without_a_dataset_section_the_dataset_is_checked_when_a_loader_is_made_in_its_world(made):
+    sections = {"sampler": {"kind": "random", "shuffle": "files"}, "loader": {"batch_size": 32}}
+    config = sk.load_config({**sections, "min_quality": 0.5})
+    data = Digits(SORTED)
+    data.layout = sk.Layout([1437] * 8)
+    with pytest.raises(sk.ConfigError, match=r"min_quality\.mixing: falls short"):
+        getattr(config, made)(data)
+    assert getattr(config, made)(data, sk.World(4, 0)) is not None
+    assert config.check_quality(data, sk.World(4, 0))[0].value > 0.5
     with pytest.raises(sk.ConfigError, match="dataset: is missing"):
         config.check_quality()
-
-
-def test_the_world_that_a_loader_is_given_counts():
-    sections = {
-        "sampler": {"kind": "random", "shuffle": "files"},
-        "loader": {"batch_size": 32},
-        "min_quality": 0.5,
-    }
-    config = sk.load_config(sections)
-    layout = sk.Layout([1437] * 8)
-    with pytest.raises(sk.ConfigError, match="falls short"):
-        config.check_quality(layout)
-    assert config.check_quality(layout, sk.World(4, 0))[0].value > 0.5
 
 
 def test_data_that_are_mixed_in_storage_are_told_as_such(tmp_path):
