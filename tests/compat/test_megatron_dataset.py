@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import pickle
 from pathlib import Path
 
@@ -140,32 +139,15 @@ def test_indexes_of_another_split_are_of_another_run(tmp_path, prefix):
         megatron.compare_cache(second, tmp_path)
 
 
-def cut_bin(prefix):
-    os.truncate(prefix + ".bin", 100)
-
-
-def lying_lengths(prefix):
+def test_an_index_that_lies_is_an_error_that_names_it(prefix):
     # Two lengths change, and their sum does not.
     path = Path(prefix + ".idx")
     told = bytearray(path.read_bytes())
     lengths = np.frombuffer(told, dtype="<i4", count=10, offset=34)
     lengths[:3] += np.array([2, 0, -2], dtype="<i4")
     path.write_bytes(told)
-
-
-@pytest.mark.parametrize(("damage", "message"), [(cut_bin, "ends at byte 100"), (lying_lengths, "web.idx")])
-def test_damaged_files_are_errors_that_name_the_file(prefix, damage, message):
-    damage(prefix)
-    with pytest.raises(sk.DatasetError, match=message):
+    with pytest.raises(sk.DatasetError, match=r"web\.idx"):
         megatron.MegatronDataset(prefix, 30, sequence_length=8).__getitems__(range(30))
-
-
-def test_a_file_cut_in_use_is_an_error_and_not_memory_that_nobody_wrote(prefix):
-    dataset = megatron.MegatronDataset(prefix, 30, sequence_length=8)
-    dataset.__getitems__(range(30))
-    cut_bin(prefix)
-    with pytest.raises(sk.DatasetError, match="it had 266 bytes, and was changed since"):
-        dataset.__getitems__(range(30))
 
 
 @pytest.mark.parametrize(
