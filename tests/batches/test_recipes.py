@@ -9,9 +9,7 @@ import numpy as np
 import pytest
 
 import samplerkit as sk
-from samplerkit.batches.budget import Budget, buckets_of
 from samplerkit.batches.cutting import halved
-from samplerkit.batches.lengths import Histogram
 from samplerkit.batches.packs.pack_plan import PackPlan
 from samplerkit.batches.set_plan import StaticPlan
 from samplerkit.batches.window_plan import WindowPlan
@@ -153,13 +151,6 @@ def test_samples_above_the_budget_are_dropped_and_counted_or_truncated_or_alone(
     assert truncated.dropped == 0
     laws.require_limits(truncated, 100)
     assert truncated.shape(int(truncated.batch_of(int(above[0]))[0])) == (1, 100)
-
-
-def test_what_is_padded_to_one_length_is_in_one_bucket():
-    histogram = Histogram(np.array([16, 15, 14, 8]), np.array([9, 9, 9, 9]), "")
-    buckets = buckets_of(histogram, Budget(64, length_multiple=8), waste=0, pool=1, long="raise")
-    assert (buckets.starts.tolist(), buckets.uppers.tolist()) == ([0, 27, 36], [16, 8])
-    assert buckets.sizes.tolist() == [4, 8]
 
 
 def test_a_plan_says_what_it_knows_of_lengths():

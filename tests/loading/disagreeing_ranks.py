@@ -39,14 +39,12 @@ def readers(shard: int, shards: int) -> dict[str, Callable[[], Iterable[Any]]]:
     sampler = sk.DistributedSampler(shards, shard, seed=3)
     slices = sk.SequentialSampler()
     slices.add_child(sk.DistributedSampler(shards, shard, seed=3))
-    world, data = sk.World(shards, shard), range(SAMPLES)
+    data = range(SAMPLES)
     return {
         "Loader": lambda: sk.Loader(data, sampler, batch_size=2),
-        "Loader of a world": lambda: sk.Loader(data, sk.RandomSampler(), batch_size=2, world=world),
         "Loader of a chain": lambda: sk.Loader(data, slices, batch_size=2),
         "TensorLoader": lambda: sk.TensorLoader(torch.arange(SAMPLES), sampler, batch_size=2),
         "TorchSampler": lambda: sk.TorchSampler(sampler, SAMPLES),
-        "DataLoader": lambda: torch.utils.data.DataLoader(data, 2, sampler=sk.TorchSampler(sampler, data)),
         "TorchBatchSampler": lambda: sk.TorchBatchSampler(sk.TorchSampler(sampler, SAMPLES), 2),
         "ShardedSampler": lambda: distributed(data, shards, shard),
     }

@@ -1,4 +1,4 @@
-"""Documents of which each token is found in no other one, and loaders of packs of them."""
+"""Documents of which each token is found in no other one."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from typing import Any
 
 import numpy as np
 import torch
-
-import samplerkit as sk
 
 SIZES = np.clip(np.random.default_rng(0).lognormal(3, 1, 120), 0, 300).astype(np.int64)
 SIZES[7] = 0
@@ -44,14 +42,6 @@ class Parts(Documents):
         assert segments.dtype == np.int64
         assert segments.shape[1:] == (3,)
         return [document(id)[start : start + length] for id, start, length in segments.tolist()]
-
-
-def loaders(dataset: Any, recipe: Any, ranks: int, **options: Any) -> list[sk.Loader]:
-    sampler = sk.RandomSampler(seed=3)
-    return [
-        sk.Loader(dataset, sampler, batches=recipe, world=sk.World(ranks, rank), **options)
-        for rank in range(ranks)
-    ]
 
 
 def tokens_of(batch: dict[str, Any]) -> list[int]:

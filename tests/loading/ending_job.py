@@ -40,7 +40,7 @@ def main(end: str, options: dict[str, Any]) -> None:
     if end == "SIGTERM with a handler":
         faulthandler.dump_traceback_later(20)  # says where, should it hang
         signal.signal(signal.SIGTERM, leave)
-    loader = sk.Loader(Slow(), sk.SequentialSampler(), batch_size=BATCH_SIZE, num_workers=2, **options)
+    loader = sk.Loader(Slow(), sk.SequentialSampler(), batch_size=BATCH_SIZE, **{"num_workers": 2, **options})
     batches: list[torch.Tensor] = []
     try:
         for batch in loader:
@@ -59,7 +59,7 @@ def main(end: str, options: dict[str, Any]) -> None:
 
 def end_of_the_script(options: dict[str, Any]) -> None:
     """Leaves an iterator behind that nobody ends."""
-    loader = sk.Loader(Slow(), sk.SequentialSampler(), batch_size=BATCH_SIZE, num_workers=2, **options)
+    loader = sk.Loader(Slow(), sk.SequentialSampler(), batch_size=BATCH_SIZE, **{"num_workers": 2, **options})
     batches = iter(loader)
     received = next(batches)[:, 0].tolist()
     print(json.dumps(loader.worker_pids), "read", json.dumps([received, loader.state_dict()]), sep="\n")

@@ -27,10 +27,6 @@ class Numbers:
         self.epoch = epoch
 
 
-def as_lists(batch):
-    return batch
-
-
 def ids_of(loader):
     return [[index for index, _ in batch] for batch in loader]
 
@@ -38,6 +34,4 @@ def ids_of(loader):
 def numbers_loader(size=10, **options):
     sampler = options.pop("sampler", sk.RandomSampler(seed=3))
     workers = {} if "num_workers" in options else BESIDE
-    return sk.Loader(
-        Numbers(size), sampler, **{"batch_size": 3, "collate_fn": as_lists, **workers, **options}
-    )
+    return sk.Loader(Numbers(size), sampler, **{"batch_size": 3, "collate_fn": list, **workers, **options})

@@ -1,11 +1,16 @@
 """States as each reader of the package saves them, and what each goes on with.
 
-`tests/data/states.json` holds them. They are frozen: a state that was saved once loads for ever.
+`tests/data/states.json` holds them. They are frozen: a state that was saved once loads for ever. So
+`python -m tests.loading.saved_states` writes the file only where there is none.
 """
 
 from __future__ import annotations
 
+import json
+import sys
+import tempfile
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -20,7 +25,7 @@ from tests.compat.partially_shuffle.folders import ids_of, make_dataset, make_sa
 from tests.compat.webdataset.shards import numbers, write
 from tests.numbers import Numbers
 
-DATA = Path(__file__).parents[1] / "data"
+FILE = Path(__file__).parents[1] / "data" / "states.json"
 
 LAYOUT = sk.Layout([7, 4, 11, 5])
 SIZE = len(LAYOUT)
@@ -222,3 +227,23 @@ def goes_on_with(make: Callable[[], Any], state: dict[str, Any]) -> list[list[li
     reader = make()
     reader.load_state_dict(state)
     return [epoch_of(reader), epoch_of(reader)]
+
+
+def main() -> int:
+    """Writes the file, one state a line, unless it exists."""
+    if FILE.exists():
+        sys.stderr.write(f"{FILE} is frozen and stays as it is\n")
+        return 1
+    lines = []
+    for kind, make_in in KINDS.items():
+        with tempfile.TemporaryDirectory() as folder:
+            make = partial(make_in, Path(folder))
+            for when, state in saved_after(make):
+                case = {"kind": kind, "when": when, "state": state, "goes on with": goes_on_with(make, state)}
+                lines.append(json.dumps(case))
+    FILE.write_text("[\n" + ",\n".join(lines) + "\n]\n")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

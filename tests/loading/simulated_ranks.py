@@ -1,6 +1,6 @@
 """How many requests the agreement of ranks makes to the job's store, counted in virtual time.
 
-Run as `python -m tests.loading.simulated_ranks`. Some ranks run the real code against a store that counts
+`python -m tests.benchmarks.scale` prints them. Some ranks run the real code against a store that counts
 their requests; the others of a large job are entered in the store as ranks that have joined.
 """
 
@@ -157,20 +157,3 @@ def simulate(
     works = [(start, lambda rank=rank: begin(rank)) for rank, (start, _) in begins.items()]
     time.run(works if others is None else [*works, (0.001, enter_others)])
     return outcomes
-
-
-def main() -> None:
-    """Prints the table of docs/reliability.md."""
-    for ranks, real in ((10_000, (0, 5_000, 9_999)), (1_000, range(1_000))):
-        begins = {rank: (3.0 if rank == ranks - 1 else 0.0, ORDER) for rank in real}
-        outcomes = simulate(ranks, begins, None if len(real) == ranks else ORDER)
-        shown = {rank: outcomes[rank] for rank in (0, ranks // 2, ranks - 1)}
-        for rank, one in shown.items():
-            print(
-                f"{ranks:,} ranks, rank {rank:,}: {one.requests} requests, continues at {one.seconds:.2f} s"
-            )
-        print(f"  the most of a rank that ran: {max(one.requests for one in outcomes.values())}")
-
-
-if __name__ == "__main__":
-    main()

@@ -72,25 +72,6 @@ def test_a_rank_that_begins_something_else_is_named_with_what_differs(differs):
     assert re.search(r"(rank [01]|ranks 0, 1) by", str(outcomes[2]))
 
 
-@pytest.mark.usefixtures("short_pauses")
-def test_a_rank_that_comes_when_all_others_have_given_up_gets_the_error_too():
-    store = torch.distributed.HashStore()
-    outcomes = {}
-
-    def begin(rank, identity, seconds=60):
-        try:
-            Agreement(store, rank, 3).require(identity, seconds)
-        except sk.DisagreementError as error:
-            outcomes[rank] = str(error)
-
-    run_threads(begin, *((rank, {**ORDER, "seed": [rank]}) for rank in (0, 1)))
-    for late in (0, 1):  # like the one, and then like the other
-        begin(2, {**ORDER, "seed": [late]}, 0.05)
-        assert f"rank {1 - late} by {{'seed': [{1 - late}]}}" in outcomes.pop(2)
-    assert "rank 1 by {'seed': [1]}" in outcomes[0]
-    assert "rank 0 by {'seed': [0]}" in outcomes[1]
-
-
 def test_an_evaluation_on_one_rank_continues_after_the_time_limit_with_a_warning(caplog):
     caplog.set_level(logging.WARNING, "samplerkit")
     begin = time.monotonic()
@@ -117,30 +98,6 @@ def test_a_rank_that_has_read_alone_does_not_stop_the_others_later(first, second
     outcomes, seconds = run_ranks(first, second)
     assert outcomes == [None, None]
     assert seconds < 5
-
-
-@pytest.mark.usefixtures("short_pauses")
-def test_a_rank_that_comes_after_several_disagreements_joins_the_others_at_its_second_try():
-    store, later = torch.distributed.HashStore(), []
-    two_know, have_disagreed, all_know = threading.Barrier(2), threading.Barrier(3), threading.Barrier(3)
-
-    def rank(number, identity, times):
-        mine = Agreement(store, number, 3)
-        if number == 2:
-            have_disagreed.wait()
-        for _ in range(times):
-            with pytest.raises(sk.DisagreementError):
-                mine.require(identity, 30)
-            if number < 2:
-                two_know.wait()
-        if number < 2:
-            have_disagreed.wait()
-        all_know.wait()
-        mine.require(ORDER, 30)
-        later.append(number)
-
-    run_threads(rank, (0, ORDER, 2), (1, OTHER, 2), (2, ORDER, 1))
-    assert sorted(later) == [0, 1, 2]
 
 
 def test_ranks_that_begin_two_loaders_in_another_order_do_not_hang():
@@ -175,6 +132,17 @@ def test_ranks_that_wait_at_one_time_find_that_they_disagree_whenever_the_later_
         assert f"rank {rank} reads by" in outcome.error
         assert outcome.requests <= MOST_REQUESTS
         assert outcome.seconds <= comes + 4
+
+
+@pytest.mark.parametrize("late", [0, 1])
+def test_a_rank_that_comes_when_all_others_have_given_up_gets_the_error_too(late):
+    """It is like the one of them, or like the other."""
+    begins = {0: (0, ORDER), 1: (0.01, OTHER), 2: (30.0, [ORDER, OTHER][late])}
+    outcomes = simulate(3, begins, seconds=10.0)
+    assert outcomes[0].seconds < outcomes[1].seconds + 20 < 30
+    assert f"rank {1 - late} by {{'seed': [{1 - late}]}}" in outcomes[2].error
+    assert "rank 1 by {'seed': [1]}" in outcomes[0].error
+    assert "rank 0 by {'seed': [0]}" in outcomes[1].error
 
 
 def test_no_rank_ends_before_all_know_that_they_disagree():

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 
@@ -193,26 +191,6 @@ def test_an_edit_applies_at_the_next_border_of_a_window_that_nobody_asked_for(op
     before = sum(len(batch) for batch in read[:2])
     assert before <= first
     assert read[:2] == counts[:2]
-
-
-def test_a_run_of_batches_is_edited_stopped_and_resumed_on_other_ranks():
-    edits = [sk.Edit(at=WINDOW, skip=20), sk.Edit(at=3 * WINDOW, without=range(50))]
-    whole = batches_of(sk.Ledger(CHAIN, edits).order(SIZE), 0)
-    read, state = [], None
-    for ranks, steps in ((2, 3), (1, 5), (3, 4), (2, 6), (1, 99)):
-        made = edits if len(read) > 9 else edits[:1]
-        runs = [loader_of(made, ranks=ranks, rank=rank, tail="ragged") for rank in range(ranks)]
-        for run in runs if state else ():
-            run.load_state_dict(json.loads(json.dumps(state)))
-        going = [iter(run) for run in runs]
-        for _ in range(steps):
-            batches = [next(one, None) for one in going]
-            read += [batch for batch in batches if batch is not None]
-        states = [run.state_dict() for run in runs]
-        assert all(one == states[0] for one in states)
-        state = states[0]
-        assert len(json.dumps(state)) < 2048
-    assert sorted(map(sorted, read[: len(whole)])) == sorted(map(sorted, whole))
 
 
 def test_a_state_inside_a_window_is_behind_the_edits_of_all_of_the_window():

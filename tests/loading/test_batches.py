@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 
-import numpy as np
 import pytest
 
 import samplerkit as sk
@@ -55,16 +54,6 @@ def test_tokens_of_all_ranks_are_known_to_each():
     with pytest.raises(sk.OutOfDatasetError):
         runs[0].tokens(runs[0].steps_left)
     assert sk.Loader(range(10), sk.SequentialSampler(), batch_size=4).tokens(2) == 2
-
-
-def test_split_gives_every_sample_once_in_equal_steps():
-    for ranks in range(1, 9):
-        runs = [loader("global", ranks, rank, tail="split") for rank in range(ranks)]
-        assert len({run.steps_left for run in runs}) == 1
-        ids = [run.ids(step) for run in runs for step in range(run.steps_left)]
-        assert not any(run.pads(step).any() for run in runs for step in range(run.steps_left))
-        assert sorted(np.concatenate(ids).tolist()) == list(range(SIZE))
-        assert all(LENGTHS[batch].max() * batch.size <= 240 for batch in ids)
 
 
 def test_nothing_but_a_length_passes_over_an_epoch_of_windows():

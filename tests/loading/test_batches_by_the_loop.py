@@ -107,22 +107,6 @@ def test_whoever_makes_a_batch_the_order_holds_and_a_dataset_is_told_once_and_ne
     assert dataset.told.broken == []
 
 
-def test_the_loop_begins_no_epoch_that_threads_still_read_before(monkeypatch):
-    class Later(LoopSchedule):
-        loop_makes = False
-
-    monkeypatch.setattr(loader_workers, "ThreadSchedule", Later)
-    dataset = Telling(lambda: time.sleep(0.05))
-    options = {**beside("2 threads"), "persistent_workers": True}
-    with sk.Loader(dataset, sk.SequentialSampler(), batch_size=1, collate_fn=list, **options) as loader:
-        for _ in loader:
-            break  # the threads are in the middle of the batches after this one
-        Later.loop_makes = True
-        loader.set_epoch(1)
-        assert sum(map(len, loader)) == 12
-    assert dataset.told.broken == []
-
-
 @pytest.mark.usefixtures("always")
 def test_a_loader_that_was_closed_while_the_loop_makes_a_batch_says_so():
     class Closing(Numbers):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import signal
+from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
@@ -12,82 +12,48 @@ import pytest
 import samplerkit as sk
 from samplerkit.cli.storage import FieldLength
 from samplerkit.storage.atomic import locked
-from tests.programs import Program
-from tests.waiting import wait_until
 
 TEXTS = ["a" * (number * 7919 % 301) for number in range(1500)]
 LENGTHS = [len(text) for text in TEXTS]
 
-JOB = """
-import sys, time
-import samplerkit as sk
-
-class Texts:
-    def __len__(self):
-        return 1500
-    def __getitem__(self, id):
-        time.sleep(600 * (id == 1000))  # until it is killed
-        return "a" * (id * 7919 % 301)
-
-sk.compute_lengths(Texts(), len, sys.argv[1])
-"""
-
-
-def test_a_killed_computation_resumes_where_it_was_and_gives_the_same_bytes(tmp_path):
-    whole, killed = tmp_path / "whole.npy", tmp_path / "killed.npy"
-    part = Path(f"{killed}.part")
-    process = Program(["-c", JOB, str(killed)])
-    try:
-        wait_until(lambda: part.exists() and part.stat().st_size >= 2000)
-    finally:
-        process.send_signal(signal.SIGKILL)
-        process.wait(30)
-    assert not killed.exists()
-    left = part.read_bytes()
-    assert len(left) >= 2000
-    # As if it had been killed in the middle of writing a record.
-    part.write_bytes(left[:-3])
-    texts = Counted()
-    sk.compute_lengths(texts, len, killed)
-    assert 0 < len(texts.read) < 1500
-    assert sk.compute_lengths(TEXTS, len, whole, num_workers=2).tolist() == LENGTHS
-    assert np.load(whole).dtype == np.dtype("int32")
-    assert killed.read_bytes() == whole.read_bytes()
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["killed.npy", "whole.npy"]
-
 
 class Counted:
-    """Texts that count how often they are read."""
+    """Texts that count how often they are read; one of them is the end of the process."""
 
-    def __init__(self, stop=None):
+    def __init__(self, deadly=None):
         self.read = []
-        self._stop = stop
+        self._deadly = deadly
 
     def __len__(self):
         return len(TEXTS)
 
     def __getitem__(self, id):
-        if id == self._stop:
-            raise KeyError("gone")
+        if id == self._deadly:
+            os._exit(3)
         self.read.append(id)
         return TEXTS[id]
 
 
-def stopped(out):
+def killed(out):
     """Leaves a part of 1,024 samples behind."""
-    with pytest.raises(KeyError):
-        sk.compute_lengths(Counted(stop=1100), len, out)
+    counting = get_context("fork").Process(target=sk.compute_lengths, args=(Counted(deadly=1100), len, out))
+    counting.start()
+    counting.join(60)
+    assert counting.exitcode == 3
     return Path(f"{out}.part")
 
 
-def test_what_was_done_is_not_read_again(tmp_path):
-    out = tmp_path / "lengths.npy"
-    stopped(out)
-    told, texts = [], Counted()
+def test_a_killed_computation_resumes_where_it_was_and_gives_the_same_bytes(tmp_path):
+    out, whole, told, texts = tmp_path / "killed.npy", tmp_path / "whole.npy", [], Counted()
+    killed(out)
+    assert not out.exists()
     found = sk.compute_lengths(texts, len, out, progress=lambda *seen: told.append(seen))
     assert texts.read == list(range(1024, 1500))
-    assert found.tolist() == LENGTHS
     assert [seen[1:] for seen in (told[0], told[-1])] == [(1024, 1500), (1500, 1500)]
+    assert found.tolist() == sk.compute_lengths(TEXTS, len, whole, num_workers=2).tolist() == LENGTHS
+    assert np.load(whole).dtype == np.dtype("int32")
+    assert out.read_bytes() == whole.read_bytes()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["killed.npy", "whole.npy"]
 
 
 @pytest.mark.parametrize(
@@ -106,7 +72,7 @@ def test_what_was_done_is_not_read_again(tmp_path):
 )
 def test_what_is_damaged_is_computed_again(tmp_path, damage, first):
     out = tmp_path / "lengths.npy"
-    part = stopped(out)
+    part = killed(out)
     part.write_bytes(damage(part.read_bytes()))
     texts = Counted()
     assert sk.compute_lengths(texts, len, out).tolist() == LENGTHS
@@ -140,7 +106,7 @@ def test_two_processes_do_not_compute_one_file(tmp_path):
 
 def test_what_was_left_by_another_function_or_dataset_is_refused(tmp_path):
     out = tmp_path / "lengths.npy"
-    stopped(out)
+    killed(out)
     with pytest.raises(sk.StateError, match="function: is of other lengths"):
         sk.compute_lengths(TEXTS, hash, out)
     with pytest.raises(sk.StateError, match="dataset: is of other lengths"):

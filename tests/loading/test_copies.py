@@ -45,7 +45,6 @@ def by_torch():
 LOADERS = {
     "plain": plain,
     "goes on": lambda: plain(after_break="continue"),
-    "processes": lambda: plain(num_workers=2),
     "workers that live on": lambda: plain(num_workers=1, persistent_workers=True),
     "threads": lambda: plain(**THREADS),
     "device": lambda: plain(device="cpu"),

@@ -11,7 +11,6 @@ import time
 import pytest
 
 import samplerkit as sk
-from tests.loading.numbers import as_lists
 from tests.own_seconds import OwnSeconds
 
 SECONDS, AT_MOST = 5, 60
@@ -33,14 +32,14 @@ class Large:
 
 @pytest.mark.parametrize(
     ("workers", "victim", "options"),
-    [(1, 0, {}), (2, 0, {"persistent_workers": True}), (2, 1, {"run_ahead": True}), (2, 1, {})],
+    [(1, 0, {}), (2, 0, {"persistent_workers": True}), (2, 1, {"run_ahead": True})],
 )
 def test_a_worker_that_is_killed_while_it_writes_a_batch_is_a_typed_error(
     no_longer_than, workers, victim, options
 ):
     """Of two workers one writes and the other one waits for it; which of them does which is not known."""
     loader = sk.Loader(
-        Large(), sk.SequentialSampler(), batch_size=1, num_workers=workers, collate_fn=as_lists, **options
+        Large(), sk.SequentialSampler(), batch_size=1, num_workers=workers, collate_fn=list, **options
     )
     received = []
     no_longer_than(AT_MOST)

@@ -8,7 +8,7 @@ import pytest
 from torch.utils.data import Subset
 
 import samplerkit as sk
-from samplerkit.order.draws import Draws, entered_draws
+from samplerkit.order.draws import Draws
 from tests.loading.worker_kinds import THREADS
 
 
@@ -216,15 +216,6 @@ def test_within_a_batch_or_a_sample_of_another_dataset_ours_enter_no_draws(datas
     samples = read(Within(), batch_size=1)
     assert samples == read(Within())
     assert len({drawn for before, (_, within), after in samples for drawn in (before, within, after)}) == 36
-
-
-def test_only_who_reads_the_whole_of_a_batch_and_is_to_enter_its_draws_gets_them():
-    with Draws(7, 0, [3, 4, 5], enters_alone=True) as draws:
-        assert [entered_draws(size) for size in (2, 3, 4)] == [None, draws, None]
-        draws.enter(1)
-        assert entered_draws(3) is None
-    with Draws(7, 0, [3, 4, 5]):
-        assert entered_draws(3) is None
 
 
 def test_draws_whose_end_a_signal_handler_has_cut_off_are_forgotten():

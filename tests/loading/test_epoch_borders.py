@@ -12,7 +12,7 @@ import torch
 from torchdata.stateful_dataloader import StatefulDataLoader
 
 import samplerkit as sk
-from samplerkit.compat.torch import DistributedSampler, distributed
+from samplerkit.compat.torch import DistributedSampler
 from tests.loading.saved_states import as_list, taken
 
 SIZE = 12
@@ -37,23 +37,18 @@ def stateful(made, **options):
     return loader
 
 
-def below_torchdata(world, **options):
+def below_torchdata(world):
     made = sampler(world)
-    return stateful(made, batch_size=2, sampler=made, **options)
+    return stateful(made, batch_size=2, sampler=made)
 
 
-def batches_below_torchdata(world, **options):
+def batches_below_torchdata(world):
     made = sk.TorchBatchSampler(sampler(world), 2)
-    return stateful(made, batch_sampler=made, **options)
+    return stateful(made, batch_sampler=made)
 
 
 def torchs_below_torchdata(world):
     made = DistributedSampler(range(SIZE), world.num_shards, world.shard_id)
-    return stateful(made, batch_size=2, sampler=made)
-
-
-def any_below_torchdata(world):
-    made = distributed(torch.utils.data.RandomSampler(range(SIZE)), world.num_shards, world.shard_id)
     return stateful(made, batch_size=2, sampler=made)
 
 
@@ -64,10 +59,8 @@ READERS = {  # others are driven by tests/loading/test_cursor_machine.py and tes
         torch.arange(SIZE), sk.RandomSampler(seed=3), batch_size=2, world=world
     ),
     "TorchSampler below torchdata": below_torchdata,
-    "TorchSampler below torchdata with a worker": lambda world: below_torchdata(world, num_workers=1),
     "TorchBatchSampler below torchdata": batches_below_torchdata,
     "torch's DistributedSampler below torchdata": torchs_below_torchdata,
-    "any torch sampler below torchdata": any_below_torchdata,
 }
 
 

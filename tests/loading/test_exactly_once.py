@@ -66,7 +66,7 @@ def total(counters):
 @pytest.mark.parametrize("tail", ["pad", "drop", "ragged"])
 @pytest.mark.parametrize(
     ("sizes", "least"),
-    [((0, 1, 5), 600), pytest.param((12,), 2_000, marks=pytest.mark.campaign)],
+    [((0, 5), 600), pytest.param((1, 12), 2_000, marks=pytest.mark.campaign)],
     ids=["to 5", "12"],
 )
 def test_nothing_is_lost_or_repeated_by_any_cut_and_any_resize(mode, tail, sizes, least):

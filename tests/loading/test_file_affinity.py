@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 from collections import defaultdict
 from typing import Any
@@ -18,8 +17,7 @@ from samplerkit.loading.workers.batch_maker import BatchMaker, batch_of
 from samplerkit.loading.workers.file_affinity import FileAffinity, joined
 from samplerkit.loading.workers.loader_workers import requests_of
 from samplerkit.loading.workers.reader import ReaderOptions, SampleReader
-from samplerkit.loading.workers.worker_side import NUMBER_BYTES, pickled, received, send, unpickled
-from tests.loading.worker_kinds import beside
+from tests.loading.documents import SIZES, Parts
 
 LAYOUT = sk.Layout([7, 9, 0, 3, 12, 5, 8, 10, 1])
 MODES = ("false", "global", "files", "infile", "partial")
@@ -164,15 +162,6 @@ def test_batches_and_what_comes_with_them_are_those_without_it_also_after_a_resu
         assert read(resumed) == read(rest)
 
 
-def crossed(answer: Any) -> Any:
-    """An answer as the loop receives it from a worker."""
-    message, (here, there) = pickled(answer), multiprocessing.Pipe()
-    message.content.write(bytes(NUMBER_BYTES))
-    with here, there:
-        send(there, message)
-        return unpickled(*received(here)[1:])
-
-
 @given(
     st.lists(st.integers(0, 9), min_size=1, max_size=6).filter(any),
     st.sampled_from(MODES),
@@ -206,7 +195,7 @@ def test_shares_put_together_are_the_batch(sizes, mode, batch_size, workers, ste
                 if whole or len(parts) == 1:
                     samples = maker.reader.read(request)
                 else:
-                    samples = joined(parts, [crossed(maker.reader.read(part)) for part in parts])
+                    samples = joined(parts, [maker.reader.read(part) for part in parts])
                 answer = maker.collated(request, samples)
                 skipped = [(skip.id, skip.place, skip.error) for skip in answer.skipped]
                 outcomes.append([plain(answer.batch), skipped, answer.stand_in])
@@ -224,33 +213,14 @@ def test_a_file_goes_to_the_worker_with_the_fewest_samples():
     # One file is 30 samples, three are 25 before the last one.
 
 
-class Texts(Files):
-    """Sample i has i % 9 + 1 tokens."""
-
-    def __getitem__(self, index: int) -> torch.Tensor:
-        return torch.arange(index % 9 + 1) + 100 * index
-
-
-class PartsOfTexts(Texts):
-    """Gives the parts that are asked for."""
-
-    def __getsegments__(self, segments: np.ndarray) -> list[torch.Tensor]:
-        return [self[index][start : start + length] for index, start, length in segments.tolist()]
-
-
-LENGTHS = np.arange(55) % 9 + 1
-
-
 @pytest.mark.parametrize(
-    ("dataset", "recipe", "collate"),
-    [
-        (Texts(), sk.TokenBatches(40, lengths=LENGTHS), sk.PadCollate()),
-        (PartsOfTexts(), sk.PackBatches(16, lengths=LENGTHS), None),
-    ],
+    ("recipe", "collate"),
+    [(sk.TokenBatches(400, lengths=SIZES), sk.PadCollate()), (sk.PackBatches(64), None)],
     ids=["tokens", "packs of parts"],
 )
-def test_batches_of_a_recipe_are_cut_too(dataset, recipe, collate):
-    options = {"batches": recipe, "collate_fn": collate}
+def test_batches_of_a_recipe_are_cut_too(recipe, collate):
+    dataset, options = Parts(), {"batches": recipe, "collate_fn": collate}
+    dataset.layout = sk.Layout([30, 50, 40])
     with sk.Loader(dataset, by("global"), num_workers=2, file_affinity=True, **options) as loader:
         assert read(loader) == read(sk.Loader(dataset, by("global"), **options))
 
@@ -292,9 +262,3 @@ def test_what_cannot_be_shared_is_refused_and_nothing_hangs(dataset, problem):
     )
     with loader, pytest.raises(sk.DatasetError, match=problem):
         list(loader)
-
-
-@pytest.mark.parametrize("workers", [0, 1, "2 threads"])
-def test_it_changes_nothing_where_each_file_is_read_once_anyway(workers):
-    with sk.Loader(range(9), by("false"), batch_size=3, file_affinity=True, **beside(workers)) as loader:
-        assert [batch.tolist() for batch in loader] == [[0, 1, 2], [3, 4, 5], [6, 7, 8]]

@@ -14,7 +14,7 @@ import pytest
 import samplerkit as sk
 from samplerkit.loading.state.past import MOST_STRETCHES, EpochsRead, Past
 from tests.loading.forged_states import forged_section
-from tests.numbers import Damaged, Numbers
+from tests.numbers import Numbers
 
 PARTS = {"web": 12, "code": 8, "books": 4}
 TREE = Numbers(sk.Layout.tree(PARTS))
@@ -73,23 +73,6 @@ def test_an_edit_cannot_change_an_epoch_that_was_read_before_the_run_went_back()
         resumed.edit(at=20, skip=5)
 
 
-@pytest.mark.parametrize(("epoch", "batches", "back_to", "editable"), [(3, 1, 1, 35), (0, 2, 0, 10)])
-def test_a_resumed_run_that_goes_back_can_be_edited_behind_all_that_was_read(
-    epoch, batches, back_to, editable
-):
-    loader, resumed = (
-        sk.Loader(range(10), sk.Ledger(sk.RandomSampler(seed=1)), batch_size=5, after_break="continue")
-        for _ in range(2)
-    )
-    loader.set_epoch(epoch)
-    assert sum(1 for _ in zip(range(batches), loader, strict=False)) == batches
-    if back_to == epoch:
-        loader.set_epoch(back_to)
-    resumed.load_state_dict(loader.state_dict())
-    resumed.set_epoch(back_to)
-    assert resumed.editable_from == editable
-
-
 # What can be asked.
 
 
@@ -142,14 +125,6 @@ def test_windows_of_another_length_carry_what_was_read_over(tmp_path):
     )
     assert read.size == 4 * 96
     assert np.array_equal(read, again)
-
-
-def test_samples_that_could_not_be_read_are_in_the_history_and_the_loader_names_them():
-    loader = sk.Loader(Damaged(sk.Layout(10), [3]), sk.SequentialSampler(), batch_size=5, bad_samples="skip")
-    for _ in loader:
-        pass
-    assert loader.history()[:].tolist() == list(range(10))
-    assert [skipped.id for skipped in loader.skipped] == [3]
 
 
 @pytest.mark.parametrize(

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
 import random
-import signal
-import subprocess
 import threading
 import time
 
@@ -15,10 +12,9 @@ import pytest
 import torch
 
 import samplerkit as sk
-from tests.loading.numbers import Numbers, as_lists, ids_of, numbers_loader
+from tests.loading.numbers import Numbers, ids_of, numbers_loader
 from tests.loading.worker_kinds import THREADS, beside
 from tests.own_seconds import OwnSeconds
-from tests.programs import Program
 from tests.waiting import alive, threads_of_loaders, wait_until
 
 
@@ -36,7 +32,7 @@ def test_workers_draw_differently_and_alike_after_a_restart(persistent):
     def drawn(rank):
         options = {"num_workers": 2, "persistent_workers": persistent, "world": sk.World(2, rank)}
         with sk.Loader(
-            Drawn(8), sk.RandomSampler(seed=1), batch_size=2, collate_fn=as_lists, **options
+            Drawn(8), sk.RandomSampler(seed=1), batch_size=2, collate_fn=list, **options
         ) as loader:
             samples = [sample for _ in range(2) for batch in loader for sample in batch]
         assert len({pid for *_, pid in samples}) == (2 if persistent else 4)
@@ -108,44 +104,17 @@ def test_a_break_waits_no_longer_than_two_seconds_for_a_sample_that_hangs(option
     loader.close()
 
 
-@pytest.mark.parametrize(("workers", "seconds"), [(2, 15), ("2 threads", 0.2)])
-def test_a_batch_that_does_not_come_in_time_is_a_typed_error(no_longer_than, workers, seconds):
+@pytest.mark.parametrize("workers", [2, "2 threads"])
+def test_a_batch_that_does_not_come_in_time_is_a_typed_error(no_longer_than, workers):
     no_longer_than(60)
-    loader, received = stuck_loader(timeout=seconds, **beside(workers)), []
-    with pytest.raises(sk.WorkerError, match=f"timeout: is over, .* got {seconds}"):
+    loader, received = stuck_loader(timeout=50, **beside(workers)), []
+    with pytest.raises(sk.WorkerError, match=r"timeout: is over, .* got 0\.2"):
         for batch in loader:
             received += batch.tolist()
+            if len(received) == 4:  # to begin may take workers long
+                loader._workers._open.workers.timeout = 0.2
     assert received == [0, 1, 2, 3]
     loader.dataset.let_go.set()
-
-
-INTERRUPTED = """
-import json, sys, time, samplerkit as sk
-options = json.loads(sys.argv[1])
-loader = sk.Loader(range(10_000), sk.SequentialSampler(), batch_size=2, **options)
-try:
-    for batch in loader:
-        print("step", flush=True)
-        time.sleep(0.01)
-except KeyboardInterrupt:
-    print(json.dumps([loader.step, loader.state_dict()]), flush=True)
-"""
-
-
-def test_ctrl_c_ends_the_loop_within_two_seconds_and_the_state_is_valid():
-    with Program(["-c", INTERRUPTED, json.dumps(THREADS)], stdout=subprocess.PIPE) as process:
-        for _ in range(5):
-            process.stdout.readline()
-        with OwnSeconds([process.pid]) as own:
-            os.killpg(process.pid, signal.SIGINT)
-            printed = process.stdout.read().splitlines()
-        assert process.wait(timeout=60) == 0
-    step, state = json.loads(printed[-1])
-    assert own.seconds < 2
-    assert state["position"] == 2 * step
-    resumed = sk.Loader(range(10_000), sk.SequentialSampler(), batch_size=2)
-    resumed.load_state_dict(state)
-    assert next(iter(resumed)).tolist() == [2 * step, 2 * step + 1]
 
 
 SIZE, BATCH_SIZE, CUT = 60, 3, 7
@@ -169,7 +138,7 @@ def loader(workers):
 
 @pytest.mark.parametrize(
     ("workers", "new_workers"),
-    [(0, 3), (1, 2), (2, 0), (3, 1), (2, "2 threads"), ("3 threads", 2), ("2 threads", 0)],
+    [(0, 3), (2, 1), (2, "2 threads"), ("3 threads", 2), ("2 threads", 0)],
 )
 def test_a_resume_with_other_workers_goes_on_in_the_same_order(workers, new_workers):
     received = []

@@ -93,34 +93,3 @@ def test_a_sampler_whose_states_have_no_allow_does_not_advise_it():
     with pytest.raises(sk.StateError, match="make it as it was when the state was saved") as caught:
         sk.TorchSampler(sk.RandomSampler(), range(41), world=WHOLE).load_state_dict(state)
     assert not re.search("allow", str(caught.value))
-
-
-@pytest.mark.parametrize(
-    ("options", "sampler", "step"),
-    [
-        ({}, sk.RandomSampler, 3),
-        ({"phase": False}, sk.SequentialSampler, 0),
-        ({"seed": 4}, lambda: None, 3),
-        ({}, lambda: None, 0),
-    ],
-)
-def test_another_seq_len_cannot_be_allowed_where_no_block_sampler_orders_windows(
-    options, sampler, step, tmp_path
-):
-    np.save(tmp_path / "tokens.npy", np.arange(4096, dtype=np.uint16))
-
-    def windows(seq_len):
-        data = sk.TokenDataset(tmp_path / "tokens.npy", seq_len, **options)
-        return sk.Loader(data, sampler(), batch_size=4, world=WHOLE)
-
-    state = windows(32).state_dict(step=step)
-    for allow in [(), {"dataset"}, {"dataset", "sampler", "seed"}]:
-        with pytest.raises(sk.StateError, match=r"seq_len: .*allow= does not cover this") as caught:
-            windows(64).load_state_dict(state, allow=allow)
-        assert (caught.value.saved, caught.value.current) == (32, 64)
-    assert "finish the epoch with seq_len=32" in str(caught.value)
-    assert "BlockSampler" in str(caught.value)
-    assert "block_len=" in str(caught.value)
-    same = windows(32)  # what the hint advises
-    same.load_state_dict(state)
-    assert same.state_dict() == state

@@ -61,10 +61,12 @@ def test_another_order_is_refused_by_name_with_the_hint(saved_by):
     state = loader(2, sampler=first).state_dict(step=24)
     with pytest.raises(sk.StateError, match=r"seq_len: .*BlockSampler"):
         loader(4, sampler=second).load_state_dict(state)
-    with pytest.raises(sk.StateError, match=r"seq_len: .*BlockSampler"):
-        loader(4, sampler=sk.RandomSampler(seed=3)).load_state_dict(
-            loader(2, sampler=sk.RandomSampler(seed=3)).state_dict(step=24)
-        )
+    state_of_windows = loader(2, sampler=sk.RandomSampler(seed=3)).state_dict(step=24)
+    for allow in ((), {"dataset", "sampler", "seed"}):
+        with pytest.raises(sk.StateError, match=r"seq_len: .*allow= does not cover this") as caught:
+            loader(4, sampler=sk.RandomSampler(seed=3)).load_state_dict(state_of_windows, allow=allow)
+        assert (caught.value.saved, caught.value.current) == (2, 4)
+        assert "finish the epoch with seq_len=2" in str(caught.value)
     same = loader(2, sampler=first)
     same.load_state_dict(state)
     assert len(tokens_of(same)) == 336 - 48

@@ -5,12 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pytest
 import torch
 
 import samplerkit as sk
 from tests.loading.documents import Documents, document
-from tests.loading.worker_kinds import beside
 
 
 def test_a_batch_keeps_documents_apart():
@@ -29,8 +27,7 @@ def test_a_batch_keeps_documents_apart():
     assert batch["input_ids"].dtype == batch["position_ids"].dtype == torch.int64
 
 
-@pytest.mark.parametrize("workers", [0, 2, "2 threads"])
-def test_fields_as_long_as_the_tokens_are_packed_beside_them(workers):
+def test_fields_as_long_as_the_tokens_are_packed_beside_them():
     class Labelled(Documents):
         def __getitem__(self, id: int) -> Any:
             tokens = document(id).numpy().astype(np.uint16)
@@ -44,9 +41,7 @@ def test_fields_as_long_as_the_tokens_are_packed_beside_them(workers):
 
     recipe = sk.PackBatches(64, packs=2)
     collate = sk.PackCollate("text", value={"labels": -100})
-    loader = sk.Loader(
-        Labelled(), sk.RandomSampler(seed=3), batches=recipe, collate_fn=collate, **beside(workers)
-    )
+    loader = sk.Loader(Labelled(), sk.RandomSampler(seed=3), batches=recipe, collate_fn=collate)
     for step, batch in enumerate(loader):
         real = batch["segment_ids"] > 0
         tokens = batch["input_ids"]

@@ -11,7 +11,7 @@ import torch
 from torch.utils.data import DataLoader
 
 import samplerkit as sk
-from tests.loading.documents import EVERY_TOKEN, SIZES, Documents, Parts, document, loaders, tokens_of
+from tests.loading.documents import EVERY_TOKEN, SIZES, Documents, Parts, document, tokens_of
 
 
 def test_a_split_document_is_read_once_a_pack_only_where_the_dataset_gives_no_parts():
@@ -52,10 +52,8 @@ class WholeOnly(Noted):
 @pytest.mark.parametrize("seed_draws", [False, True])
 def test_a_tree_gives_the_parts_of_its_datasets_and_reads_no_document_whole(seed_draws):
     def read(dataset: Any) -> list[list[int]]:
-        return [
-            tokens_of(batch)
-            for batch in loaders(dataset, sk.PackBatches(16, packs=2), 1, seed_draws=seed_draws)[0]
-        ]
+        options = {"batches": sk.PackBatches(16, packs=2), "seed_draws": seed_draws}
+        return [tokens_of(batch) for batch in sk.Loader(dataset, sk.RandomSampler(seed=3), **options)]
 
     parts = [Noted(0, 9), Noted(9, 20), Noted(20, SIZES.size)]
     tree = sk.TreeDataset({"a": parts[0], "rest": sk.TreeDataset({"b": parts[1], "c": parts[2]})})
@@ -138,27 +136,6 @@ def test_no_token_is_lost_where_lengths_lie_within_the_limit():
         assert sorted(token for part in parts for token in part) == list(range(100))
 
 
-def test_a_batch_holds_what_the_plan_says_and_the_loader_tells():
-    ranks = loaders(Parts(), sk.PackBatches(64, packs=2), 2)
-    held = []
-    for rank, loader in enumerate(ranks):
-        for step, batch in enumerate(loader):
-            if loader.pads(step).any():
-                continue
-            packs = loader.plan[2 * step + rank]
-            assert loader.ids(step).tolist() == packs.ids.tolist()
-            assert batch["input_ids"].shape == (packs.rows[-1] + 1, 64)
-            expected = [
-                document(id)[start : start + length]
-                for id, start, length in zip(packs.ids, packs.starts, packs.lengths, strict=True)
-            ]
-            assert tokens_of(batch) == torch.cat(expected).tolist()
-            held.append((step, len(tokens_of(batch))))
-    fresh = loaders(Parts(), sk.PackBatches(64, packs=2), 2)[0]
-    for step in range(3):
-        assert fresh.tokens(step) == sum(tokens for other, tokens in held if other == step)
-
-
 def test_a_plain_dataloader_takes_packs_of_whole_documents_and_no_others():
     lengths = [int(size) for size in SIZES]
 
@@ -178,39 +155,3 @@ def test_a_plain_dataloader_takes_packs_of_whole_documents_and_no_others():
     for refused in ({}, {"long": "truncate"}, {"long": "drop", "packs": 2}):
         with pytest.raises(sk.NotSupportedError, match=r"parts of documents.*samplerkit\.Loader.*long="):
             plain(**refused)
-
-
-@pytest.mark.parametrize("tail", ["pad", "ragged", "split"])
-@pytest.mark.parametrize(
-    ("options", "longest"),
-    [
-        ({}, None),
-        ({"window": 30}, None),
-        ({"window": 30, "long": "truncate"}, 64),
-        ({"packs": 3, "length_multiple": 8}, None),
-        ({"packs": 3, "window": 40}, None),
-    ],
-    ids=str,
-)
-def test_a_run_that_goes_on_on_other_ranks_reads_every_token_once(options, longest, tail):
-    seen: Counter[int] = Counter()
-    dataset, recipe = Parts() if tail == "pad" else Documents(), sk.PackBatches(64, **options)
-    first = loaders(dataset, recipe, 3, tail=tail)
-    running = [iter(loader) for loader in first]
-    for _ in range(4):
-        for batches in running:
-            seen.update(tokens_of(next(batches)))
-    state = first[0].state_dict()
-    assert len(str(state["sections"]["batches"])) < 300
-    steps = set()
-    for loader in loaders(dataset, recipe, 2, tail=tail):
-        loader.load_state_dict(state)
-        for step, batch in enumerate(loader):
-            assert (batch["segment_ids"] > 0).any(dim=1).all()
-            pads = loader.pads(step)
-            assert pads.all() == pads.any()
-            if not pads.any():
-                seen.update(tokens_of(batch))
-        steps.add(loader.step)
-    assert seen == Counter(token for id in range(SIZES.size) for token in document(id)[:longest].tolist())
-    assert len(steps) == 1 or tail == "ragged"

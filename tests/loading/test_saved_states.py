@@ -7,8 +7,7 @@ from functools import partial
 
 import pytest
 
-from tests.loading.saved_states import KINDS, goes_on_with
-from tests.loading.write_saved_states import FILE, main
+from tests.loading.saved_states import FILE, KINDS, goes_on_with, main
 
 CASES = json.loads(FILE.read_text())
 

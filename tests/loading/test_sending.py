@@ -10,7 +10,6 @@ import pytest
 import torch
 
 import samplerkit as sk
-from tests.loading.numbers import as_lists
 from tests.loading.worker_kinds import beside
 
 
@@ -64,32 +63,91 @@ def as_stream(index):
     return (number for number in range(index))
 
 
-WAYS = [{"num_workers": 1}, {"num_workers": 2}, {"num_workers": 2, "device": "cpu"}]
+WAYS = [{"num_workers": 1}, {"num_workers": 2, "device": "cpu"}]
 AFFINE = {"num_workers": 2, "file_affinity": True}
 
 
 def loader_of(dataset, **options):
-    options = {"collate_fn": as_lists, "batch_size": 3} | options
+    options = {"collate_fn": list, "batch_size": 3} | options
     return sk.Loader(dataset, sk.SequentialSampler(), **options)
 
 
-@pytest.mark.parametrize(
-    ("kind", "way"),
-    [
-        *((Unpicklable, way) for way in WAYS),
-        (with_lock, {"num_workers": 2, "persistent_workers": True}),
-        (as_stream, {"num_workers": 2}),
-    ],
+def unsent(batch):
+    return [*batch, threading.Lock()] if 7 in batch else batch
+
+
+def fails_at_seven(batch):
+    if 7 in batch:
+        raise ZeroDivisionError("in a collate function")
+    return batch
+
+
+class LocalErrors(Some):
+    def __getitem__(self, index):
+        class LocalError(Exception):
+            """Cannot be pickled, for nobody finds it by its name."""
+
+        if index == 7:
+            raise LocalError("no sample 7")
+        return index
+
+
+def start_in_vain(_):
+    class LocalError(Exception):
+        """Likewise."""
+
+    raise LocalError("no start")
+
+
+class InBatches(Some):
+    def __getitems__(self, ids):
+        raise OSError("the file is damaged")
+
+
+NAMED = (
+    r"cannot be sent from a worker .*\[10, 11\]",
+    "the samples [9, 10, 11] of the batch in step 3 of epoch 0",
 )
-def test_samples_that_cannot_be_pickled_are_an_error_at_their_place_that_names_them(kind, way):
+BATCH = (r"cannot be sent from a worker .*\[6, 7, 8\]", "")
+UNLOADED = ("value 17 cannot be made again", "the samples [15, 16, 17] of the batch in step 5 of epoch 0")
+COLLATED = ("in a collate function", "collating the samples [6, 7, 8] of the batch in step 2 of epoch 0")
+READ = ("the file is damaged", "reading one of the samples [0, 1, 2] of the batch in step 0 of epoch 0")
+TWO, LASTING = {"num_workers": 2}, {"num_workers": 2, "persistent_workers": True}
+ANYWHERE = [*map(beside, (0, 1, "2 threads")), AFFINE, {"device": "cpu"}]
+CASES = [
+    *((Some(10, 11), way, sk.DatasetError, NAMED, 9) for way in WAYS),
+    (Some(10, 11, kind=with_lock), LASTING, sk.DatasetError, NAMED, 9),
+    (Some(10, 11, kind=as_stream), TWO, sk.DatasetError, NAMED, 9),
+    (Some(), {**TWO, "collate_fn": unsent}, sk.DatasetError, BATCH, 6),
+    (Some(), {**TWO, "collate_fn": unsent, "bad_samples": "skip"}, sk.DatasetError, BATCH, 6),
+    *((Some(17, kind=Unloadable), way, ValueError, UNLOADED, 15) for way in WAYS),
+    (Some(17, kind=Unloadable), {"num_workers": 3, "prefetch_factor": 4}, ValueError, UNLOADED, 15),
+    (LocalErrors(), TWO, sk.DatasetError, ("LocalError: no sample 7", ""), 6),
+    (
+        LocalErrors(),
+        {**TWO, "worker_init_fn": start_in_vain},
+        sk.DatasetError,
+        ("LocalError: no start", ""),
+        0,
+    ),
+    *((Some(), {**way, "collate_fn": fails_at_seven}, ZeroDivisionError, COLLATED, 6) for way in ANYWHERE),
+    *((InBatches(), beside(workers), OSError, READ, 0) for workers in (0, 1, "2 threads")),
+]
+"""A dataset, options, the error, its message and the text or note that names samples, what came before."""
+
+
+@pytest.mark.parametrize(("dataset", "options", "error", "said", "before"), CASES)
+def test_what_cannot_be_sent_or_made_is_an_error_at_its_place_that_names_its_samples(
+    dataset, options, error, said, before
+):
     received = []
-    with loader_of(Some(10, 11, kind=kind), **way) as loader:
-        with pytest.raises(sk.DatasetError, match=r"cannot be sent from a worker .*\[10, 11\]") as caught:
+    with loader_of(dataset, **options) as loader:
+        with pytest.raises(error, match=said[0]) as caught:
             for batch in loader:
                 received += batch
-        assert received == [*range(9)]
-        assert loader.state_dict()["position"] == 9
-    assert "the samples [9, 10, 11] of the batch in step 3 of epoch 0" in str(caught.value)
+        assert received == [*range(before)]
+        assert loader.state_dict()["position"] == before
+    assert said[1] in "".join([str(caught.value), *getattr(caught.value, "__notes__", ())])
 
 
 @pytest.mark.parametrize("way", [*WAYS, AFFINE])
@@ -122,100 +180,6 @@ def test_what_cannot_be_read_and_what_cannot_be_sent_are_skipped_together():
         assert [(skip.id, skip.place) for skip in loader.skipped] == [(3, 0), (4, 1), (7, 1)]
 
 
-def unsent(batch):
-    return [*batch, threading.Lock()] if 7 in batch else batch
-
-
-@pytest.mark.parametrize("bad_samples", ["raise", "skip"])
-def test_a_collate_function_whose_batch_cannot_be_pickled_is_an_error_with_all_ids(bad_samples):
-    received = []
-    with (
-        loader_of(Some(), collate_fn=unsent, bad_samples=bad_samples, num_workers=2) as loader,
-        pytest.raises(sk.DatasetError, match=r"cannot be sent from a worker .*\[6, 7, 8\]"),
-    ):
-        for batch in loader:
-            received += batch
-    assert received == [*range(6)]
-
-
-@pytest.mark.parametrize("way", [*WAYS, {"num_workers": 3, "prefetch_factor": 4}])
-def test_a_batch_that_cannot_be_unpickled_is_an_error_at_its_place_that_names_its_ids(way):
-    received = []
-    with (
-        loader_of(Some(17, kind=Unloadable), **way) as loader,
-        pytest.raises(ValueError, match="value 17 cannot be made again") as caught,
-    ):
-        for batch in loader:
-            received += batch
-    assert received == [*range(15)]
-    assert "the samples [15, 16, 17] of the batch in step 5 of epoch 0" in "".join(caught.value.__notes__)
-
-
-class Raising(Some):
-    def __getitem__(self, index):
-        class LocalError(Exception):
-            """Cannot be pickled, for nobody finds it by its name."""
-
-        if index == 7:
-            raise LocalError("no sample 7")
-        return index
-
-
-def start_in_vain(_):
-    class LocalError(Exception):
-        """Likewise."""
-
-    raise LocalError("no start")
-
-
-@pytest.mark.parametrize(
-    ("options", "said", "before"),
-    [({}, "LocalError: no sample 7", 6), ({"worker_init_fn": start_in_vain}, "LocalError: no start", 0)],
-)
-def test_an_exception_whose_class_cannot_be_pickled_hangs_nothing(options, said, before):
-    received = []
-    with (
-        loader_of(Raising(), num_workers=2, **options) as loader,
-        pytest.raises(sk.DatasetError, match=said),
-    ):
-        for batch in loader:
-            received += batch
-    assert received == [*range(before)]
-
-
-def fails_at_seven(batch):
-    if 7 in batch:
-        raise ZeroDivisionError("in a collate function")
-    return torch.tensor(batch)
-
-
-@pytest.mark.parametrize("way", [*map(beside, (0, 1, "2 threads")), AFFINE, {"device": "cpu"}])
-def test_an_error_of_a_collate_function_names_the_samples(way):
-    with (
-        loader_of(Some(), collate_fn=fails_at_seven, **way) as loader,
-        pytest.raises(ZeroDivisionError) as caught,
-    ):
-        list(loader)
-    told = "".join([str(caught.value), *getattr(caught.value, "__notes__", ())])
-    assert "collating the samples [6, 7, 8] of the batch in step 2 of epoch 0" in told
-
-
-class InBatches(Some):
-    def __getitems__(self, ids):
-        raise OSError("the file is damaged")
-
-
-@pytest.mark.parametrize("workers", [0, 1, "2 threads"])
-def test_an_error_of_a_dataset_that_reads_batches_names_their_samples(workers):
-    with (
-        loader_of(InBatches(), **beside(workers)) as loader,
-        pytest.raises(OSError, match="damaged") as caught,
-    ):
-        list(loader)
-    told = "".join([str(caught.value), *getattr(caught.value, "__notes__", ())])
-    assert "reading one of the samples [0, 1, 2] of the batch in step 0 of epoch 0" in told
-
-
 class CountsDescriptors:
     """A sample says how many descriptors its worker has open; each fourth cannot be pickled."""
 
@@ -235,7 +199,7 @@ def test_what_was_shared_for_a_batch_that_cannot_be_sent_is_closed():
         batch_size=4,
         num_workers=1,
         bad_samples="skip",
-        collate_fn=as_lists,
+        collate_fn=list,
     )
     with loader:
         open_ones = [sample[0] for batch in loader for sample in batch]

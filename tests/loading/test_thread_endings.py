@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import os
 import threading
 from contextlib import suppress
 
@@ -12,8 +11,6 @@ import pytest
 import samplerkit as sk
 from samplerkit.loading.background import start_thread
 from samplerkit.loading.workers import loader_workers
-from samplerkit.loading.workers.protocol import BatchesInOrder
-from samplerkit.loading.workers.thread_scheduling import ThreadSchedule
 from tests.jobs import ended
 from tests.loading.numbers import Numbers, ids_of, numbers_loader
 from tests.loading.test_loader_workers import stuck_loader
@@ -123,26 +120,6 @@ def test_a_script_ends_though_its_threads_are_in_the_middle_of_a_sample(end, opt
     assert "Fatal" not in errors
     assert "ignored" not in errors
     assert own.seconds < 20  # a sample alone takes sixty
-
-
-class NeverMade:
-    """Its threads are gone before they make anything."""
-
-    def __init__(self):
-        self.schedule, self.process, self.ahead, self.timeout = ThreadSchedule(2), os.getpid(), 128, None
-
-    def submit(self, task):
-        pass
-
-
-def test_a_batch_that_is_asked_for_while_the_threads_end_is_not_waited_for():
-    def requests():
-        batches.cancel()  # as the loop does, behind a thread's look at whether it is over
-        yield 0
-
-    batches = BatchesInOrder(NeverMade(), requests())
-    with pytest.raises(sk.StateError, match="ended by"):
-        next(batches)
 
 
 BEGINS = "_start_joinable_thread" if hasattr(threading, "_start_joinable_thread") else "_start_new_thread"

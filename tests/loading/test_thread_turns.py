@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 import time
 
@@ -58,16 +57,6 @@ def test_what_changes_in_mid_run_is_found_too():
     assert turns.at_once == 1
 
 
-@pytest.mark.parametrize(("has_gil", "left_out"), [(True, 2), (False, 8)])
-def test_the_first_batches_tell_nothing_and_without_a_gil_more_of_them(monkeypatch, has_gil, left_out):
-    monkeypatch.setattr(sys, "_is_gil_enabled", lambda: has_gil, raising=False)
-    turns = ThreadSchedule(2)
-    lived(turns, 0.002, 0.01, left_out + TRIED - 1)
-    assert turns.at_once == 2
-    lived(turns, 0.002, 0.01, 1)
-    assert turns.at_once == 1
-
-
 def test_nothing_is_tried_where_a_batch_takes_long_or_one_thread_is_all_there_is():
     assert lived(ThreadSchedule(4), 0.001, 1.1 * LONG, 3_000) == 0
     turns = ThreadSchedule(1)
@@ -105,14 +94,6 @@ def test_the_loop_makes_small_batches_itself_while_it_has_nothing_else_to_do():
     turns.give_up()
     assert not turns.loop_makes
     assert turns.at_once == 4
-
-
-def test_the_loop_makes_none_where_threads_are_quicker_together():
-    turns = ThreadSchedule(4)
-    stepped(turns, 0.0)
-    for _ in range(2_000):
-        lived(turns, 0.01, 0.01, 1)
-        assert not turns.loop_makes
 
 
 class Crowd:

@@ -115,64 +115,26 @@ def test_a_tree_is_resumed_at_other_ranks_and_workers(tree, ranks, workers, mode
     assert read == Counter(range(len(tree)))
 
 
-BIG = {"web": 31, "code": 17, "books": 9}
-"""Files of the parts of a mixture, of 24 samples each."""
-
-
-@pytest.fixture(name="corpus", scope="module")
-def fixture_corpus(tmp_path_factory):
-    folder, parts = tmp_path_factory.mktemp("corpus"), {}
-    for name in ("web", "code"):
-        with sk.TarWriter(f"{folder}/{name}-%02d.tar", samples_per_shard=24) as writer:
-            for sample in range(24 * BIG[name]):
-                writer.write({"__key__": f"{sample:06}", "cls": sample})
-        urls, lengths = f"{folder}/{name}-{{00..{BIG[name] - 1:02}}}.tar", [24] * BIG[name]
-        parts[name] = sk.TarDataset(urls, lengths=lengths, cache=folder, progress=False).decode().map(number)
-    files = write_npz(folder / "books", [24] * BIG["books"])
-    parts["books"] = Rows(sk.FileDataset(files, "npz", [24] * BIG["books"]))
-    text = sk.TreeDataset({name: parts[name] for name in BIG if name != "code"})
-    with sk.TreeDataset({"text": text, "code": parts["code"]}) as corpus:
-        yield corpus
-
-
-def mixture(**options):
-    files = sk.RandomSampler(shuffle="files", seed=3)
-    text = sk.MixtureSampler({"web": files, "books": sk.RandomSampler(shuffle="files", seed=4)}, seed=5)
-    return sk.MixtureSampler(
-        {"text": text, "code": sk.RandomSampler(shuffle="files", seed=6)}, seed=7, **options
-    )
+FILES_OF = {"web": 31, "code": 17, "books": 9}
+CORPUS = sk.Layout.tree(
+    {
+        "text": sk.Layout.tree({name: sk.Layout([24] * FILES_OF[name]) for name in ("web", "books")}),
+        "code": sk.Layout([24] * FILES_OF["code"]),
+    }
+)
 
 
 @pytest.mark.parametrize("ranks", [2, 4, 8])
-def test_a_rank_meets_few_files_of_each_source_by_their_own_counters(corpus, ranks):
-    datasets = {**corpus.parts["text"].parts, "code": corpus.parts["code"]}
-    bound = {name: math.ceil(BIG[name] / ranks) + 1 for name in BIG}
+def test_a_rank_meets_few_files_of_each_source(ranks):
+    web, books, code = (sk.RandomSampler(shuffle="files", seed=seed) for seed in (3, 4, 6))
+    text = sk.MixtureSampler({"web": web, "books": books}, seed=5)
+    mixture = sk.MixtureSampler({"text": text, "code": code}, seed=7)
+    first = dict(zip(["web", "books", "code"], [0, 31, 40], strict=True))
     for rank in range(ranks):
-        before = {name: part.stats.files_read for name, part in datasets.items()}
-        loader = sk.Loader(
-            corpus, mixture(), batch_size=8, world=sk.World(ranks, rank), tail="drop", collate_fn=as_array
-        )
-        with corpus, loader:
-            expected_files = [corpus.layout.file_of(loader.ids(step)) for step in range(len(loader))]
-            for _ in loader:
-                pass
-        met = {name: part.stats.files_read - before[name] for name, part in datasets.items()}
-        print(f"{ranks} ranks, rank {rank}: {met}, at most {bound}")
-        # None is opened twice, and no other than those of the order.
-        assert sum(met.values()) == np.unique(np.concatenate(expected_files)).size
-        assert all(met[name] <= bound[name] for name in BIG)
-
-
-def test_a_state_of_another_tree_is_refused(tree):
-    with loader_of(tree, "files", sk.World(1, 0)) as loader:
-        state = loader.state_dict()
-    parts = tree.parts
-    renamed = sk.TreeDataset({"web": parts["web"], "less": parts["more"]})
-    flat = sk.TreeDataset({"web": parts["web"], **parts["more"].parts})
-    for other in (renamed, flat):
-        assert len(other) == len(tree)
-        with (
-            loader_of(other, "files", sk.World(1, 0)) as loader,
-            pytest.raises(sk.StateError, match="dataset"),
-        ):
-            loader.load_state_dict(state)
+        loader = sk.Loader(CORPUS, mixture, batch_size=8, world=sk.World(ranks, rank), tail="drop")
+        ids = np.concatenate([loader.ids(step) for step in range(len(loader))])
+        files = np.unique(CORPUS.file_of(ids))
+        for name, number in FILES_OF.items():
+            met = ((files >= first[name]) & (files < first[name] + number)).sum()
+            print(f"{ranks} ranks, rank {rank}: {met} files of {name}")
+            assert 0 < met <= math.ceil(number / ranks) + 1

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import threading
-
 import numpy as np
 import pytest
 import torch
 
 import samplerkit as sk
-from samplerkit.compat.mindspore import shuffle
-from samplerkit.compat.mindspore.shuffle import carried
 from samplerkit.order.algebra import Shard
 from samplerkit.order.deal import MOST_SHARDS
-from samplerkit.order.sequences import Range, Table
+from samplerkit.order.sequences import Range
 
 FIVE = Range(0, 5)
 
@@ -29,18 +24,6 @@ def test_the_inverse_of_a_shard_costs_nothing_for_the_most_shards(size, padded):
         which, positions = shard.positions_of(np.arange(size))
         assert which.tolist() == ids
         assert positions.tolist() == [0] * len(ids)
-
-
-@pytest.mark.parametrize("padded", [True, False])
-def test_the_inverse_of_a_shard_is_what_a_scan_finds(padded):
-    undealt = Table(np.array([4, 2, 4, 0, 1, 2, 7]))
-    for num_shards in (1, 2, 3, 6, 7, 8, 15):
-        for first in range(num_shards):
-            for start in range(len(undealt) + 1):
-                shard = Shard(undealt, num_shards, first, padded=padded, start=start)
-                ids = np.asarray(shard)
-                for wanted in range(9):
-                    assert shard.positions_of(wanted).tolist() == np.flatnonzero(ids == wanted).tolist()
 
 
 def test_a_tensor_of_positions_is_an_array_of_them_and_one_without_dimensions_an_integer():
@@ -71,38 +54,3 @@ class Unspeakable:
 def test_a_value_that_cannot_be_shown_is_refused_all_the_same():
     with pytest.raises(sk.DatasetError, match="got <Unspeakable>"):
         sk.Layout.of(Unspeakable())
-
-
-def _replays(results) -> None:
-    results.put(carried("forked", 0, lambda *_: np.arange(3))[:].tolist())
-
-
-def test_a_child_forked_while_another_thread_replays_can_replay(monkeypatch):
-    """The thread stands still where the replay looks for earlier epochs; the fork must not wait for it."""
-    forked, looking, tables = threading.Event(), threading.Event(), shuffle._tables
-
-    class Slow:
-        def get(self, key):
-            if threading.current_thread() is thread:
-                looking.set()
-                forked.wait(30)
-            return tables.get(key)
-
-        def __setitem__(self, key, table):
-            tables[key] = table
-
-    monkeypatch.setattr(shuffle, "_tables", Slow())
-    thread = threading.Thread(target=carried, args=("in a thread", 0, lambda *_: np.arange(3)))
-    thread.start()
-    assert looking.wait(30)
-    fork = multiprocessing.get_context("fork")
-    results = fork.SimpleQueue()
-    child = fork.Process(target=_replays, args=(results,))
-    child.start()
-    child.join(20)
-    is_stuck = child.is_alive()
-    child.kill()
-    forked.set()
-    thread.join()
-    assert not is_stuck
-    assert results.get() == [0, 1, 2]

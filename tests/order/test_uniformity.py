@@ -98,7 +98,6 @@ SCORES = {
     "which ids stand at which positions": uniformity.positions,
     "differences of neighbours": lambda n, found: uniformity.differences(n, found, distances(n)),
     "pairs of neighbours": lambda n, found: uniformity.pairs(n, found, distances(n)),
-    "an order and the next one": uniformity.successors,
 }
 
 
@@ -114,37 +113,6 @@ def test_four_rounds_show_in_differences_and_pairs(n, monkeypatch):
     monkeypatch.setattr(permutation, "ROUNDS", 4)
     assert worst(uniformity.differences(n, orders(n, "seeds"), distances(n))) > VISIBLE
     assert worst(uniformity.pairs(n, orders(n, "seeds"), distances(n))) > VISIBLE
-
-
-@pytest.mark.parametrize("n", NETWORK_SIZES)
-def test_three_rounds_show_in_positions(n, monkeypatch):
-    monkeypatch.setattr(permutation, "ROUNDS", 3)
-    assert worst(uniformity.positions(n, orders(n, "seeds"))) > VISIBLE
-
-
-@pytest.mark.parametrize("n", NETWORK_SIZES)
-def test_six_rounds_still_pass_so_that_eight_have_two_to_spare(n, monkeypatch):
-    monkeypatch.setattr(permutation, "ROUNDS", 6)
-    assert passes(uniformity.positions(n, orders(n, "seeds")))
-    assert passes(uniformity.differences(n, orders(n, "seeds"), distances(n)))
-    assert passes(uniformity.pairs(n, orders(n, "seeds"), distances(n)))
-
-
-def grid(n, order_of):
-    return np.stack([order_of(n, seed, epoch) for seed in range(16) for epoch in range(16)])
-
-
-@pytest.mark.parametrize("n", [6, 257, 1000, 4097])
-def test_orders_of_any_two_seeds_and_epochs_agree_only_by_chance(n):
-    assert abs(uniformity.agreements(grid(n, shuffled))) < LIMIT
-
-
-@pytest.mark.parametrize("n", [6, 257, 1000, 4097])
-def test_keys_of_seed_plus_epoch_show_in_agreements(n):
-    def of_the_sum(n, seed, epoch):
-        return shuffled(n, seed + epoch)
-
-    assert uniformity.agreements(grid(n, of_the_sum)) > VISIBLE
 
 
 # Orders too long to be read whole: positions here and there, and their neighbours.
@@ -192,35 +160,6 @@ def test_samples_of_huge_orders_are_uniform(n):
 def test_three_rounds_show_in_samples_of_huge_orders(n, monkeypatch):
     monkeypatch.setattr(permutation, "ROUNDS", 3)
     assert worst(sampled_scores(n, seeds=[0])) > VISIBLE
-
-
-def hash_periods(n):
-    """Scores whether the left half prefers the residues that the round function prefers.
-
-    A hash of h bits, scaled to a residues, hits some of them once more than others: a wave of frequency 2^h
-    modulo a, which h bits barely above a make high.
-    """
-    modulus, bits = half_modular_domain(n)
-    generator = np.random.default_rng(7)
-    moves = []
-    for seed in range(4):
-        positions = generator.integers(0, n, 1_000_000)
-        ids = sk.RandomSampler(seed=seed).order(n)[positions]
-        moves.append((ids >> bits) - (positions >> bits))
-    return {
-        f"{h} bits": uniformity.harmonic(np.concatenate(moves) * ((1 << h) % modulus) / modulus)
-        for h in (15, 16, 17, 18)
-    }
-
-
-@pytest.mark.parametrize("n", [1_746_000_000, 1_930_000_000, 3_000_000_000])
-def test_the_scaling_of_hashes_to_residues_leaves_no_wave(n):
-    assert passes(hash_periods(n))
-
-
-def test_four_rounds_leave_a_wave(monkeypatch):
-    monkeypatch.setattr(permutation, "ROUNDS", 4)
-    assert hash_periods(1_930_000_000)["17 bits"] > VISIBLE
 
 
 # Draws with replacement and by weight come in the shares that were asked for.

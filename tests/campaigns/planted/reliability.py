@@ -115,14 +115,14 @@ BUGS = [
         "sendable_errors",
         "not sending_error(type(error))",
         "True",
-        f"{SENDING}::test_an_exception_whose_class_cannot_be_pickled_hangs_nothing",
+        f"{SENDING}::test_what_cannot_be_sent_or_made_is_an_error_at_its_place_that_names_its_samples",
     ),
     Bug(
         "the error of a batch that cannot be unpickled names no ids",
         "WorkerProcesses._answer",
         "note_once(error, f'samplerkit: while receiving {what}, which came from a worker process')",
         "None",
-        f"{SENDING}::test_a_batch_that_cannot_be_unpickled_is_an_error_at_its_place_that_names_its_ids",
+        f"{SENDING}::test_what_cannot_be_sent_or_made_is_an_error_at_its_place_that_names_its_samples",
     ),
     Bug(
         "a batch of an iteration that was left is handed out",

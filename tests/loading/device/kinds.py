@@ -80,7 +80,6 @@ KINDS = {
     "samplerkit's loader": ours,
     "samplerkit's loader with workers": lambda: ours(num_workers=2, persistent_workers=True),
     "a plain loader": lambda: DataLoader(range(SIZE), BATCH),
-    "a plain loader with workers": lambda: DataLoader(range(SIZE), BATCH, num_workers=2),
     "a plain loader over a stream": lambda: DataLoader(Stream(), BATCH),
     "a plain loader with samplerkit's sampler": lambda: DataLoader(
         range(SIZE), BATCH, sampler=sk.TorchSampler(sk.RandomSampler(seed=5), range(SIZE))

@@ -56,8 +56,7 @@ class Device:
         self.streams = [collections.deque() for _ in range(3)]
         self.free = []
         self.pending = []
-        self.in_use = self.peak = self.reserved = 0
-        self.reads = self.wrong = 0
+        self.reserved = self.reads = self.wrong = 0
 
     def advance(self):
         for _ in range(int(self.chance.expovariate(1.0 / self.haste)) if self.haste else 0):
@@ -87,23 +86,17 @@ class Device:
         done = [entry for entry in self.pending if all(event.has_passed for event in entry[1])]
         for entry in done:
             self.pending.remove(entry)
-            self._reuse(entry[0])
+            self.free.append(entry[0])
         if not self.free:
             self.reserved += 1
             self.free.append(Block())
-        self.in_use += 1
-        self.peak = max(self.peak, self.in_use)
         return self.free.pop()
 
     def release(self, block, streams):
         if streams:
             self.pending.append((block, [self.record(stream) for stream in sorted(streams)]))
         else:
-            self._reuse(block)
-
-    def _reuse(self, block):
-        self.in_use -= 1
-        self.free.append(block)
+            self.free.append(block)
 
     def copy(self, stream, block, buffer):
         self.enqueue(stream, lambda: setattr(block, "content", buffer.content))
@@ -243,17 +236,6 @@ class SimulatedStreams:
         self._called()
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """What one schedule came to; memory in tensors."""
-
-    batches: int
-    reads: int
-    wrong: int
-    peak: int
-    reserved: int
-
-
 class Schedule:
     """One run of the stage over a simulated device.
 
@@ -286,6 +268,7 @@ class Schedule:
         self.batch = None
 
     def run(self):
+        """Runs it to its end: `taken` batches, and what the device has counted, with memory in tensors."""
         while self.consumes:
             able = [step for step in (self._produce, self._consume) if self._is_able(step)]
             assert able, "loop and loading thread wait for one another"
@@ -295,8 +278,7 @@ class Schedule:
         self.held.clear()
         while self.device.run_one():
             pass
-        device = self.device
-        return Outcome(self.taken, device.reads, device.wrong, device.peak, device.reserved)
+        return self
 
     def _source(self):
         for number in range(self.batches):

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import threading
-
 import pytest
 
-from samplerkit.loading.device.stage import DeviceStage
-from tests.loading.device.stream_simulator import Device, OnHost, Schedule, SimulatedStreams
+from tests.loading.device.stream_simulator import Schedule
 
 SCHEDULES = 300  # each known bad design shows within 150
 DEPTHS = (1, 2, 4)
@@ -32,63 +29,31 @@ def outcomes(count, **options):
 
 def test_no_schedule_reads_what_is_not_there_and_memory_is_bounded_by_the_window():
     found = outcomes(SCHEDULES)
-    assert {outcome.batches for _, outcome in found} == {12}
-    assert sum(outcome.wrong for _, outcome in found) == 0
-    assert sum(outcome.reads for _, outcome in found) > 12_000
+    assert {outcome.taken for _, outcome in found} == {12}
+    assert sum(outcome.device.wrong for _, outcome in found) == 0
+    assert sum(outcome.device.reads for _, outcome in found) > 12_000
     for depth, outcome in found:
-        assert outcome.reserved <= (depth + 2) * Schedule.TENSORS
+        assert outcome.device.reserved <= (depth + 2) * Schedule.TENSORS
     # The bound is met: the test would see one batch more.
     for depth in DEPTHS:
-        assert max(o.reserved for d, o in found if d == depth) > (depth + 1) * Schedule.TENSORS
+        assert max(o.device.reserved for d, o in found if d == depth) > (depth + 1) * Schedule.TENSORS
 
 
-@pytest.mark.parametrize("holds", [False, True])
-@pytest.mark.parametrize("loop_streams", [(1,), (1, 2), (1, 1, 1, 2)])
-def test_a_loop_may_keep_batches_for_longer_and_change_its_stream(holds, loop_streams):
-    found = outcomes(150, holds=holds, loop_streams=loop_streams)
-    assert sum(outcome.wrong for _, outcome in found) == 0
+@pytest.mark.parametrize("loop_streams", [(1, 2), (1, 1, 1, 2)])
+def test_a_loop_may_keep_batches_for_longer_and_change_its_stream(loop_streams):
+    found = outcomes(150, holds=True, loop_streams=loop_streams)
+    assert sum(outcome.device.wrong for _, outcome in found) == 0
 
 
 def test_memory_does_not_grow_with_the_length_of_the_run():
-    assert max(Schedule(seed, 2, batches=100).run().reserved for seed in range(40)) <= 4 * Schedule.TENSORS
+    assert (
+        max(Schedule(seed, 2, batches=100).run().device.reserved for seed in range(40))
+        <= 4 * Schedule.TENSORS
+    )
 
 
 @pytest.mark.parametrize("options", KNOWN_BAD.values(), ids=KNOWN_BAD.keys())
 def test_a_known_bad_design_reads_what_is_not_there(options):
-    wrong = [outcome.wrong for _, outcome in outcomes(150, **options)]
+    wrong = [outcome.device.wrong for _, outcome in outcomes(150, **options)]
     print(f"wrong in {sum(map(bool, wrong))} of {len(wrong)} schedules")
     assert sum(wrong) > 0
-
-
-class Locked(SimulatedStreams):
-    """One call at a time, as a device's interface has it."""
-
-    lock = threading.RLock()
-
-    def __getattribute__(self, name):
-        found = super().__getattribute__(name)
-        if name not in {"pin", "copy", "record_ready", "receive", "fence", "wait"}:
-            return found
-
-        def locked(*arguments):
-            with self.lock:
-                return found(*arguments)
-
-        return locked
-
-
-@pytest.mark.parametrize("depth", DEPTHS)
-def test_with_its_own_thread_the_stage_reads_right_as_well(depth):
-    """Schedules of the operating system; the device runs whenever either side calls it."""
-
-    chance = Schedule(depth, depth).chance
-    device = Device(chance, haste=1)
-    stage = DeviceStage(({"x": OnHost(n)} for n in range(200)), None, depth=depth, streams=Locked(device))
-    for number, batch in enumerate(stage):
-        with Locked.lock:
-            assert batch["x"].content == number
-            batch["x"].read(1)
-    with Locked.lock:
-        while device.run_one():
-            pass
-    assert (device.reads, device.wrong) == (200, 0)

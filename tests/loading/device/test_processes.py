@@ -36,15 +36,6 @@ SECONDS = 120
 """More than any of these takes by far."""
 
 
-def run(*arguments, seconds=SECONDS):
-    """Runs Python in a temporary folder of its own: workers of torch's that are ended leave files there."""
-    return subprocess.CompletedProcess(arguments, *ended(*arguments, seconds=seconds))
-
-
-def run_code(code):
-    return run("-c", PREPARED + code)
-
-
 ABORTED = "terminate called without an active exception"
 
 ENDS = {
@@ -53,81 +44,10 @@ ENDS = {
     "an iterator in a cycle": "kept = [iter(loader())]\nnext(kept[0])\nkept.append(kept)",
     "run ahead": "kept = iter(loader(run_ahead=True))\nnext(kept)",
     "workers": "kept = iter(loader(workers=2))\nnext(kept)",
-    "sys.exit": "kept = iter(loader())\nnext(kept)\nsys.exit(0)",
+    "sys.exit": "kept = iter(loader())\nnext(kept)\nprint('done')\nsys.exit(0)",
     "a thread that is never started": "kept = iter(loader())",
     "two loaders": "kept = [iter(loader()), iter(loader())]\nfor one in kept: next(one)",
 }
-
-
-IN_A_FORK = """
-import json, tempfile
-told = {}
-for name, code in json.loads(sys.argv[1]).items():
-    printed, errors = tempfile.TemporaryFile(), tempfile.TemporaryFile()
-    child = os.fork()
-    if child == 0:
-        os.dup2(printed.fileno(), 1)
-        os.dup2(errors.fileno(), 2)
-        exec(code)
-        break  # and here its interpreter ends, as that of any program
-    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    texts = [os.pread(file.fileno(), 1 << 20, 0).decode() for file in (printed, errors)]
-    told[name] = [status, *texts]
-else:
-    print(json.dumps(told))
-"""
-
-
-@pytest.fixture(scope="module")
-def ends():
-    """How each program ended: its code, what it printed, its errors; torch is imported once for all."""
-    said = {
-        name: code + "\nprint('done')" if "exit" not in code else code.replace("sys", "print('done')\nsys")
-        for name, code in ENDS.items()
-    }
-    done = run("-c", PREPARED + IN_A_FORK, json.dumps(said), seconds=2 * SECONDS)
-    assert (done.returncode, done.stderr) == (0, "")
-    return json.loads(done.stdout)
-
-
-@pytest.mark.parametrize("name", ENDS)
-def test_the_interpreter_exits_at_once_and_quietly(ends, name):
-    assert ends[name] == [0, "done\n", ""]
-
-
-@pytest.mark.parametrize("workers", [0, 2])
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_a_process_that_waits_for_a_batch(number, workers, short_folder):
-    code = f"""
-class Stuck(Slow):
-    def __getitem__(self, index):
-        if index >= 4:
-            time.sleep(0.5)
-        return torch.zeros(1)
-batches = torch.utils.data.DataLoader(Stuck(), batch_size=2, num_workers={workers})
-for number, batch in enumerate(DeviceLoader(batches, "cpu")):
-    print(number, flush=True)
-"""
-    # The sockets of torch's own workers stay where SIGTERM ends their parent.
-    process = Program(
-        ["-c", PREPARED + code],
-        env={**os.environ, "TMPDIR": short_folder},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
-    assert process.stdout.readline() == "0\n"
-    assert process.stdout.readline() == "1\n"
-    time.sleep(0.2)
-    with OwnSeconds([process.pid]) as own:
-        process.send_signal(number)
-        _, errors = process.communicate(timeout=SECONDS)
-    assert own.seconds < 10
-    # A thread that is in torch's C++ when Python ends may abort the process, which ends all the same.
-    aborted = {-signal.SIGABRT} if ABORTED in errors else set()
-    assert process.returncode in {-number, 128 + number, 1, *aborted}, errors
-    if number == signal.SIGINT:
-        assert errors.replace(ABORTED, "").rstrip().endswith("KeyboardInterrupt")
-        assert errors.count("Traceback") == 1
 
 
 FORKS = {
@@ -172,8 +92,72 @@ for _ in range(3):
 }
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="this platform cannot fork")
-@pytest.mark.parametrize("code", FORKS.values(), ids=FORKS)
-def test_a_process_may_be_forked_while_a_thread_loads(code):
-    done = run_code(code + "print('done')")
-    assert (done.stdout, done.stderr) == ("done\n", "")
+IN_A_FORK = """
+import json, tempfile
+told = {}
+for name, code in json.loads(sys.argv[1]).items():
+    printed, errors = tempfile.TemporaryFile(), tempfile.TemporaryFile()
+    child = os.fork()
+    if child == 0:
+        os.dup2(printed.fileno(), 1)
+        os.dup2(errors.fileno(), 2)
+        exec(code)
+        break  # and here its interpreter ends, as that of any program
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    texts = [os.pread(file.fileno(), 1 << 20, 0).decode() for file in (printed, errors)]
+    told[name] = [status, *texts]
+else:
+    print(json.dumps(told))
+"""
+
+
+@pytest.fixture(scope="module")
+def ends():
+    """How each program ended: its code, what it printed, its errors; torch is imported once for all."""
+    programs = {
+        name: code if "print(" in code else f"{code}\nprint('done')"
+        for name, code in {**ENDS, **FORKS}.items()
+    }
+    code, printed, errors = ended("-c", PREPARED + IN_A_FORK, json.dumps(programs), seconds=2 * SECONDS)
+    assert (code, errors) == (0, "")
+    return json.loads(printed)
+
+
+@pytest.mark.parametrize("name", [*ENDS, *FORKS])
+def test_the_interpreter_exits_at_once_and_quietly(ends, name):
+    """Also where it was forked while a thread loads."""
+    assert ends[name] == [0, "done\n", ""]
+
+
+@pytest.mark.parametrize(("number", "workers"), [(signal.SIGINT, 2), (signal.SIGTERM, 0)])
+def test_a_signal_ends_a_process_that_waits_for_a_batch(number, workers, short_folder):
+    code = f"""
+class Stuck(Slow):
+    def __getitem__(self, index):
+        if index >= 4:
+            time.sleep(0.5)
+        return torch.zeros(1)
+batches = torch.utils.data.DataLoader(Stuck(), batch_size=2, num_workers={workers})
+for number, batch in enumerate(DeviceLoader(batches, "cpu")):
+    print(number, flush=True)
+"""
+    # The sockets of torch's own workers stay where SIGTERM ends their parent.
+    process = Program(
+        ["-c", PREPARED + code],
+        env={**os.environ, "TMPDIR": short_folder},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdout.readline() == "0\n"
+    assert process.stdout.readline() == "1\n"
+    time.sleep(0.2)
+    with OwnSeconds([process.pid]) as own:
+        process.send_signal(number)
+        _, errors = process.communicate(timeout=SECONDS)
+    assert own.seconds < 10
+    # A thread that is in torch's C++ when Python ends may abort the process, which ends all the same.
+    aborted = {-signal.SIGABRT} if ABORTED in errors else set()
+    assert process.returncode in {-number, 128 + number, 1, *aborted}, errors
+    if number == signal.SIGINT:
+        assert errors.replace(ABORTED, "").rstrip().endswith("KeyboardInterrupt")
+        assert errors.count("Traceback") == 1

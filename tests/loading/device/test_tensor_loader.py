@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 import torch
 
@@ -58,26 +56,6 @@ def test_each_batch_and_state_is_that_of_a_loader(sampler, ranks, tail):
                 assert there.state_dict() == here.state_dict()
                 assert (len(there), there.remaining) == (len(here), here.remaining)
         assert there.epoch == 2
-
-
-@pytest.mark.parametrize("step", [0, 1, 4, 7])
-def test_a_state_resumes_on_other_ranks_in_other_batches_and_in_a_loader(step):
-    first = loaders(sk.TensorLoader, DATA, "global", "ragged", 2, 64)
-    read = []
-    for loader in first:
-        for batch in loader:
-            if loader.step > step:
-                break
-            read += batch["id"].tolist()
-            state = json.dumps(loader.state_dict())
-        if not step:
-            state = json.dumps(loaders(sk.TensorLoader, DATA, "global", "ragged", 2, 64)[0].state_dict())
-    for kind, data in ((sk.TensorLoader, DATA), (sk.Loader, Listed())):
-        rest = []
-        for loader in loaders(kind, data, "global", "ragged", 3, 17):
-            loader.load_state_dict(json.loads(state))
-            rest += [id for batch in loader for id in batch["id"].tolist()]
-        assert sorted(read + rest) == list(range(ROWS))
 
 
 def test_where_ids_are_computed_is_chosen_or_found():
