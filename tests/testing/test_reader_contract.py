@@ -68,12 +68,6 @@ def write_tsv(path, num_samples):
     return write_csv(path, num_samples, "\t")
 
 
-def with_get_data(path, get_data=False):
-    """A reader in the form of PartiallyShuffle."""
-    reader = NpzReader()
-    return (reader(path) if get_data else None), reader.count(path)
-
-
 OURS = {
     "npz": (NpzReader, write_npz, ".npz"),
     "npy": (NpyReader, write_npy, ".npy"),
@@ -82,14 +76,12 @@ OURS = {
     "jsonl": (JsonlReader, write_jsonl, ".jsonl"),
     "csv": (CsvReader, write_csv, ".csv"),
     "tsv": (lambda: "tsv", write_tsv, ".tsv"),
-    "by its name": (lambda: "npz", write_npz, ".npz"),
-    "with get_data": (lambda: with_get_data, write_npz, ".npz"),
 }
 
 
 @pytest.mark.parametrize("name", OURS)
 class TestOurs(ReaderContract):
-    """Each of our readers, a reader by its name, and one of the other form."""
+    """Each of our readers, the last one by its name."""
 
     @pytest.fixture(autouse=True)
     def _of_this_name(self, name):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 from threading import Barrier
+from threading import enumerate as enumerate_threads
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from samplerkit.storage.files.stored import Stored
 from samplerkit.testing import DatasetContract
 from tests.storage.formats.damage import plain
 from tests.storage.remote.server import right, served
+from tests.waiting import begun_since
 
 pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed: no Parquet here")
 pq = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed: no Parquet here")
@@ -213,7 +215,7 @@ def test_a_filter_of_another_type_says_what_to_compare(tmp_path):
 def test_the_columns_of_a_row_group_at_a_url_are_requested_at_the_same_time(tmp_path):
     columns = {name: np.arange(20_000) for name in "abcde"}
     pq.write_table(pa.table(columns), tmp_path / "a.parquet", use_dictionary=False, compression="none")
-    all_there = Barrier(3)
+    all_there, before = Barrier(3), set(enumerate_threads())
 
     def waits(handler, resource):
         all_there.wait(60)
@@ -225,6 +227,7 @@ def test_the_columns_of_a_row_group_at_a_url_are_requested_at_the_same_time(tmp_
             assert len(dataset) == 20_000
             server.always["GET", "/a.parquet"] = waits
             assert plain(dataset[77]) == {"a": 77, "c": 77, "e": 77}
+        assert not begun_since(before)  # what is closed has no threads that send requests
 
 
 HIVE = [("2023", "en"), ("2024", "en"), ("2024", "a%20b"), ("7", "__HIVE_DEFAULT_PARTITION__")]
