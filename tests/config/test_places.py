@@ -74,6 +74,13 @@ def test_what_shows_when_an_order_is_made_has_the_whole_path(wrap, place):
     assert str(at_load) == f"min_quality: cannot be told ({caught})"
 
 
+def test_what_a_source_of_a_mixture_refuses_has_the_path_of_the_source():
+    web = {"kind": "random", "child": {"kind": "subset", "indices": [3, 10]}}
+    mixture = {"kind": "mixture", "sources": {"web": web, "code": None}, "weights": {"web": 1, "code": 1}}
+    config = {"dataset": {"kind": "tree", "parts": {"web": TEN, "code": TEN}}, "sampler": mixture}
+    assert refused(sk.load_config(config).check_order).place == "sampler.sources.web.child.indices"
+
+
 CHILD = {"kind": "random", "seed": 3}
 
 
