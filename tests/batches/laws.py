@@ -58,11 +58,10 @@ def require_each_once(plan: BatchPlan, expected: list[int]) -> None:
     assert sum(left.values()) == plan.dropped
 
 
-def require_inverse(plan: BatchPlan, size: int, batches: list[Any] | None = None) -> None:
+def require_inverse(plan: BatchPlan, size: int) -> None:
     """`batch_of` finds each batch in which a sample is, and no other: one for each place of it in a plan of
     whole samples, once for all its parts in a plan of packs."""
-    batches = read(plan) if batches is None else batches
-    in_batch = [sorted({*batch[0]}) if isinstance(batch, tuple) else batch for batch in batches]
+    in_batch = [sorted({*batch[0]}) if isinstance(batch, tuple) else batch for batch in read(plan)]
     for id in range(-1, size + 1):
         assert plan.batch_of(id).tolist() == [
             number for number, ids in enumerate(in_batch) for other in ids if other == id
@@ -82,20 +81,19 @@ def require_limits(plan: BatchPlan, budget: int) -> None:
         assert plan.tokens([number])[0] <= count * sum(longest)
 
 
-def require_resume(plans: Plans, epoch: int, batches: list[Any] | None = None) -> int:
+def require_resume(plans: Plans, epoch: int) -> None:
     """A plan made from the state's pair alone continues with the same batches, from every batch on."""
     plan = plans.plan(epoch)
-    batches = read(plan) if batches is None else batches
+    batches = read(plan)
     for number in range(len(batches) + 1):
         resumed = plans.plan(epoch, known=plan.window_of(number))
         seen = []
         while resumed.has(number + len(seen)):
             seen.append(listed(resumed[number + len(seen)]))
         assert seen == batches[number:]
-    return len(batches) + 1
 
 
-def require_packs(plan: BatchPlan, recipe: PackBatches, expected: list[int], lengths: list[int]) -> list[Any]:
+def require_packs(plan: BatchPlan, recipe: PackBatches, expected: list[int], lengths: list[int]) -> None:
     """Each token of each position of the order stands in exactly one segment, and no pack is above its limit.
 
     Args:
@@ -103,9 +101,6 @@ def require_packs(plan: BatchPlan, recipe: PackBatches, expected: list[int], len
         recipe: how packs are made.
         expected: the ids of the order.
         lengths: of all samples.
-
-    Returns:
-        All batches, one by one.
     """
     batches = require_same(plan)
     parts: dict[int, list[tuple[int, int, int]]] = {}
@@ -134,7 +129,6 @@ def require_packs(plan: BatchPlan, recipe: PackBatches, expected: list[int], len
     assert sorted(drawn) == sorted(kept)
     assert plan.dropped == len(expected) - len(kept)
     assert all(0 <= draw < plan.num_draws for draw in parts)
-    return batches
 
 
 def longest(recipe: PackBatches) -> int:
