@@ -8,14 +8,21 @@ import pytest
 
 from tests import ranks
 from tests.compat.any_samplers import dealt_back
+from tests.compat.partially_shuffle.folders import all_ranks, make_dataset, repeats
 
 RANKS, SAMPLES, EPOCHS = 2, 103, 3
+FILE_SIZES = [20, 31, 7, 16] * 4
 
 
 @pytest.fixture(scope="module")
-def job(tmp_path_factory):
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("job")
+
+
+@pytest.fixture(scope="module")
+def job(folder):
     """What each of two ranks read: one launch for all tests."""
-    folder = tmp_path_factory.mktemp("job")
+    make_dataset(folder / "files", FILE_SIZES)
     code, _, errors = ranks.job(RANKS, "tests.compat.torch_job", folder, seconds=240)
     assert code == 0, errors
     return [json.loads((folder / f"{rank}.json").read_text()) for rank in range(RANKS)]
@@ -68,3 +75,14 @@ def test_ranks_that_draw_differently_are_told_so(job):
 
 def test_a_rank_that_reads_alone_does_not_wait_for_ever(job):
     assert job[0]["alone"] == [0, 2, 4, 6, 8]
+
+
+def test_ranks_read_files_as_one_process_reads_them_and_are_told_of_another_list(job, folder):
+    files = make_dataset(folder / "files", FILE_SIZES)
+    read = [rank["files"] for rank in job]
+    assert [(one["ranks"], one["rank"]) for one in read] == [(2, 0), (2, 1)]
+    assert [one["items"] for one in read] == all_ranks(files, 2, epoch=2, seed=3)
+    assert repeats([one["items"] for one in read], sum(FILE_SIZES)) == 0
+    for number, one in enumerate(read):
+        assert f"rank {number} reads by" in one["disagreement"]
+        assert "dataset" in one["disagreement"]

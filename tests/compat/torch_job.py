@@ -18,7 +18,9 @@ from torch.utils.data import BatchSampler, DataLoader, RandomSampler, WeightedRa
 from torch.utils.data import DistributedSampler as Torchs
 
 import samplerkit as sk
+from samplerkit.compat.partially_shuffle import DistributedSamplerViaLocallyShuffle
 from samplerkit.compat.torch import DistributedSampler, distributed
+from tests.compat.partially_shuffle.folders import Dataset, items_of
 
 FACTORY = Path(__file__).parents[2] / "docs" / "examples" / "build_dataloader.py"
 SAMPLES, EPOCHS = 103, 3
@@ -77,13 +79,26 @@ def dealt(make, **chosen):
     return epochs
 
 
-def disagreeing(rank):
-    """Ranks with other weights."""
+def disagreement(read):
+    """What is raised where ranks read other things."""
     try:
-        list(distributed(WeightedRandomSampler([1.0, 2.0 + rank, 3.0] * 20, 50)))
+        list(read)
     except sk.DisagreementError as error:
         return str(error)
     return None
+
+
+def by_files(folder):
+    """An epoch of PartiallyShuffle, and what it says where ranks list their files in another order."""
+    dataset = Dataset(sorted(folder.glob("*.npz")))
+    sampler = DistributedSamplerViaLocallyShuffle(
+        dataset, dataset.file_reader("npz"), shuffle_buffer=60, batch_size=8, seed=3
+    )
+    sampler.set_epoch(2)
+    told = {"items": items_of(sampler), "ranks": sampler.num_replicas, "rank": sampler.rank}
+    # As with os.listdir, which lists files in another order on each machine.
+    dataset.files = dataset.files[sampler.rank :] + dataset.files[: sampler.rank]
+    return {**told, "disagreement": disagreement(sampler)}
 
 
 def main() -> None:
@@ -108,7 +123,9 @@ def main() -> None:
     results["whole"] = {name: dealt(SAMPLERS[name], num_replicas=1, rank=0) for name in SAMPLERS}
     torch.set_rng_state(before)
     results["plain"] = list(RandomSampler(range(SAMPLES)))
-    results["disagreeing"] = disagreeing(rank)
+    others = distributed(WeightedRandomSampler([1.0, 2.0 + rank, 3.0] * 20, 50))
+    results["disagreeing"] = disagreement(others)
+    results["files"] = by_files(folder / "files")
     torch.distributed.barrier()
     # An evaluation on rank 0 alone: nothing waits for ever.
     results["alone"] = list(distributed(range(9), agreement_seconds=0.2)) if rank == 0 else None

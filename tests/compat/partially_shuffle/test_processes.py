@@ -1,10 +1,9 @@
-"""The drop-in for PartiallyShuffle in other processes, in workers and in jobs; and how its threads end."""
+"""The drop-in for PartiallyShuffle in other processes and in workers; and how its threads end."""
 
 from __future__ import annotations
 
 import copy
 import gc
-import json
 import os
 import pickle
 
@@ -13,14 +12,12 @@ from torch.utils.data import DataLoader
 
 import samplerkit as sk
 from samplerkit.compat.partially_shuffle import DistributedSamplerViaLocallyShuffle
-from tests import ranks
 from tests.compat.partially_shuffle.folders import (
     all_ranks,
     flat,
     items_of,
     make_dataset,
     make_sampler,
-    repeats,
 )
 from tests.storage.files.folders import reading_threads
 
@@ -37,27 +34,6 @@ def fixture_folder(tmp_path_factory):
 @pytest.fixture(name="dataset")
 def fixture_dataset(folder):
     return make_dataset(folder, SIZES)
-
-
-@pytest.fixture(name="job", scope="module")
-def fixture_job(folder, tmp_path_factory):
-    """What two ranks read: one launch for all tests."""
-    results = tmp_path_factory.mktemp("job")
-    code, _, errors = ranks.job(2, "tests.compat.partially_shuffle.job", folder, results, seconds=240)
-    assert code == 0, errors
-    return [json.loads((results / f"{rank}.json").read_text()) for rank in range(2)]
-
-
-def test_the_ranks_of_a_job_know_their_numbers_and_read_what_one_process_reads_for_them(job, dataset):
-    assert [(one["ranks"], one["rank"]) for one in job] == [(2, 0), (2, 1)]
-    assert [one["items"] for one in job] == all_ranks(dataset, 2, epoch=2, seed=3)
-    assert repeats([one["items"] for one in job], sum(SIZES)) == 0
-
-
-def test_ranks_that_list_their_files_in_another_order_are_told(job):
-    for rank, one in enumerate(job):
-        assert f"rank {rank} reads by" in one["disagreement"]
-        assert "dataset" in one["disagreement"]
 
 
 def test_workers_get_what_was_read_in_the_main_process(dataset):
