@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from itertools import product
+
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -42,6 +45,20 @@ def test_every_law_holds_over_every_legal_chain(drawn):
     if len(case.layout):
         laws.require_inverse(plan, len(case.layout))
     laws.require_resume(plans, case.epoch)
+
+
+@pytest.mark.parametrize("long", ["split", "drop", "truncate"])
+@pytest.mark.parametrize("window", [None, 4])
+def test_every_law_holds_of_documents_of_several_packs(long, window):
+    lengths = [4, 6, 25, 5, 0, 36, 5, 30, 12, 1]
+    for packs, multiple in product((1, 2), (1, 3)):
+        recipe = sk.PackBatches(
+            12, lengths=lengths, packs=packs, window=window, long=long, length_multiple=multiple
+        )
+        plans = recipe.over(sk.RandomSampler(seed=3), len(lengths))
+        laws.require_packs(plans.plan(1), recipe, [*range(len(lengths))], lengths)
+        laws.require_inverse(plans.plan(1), len(lengths))
+        laws.require_resume(plans, 1)
 
 
 def test_a_chain_that_shuffles_nothing_is_packed_in_its_order():
