@@ -32,7 +32,7 @@ class TestFiles(DatasetContract):
 class TestShards(DatasetContract):
     """Tar shards with checksums: their cache lies beside the folder."""
 
-    # Another process imports torch for it, which takes seconds; tests/storage/catalogue forks one.
+    # Another process imports torch for it, which takes seconds; tests/storage forks one.
     test_a_pickled_dataset_reads_in_another_process = None
 
     def write(self, folder):

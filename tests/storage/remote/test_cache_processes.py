@@ -70,7 +70,7 @@ def _held(folder: Path) -> int:
 def _fetched_in_turn(options: RemoteOptions, urls: list[str]) -> int:
     wrong = 0
     with RemoteStorage(options) as storage:
-        for url in urls * 3:
+        for url in urls * 2:
             first = int(url.rpartition("/")[2])
             wrong += content(storage.fetch(url)) != DATA[first:][:3000]
     return wrong
@@ -190,8 +190,8 @@ def test_a_local_file_does_not_travel_to_another_process(server, storage):
 
 def test_processes_that_fill_a_cache_together_keep_its_bound(server, storage, tmp_path):
     options = storage(max_cache_bytes=10_000, timeout=60.0).options
-    urls = [server.put(f"/{number}", DATA[number:][:3000]) for number in range(12)]
-    children = [Child(_fetched_in_turn, options, urls[first:] + urls[:first]) for first in range(0, 12, 3)]
+    urls = [server.put(f"/{number}", DATA[number:][:3000]) for number in range(8)]
+    children = [Child(_fetched_in_turn, options, urls[first:] + urls[:first]) for first in range(0, 8, 2)]
     most = 0
     while any(child.process.is_alive() for child in children):
         most = max(most, _held(tmp_path / "cache"))
