@@ -37,25 +37,6 @@ class Store:
     options: dict[str, Any] = field(default_factory=dict)
 
 
-def put_on(server, url, data):
-    """Puts a file on a server that says when it was changed last, as stores do."""
-    server.put(PATH, data)
-    server.resources[PATH].modified = MODIFIED
-    return url
-
-
-def put_in_bucket(bucket, data):
-    """Puts a file into a bucket of moto."""
-    bucket.put_object(Key="a", Body=data)
-    return "s3://shards/a"
-
-
-def put_into(folder, data):
-    """Puts a file into the folder of a cluster."""
-    (folder / "a").write_bytes(data)
-    return "hdfs://namenode:8020/a"
-
-
 KINDS = ["http", "hdfs", *(f"{store} by {way}" for store in ("s3", "moto") for way in WAYS)]
 """Where moto answers, and not the server of these tests, it does so as S3 does, with conditions."""
 
@@ -63,12 +44,23 @@ KINDS = ["http", "hdfs", *(f"{store} by {way}" for store in ("s3", "moto") for w
 @pytest.fixture
 def store(request, server, tmp_path):
     kind, _, way = request.param.partition(" by ")
-    if kind == "http":
-        yield Store(partial(put_on, server, server.url + PATH), '"')
-        return
     if kind == "hdfs":
+
+        def put_into_folder(data):
+            (tmp_path / "a").write_bytes(data)
+            return "hdfs://namenode:8020/a"
+
         with cluster(tmp_path):
-            yield Store(partial(put_into, tmp_path), "mtime ", {"user": "me"})
+            yield Store(put_into_folder, "mtime ", {"user": "me"})
+        return
+
+    def put_on_server(data):
+        url = server.put(PATH, data)
+        server.resources[PATH].modified = MODIFIED  # as stores say it
+        return url if kind == "http" else f"s3:/{PATH}"
+
+    if kind == "http":
+        yield Store(put_on_server, '"')
         return
     pytest.importorskip("s3fs", reason="s3fs is not installed")
     if kind == "moto":
@@ -77,10 +69,16 @@ def store(request, server, tmp_path):
             "secret": "test-secret",
             "endpoint_url": request.getfixturevalue("endpoint"),
         }
-        yield Store(partial(put_in_bucket, request.getfixturevalue("bucket")), '"', {**keys, **WAYS[way]})
+        bucket = request.getfixturevalue("bucket")
+
+        def put_in_bucket(data):
+            bucket.put_object(Key="a", Body=data)
+            return "s3://shards/a"
+
+        yield Store(put_in_bucket, '"', {**keys, **WAYS[way]})
         return
     options = {"anon": True, "endpoint_url": server.url, **WAYS[way]}
-    yield Store(partial(put_on, server, f"s3:/{PATH}"), '"', options)
+    yield Store(put_on_server, '"', options)
 
 
 every = pytest.mark.parametrize("store", KINDS, indirect=True)

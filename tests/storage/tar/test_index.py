@@ -98,16 +98,6 @@ def test_the_fingerprint_is_of_the_samples_and_not_of_the_place(tmp_path):
     assert len({ours, *checked}) == 3
 
 
-def test_checksums_want_an_index_that_has_them(tmp_path, walks):
-    paths = two(tmp_path)
-    samples = list(TarDataset(paths))
-    assert list(TarDataset(paths, checksums=True)) == samples
-    assert len(walks) == 4
-    assert list(TarDataset(paths, checksums=True)) == samples
-    assert list(TarDataset(paths)) == samples
-    assert len(walks) == 4
-
-
 def test_offsets_beyond_4_gib_are_right(tmp_path):
     path = tmp_path / "big.tar"
     one = write(

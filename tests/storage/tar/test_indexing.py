@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 import threading
-from pathlib import Path
 
 import pytest
 
@@ -102,18 +101,6 @@ def test_lengths_of_other_shards_are_not_written_over(folder, tmp_path):
     assert sk.TarDataset(f"{folder}/{PATTERN}", lengths=folder / "lengths.json").layout.sizes.tolist() == [
         1 if number == 2 else EACH for number in range(SHARDS)
     ]
-
-
-def test_shards_of_several_folders_have_their_lengths_above_them(folder):
-    (folder / "a" / "b").mkdir(parents=True)
-    (folder / "c").mkdir()
-    paths = [folder / "a" / "b" / "0.tar", folder / "c" / "1.tar"]
-    for path, name in zip(paths, NAMES, strict=False):
-        (folder / name).rename(path)
-    found = index_shards(paths)
-    assert found.lengths == f"{folder}/lengths.json"
-    assert json.loads(Path(found.lengths).read_text())["lengths"] == {"a/b/0.tar": EACH, "c/1.tar": EACH}
-    assert sk.TarDataset(paths, lengths=found.lengths).layout.sizes.tolist() == [EACH] * 2
 
 
 def test_a_folder_that_cannot_be_written_to_is_an_error(folder, tmp_path):

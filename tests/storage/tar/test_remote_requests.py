@@ -28,11 +28,6 @@ def loader_of(dataset, sampler, **options):
     return sk.Loader(dataset, sampler, batch_size=6, collate_fn=as_list, **options)
 
 
-def without_indexes(server):
-    for path in server.folder.glob("*.skidx"):
-        path.unlink()
-
-
 def test_with_lengths_nothing_is_asked_before_the_first_batch(tmp_path, server):
     dataset = remote(server, tmp_path, lengths=LENGTHS)
     loader = loader_of(dataset, PARTIAL)
@@ -50,7 +45,8 @@ def test_with_lengths_nothing_is_asked_before_the_first_batch(tmp_path, server):
 @pytest.mark.parametrize(("workers", "indexed"), [(0, True), (2, False)])
 def test_partial_downloads_each_shard_once_a_machine(tmp_path, server, workers, indexed):
     if not indexed:
-        without_indexes(server)
+        for path in server.folder.glob("*.skidx"):
+            path.unlink()
     with remote(server, tmp_path, lengths=LENGTHS) as dataset:
         loader = loader_of(dataset, PARTIAL, num_workers=workers)
         assert Counter(sum(keys_of(loader), [])) == Counter(f"{number:05}" for number in NUMBERS)
