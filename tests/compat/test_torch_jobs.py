@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 
 import pytest
 
 from tests import ranks
 from tests.compat.any_samplers import dealt_back
 from tests.compat.partially_shuffle.folders import all_ranks, make_dataset, repeats
+from tests.compat.webdataset.shards import once_each, write
 
 RANKS, SAMPLES, EPOCHS = 2, 103, 3
 FILE_SIZES = [20, 31, 7, 16] * 4
@@ -23,6 +25,7 @@ def folder(tmp_path_factory):
 def job(folder):
     """What each of two ranks read: one launch for all tests."""
     make_dataset(folder / "files", FILE_SIZES)
+    write(folder, 5, 51)
     code, _, errors = ranks.job(RANKS, "tests.compat.torch_job", folder, seconds=240)
     assert code == 0, errors
     return [json.loads((folder / f"{rank}.json").read_text()) for rank in range(RANKS)]
@@ -86,3 +89,14 @@ def test_ranks_read_files_as_one_process_reads_them_and_are_told_of_another_list
     for number, one in enumerate(read):
         assert f"rank {number} reads by" in one["disagreement"]
         assert "dataset" in one["disagreement"]
+
+
+def test_samples_in_shards_are_read_once_over_ranks_and_workers_or_equally_often(job):
+    for epoch in range(2):
+        first, second = (rank["shards"]["epochs"][epoch] for rank in job)
+        assert Counter(first + second) == once_each(51)
+        assert (len(first), len(second)) == (26, 25)
+    assert len({tuple(epoch) for rank in job for epoch in rank["shards"]["epochs"]}) == 4
+    first, second = (rank["shards"]["equal"] for rank in job)
+    assert len(first) == len(second) == 26
+    assert {*first, *second} == {*range(51)}

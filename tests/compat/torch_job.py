@@ -21,6 +21,7 @@ import samplerkit as sk
 from samplerkit.compat.partially_shuffle import DistributedSamplerViaLocallyShuffle
 from samplerkit.compat.torch import DistributedSampler, distributed
 from tests.compat.partially_shuffle.folders import Dataset, items_of
+from tests.compat.webdataset.shards import loader, numbers, received
 
 FACTORY = Path(__file__).parents[2] / "docs" / "examples" / "build_dataloader.py"
 SAMPLES, EPOCHS = 103, 3
@@ -101,6 +102,14 @@ def by_files(folder):
     return {**told, "disagreement": disagreement(sampler)}
 
 
+def by_shards(folder):
+    """Two epochs of the drop-in for webdataset, with workers, and one of equal steps."""
+    urls = f"{folder}/many-*.tar"
+    dataset, equal = (numbers(urls, folder, equal_steps=steps).shuffle(20) for steps in (None, "pad"))
+    batches = loader(dataset, num_workers=2)
+    return {"epochs": [received(batches), received(batches)], "equal": received(loader(equal, num_workers=2))}
+
+
 def main() -> None:
     folder, results = Path(sys.argv[1]), {}
     torch.distributed.init_process_group("gloo")
@@ -126,6 +135,7 @@ def main() -> None:
     others = distributed(WeightedRandomSampler([1.0, 2.0 + rank, 3.0] * 20, 50))
     results["disagreeing"] = disagreement(others)
     results["files"] = by_files(folder / "files")
+    results["shards"] = by_shards(folder)
     torch.distributed.barrier()
     # An evaluation on rank 0 alone: nothing waits for ever.
     results["alone"] = list(distributed(range(9), agreement_seconds=0.2)) if rank == 0 else None

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from PIL import Image
 from torch.utils.data import DataLoader
 
@@ -39,11 +38,6 @@ def write_images(folder: Path, shards: int, samples: int) -> str:
             writer.write({"__key__": f"{number:05}", "jpg": stream.getvalue(), "json": about.encode()})
     assert len(writer.paths) == shards
     return f"{folder}/imagenet-{{000..{shards - 1:03}}}.tar"
-
-
-def cropped(image: Image.Image) -> torch.Tensor:
-    """A corner of an image."""
-    return torch.from_numpy(np.array(image.crop((0, 0, 24, 24)))).permute(2, 0, 1)
 
 
 def numbers(urls: str, folder: Path, **options: object) -> WebDataset:

@@ -1,11 +1,10 @@
-"""The epochs of the drop-in for webdataset: counted over workers of every kind, and in a job of two ranks."""
+"""The epochs of the drop-in for webdataset: counted over workers of every kind."""
 
 from __future__ import annotations
 
 import contextlib
 import copy
 import gc
-import json
 import multiprocessing
 import os
 import pickle
@@ -13,16 +12,13 @@ import resource
 import threading
 import time
 from collections import Counter
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
 import torch
 
 import samplerkit as sk
-from tests import ranks
-from tests.compat.webdataset.job import SAMPLES
-from tests.compat.webdataset.shards import is_even, loader, numbers, once_each, received, write, write_images
+from tests.compat.webdataset.shards import is_even, loader, numbers, once_each, received, write
 
 WORKERS = {
     "no workers": {},
@@ -165,37 +161,3 @@ def test_a_lack_of_files_is_an_error_in_the_loop_and_no_epoch_twice(tmp_path):
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     assert sorted(received(loader(dataset, num_workers=1))) == list(range(20))
     assert dataset.epoch == 1
-
-
-@pytest.fixture(scope="module")
-def job(tmp_path_factory):
-    """What each of two ranks received: one job for all tests."""
-    folder = tmp_path_factory.mktemp("job")
-    pattern = write_images(folder, 5, SAMPLES)
-    code, _, errors = ranks.job(2, "tests.compat.webdataset.job", folder, pattern, seconds=300)
-    assert code == 0, errors
-    return [json.loads((folder / f"{rank}.json").read_text()) for rank in range(2)]
-
-
-def epochs(job, name):
-    """Of each epoch, the ids that all ranks received, in order."""
-    return [
-        [id for rank in epoch for batch in rank for id in batch]
-        for epoch in zip(*(results[name] for results in job), strict=True)
-    ]
-
-
-def test_every_epoch_of_the_example_is_complete_shuffled_and_another_one(job):
-    read = epochs(job, "ours")
-    assert [Counter(epoch) for epoch in read] == [once_each(SAMPLES)] * 2
-    assert read[0] != read[1]
-    for epoch in read:
-        ascending = sum(b == a + 1 for a, b in pairwise(epoch))
-        assert ascending < 20, "neighbours on disk are no neighbours any more"
-    by_rank = [Counter(id for batch in results["ours"][0] for id in batch) for results in job]
-    assert [sum(counts.values()) for counts in by_rank] == [SAMPLES // 2] * 2
-
-
-def test_equal_steps_are_equal_with_workers(job):
-    assert len({len(rank["ours, equal steps"][0]) for rank in job}) == 1
-    assert [Counter(epoch) for epoch in epochs(job, "ours, equal steps")] == [once_each(SAMPLES)]
