@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from queue import Empty, SimpleQueue
-from typing import Any, Generic, NoReturn, ParamSpec, TypeVar, final
+from typing import Any, Generic, ParamSpec, TypeVar, final
 from weakref import WeakMethod
 
 from samplerkit.errors import ArgumentTypeError
@@ -172,18 +172,16 @@ class _Group(Generic[Result]):
 
     def __init__(self, stop: Stop) -> None:
         self.stop = stop
-        self._done: SimpleQueue[Callable[[], tuple[int, Result]]] = SimpleQueue()
+        self._done: SimpleQueue[tuple[int, Any, BaseException | None]] = SimpleQueue()
 
     def run(self, number: int, call: Callable[[], Result]) -> None:
         """Makes one of the calls."""
         try:
             self.stop.check()
-            result = number, call()
+            self._done.put((number, call(), None))
         except BaseException as error:  # raised where it is waited for
             if not self.stop.is_set:
-                self._done.put(partial(_raise, error))
-        else:
-            self._done.put(lambda: result)
+                self._done.put((number, None, error))
 
     def next(self, seconds: float | None = None) -> tuple[int, Result]:
         """Waits for the next result or failure; with `seconds`, it looks at the clock meanwhile."""
@@ -195,16 +193,19 @@ class _Group(Generic[Result]):
             if left <= 0:
                 raise TimeoutError
             with suppress(Empty):
-                return self._done.get(timeout=min(TICK, left))()
+                number, result, error = self._done.get(timeout=min(TICK, left))
+                break
+        try:
+            if error is not None:
+                raise error
+        finally:
+            del error  # it holds this frame
+        return number, result
 
     def end(self) -> None:
         """Gives up what is not done. A failure holds the frames that it went through, and these hold this."""
         self.stop.set()
         self._done = SimpleQueue()
-
-
-def _raise(error: BaseException) -> NoReturn:
-    raise error
 
 
 def in_threads(
