@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import io
-import json
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from PIL import Image
 from torch.utils.data import DataLoader
 
 from samplerkit.compat.webdataset import WebDataset
@@ -24,20 +20,6 @@ def write(folder: Path, shards: int, samples: int) -> str:
             writer.write({"__key__": f"{number:05}", "txt": str(number), "cls": number % 10})
     assert len(writer.paths) == shards
     return f"{folder}/many-{{000..{shards - 1:03}}}.tar"
-
-
-def write_images(folder: Path, shards: int, samples: int) -> str:
-    """Writes waves of colours, of another phase each, as JPEG files, each with JSON about it."""
-    down, across, colour = np.ogrid[:32, :40, :3]
-    with TarWriter(f"{folder}/imagenet-%03d.tar", samples_per_shard=-(-samples // shards)) as writer:
-        for number in range(samples):
-            tile = 128 + 100 * np.sin((down * (1 + number % 3) + across) / 8 + colour + number)
-            stream = io.BytesIO()
-            Image.fromarray(tile.astype(np.uint8)).save(stream, "JPEG")
-            about = json.dumps({"id": number, "label": number % 2})
-            writer.write({"__key__": f"{number:05}", "jpg": stream.getvalue(), "json": about.encode()})
-    assert len(writer.paths) == shards
-    return f"{folder}/imagenet-{{000..{shards - 1:03}}}.tar"
 
 
 def numbers(urls: str, folder: Path, **options: object) -> WebDataset:

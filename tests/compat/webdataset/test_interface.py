@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import pickle
 import tarfile
 from collections import Counter
@@ -10,6 +11,7 @@ from collections import Counter
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from webdataset import autodecode, filters, tenbin
 
 import samplerkit as sk
@@ -22,7 +24,6 @@ from tests.compat.webdataset.shards import (
     numbers,
     once_each,
     write,
-    write_images,
 )
 from tests.storage.remote.server import served
 
@@ -52,8 +53,13 @@ def test_plain_samples_are_dicts_of_bytes_and_the_steps_do_what_webdatasets_do(t
 
 
 def test_batches_are_made_as_webdataset_makes_them(tmp_path):
+    stream = io.BytesIO()
+    Image.new("RGB", (40, 32)).save(stream, "JPEG")
+    with wds.TarWriter(f"{tmp_path}/images.tar") as writer:
+        for number in range(6):
+            writer.write({"__key__": f"{number:05}", "jpg": stream.getvalue(), "json": {"id": number}})
     dataset = (
-        wds.WebDataset(write_images(tmp_path, 1, 6))
+        wds.WebDataset(f"{tmp_path}/images.tar")
         .decode("rgb8", only="jpg json")
         .to_tuple("jpg", "json", "__key__")
         .map_tuple(torch.from_numpy, lambda about: about["id"])
