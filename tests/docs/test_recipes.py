@@ -8,27 +8,18 @@ from pathlib import Path
 import pytest
 
 from tests.docs.followed import FOR_THE_READER, follow, lasting
+from tests.storage.conftest import endpoint  # noqa: F401  # a fixture
 
 PAGES = sorted((Path(__file__).parents[2] / "docs" / "recipes").glob("*.md"))
 
 
 @pytest.fixture
-def bucket(monkeypatch):
+def bucket(endpoint, monkeypatch):  # noqa: F811  # the same
     """The stand-in for an object store that the page on tar shards names."""
-    moto = pytest.importorskip("moto.server")
-    server = moto.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    address, port = server.get_host_and_port()
-    said = {
-        "AWS_ENDPOINT_URL": f"http://{address}:{port}",
-        "AWS_ACCESS_KEY_ID": "me",
-        "AWS_SECRET_ACCESS_KEY": "mine",
-        "AWS_DEFAULT_REGION": "us-east-1",
-    }
-    for name, value in said.items():
-        monkeypatch.setenv(name, value)
-    yield
-    server.stop()
+    monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "me")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "mine")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
 
 
 @pytest.mark.campaign

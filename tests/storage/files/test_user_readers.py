@@ -178,18 +178,13 @@ class Racing:
         return np.arange(3)
 
 
-def test_a_race_in_pythons_parser_is_no_error_of_a_file():
+def test_a_race_in_pythons_parser_is_no_error_of_a_file_and_any_other_fault_is_one_that_names_it():
     dataset = FileDataset(["a"], Racing(3), lengths=[3])
     assert dataset[1] == 1
     assert dataset.stats.files_read == 1
-
-
-@pytest.mark.parametrize(
-    "reader", [Racing(4), Racing(1, "error return")], ids=["it does not end", "another one"]
-)
-def test_any_other_fault_of_the_interpreter_is_an_error_that_names_the_file(reader):
-    with pytest.raises(sk.DatasetError, match="a: cannot be read"):
-        FileDataset(["a"], reader, lengths=[3])[0]
+    for reader in (Racing(4), Racing(1, "error return")):
+        with pytest.raises(sk.DatasetError, match="a: cannot be read"):
+            FileDataset(["a"], reader, lengths=[3])[0]
 
 
 # Readers by a name.

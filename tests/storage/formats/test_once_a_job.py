@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import Counter
-from contextlib import contextmanager
 from copy import deepcopy
 
 import pytest
@@ -63,15 +63,10 @@ class Crowd:
         self._waiting = self.most = 0
 
     def __call__(self, asked):
-        with self._waits():
-            threading.Event().wait(0.05)
-
-    @contextmanager
-    def _waits(self):
         with self._lock:
             self._waiting += 1
             self.most = max(self.most, self._waiting)
-        yield
+        time.sleep(0.05)
         with self._lock:
             self._waiting -= 1
 
