@@ -19,9 +19,19 @@ from samplerkit.order.mixing.streams import Part, Passes
 from samplerkit.order.mixing.weights import WHOLE, thresholds
 from samplerkit.order.permutation import NARROW_LIMIT
 from samplerkit.order.sequences import DrawsWithReplacement, Permuted, Range
-from tests.benchmarks.rank_shares import NINE
 from tests.order.throwing import die, values_of
 
+NINE = {
+    "[1, 1]": [1, 1],
+    "[3, 1]": [3, 1],
+    "[.7, .2, .1]": [0.7, 0.2, 0.1],
+    "[.5, .3, .15, .05]": [0.5, 0.3, 0.15, 0.05],
+    "[.9, .09, .01]": [0.9, 0.09, 0.01],
+    "[.613, .287, .1]": [0.613, 0.287, 0.1],
+    "ten by Zipf": [1 / rank for rank in range(1, 11)],
+    "[sqrt 2, 1, pi]": [math.sqrt(2), 1, math.pi],
+    "64 equal ones": [1] * 64,
+}
 weights_lists = st.lists(
     st.one_of(st.integers(0, 9), st.floats(0, 1e3), st.sampled_from([1e-30, math.pi, 1e300])),
     min_size=1,

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
-from tests.benchmarks.rank_shares import NINE, looked_at
+from samplerkit.order.keys import Key
+from samplerkit.order.mixing.source_draws import SourceDraws
+from samplerkit.order.mixing.weights import thresholds
+from tests.order.test_source_draws import NINE
 
-BATCHES = 3000
+BATCH, BATCHES = 32, 3000
+DUE = 20
+"""Reads of a source that are due to a rank, from which on it counts as unseen when there are none."""
+
 NOISE = 0.12
 """Four times the spread of a variance of so many batches."""
 
@@ -19,11 +26,21 @@ CELLS = [
 ]
 
 
+@pytest.mark.parametrize("has_lanes", [False, True], ids=["one lane", "a lane a rank"])
 @pytest.mark.parametrize(("title", "ranks"), CELLS)
-def test_every_rank_reads_every_source_as_evenly_as_independent_draws(title, ranks):
-    found = looked_at(NINE[title], ranks, BATCHES)
-    for name in ("one lane", "a lane a rank"):
-        assert found[name].unseen == 0
-        # The campaign `python -m tests.benchmarks.rank_shares` holds all cells against 1.1.
-        assert found[name].variance <= 1 + NOISE
-    assert found["a lane a rank"].rms <= 3
+def test_every_rank_reads_every_source_as_evenly_as_independent_draws(title, ranks, has_lanes):
+    weights, batches = NINE[title], BATCHES // ranks
+    rows, lanes = np.divmod(np.arange(batches * BATCH * ranks), ranks if has_lanes else 1)
+    sources = SourceDraws(Key(0, 0, 0, "dice")).sources(lanes, rows, thresholds(weights))
+    # Positions are dealt to ranks like cards.
+    dealt = sources.reshape(-1, BATCH, ranks)
+    for number, share in enumerate((np.array(weights) / sum(weights)).tolist()):
+        counts = np.count_nonzero(dealt == number, axis=1)
+        if share * BATCH * batches >= DUE:
+            assert counts.sum(axis=0).all()
+        variance = np.mean((counts - BATCH * share) ** 2)
+        assert variance / (BATCH * share * (1 - share)) <= 1 + NOISE
+        # By how much a rank's count is off its share, in samples, after each of its batches.
+        off = np.cumsum(counts, axis=0) - BATCH * share * np.arange(1, batches + 1)[:, None]
+        if has_lanes:
+            assert np.sqrt(np.mean(off**2)) <= 3
