@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import numpy as np
 
@@ -90,6 +90,31 @@ class Context:
         return values if self.child is None else values[np.asarray(self.child)]
 
 
+class Link(Protocol):
+    """What a chain asks of each of its samplers; `Sampler` says what it is."""
+
+    @property
+    def deal(self) -> Deal | None:
+        """What it says of shards."""
+
+    @property
+    def reads_below(self) -> bool:
+        """Whether it evaluates what is below by itself."""
+
+    @property
+    def reads_a_stream(self) -> bool:
+        """Whether it reads what is below epoch after epoch."""
+
+    def draw(self, layout: Layout, context: Context) -> Any:
+        """Orders the samples of a layout."""
+
+    def lane_count(self, layout: Layout, run_lanes: int) -> int:
+        """Returns into how many lanes its order is woven."""
+
+    def get_shuffle_mode(self) -> Shuffle:
+        """Returns its shuffle mode."""
+
+
 def class_name(kind: type) -> str:
     """Names a class as states do: one of the user's with its module."""
     is_ours = kind.__module__.startswith("samplerkit.")
@@ -112,17 +137,16 @@ class Chain:
         algorithm: the id of that of all random samplers.
     """
 
-    links: Sequence[Any]
+    links: Sequence[Link]
     algorithm: str = ALGORITHM
 
     @classmethod
-    def check(cls, sampler: Any) -> None:
+    def check(cls, sampler: Link) -> None:
         """Refuses, when a sampler is made, what this algorithm does not know of its arguments."""
 
     def deal_at(self, depth: int, dataset: Any) -> Deal | None:
         """Returns how the sampler at a depth deals the shards of a dataset; None if it deals none."""
-        deal: Deal | None = self.links[depth].deal
-        return deal
+        return self.links[depth].deal
 
     def draw_at(self, depth: int, layout: Layout, context: Context) -> Any:
         """Orders the samples of a layout by the sampler at a depth."""
@@ -130,8 +154,7 @@ class Chain:
 
     def lanes_at(self, depth: int, layout: Layout, run_lanes: int) -> int:
         """Returns into how many lanes the order of the sampler at a depth is woven."""
-        lanes: int = self.links[depth].lane_count(layout, run_lanes)
-        return lanes
+        return self.links[depth].lane_count(layout, run_lanes)
 
     @cached_property
     def _dealer(self) -> int | None:
@@ -218,7 +241,8 @@ class Chain:
                 drawn = self.draw_at(depth, layout, context)
             except SamplerkitError as error:
                 # The innermost one: what draws from a mixture passes its refusal on.
-                error._sampler = error._sampler or self.links[depth]
+                if error._sampler is None:
+                    error._sampler = self.links[depth]
                 raise
             if not isinstance(drawn, Order):
                 drawn = Table(checked_ids(drawn, len(layout), type(self.links[depth]).__name__))
@@ -243,7 +267,7 @@ def chain_type(algorithm: str) -> type[Chain]:
     return cast("type[Chain]", names.found(*names.ALGORITHMS[algorithm]))
 
 
-def checked_algorithm(value: Any, sampler: Any) -> str:
+def checked_algorithm(value: Any, sampler: Link) -> str:
     """Takes the id of an algorithm for a sampler whose other arguments are set.
 
     Raises:
