@@ -58,12 +58,12 @@ if _typing.TYPE_CHECKING:
     from samplerkit.samplers.repeat import RepeatSampler as RepeatSampler
     from samplerkit.samplers.shuffled import DistributedSampler as DistributedSampler
     from samplerkit.samplers.shuffled import RandomSampler as RandomSampler
+    from samplerkit.samplers.shuffled import WeightedRandomSampler as WeightedRandomSampler
     from samplerkit.samplers.subset import IterSampler as IterSampler
     from samplerkit.samplers.subset import SequentialSampler as SequentialSampler
     from samplerkit.samplers.subset import SubsetRandomSampler as SubsetRandomSampler
     from samplerkit.samplers.subset import SubsetSampler as SubsetSampler
-    from samplerkit.samplers.weighted import WeightedRandomSampler as WeightedRandomSampler
-    from samplerkit.samplers.window import WindowSampler as WindowSampler
+    from samplerkit.samplers.subset import WindowSampler as WindowSampler
     from samplerkit.storage.files.dataset import FileDataset as FileDataset
     from samplerkit.storage.files.readers import register_reader as register_reader
     from samplerkit.storage.formats.arrays import Hdf5Dataset as Hdf5Dataset

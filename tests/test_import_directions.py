@@ -88,7 +88,7 @@ LATE = {
     "storage.files.lines": "an extra: json reads the same, and takes longer",
     "storage.files.packages": "extras: each format needs its own package",
     "storage.remote.filesystem": "an extra: only URLs other than those of HTTP need it",
-    "storage.remote.s3": "an extra: only S3 needs it",
+    "storage.remote.http": "an extra: only S3 needs it",
 }
 """Modules that import something by its name when they need it, each with its reason; ruff sees statements."""
 
@@ -151,7 +151,7 @@ def test_every_import_goes_down_and_the_core_needs_no_torch():
 @pytest.mark.parametrize(
     ("module", "target"),
     [
-        ("loading.job.world", "config.config"),
+        ("loading.world", "config.config"),
         ("order.layout", "samplers.base"),
         ("storage.files.paths", "storage.tar.read.reader"),
     ],

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from samplerkit.loading.job.agreement import Agreement
+from samplerkit.loading.agreement import Agreement
 from tests.benchmarks.scale import (
     RECIPES,
     SECONDS,

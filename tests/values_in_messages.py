@@ -20,7 +20,7 @@ import torch
 import samplerkit as sk
 from samplerkit.compat.torch.any_sampler import distributed
 from samplerkit.inspect import quality, time_machine
-from samplerkit.loading.job.world import detect_world
+from samplerkit.loading.world import detect_world
 from samplerkit.storage.tar.indexing import index_shards
 from tests.docs.raised import MINE
 

@@ -13,8 +13,8 @@ import typer
 
 from samplerkit import __version__
 from samplerkit.cli.check import check, schema, validate
-from samplerkit.cli.demo.command import demo
-from samplerkit.cli.demo.training import LaunchError
+from samplerkit.cli.demo import demo
+from samplerkit.cli.demo_training import LaunchError
 from samplerkit.cli.edit import edit
 from samplerkit.cli.opening import described
 from samplerkit.cli.plan import plan

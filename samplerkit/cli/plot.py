@@ -13,7 +13,7 @@ import typer
 
 from samplerkit.cli.opening import AsJson, FromZero, NumRanks, opened
 from samplerkit.cli.printing import show
-from samplerkit.inspect.explorer.page import Settings, page_of
+from samplerkit.inspect.pictures.explorer import Settings, page_of
 from samplerkit.inspect.pictures.picture import draw
 from samplerkit.inspect.view import RunView
 from samplerkit.storage.urls import shown

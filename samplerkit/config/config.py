@@ -24,11 +24,11 @@ from samplerkit.config.registry import BATCHES, SAMPLERS, read_batches, require_
 from samplerkit.config.schema import json_schema
 from samplerkit.errors import ConfigError, SamplerkitError
 from samplerkit.inspect.quality.figure import Figure
-from samplerkit.loading.job.world import world_of
 from samplerkit.loading.loader import Loader
 from samplerkit.loading.run.run import beginning_of
 from samplerkit.loading.torch_sampler import TorchBatchSampler, TorchSampler
 from samplerkit.loading.workers.batch_maker import batch_of
+from samplerkit.loading.world import world_of
 from samplerkit.order import arguments
 from samplerkit.order.deal import World
 from samplerkit.order.layout import Layout

@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 
 from samplerkit.errors import WorldError
-from samplerkit.loading.job.world import detect_world
 from samplerkit.loading.run.delivery import Reading
 from samplerkit.loading.run.history import History
 from samplerkit.loading.run.run_cursor import RunCursor
 from samplerkit.loading.state.past import Past
 from samplerkit.loading.state.state import Place
 from samplerkit.loading.stats import LoaderStats, Received
+from samplerkit.loading.world import detect_world
 from samplerkit.order import arguments
 from samplerkit.order.deal import World
 from samplerkit.order.layout import Layout

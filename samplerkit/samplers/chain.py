@@ -258,7 +258,7 @@ class Chain:
 
 def running_job() -> World:
     """Asks the running job for its world; samplers know no job, so who asks is imported when it is wanted."""
-    return cast("World", names.found("loading.job.world", "detect_world")())
+    return cast("World", names.found("loading.world", "detect_world")())
 
 
 @cache

@@ -14,9 +14,9 @@ import pytest
 import yaml
 
 import samplerkit as sk
-from samplerkit.cli.demo.command import counted
-from samplerkit.cli.demo.training import EPOCHS, MODES, write_config
-from samplerkit.cli.demo.training import RESUMED_EPOCHS as EPOCHS_OF_RESUME
+from samplerkit.cli.demo import counted
+from samplerkit.cli.demo_training import EPOCHS, MODES, write_config
+from samplerkit.cli.demo_training import RESUMED_EPOCHS as EPOCHS_OF_RESUME
 from tests.cli.processes import DEMO, ROOT, environment, processes_of, run
 
 SAMPLES = 1437  # every fifth of 1,797 is held out
@@ -112,7 +112,7 @@ import os
 from pathlib import Path
 import torch
 from torch.nn.parallel import DistributedDataParallel
-from samplerkit.cli.demo import training
+from samplerkit.cli import demo_training as training
 
 def train():
     model = DistributedDataParallel(torch.nn.Linear(2, 2))

@@ -12,8 +12,8 @@ import numpy as np
 import torch
 
 import samplerkit as sk
-from samplerkit.loading.job.agreement import Agreement
-from samplerkit.loading.job.world import detect_world
+from samplerkit.loading.agreement import Agreement
+from samplerkit.loading.world import detect_world
 from tests.docs.damaged_files import (
     changed_file,
     cut_array,

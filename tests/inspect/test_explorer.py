@@ -16,12 +16,12 @@ import pytest
 import samplerkit as sk
 from samplerkit.config.config import Config
 from samplerkit.errors import NotSupportedError
-from samplerkit.inspect.explorer.page import Settings, page_of
+from samplerkit.inspect.pictures.explorer import Settings, page_of
 from samplerkit.inspect.quality import mixing
 from samplerkit.inspect.view import RunView
 
 SCRIPTS = [
-    (files("samplerkit.inspect.explorer") / name).read_text(encoding="utf-8")
+    (files("samplerkit.inspect.pictures") / name).read_text(encoding="utf-8")
     for name in ("order.js", "figures.js")
 ]
 MODES = ("global", "partial", "files", "infile", "adaptive", "false")

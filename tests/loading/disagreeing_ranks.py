@@ -17,7 +17,7 @@ import torch.distributed
 
 import samplerkit as sk
 from samplerkit.compat.torch import distributed
-from samplerkit.loading.job import agreement
+from samplerkit.loading import agreement
 from tests.numbers import Numbers
 
 SAMPLES = 16

@@ -17,7 +17,7 @@ from typing import Any
 import torch.distributed
 
 import samplerkit as sk
-from samplerkit.loading.job.agreement import Agreement, Group
+from samplerkit.loading.agreement import Agreement, Group
 from samplerkit.loading.state.state import digest
 
 ORDER = {"dataset": "10 samples", "sampler": "RandomSampler()", "seed": [0], "epoch": 0, "position": 0}

@@ -11,8 +11,8 @@ import pytest
 import torch.distributed
 
 import samplerkit as sk
-from samplerkit.loading.job import agreement
-from samplerkit.loading.job.agreement import Agreement
+from samplerkit.loading import agreement
+from samplerkit.loading.agreement import Agreement
 from tests.loading.simulated_ranks import ORDER, simulate
 from tests.own_seconds import OwnSeconds
 

@@ -9,7 +9,7 @@ import pytest
 import torch.distributed
 
 import samplerkit as sk
-from samplerkit.loading.job.agreement import Agreement
+from samplerkit.loading.agreement import Agreement
 from tests.loading.worker_kinds import THREADS, beside
 from tests.numbers import Numbers
 

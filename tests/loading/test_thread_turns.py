@@ -9,7 +9,7 @@ import pytest
 
 import samplerkit as sk
 from samplerkit.loading.workers import loader_workers
-from samplerkit.loading.workers.thread_scheduling import (
+from samplerkit.loading.workers.thread_pool import (
     HANDOVER,
     LONG,
     LONGEST_PAUSE,

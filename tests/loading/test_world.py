@@ -8,7 +8,7 @@ from torch.distributed.device_mesh import init_device_mesh
 
 import samplerkit as sk
 from samplerkit.compat.torch import distributed
-from samplerkit.loading.job.world import detect_world
+from samplerkit.loading.world import detect_world
 
 SLURM = {"SLURM_PROCID": "2", "SLURM_NTASKS": "4", "SLURM_STEP_ID": "0"}
 

@@ -21,10 +21,14 @@ from samplerkit.samplers.fold import FoldSampler
 from samplerkit.samplers.mixing.mixture import MixtureSampler
 from samplerkit.samplers.pk import PKSampler
 from samplerkit.samplers.repeat import RepeatFactorSampler, RepeatSampler
-from samplerkit.samplers.shuffled import DistributedSampler, RandomSampler
-from samplerkit.samplers.subset import IterSampler, SequentialSampler, SubsetRandomSampler, SubsetSampler
-from samplerkit.samplers.weighted import WeightedRandomSampler
-from samplerkit.samplers.window import WindowSampler
+from samplerkit.samplers.shuffled import DistributedSampler, RandomSampler, WeightedRandomSampler
+from samplerkit.samplers.subset import (
+    IterSampler,
+    SequentialSampler,
+    SubsetRandomSampler,
+    SubsetSampler,
+    WindowSampler,
+)
 
 
 class EvenOdd(Sampler):

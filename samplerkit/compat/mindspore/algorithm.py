@@ -30,9 +30,8 @@ from samplerkit.order.sequences import Range, Table
 from samplerkit.order.typing import Ids
 from samplerkit.samplers.chain import Chain, Context
 from samplerkit.samplers.pk import PKSampler
-from samplerkit.samplers.shuffled import DistributedSampler, RandomSampler
+from samplerkit.samplers.shuffled import DistributedSampler, RandomSampler, WeightedRandomSampler
 from samplerkit.samplers.subset import SubsetRandomSampler
-from samplerkit.samplers.weighted import WeightedRandomSampler
 
 MINDSPORE = "mindspore-2.10"
 """The id of what MindSpore 2.10 does, without its bugs."""

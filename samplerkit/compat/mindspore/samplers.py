@@ -18,7 +18,7 @@ from samplerkit.errors import ArgumentValueError
 from samplerkit.order import arguments
 from samplerkit.order.modes import DEFAULT_ADAPTIVE_THRESHOLD, DEFAULT_PARTIAL_SIZE, FILE_AWARE, Shuffle
 from samplerkit.order.typing import Ids
-from samplerkit.samplers import pk, shuffled, subset, weighted
+from samplerkit.samplers import pk, shuffled, subset
 from samplerkit.samplers.base import Sampler
 from samplerkit.samplers.subset import SequentialSampler
 
@@ -121,7 +121,7 @@ def WeightedRandomSampler(  # noqa: N802  # MindSpore's name
     *,
     seed: int | None = None,
     quirks: bool = False,
-) -> weighted.WeightedRandomSampler:
+) -> shuffled.WeightedRandomSampler:
     """Draws samples by weight as MindSpore does.
 
     Args:
@@ -137,7 +137,7 @@ def WeightedRandomSampler(  # noqa: N802  # MindSpore's name
         >>> list(WeightedRandomSampler([1.0] * 10, seed=1).order(10))
         [9, 9, 1, 9, 2, 3, 3, 6, 9, 8]
     """
-    return _made(weighted.WeightedRandomSampler, **locals())
+    return _made(shuffled.WeightedRandomSampler, **locals())
 
 
 def PKSampler(  # noqa: N802  # MindSpore's name

@@ -9,8 +9,8 @@ from samplerkit.closing import Closing
 from samplerkit.compat.partially_shuffle.files import DatasetFiles, Item, batches
 from samplerkit.compat.torch.epoch_sampler import GivenRank, ResumableSampler, part_of_order
 from samplerkit.errors import ArgumentRangeError, ArgumentValueError, DatasetError, StateError
+from samplerkit.loading.agreement import agree
 from samplerkit.loading.cursor import FunctionCursor, Iteration
-from samplerkit.loading.job.agreement import agree
 from samplerkit.loading.state.state import Place, State
 from samplerkit.order import arguments
 from samplerkit.order.algebra import Shard, compose

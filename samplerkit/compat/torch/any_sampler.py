@@ -13,7 +13,7 @@ import torch.utils.data
 
 from samplerkit.compat.torch.epoch_sampler import EpochSampler, GivenRank, InLists, part_of_array
 from samplerkit.errors import ArgumentTypeError, CompositionError, DatasetError
-from samplerkit.loading.job.agreement import agree
+from samplerkit.loading.agreement import agree
 from samplerkit.loading.state.state import digest
 from samplerkit.order import arguments
 from samplerkit.order.permutation import CHUNK

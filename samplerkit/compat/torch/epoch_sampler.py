@@ -12,9 +12,9 @@ import torch.utils.data
 
 from samplerkit.errors import StateError
 from samplerkit.loading.cursor import FunctionCursor, Iteration
-from samplerkit.loading.job.world import detect_world, require_still
 from samplerkit.loading.state.state import Place, State
 from samplerkit.loading.torch_sampler import EpochByCursor, TorchNames
+from samplerkit.loading.world import detect_world, require_still
 from samplerkit.order import arguments
 from samplerkit.order.algebra import Shard
 from samplerkit.order.caching import cached_property

@@ -16,7 +16,7 @@ from torch.utils.data import get_worker_info
 from samplerkit.compat.webdataset import stages
 from samplerkit.compat.webdataset.handlers import EmptyDatasetError, Handler, goes_on, of_shard
 from samplerkit.errors import DatasetError
-from samplerkit.loading.job.world import detect_world
+from samplerkit.loading.world import detect_world
 from samplerkit.order.algebra import Shard
 from samplerkit.order.deal import World
 from samplerkit.order.keys import Key

@@ -14,18 +14,17 @@ from samplerkit.inspect.costs import LISTED_BYTES
 from samplerkit.inspect.plan import RunFigures
 from samplerkit.inspect.view import RunView
 from samplerkit.loading.device.loader import DeviceLoader
-from samplerkit.loading.job.world import detect_world
 from samplerkit.loading.loader import Loader
 from samplerkit.loading.torch_sampler import EpochByCursor, TorchSampler
+from samplerkit.loading.world import detect_world
 from samplerkit.order.caching import cached_property
 from samplerkit.order.deal import World
 from samplerkit.order.keys import ALGORITHM
 from samplerkit.order.modes import Shuffle
 from samplerkit.samplers.base import Sampler
 from samplerkit.samplers.mixing.mixture import MixtureSampler
-from samplerkit.samplers.shuffled import DistributedSampler, RandomSampler
+from samplerkit.samplers.shuffled import DistributedSampler, RandomSampler, WeightedRandomSampler
 from samplerkit.samplers.subset import SequentialSampler, SubsetRandomSampler, SubsetSampler
-from samplerkit.samplers.weighted import WeightedRandomSampler
 
 GIB = 1 << 30
 

@@ -20,7 +20,7 @@ from samplerkit.samplers.fold import FoldSampler
 from samplerkit.samplers.pk import PKSampler
 from samplerkit.samplers.repeat import RepeatFactorSampler, RepeatSampler
 from samplerkit.samplers.shuffled import ModedSampler, RandomSampler
-from samplerkit.samplers.window import WindowSampler
+from samplerkit.samplers.subset import WindowSampler
 
 _DAY = 86_400
 _OLDEST = 30 * _DAY

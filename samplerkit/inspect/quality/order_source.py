@@ -19,9 +19,8 @@ from samplerkit.order.sequences import LaneWeave, Permuted
 from samplerkit.order.typing import Ids
 from samplerkit.samplers.base import Sampler
 from samplerkit.samplers.chain import RunConstants
-from samplerkit.samplers.shuffled import DistributedSampler, RandomSampler
+from samplerkit.samplers.shuffled import DistributedSampler, RandomSampler, WeightedRandomSampler
 from samplerkit.samplers.subset import SequentialSampler, SubsetRandomSampler
-from samplerkit.samplers.weighted import WeightedRandomSampler
 
 MOST_FILES = 1 << 14
 """Of more files, in random order, so many are looked at."""

@@ -10,7 +10,6 @@ from typing import Any, cast, final, get_args
 from samplerkit.batches.plan import BatchPlan
 from samplerkit.batches.recipe import BatchRecipe
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, CompositionError, NotSupportedError
-from samplerkit.loading.job.world import world_of
 from samplerkit.loading.run.batch_unit import BatchUnit
 from samplerkit.loading.run.delivery import Delivery, Reading, Tail
 from samplerkit.loading.run.units import EpochUnits, RunFacts, Unit
@@ -27,6 +26,7 @@ from samplerkit.loading.state.identity import (
 )
 from samplerkit.loading.state.past import Past
 from samplerkit.loading.state.state import Place, Section, State
+from samplerkit.loading.world import world_of
 from samplerkit.order import arguments
 from samplerkit.order.arguments import LARGEST
 from samplerkit.order.caching import Latest, cached_property

@@ -11,15 +11,15 @@ from threading import Lock
 from typing import Any, Final, final
 
 from samplerkit.errors import ArgumentRangeError, ArgumentTypeError, ArgumentValueError, CompositionError
+from samplerkit.loading.agreement import agree
 from samplerkit.loading.cursor import Cursor, Iteration
-from samplerkit.loading.job.agreement import agree
-from samplerkit.loading.job.world import require_still, world_of
 from samplerkit.loading.run.delivery import Reading
 from samplerkit.loading.run.run import Run, beginning_of
 from samplerkit.loading.run.units import StepSamples
 from samplerkit.loading.state.edits import require_divided
 from samplerkit.loading.state.past import EpochsRead, Past
 from samplerkit.loading.state.state import Place
+from samplerkit.loading.world import require_still, world_of
 from samplerkit.order import arguments
 from samplerkit.samplers.mixing.edit import Edit, lines_of
 from samplerkit.samplers.mixing.ledger import Ledger

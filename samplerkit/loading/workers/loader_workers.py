@@ -28,8 +28,7 @@ from samplerkit.loading.workers.protocol import (
     Workers,
 )
 from samplerkit.loading.workers.reader import ReaderOptions, SampleReader, reports_stats
-from samplerkit.loading.workers.thread_pool import ThreadPool
-from samplerkit.loading.workers.thread_scheduling import ThreadSchedule
+from samplerkit.loading.workers.thread_pool import ThreadPool, ThreadSchedule
 from samplerkit.loading.workers.worker_processes import WorkerProcesses
 from samplerkit.order import arguments
 from samplerkit.storage.batch_readers import wanted

@@ -7,17 +7,138 @@ import sys
 import threading
 import time
 import weakref
+from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from itertools import count
 from queue import Empty, SimpleQueue
+from statistics import median
 from typing import Any, Final, NamedTuple, final
 
 from samplerkit.loading.background import end_at_exit, loaders_read_for, not_an_end, read_for, start_thread
 from samplerkit.loading.workers.batch_maker import BatchMaker
 from samplerkit.loading.workers.protocol import Answer, BatchesInOrder, Request, WorkerPool, timed_out
 from samplerkit.loading.workers.reader import SampleReader
-from samplerkit.loading.workers.thread_scheduling import PATIENCE, ThreadSchedule
+
+TRIED: Final = 5
+"""Batches by which a number of threads is judged, and steps by which the loop is."""
+
+FIRST_PAUSE, LONGEST_PAUSE = 50, 3200
+"""Batches from one trial to the next: twice as many each time that nothing changed."""
+
+LONG: Final = 0.25
+"""Seconds of a batch from which on nothing is tried: what takes that long mostly waits, or computes in C."""
+
+PATIENCE: Final = 0.05
+"""Seconds of the batch of one thread, at the least, before all make batches: it may wait for another one."""
+
+HANDOVER: Final = 0.0001
+"""Seconds that a batch costs about when the loop takes it from a thread. A longer step of the loop is better
+spent by a thread on the next batch."""
+
+
+@final
+class ThreadSchedule:
+    """Decides who makes the batches of threads: all threads at once, one at a time, or the loop itself.
+
+    A batch of small samples is Python with many short calls that let go of the interpreter. Each time another
+    thread takes it, across processors, and so several threads can be slower together than one alone. Where a
+    batch is decoded in C, or waits for a network, threads are as many times as fast. Which it is cannot be
+    seen from a dataset, so both ways are tried now and then on a few batches, by what a batch takes in its
+    thread, and the quicker one stays. Where one thread is enough and the loop does nothing between two
+    batches, it makes them itself: to take them from a thread would only cost time.
+
+    Args:
+        threads: how many there are.
+
+    Attributes:
+        at_once: how many threads may make a batch now.
+        trial: changes with `at_once`: a batch that was begun before says nothing of what is tried now.
+
+    Example:
+        >>> schedule = ThreadSchedule(2)
+        >>> while schedule.at_once == 2:  # batches take .01 seconds where two threads make one each
+        ...     schedule.made(schedule.trial, 0.01)
+        >>> for _ in range(TRIED):  # and .003 where one makes them
+        ...     schedule.made(schedule.trial, 0.003)
+        >>> schedule.at_once
+        1
+    """
+
+    def __init__(self, threads: int) -> None:
+        self.at_once = threads
+        self.trial = 0
+        self._threads: Final = threads
+        self._rates: Final[dict[int, float]] = {}  # batches a second, by how many are made at once
+        self._steps: Final[deque[float]] = deque(maxlen=TRIED)
+        self._measured: list[float] = []
+        self._is_trial = False
+        self._pause = FIRST_PAUSE
+        # Threads open files and fill caches at first. Without the GIL, all at once is nearly always the
+        # quickest way, and one thread that is looked at when all is warm would seem quicker than all before.
+        has_gil: bool = getattr(sys, "_is_gil_enabled", lambda: True)()
+        self._to_skip = threads * (1 if has_gil else 4)
+
+    @property
+    def loop_makes(self) -> bool:
+        """Whether the loop makes batches: only where one thread of several is enough."""
+        if self.at_once > 1 or self._is_trial:
+            return False
+        return len(self._steps) == TRIED and median(self._steps) < HANDOVER
+
+    @property
+    def patience(self) -> float:
+        """Seconds after which all make batches though one at a time is quicker."""
+        rate = self._rates.get(self._threads)
+        return max(PATIENCE, 4 * self._threads / rate if rate else 0.0)
+
+    def give_up(self) -> None:
+        """Lets all make batches: one takes far longer than others did, and may wait for another thread."""
+        self._rates.pop(1, None)
+        self._keep(self._threads)
+
+    def stepped(self, seconds: float) -> None:
+        """Counts what the loop took between two batches."""
+        self._steps.append(seconds)
+
+    def made(self, trial: int, seconds: float) -> None:
+        """Counts a batch.
+
+        Args:
+            trial: in which it was begun.
+            seconds: what it took by the clock.
+        """
+        if self._threads == 1 or trial != self.trial:
+            return
+        if self._to_skip:
+            self._to_skip -= 1
+            return
+        self._measured.append(seconds)
+        rates, way, other = self._rates, self.at_once, self._threads + 1 - self.at_once
+        usual = median(self._measured)
+        rates[way] = way / max(usual, 1e-9)
+        if self._is_trial and rates[way] < rates[other] / 2:  # hopeless: the rest would cost time
+            self._keep(other)
+        elif len(self._measured) < TRIED:
+            return
+        elif self._is_trial:
+            # Where both are alike, one thread leaves more of the processors to the loop.
+            self._keep(1 if rates[1] > 0.95 * rates[self._threads] else self._threads)
+        elif usual > LONG:
+            self._keep(way)
+        else:
+            self._change(other, 0, is_trial=True)
+
+    def _keep(self, way: int) -> None:
+        """Keeps to a way for some batches."""
+        is_new = self._is_trial and way == self.at_once
+        self._pause = FIRST_PAUSE if is_new else min(2 * self._pause, LONGEST_PAUSE)
+        self._change(way, self._pause, is_trial=False)
+
+    def _change(self, way: int, to_skip: int, *, is_trial: bool) -> None:
+        self.at_once, self._to_skip, self._is_trial, self._measured = way, to_skip, is_trial, []
+        self.trial += 1
+
 
 _WHERE: Final = "a dataset or its collate function"  # who raised a StopIteration, in errors
 _numbers = count(-1, -1)
@@ -80,7 +201,8 @@ class ThreadPool(WorkerPool):
         self._loaders: Final = loaders_read_for() | {loader}
         self._start: Final = options.get("worker_init_fn")
         self._numbers: Final = [next(_numbers) for _ in range(number)]
-        self._is_stopped = self._has_copies = False
+        self._is_stopped = False
+        self.has_copies = False  # of the dataset, one a thread: then the loop makes no batch
         self._tasks: Final[SimpleQueue[Task | None]] = SimpleQueue()
         self._taken: Task | None = None  # waits until no thread reads for the epoch before
         self._at_work = 0
@@ -115,11 +237,6 @@ class ThreadPool(WorkerPool):
         if self._is_stopped:  # meanwhile, by another thread that iterates over the same loader
             self.cancel()
         return self._iteration
-
-    @property
-    def loop_makes(self) -> bool:
-        """Whether the loop makes batches, where it may."""
-        return self.schedule.loop_makes and not self._has_copies
 
     def submit(self, request: Request) -> Task:
         """Has a thread make a batch."""
@@ -200,7 +317,7 @@ class ThreadPool(WorkerPool):
         if self._start is not None:
             self._start(place)
         reader = self._maker.reader.for_thread(self._numbers[place], copies)
-        self._has_copies |= reader is not self._maker.reader
+        self.has_copies |= reader is not self._maker.reader
         return reader
 
     def _take(self, trial: int = 0, seconds: float | None = None) -> Task | None:
@@ -272,7 +389,7 @@ class BatchesOfBoth(BatchesInOrder):
 
     def _submit(self) -> None:
         # A thread makes the first batch. When it is there, none reads for an iteration before this one.
-        if self._received is None or not self._pool.loop_makes:
+        if self._received is None or self._pool.has_copies or not self._pool.schedule.loop_makes:
             super()._submit()
 
     def _receive(self) -> Answer:

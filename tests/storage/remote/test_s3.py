@@ -8,10 +8,9 @@ import pytest
 
 from samplerkit.errors import DatasetError
 from samplerkit.storage.remote.filesystem import expand
-from samplerkit.storage.remote.http import Http
+from samplerkit.storage.remote.http import Http, SignedUrls
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.retries import Counts
-from samplerkit.storage.remote.s3 import SignedUrls
 from samplerkit.storage.remote.storage import Span
 from tests.storage.remote.conftest import WAYS
 from tests.storage.remote.contents import content
@@ -218,7 +217,7 @@ def test_no_credentials_of_the_user_go_along_with_a_signature(server, storage, m
 
 
 def test_the_region_of_a_bucket_is_asked_of_aws(server, signed_urls, monkeypatch):
-    monkeypatch.setattr("samplerkit.storage.remote.s3._is_of_aws", lambda endpoint: True)
+    monkeypatch.setattr("samplerkit.storage.remote.http._is_of_aws", lambda endpoint: True)
     server.put("/b", b"")
     server.always["GET", "/b"] = lambda handler, _: handler.say(301, **{"x-amz-bucket-region": "eu-west-3"})
     urls = signed_urls(anon=True, endpoint_url=server.url)

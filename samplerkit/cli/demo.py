@@ -20,7 +20,7 @@ import torch
 import typer
 from rich.console import Console
 
-from samplerkit.cli.demo.training import (
+from samplerkit.cli.demo_training import (
     CHECKPOINT,
     CONFIG,
     EPOCHS,

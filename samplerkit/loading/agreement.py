@@ -25,8 +25,8 @@ import torch.distributed
 import torch.utils.data
 
 from samplerkit.errors import DisagreementError
-from samplerkit.loading.job.world import process_group
 from samplerkit.loading.state.state import digest
+from samplerkit.loading.world import process_group
 from samplerkit.order.deal import World
 
 _log = logging.getLogger("samplerkit")

@@ -21,7 +21,7 @@ MOST_SAMPLES: Final = 2**31 - 1
 MOST_FILES: Final = 10_000
 MOST_RANKS: Final = 1024
 
-_PARTS = ("page.css", "order.js", "figures.js", "pictures.js", "page.js")
+_PARTS = ("explorer.css", "order.js", "figures.js", "pictures.js", "explorer.js")
 
 
 @final
@@ -106,7 +106,7 @@ def page_of(settings: Settings | None = None) -> str:
         (True, False)
     """
     folder = files(__package__)
-    page = (folder / "page.html").read_text(encoding="utf-8")
+    page = (folder / "explorer.html").read_text(encoding="utf-8")
     for name in _PARTS:
         page = page.replace(f"/* {name} */", (folder / name).read_text(encoding="utf-8").strip())
     return page.replace("/* settings */", json.dumps(asdict(settings or Settings())))

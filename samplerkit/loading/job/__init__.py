@@ -1,1 +1,0 @@
-"""The running job: its ranks, and their agreement on what they read."""
