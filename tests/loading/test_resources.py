@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import statistics
 
 import pytest
@@ -60,102 +61,75 @@ def test_a_leak_of_descriptors_beside_workers_would_meet_the_limit():
 
 
 FORKED = """
-import json, multiprocessing, os, sys, time
+import json, multiprocessing, os, pytest, signal, sys, time
 import samplerkit as sk
-
-STEP = 10
 
 def ids_of(loader):
     return [sample for batch in loader for sample in batch.tolist()]
 
-def read_own(child_workers):
-    options = {"num_workers": child_workers}
-    if child_workers == "threads":
-        options = {"num_workers": 2, "workers": "threads"}
+def read_own(**options):
     with sk.Loader(range(100), sk.RandomSampler(seed=2), batch_size=4, **options) as own:
-        read = ids_of(own)
-    os._exit(0 if read == list(sk.RandomSampler(seed=2).order(100)) else 5)
+        assert ids_of(own) == list(sk.RandomSampler(seed=2).order(100))
 
-def code_of(pid, seconds):
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        ended, status = os.waitpid(pid, os.WNOHANG)
-        if ended:
-            return os.waitstatus_to_exitcode(status)
-        time.sleep(0.01)
-    os.kill(pid, 9)
-    os.waitpid(pid, 0)
-    return "took too long"
+def refused(batches):
+    problem = "iteration: belongs to the process that began it; iterate again in this process"
+    with pytest.raises(sk.StateError, match=problem):
+        next(batches)
 
-def in_the_child(how, child_workers, loader, batches):
-    if how == "hangs":
-        time.sleep(600)
-    elif how == "closes":
-        loader.close()
-    elif how == "drops":
-        loader.__dict__.clear()
-    elif how == "iterates":
-        try:
-            next(batches)
-        except sk.StateError as error:
-            problem = "iteration: belongs to the process that began it; iterate again in this process"
-            os._exit(0 if problem in str(error) else 7)
-        os._exit(8)
-    else:
-        read_own(child_workers)
-    os._exit(0)
+def child(code, loader, batches):
+    signal.alarm(100)  # ends a child that hangs
+    exec(code, {**globals(), **locals()})
 
-def fork(how, child_workers, loader, batches):
+def code_of(how, *arguments):
     if how == "multiprocessing":
-        child = multiprocessing.get_context("fork").Process(target=read_own, args=(child_workers,))
-        child.start()
-        return child.pid
+        process = multiprocessing.get_context("fork").Process(target=child, args=arguments)
+        process.start()
+        process.join()
+        return process.exitcode
     pid = os.fork()
     if pid == 0:
-        try:
-            in_the_child(how, child_workers, loader, batches)
-        finally:
-            os._exit(6)
-    return pid
+        child(*arguments)
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
-def told(how, child_workers, kind):
-    received = []
+def told(kind, how, code):
     loader = sk.Loader(range(200), sk.RandomSampler(seed=1), batch_size=4, num_workers=2, workers=kind)
     batches = iter(loader)
-    for batch in batches:
-        received += batch.tolist()
-        if loader.step == STEP:
-            child = fork(how, child_workers, loader, batches)
-            code = code_of(child, 1 if how == "hangs" else 100)
-    return [code, received == list(sk.RandomSampler(seed=1).order(200)), loader.epoch]
+    received = [sample for _ in range(10) for sample in next(batches).tolist()]
+    ended = code_of(how, code, loader, batches)
+    received += ids_of(batches)
+    return [ended, received == list(sk.RandomSampler(seed=1).order(200)), loader.epoch]
 
 print(json.dumps([told(*case) for case in json.loads(sys.argv[1])]))
 """
 
 
+IN_THE_LOOP = "read_own()"
+PROCESSES = "read_own(num_workers=2)"
+THREADS_OF_ITS_OWN = "read_own(num_workers=2, workers='threads')"
+OF_THE_PARENT = ("loader.close()", "loader.__dict__.clear()", "refused(batches)")
+HANGS = ("processes", "fork", "signal.alarm(1); time.sleep(600)")
 FORKS = [
-    *((how, workers, "processes") for how in ("fork", "multiprocessing") for workers in (0, 2)),
-    *(("fork", workers, "threads") for workers in (0, 2, "threads")),
-    *((how, 0, kind) for how in ("closes", "drops") for kind in ("processes", "threads")),
-    *(("iterates", 0, kind) for kind in ("processes", "threads")),
-    ("hangs", 0, "processes"),
+    *(("processes", how, code) for how in ("fork", "multiprocessing") for code in (IN_THE_LOOP, PROCESSES)),
+    *(("threads", "fork", code) for code in (IN_THE_LOOP, PROCESSES, THREADS_OF_ITS_OWN)),
+    *((kind, "fork", code) for kind in ("processes", "threads") for code in OF_THE_PARENT),
 ]
 
 
 @pytest.fixture(scope="module")
 def forked():
-    """By how the fork came and the child's workers: the child's exit code, whether the parent received its
-    whole epoch, and the epoch that it is in."""
-    done = run(["-c", FORKED, json.dumps(FORKS)])
+    """By whose workers they are, how the fork came and what the child does: the child's exit code, whether
+    the parent received its whole epoch, and the epoch that it is in."""
+    done = run(["-c", FORKED, json.dumps([*FORKS, HANGS])])
     assert done.returncode == 0, done.stderr
-    return dict(zip(FORKS, json.loads(done.stdout), strict=True))
+    return dict(zip([*FORKS, HANGS], json.loads(done.stdout), strict=True))
 
 
-@pytest.mark.parametrize("case", FORKS[:-1], ids=str)
+@pytest.mark.parametrize("case", FORKS, ids=str)
 def test_a_fork_in_mid_epoch_reads_a_loader_of_its_own_and_the_parent_goes_on(forked, case):
     """Or ends that of its parent, whose workers live on; over processes and over threads."""
     assert forked[case] == [0, True, 1]
 
 
 def test_a_child_that_hangs_would_be_noticed(forked):
-    assert forked["hangs", 0, "processes"] == ["took too long", True, 1]
+    assert forked[HANGS] == [-signal.SIGALRM, True, 1]
