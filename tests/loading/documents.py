@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -23,8 +24,8 @@ EVERY_TOKEN = Counter(token for id in range(SIZES.size) for token in document(id
 class Documents:
     """Documents that are read whole."""
 
-    def __init__(self, lengths: Any = SIZES) -> None:
-        self.lengths = lengths
+    def __init__(self, lengths: Any = SIZES, give: Callable[[int], Any] = document) -> None:
+        self.lengths, self.give = lengths, give
         self.read: list[int] = []
 
     def __len__(self) -> int:
@@ -32,7 +33,7 @@ class Documents:
 
     def __getitem__(self, id: int) -> Any:
         self.read.append(id)
-        return document(id)
+        return self.give(id)
 
 
 class Parts(Documents):

@@ -14,6 +14,42 @@ import samplerkit as sk
 from tests.loading.documents import EVERY_TOKEN, SIZES, Documents, Parts, document, tokens_of
 
 
+def test_a_batch_keeps_documents_apart():
+    lengths = [5, 3, 4, 2]
+    dataset = [list(range(10 * id, 10 * id + length)) for id, length in enumerate(lengths)]
+    recipe = sk.PackBatches(10, lengths=lengths, packs=2, length_multiple=2, window=4)
+    batch = next(iter(sk.Loader(dataset, sk.SequentialSampler(), batches=recipe)))
+    assert {key: value.tolist() if key != "max_seqlen" else value for key, value in batch.items()} == {
+        "input_ids": [[0, 1, 2, 3, 4, 0, 10, 11, 12, 0], [20, 21, 22, 23, 30, 31, 0, 0, 0, 0]],
+        "position_ids": [[0, 1, 2, 3, 4, 0, 0, 1, 2, 0], [0, 1, 2, 3, 0, 1, 0, 0, 0, 0]],
+        "segment_ids": [[1, 1, 1, 1, 1, 0, 2, 2, 2, 0], [1, 1, 1, 1, 2, 2, 0, 0, 0, 0]],
+        "cu_seqlens": [0, 5, 6, 9, 10, 14, 16, 20],
+        "max_seqlen": 5,
+    }
+    assert batch["cu_seqlens"].dtype == batch["segment_ids"].dtype == torch.int32
+    assert batch["input_ids"].dtype == batch["position_ids"].dtype == torch.int64
+
+
+def test_fields_as_long_as_the_tokens_are_packed_beside_them():
+    def labelled(id: int) -> Any:
+        tokens = document(id).numpy().astype(np.uint16)
+        labels, boxes = -tokens.astype(np.int64), np.tile(tokens, (3, 1)).T
+        return {"text": tokens, "labels": labels, "id": id, "pair": np.zeros(2), "boxes": boxes}
+
+    recipe = sk.PackBatches(64, packs=2)
+    collate = sk.PackCollate("text", value={"labels": -100})
+    loader = sk.Loader(Documents(give=labelled), sk.RandomSampler(seed=3), batches=recipe, collate_fn=collate)
+    for step, batch in enumerate(loader):
+        real = batch["segment_ids"] > 0
+        tokens = batch["input_ids"]
+        assert (batch["labels"][~real] == -100).all()
+        assert (batch["labels"][real] == -tokens[real]).all()
+        assert (batch["boxes"] == tokens[..., None].expand(-1, -1, 3)).all()
+        assert batch["labels"].shape == tokens.shape == (batch["position_ids"].shape)
+        assert batch["id"].tolist() == loader.ids(step).tolist()
+        assert batch["pair"].shape == (len(batch["id"]), 2)
+
+
 def test_a_split_document_is_read_once_a_pack_only_where_the_dataset_gives_no_parts():
     whole, parts = Documents(), Parts()
     for dataset in (whole, parts):
@@ -67,21 +103,6 @@ def test_a_tree_gives_the_parts_of_its_datasets_and_reads_no_document_whole(seed
     assert parts[0].asked == before
 
 
-class Longer(Documents):
-    def __getitem__(self, id: int) -> Any:
-        return torch.arange(150)
-
-
-class Words(Documents):
-    def __getitem__(self, id: int) -> Any:
-        return ["some", "words"] if id == 5 else document(id)
-
-
-class NoSequence(Documents):
-    def __getitem__(self, id: int) -> Any:
-        return {"number": id}
-
-
 class Short(Noted):
     """Gives too few parts."""
 
@@ -97,12 +118,20 @@ SHORT_IN_A_TREE = sk.TreeDataset({"good": Noted(0, 9), "bad": Short(9, SIZES.siz
     ("dataset", "recipe", "message"),
     [
         (
-            Longer(ONE_OF_70),
+            Documents(ONE_OF_70, lambda number: torch.arange(150)),
             sk.PackBatches(64),
             "longer than their given lengths.*9: '86, not 6, from token 64 on'",
         ),
-        (Words(), sk.PackBatches(64, long="drop"), "sample 5: must be a sequence of numbers.*PackCollate"),
-        (NoSequence(), sk.PackBatches(16), "hold no sequence.*__getsegments__"),
+        (
+            Documents(give=lambda number: document(number) if number != 5 else ["some", "words"]),
+            sk.PackBatches(64, long="drop"),
+            "sample 5: must be a sequence of numbers.*PackCollate",
+        ),
+        (
+            Documents(give=lambda number: {"number": number}),
+            sk.PackBatches(16),
+            "hold no sequence.*__getsegments__",
+        ),
         (Short(0, SIZES.size), sk.PackBatches(64), "__getsegments__: must give one part for each of"),
         (SHORT_IN_A_TREE, sk.PackBatches(64), r"part 'bad': gives other than \d+ parts for as many"),
     ],
