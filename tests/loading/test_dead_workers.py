@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import time
+from functools import partial
 
 import pytest
 
@@ -70,22 +71,6 @@ class Deadly:
         return index
 
 
-def kill_itself():
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
-def crash():
-    os.kill(os.getpid(), signal.SIGSEGV)
-
-
-def leave():
-    os._exit(3)
-
-
-def exit_by_python():
-    sys.exit(4)
-
-
 def interrupt():
     raise KeyboardInterrupt
 
@@ -95,10 +80,10 @@ def interrupt():
 @pytest.mark.parametrize(
     ("workers", "end", "code", "hint"),
     [
-        (3, kill_itself, -9, "lack of memory"),
-        (1, crash, -11, "crash"),
-        (1, leave, 3, "os._exit"),
-        (3, exit_by_python, 4, "sys.exit"),
+        (3, partial(signal.raise_signal, signal.SIGKILL), -9, "lack of memory"),
+        (1, partial(signal.raise_signal, signal.SIGSEGV), -11, "crash"),
+        (1, partial(os._exit, 3), 3, "os._exit"),
+        (3, partial(sys.exit, 4), 4, "sys.exit"),
         (3, interrupt, 0, "KeyboardInterrupt"),
     ],
 )
@@ -129,7 +114,7 @@ class DiesMeanwhile:
     def __getitem__(self, index):
         if index < 4:
             time.sleep(1000)
-        kill_itself()
+        signal.raise_signal(signal.SIGKILL)
 
 
 def test_a_worker_that_dies_out_of_turn_is_an_error_though_the_others_never_end(no_longer_than):

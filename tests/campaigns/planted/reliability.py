@@ -101,14 +101,14 @@ BUGS = [
         "SendingMaker._sent",
         "return pickled(made)",
         "return made",
-        f"{SENDING}::test_what_cannot_be_read_and_what_cannot_be_sent_are_skipped_together",
+        f"{SENDING}::test_what_cannot_be_read_and_what_cannot_be_sent_are_skipped_together_and_the_steps_stay",
     ),
     Bug(
         "samples are skipped that can be pickled",
         "_unsendable",
         "zip(present, map(sending_error, samples.batch), strict=True)",
         "((place, 'x') for place in present)",
-        f"{SENDING}::test_samples_that_cannot_be_pickled_are_skipped_and_the_steps_stay",
+        f"{SENDING}::test_what_cannot_be_read_and_what_cannot_be_sent_are_skipped_together_and_the_steps_stay",
     ),
     Bug(
         "an exception is sent whose class cannot be pickled",
