@@ -8,6 +8,17 @@ from samplerkit.config.registry import SAMPLERS
 SIZE = 30
 LABELS = [number % 4 for number in range(SIZE)]
 FILES = sk.Layout([5, 12, 0, 13])
+TREE = sk.Layout.tree({"web": 5, "more": sk.Layout.tree({"code": sk.Layout([12, 0]), "books": 13})})
+"""The same files, in parts."""
+
+INNER = {"kind": "mixture", "sources": {"code": None, "books": {"kind": "repeat", "repeats": 2}}, "lanes": 2}
+MIXTURE = {
+    "kind": "mixture",
+    "sources": {"web": {"kind": "random", "seed": 5}, "more": INNER},
+    "num_samples": 25,
+    "weights": {"web": 1, "more": 2.5},
+}
+EDITS = [{"at": 4, "weights": {"web": 3, "more": 0.5}, "without": [2, 20]}, {"at": 8, "skip": 2}]
 
 MODES = ["global", "partial", "files", "infile", "adaptive"]
 LINKS = [
@@ -32,14 +43,21 @@ LINKS = [
     ),
     {"kind": "block", "pool": 2, "seed": 7, "windows_per_block": 1},
     {"kind": "distributed", "num_shards": "auto", "shard_id": "auto"},
+    MIXTURE,
+    {"kind": "ledger", "edits": EDITS, "child": MIXTURE},
 ]
 
 
 def built(link):
     """The sampler of a section by its class."""
     given = {name: None if value == "auto" else value for name, value in link.items() if name != "kind"}
+    if "sources" in given:
+        given["sources"] = {name: one and built(one) for name, one in given["sources"].items()}
+    if "edits" in given:
+        given["edits"] = [sk.Edit(**edit) for edit in given["edits"]]
+        given["sampler"] = built(given.pop("child"))
     return getattr(sk, SAMPLERS[link["kind"]].make.__name__)(**given)
 
 
-def orders(sampler, dataset=FILES):
+def orders(sampler, dataset=TREE):
     return [list(sampler.order(dataset, epoch)) for epoch in range(3)]

@@ -5,9 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from samplerkit.order.keys import Key
-from samplerkit.order.mixing.source_draws import SourceDraws
-from samplerkit.order.mixing.weights import thresholds
+import samplerkit as sk
 from tests.order.test_source_draws import NINE
 
 BATCH, BATCHES = 32, 3000
@@ -23,6 +21,7 @@ CELLS = [
     ("[sqrt 2, 1, pi]", 6),
     ("ten by Zipf", 16),
     ("64 equal ones", 2),
+    ("[.9, .09, .01]", 256),
 ]
 
 
@@ -30,8 +29,16 @@ CELLS = [
 @pytest.mark.parametrize(("title", "ranks"), CELLS)
 def test_every_rank_reads_every_source_as_evenly_as_independent_draws(title, ranks, has_lanes):
     weights, batches = NINE[title], BATCHES // ranks
-    rows, lanes = np.divmod(np.arange(batches * BATCH * ranks), ranks if has_lanes else 1)
-    sources = SourceDraws(Key(0, 0, 0, "dice")).sources(lanes, rows, thresholds(weights))
+    names = [f"s{number}" for number in range(len(weights))]
+    size = BATCHES * BATCH
+    tree = sk.Layout.tree(dict.fromkeys(names, size))
+    mixture = sk.MixtureSampler(
+        dict.fromkeys(names, sk.SequentialSampler()),
+        batches * BATCH * ranks,
+        weights=dict(zip(names, weights, strict=True)),
+        lanes=ranks if has_lanes else 1,
+    )
+    sources = mixture.order(tree)[:] // size
     # Positions are dealt to ranks like cards.
     dealt = sources.reshape(-1, BATCH, ranks)
     for number, share in enumerate((np.array(weights) / sum(weights)).tolist()):

@@ -5,13 +5,9 @@ from __future__ import annotations
 import random
 from collections import Counter
 from dataclasses import replace
-from enum import Enum
 from functools import cache
 
-import numpy as np
-
 import samplerkit as sk
-from samplerkit.config.registry import SAMPLERS
 from samplerkit.order.modes import FILE_AWARE
 from samplerkit.samplers.chain import RunConstants
 from tests.numbers import Numbers
@@ -92,36 +88,6 @@ def test_a_run_that_is_cut_anywhere_goes_on_on_other_ranks():
         rest, _ = read(loaders_of(case, others, state), len(first[0]) * ranks)
         whole = case.sampler().undealt_order(case.layout, constants=RunConstants(ranks))
         assert Counter(ids + rest) == Counter(whole[:].tolist()), case
-
-
-KINDS = {SAMPLERS[kind].make: kind for kind in SAMPLERS}
-
-
-def written(value):
-    """A sampler, or a value in one, as a config says it."""
-    if isinstance(value, sk.Sampler):
-        child = {} if value.get_child() is None else {"child": written(value.get_child())}
-        told = {name: written(one) for name, one in value.arguments().items() if one is not None}
-        told.pop("algorithm", None)
-        return {"kind": KINDS[type(value)], **told, **child}
-    if isinstance(value, sk.Edit):
-        return value.said
-    if isinstance(value, dict):
-        return {name: None if one is None else written(one) for name, one in value.items()}
-    if isinstance(value, list | tuple | np.ndarray):
-        return [written(one) for one in (value.tolist() if isinstance(value, np.ndarray) else value)]
-    return value.value if isinstance(value, Enum) else value
-
-
-def test_a_config_says_it_and_says_it_again():
-    sayable = [case for case in drawn()[0] if all(link.make in KINDS for link in every_link(case.links))]
-    assert len(sayable) > 8
-    for case in sayable:
-        config = sk.load_config({"sampler": written(case.sampler())})
-        again = sk.load_config(config.to_dict())
-        assert again == config
-        for sampler in (config.sampler, again.sampler):
-            assert sampler.order(case.dataset, case.epoch, world=case.world(0)) == case.order()
 
 
 # The strategy must reach what the laws are about.
