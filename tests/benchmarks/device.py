@@ -15,6 +15,8 @@ import warnings
 import weakref
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
+from functools import partial
+from typing import Any
 
 import torch
 from torch.utils.data import DataLoader
@@ -27,6 +29,8 @@ from tests.benchmarks.device_cases import (
     Loads,
     PublishedDesign,
     amounts_per_second,
+    beside_the_longer,
+    epoch_seconds,
     published_cases,
 )
 from tests.benchmarks.report import print_header, print_row, versions
@@ -52,20 +56,11 @@ LOADERS: dict[str, tuple[int, Callable[[DataLoader], Iterable[torch.Tensor]]]] =
 }
 
 
-def epoch_seconds(batches: Iterable[object], step: Callable[[], None] | None) -> float:
-    """How long one epoch takes."""
-    started = time.perf_counter()
-    for _ in batches:
-        if step is not None:
-            step()
-    return time.perf_counter() - started
-
-
 FLOOR = "no loader: loads and steps in two processes"
 """What this machine needs for both at a time when nothing joins them: its cores share caches and memory."""
 
 
-def floor_seconds(dataset: Loads, step: Callable[[], None]) -> float:
+def floor_seconds(dataset: Loads, step: Callable[[Any], None]) -> float:
     """How long the loads and the steps of an epoch take side by side, in two processes."""
 
     def load() -> None:
@@ -78,25 +73,24 @@ def floor_seconds(dataset: Loads, step: Callable[[], None]) -> float:
 
 def ratios(case: Case, rates: dict[str, float], repeats: int) -> dict[str, float]:
     """The medians of total / max(T_load, T_train), T_load and T_train each alone and without a worker."""
-    found: dict[str, list[float]] = {name: [] for name in (*LOADERS, FLOOR)}
     dataset = Loads(case.kind, case.load * rates[case.kind], STEPS)
 
-    def step() -> None:
+    def step(_: Any) -> None:
         WORK[case.step_kind](case.step * rates[case.step_kind])
 
-    for _ in range(repeats):
-        longer = max(epoch_seconds(DataLoader(dataset, 1), None), epoch_seconds(range(STEPS), step))
-        for name, (workers, wrap) in LOADERS.items():
-            # The thread of the published design never ends; it waits for ever in front of its full queue.
-            batches = wrap(DataLoader(dataset, 1, num_workers=workers, persistent_workers=workers > 0))
-            if workers:
-                # Starting them is no part of a step; the next section has what an epoch's start takes.
-                epoch_seconds(batches, step)
-            found[name].append(epoch_seconds(batches, step) / longer)
-            del batches
-            gc.collect()
-        found[FLOOR].append(floor_seconds(dataset, step) / longer)
-    return {name: statistics.median(values) for name, values in found.items()}
+    def total(workers: int, wrap: Callable[[DataLoader], Iterable[torch.Tensor]]) -> float:
+        gc.collect()
+        # The thread of the published design never ends; it waits for ever in front of its full queue.
+        batches = wrap(DataLoader(dataset, 1, num_workers=workers, persistent_workers=workers > 0))
+        if workers:
+            # Starting them is no part of a step; the next section has what an epoch's start takes.
+            epoch_seconds(batches, step)
+        return epoch_seconds(batches, step)
+
+    both = {name: partial(total, *how) for name, how in LOADERS.items()}
+    both[FLOOR] = partial(floor_seconds, dataset, step)
+    load, alone = partial(epoch_seconds, DataLoader(dataset, 1)), partial(epoch_seconds, range(STEPS), step)
+    return beside_the_longer(load, alone, both, repeats)[2]
 
 
 def print_ratios(title: str, cases: list[Case], rates: dict[str, float], repeats: int) -> None:
@@ -139,7 +133,7 @@ def print_depths(repeats: int) -> None:
         for _ in range(repeats):
             dataset = Uneven(STEPS)
             loader = DeviceLoader(DataLoader(dataset, batch_size=None), "cpu", depth=depth)
-            epoch_seconds(loader, lambda: time.sleep(0.01))
+            epoch_seconds(loader, lambda _: time.sleep(0.01))
             stats = loader.stats
             mean = (stats.total_wait - stats.first_wait) / (stats.batches - 1)
             rows.append((dataset.peak, mean * 1e3, stats.longest_wait * 1e3))

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import queue
+import statistics
 import threading
 import time
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from operator import truediv
+from typing import Any
 
 import torch
+
+from tests.benchmarks.timing import in_turns, seconds
 
 PUBLISHED = {
     1: (0.6390, 1.3863, 0.8858),
@@ -79,12 +85,8 @@ def amounts_per_second() -> dict[str, float]:
     """How much of each kind of work one thread does in a second on this machine, now."""
     found = {"sleep": 1.0}
     for kind, amount in (("torch", 40), ("Python", 100_000), ("dispatches", 3000)):
-        rates = []
-        for _ in range(9):
-            started = time.perf_counter()
-            WORK[kind](amount)
-            rates.append(amount / (time.perf_counter() - started))
-        found[kind] = sorted(rates)[len(rates) // 2]
+        taken = (seconds(lambda: WORK[kind](amount)) for _ in range(9))  # noqa: B023  # called at once
+        found[kind] = amount / statistics.median(taken)
     return found
 
 
@@ -138,3 +140,39 @@ class PublishedDesign:
             raise StopIteration
         self.left -= 1
         return self.queue.get()
+
+
+def epoch_seconds(batches: Iterable[Any], step: Callable[[Any], object] = lambda _: None) -> float:
+    """How long one epoch takes, until a GPU that is used has done its work."""
+
+    def epoch() -> None:
+        for batch in batches:
+            step(batch)
+        if torch.cuda.is_initialized():
+            torch.cuda.synchronize()
+
+    return seconds(epoch)
+
+
+Epoch = Callable[[], float]
+"""Gives the seconds of an epoch."""
+
+
+def beside_the_longer(
+    load: Epoch, step: Epoch, both: Mapping[str, Epoch], repeats: int
+) -> tuple[float, float, dict[str, float]]:
+    """Measures epochs in turns.
+
+    Args:
+        load: one that only loads.
+        step: one that only trains.
+        both: those that do both, by name.
+        repeats: how many rounds.
+
+    Returns:
+        The medians of load and step, and those of total / max(T_load, T_train) by name.
+    """
+    loads, steps, *totals = in_turns({"load": load, "step": step, **both}, repeats).values()
+    longer = [*map(max, loads, steps)]
+    ratios = (statistics.median(map(truediv, total, longer)) for total in totals)
+    return statistics.median(loads), statistics.median(steps), dict(zip(both, ratios, strict=True))

@@ -9,18 +9,16 @@ from __future__ import annotations
 
 import argparse
 import gc
-import statistics
-import subprocess
 import time
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
-from pathlib import Path
+from functools import partial
 
 import torch
 from torch.utils.data import DataLoader
 
 from samplerkit.loading.device.loader import DeviceLoader
-from tests.benchmarks.device_cases import PublishedDesign
+from tests.benchmarks.device_cases import PublishedDesign, beside_the_longer, epoch_seconds
 from tests.benchmarks.device_orders import print_all
 from tests.benchmarks.report import print_header, print_row, versions
 
@@ -69,16 +67,6 @@ class Training:
         self.optimizer.zero_grad(set_to_none=True)
 
 
-def seconds_per_step(batches: Iterable[torch.Tensor], step: Callable[[torch.Tensor], None]) -> float:
-    """Of one epoch; the device has done its work by the end."""
-    torch.cuda.synchronize()
-    started = time.perf_counter()
-    for images in batches:
-        step(images)
-    torch.cuda.synchronize()
-    return (time.perf_counter() - started) / STEPS
-
-
 def loaders(images: Images, device: torch.device) -> dict[str, Callable[[], Iterable[torch.Tensor]]]:
     """What is compared."""
 
@@ -98,37 +86,22 @@ def print_table(device: torch.device, repeats: int) -> None:
     """Measures all ratios, every row in turns."""
     training = Training(device)
     there = torch.randint(0, 256, IMAGES, dtype=torch.uint8, device=device).to(torch.bfloat16)
-    for _ in range(3):
-        step_seconds = seconds_per_step([there] * STEPS, training.step)
-    names = list(loaders(Images(0), device))
+    step = partial(epoch_seconds, [there] * STEPS, training.step)
+    step_seconds = [step() / STEPS for _ in range(3)][-1]
+
+    def total(make: Callable[[], Iterable[torch.Tensor]]) -> float:
+        gc.collect()
+        return epoch_seconds(make(), training.step)
+
     print()
-    print_header("T_load / T_train", "T_load", "T_train", *names)
+    print_header("T_load / T_train", "T_load", "T_train", *loaders(Images(0), device))
     for ratio in RATIOS:
         images = Images(ratio * step_seconds)
-        parts: list[tuple[float, float]] = []
-        taken: dict[str, list[float]] = {name: [] for name in names}
-        for _ in range(repeats):
-            load = seconds_per_step(DataLoader(images, batch_size=None), lambda _: None)
-            step = seconds_per_step([there] * STEPS, training.step)
-            parts.append((load, step))
-            for name, make in loaders(images, device).items():
-                taken[name].append(seconds_per_step(make(), training.step) / max(load, step))
-                gc.collect()
-        load, step = (statistics.median(column) for column in zip(*parts, strict=True))
-        cells = (f"{statistics.median(values):.3f}" for values in taken.values())
-        print_row(ratio, f"{load * 1e3:.1f} ms", f"{step * 1e3:.1f} ms", *cells)
-
-
-def commit() -> str:
-    """The commit of the checkout, if it is one."""
-    asked = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"],  # noqa: S607  # whichever git the user has
-        cwd=Path(__file__).parent,
-        check=False,
-        capture_output=True,
-        text=True,
-    )
-    return asked.stdout.strip() or "no checkout"
+        load = partial(epoch_seconds, DataLoader(images, batch_size=None))
+        both = {name: partial(total, make) for name, make in loaders(images, device).items()}
+        *alone, ratios = beside_the_longer(load, step, both, repeats)
+        parts = (f"{taken / STEPS * 1e3:.1f} ms" for taken in alone)
+        print_row(ratio, *parts, *(f"{found:.3f}" for found in ratios.values()))
 
 
 def main() -> None:
@@ -142,9 +115,7 @@ def main() -> None:
     device = torch.device("cuda", torch.cuda.current_device())
     what = f"{STEPS} steps, medians of {options.repeats}; total / max(T_load, T_train)"
     name = torch.cuda.get_device_name(device)
-    print(
-        f"{datetime.now(UTC):%Y-%m-%d}, {name}, {versions('torch', 'samplerkit')}, commit {commit()}; {what}"
-    )
+    print(f"{datetime.now(UTC):%Y-%m-%d}, {name}, {versions('torch', 'samplerkit')}; {what}")
     print_table(device, options.repeats)
     print_all(device)
 

@@ -27,6 +27,7 @@ from tests.benchmarks.floor_rows import (
     Row,
     batches_of,
     calls_of,
+    in_mode,
     numbers,
     of_memory,
     of_orders,
@@ -73,12 +74,7 @@ def of_tar(folder: Path) -> Iterator[Row]:
     places = [(paths[at // each], at % each * 4096, 3072) for at in range(shards * each)]
     for batch in (64, 256):
         for mode in ("false", "files", "partial", "global"):
-            sampler = (
-                sk.SequentialSampler()
-                if mode == "false"
-                else sk.DistributedSampler(1, 0, shuffle=mode, seed=7)
-            )
-            make = partial(sk.Loader, data, sampler, batch_size=batch, world=ALONE, collate_fn=list)
+            make = partial(sk.Loader, data, in_mode(mode), batch_size=batch, world=ALONE, collate_fn=list)
             yield Row(
                 f"tar, {mode.upper()}, batches of {batch}",
                 "sample",

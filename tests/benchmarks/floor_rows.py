@@ -173,6 +173,11 @@ def numbers(size: int, step: int) -> Iterator[int]:
     return cycle(range(0, size - step, step))
 
 
+def in_mode(mode: str) -> sk.Sampler:
+    """A sampler that reads in a shuffle mode."""
+    return sk.SequentialSampler() if mode == "false" else sk.DistributedSampler(1, 0, shuffle=mode, seed=7)
+
+
 def of_orders() -> Iterator[Row]:
     """Ids in each mode, and mixtures."""
     at_once = 8192
@@ -200,15 +205,10 @@ def of_orders() -> Iterator[Row]:
     ):
         files = sk.Layout(np.full(1000, size // 1000))
         for mode in ("false", "global", "files", "infile", "partial"):
-            sampler = (
-                sk.SequentialSampler()
-                if mode == "false"
-                else sk.DistributedSampler(1, 0, shuffle=mode, seed=7)
-            )
             yield Row(
                 f"ids, {mode.upper()}, n = {told}",
                 "id",
-                ids_of(sampler.order(files)),
+                ids_of(in_mode(mode).order(files)),
                 counted if mode == "false" else looked_up,
                 "an arange" if mode == "false" else "a gather of a table that is there",
                 target=1.5,

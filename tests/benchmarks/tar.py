@@ -38,16 +38,14 @@ def rate(work: Callable[[], int]) -> float:
     return number / used.clock
 
 
-def alternated(works: dict[str, Callable[[], int]]) -> dict[str, float]:
-    """The median of things a second of each work."""
-    return medians(in_turns({name: partial(rate, work) for name, work in works.items()}, REPEATS))
-
-
-def report(title: str, unit: str, base: str, rates: dict[str, float]) -> None:
+def report(title: str, unit: str, works: dict[str, Callable[[], int]]) -> None:
+    """Prints the median of things a second of each work, beside the first one."""
+    rates = medians(in_turns({name: partial(rate, work) for name, work in works.items()}, REPEATS))
+    base, least = next(iter(rates.items()))
     print(f"\n### {title}\n")
     print_header("who", unit, f"times {base}")
     for name, found in rates.items():
-        print_row(name, f"{found:,.0f}" if found >= 100 else f"{found:.2f}", f"{found / rates[base]:.2f}")
+        print_row(name, f"{found:,.0f}" if found >= 100 else f"{found:.2f}", f"{found / least:.2f}")
 
 
 def count(samples: Iterable[Any]) -> int:
@@ -95,10 +93,9 @@ def report_indexing(paths: list[str], folder: Path) -> None:
         cache = Cache.of(folder / "cache")
         return sum(make_index(Archive.of(name), cache, checksums=False).num_members for name in names)
 
-    rates = alternated({"tarfile": lambda: walk(paths), "samplerkit": lambda: index(paths)})
-    report("Indexing shards of webdataset's writer (with pax headers)", "members/s", "tarfile", rates)
-    rates = alternated({"tarfile": lambda: walk(ours), "samplerkit": lambda: index(ours)})
-    report("Indexing shards of samplerkit's writer", "members/s", "tarfile", rates)
+    for whose, names in (("webdataset's writer (with pax headers)", paths), ("samplerkit's writer", ours)):
+        works = {"tarfile": partial(walk, names), "samplerkit": partial(index, names)}
+        report(f"Indexing shards of {whose}", "members/s", works)
 
 
 def read_files(folder: Path, ids: Ids) -> int:
@@ -120,16 +117,17 @@ def report_shuffled(paths: list[str], samples: int, folder: Path) -> None:
     def ours(chosen: sk.Order) -> int:
         return sum(len(dataset.__getitems__(chosen[at : at + BATCH])) for at in range(0, samples, BATCH))
 
-    rates = alternated(
+    report(
+        "Shuffled reading, no workers",
+        "samples/s",
         {
             "webdataset, shuffle(1000)": theirs,
             "samplerkit, GLOBAL": lambda: ours(order),
             "samplerkit, PARTIAL of 1000": lambda: ours(order_of_window),
             "samplerkit, one sample at a time": lambda: count(dataset[id] for id in order[:].tolist()),
             "single files, GLOBAL": lambda: read_files(folder, order[:]),
-        }
+        },
     )
-    report("Shuffled reading, no workers", "samples/s", "webdataset, shuffle(1000)", rates)
 
     def their_loader() -> int:
         source = webdataset.WebDataset(paths, shardshuffle=False).shuffle(1000)
@@ -141,10 +139,8 @@ def report_shuffled(paths: list[str], samples: int, folder: Path) -> None:
         )
         return sum(len(batch) for batch in loader)
 
-    rates = alternated({"webdataset, shuffle(1000)": their_loader, "samplerkit, GLOBAL": our_loader})
-    report(
-        "Shuffled reading through a DataLoader, two workers", "samples/s", "webdataset, shuffle(1000)", rates
-    )
+    works = {"webdataset, shuffle(1000)": their_loader, "samplerkit, GLOBAL": our_loader}
+    report("Shuffled reading through a DataLoader, two workers", "samples/s", works)
 
 
 def report_sequential(paths: list[str], folder: Path) -> None:
@@ -167,7 +163,7 @@ def report_sequential(paths: list[str], folder: Path) -> None:
     for mode in (sk.Shuffle.FALSE, sk.Shuffle.FILES, sk.Shuffle.PARTIAL, sk.Shuffle.GLOBAL):
         works[f"samplerkit, {mode.value.upper()}"] = lambda mode=mode: ours(mode)  # type: ignore[misc]
     works["webdataset"] = lambda: count(webdataset.WebDataset(paths, shardshuffle=False)) and total >> 20
-    report("Samples of 100 KB", "MiB/s", "plain read of 1 MiB each", alternated(works))
+    report("Samples of 100 KB", "MiB/s", works)
 
 
 def main() -> None:

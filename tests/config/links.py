@@ -19,6 +19,7 @@ MIXTURE = {
     "weights": {"web": 1, "more": 2.5},
 }
 EDITS = [{"at": 4, "weights": {"web": 3, "more": 0.5}, "without": [2, 20]}, {"at": 8, "skip": 2}]
+RAMP = [{"at": 12, "global_batch": 4}]
 
 MODES = ["global", "partial", "files", "infile", "adaptive"]
 LINKS = [
@@ -44,7 +45,7 @@ LINKS = [
     {"kind": "block", "pool": 2, "seed": 7, "windows_per_block": 1},
     {"kind": "distributed", "num_shards": "auto", "shard_id": "auto"},
     MIXTURE,
-    {"kind": "ledger", "edits": EDITS, "child": MIXTURE},
+    {"kind": "ledger", "edits": EDITS + RAMP, "child": MIXTURE},
 ]
 
 
