@@ -16,7 +16,7 @@ from samplerkit.compat.torch import DistributedSampler
 from samplerkit.loading.state.state import State
 from tests.loading import batch_loaders, token_loaders
 from tests.loading.forged_states import MISSING, forged, forged_section
-from tests.loading.numbers import Numbers, ids_of, numbers_loader
+from tests.loading.numbers import Numbers, numbers_loader
 from tests.loading.worker_kinds import over_threads_too
 
 
@@ -113,16 +113,6 @@ def kinds_of_states(tmp_path):
         lambda: DistributedSampler(range(10), 2, 0),
         lambda: DistributedSamplerViaLocallyShuffle(files, "npz", 2, 0, batch_size=3),
     ]
-
-
-@over_threads_too
-def test_set_epoch_with_the_restored_epoch_keeps_the_restored_position():
-    loader = numbers_loader()
-    state = loader.state_dict(step=2)
-    resumed = numbers_loader()
-    resumed.load_state_dict(state)
-    resumed.set_epoch(0)
-    assert ids_of(resumed) == ids_of(loader)[2:]
 
 
 def test_a_state_of_wrong_values_with_a_fitting_checksum_is_refused_by_field(tmp_path):
