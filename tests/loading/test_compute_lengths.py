@@ -96,12 +96,9 @@ def test_columns_of_files_are_measured_row_by_row(tmp_path):
 
 
 def test_two_processes_do_not_compute_one_file(tmp_path):
-    descriptor = locked(tmp_path / "l.npy.part", is_exclusive=True)
-    try:
-        with pytest.raises(sk.ArgumentValueError, match="by another process"):
-            sk.compute_lengths(TEXTS, len, tmp_path / "l.npy")
-    finally:
-        os.close(descriptor)
+    held = locked(tmp_path / "l.npy.part", is_exclusive=False)  # whoever computes has it alone
+    with os.fdopen(held), pytest.raises(sk.ArgumentValueError, match="by another process"):
+        sk.compute_lengths(TEXTS, len, tmp_path / "l.npy")
 
 
 def test_what_was_left_by_another_function_or_dataset_is_refused(tmp_path):

@@ -137,3 +137,9 @@ GIVEN = {
 def test_what_a_sampler_was_given_cannot_be_changed_behind_its_back(given):
     with pytest.raises(ValueError, match="read-only"):
         given()[0] = 5
+
+
+def test_weights_may_be_arrays_and_tensors_of_one_number_each():
+    assert sk.WeightedRandomSampler([np.array(0.5), torch.tensor(1.0), 2]).weights.tolist() == [0.5, 1, 2]
+    with pytest.raises(sk.ArgumentTypeError, match=r"weights\[1\]"):
+        sk.WeightedRandomSampler([0.5, np.array([1.0])])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from datetime import UTC, datetime
 from pathlib import Path
 from threading import Barrier
 from threading import enumerate as enumerate_threads
@@ -289,3 +290,13 @@ def test_folders_without_keys_with_others_or_with_those_of_a_column_are_errors(t
         paths = [tmp_path / place for place in places]
         with pytest.raises(sk.DatasetError, match=problem):
             len(sk.ParquetDataset(paths, partitioning="hive", progress=False))
+
+
+def test_times_are_numpys_without_a_zone_and_pythons_with_one(tmp_path):
+    times = pa.array([0, 5], pa.timestamp("us"))
+    table = pa.table({"at": times, "zoned": times.cast(pa.timestamp("us", tz="UTC"))})
+    pq.write_table(table, tmp_path / "times.parquet")
+    sample = sk.ParquetDataset(tmp_path / "times.parquet")[1]
+    assert type(sample["at"]) is np.datetime64
+    assert sample["at"] == np.datetime64(5, "us")
+    assert sample["zoned"] == datetime(1970, 1, 1, microsecond=5, tzinfo=UTC)
