@@ -28,8 +28,9 @@ class SamplerkitError(Exception):
     """
 
     _absent: Any = object()
-    # The sampler that could not draw, where one could not: the innermost of a chain.
-    _sampler: Any = None
+    # The `id` of the sampler that could not draw, the innermost one. Not the sampler itself: an error can be
+    # pickled, and does not hold what it is about.
+    _sampler_id: int | None = None
 
     # A whole message alone is taken too: so do pickle and torch make an error again in another process.
     def __init__(self, place: str, problem: str = "", value: Any = _absent, *, hint: str = "") -> None:

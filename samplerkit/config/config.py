@@ -201,9 +201,10 @@ class Config:
             sampler.undealt_order(drawn, constants=constants)
             beginning_of(sampler, drawn)
         except SamplerkitError as error:
-            known = dict(zip(map(id, sampler._tree()), self._places, strict=True))
-            link = error._sampler if id(error._sampler) in known else sampler
-            raise _at_its_key(known[id(link)], error, SAMPLERS, link) from None
+            places = zip(self._places, sampler._tree(), strict=True)
+            known = {id(link): (place, link) for place, link in places}
+            place, link = known.get(error._sampler_id or 0, known[id(sampler)])
+            raise _at_its_key(place, error, SAMPLERS, link) from None
         if self.batches is not None:
             try:
                 self.batches.plan(sampler, drawn, constants=constants).has(0)

@@ -241,8 +241,8 @@ class Chain:
                 drawn = self.draw_at(depth, layout, context)
             except SamplerkitError as error:
                 # The innermost one: what draws from a mixture passes its refusal on.
-                if error._sampler is None:
-                    error._sampler = self.links[depth]
+                if error._sampler_id is None:
+                    error._sampler_id = id(self.links[depth])
                 raise
             if not isinstance(drawn, Order):
                 drawn = Table(checked_ids(drawn, len(layout), type(self.links[depth]).__name__))

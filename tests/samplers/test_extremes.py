@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import pickle
 import time
 import tracemalloc
 from collections.abc import Iterable
@@ -21,7 +22,7 @@ class Yielding(sk.Sampler):
 
     def __init__(self, id):
         super().__init__()
-        self.id = id
+        self.id, self.cannot_be_pickled = id, lambda: id
 
     def __iter__(self):
         yield self.id
@@ -33,6 +34,7 @@ def test_an_id_beyond_all_integers_is_refused_and_named(id):
         with pytest.raises(sk.OutOfDatasetError, match=str(id)) as caught:
             sampler.order(5)
         assert caught.value.value == id
+        assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)  # noqa: S301  # our own bytes
 
 
 class Endless:
