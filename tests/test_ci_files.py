@@ -1,4 +1,4 @@
-"""The files that CI runs on other versions exist: pytest with more processes says nothing of one that does not."""
+"""The files that CI runs on other versions exist: pytest with many processes is silent about one that does not."""
 
 from pathlib import Path
 

@@ -20,22 +20,8 @@ import torch
 import typer
 from rich.console import Console
 
-from samplerkit.cli.demo_training import (
-    CHECKPOINT,
-    CONFIG,
-    EPOCHS,
-    GLOBAL_BATCH,
-    MODES,
-    RESUMED_EPOCHS,
-    SAVED_EVERY,
-    LaunchError,
-    ledger_lines,
-    run_job,
-    train_and_save,
-    train_modes,
-    write_config,
-    write_digits,
-)
+from samplerkit.cli import demo_training as training
+from samplerkit.cli.demo_training import LaunchError, ledger_lines, run_job
 from samplerkit.cli.opening import AsJson, FromOne
 from samplerkit.cli.printing import PrintedTable, print_table, progress
 from samplerkit.config.config import load_config
@@ -69,12 +55,12 @@ def row_of(ledgers: Path, mode: str, accuracies: Sequence[float], num_samples: i
     epochs = [
         [[line for line in rank if line["epoch"] == epoch] for rank in ranks]
         for ranks in received
-        for epoch in range(EPOCHS)
+        for epoch in range(training.EPOCHS)
     ]
     seen = [np.concatenate([line["ids"] for rank in epoch for line in rank]) for epoch in epochs]
     distinct = [np.unique(ids).size for ids in seen]
     opened = [[sum(line["files_opened"] for line in rank) for rank in epoch] for epoch in epochs]
-    orders = [np.concatenate(seen[first : first + EPOCHS]) for first in range(0, len(seen), EPOCHS)]
+    orders = [np.concatenate(seen[at : at + training.EPOCHS]) for at in range(0, len(seen), training.EPOCHS)]
     rounded = [round(accuracy, 2) for accuracy in accuracies]
     return {
         "mode": mode,
@@ -152,8 +138,9 @@ def demo(
 
 
 def _write(folder: Path) -> int:
-    sizes = write_digits(folder / "data")
-    load_config(write_config(folder, sizes))  # a mistake in an edited one is an error before any launch
+    sizes = training.write_digits(folder / "data")
+    # A mistake in an edited one is an error before any launch.
+    load_config(training.write_config(folder, sizes))
     return sum(sizes)
 
 
@@ -170,7 +157,7 @@ def _compare(
             Console(width=80, highlight=False, markup=False).print(text)
 
     place = str(folder) if is_kept else "a temporary folder."
-    config = (folder / CONFIG).read_text(encoding="utf-8")
+    config = (folder / training.CONFIG).read_text(encoding="utf-8")
     text = (
         f"Handwritten digits: {num_samples:,} training samples, in files sorted by digit, in\n{place}\n"
         f"Two processes train a network by this config, with each `shuffle` in turn:\n\n{config}\n{HEADINGS}"
@@ -179,11 +166,11 @@ def _compare(
     rows: dict[str, Row] = {}
     accuracies: list[float] = []
     device = ""
-    job = run_job(NUM_RANKS, scratch, train_modes, folder, scratch, seeds)
+    job = run_job(NUM_RANKS, scratch, training.train_modes, folder, scratch, seeds)
     with closing(job) as events, progress() as bar:
         for number, event in enumerate(events, start=1):
             mode, device = event["mode"], event["device"]
-            bar(f"trained: {mode}", number, seeds * len(MODES))
+            bar(f"trained: {mode}", number, seeds * len(training.MODES))
             accuracies.append(event["accuracy"])
             if len(accuracies) == seeds:
                 rows[mode] = row = row_of(scratch, mode, accuracies, num_samples)
@@ -207,23 +194,24 @@ def resume_demo(folder: Path, scratch: Path, num_samples: int, *, as_json: bool)
         LaunchError: a run failed in another way than by the kill.
     """
     started = time.monotonic()
-    for left in (*folder.glob("*.jsonl"), *folder.glob(f"{CHECKPOINT}*")):
+    for left in (*folder.glob("*.jsonl"), *folder.glob(f"{training.CHECKPOINT}*")):
         left.unlink()
     console = Console(stderr=as_json)
     console.print(
-        f"Handwritten digits: {num_samples:,} samples, {RESUMED_EPOCHS} epochs, {GLOBAL_BATCH} samples a "
-        f"step, a checkpoint of network, optimizer and loader every {SAVED_EVERY} steps.\n"
+        f"Handwritten digits: {num_samples:,} samples, {training.RESUMED_EPOCHS} epochs, "
+        f"{training.GLOBAL_BATCH} samples a step, a checkpoint of network, optimizer and loader every "
+        f"{training.SAVED_EVERY} steps.\n"
         f"Run 1: {FIRST_RANKS} ranks. In step {KILLED_IN} the last one is killed by SIGKILL ..."
     )
     try:
         _run(folder, scratch / "first", FIRST_RANKS, "first", KILLED_IN)
     except LaunchError:
         # The report of the killed rank; what counts is whether there is a checkpoint to resume from.
-        if not (folder / CHECKPOINT).exists():
+        if not (folder / training.CHECKPOINT).exists():
             raise
     else:
         raise LaunchError("rank 2", "was to be killed and was not", report="")
-    saved = torch.load(folder / CHECKPOINT, weights_only=True)
+    saved = torch.load(folder / training.CHECKPOINT, weights_only=True)
     loader = saved["loader"]
     console.print(
         f"The job ended. The last checkpoint is that of step {saved['step']}: epoch {loader['epoch']}, "
@@ -240,8 +228,9 @@ def resume_demo(folder: Path, scratch: Path, num_samples: int, *, as_json: bool)
         rows = [[f"{count:,}" for count in run.values()] for run in counts["runs"]]
         print_table(PrintedTable(columns, [(number, *row) for number, row in enumerate(rows, start=1)]))
         console.print(
-            f"\nRelative to the checkpoint: {counts['delivered']:,} delivered ({RESUMED_EPOCHS} epochs of "
-            f"{num_samples:,} samples), {counts['lost']:,} lost, {counts['repeated']:,} repeated.\n"
+            f"\nRelative to the checkpoint: {counts['delivered']:,} delivered "
+            f"({training.RESUMED_EPOCHS} epochs of {num_samples:,} samples), {counts['lost']:,} lost, "
+            f"{counts['repeated']:,} repeated.\n"
             "What came after the checkpoint was lost with the network's weights, and both read it again.\n"
             f"(Test accuracy {accuracy:.1f}%. {time.monotonic() - started:.0f} s.)"
         )
@@ -269,11 +258,13 @@ def counted(folder: Path, saved_step: int, num_samples: int) -> dict[str, Any]:
             else:
                 replayed += ids.size
         runs.append({"ranks": ranks, "received": received, "replayed": replayed})
-    wanted = Counter((epoch, sample) for epoch in range(RESUMED_EPOCHS) for sample in range(num_samples))
+    wanted = Counter(
+        (epoch, sample) for epoch in range(training.RESUMED_EPOCHS) for sample in range(num_samples)
+    )
     lost, repeated = (wanted - delivered).total(), (delivered - wanted).total()
     return {"runs": runs, "delivered": delivered.total(), "lost": lost, "repeated": repeated}
 
 
 def _run(folder: Path, scratch: Path, ranks: int, run: str, killed_in: int) -> float:
-    with closing(run_job(ranks, scratch, train_and_save, folder, run, killed_in)) as events:
+    with closing(run_job(ranks, scratch, training.train_and_save, folder, run, killed_in)) as events:
         return [float(event["accuracy"]) for event in events][-1]
