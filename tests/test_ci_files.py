@@ -1,4 +1,4 @@
-"""The files that CI runs on other versions exist: pytest with many processes is silent about one that does not."""
+"""The files that CI runs on other versions exist: pytest with xdist says nothing of a missing one."""
 
 from pathlib import Path
 
