@@ -6,6 +6,7 @@ Run as `torchrun --nproc-per-node 2 -m tests.trainers.check_job FOLDER`.
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -133,6 +134,9 @@ def main(folder: Path) -> None:
     found = dict(wirings(folder))
     if torch.distributed.get_rank() == 1:
         (folder / "found.json").write_text(json.dumps(found))
+    torch.distributed.barrier()
+    sys.stdout.flush()
+    os._exit(0)  # what the trainers hold may outlive the group
 
 
 if __name__ == "__main__":
