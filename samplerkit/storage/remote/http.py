@@ -53,10 +53,12 @@ class Http(Client):
 
     Attributes:
         connections: of this process.
+        without_ranges: URLs of which only the whole file can be had.
     """
 
     def __init__(self, options: RemoteOptions, counts: Counts) -> None:
         super().__init__(options, counts)
+        self.without_ranges: set[str] = set()
         self.connections = Connections(options)
         self._s3 = SignedUrls(options.storage_options, self._headers)
         self._routes: dict[str, tuple[float, Route]] = {}
@@ -92,7 +94,7 @@ class Http(Client):
 
     def plain_route(self, url: str) -> Route | None:
         """Gives how the server of a file is reached, if parts of it can be had by plain requests."""
-        if url in self.without_ranges or not self.serves(url):
+        if url in self.without_ranges or not (url in self._routes or self.serves(url)):
             return None
         with suppress(ValueError, Refused, Transient):  # the client of the file says why it cannot be read
             return self._route(url)

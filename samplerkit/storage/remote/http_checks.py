@@ -85,7 +85,7 @@ def check_answer(url: str, answer: Head | Response) -> None:
         raise Refused(f"was refused by its server (status {status})")
     encoding = headers.get("content-encoding", "identity").lower()
     # An object of S3 has the one that it was stored with, and is not encoded on its way.
-    if is_web(url) and encoding not in {"", "identity"}:
+    if encoding not in {"", "identity"} and is_web(url):
         problem = f"is sent with the content encoding {encoding[:20]!r}, though none was asked for"
         raise Refused(problem, "store it without Content-Encoding")
 

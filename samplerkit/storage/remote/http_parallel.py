@@ -11,8 +11,8 @@ from contextlib import suppress
 from http.client import HTTPConnection, HTTPException, IncompleteRead, RemoteDisconnected
 from typing import Any, NamedTuple, final
 
-from samplerkit.storage.remote.access import UNKNOWN_SIZE, Refused, Span, Transient, Version
-from samplerkit.storage.remote.http_checks import check_part, content_length
+from samplerkit.storage.remote.access import Refused, Span, Transient, Version
+from samplerkit.storage.remote.http_checks import check_part
 from samplerkit.storage.remote.http_connections import REDIRECTS, Connections, Route
 from samplerkit.storage.remote.http_response import END_OF_HEAD, MOST_HEAD, Head
 from samplerkit.storage.threads import TICK, Pool, Stop
@@ -22,9 +22,6 @@ _LONGEST = 1 << 20
 
 _UNUSUAL_SECONDS = 60.0
 """So long a server that redirects, or has no parts, is left to the clients that know about that."""
-
-_PIECE = 1 << 18
-_HEAD_PIECE = 1 << 10
 
 
 class _Unusual(Exception):  # noqa: N818  # no error: a request of its own will see to it
@@ -56,7 +53,7 @@ class _PartRequest(NamedTuple):
             raise _Unusual
         url, offset, length = self.span
         check_part(url, head, self.version, offset, offset + length - 1)
-        if head.status != 206 or content_length(head.headers) == UNKNOWN_SIZE:
+        if head.status != 206 or "content-length" not in head.headers or "transfer-encoding" in head.headers:
             raise _Unusual
 
 
@@ -191,19 +188,22 @@ class _Exchange:
         self._answers = answers
         self._timeout = timeout
         self.socket.settimeout(0)
-        self._idle = select.poll()
-        self._idle.register(self.socket, select.POLLIN)
         self.is_free, self.is_unusual = True, False
+        self._is_tls = isinstance(self.socket, ssl.SSLSocket)
+        self._has_answered = False
+        # Of one request after another: new memory for each would cost as much as to receive into it.
+        self._buffer = memoryview(bytearray())
 
     def begin(self) -> bool:
         """Sends the next request, if there is one; returns whether it is under way."""
         self.is_free = not self._waiting
-        if self.is_free or self._idle.poll(0):  # the server has closed it: others make what waits
+        if self.is_free:
             return False
         self._request = self._waiting.popleft()
         self._head: Head | None = None
-        self._begun, self._pieces = b"", list[bytes]()
-        self._left = self._request.span.length
+        self._received = self._body_at = 0
+        if len(self._buffer) < self._request.span.length + MOST_HEAD:
+            self._buffer = memoryview(bytearray(self._request.span.length + MOST_HEAD))
         self._end = time.monotonic() + self._timeout
         text = self._request.text()
         with suppress(OSError):  # it was closed meanwhile: the request needs another way
@@ -213,11 +213,13 @@ class _Exchange:
     def receive(self) -> bool:
         """Receives what has arrived; returns whether a request, this one or the next, is under way."""
         try:
-            part = self._received()
+            part = self._part()
         except _Unusual:
             self.is_unusual = True
             return False
         except Exception as error:
+            if isinstance(error, ConnectionError) and self._has_answered and not self._received:
+                return False  # the server has closed what it had kept: the request needs another way
             self._answers[self._request.number] = error.with_traceback(None)  # its frames would hold this
             if isinstance(error, Refused):
                 raise
@@ -225,6 +227,7 @@ class _Exchange:
         if part is None:
             return True
         self._answers[self._request.number] = part
+        self._has_answered = True
         return self._head is not None and self._head.is_kept and self.begin()
 
     def is_late(self, now: float) -> bool:
@@ -234,30 +237,29 @@ class _Exchange:
         self._answers[self._request.number] = TimeoutError()
         return True
 
-    def _received(self) -> bytes | None:
+    def _part(self) -> bytes | None:
         """Receives what has arrived; gives the part if it is complete."""
         while True:
-            most = self._left if self._head else self._left + _HEAD_PIECE
             try:
-                data = self.socket.recv(min(most, _PIECE))
+                count = self.socket.recv_into(self._buffer[self._received :])
             except (BlockingIOError, ssl.SSLWantReadError):
                 return None
-            if not data:
-                raise IncompleteRead(b"") if self._begun else RemoteDisconnected
-            if self._head is None:
-                self._begun += data
-                if (end := END_OF_HEAD.search(self._begun)) is None:
-                    if len(self._begun) > MOST_HEAD:
-                        raise HTTPException("a head without an end")
-                    continue
-                head = Head.of(self._begun[: end.end()])
+            if not count:
+                raise IncompleteRead(b"") if self._received else RemoteDisconnected
+            self._received += count
+            if self._head is None and (end := END_OF_HEAD.search(self._buffer[: self._received])):
+                head = Head.of(bytes(self._buffer[: end.end()]))
                 self._request.check(head)
-                self._head = head
+                self._head, self._body_at = head, end.end()
                 self._end = time.monotonic() + self._timeout
-                data = self._begun[end.end() :]
-            self._pieces.append(data)
-            self._left -= len(data)
-            if self._left < 0:
-                raise Transient(f"more than the {self._request.span.length} bytes that were to come")
-            if not self._left:
-                return b"".join(self._pieces)
+            if self._head is not None:
+                left = self._body_at + self._request.span.length - self._received
+                if left < 0:
+                    length = self._request.span.length
+                    raise Transient(f"more than the {length} bytes that were to come")
+                if not left:
+                    return bytes(self._buffer[self._body_at : self._received])
+            elif self._received > MOST_HEAD:
+                raise HTTPException("a head without an end")
+            if not self._is_tls:  # which may hold more that was received already
+                return None

@@ -49,9 +49,7 @@ class Head(NamedTuple):
         match = _STATUS_LINE.match(text)
         if match is None:
             raise http.client.BadStatusLine(text[:80])
-        headers: dict[str, str] = {}
-        for name, value in _HEADER.findall(text):
-            headers.setdefault(name.lower(), value.strip())
+        headers = {name.lower(): value.strip() for name, value in reversed(_HEADER.findall(text))}
         connection = headers.get("connection", "").lower()
         is_kept = "keep-alive" in connection if match[1] == "0" else "close" not in connection
         return cls(int(match[2]), headers, is_kept)

@@ -118,7 +118,7 @@ class RemoteResources:
 
     def has_no_ranges(self, url: str) -> bool:
         """Whether only the whole of a file can be had, of which the version is known."""
-        return self._versions[url].size == UNKNOWN_SIZE or url in self.client(url).without_ranges
+        return self._versions[url].size == UNKNOWN_SIZE or url in self._http.without_ranges
 
     def end(self) -> None:
         """Ends what is on its way, the threads and the connections."""

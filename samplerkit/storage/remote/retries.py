@@ -91,15 +91,11 @@ class Client(ABC):
     Args:
         options: how they are reached, and how often that is tried.
         counts: of the requests, bytes and retries.
-
-    Attributes:
-        without_ranges: URLs of which only the whole file can be had.
     """
 
     def __init__(self, options: RemoteOptions, counts: Counts) -> None:
         self.options = options
         self.counts = counts
-        self.without_ranges: set[str] = set()
 
     @abstractmethod
     def version(self, url: str, stop: Stop) -> Version:
@@ -107,7 +103,7 @@ class Client(ABC):
 
     @abstractmethod
     def part(self, url: str, version: Version, offset: int, length: int, stop: Stop) -> bytes:
-        """Reads a part of a file, of at least one byte; nothing where it has found `without_ranges`."""
+        """Reads a part of a file, of at least one byte; nothing where only the whole of it can be had."""
 
     @abstractmethod
     def fault(self, error: Exception) -> Exception:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 import zlib
-from dataclasses import dataclass
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 import numpy as np
 
@@ -56,8 +55,7 @@ class HeaderError(Exception):
     """A header cannot be what a writer wrote."""
 
 
-@dataclass(frozen=True, slots=True)
-class Header:
+class Header(NamedTuple):
     """What one header says."""
 
     name: bytes

@@ -87,7 +87,8 @@ class Index:
 
     def key(self, sample: int) -> str:
         """Returns the key of a sample."""
-        return self.keys(np.array([sample]))[0]
+        begin, end = self.arrays["key_end"][sample : sample + 2].tolist()
+        return str(self.arrays["keys"][begin:end].data, "utf-8", "surrogateescape")
 
     def fields_of(self, sample: int) -> tuple[str, ...]:
         """Returns the fields of a sample."""

@@ -128,6 +128,8 @@ class MetIndexes:
         """
         with self._lock:
             missing = dict(self._missing.get(number, {}))
+        if not missing:
+            return rows, places
         is_here = np.ones(rows.size, dtype=bool)
         for begin, (stop, error) in missing.items():
             for at in np.flatnonzero((rows >= begin) & (rows < stop)).tolist():
