@@ -7,11 +7,15 @@ as webdataset: a job imports once, and reads for hours. `tests.benchmarks.remote
 
 from __future__ import annotations
 
+import asyncio
+import http.client
 import json
 import os
+import queue
 import shutil
 import sys
 import tempfile
+import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -34,6 +38,9 @@ from tests.benchmarks.peers.torchvision_operators import declare
 from tests.benchmarks.timing import timed
 
 SHARDS, SAMPLES, SIZE, BATCH = 64, 200, 100_000, 64
+SAMPLE = SIZE + 1888
+"""Bytes of a sample in its shard: two headers, and what pads its two files."""
+
 TOKENS, WINDOW = 1 << 24, 2048
 ROWS, GROUPS = 1000, 32
 
@@ -158,8 +165,55 @@ def by_streaming(url: str, workers: int) -> Iterator[int]:
             yield len(batch)
 
 
+def ranges_alone(url: str, workers: int) -> Iterator[int]:  # noqa: ARG001  # as all cases
+    """The ranges of GLOBAL by obstore, a batch at a time, and nothing else: no samples are made of them."""
+    obstore, store = import_module("obstore"), import_module("obstore.store")
+    bucket = store.S3Store(
+        "bucket", endpoint=url, region="us-east-1", skip_signature=True, client_options={"allow_http": True}
+    )
+    order = sk.RandomSampler(seed=7).order(SHARDS * SAMPLES)
+
+    async def read(ids: list[int]) -> int:
+        ranges = (
+            obstore.get_range_async(
+                bucket, f"train-{id // SAMPLES:02}.tar", start=id % SAMPLES * SAMPLE, length=SAMPLE
+            )
+            for id in ids
+        )
+        return len([bytes(data) for data in await asyncio.gather(*ranges)])
+
+    with asyncio.Runner() as runner:
+        for at in range(0, len(order), BATCH):
+            yield runner.run(read(order[at : at + BATCH].tolist()))
+
+
+def shards_alone(url: str, workers: int) -> Iterator[int]:  # noqa: ARG001
+    """Whole shards received, written to files and read again, by a thread each, and nothing else."""
+    host, folder = url.removeprefix("http://"), Path(tempfile.mkdtemp())
+    arrived: queue.Queue[Path] = queue.Queue(2)
+
+    def receive() -> None:
+        connection, buffer = http.client.HTTPConnection(host), memoryview(bytearray(1 << 20))
+        for number in range(SHARDS):
+            connection.request("GET", f"/bucket/train-{number:02}.tar")
+            with connection.getresponse() as body, (folder / str(number)).open("wb", 0) as file:
+                while count := body.readinto(buffer):
+                    file.write(buffer[:count])
+            arrived.put(folder / str(number))
+
+    thread = threading.Thread(target=receive)
+    thread.start()
+    for _ in range(SHARDS):
+        with arrived.get().open("rb", 0) as file:
+            yield len([file.read(SAMPLE) for _ in range(SAMPLES)])
+    thread.join()
+    shutil.rmtree(folder)
+
+
 CASES: dict[str, Callable[[str, int], Iterator[int]]] = {
     "webdataset, curl, `shuffle(1000)`": by_webdataset,
+    **({"ranges by obstore, and nothing else": ranges_alone} if find_spec("obstore") else {}),
+    "shards to disk and back, and nothing else": shards_alone,
     **({"s3torchconnector, `shuffle(1000)`": by_connector} if find_spec("s3torchconnector") else {}),
     **({"MosaicML streaming, `s3://`": by_streaming} if find_spec("streaming") else {}),
     **{
@@ -177,6 +231,8 @@ def import_all() -> None:
     if find_spec("streaming"):
         declare()
         import_module("streaming")
+    if find_spec("obstore"):
+        import_module("obstore.store")
     for name in ("Loader", "RandomSampler", "TarDataset", "TokenDataset", "ParquetDataset"):
         getattr(sk, name)
     for module in (
