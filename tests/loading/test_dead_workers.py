@@ -33,7 +33,11 @@ class Large:
 
 @pytest.mark.parametrize(
     ("workers", "victim", "options"),
-    [(1, 0, {}), (2, 0, {"persistent_workers": True}), (2, 1, {"run_ahead": True})],
+    [
+        (1, 0, {"multiprocessing_context": "spawn"}),
+        (2, 0, {"persistent_workers": True}),
+        (2, 1, {"run_ahead": True}),
+    ],
 )
 def test_a_worker_that_is_killed_while_it_writes_a_batch_is_a_typed_error(
     no_longer_than, workers, victim, options
