@@ -45,6 +45,9 @@ LINKS = [
     {"kind": "block", "pool": 2, "seed": 7, "windows_per_block": 1},
     {"kind": "distributed", "num_shards": "auto", "shard_id": "auto"},
     MIXTURE,
+    {"kind": "mixture", "sources": {"web": None, "more": None}, "stop": "once", "shuffle": False},
+    {"kind": "mixture", "sources": {"web": None}, "stop": "all", "passes": "restart", "seed": 3},
+    {"kind": "mixture", "sources": {"web": None, "more": None}, "num_samples": 9, "max_passes": {"web": 1}},
     {"kind": "ledger", "edits": EDITS + RAMP, "child": MIXTURE},
 ]
 
