@@ -30,6 +30,7 @@ from tests.inspect.setups import (
     in_batches,
     mixed,
     of_eight,
+    of_eight_shards,
     of_files,
     of_torch,
     ours,
@@ -105,6 +106,9 @@ PLANTED = {
     "few-files: fewer files than ranks x workers": lambda: of_files([100] * 6, workers=2, shuffle="files"),
     "files-read-again: blocks of three files of which two are kept": lambda: ours(
         sk.RandomSampler(shuffle="partial", partial_size=300), of_eight(2), sk.World(1, 0)
+    ),
+    "files-read-again: shards of which two are held open": lambda: ours(
+        sk.RandomSampler(shuffle="partial", partial_size=300), of_eight_shards(2), sk.World(1, 0)
     ),
     "lanes-do-not-divide: six lanes on four ranks": lambda: of_files([100] * 6, shuffle="files", lanes=6),
     "materialises: torch's shuffle of 1e8 samples": lambda: DataLoader(

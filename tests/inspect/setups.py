@@ -157,6 +157,11 @@ def of_eight(max_files=4):
     return FileDataset([f"{number}.npz" for number in range(8)], "npz", [100] * 8, max_files=max_files)
 
 
+def of_eight_shards(max_shards):
+    urls = [f"https://nowhere.example/{number}.tar" for number in range(8)]
+    return sk.TarDataset(urls, lengths=[100] * 8, max_shards=max_shards, fetch="shards")
+
+
 def with_list(entries, workers):
     rows = Epochs(0)
     rows.paths = [None] * entries
