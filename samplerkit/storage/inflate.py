@@ -150,8 +150,10 @@ def inflated(
                 data = packing.unpack(unpacker, piece)
             except packing.error as error:
                 raise GzipError(offset, str(error)) from error
-            offset += len(piece) - len(unpacker.unconsumed_tail) - len(unpacker.unused_data)
-            piece = unpacker.unconsumed_tail
+            # At the end of a member zlib keeps the tail that it had before: only one of the two is what is left.
+            left = unpacker.unused_data if unpacker.eof else unpacker.unconsumed_tail
+            offset += len(piece) - len(left)
+            piece = b"" if unpacker.eof else left
             unpacked += len(data)
             limit = most_unpacked(offset, most)
             if unpacked > limit:

@@ -33,6 +33,18 @@ def test_a_history_of_forty_epochs_of_a_trillion_samples_is_asked_in_small_memor
     tracemalloc.stop()
 
 
+def test_a_history_of_batches_finds_each_id_where_it_was_read():
+    batches = sk.TokenBatches(40, lengths=[1 + number % 17 for number in range(200)], pool=2)
+    loader = sk.Loader(range(200), sk.RandomSampler(seed=7), batches=batches, collate_fn=list)
+    received = [next(iteration) for iteration in [iter(loader)] for _ in range(9)]
+    history, later = loader.history(), sum(received[4:], [])
+    assert history[:].tolist() == sum(received, [])
+    since = history.since({**loader.state_dict(step=4)})
+    assert since[:].tolist() == later
+    for id in range(200):
+        assert since.positions_of(id).tolist() == [at for at, read in enumerate(later) if read == id]
+
+
 # What a state holds.
 
 

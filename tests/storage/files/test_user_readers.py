@@ -69,6 +69,14 @@ def test_each_form_of_a_reader_gives_the_same_samples(tmp_path, form):
     assert [np.asarray(sample["y"]).tolist() for sample in samples] == [[6, 7], [0, 1], [2, 3]]
 
 
+def test_a_reader_that_takes_whatever_is_said_is_asked_for_its_data_alone(tmp_path):
+    np.savez(tmp_path / "a.npz", x=np.arange(4))
+    with FileDataset(
+        [tmp_path / "a.npz"], lambda path, **options: [*np.load(path)["x"], *options]
+    ) as dataset:
+        assert [*dataset] == [0, 1, 2, 3]
+
+
 def test_a_reader_with_get_data_is_counted_without_its_data(tmp_path):
     np.savez(tmp_path / "a.npz", x=np.arange(4))
     calls = []

@@ -89,6 +89,20 @@ def test_a_shard_that_was_unpacked_serves_as_the_packed_one_does(tmp_path):
         assert [sample["id"] for sample in dataset.__getitems__(range(20))] == list(range(-5, 15))
 
 
+@pytest.mark.parametrize("changed", [lambda data: data[:-4], lambda data: data + b"x"])
+def test_a_packed_shard_that_ends_elsewhere_than_its_compression_is_damaged(tmp_path, changed):
+    shutil.copytree(FOLDER / "gz", tmp_path / "gz")
+    index = json.loads((tmp_path / "gz" / "index.json").read_text())
+    for shard in index["shards"]:
+        packed = tmp_path / "gz" / shard["zip_data"]["basename"]
+        packed.write_bytes(changed(packed.read_bytes()))
+        shard["zip_data"] |= {"bytes": packed.stat().st_size, "hashes": {}}
+    (tmp_path / "gz" / "index.json").write_text(json.dumps(index))
+    problem = "does not end where its compression does"
+    with sk.MdsDataset(tmp_path / "gz", ["id"]) as dataset, pytest.raises(sk.DatasetError, match=problem):
+        dataset[0]
+
+
 RAW = {"basename": "shard.00000.mds", "bytes": 7, "hashes": {}}
 LIES = {
     "7 bytes|index.json says, got 7": {"raw_data": RAW},

@@ -20,7 +20,7 @@ from tests.waiting import wait_until
 DATA = random.Random(7).randbytes(3_000_000)
 
 
-def test_what_the_user_gives_is_sent_and_nothing_is_compressed(server, storage):
+def test_what_the_user_gives_is_sent_and_nothing_is_compressed(server, storage, monkeypatch, tmp_path):
     url = server.put("/a", DATA[:10])
     storage(storage_options={"headers": {"X-Key": "k"}, "auth": ["me", "pw"], "key": "for S3"}).version(url)
     headers = server.requests[0].headers
@@ -28,7 +28,11 @@ def test_what_the_user_gives_is_sent_and_nothing_is_compressed(server, storage):
     assert headers["Authorization"] == "Basic bWU6cHc="
     assert headers["Accept-Encoding"] == "identity"
     storage().version(url.replace("http://", "http://you:pw@"))
-    assert server.requests[1].headers["Authorization"] == "Basic eW91OnB3"
+    netrc = "machine 127.0.0.1 login you password pw\ndefault login me password no\n"
+    (tmp_path / "netrc").write_text(netrc)
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+    storage().version(url)
+    assert {each.headers["Authorization"] for each in server.requests[1:]} == {"Basic eW91OnB3"}
 
 
 def test_credentials_that_were_dropped_do_not_come_back_with_the_next_redirect(server, storage):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import gzip
+import io
 import os
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import samplerkit as sk
+from samplerkit.storage.inflate import GzipError, inflated
 from samplerkit.storage.opening import AbsentError
 from samplerkit.storage.tar.dataset import TarDataset
 from samplerkit.storage.tar.index.archive import Archive
@@ -156,6 +158,15 @@ def test_a_gzip_archive_that_was_damaged_after_it_was_indexed(packed, tmp_path):
     len(dataset)
     with error_that_says(f"{packed}: damaged gzip at byte 0: {detail}; {hint}"):
         dataset[0]
+
+
+def test_what_follows_a_large_member_of_gzip_is_read_and_damage_is_named_by_its_byte():
+    parts = [b"one", bytes(3 << 20), b"two"]
+    whole = b"".join(map(gzip.compress, parts))
+    assert b"".join(inflated(io.BytesIO(whole + bytes(1000)).read)) == b"".join(parts)
+    with pytest.raises(GzipError) as caught:
+        list(inflated(io.BytesIO(whole + b"no member").read))
+    assert caught.value.offset == len(whole)
 
 
 def test_an_archive_that_cannot_be_read_while_it_is_unpacked(tmp_path):

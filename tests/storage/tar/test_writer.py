@@ -100,6 +100,13 @@ def test_a_sample_that_is_refused_leaves_no_trace(tmp_path):
     assert [s["__key__"] for s in read_by_webdataset([tmp_path / "x-0.tar"])] == ["first"]
 
 
+def test_a_key_does_not_go_on_in_the_next_shard(tmp_path):
+    with TarWriter(f"{tmp_path}/x-%d.tar", samples_per_shard=1) as writer:
+        writer.write({"__key__": "a", "txt": "x"})
+        with pytest.raises(sk.ArgumentValueError, match="__key__: is there already, got 'a'"):
+            writer.write({"__key__": "a", "cls": 1})
+
+
 def test_what_readers_would_leave_out_is_left_out_and_nothing_else(tmp_path):
     kept = ["__/a.txt", "___/b.txt", "__notes__.txt", "x/__notes__/c.txt", "y/d.txt"]
     left_out = ["README", "__notes__/e.txt", "y/.hidden.txt"]
