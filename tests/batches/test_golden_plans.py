@@ -27,6 +27,16 @@ def test_the_files_are_of_this_rule_and_say_why_they_must_never_change():
     assert all("must never change" in frozen["why"] for frozen in FROZEN)
 
 
+def test_a_window_that_is_left_out_is_as_long_as_ever():
+    lengths = [1 + number * 7919 % 97 for number in range(50_000)]
+    for recipe, windows in ((sk.TokenBatches, [4096, 16384, 65536]), (sk.PackBatches, [16384, 16384, 65536])):
+        plans = (
+            recipe(512, lengths=lengths, abreast=abreast).plan(sk.RandomSampler(replacement=True), 50_000)
+            for abreast in (1, 64, 256)
+        )
+        assert [plan.window for plan in plans] == windows
+
+
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case['recipe']} {case['arguments']}"[:60])
 def test_plans_are_as_recorded(case):
     assert is_as_recorded(case)

@@ -146,6 +146,8 @@ def test_an_order_is_not_equal_to_a_list_nor_to_one_that_was_made_in_another_way
     assert order != [0, 1, 2, 3, 4]
     assert order != sk.SubsetSampler(range(5)).order(5)
     assert order == copy.copy(order)
+    mine = type("Mine", (sk.Order,), dict.fromkeys(("__len__", "ids_at", "locate")))
+    assert mine() != mine()
 
 
 def test_membership_and_counts_of_an_order_of_two_to_the_sixty_are_arithmetic():
