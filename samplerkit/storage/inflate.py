@@ -150,7 +150,7 @@ def inflated(
                 data = packing.unpack(unpacker, piece)
             except packing.error as error:
                 raise GzipError(offset, str(error)) from error
-            # At the end of a member zlib keeps the tail that it had before: only one of the two is what is left.
+            # At the end of a member zlib keeps the tail that it had before: only one of the two is left.
             left = unpacker.unused_data if unpacker.eof else unpacker.unconsumed_tail
             offset += len(piece) - len(left)
             piece = b"" if unpacker.eof else left

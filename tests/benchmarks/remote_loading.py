@@ -116,40 +116,6 @@ def by_webdataset(url: str, workers: int) -> Iterator[int]:
         yield len(batch)
 
 
-class Connected(torch.utils.data.IterableDataset[Any]):
-    """Shards one after another by AWS's connector for torch, opened and shuffled as webdataset does.
-
-    Args:
-        url: of the store.
-    """
-
-    def __init__(self, url: str) -> None:
-        connector = import_module("s3torchconnector")
-        self.objects = connector.S3IterableDataset.from_objects(
-            [f"s3://bucket/train-{number:02}.tar" for number in range(SHARDS)],
-            region="us-east-1",
-            endpoint=url,
-            s3client_config=connector.S3ClientConfig(unsigned=True, force_path_style=True),
-            enable_sharding=True,
-        )
-
-    def __iter__(self) -> Iterator[Any]:
-        streams = ({"url": each.key, "stream": each} for each in self.objects)
-        files = webdataset.tariterators.tar_file_expander(streams)
-        samples = webdataset.filters.shuffle(1000)(webdataset.tariterators.group_by_keys(files))
-        return iter(webdataset.filters.batched(BATCH, collation_fn=None)(samples))
-
-
-def by_connector(url: str, workers: int) -> Iterator[int]:
-    """s3torchconnector, by the method that its workers need: its client does not survive a fork either."""
-    method = "spawn" if workers else None
-    loader = torch.utils.data.DataLoader(
-        Connected(url), batch_size=None, num_workers=workers, multiprocessing_context=method
-    )
-    for batch in loader:
-        yield len(batch)
-
-
 def by_streaming(url: str, workers: int) -> Iterator[int]:
     """MosaicML streaming, of the same samples in files of its own, which it downloads by boto3."""
     streaming = import_module("streaming")
@@ -214,7 +180,6 @@ CASES: dict[str, Callable[[str, int], Iterator[int]]] = {
     "webdataset, curl, `shuffle(1000)`": by_webdataset,
     **({"ranges by obstore, and nothing else": ranges_alone} if find_spec("obstore") else {}),
     "shards to disk and back, and nothing else": shards_alone,
-    **({"s3torchconnector, `shuffle(1000)`": by_connector} if find_spec("s3torchconnector") else {}),
     **({"MosaicML streaming, `s3://`": by_streaming} if find_spec("streaming") else {}),
     **{
         f"{shuffle.name}, `{scheme}://`": partial(tar, scheme=scheme, shuffle=shuffle)
