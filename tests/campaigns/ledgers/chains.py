@@ -138,4 +138,7 @@ def draw_recipe(draw: Random, most_ranks: int) -> Recipe:
     ((case, _),) = draw.choices(known, [1 + length for _, length in known])
     ranks = case.num_shards if case.dealer is not None else draw.randint(1, most_ranks)
     is_dealt = any(link.is_distributed for link in case.links)
-    return Recipe(case, ranks, () if len(case.layout) and not is_dealt and draw.random() < 0.8 else None)
+    is_edited = len(case.layout) and not is_dealt and draw.random() < 0.8
+    # A ledger reads epochs of one length; PK over what is drawn with replacement meets other classes in each.
+    lengths = {len(replace(case, epoch=epoch).undealt()) for epoch in range(8 if is_edited else 0)}
+    return Recipe(case, ranks, () if len(lengths) == 1 else None)
