@@ -202,8 +202,9 @@ class _Exchange:
         self._request = self._waiting.popleft()
         self._head: Head | None = None
         self._received = self._body_at = 0
-        if len(self._buffer) < self._request.span.length + MOST_HEAD:
-            self._buffer = memoryview(bytearray(self._request.span.length + MOST_HEAD))
+        room = self._request.span.length + MOST_HEAD
+        if len(self._buffer) < room:
+            self._buffer = memoryview(bytearray(room))
         self._end = time.monotonic() + self._timeout
         text = self._request.text()
         with suppress(OSError):  # it was closed meanwhile: the request needs another way
@@ -239,6 +240,7 @@ class _Exchange:
 
     def _part(self) -> bytes | None:
         """Receives what has arrived; gives the part if it is complete."""
+        length = self._request.span.length
         while True:
             try:
                 count = self.socket.recv_into(self._buffer[self._received :])
@@ -253,9 +255,8 @@ class _Exchange:
                 self._head, self._body_at = head, end.end()
                 self._end = time.monotonic() + self._timeout
             if self._head is not None:
-                left = self._body_at + self._request.span.length - self._received
+                left = self._body_at + length - self._received
                 if left < 0:
-                    length = self._request.span.length
                     raise Transient(f"more than the {length} bytes that were to come")
                 if not left:
                     return bytes(self._buffer[self._body_at : self._received])

@@ -87,8 +87,7 @@ class Index:
 
     def key(self, sample: int) -> str:
         """Returns the key of a sample."""
-        begin, end = self.arrays["key_end"][sample : sample + 2].tolist()
-        return str(self.arrays["keys"][begin:end].data, "utf-8", "surrogateescape")
+        return self.keys(np.array([sample]))[0]
 
     def fields_of(self, sample: int) -> tuple[str, ...]:
         """Returns the fields of a sample."""

@@ -318,21 +318,22 @@ def read_ranges(parts: Sequence[WantedRows], storage: RemoteStorage, samples: li
     read = storage.read([span for part in parts for span in part.spans()])
     data = iter(read)
     for part in parts:
-        for row, place in zip(part.rows.tolist(), part.places.tolist(), strict=True):
-            samples[place] = _sample(part.index, row, next(data))
+        rows, keys, places = part.rows.tolist(), part.index.keys(part.rows), part.places.tolist()
+        for row, key, place in zip(rows, keys, places, strict=True):
+            samples[place] = _sample(part.index, row, key, next(data))
     return sum(map(len, read))
 
 
-def _sample(index: Index, row: int, data: bytes) -> dict[str, Any]:
+def _sample(index: Index, row: int, key: str, data: bytes) -> dict[str, Any]:
     """Takes a sample out of its part of a shard, from the header of its first file on."""
     arrays = index.arrays
     first, stop = arrays["first"][row : row + 2].tolist()
     begins, sizes = arrays["offset"][first:stop].tolist(), arrays["size"][first:stop].tolist()
     fields = index.fields_of(row)
-    sample: dict[str, Any] = {"__key__": index.key(row), "__url__": index.archive.url}
+    sample: dict[str, Any] = {"__key__": key, "__url__": index.archive.url}
     for field, begin, size in zip(fields, begins, sizes, strict=True):
         at = begin - begins[0] + BLOCK
-        if not is_header_of(data[at - BLOCK : at], sample["__key__"], field, size):
+        if not is_header_of(data[at - BLOCK : at], key, field, size):
             raise index.stale()
         sample[field] = data[at : at + size]
     if "crc" in arrays:
