@@ -34,6 +34,7 @@ class Large:
 @pytest.mark.parametrize(
     ("workers", "victim", "options"),
     [
+        (1, 0, {}),
         (1, 0, {"multiprocessing_context": "spawn"}),
         (2, 0, {"persistent_workers": True}),
         (2, 1, {"run_ahead": True}),

@@ -150,5 +150,9 @@ def test_a_plain_dataloader_over_a_shuffled_dataset_warns_once_and_one_with_an_o
         warnings.simplefilter("error")
         assert len([*ours]) == 15
         chosen = tiles.shuffle(1000)
-        for options in ({"sampler": sk.TorchSampler(sk.SequentialSampler(), chosen)}, {"shuffle": True}):
-            assert len([*DataLoader(chosen, collate_fn=as_list, **options)]) == 60
+        for read, options in (
+            (chosen, {"sampler": sk.TorchSampler(sk.SequentialSampler(), chosen)}),
+            (tiles.shuffle(1000), {"sampler": sk.TorchSampler(sk.RandomSampler(seed=7), dataset)}),
+            (tiles.shuffle(1000), {"shuffle": True}),
+        ):
+            assert len([*DataLoader(read, collate_fn=as_list, **options)]) == 60
