@@ -326,8 +326,6 @@ class _PlainLoader(yaml.SafeLoader):
             if node.tag == _INTEGER and _NUMBER.fullmatch(node.value):
                 return int(node.value)
             return super().construct_object(node, deep=deep)
-        except ConfigError:
-            raise
         except (ValueError, LookupError, AttributeError, TypeError, OverflowError):
             # PyYAML lets the exceptions of int(), of date() and of its own tables out.
             self._refuse(node, f"cannot be read as {str(node.tag).rpartition(':')[2]}", node.value)

@@ -34,7 +34,8 @@ def test_fields_as_long_as_the_tokens_are_packed_beside_them():
     def labelled(id: int) -> Any:
         tokens = document(id).numpy().astype(np.uint16)
         labels, boxes = -tokens.astype(np.int64), np.tile(tokens, (3, 1)).T
-        return {"text": tokens, "labels": labels, "id": id, "pair": np.zeros(2), "boxes": boxes}
+        more = {"short": torch.from_numpy(tokens.astype(np.int32)), "flags": torch.ones(tokens.size) > 0}
+        return {"text": tokens, "labels": labels, "id": id, "pair": np.zeros(2), "boxes": boxes, **more}
 
     recipe = sk.PackBatches(64, packs=2)
     collate = sk.PackCollate("text", value={"labels": -100})
@@ -46,6 +47,9 @@ def test_fields_as_long_as_the_tokens_are_packed_beside_them():
         assert (batch["labels"][real] == -tokens[real]).all()
         assert (batch["boxes"] == tokens[..., None].expand(-1, -1, 3)).all()
         assert batch["labels"].shape == tokens.shape == (batch["position_ids"].shape)
+        assert batch["short"].dtype == torch.int64
+        assert torch.equal(batch["short"], tokens)
+        assert torch.equal(batch["flags"], real)
         assert batch["id"].tolist() == loader.ids(step).tolist()
         assert batch["pair"].shape == (len(batch["id"]), 2)
 

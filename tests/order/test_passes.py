@@ -19,6 +19,9 @@ REPEATING = {
     "classes": sk.PKSampler(7, labels=LABELS, seed=1),
     "an iterable": sk.IterSampler([5, 5, 1]),
     "a mixture": sk.MixtureSampler([3, 1], num_samples=95, passes="restart", seed=1),
+    "a mixture of repeats": sk.MixtureSampler(
+        {"a": sk.RepeatSampler(3), "b": None}, 95, weights={"a": 9, "b": 1}, passes="restart", seed=1
+    ),
     "a mixture in storage order": sk.MixtureSampler([1, 3], stop="all", passes="restart", shuffle=False),
     "a repeat": sk.RepeatSampler(3, num_samples=28),
     "factors": sk.RepeatFactorSampler(np.arange(10) * 0.7, seed=1),
@@ -46,7 +49,7 @@ def counted(ids):
 
 @pytest.mark.parametrize("sampler", REPEATING.values(), ids=REPEATING.keys())
 def test_a_pass_is_how_often_the_sample_came_before(sampler):
-    order = sampler.order(sk.Layout([4, 6]), epoch=1)
+    order = sampler.order(sk.Layout.tree({"a": 4, "b": 6}), epoch=1)
     # What is shuffled above a list keeps the number that a repeat has in the list.
     found, expected = passes_of(order), counted(order)
     if "shuffled" in repr(sampler) or isinstance(sampler, sk.SubsetRandomSampler):

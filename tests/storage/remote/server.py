@@ -237,6 +237,8 @@ class _Threading(http.server.ThreadingHTTPServer):
 def served(
     folder: Path | None = None,
     certificate: Path | None = None,
+    *,
+    wants_certificate: bool = False,
     handler: type[Handler] = Handler,
     **options: Any,
 ) -> Iterator[Server]:
@@ -247,6 +249,9 @@ def served(
     if certificate is not None:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(certificate)
+        if wants_certificate:
+            context.load_verify_locations(certificate)
+            context.verify_mode = ssl.CERT_REQUIRED
         # Hands are shaken in the thread of the connection.
         server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
         state.url = state.url.replace("http://", "https://")

@@ -105,6 +105,14 @@ def test_a_redirect_from_https_to_http_is_refused(certificate, server, storage):
         assert server.requests == []
 
 
+def test_a_server_that_wants_a_certificate_of_its_clients_gets_it(certificate, storage):
+    with served(certificate=certificate, wants_certificate=True) as safe:
+        url, options = safe.put("/a", DATA[:100]), {"verify": str(certificate)}
+        with pytest.raises(DatasetError):
+            storage(storage_options=options, attempts=1).read_small(url)
+        assert storage(storage_options={**options, "cert": str(certificate)}).read_small(url) == DATA[:100]
+
+
 def test_a_proxy_of_the_environment_is_used(server, storage, monkeypatch):
     for name in ("no_proxy", "NO_PROXY", "all_proxy", "ALL_PROXY"):
         monkeypatch.delenv(name, raising=False)

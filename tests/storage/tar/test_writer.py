@@ -94,6 +94,10 @@ def test_a_sample_that_is_refused_leaves_no_trace(tmp_path):
         for sample, text in (
             ({"__key__": "first", "txt": "y"}, "__key__: is there already, got 'first'; keys differ"),
             ({"__key__": "a", "txt": "fine", "jpg": 3}, "jpg: has no encoding for such a value, got 3; give"),
+            *(
+                ({"__key__": key, "txt": "y"}, "__key__: cannot be the name of a file below a folder")
+                for key in ("a/", "a\nb", "../a")
+            ),
         ):
             with pytest.raises(sk.SamplerkitError, match=text):
                 writer.write(sample)

@@ -69,14 +69,14 @@ class TestDocuments(TestPairs):
 )
 @pytest.mark.parametrize("is_open", [True, False])
 def test_a_file_that_changes_while_it_is_read_is_an_error(tmp_path, change, message, is_open):
-    data = sk.TokenDataset(pair(tmp_path), 30)
-    assert len(data.__getitems__(range(13))) == 13
+    data = sk.TokenDataset([pair(tmp_path), pair(tmp_path, "b")], 30)
+    assert len(data.__getitems__(range(26))) == 26
     if not is_open:
         data.close()
     change(tmp_path / "a.bin")
-    for _ in range(2):
+    for windows in ([5, 3], [20, 5], [5, 20]):
         with pytest.raises(DatasetError, match=message):
-            data.__getitems__([5, 3])
+            data.__getitems__(windows)
 
 
 def patched(path, at, layout, *values):
