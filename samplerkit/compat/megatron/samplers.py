@@ -11,9 +11,9 @@ import torch
 from samplerkit.errors import ArgumentRangeError, ArgumentValueError, CompositionError
 from samplerkit.loading.loader import Loader
 from samplerkit.order import arguments
-from samplerkit.order.caching import cached_property
 from samplerkit.order.layout import Layout
 from samplerkit.order.order import Located, Order, found
+from samplerkit.order.sequences import Table
 from samplerkit.order.typing import Ids
 from samplerkit.samplers.base import Sampler
 from samplerkit.samplers.chain import Context
@@ -65,39 +65,6 @@ class MicroBatches(Order):
         swapped = self._phase + step * (columns * rows) + column * rows + row
         is_whole = (numbers >= self._phase) & (numbers < self._end)
         return np.where(is_whole, swapped, numbers)
-
-
-@final
-class RankBuckets(Order):
-    """Ids shuffled within one contiguous bucket a rank, all by one permutation.
-
-    Args:
-        shuffled: the permutation, int64 of shape (samples of a bucket,).
-        count: the number of buckets, which a loader's positions go round.
-    """
-
-    def __init__(self, shuffled: Ids, count: int) -> None:
-        self._shuffled, self._count = shuffled, count
-
-    @property
-    def recipe(self) -> tuple[object, ...]:
-        return self._shuffled, self._count
-
-    def __len__(self) -> int:
-        return self._shuffled.size * self._count
-
-    def ids_at(self, positions: Ids) -> Ids:
-        row, bucket = np.divmod(positions, self._count)
-        return bucket * self._shuffled.size + self._shuffled[row]
-
-    def locate(self, ids: Ids) -> Located:
-        which = np.flatnonzero((ids >= 0) & (ids < len(self)))
-        bucket, number = np.divmod(ids[which], max(1, self._shuffled.size))
-        return which, self._rows[number] * self._count + bucket
-
-    @cached_property
-    def _rows(self) -> Ids:
-        return np.argsort(self._shuffled)
 
 
 def permuted(size: int, epoch: int) -> Ids:
@@ -292,7 +259,9 @@ class MegatronPretrainingRandomSampler(Sampler):
         _require_no_child(self, context)
         ranks = self.data_parallel_size if self.data_sharding else 1
         bucket = len(layout) // (self.micro_batch_size * ranks) * self.micro_batch_size
-        return RankBuckets(permuted(bucket, context.epoch), ranks)
+        # A contiguous bucket a rank, all shuffled by one permutation; a loader's positions go round them.
+        shuffled = permuted(bucket, context.epoch)[:, None] + np.arange(ranks) * bucket
+        return Table(arguments.read_only(shuffled.reshape(-1)))
 
 
 def _require_no_child(sampler: Sampler, context: Context) -> None:

@@ -108,7 +108,7 @@ class ShuffledCorpus:
         generator = np.random.RandomState(cut.seed)
         rounds = (epochs - 1, 1) if is_apart else (epochs,)
         documents = np.arange(begin, end, dtype=np.int32)
-        shuffled = [_shuffled(np.tile(documents, times), generator) for times in rounds]
+        shuffled = [generator.permutation(np.tile(documents, times)) for times in rounds]
         self.document_index: Final = np.concatenate(shuffled) if is_apart else shuffled[0]
         kind: Any = np.uint32 if count < _OF_32_BITS else np.int64
         self.shuffle_index: Final = np.arange(count, dtype=kind)
@@ -158,11 +158,6 @@ class ShuffledCorpus:
     def _starts(self, places: Ids) -> Ids:
         """Returns the token at which the documents of some places begin."""
         return np.where(places > 0, self._ends[places - 1], 0)
-
-
-def _shuffled(values: npt.NDArray[Any], generator: np.random.RandomState) -> npt.NDArray[Any]:
-    generator.shuffle(values)
-    return values
 
 
 @final
