@@ -19,7 +19,7 @@ from samplerkit.compat.webdataset.epochs import EpochLedger
 from samplerkit.compat.webdataset.fluent import Fluent
 from samplerkit.compat.webdataset.handlers import Handler
 from samplerkit.compat.webdataset.reading import FOREVER, SamplePipeline, Seat, Shuffling, Split, WorkerPlace
-from samplerkit.errors import ArgumentTypeError, ArgumentValueError, DatasetError, StateError
+from samplerkit.errors import ArgumentTypeError, ArgumentValueError, StateError
 from samplerkit.loading.state.state import digest, mismatch, require_fields, whole
 from samplerkit.order import arguments
 from samplerkit.order.arguments import INT64_MAX
@@ -301,9 +301,4 @@ class WebDataset(Fluent, Closing, torch.utils.data.IterableDataset[Any]):
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __repr__(self) -> str:
-        shards = self._pipeline.shards
-        if isinstance(shards, Piped):
-            shown = ", ".join(command.shown for command in shards.commands)
-        else:
-            shown = str(shards) if isinstance(shards, DatasetError) else repr(shards)
-        return f"WebDataset({shown}){self._shown_stages}"
+        return f"WebDataset({self._pipeline.shards!r}){self._shown_stages}"
