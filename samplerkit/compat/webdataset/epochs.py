@@ -81,9 +81,6 @@ class EpochLedger:
     """
 
     def __init__(self, first: int = 0) -> None:
-        self._start_at(first)
-
-    def _start_at(self, first: int) -> None:
         self._first = first
         self._file: int | None = None
         self._owner = 0
@@ -170,13 +167,13 @@ class EpochLedger:
         return [Note(*numbers) for numbers in _NOTE.iter_unpack(data)]
 
     def __getstate__(self) -> dict[str, Any]:
-        if context.get_spawning_popen() is None or os.name != "posix":
-            # A copy that goes its own way: a pickle, a deepcopy, or one on a system without file descriptors.
+        if context.get_spawning_popen() is None:
+            # A copy that goes its own way: a pickle or a deepcopy.
             return {"first": self.next}
         return {"first": self._first, "file": reduction.DupFd(self._opened()), "owner": self._owner}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self._start_at(state["first"])
+        EpochLedger.__init__(self, state["first"])
         if "file" in state:
             self._take(state["file"].detach(), state["owner"])
 
@@ -238,5 +235,4 @@ def _share_all() -> None:
             ledger.share()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_share_all)
+os.register_at_fork(before=_share_all)

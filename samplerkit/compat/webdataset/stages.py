@@ -253,18 +253,15 @@ def _each(items: Iterator[Any], group: tuple[Each, ...], *, may_drop: bool) -> I
             _log.warning("%d samples were left out, as the handler said", left_out)
 
 
-def default_collation_fn(
-    samples: list[Any], combine_tensors: bool = True, combine_scalars: bool = True
-) -> Any:
+def default_collation_fn(samples: list[Any]) -> Any:
     """Makes a batch of samples, field by field.
 
     Args:
         samples: tuples of one length, or dicts of the same fields.
-        combine_tensors: whether tensors and arrays of one shape are stacked, to shape (samples, ...).
-        combine_scalars: whether numbers become an array of shape (samples,).
 
     Returns:
-        A tuple or a dict of batches. What is neither number, array nor tensor comes as a list.
+        A tuple or a dict of batches: tensors and arrays of one shape are stacked, to shape (samples, ...),
+        and numbers become an array of shape (samples,). Anything else comes as a list.
 
     Raises:
         DatasetError: the samples have other fields or shapes than one another.
@@ -279,31 +276,23 @@ def default_collation_fn(
     if isinstance(first, dict):
         if any(sample.keys() != first.keys() for sample in samples):
             raise DatasetError("batched", "the samples of a batch have other fields than one another")
-        return {
-            name: _combined([sample[name] for sample in samples], combine_tensors, combine_scalars)
-            for name in first
-        }
+        return {name: _combined([sample[name] for sample in samples]) for name in first}
     if not isinstance(first, list | tuple):
-        return _combined(samples, combine_tensors, combine_scalars)
+        return _combined(samples)
     if any(len(sample) != len(first) for sample in samples):
         raise DatasetError("batched", "the samples of a batch have more fields than one another")
-    return tuple(
-        _combined(list(column), combine_tensors, combine_scalars) for column in zip(*samples, strict=True)
-    )
+    return tuple(_combined(list(column)) for column in zip(*samples, strict=True))
 
 
-def _combined(values: list[Any], combine_tensors: bool, combine_scalars: bool) -> Any:
+def _combined(values: list[Any]) -> Any:
     first = values[0]
     if isinstance(first, int | float):
-        return np.array(values) if combine_scalars else values
-    if not combine_tensors or not isinstance(first, torch.Tensor | np.ndarray):
+        return np.array(values)
+    if not isinstance(first, torch.Tensor | np.ndarray):
         return values
     shapes = {tuple(value.shape) for value in values}
     if len(shapes) > 1:
         shown = ", ".join(map(str, sorted(shapes)))
-        raise DatasetError(
-            "batched",
-            f"arrays of a batch have different shapes ({shown})",
-            hint="resize or crop them in a map",
-        )
+        problem = f"arrays of a batch have different shapes ({shown})"
+        raise DatasetError("batched", problem, hint="resize or crop them in a map")
     return torch.stack(values) if isinstance(first, torch.Tensor) else np.stack(values)
