@@ -14,6 +14,7 @@ import struct
 import tempfile
 import weakref
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import astuple, dataclass
 from multiprocessing import context, process, reduction
 from typing import Any, final
@@ -83,8 +84,7 @@ class EpochLedger:
     def __init__(self, first: int = 0) -> None:
         self._first = first
         self._file: int | None = None
-        self._owner = 0
-        self._problem = ""
+        self._owner = os.getpid()
         self._said: int | None = None
         self._iterations = 0
         self._close: Callable[[], object] | None = None
@@ -123,26 +123,19 @@ class EpochLedger:
         else:
             os.write(self._opened(), _NOTE.pack(SET, 0, MAIN, 0, 0, epoch))
 
-    def share(self) -> None:
-        """Makes the file, so that a worker that is about to be started finds it."""
-        try:
-            self._opened()
-        except WorkerError as error:
-            # This is no place to raise: the worker does.
-            self._problem = error.problem
-
     def _opened(self) -> int:
         """Returns the file: of this process, and in a worker that of the process which made it."""
-        is_mine = self._owner == os.getpid()
+        is_mine, is_worker = self._owner == os.getpid(), get_worker_info() is not None
         # A process that was forked and is no worker goes its own way: it takes a file of its own below.
-        if self._file is not None and (is_mine or get_worker_info() is not None):
+        if self._file is not None and (is_mine or is_worker):
             return self._file
-        if self._problem and get_worker_info() is not None:
-            raise WorkerError("epoch", self._problem, hint=_HINT)
+        if is_worker and not is_mine:
+            problem = "cannot be counted: the process that started this worker could open no file"
+            raise WorkerError("epoch", problem, hint=_HINT)
         # Where the old file stood is where the new one begins, so what follows reads the old one first.
         first, file = self.next, _nameless_file()
         self._take(file, os.getpid())
-        self._first, self._problem = first, ""
+        self._first = first
         return file
 
     def _take(self, file: int, owner: int) -> None:
@@ -232,7 +225,9 @@ _ledgers: weakref.WeakSet[EpochLedger] = weakref.WeakSet()
 def _share_all() -> None:
     if get_worker_info() is None:
         for ledger in list(_ledgers):
-            ledger.share()
+            # This is no place to raise: the worker does, which finds no file.
+            with suppress(WorkerError):
+                ledger._opened()
 
 
 os.register_at_fork(before=_share_all)

@@ -18,6 +18,7 @@ import pytest
 import torch
 
 import samplerkit as sk
+from samplerkit.compat.webdataset import epochs
 from tests.compat.webdataset.shards import is_even, loader, numbers, once_each, received, write
 
 WORKERS = {
@@ -161,3 +162,16 @@ def test_a_lack_of_files_is_an_error_in_the_loop_and_no_epoch_twice(tmp_path):
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     assert sorted(received(loader(dataset, num_workers=1))) == list(range(20))
     assert dataset.epoch == 1
+
+
+def test_a_worker_that_was_given_no_file_says_so_and_counts_no_epoch_for_itself(tmp_path, monkeypatch):
+    dataset, here, opened = numbers(write(tmp_path, 2, 20), tmp_path), os.getpid(), epochs._nameless_file
+
+    def lacking():
+        if os.getpid() == here:
+            raise sk.WorkerError("epoch", "no file")
+        return opened()
+
+    monkeypatch.setattr(epochs, "_nameless_file", lacking)
+    with pytest.raises(sk.WorkerError, match="started this worker could open no file"):
+        received(loader(dataset, num_workers=1))
