@@ -147,23 +147,18 @@ def _parts(left: list[int], total: int, numbers: Numbers) -> list[int]:
     last = len(ends)
     totals = np.arange(total, total - numbers.size, -1)
     wanted = numbers * totals
+    whole = np.ceil(wanted).astype(np.int64)
     # All ends are whole numbers: roundings can only decide where a number is close to one.
-    doubtful = np.flatnonzero(np.abs(wanted - np.rint(wanted)) < _TIE * total).tolist()
-    whole = np.ceil(wanted).astype(np.int64).tolist()
+    whole[np.abs(wanted - np.rint(wanted)) < _TIE * total] = -1
     parts: list[int] = []
-    start = 0
-    for stop in [*doubtful, numbers.size]:
-        for number in whole[start:stop]:
-            part = bisect_left(ends, number)
-            parts.append(part)
-            for later in range(part, last):
-                ends[later] -= 1
-        if stop < numbers.size:
-            part = _drawn_by_doubles([*ends, int(totals[stop])], float(numbers[stop]))
-            parts.append(part)
-            for later in range(part, last):
-                ends[later] -= 1
-        start = stop + 1
+    for number in whole.tolist():
+        part = bisect_left(ends, number)
+        if number < 0:
+            place = len(parts)
+            part = _drawn_by_doubles([*ends, int(totals[place])], float(numbers[place]))
+        parts.append(part)
+        for later in range(part, last):
+            ends[later] -= 1
     left[:] = np.diff([*ends, total - numbers.size], prepend=0).tolist()
     return parts
 
