@@ -30,11 +30,6 @@ class Drawn:
     size: int
     digest: str
 
-    @classmethod
-    def of(cls, epoch: int, draws: Ids | list[Any]) -> Drawn:
-        """Notes what was drawn."""
-        return cls(epoch, len(draws), digest(_content(draws)))
-
 
 def require_undealt(sampler: Any) -> None:
     """Checks that something can be drawn from again and again, and is not dealt to ranks already.
@@ -232,7 +227,7 @@ class ShardedSampler(GivenRank, EpochSampler[Any]):  # type: ignore[override]  #
                 if callable(getattr(inner, "set_epoch", None)):
                     inner.set_epoch(epoch)
             drawn = read_draws(self.sampler)
-        self._noted = Drawn.of(epoch, drawn)
+        self._noted = Drawn(epoch, len(drawn), digest(_content(drawn)))
         return drawn
 
     def _about(self, epoch: int) -> Drawn:
