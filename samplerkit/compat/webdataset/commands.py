@@ -299,8 +299,7 @@ def _unpacked(pieces: Iterator[bytes], url: str) -> Iterator[bytes]:
         # zlib compares the CRC and the length of each gzip member.
         yield from inflated(lambda _: next(pieces, b""))
     except GzipError as error:
-        problem = f"damaged gzip at byte {error.offset}: {error}"
-        raise DatasetError(url, problem, hint=_HINT) from error
+        raise _flaw(url, error.offset, "damaged gzip", str(error)) from error
     except TooLargeError as error:
         problem = f"{error}, 200 times what was read of it or 1 GiB"
         raise DatasetError(url, problem, hint="unpack it in the command if you trust it") from error

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -56,8 +56,9 @@ class Batched:
     collate: Callable[[list[Any]], Any] | None
     partial: bool
     name: str = "batched"
+    draws: bool = False
 
-    def run(self, items: Iterator[Any], _generator: np.random.Generator, /) -> Iterator[Any]:
+    def run(self, items: Iterator[Any], /) -> Iterator[Any]:
         """Applies the stage."""
         while batch := list(islice(items, self.size)):
             if len(batch) == self.size or self.partial:
@@ -70,11 +71,13 @@ class Uncounted:
 
     Args:
         name: of the method that the user called.
-        run: takes the items and a generator for what it draws.
+        run: takes the items; and a generator, if it draws.
+        draws: whether it does.
     """
 
     name: str
-    run: Callable[[Iterator[Any], np.random.Generator], Iterator[Any]]
+    run: Callable[..., Iterable[Any]]
+    draws: bool = False
 
 
 Stage = Each | Batched | Uncounted
@@ -100,7 +103,9 @@ def run(
         if isinstance(stage, Each):
             steps = (*steps, stage)
         else:
-            items = stage.run(_each(items, steps, may_drop=may_drop), draws(place))
+            run_stage: Callable[..., Iterable[Any]] = stage.run
+            items = _each(items, steps, may_drop=may_drop)
+            items = iter(run_stage(items, draws(place)) if stage.draws else run_stage(items))
             steps = ()
     return _each(items, steps, may_drop=may_drop)
 
@@ -177,7 +182,7 @@ def map_tuple(functions: tuple[Callable[[Any], Any] | None, ...], sample: Any) -
     return tuple(values)
 
 
-def unbatched(batches: Iterator[Any], _generator: np.random.Generator) -> Iterator[Any]:
+def unbatched(batches: Iterator[Any]) -> Iterator[Any]:
     """Takes batches of columns apart: tuples or dicts."""
     for batch in batches:
         if isinstance(batch, dict):
@@ -187,22 +192,9 @@ def unbatched(batches: Iterator[Any], _generator: np.random.Generator) -> Iterat
             yield from zip(*batch, strict=True)
 
 
-def unlisted(lists: Iterator[Any], _generator: np.random.Generator) -> Iterator[Any]:
-    """Takes lists of samples apart."""
-    for samples in lists:
-        yield from samples
-
-
-def in_slice(bounds: tuple[int | None, ...], items: Iterator[Any], _: np.random.Generator) -> Iterator[Any]:
+def in_slice(bounds: tuple[int | None, ...], items: Iterator[Any]) -> Iterator[Any]:
     """Keeps a part of the items of each worker, as `itertools.islice` does."""
     return islice(items, *bounds)
-
-
-def applied(
-    function: Callable[[Iterator[Any]], Any], items: Iterator[Any], _: np.random.Generator
-) -> Iterator[Any]:
-    """Applies a user's own function, from an iterator to an iterable."""
-    return iter(function(items))
 
 
 def in_buffer(size: int, items: Iterator[Any], generator: np.random.Generator) -> Generator[Any, None, None]:
