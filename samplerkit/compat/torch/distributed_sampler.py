@@ -25,6 +25,7 @@ from samplerkit.errors import (
 )
 from samplerkit.loading.state.identity import describe_chain, describe_dataset
 from samplerkit.order import arguments
+from samplerkit.order.caching import Latest
 from samplerkit.order.deal import World
 from samplerkit.order.keys import ALGORITHM
 from samplerkit.order.order import Order
@@ -93,6 +94,7 @@ class DistributedSampler(EpochSampler[int]):
         if not hasattr(dataset, "__len__"):
             raise ArgumentTypeError("dataset", "must have a length", dataset)
         self._cursor = self._new_cursor()  # before torch's constructor, which sets the epoch
+        self._descriptions = Latest[str]()
         super().__init__(dataset, world.num_shards, world.shard_id, shuffle, self._checked(seed), drop_last)
         # torch divides in floating point, which is the same below 2^53 samples.
         self.num_samples = len(self._part_of(len(dataset)))
@@ -159,18 +161,12 @@ class DistributedSampler(EpochSampler[int]):
         draw = self._draw(start)
         return lambda: _lists(draw())
 
-    _described: tuple[int, str] = (-1, "")
-
-    def _description(self) -> str:
-        """Describes the dataset; once for each length, since a state may be asked for with each batch."""
-        if self._described[0] != len(self.dataset):
-            self._described = (len(self.dataset), describe_dataset(self.dataset))
-        return self._described[1]
-
     def _identity(self, epoch: int) -> dict[str, Any]:
+        # Once for each length, since a state may be asked for with each batch.
+        dataset = self._descriptions.get(len(self.dataset), partial(describe_dataset, self.dataset))
         # The description of our own recipe, so that a `Loader` or a `TorchSampler` takes over the state.
         recipe = Recipe(self.num_replicas, self.rank, shuffle=bool(self.shuffle))
-        said = {"dataset": self._description(), "sampler": describe_chain(recipe)}
+        said = {"dataset": dataset, "sampler": describe_chain(recipe)}
         return {"algorithm": self.algorithm, "lanes": self.num_replicas, **said}
 
 

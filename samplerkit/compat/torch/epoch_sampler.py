@@ -146,11 +146,15 @@ class ResumableSampler(EpochByCursor, torch.utils.data.DistributedSampler[Item_c
         """
         saved = State.from_dict(state)
         saved.require_equal(self._state(Place(saved.epoch, 0)))
+        self._take_over(saved)
         if not 0 <= saved.position <= self._size(saved.epoch):
             raise StateError(
                 "position", f"is outside of an order of {self._size(saved.epoch)}", saved.position
             )
         self._cursor.load(saved.place)
+
+    def _take_over(self, saved: State) -> None:
+        """Takes what a state of this run says besides its place: nothing here."""
 
 
 class EpochSampler(ResumableSampler[Item_co]):
