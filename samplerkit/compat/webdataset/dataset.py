@@ -252,10 +252,15 @@ class WebDataset(Fluent, Closing, torch.utils.data.IterableDataset[Any]):
         """Returns how far the iteration of this process is, for torchdata's `StatefulDataLoader`.
 
         It is a state of one worker, for the same number of ranks and workers. `samplerkit.Loader` over a
-        `TarDataset` resumes on any number of them.
+        `TarDataset` resumes on any number of them. Where a state was loaded and not yet read from, it is that.
+
+        Raises:
+            StateError: that one is of another dataset, rank or worker, or cannot be resumed.
         """
         seat = Seat.here(self._world)
-        cursor = WorkerPlace(self._epochs.next) if self._cursor is None else self._cursor
+        cursor = self._cursor or WorkerPlace(self._epochs.next)
+        if self._loaded is not None:
+            cursor = _restored(self._loaded, self._pipeline, seat)
         identity = _identity(self._pipeline, seat)
         place = {} if "obstacle" in identity else asdict(cursor)
         return {"samplerkit": KIND, "schema": SCHEMA, **place, **identity}
