@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-import numpy as np
 import torch
 import torch.distributed
 
@@ -31,7 +30,6 @@ from samplerkit.order.keys import ALGORITHM
 from samplerkit.order.order import Order
 from samplerkit.order.permutation import CHUNK
 from samplerkit.order.sequences import Range
-from samplerkit.order.typing import Ids
 from samplerkit.samplers.shuffled import DistributedSampler as Recipe
 
 REPLAY = "torch"
@@ -124,7 +122,8 @@ class DistributedSampler(EpochSampler[int]):
             return partial(part_of_order, part, Range(0, size))
         if self.algorithm == REPLAY:
             return partial(_torchs, part, size, _torchs_seed("seed and epoch", self.seed + self.epoch))
-        return partial(_ours, part, size, self.seed, self.epoch)
+        recipe = Recipe(1, 0, seed=self.seed)
+        return partial(part_of_order, part, recipe.undealt_order(size, self.epoch))
 
     def _part(self, start: int) -> range:
         size = len(self.dataset)
@@ -159,7 +158,7 @@ class DistributedSampler(EpochSampler[int]):
 
     def _open(self, start: int) -> Callable[[], InLists]:
         draw = self._draw(start)
-        return lambda: _lists(draw())
+        return lambda: (chunk.tolist() for chunk in draw().chunks(CHUNK))
 
     def _identity(self, epoch: int) -> dict[str, Any]:
         # Once for each length, since a state may be asked for with each batch.
@@ -180,16 +179,6 @@ def _torchs(part: range, size: int, seed: int) -> Order:
     generator = torch.Generator()
     generator.manual_seed(seed)
     return part_of_array(part, torch.randperm(size, generator=generator).numpy())
-
-
-def _ours(part: range, size: int, seed: int, epoch: int) -> Order:
-    return part_of_order(part, Recipe(1, 0, seed=seed).undealt_order(size, epoch))
-
-
-def _lists(order: Order) -> Iterator[list[int]]:
-    chunk: Ids
-    for chunk in order.chunks(CHUNK):
-        yield np.asarray(chunk).tolist()
 
 
 def _world(num_replicas: Any, rank: Any) -> World:

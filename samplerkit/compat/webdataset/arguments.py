@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final, Literal
 
-from samplerkit.compat.webdataset.commands import Piped, is_command, parsed
+from samplerkit.compat.webdataset.commands import PIPE, Piped, parsed
 from samplerkit.compat.webdataset.handlers import Handler
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, DatasetError, NotSupportedError
 from samplerkit.order import arguments
@@ -76,7 +76,7 @@ def shards(
             raise ArgumentTypeError("urls", "is a TarDataset, which has its options already", sorted(options))
         return urls
     names = _names(urls)
-    commands = [name for name in names if isinstance(name, str) and is_command(name)]
+    commands = [name for name in names if isinstance(name, str) and name.startswith(PIPE)]
     if not commands:
         _add_cache(options, cache_dir, cache_size)
         if handler is not None:

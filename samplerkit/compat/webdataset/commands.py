@@ -51,16 +51,6 @@ class Command:
     shown: str
 
 
-def is_command(url: str) -> bool:
-    """Returns whether a URL is a command.
-
-    Example:
-        >>> is_command("pipe:cat train.tar"), is_command("train.tar")
-        (True, False)
-    """
-    return url.startswith(PIPE)
-
-
 def parsed(url: str) -> Command:
     """Takes a command apart.
 

@@ -252,7 +252,7 @@ class WebDataset(Fluent, Closing, torch.utils.data.IterableDataset[Any]):
         """Returns how far the iteration of this process is, for torchdata's `StatefulDataLoader`.
 
         It is a state of one worker, for the same number of ranks and workers. `samplerkit.Loader` over a
-        `TarDataset` resumes on any number of them. Where a state was loaded and not yet read from, it is that.
+        `TarDataset` resumes on any number of them. A state that was loaded and not yet read from is it.
 
         Raises:
             StateError: that one is of another dataset, rank or worker, or cannot be resumed.
