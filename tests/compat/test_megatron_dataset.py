@@ -154,7 +154,8 @@ def test_an_index_that_lies_is_an_error_that_names_it(prefix):
     ("given", "error", "message"),
     [
         ({"weights": [1.0, 2.0]}, sk.ArgumentValueError, "must be 1 positive numbers"),
-        ({"weights": [float("nan")]}, sk.ArgumentValueError, "must be 1 positive numbers"),
+        ({"weights": [float("nan")]}, sk.ArgumentRangeError, "must not be NaN"),
+        ({"weights": iter}, sk.ArgumentTypeError, "weights: must be a list of numbers"),
         ({"weights": [1.0], "num_samples": None}, sk.ArgumentValueError, "num_samples"),
         ({"split": "1,0,1", "part": "valid"}, sk.ArgumentValueError, "gives nothing to the part valid"),
         ({"split": "996,3,1", "part": "test"}, sk.DatasetError, "Megatron looks for ever"),

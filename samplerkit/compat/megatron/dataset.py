@@ -116,9 +116,7 @@ class MegatronDataset:
         size = arguments.positive("sequence_length", sequence_length)
         self.cut: Final = Cut(size, seed, int(extra), self.part == "valid" and not drops)
         self.split: Final = None if split is None else arguments.text("split", split)
-        self._weights: Final = (
-            None if weights is None else [arguments.number("weights", one) for one in weights]
-        )
+        self._weights: Final = None if weights is None else arguments.weights(weights).tolist()
         self._surplus: Final = arguments.number("mid_level_dataset_surplus", mid_level_dataset_surplus)
         self._pad: Final = arguments.integer("pad_token", pad_token)
         storage = storage_for(any(map(is_remote, self.prefixes)), None, RemoteOptions.of(remote))

@@ -266,7 +266,7 @@ def _bounds(split: str | None, part: str, num_sequences: int) -> tuple[int, int]
 
 def _checked(weights: Sequence[float], sources: int) -> npt.NDArray[np.float64]:
     given = np.array(weights, dtype=np.float64)
-    if given.shape != (sources,) or not (np.isfinite(given) & (given > 0)).all():
+    if given.shape != (sources,) or not (given > 0).all():
         raise ArgumentValueError("weights", f"must be {sources} positive numbers, one a corpus", weights)
     if sources > MOST_SOURCES:
         raise ArgumentValueError("weights", f"must be at most {MOST_SOURCES}", sources)
