@@ -11,7 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from samplerkit.compat.mindspore.generators import MinstdRand0, Mt19937, canonical, first_words
+from samplerkit.compat.mindspore.generators import (
+    MinstdRand0,
+    Mt19937,
+    canonical,
+    first_words,
+    uniform_integers,
+)
 from samplerkit.compat.mindspore.shuffle import shuffle
 from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
@@ -46,14 +52,8 @@ def infile_order(layout: Layout, seed: int) -> Ids:
 
 def blocks_order(num_rows: int, block_size: int, seed: int) -> Ids:
     """Shuffles consecutive blocks of rows, all in the same way, the last one by its own size."""
-    rows = np.empty(num_rows, dtype=np.int64)
-    block_size = max(1, min(block_size, num_rows))
-    whole = num_rows // block_size * block_size
-    rows[:whole].reshape(-1, block_size)[:] = global_order(block_size, seed)
-    rows[:whole].reshape(-1, block_size)[:] += np.arange(0, whole, block_size)[:, None]
-    rows[whole:] = global_order(num_rows - whole, seed)
-    rows[whole:] += whole
-    return rows
+    whole, rest = divmod(num_rows, block_size)
+    return infile_order(Layout([*[block_size] * whole, rest]), seed)
 
 
 def partial_order(
@@ -87,12 +87,10 @@ def drawn_rows(size: int, count: int, seed: int) -> Ids:
     seeds = (seed + np.arange(count)) % _SEEDS
     words = first_words(seeds)
     scale = Mt19937.span // size
-    for rejected in np.flatnonzero(words >= scale * size).tolist():
-        generator = Mt19937(int(seeds[rejected]))
-        while words[rejected] >= scale * size:
-            words[rejected] = generator.peek(1)[0]
-            generator.skip(1)
+    rejected = np.flatnonzero(words >= scale * size).tolist()
     words //= scale
+    for place in rejected:
+        words[place] = uniform_integers(Mt19937(int(seeds[place])), np.array([size]))[0]
     return words
 
 
