@@ -188,6 +188,18 @@ def uniform_integers(generator: Engine, ranges: Ids) -> Ids:
     return drawn
 
 
+def drawn_rows(size: int, count: int, seed: int) -> Ids:
+    """Draws rows with replacement: each draw by a `std::mt19937` of its own, of seed, seed + 1, ..."""
+    seeds = (seed + np.arange(count)) % 2**32
+    words = first_words(seeds)
+    scale = Mt19937.span // size
+    rejected = np.flatnonzero(words >= scale * size).tolist()
+    words //= scale
+    for place in rejected:
+        words[place] = uniform_integers(Mt19937(int(seeds[place])), np.array([size]))[0]
+    return words
+
+
 def canonical(generator: Engine, count: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
     """Draws numbers in [0, 1) from two words each, as `std::generate_canonical<double, 53>` does.
 

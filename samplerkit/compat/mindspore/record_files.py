@@ -11,13 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from samplerkit.compat.mindspore.generators import (
-    MinstdRand0,
-    Mt19937,
-    canonical,
-    first_words,
-    uniform_integers,
-)
+from samplerkit.compat.mindspore.generators import MinstdRand0, Mt19937, canonical
 from samplerkit.compat.mindspore.shuffle import shuffle
 from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
@@ -80,18 +74,6 @@ def partial_order(
     if dealt.size > len(layout):
         dealt %= len(layout)
     return np.take(files_order(layout, seed), dealt, out=dealt, mode="clip")
-
-
-def drawn_rows(size: int, count: int, seed: int) -> Ids:
-    """Draws rows with replacement: each draw by a `std::mt19937` of its own, of seed, seed + 1, ..."""
-    seeds = (seed + np.arange(count)) % _SEEDS
-    words = first_words(seeds)
-    scale = Mt19937.span // size
-    rejected = np.flatnonzero(words >= scale * size).tolist()
-    words //= scale
-    for place in rejected:
-        words[place] = uniform_integers(Mt19937(int(seeds[place])), np.array([size]))[0]
-    return words
 
 
 def contiguous_blocks(size: int, num_shards: int, offset: int) -> Ids:
