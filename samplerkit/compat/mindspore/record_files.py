@@ -13,6 +13,7 @@ import numpy as np
 
 from samplerkit.compat.mindspore.generators import MinstdRand0, Mt19937, canonical
 from samplerkit.compat.mindspore.shuffle import shuffle
+from samplerkit.order.intervals import numbers_in
 from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
 
@@ -27,11 +28,7 @@ def global_order(size: int, seed: int) -> Ids:
 def files_order(layout: Layout, seed: int) -> Ids:
     """Shuffles the files; the rows in each stay in order."""
     files = global_order(layout.num_files, seed)
-    sizes = layout.sizes[files]
-    moves = layout.starts[files] - (np.cumsum(sizes) - sizes)
-    rows = np.arange(len(layout))
-    rows += np.repeat(moves, sizes)
-    return rows
+    return numbers_in(layout.starts[files], layout.sizes[files])
 
 
 def infile_order(layout: Layout, seed: int) -> Ids:
