@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Any, ClassVar, Final, Literal, final, get_args
 
 import numpy as np
-import torch
 
+from samplerkit.compat.torch.epoch_sampler import permuted_by_torch
 from samplerkit.errors import ArgumentRangeError, ArgumentValueError, CompositionError
 from samplerkit.loading.loader import Loader
 from samplerkit.order import arguments
@@ -67,14 +67,6 @@ class MicroBatches(Order):
         return np.where(is_whole, swapped, numbers)
 
 
-def permuted(size: int, epoch: int) -> Ids:
-    """Returns torch's permutation by a generator that is seeded with the epoch alone, as over there."""
-    generator = torch.Generator()
-    generator.manual_seed(epoch)
-    shuffled: Ids = torch.randperm(size, generator=generator).numpy()
-    return shuffled
-
-
 def micro_batches(
     kind: Kind,
     total_samples: int,
@@ -121,11 +113,12 @@ def micro_batches(
             if len(step) == micro * ranks or not drop_last:
                 yield list(step[rank * micro : (rank + 1) * micro])
         return
+    # The generator is seeded with the epoch alone, as over there.
     if kind == "cyclic":
-        mine = permuted(total_samples // micro * micro, epoch)[position:][rank::ranks]
+        mine = permuted_by_torch(total_samples // micro * micro, epoch)[position:][rank::ranks]
     else:
         bucket = total_samples // (micro * ranks) * micro
-        mine = rank * bucket + permuted(bucket, epoch)[position // ranks :]
+        mine = rank * bucket + permuted_by_torch(bucket, epoch)[position // ranks :]
     for begin in range(0, mine.size // micro * micro, micro):
         yield mine[begin : begin + micro].tolist()
 
@@ -259,8 +252,9 @@ class MegatronPretrainingRandomSampler(Sampler):
         _require_no_child(self, context)
         ranks = self.data_parallel_size if self.data_sharding else 1
         bucket = len(layout) // (self.micro_batch_size * ranks) * self.micro_batch_size
-        # A contiguous bucket a rank, all shuffled by one permutation; a loader's positions go round them.
-        shuffled = permuted(bucket, context.epoch)[:, None] + np.arange(ranks) * bucket
+        # A contiguous bucket a rank, all shuffled by one permutation, whose generator is seeded with the epoch
+        # alone, as over there; a loader's positions go round them.
+        shuffled = permuted_by_torch(bucket, context.epoch)[:, None] + np.arange(ranks) * bucket
         return Table(arguments.read_only(shuffled.reshape(-1)))
 
 

@@ -14,6 +14,7 @@ from samplerkit.compat.torch.epoch_sampler import (
     InLists,
     part_of_array,
     part_of_order,
+    permuted_by_torch,
 )
 from samplerkit.errors import (
     ArgumentRangeError,
@@ -121,7 +122,8 @@ class DistributedSampler(EpochSampler[int]):
         if not self.shuffle:
             return partial(part_of_order, part, Range(0, size))
         if self.algorithm == REPLAY:
-            return partial(_torchs, part, size, _torchs_seed("seed and epoch", self.seed + self.epoch))
+            seed = _torchs_seed("seed and epoch", self.seed + self.epoch)
+            return lambda: part_of_array(part, permuted_by_torch(size, seed))
         recipe = Recipe(1, 0, seed=self.seed)
         return partial(part_of_order, part, recipe.undealt_order(size, self.epoch))
 
@@ -173,12 +175,6 @@ def _torchs_seed(place: str, number: int) -> int:
     if not -(2**63) <= number < 2**64:
         raise ArgumentValueError(place, "must be, also added together, in [-2^63, 2^64)", number)
     return number
-
-
-def _torchs(part: range, size: int, seed: int) -> Order:
-    generator = torch.Generator()
-    generator.manual_seed(seed)
-    return part_of_array(part, torch.randperm(size, generator=generator).numpy())
 
 
 def _world(num_replicas: Any, rank: Any) -> World:

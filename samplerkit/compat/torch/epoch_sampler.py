@@ -51,6 +51,14 @@ def part_of_array(part: range, undealt: Ids) -> Order:
     return Table(np.append(within, undealt[wrapped % len(undealt)]) if wrapped.size else within)
 
 
+def permuted_by_torch(size: int, seed: int) -> Ids:
+    """Returns torch's own permutation, from a generator of its own that is seeded with the seed."""
+    generator = torch.Generator()
+    generator.manual_seed(seed)
+    shuffled: Ids = torch.randperm(size, generator=generator).numpy()
+    return shuffled
+
+
 Item_co = TypeVar("Item_co", covariant=True)
 
 InLists = Iterator[list[Any]]

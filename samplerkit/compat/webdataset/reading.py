@@ -11,7 +11,6 @@ from itertools import chain
 from typing import Any, Final, final
 
 import numpy as np
-from torch.utils.data import get_worker_info
 
 from samplerkit.compat.webdataset import stages
 from samplerkit.compat.webdataset.handlers import EmptyDatasetError, Handler, goes_on, of_shard
@@ -27,6 +26,7 @@ from samplerkit.order.typing import Ids
 from samplerkit.samplers.shuffled import DistributedSampler, RandomSampler
 from samplerkit.samplers.subset import SequentialSampler
 from samplerkit.storage.tar.dataset import TarDataset
+from samplerkit.storage.threads import this_worker
 from samplerkit.storage.urls import is_remote
 
 AT_ONCE = 4096
@@ -54,9 +54,7 @@ class Seat:
     @classmethod
     def here(cls, world: World | None = None) -> Seat:
         """Asks torch, and the running job where the user does not say the world."""
-        worker = get_worker_info()
-        found = detect_world() if world is None else world
-        return cls(found) if worker is None else cls(found, worker.id, worker.num_workers)
+        return cls(detect_world() if world is None else world, *this_worker())
 
     @property
     def number(self) -> int:
