@@ -252,8 +252,8 @@ class MegatronPretrainingRandomSampler(Sampler):
         _require_no_child(self, context)
         ranks = self.data_parallel_size if self.data_sharding else 1
         bucket = len(layout) // (self.micro_batch_size * ranks) * self.micro_batch_size
-        # A contiguous bucket a rank, all shuffled by one permutation, whose generator is seeded with the epoch
-        # alone, as over there; a loader's positions go round them.
+        # A contiguous bucket a rank, all shuffled by one permutation; a loader's positions go round them.
+        # Its generator is seeded with the epoch alone, as over there.
         shuffled = permuted_by_torch(bucket, context.epoch)[:, None] + np.arange(ranks) * bucket
         return Table(arguments.read_only(shuffled.reshape(-1)))
 
