@@ -15,9 +15,8 @@ import tempfile
 import weakref
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import astuple, dataclass
 from multiprocessing import context, process, reduction
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 from torch.utils.data import get_worker_info
 
@@ -40,8 +39,7 @@ _MOST_AT_ONCE = 8
 _NOTE = struct.Struct("<6q")
 
 
-@dataclass(frozen=True)
-class Note:
+class Note(NamedTuple):
     """One line of a ledger.
 
     Args:
@@ -85,7 +83,6 @@ class EpochLedger:
         self._first = first
         self._file: int | None = None
         self._owner = os.getpid()
-        self._said: int | None = None
         self._iterations = 0
         self._close: Callable[[], object] | None = None
         _ledgers.add(self)
@@ -108,20 +105,15 @@ class EpochLedger:
             WorkerError: the file that is shared with the workers could not be made.
         """
         file = self._opened()
-        said, self._said = self._said, None
-        epoch = said if epoch is None else epoch
         note = self._note(UNSAID if epoch is None else epoch)
         # First written, then read: whichever sibling was first, all find its note before their own. Nobody
         # has to wait for anybody, and there is no lock that a killed worker could leave behind.
-        os.write(file, _NOTE.pack(*astuple(note)))
+        os.write(file, _NOTE.pack(*note))
         return _replayed(self._notes(), self._first)[0][note]
 
     def set(self, epoch: int) -> None:
-        """Sets the epoch that the next iteration reads: in a worker, the next one of that worker."""
-        if get_worker_info() is not None:
-            self._said = epoch
-        else:
-            os.write(self._opened(), _NOTE.pack(SET, 0, MAIN, 0, 0, epoch))
+        """Sets the epoch that the next iteration reads, also in a worker: those beside it begin the same."""
+        os.write(self._opened(), _NOTE.pack(SET, 0, MAIN, 0, 0, epoch))
 
     def _opened(self) -> int:
         """Returns the file: of this process, and in a worker that of the process which made it."""

@@ -72,6 +72,25 @@ def test_spawned_workers_count_epochs_too(tmp_path):
     assert Counter(second) == once_each(53)
 
 
+class OfAnEpoch(torch.utils.data.IterableDataset):
+    """A user's own, which says the epoch in each worker."""
+
+    def __init__(self, dataset, epoch):
+        self.dataset, self.epoch = dataset, epoch
+
+    def __iter__(self):
+        self.dataset.set_epoch(self.epoch)
+        return iter(self.dataset)
+
+
+def test_each_worker_may_set_the_epoch(tmp_path):
+    dataset = numbers(write(tmp_path, 5, 53), tmp_path).shuffle(20)
+    epochs = [received(loader(dataset, num_workers=3)) for _ in range(3)]
+    for number in (1, 1, 0):
+        read = received(loader(OfAnEpoch(dataset, number), num_workers=3))
+        assert read == epochs[number]
+
+
 def be_late(worker):
     if worker == 0:
         time.sleep(0.7)
