@@ -173,8 +173,8 @@ class WebDataset(Fluent, Closing, torch.utils.data.IterableDataset[Any]):
         checked = taken.handler_of(handler)
         is_resampled = arguments.boolean("resampled", resampled) or mode == "resampled"
         everything = taken.reads_everything(nodesplitter, workersplitter, resampled=is_resampled)
-        other_mode = None if mode == "resampled" else mode
-        taken.refuse(mode=other_mode, select_files=select_files, rename_files=rename_files)
+        mode = None if mode == "resampled" else mode
+        taken.refuse(mode=mode, select_files=select_files, rename_files=rename_files)
         if world is not None and not isinstance(world, World):
             raise ArgumentTypeError("world", "must be a World or None", world)
         self._world = World(1, 0) if world is None and everything else world

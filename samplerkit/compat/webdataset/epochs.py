@@ -13,7 +13,7 @@ import os
 import struct
 import tempfile
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
 from multiprocessing import context, process, reduction
 from typing import Any, NamedTuple, final
@@ -84,7 +84,6 @@ class EpochLedger:
         self._file: int | None = None
         self._owner = os.getpid()
         self._iterations = 0
-        self._close: Callable[[], object] | None = None
         _ledgers.add(self)
 
     @property
@@ -131,10 +130,9 @@ class EpochLedger:
         return file
 
     def _take(self, file: int, owner: int) -> None:
-        if self._close is not None:
-            self._close()
         self._file, self._owner = file, owner
-        self._close = weakref.finalize(self, os.close, file)
+        # One that a fork has left behind is closed with it.
+        weakref.finalize(self, os.close, file)
 
     def _note(self, epoch: int) -> Note:
         worker, iteration = get_worker_info(), self._iterations
