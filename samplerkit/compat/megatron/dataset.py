@@ -291,8 +291,8 @@ def _indexes(dataset: MegatronDataset, folder: Path) -> Iterator[tuple[Path, npt
     samples = dataset.samples
     for place in sorted(folder.glob(f"*-{dataset.part}-description.txt")):
         try:
-            told = json.loads(place.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
+            told = dict(json.loads(place.read_text(encoding="utf-8")))
+        except (OSError, TypeError, ValueError) as error:
             raise DatasetError(str(place), f"is no description that can be read ({error})") from error
         stem = str(place).removesuffix("description.txt")
         if "datasets" in told:
@@ -308,7 +308,7 @@ def _indexes(dataset: MegatronDataset, folder: Path) -> Iterator[tuple[Path, npt
         for prefix, corpus in zip(dataset.prefixes, samples.corpora, strict=True):
             # Of a corpus without samples nothing is read, whatever its index says.
             is_ours = len(corpus) > 0 and told.get("num_samples") == corpus.num_samples
-            if is_ours and _last(prefix) == _last(told["dataset_path"]) and _is_cut(told, dataset):
+            if is_ours and _last(prefix) == _last(told.get("dataset_path", "")) and _is_cut(told, dataset):
                 yield Path(f"{stem}document_index.npy"), corpus.document_index
                 yield Path(f"{stem}sample_index.npy"), corpus.sample_index
                 yield Path(f"{stem}shuffle_index.npy"), corpus.shuffle_index
