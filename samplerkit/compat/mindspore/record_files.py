@@ -17,12 +17,10 @@ from samplerkit.order.intervals import numbers_in
 from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
 
-_SEEDS = 2**32
-
 
 def global_order(size: int, seed: int) -> Ids:
     """Shuffles all rows."""
-    return shuffle(size, MinstdRand0(seed % _SEEDS))
+    return shuffle(size, MinstdRand0(seed % 2**32))
 
 
 def files_order(layout: Layout, seed: int) -> Ids:
