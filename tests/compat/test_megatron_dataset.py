@@ -123,6 +123,18 @@ def test_index_files_of_a_run_are_compared_number_by_number(tmp_path, prefix):
         megatron.compare_cache(dataset, tmp_path)
 
 
+def test_a_description_that_is_none_is_an_error_that_names_it(tmp_path, prefix):
+    dataset = cached(tmp_path, prefix)
+    (tmp_path / "0123-GPTDataset-train-description.txt").write_text("3")
+    with pytest.raises(sk.DatasetError, match=r"description\.txt: is no description that can be read"):
+        megatron.compare_cache(dataset, tmp_path)
+    (tmp_path / "0123-GPTDataset-train-description.txt").write_text(
+        '{"num_samples": 30, "random_seed": 1234, "sequence_length": 8}'
+    )
+    with pytest.raises(sk.DatasetError, match="holds no index"):
+        megatron.compare_cache(dataset, tmp_path)
+
+
 def test_indexes_of_another_split_are_of_another_run(tmp_path, prefix):
     first = cached(tmp_path, prefix, "5,4,1", "first")
     for split, told in (("9,1", "web, split 9,1"), (None, "web")):
@@ -154,7 +166,8 @@ def test_an_index_that_lies_is_an_error_that_names_it(prefix):
     ("given", "error", "message"),
     [
         ({"weights": [1.0, 2.0]}, sk.ArgumentValueError, "must be 1 positive numbers"),
-        ({"weights": [float("nan")]}, sk.ArgumentValueError, "must be 1 positive numbers"),
+        ({"weights": [float("nan")]}, sk.ArgumentRangeError, "must not be NaN"),
+        ({"weights": iter}, sk.ArgumentTypeError, "weights: must be a list of numbers"),
         ({"weights": [1.0], "num_samples": None}, sk.ArgumentValueError, "num_samples"),
         ({"split": "1,0,1", "part": "valid"}, sk.ArgumentValueError, "gives nothing to the part valid"),
         ({"split": "996,3,1", "part": "test"}, sk.DatasetError, "Megatron looks for ever"),

@@ -163,13 +163,11 @@ def _side_by_side(
 def _guessed(weights: _Floats, positions: Ids, sizes: _Floats | None) -> _Floats:
     """Guesses how often each source was read before some positions; each column sums up to its position."""
     due: Any = weights[:, None] * positions
-    most = np.inf if sizes is None else sizes[:, None]
-    counts: _Floats = np.minimum(np.floor(due + 0.5), most)
-    columns = np.arange(positions.size)
-    while (missing := positions - counts.sum(axis=0)).any():
-        can_more = np.where(counts < most, due - counts, -np.inf)
-        can_less = np.where(counts > 0, due - counts, np.inf)
-        counts[can_more.argmax(axis=0), columns] += missing > 0
-        counts[can_less.argmin(axis=0), columns] -= missing < 0
-    counts[counts >= most] = np.inf
+    counts: _Floats = np.floor(due)
+    # What the floors leave goes to the largest remainders.
+    missing = positions - counts.sum(axis=0)
+    ranks = np.argsort(np.argsort(counts - due, axis=0, kind="stable"), axis=0)
+    counts += ranks < missing
+    if sizes is not None:
+        counts[counts >= sizes[:, None]] = np.inf
     return counts

@@ -116,9 +116,7 @@ class MegatronDataset:
         size = arguments.positive("sequence_length", sequence_length)
         self.cut: Final = Cut(size, seed, int(extra), self.part == "valid" and not drops)
         self.split: Final = None if split is None else arguments.text("split", split)
-        self._weights: Final = (
-            None if weights is None else [arguments.number("weights", one) for one in weights]
-        )
+        self._weights: Final = None if weights is None else arguments.weights(weights).tolist()
         self._surplus: Final = arguments.number("mid_level_dataset_surplus", mid_level_dataset_surplus)
         self._pad: Final = arguments.integer("pad_token", pad_token)
         storage = storage_for(any(map(is_remote, self.prefixes)), None, RemoteOptions.of(remote))
@@ -293,8 +291,8 @@ def _indexes(dataset: MegatronDataset, folder: Path) -> Iterator[tuple[Path, npt
     samples = dataset.samples
     for place in sorted(folder.glob(f"*-{dataset.part}-description.txt")):
         try:
-            told = json.loads(place.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
+            told = dict(json.loads(place.read_text(encoding="utf-8")))
+        except (OSError, TypeError, ValueError) as error:
             raise DatasetError(str(place), f"is no description that can be read ({error})") from error
         stem = str(place).removesuffix("description.txt")
         if "datasets" in told:
@@ -310,7 +308,7 @@ def _indexes(dataset: MegatronDataset, folder: Path) -> Iterator[tuple[Path, npt
         for prefix, corpus in zip(dataset.prefixes, samples.corpora, strict=True):
             # Of a corpus without samples nothing is read, whatever its index says.
             is_ours = len(corpus) > 0 and told.get("num_samples") == corpus.num_samples
-            if is_ours and _last(prefix) == _last(told["dataset_path"]) and _is_cut(told, dataset):
+            if is_ours and _last(prefix) == _last(told.get("dataset_path", "")) and _is_cut(told, dataset):
                 yield Path(f"{stem}document_index.npy"), corpus.document_index
                 yield Path(f"{stem}sample_index.npy"), corpus.sample_index
                 yield Path(f"{stem}shuffle_index.npy"), corpus.shuffle_index

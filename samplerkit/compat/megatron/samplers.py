@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from typing import Any, ClassVar, Final, Literal, final, get_args
 
 import numpy as np
-import torch
 
+from samplerkit.compat.torch.epoch_sampler import permuted_by_torch
 from samplerkit.errors import ArgumentRangeError, ArgumentValueError, CompositionError
 from samplerkit.loading.loader import Loader
 from samplerkit.order import arguments
-from samplerkit.order.caching import cached_property
 from samplerkit.order.layout import Layout
 from samplerkit.order.order import Located, Order, found
+from samplerkit.order.sequences import Table
 from samplerkit.order.typing import Ids
 from samplerkit.samplers.base import Sampler
 from samplerkit.samplers.chain import Context
@@ -67,47 +67,6 @@ class MicroBatches(Order):
         return np.where(is_whole, swapped, numbers)
 
 
-@final
-class RankBuckets(Order):
-    """Ids shuffled within one contiguous bucket a rank, all by one permutation.
-
-    Args:
-        shuffled: the permutation, int64 of shape (samples of a bucket,).
-        count: the number of buckets, which a loader's positions go round.
-    """
-
-    def __init__(self, shuffled: Ids, count: int) -> None:
-        self._shuffled, self._count = shuffled, count
-
-    @property
-    def recipe(self) -> tuple[object, ...]:
-        return self._shuffled, self._count
-
-    def __len__(self) -> int:
-        return self._shuffled.size * self._count
-
-    def ids_at(self, positions: Ids) -> Ids:
-        row, bucket = np.divmod(positions, self._count)
-        return bucket * self._shuffled.size + self._shuffled[row]
-
-    def locate(self, ids: Ids) -> Located:
-        which = np.flatnonzero((ids >= 0) & (ids < len(self)))
-        bucket, number = np.divmod(ids[which], max(1, self._shuffled.size))
-        return which, self._rows[number] * self._count + bucket
-
-    @cached_property
-    def _rows(self) -> Ids:
-        return np.argsort(self._shuffled)
-
-
-def permuted(size: int, epoch: int) -> Ids:
-    """Returns torch's permutation by a generator that is seeded with the epoch alone, as over there."""
-    generator = torch.Generator()
-    generator.manual_seed(epoch)
-    shuffled: Ids = torch.randperm(size, generator=generator).numpy()
-    return shuffled
-
-
 def micro_batches(
     kind: Kind,
     total_samples: int,
@@ -154,11 +113,12 @@ def micro_batches(
             if len(step) == micro * ranks or not drop_last:
                 yield list(step[rank * micro : (rank + 1) * micro])
         return
+    # The generator is seeded with the epoch alone, as over there.
     if kind == "cyclic":
-        mine = permuted(total_samples // micro * micro, epoch)[position:][rank::ranks]
+        mine = permuted_by_torch(total_samples // micro * micro, epoch)[position:][rank::ranks]
     else:
         bucket = total_samples // (micro * ranks) * micro
-        mine = rank * bucket + permuted(bucket, epoch)[position // ranks :]
+        mine = rank * bucket + permuted_by_torch(bucket, epoch)[position // ranks :]
     for begin in range(0, mine.size // micro * micro, micro):
         yield mine[begin : begin + micro].tolist()
 
@@ -292,7 +252,10 @@ class MegatronPretrainingRandomSampler(Sampler):
         _require_no_child(self, context)
         ranks = self.data_parallel_size if self.data_sharding else 1
         bucket = len(layout) // (self.micro_batch_size * ranks) * self.micro_batch_size
-        return RankBuckets(permuted(bucket, context.epoch), ranks)
+        # A contiguous bucket a rank, all shuffled by one permutation; a loader's positions go round them.
+        # Its generator is seeded with the epoch alone, as over there.
+        shuffled = permuted_by_torch(bucket, context.epoch)[:, None] + np.arange(ranks) * bucket
+        return Table(arguments.read_only(shuffled.reshape(-1)))
 
 
 def _require_no_child(sampler: Sampler, context: Context) -> None:

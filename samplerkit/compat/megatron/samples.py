@@ -108,7 +108,7 @@ class ShuffledCorpus:
         generator = np.random.RandomState(cut.seed)
         rounds = (epochs - 1, 1) if is_apart else (epochs,)
         documents = np.arange(begin, end, dtype=np.int32)
-        shuffled = [_shuffled(np.tile(documents, times), generator) for times in rounds]
+        shuffled = [generator.permutation(np.tile(documents, times)) for times in rounds]
         self.document_index: Final = np.concatenate(shuffled) if is_apart else shuffled[0]
         kind: Any = np.uint32 if count < _OF_32_BITS else np.int64
         self.shuffle_index: Final = np.arange(count, dtype=kind)
@@ -158,11 +158,6 @@ class ShuffledCorpus:
     def _starts(self, places: Ids) -> Ids:
         """Returns the token at which the documents of some places begin."""
         return np.where(places > 0, self._ends[places - 1], 0)
-
-
-def _shuffled(values: npt.NDArray[Any], generator: np.random.RandomState) -> npt.NDArray[Any]:
-    generator.shuffle(values)
-    return values
 
 
 @final
@@ -271,7 +266,7 @@ def _bounds(split: str | None, part: str, num_sequences: int) -> tuple[int, int]
 
 def _checked(weights: Sequence[float], sources: int) -> npt.NDArray[np.float64]:
     given = np.array(weights, dtype=np.float64)
-    if given.shape != (sources,) or not (np.isfinite(given) & (given > 0)).all():
+    if given.shape != (sources,) or not (given > 0).all():
         raise ArgumentValueError("weights", f"must be {sources} positive numbers, one a corpus", weights)
     if sources > MOST_SOURCES:
         raise ArgumentValueError("weights", f"must be at most {MOST_SOURCES}", sources)

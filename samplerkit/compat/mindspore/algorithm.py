@@ -16,7 +16,7 @@ from typing import Any, ClassVar, final
 import numpy as np
 
 from samplerkit.compat.mindspore import record_files
-from samplerkit.compat.mindspore.generators import Mt19937, uniform_integers
+from samplerkit.compat.mindspore.generators import Mt19937, drawn_rows, uniform_integers
 from samplerkit.compat.mindspore.record_files import random_concat
 from samplerkit.compat.mindspore.shuffle import carried, weighted_distinct, weighted_draws
 from samplerkit.compat.mindspore.shuffle import shuffle as shuffled
@@ -158,7 +158,7 @@ class MindSporeChain(Chain):
 
             def draw(epoch: int, before: int) -> Ids:
                 # Each epoch draws from what the one before drew.
-                return record_files.drawn_rows(before or size, count, seed + 1 + epoch)
+                return drawn_rows(before or size, count, seed + 1 + epoch)
 
             return carried(("draws", size, count, seed), context.epoch, draw)
         if shuffle is Shuffle.PARTIAL:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol, final
+from typing import Any, final
 
 import numpy as np
 
@@ -21,21 +21,8 @@ _SEEDS_AT_ONCE = 1 << 14
 Words32 = np.ndarray[Any, np.dtype[np.uint32]]
 
 
-class Engine(Protocol):
-    """A stream of uniform words in [0, span], that can be looked at before it is used."""
-
-    span: int
-    """The largest word: what the C++ engine calls max() - min()."""
-
-    def peek(self, count: int) -> Ids:
-        """Returns the next words without using them, as an int64 array of shape (count,)."""
-
-    def skip(self, count: int) -> None:
-        """Uses words, whether they were looked at or not."""
-
-
 @final
-class Mt19937(Engine):
+class Mt19937:
     """`std::mt19937`: words of 32 bits.
 
     Args:
@@ -49,6 +36,7 @@ class Mt19937(Engine):
     """
 
     span = 2**32 - 1
+    """The largest word: what the C++ engine calls max() - min()."""
 
     def __init__(self, seed: int) -> None:
         self._engine = np.random.MT19937(0)
@@ -57,12 +45,14 @@ class Mt19937(Engine):
         self._ahead = np.zeros(0, dtype=np.int64)
 
     def peek(self, count: int) -> Ids:
+        """Returns the next words without using them, as an int64 array of shape (count,)."""
         if count > self._ahead.size:
             missing = self._engine.random_raw(count - self._ahead.size).astype(np.int64)
             self._ahead = np.concatenate([self._ahead, missing]) if self._ahead.size else missing
         return self._ahead[:count]
 
     def skip(self, count: int) -> None:
+        """Uses words, whether they were looked at or not."""
         beyond = count - self._ahead.size
         self._ahead = self._ahead[count:]
         if beyond > 0:
@@ -70,7 +60,7 @@ class Mt19937(Engine):
 
 
 @final
-class MinstdRand0(Engine):
+class MinstdRand0:
     """`std::minstd_rand0`, which GCC calls `std::default_random_engine`: words of 31 bits, less their min().
 
     Args:
@@ -89,6 +79,7 @@ class MinstdRand0(Engine):
         self._state = seed % _MINSTD_MODULUS or 1
 
     def peek(self, count: int) -> Ids:
+        """Returns the next words, as `Mt19937.peek`."""
         words = np.empty(count, dtype=np.int64)
         state = self._state
         for start in range(0, count, _MINSTD_BLOCK):
@@ -100,6 +91,7 @@ class MinstdRand0(Engine):
         return words
 
     def skip(self, count: int) -> None:
+        """Uses words."""
         self._state = self._state * pow(_MINSTD_MULTIPLIER, count, _MINSTD_MODULUS) % _MINSTD_MODULUS
 
 
@@ -112,6 +104,9 @@ def _powers_of_the_multiplier() -> Ids:
 
 
 _MINSTD_POWERS = _powers_of_the_multiplier()
+
+
+Engine = Mt19937 | MinstdRand0
 
 
 def first_words(seeds: Ids) -> Ids:
@@ -191,6 +186,18 @@ def uniform_integers(generator: Engine, ranges: Ids) -> Ids:
         done += good
         count = max(_LEAST_WORDS, 2 * good) if rejected.size else min(_MOST_WORDS, 2 * count)
     return drawn
+
+
+def drawn_rows(size: int, count: int, seed: int) -> Ids:
+    """Draws rows with replacement: each draw by a `std::mt19937` of its own, of seed, seed + 1, ..."""
+    seeds = (seed + np.arange(count)) % 2**32
+    words = first_words(seeds)
+    scale = Mt19937.span // size
+    rejected = np.flatnonzero(words >= scale * size).tolist()
+    words //= scale
+    for place in rejected:
+        words[place] = uniform_integers(Mt19937(int(seeds[place])), np.array([size]))[0]
+    return words
 
 
 def canonical(generator: Engine, count: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:

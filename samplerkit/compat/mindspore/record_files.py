@@ -11,27 +11,22 @@ from typing import Any
 
 import numpy as np
 
-from samplerkit.compat.mindspore.generators import MinstdRand0, Mt19937, canonical, first_words
+from samplerkit.compat.mindspore.generators import MinstdRand0, Mt19937, canonical
 from samplerkit.compat.mindspore.shuffle import shuffle
+from samplerkit.order.intervals import numbers_in
 from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
-
-_SEEDS = 2**32
 
 
 def global_order(size: int, seed: int) -> Ids:
     """Shuffles all rows."""
-    return shuffle(size, MinstdRand0(seed % _SEEDS))
+    return shuffle(size, MinstdRand0(seed % 2**32))
 
 
 def files_order(layout: Layout, seed: int) -> Ids:
     """Shuffles the files; the rows in each stay in order."""
     files = global_order(layout.num_files, seed)
-    sizes = layout.sizes[files]
-    moves = layout.starts[files] - (np.cumsum(sizes) - sizes)
-    rows = np.arange(len(layout))
-    rows += np.repeat(moves, sizes)
-    return rows
+    return numbers_in(layout.starts[files], layout.sizes[files])
 
 
 def infile_order(layout: Layout, seed: int) -> Ids:
@@ -46,14 +41,8 @@ def infile_order(layout: Layout, seed: int) -> Ids:
 
 def blocks_order(num_rows: int, block_size: int, seed: int) -> Ids:
     """Shuffles consecutive blocks of rows, all in the same way, the last one by its own size."""
-    rows = np.empty(num_rows, dtype=np.int64)
-    block_size = max(1, min(block_size, num_rows))
-    whole = num_rows // block_size * block_size
-    rows[:whole].reshape(-1, block_size)[:] = global_order(block_size, seed)
-    rows[:whole].reshape(-1, block_size)[:] += np.arange(0, whole, block_size)[:, None]
-    rows[whole:] = global_order(num_rows - whole, seed)
-    rows[whole:] += whole
-    return rows
+    whole, rest = divmod(num_rows, block_size)
+    return infile_order(Layout([*[block_size] * whole, rest]), seed)
 
 
 def partial_order(
@@ -80,20 +69,6 @@ def partial_order(
     if dealt.size > len(layout):
         dealt %= len(layout)
     return np.take(files_order(layout, seed), dealt, out=dealt, mode="clip")
-
-
-def drawn_rows(size: int, count: int, seed: int) -> Ids:
-    """Draws rows with replacement: each draw by a `std::mt19937` of its own, of seed, seed + 1, ..."""
-    seeds = (seed + np.arange(count)) % _SEEDS
-    words = first_words(seeds)
-    scale = Mt19937.span // size
-    for rejected in np.flatnonzero(words >= scale * size).tolist():
-        generator = Mt19937(int(seeds[rejected]))
-        while words[rejected] >= scale * size:
-            words[rejected] = generator.peek(1)[0]
-            generator.skip(1)
-    words //= scale
-    return words
 
 
 def contiguous_blocks(size: int, num_shards: int, offset: int) -> Ids:
@@ -147,23 +122,18 @@ def _parts(left: list[int], total: int, numbers: Numbers) -> list[int]:
     last = len(ends)
     totals = np.arange(total, total - numbers.size, -1)
     wanted = numbers * totals
+    whole = np.ceil(wanted).astype(np.int64)
     # All ends are whole numbers: roundings can only decide where a number is close to one.
-    doubtful = np.flatnonzero(np.abs(wanted - np.rint(wanted)) < _TIE * total).tolist()
-    whole = np.ceil(wanted).astype(np.int64).tolist()
+    whole[np.abs(wanted - np.rint(wanted)) < _TIE * total] = -1
     parts: list[int] = []
-    start = 0
-    for stop in [*doubtful, numbers.size]:
-        for number in whole[start:stop]:
-            part = bisect_left(ends, number)
-            parts.append(part)
-            for later in range(part, last):
-                ends[later] -= 1
-        if stop < numbers.size:
-            part = _drawn_by_doubles([*ends, int(totals[stop])], float(numbers[stop]))
-            parts.append(part)
-            for later in range(part, last):
-                ends[later] -= 1
-        start = stop + 1
+    for number in whole.tolist():
+        part = bisect_left(ends, number)
+        if number < 0:
+            place = len(parts)
+            part = _drawn_by_doubles([*ends, int(totals[place])], float(numbers[place]))
+        parts.append(part)
+        for later in range(part, last):
+            ends[later] -= 1
     left[:] = np.diff([*ends, total - numbers.size], prepend=0).tolist()
     return parts
 

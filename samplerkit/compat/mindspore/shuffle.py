@@ -114,8 +114,6 @@ def swapped(targets: Ids) -> Ids:
     return brought
 
 
-_AT_ONCE = 1 << 16
-
 Weights = np.ndarray[Any, np.dtype[np.float64]]
 
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 from samplerkit.closing import Closing
 from samplerkit.compat.partially_shuffle.files import DatasetFiles, Item, batches
 from samplerkit.compat.torch.epoch_sampler import GivenRank, ResumableSampler, part_of_order
-from samplerkit.errors import ArgumentRangeError, ArgumentValueError, DatasetError, StateError
+from samplerkit.errors import ArgumentRangeError, DatasetError
 from samplerkit.loading.agreement import agree
 from samplerkit.loading.cursor import FunctionCursor, Iteration
 from samplerkit.loading.state.state import Place, State
@@ -212,28 +212,15 @@ class DistributedSamplerViaLocallyShuffle(  # type: ignore[override]  # torch ha
 
         Raises:
             ArgumentTypeError: no integer.
-            ArgumentValueError: negative.
+            ArgumentRangeError: negative.
         """
-        steps = arguments.integer("step", step)
-        if steps < 0:
-            raise ArgumentValueError("step", "must not be negative", steps)
+        steps = arguments.at_least("step", step, 0)
         self._source.reset()
         self._cursor.go_to(self.epoch, steps * self.batch_size * self.num_replicas)
         self._is_placed = True
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Makes the next iteration begin where a saved state stands, on any number of ranks.
-
-        Raises:
-            StateError: the state is damaged, of a newer schema, or of other files, another seed or shuffle.
-        """
-        lanes, self._lanes = self._lanes, State.from_dict(state).lanes
-        try:
-            super().load_state_dict(state)
-        except StateError:
-            self._lanes = lanes
-            raise
-        self._is_placed = False
+    def _take_over(self, saved: State) -> None:
+        self._lanes, self._is_placed = saved.lanes, False
 
     def close(self) -> None:
         """Ends what reads ahead, and lets the files go; the sampler can be iterated over again."""

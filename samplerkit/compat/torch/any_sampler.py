@@ -30,11 +30,6 @@ class Drawn:
     size: int
     digest: str
 
-    @classmethod
-    def of(cls, epoch: int, draws: Ids | list[Any]) -> Drawn:
-        """Notes what was drawn."""
-        return cls(epoch, len(draws), digest(_content(draws)))
-
 
 def require_undealt(sampler: Any) -> None:
     """Checks that something can be drawn from again and again, and is not dealt to ranks already.
@@ -127,28 +122,6 @@ ALGORITHM: Final = "torch"
 """The id in the state: what is drawn hangs on torch's generators, and so on its version."""
 
 
-def distributed(
-    sampler: Any,
-    num_replicas: int | None = None,
-    rank: int | None = None,
-    *,
-    seed: int = 0,
-    drop_last: bool = False,
-    agreement_seconds: float = 10.0,
-) -> ShardedSampler:
-    """Deals what any torch sampler draws to the ranks of the job: see `ShardedSampler`.
-
-    Example:
-        >>> weighted = torch.utils.data.WeightedRandomSampler([1.0, 2.0, 3.0], num_samples=6)
-        >>> shares = [list(distributed(weighted, num_replicas=2, rank=rank)) for rank in range(2)]
-        >>> [len(share) for share in shares]
-        [3, 3]
-    """
-    return ShardedSampler(
-        sampler, num_replicas, rank, seed=seed, drop_last=drop_last, agreement_seconds=agreement_seconds
-    )
-
-
 @final
 class ShardedSampler(GivenRank, EpochSampler[Any]):  # type: ignore[override]  # torch has plain attributes
     """One rank's share of what another sampler draws.
@@ -182,6 +155,12 @@ class ShardedSampler(GivenRank, EpochSampler[Any]):  # type: ignore[override]  #
         CompositionError: the sampler deals to ranks already.
         DatasetError: when it is read: the sampler does not end.
         DisagreementError: when it is read: another rank drew something else, or no rank reads some share.
+
+    Example:
+        >>> weighted = torch.utils.data.WeightedRandomSampler([1.0, 2.0, 3.0], num_samples=6)
+        >>> shares = [list(ShardedSampler(weighted, num_replicas=2, rank=rank)) for rank in range(2)]
+        >>> [len(share) for share in shares]
+        [3, 3]
     """
 
     def __init__(
@@ -248,7 +227,7 @@ class ShardedSampler(GivenRank, EpochSampler[Any]):  # type: ignore[override]  #
                 if callable(getattr(inner, "set_epoch", None)):
                     inner.set_epoch(epoch)
             drawn = read_draws(self.sampler)
-        self._noted = Drawn.of(epoch, drawn)
+        self._noted = Drawn(epoch, len(drawn), digest(_content(drawn)))
         return drawn
 
     def _about(self, epoch: int) -> Drawn:
@@ -280,3 +259,7 @@ class ShardedSampler(GivenRank, EpochSampler[Any]):  # type: ignore[override]  #
 
     def __len__(self) -> int:
         return self.num_samples
+
+
+distributed = ShardedSampler
+"""The name for a call: `distributed(sampler)` deals what a torch sampler draws to the ranks of the job."""

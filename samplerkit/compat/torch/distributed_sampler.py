@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-import numpy as np
 import torch
 import torch.distributed
 
@@ -15,6 +14,7 @@ from samplerkit.compat.torch.epoch_sampler import (
     InLists,
     part_of_array,
     part_of_order,
+    permuted_by_torch,
 )
 from samplerkit.errors import (
     ArgumentRangeError,
@@ -25,12 +25,12 @@ from samplerkit.errors import (
 )
 from samplerkit.loading.state.identity import describe_chain, describe_dataset
 from samplerkit.order import arguments
+from samplerkit.order.caching import Latest
 from samplerkit.order.deal import World
 from samplerkit.order.keys import ALGORITHM
 from samplerkit.order.order import Order
 from samplerkit.order.permutation import CHUNK
 from samplerkit.order.sequences import Range
-from samplerkit.order.typing import Ids
 from samplerkit.samplers.shuffled import DistributedSampler as Recipe
 
 REPLAY = "torch"
@@ -93,6 +93,7 @@ class DistributedSampler(EpochSampler[int]):
         if not hasattr(dataset, "__len__"):
             raise ArgumentTypeError("dataset", "must have a length", dataset)
         self._cursor = self._new_cursor()  # before torch's constructor, which sets the epoch
+        self._descriptions = Latest[str]()
         super().__init__(dataset, world.num_shards, world.shard_id, shuffle, self._checked(seed), drop_last)
         # torch divides in floating point, which is the same below 2^53 samples.
         self.num_samples = len(self._part_of(len(dataset)))
@@ -121,8 +122,10 @@ class DistributedSampler(EpochSampler[int]):
         if not self.shuffle:
             return partial(part_of_order, part, Range(0, size))
         if self.algorithm == REPLAY:
-            return partial(_torchs, part, size, _torchs_seed("seed and epoch", self.seed + self.epoch))
-        return partial(_ours, part, size, self.seed, self.epoch)
+            seed = _torchs_seed("seed and epoch", self.seed + self.epoch)
+            return lambda: part_of_array(part, permuted_by_torch(size, seed))
+        recipe = Recipe(1, 0, seed=self.seed)
+        return partial(part_of_order, part, recipe.undealt_order(size, self.epoch))
 
     def _part(self, start: int) -> range:
         size = len(self.dataset)
@@ -157,20 +160,14 @@ class DistributedSampler(EpochSampler[int]):
 
     def _open(self, start: int) -> Callable[[], InLists]:
         draw = self._draw(start)
-        return lambda: _lists(draw())
-
-    _described: tuple[int, str] = (-1, "")
-
-    def _description(self) -> str:
-        """Describes the dataset; once for each length, since a state may be asked for with each batch."""
-        if self._described[0] != len(self.dataset):
-            self._described = (len(self.dataset), describe_dataset(self.dataset))
-        return self._described[1]
+        return lambda: (chunk.tolist() for chunk in draw().chunks(CHUNK))
 
     def _identity(self, epoch: int) -> dict[str, Any]:
+        # Once for each length, since a state may be asked for with each batch.
+        dataset = self._descriptions.get(len(self.dataset), partial(describe_dataset, self.dataset))
         # The description of our own recipe, so that a `Loader` or a `TorchSampler` takes over the state.
         recipe = Recipe(self.num_replicas, self.rank, shuffle=bool(self.shuffle))
-        said = {"dataset": self._description(), "sampler": describe_chain(recipe)}
+        said = {"dataset": dataset, "sampler": describe_chain(recipe)}
         return {"algorithm": self.algorithm, "lanes": self.num_replicas, **said}
 
 
@@ -178,22 +175,6 @@ def _torchs_seed(place: str, number: int) -> int:
     if not -(2**63) <= number < 2**64:
         raise ArgumentValueError(place, "must be, also added together, in [-2^63, 2^64)", number)
     return number
-
-
-def _torchs(part: range, size: int, seed: int) -> Order:
-    generator = torch.Generator()
-    generator.manual_seed(seed)
-    return part_of_array(part, torch.randperm(size, generator=generator).numpy())
-
-
-def _ours(part: range, size: int, seed: int, epoch: int) -> Order:
-    return part_of_order(part, Recipe(1, 0, seed=seed).undealt_order(size, epoch))
-
-
-def _lists(order: Order) -> Iterator[list[int]]:
-    chunk: Ids
-    for chunk in order.chunks(CHUNK):
-        yield np.asarray(chunk).tolist()
 
 
 def _world(num_replicas: Any, rank: Any) -> World:

@@ -51,6 +51,14 @@ def part_of_array(part: range, undealt: Ids) -> Order:
     return Table(np.append(within, undealt[wrapped % len(undealt)]) if wrapped.size else within)
 
 
+def permuted_by_torch(size: int, seed: int) -> Ids:
+    """Returns torch's own permutation, from a generator of its own that is seeded with the seed."""
+    generator = torch.Generator()
+    generator.manual_seed(seed)
+    shuffled: Ids = torch.randperm(size, generator=generator).numpy()
+    return shuffled
+
+
 Item_co = TypeVar("Item_co", covariant=True)
 
 InLists = Iterator[list[Any]]
@@ -146,11 +154,15 @@ class ResumableSampler(EpochByCursor, torch.utils.data.DistributedSampler[Item_c
         """
         saved = State.from_dict(state)
         saved.require_equal(self._state(Place(saved.epoch, 0)))
+        self._take_over(saved)
         if not 0 <= saved.position <= self._size(saved.epoch):
             raise StateError(
                 "position", f"is outside of an order of {self._size(saved.epoch)}", saved.position
             )
         self._cursor.load(saved.place)
+
+    def _take_over(self, saved: State) -> None:
+        """Takes what a state of this run says besides its place: nothing here."""
 
 
 class EpochSampler(ResumableSampler[Item_co]):

@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from inspect import Parameter, signature
 from typing import Any, Final, Literal
 
-from samplerkit.compat.webdataset.commands import Piped, is_command, parsed
+from samplerkit.compat.webdataset.commands import PIPE, Piped, parsed
 from samplerkit.compat.webdataset.handlers import Handler
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, DatasetError, NotSupportedError
 from samplerkit.order import arguments
@@ -25,13 +24,6 @@ OURS: Final = "ours"
 
 NODE_SPLITTERS = frozenset({"split_by_node", "single_node_only"})
 WORKER_SPLITTERS = frozenset({"split_by_worker"})
-
-TAR_OPTIONS = tuple(
-    name
-    for name, parameter in signature(TarDataset).parameters.items()
-    if parameter.kind == Parameter.KEYWORD_ONLY
-)
-"""The options of a `TarDataset`."""
 
 METHODS: Mapping[str, str] = {
     "associate": "use map",
@@ -74,7 +66,8 @@ def shards(
     A shard that is missing is an error when they are read, which is given in their place.
 
     Raises:
-        ArgumentTypeError: an argument has the wrong type, or is none of a `TarDataset`'s.
+        ArgumentTypeError: an argument has the wrong type.
+        TypeError: one is none of a `TarDataset`'s.
         ArgumentValueError: a command is not allowed, or a value cannot be meant.
         NotSupportedError: `urls` is a specification of webdataset's.
     """
@@ -83,12 +76,15 @@ def shards(
             raise ArgumentTypeError("urls", "is a TarDataset, which has its options already", sorted(options))
         return urls
     names = _names(urls)
-    commands = [name for name in names if isinstance(name, str) and is_command(name)]
+    commands = [name for name in names if isinstance(name, str) and name.startswith(PIPE)]
     if not commands:
         _add_cache(options, cache_dir, cache_size)
         if handler is not None:
             options.setdefault("on_error", "skip")
-        return _tar(names, options)
+        try:
+            return TarDataset(names, **options)
+        except DatasetError as error:
+            return error
     if not arguments.boolean("allow_commands", allow_commands):
         raise ArgumentValueError(
             "urls",
@@ -159,17 +155,6 @@ def refuse(**given: Any) -> None:
     for name, value in given.items():
         if value is not None:
             raise NotSupportedError(name, "is not supported", value, hint=REFUSED[name])
-
-
-def _tar(names: list[Any], options: dict[str, Any]) -> TarDataset | DatasetError:
-    for name, value in options.items():
-        if name not in TAR_OPTIONS:
-            hint = f"besides webdataset's there are those of TarDataset: {', '.join(TAR_OPTIONS)}"
-            raise ArgumentTypeError(name, "is no argument", value, hint=hint)
-    try:
-        return TarDataset(names, **options)
-    except DatasetError as error:
-        return error
 
 
 def _names(urls: Any) -> list[Any]:

@@ -34,22 +34,8 @@ from samplerkit.storage.urls import shown
 
 PIPE = "pipe:"
 
-_OPERATORS = {
-    "|": "a pipe",
-    "&": "a command in the background",
-    ";": "several commands",
-    "<": "a redirection",
-    ">": "a redirection",
-    "(": "a subshell",
-    ")": "a subshell",
-    "\n": "several commands",
-    "$": "a variable or a command in its place",
-    "`": "a command in its place",
-}
-_TOKEN = re.compile(r"""\\.|'[^']*'?|"(?:\\.|[^"\\])*"?|.""", re.DOTALL)
-"""A letter of a command that a backslash protects, a quoted part, or any other letter."""
-_IN_QUOTES = re.compile(r"\\.|[$`]", re.DOTALL)
-"""What a shell would replace within double quotes, too."""
+_SHELL = re.compile(r"""\\.|'[^']*'?|"(?:\\.|[^"\\$`])*"?|([|&;<>()\n$`])""", re.DOTALL)
+"""What a backslash or quotes protect, or what a shell acts upon: in double quotes, `$` and backticks."""
 
 
 @dataclass(frozen=True)
@@ -63,16 +49,6 @@ class Command:
 
     arguments: tuple[str, ...] = field(repr=False)
     shown: str
-
-
-def is_command(url: str) -> bool:
-    """Returns whether a URL is a command.
-
-    Example:
-        >>> is_command("pipe:cat train.tar"), is_command("train.tar")
-        (True, False)
-    """
-    return url.startswith(PIPE)
 
 
 def parsed(url: str) -> Command:
@@ -89,10 +65,12 @@ def parsed(url: str) -> Command:
         'curl ... http://host/x.tar'
         >>> parsed("pipe:zcat x.tar.gz | head")
         Traceback (most recent call last):
-        samplerkit.errors.ArgumentValueError: urls: has what only a shell could do, a pipe, got '|'; ...
+        samplerkit.errors.ArgumentValueError: urls: has what only a shell could do, got '|'; ...
     """
     text = url.removeprefix(PIPE).strip()
-    _require_no_shell(text)
+    for operator in filter(None, _SHELL.findall(text)):
+        hint = "put it into a script, or in single quotes if it is part of an argument"
+        raise ArgumentValueError("urls", "has what only a shell could do", operator, hint=hint)
     try:
         arguments = tuple(shlex.split(text))
     except ValueError as error:
@@ -117,20 +95,6 @@ def _shown(arguments: list[str]) -> list[str]:
         elif result[-1:] != ["..."]:
             result.append("...")
     return result
-
-
-def _require_no_shell(text: str) -> None:
-    """Refuses what a shell would act upon: outside of quotes, and for `$` and backticks, in double quotes."""
-    for token in _TOKEN.findall(text):
-        letters = [token] if token[0] != '"' else _IN_QUOTES.findall(token)
-        for letter in letters:
-            if letter in _OPERATORS:
-                raise ArgumentValueError(
-                    "urls",
-                    f"has what only a shell could do, {_OPERATORS[letter]}",
-                    letter,
-                    hint="put it into a script, or in single quotes if it is part of an argument",
-                )
 
 
 _BUFFER = 1 << 20
@@ -325,8 +289,7 @@ def _unpacked(pieces: Iterator[bytes], url: str) -> Iterator[bytes]:
         # zlib compares the CRC and the length of each gzip member.
         yield from inflated(lambda _: next(pieces, b""))
     except GzipError as error:
-        problem = f"damaged gzip at byte {error.offset}: {error}"
-        raise DatasetError(url, problem, hint=_HINT) from error
+        raise _flaw(url, error.offset, "damaged gzip", str(error)) from error
     except TooLargeError as error:
         problem = f"{error}, 200 times what was read of it or 1 GiB"
         raise DatasetError(url, problem, hint="unpack it in the command if you trust it") from error
@@ -355,8 +318,8 @@ class Piped:
     """
 
     commands: tuple[Command, ...]
-    timeout: float
-    handler: Handler | None
+    timeout: float = field(repr=False)
+    handler: Handler | None = field(repr=False)
 
     def __call__(self, seat: Seat, epoch: int, shuffling: Shuffling) -> Generator[dict[str, Any], None, None]:
         """Returns the samples that one worker reads in an epoch."""

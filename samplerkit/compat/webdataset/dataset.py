@@ -19,7 +19,7 @@ from samplerkit.compat.webdataset.epochs import EpochLedger
 from samplerkit.compat.webdataset.fluent import Fluent
 from samplerkit.compat.webdataset.handlers import Handler
 from samplerkit.compat.webdataset.reading import FOREVER, SamplePipeline, Seat, Shuffling, Split, WorkerPlace
-from samplerkit.errors import ArgumentTypeError, ArgumentValueError, DatasetError, StateError
+from samplerkit.errors import ArgumentTypeError, ArgumentValueError, StateError
 from samplerkit.loading.state.state import digest, mismatch, require_fields, whole
 from samplerkit.order import arguments
 from samplerkit.order.arguments import INT64_MAX
@@ -173,8 +173,8 @@ class WebDataset(Fluent, Closing, torch.utils.data.IterableDataset[Any]):
         checked = taken.handler_of(handler)
         is_resampled = arguments.boolean("resampled", resampled) or mode == "resampled"
         everything = taken.reads_everything(nodesplitter, workersplitter, resampled=is_resampled)
-        other_mode = None if mode == "resampled" else mode
-        taken.refuse(mode=other_mode, select_files=select_files, rename_files=rename_files)
+        mode = None if mode == "resampled" else mode
+        taken.refuse(mode=mode, select_files=select_files, rename_files=rename_files)
         if world is not None and not isinstance(world, World):
             raise ArgumentTypeError("world", "must be a World or None", world)
         self._world = World(1, 0) if world is None and everything else world
@@ -252,10 +252,15 @@ class WebDataset(Fluent, Closing, torch.utils.data.IterableDataset[Any]):
         """Returns how far the iteration of this process is, for torchdata's `StatefulDataLoader`.
 
         It is a state of one worker, for the same number of ranks and workers. `samplerkit.Loader` over a
-        `TarDataset` resumes on any number of them.
+        `TarDataset` resumes on any number of them. A state that was loaded and not yet read from is it.
+
+        Raises:
+            StateError: that one is of another dataset, rank or worker, or cannot be resumed.
         """
         seat = Seat.here(self._world)
-        cursor = WorkerPlace(self._epochs.next) if self._cursor is None else self._cursor
+        cursor = self._cursor or WorkerPlace(self._epochs.next)
+        if self._loaded is not None:
+            cursor = _restored(self._loaded, self._pipeline, seat)
         identity = _identity(self._pipeline, seat)
         place = {} if "obstacle" in identity else asdict(cursor)
         return {"samplerkit": KIND, "schema": SCHEMA, **place, **identity}
@@ -301,9 +306,4 @@ class WebDataset(Fluent, Closing, torch.utils.data.IterableDataset[Any]):
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __repr__(self) -> str:
-        shards = self._pipeline.shards
-        if isinstance(shards, Piped):
-            shown = ", ".join(command.shown for command in shards.commands)
-        else:
-            shown = str(shards) if isinstance(shards, DatasetError) else repr(shards)
-        return f"WebDataset({shown}){self._shown_stages}"
+        return f"WebDataset({self._pipeline.shards!r}){self._shown_stages}"

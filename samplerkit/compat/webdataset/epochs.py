@@ -13,10 +13,10 @@ import os
 import struct
 import tempfile
 import weakref
-from collections.abc import Callable, Iterable
-from dataclasses import astuple, dataclass
+from collections.abc import Iterable
+from contextlib import suppress
 from multiprocessing import context, process, reduction
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 from torch.utils.data import get_worker_info
 
@@ -39,8 +39,7 @@ _MOST_AT_ONCE = 8
 _NOTE = struct.Struct("<6q")
 
 
-@dataclass(frozen=True)
-class Note:
+class Note(NamedTuple):
     """One line of a ledger.
 
     Args:
@@ -81,16 +80,10 @@ class EpochLedger:
     """
 
     def __init__(self, first: int = 0) -> None:
-        self._start_at(first)
-
-    def _start_at(self, first: int) -> None:
         self._first = first
         self._file: int | None = None
-        self._owner = 0
-        self._problem = ""
-        self._said: int | None = None
+        self._owner = os.getpid()
         self._iterations = 0
-        self._close: Callable[[], object] | None = None
         _ledgers.add(self)
 
     @property
@@ -111,48 +104,35 @@ class EpochLedger:
             WorkerError: the file that is shared with the workers could not be made.
         """
         file = self._opened()
-        said, self._said = self._said, None
-        epoch = said if epoch is None else epoch
         note = self._note(UNSAID if epoch is None else epoch)
         # First written, then read: whichever sibling was first, all find its note before their own. Nobody
         # has to wait for anybody, and there is no lock that a killed worker could leave behind.
-        os.write(file, _NOTE.pack(*astuple(note)))
+        os.write(file, _NOTE.pack(*note))
         return _replayed(self._notes(), self._first)[0][note]
 
     def set(self, epoch: int) -> None:
-        """Sets the epoch that the next iteration reads: in a worker, the next one of that worker."""
-        if get_worker_info() is not None:
-            self._said = epoch
-        else:
-            os.write(self._opened(), _NOTE.pack(SET, 0, MAIN, 0, 0, epoch))
-
-    def share(self) -> None:
-        """Makes the file, so that a worker that is about to be started finds it."""
-        try:
-            self._opened()
-        except WorkerError as error:
-            # This is no place to raise: the worker does.
-            self._problem = error.problem
+        """Sets the epoch that the next iteration reads, also in a worker: those beside it begin the same."""
+        os.write(self._opened(), _NOTE.pack(SET, 0, MAIN, 0, 0, epoch))
 
     def _opened(self) -> int:
         """Returns the file: of this process, and in a worker that of the process which made it."""
-        is_mine = self._owner == os.getpid()
+        is_mine, is_worker = self._owner == os.getpid(), get_worker_info() is not None
         # A process that was forked and is no worker goes its own way: it takes a file of its own below.
-        if self._file is not None and (is_mine or get_worker_info() is not None):
+        if self._file is not None and (is_mine or is_worker):
             return self._file
-        if self._problem and get_worker_info() is not None:
-            raise WorkerError("epoch", self._problem, hint=_HINT)
+        if is_worker and not is_mine:
+            problem = "cannot be counted: the process that started this worker could open no file"
+            raise WorkerError("epoch", problem, hint=_HINT)
         # Where the old file stood is where the new one begins, so what follows reads the old one first.
         first, file = self.next, _nameless_file()
         self._take(file, os.getpid())
-        self._first, self._problem = first, ""
+        self._first = first
         return file
 
     def _take(self, file: int, owner: int) -> None:
-        if self._close is not None:
-            self._close()
         self._file, self._owner = file, owner
-        self._close = weakref.finalize(self, os.close, file)
+        # One that a fork has left behind is closed with it.
+        weakref.finalize(self, os.close, file)
 
     def _note(self, epoch: int) -> Note:
         worker, iteration = get_worker_info(), self._iterations
@@ -170,13 +150,13 @@ class EpochLedger:
         return [Note(*numbers) for numbers in _NOTE.iter_unpack(data)]
 
     def __getstate__(self) -> dict[str, Any]:
-        if context.get_spawning_popen() is None or os.name != "posix":
-            # A copy that goes its own way: a pickle, a deepcopy, or one on a system without file descriptors.
+        if context.get_spawning_popen() is None:
+            # A copy that goes its own way: a pickle or a deepcopy.
             return {"first": self.next}
         return {"first": self._first, "file": reduction.DupFd(self._opened()), "owner": self._owner}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self._start_at(state["first"])
+        EpochLedger.__init__(self, state["first"])
         if "file" in state:
             self._take(state["file"].detach(), state["owner"])
 
@@ -235,8 +215,9 @@ _ledgers: weakref.WeakSet[EpochLedger] = weakref.WeakSet()
 def _share_all() -> None:
     if get_worker_info() is None:
         for ledger in list(_ledgers):
-            ledger.share()
+            # This is no place to raise: the worker does, which finds no file.
+            with suppress(WorkerError):
+                ledger._opened()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_share_all)
+os.register_at_fork(before=_share_all)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Generator, Iterator
 from copy import copy
 from dataclasses import replace
 from functools import partial as bound
+from itertools import chain
 from typing import Any, Literal, Self, final
 
 from torch.utils.data import DataLoader
@@ -123,8 +124,8 @@ class Fluent:
         whole = ToTuple.of(fields)
         is_refused = missing_is_error if none_is_error is None else none_is_error
         step: Step = whole if missing_is_error else bound(stages.to_tuple_or_none, whole.fields)
-        chain = self._each("to_tuple", step, handler)
-        return chain._each("to_tuple", stages.without_none, handler) if is_refused else chain
+        made = self._each("to_tuple", step, handler)
+        return made._each("to_tuple", stages.without_none, handler) if is_refused else made
 
     def select(
         self,
@@ -177,14 +178,14 @@ class Fluent:
 
     def unlisted(self) -> Self:
         """Takes lists apart again."""
-        return self._then(stages.Uncounted("unlisted", stages.unlisted))
+        return self._then(stages.Uncounted("unlisted", chain.from_iterable))
 
     def rsample(self, p: float = 0.5) -> Self:
         """Keeps each item with probability `p`: others in each epoch, the same for a seed."""
         share = arguments.number("p", p)
         if not 0 <= share <= 1:
             raise ArgumentValueError("p", "must be between 0 and 1", p)
-        return self._then(stages.Uncounted("rsample", bound(stages.by_chance, share)))
+        return self._then(stages.Uncounted("rsample", bound(stages.by_chance, share), draws=True))
 
     def slice(self, *bounds: int | None) -> Self:
         """Keeps a part of the items of each worker, as `itertools.islice` does."""
@@ -193,9 +194,7 @@ class Fluent:
     def compose(self, *functions: Callable[[Iterator[Any]], Any]) -> Self:
         """Adds functions of your own or of `webdataset.filters`, from an iterator to an iterable."""
         checked = (checked_function("compose", function) for function in functions)
-        return self._then(
-            *(stages.Uncounted("compose", bound(stages.applied, function)) for function in checked)
-        )
+        return self._then(*(stages.Uncounted("compose", function) for function in checked))
 
     def pipe(self, *functions: Callable[[Iterator[Any]], Any]) -> Self:
         """The older name of `compose`."""
@@ -299,7 +298,7 @@ class WebLoader(Fluent):
 
     def _shuffled(self, size: int, shuffling: Shuffling) -> Self:
         # Nothing can be computed of what comes, so here the place in the pipeline matters.
-        shuffled = self._then(stages.Uncounted("shuffle", bound(stages.in_buffer, size)))
+        shuffled = self._then(stages.Uncounted("shuffle", bound(stages.in_buffer, size), draws=True))
         return shuffled._changed(shuffling=shuffling)
 
     def __repr__(self) -> str:

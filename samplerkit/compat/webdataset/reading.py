@@ -11,7 +11,6 @@ from itertools import chain
 from typing import Any, Final, final
 
 import numpy as np
-from torch.utils.data import get_worker_info
 
 from samplerkit.compat.webdataset import stages
 from samplerkit.compat.webdataset.handlers import EmptyDatasetError, Handler, goes_on, of_shard
@@ -20,13 +19,14 @@ from samplerkit.loading.world import detect_world
 from samplerkit.order.algebra import Shard
 from samplerkit.order.deal import World
 from samplerkit.order.keys import Key
-from samplerkit.order.modes import DEFAULT_PARTIAL_SIZE, Shuffle
+from samplerkit.order.modes import Shuffle
 from samplerkit.order.order import Order
 from samplerkit.order.sequences import LaneWeave
 from samplerkit.order.typing import Ids
 from samplerkit.samplers.shuffled import DistributedSampler, RandomSampler
 from samplerkit.samplers.subset import SequentialSampler
 from samplerkit.storage.tar.dataset import TarDataset
+from samplerkit.storage.threads import this_worker
 from samplerkit.storage.urls import is_remote
 
 AT_ONCE = 4096
@@ -54,9 +54,7 @@ class Seat:
     @classmethod
     def here(cls, world: World | None = None) -> Seat:
         """Asks torch, and the running job where the user does not say the world."""
-        worker = get_worker_info()
-        found = detect_world() if world is None else world
-        return cls(found) if worker is None else cls(found, worker.id, worker.num_workers)
+        return cls(detect_world() if world is None else world, *this_worker())
 
     @property
     def number(self) -> int:
@@ -96,20 +94,6 @@ class Split:
         least, more = divmod(total, world.num_shards)
         return least + {"pad": more > 0, "drop": False}.get(self.equal_steps or "", world.shard_id < more)
 
-    def rows(self, total: int, seat: Seat, *, never_none: bool = False) -> range:
-        """Returns the rows of its rank that a worker reads.
-
-        Args:
-            total: the samples of the epoch.
-            seat: who reads.
-            never_none: whether one for whom there is nothing reads what its rank reads.
-        """
-        of_rank = self.rows_of_rank(total, seat.world)
-        starts = LaneWeave(-(-of_rank // self.block), seat.workers).starts * self.block
-        first, end = starts[seat.worker : seat.worker + 2].tolist()
-        rows = range(min(first, of_rank), min(end, of_rank))
-        return rows if rows or not never_none else range(of_rank)
-
     def ids(
         self,
         order: Order,
@@ -125,13 +109,16 @@ class Split:
             order: the undealt order of the epoch.
             seat: who reads.
             start: how many of them to leave out at the beginning.
-            never_none: as for `rows`.
+            never_none: whether one for whom there is nothing reads what its rank reads.
             at_once: how many.
         """
         world = seat.world
         mine = Shard(order, world.num_shards, world.shard_id, padded=self.equal_steps == "pad")
-        rows = self.rows(len(order), seat, never_none=never_none)[start:]
-        for first in range(rows.start, rows.stop, at_once):
+        of_rank = range(self.rows_of_rank(len(order), world))
+        starts = LaneWeave(-(-len(of_rank) // self.block), seat.workers).starts * self.block
+        of_worker = of_rank[starts[seat.worker] : starts[seat.worker + 1]]
+        rows = (of_rank if never_none and not of_worker else of_worker)[start:]
+        for first in rows[::at_once]:
             yield mine[first : min(first + at_once, rows.stop)]
 
 
@@ -173,7 +160,7 @@ class Shuffling:
             world.shard_id,
             shuffle=self.mode,
             seed=self.seed,
-            partial_size=self.window or DEFAULT_PARTIAL_SIZE,
+            partial_size=max(1, self.window),
             lanes=self.lanes or world.num_shards,
         )
         return sampler.undealt_order(dataset, epoch)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -56,8 +56,9 @@ class Batched:
     collate: Callable[[list[Any]], Any] | None
     partial: bool
     name: str = "batched"
+    draws: bool = False
 
-    def run(self, items: Iterator[Any], _generator: np.random.Generator, /) -> Iterator[Any]:
+    def run(self, items: Iterator[Any], /) -> Iterator[Any]:
         """Applies the stage."""
         while batch := list(islice(items, self.size)):
             if len(batch) == self.size or self.partial:
@@ -70,11 +71,13 @@ class Uncounted:
 
     Args:
         name: of the method that the user called.
-        run: takes the items and a generator for what it draws.
+        run: takes the items; and a generator, if it draws.
+        draws: whether it does.
     """
 
     name: str
-    run: Callable[[Iterator[Any], np.random.Generator], Iterator[Any]]
+    run: Callable[..., Iterable[Any]]
+    draws: bool = False
 
 
 Stage = Each | Batched | Uncounted
@@ -100,7 +103,9 @@ def run(
         if isinstance(stage, Each):
             steps = (*steps, stage)
         else:
-            items = stage.run(_each(items, steps, may_drop=may_drop), draws(place))
+            run_stage: Callable[..., Iterable[Any]] = stage.run
+            items = _each(items, steps, may_drop=may_drop)
+            items = iter(run_stage(items, draws(place)) if stage.draws else run_stage(items))
             steps = ()
     return _each(items, steps, may_drop=may_drop)
 
@@ -177,7 +182,7 @@ def map_tuple(functions: tuple[Callable[[Any], Any] | None, ...], sample: Any) -
     return tuple(values)
 
 
-def unbatched(batches: Iterator[Any], _generator: np.random.Generator) -> Iterator[Any]:
+def unbatched(batches: Iterator[Any]) -> Iterator[Any]:
     """Takes batches of columns apart: tuples or dicts."""
     for batch in batches:
         if isinstance(batch, dict):
@@ -187,22 +192,9 @@ def unbatched(batches: Iterator[Any], _generator: np.random.Generator) -> Iterat
             yield from zip(*batch, strict=True)
 
 
-def unlisted(lists: Iterator[Any], _generator: np.random.Generator) -> Iterator[Any]:
-    """Takes lists of samples apart."""
-    for samples in lists:
-        yield from samples
-
-
-def in_slice(bounds: tuple[int | None, ...], items: Iterator[Any], _: np.random.Generator) -> Iterator[Any]:
+def in_slice(bounds: tuple[int | None, ...], items: Iterator[Any]) -> Iterator[Any]:
     """Keeps a part of the items of each worker, as `itertools.islice` does."""
     return islice(items, *bounds)
-
-
-def applied(
-    function: Callable[[Iterator[Any]], Any], items: Iterator[Any], _: np.random.Generator
-) -> Iterator[Any]:
-    """Applies a user's own function, from an iterator to an iterable."""
-    return iter(function(items))
 
 
 def in_buffer(size: int, items: Iterator[Any], generator: np.random.Generator) -> Generator[Any, None, None]:
@@ -253,18 +245,15 @@ def _each(items: Iterator[Any], group: tuple[Each, ...], *, may_drop: bool) -> I
             _log.warning("%d samples were left out, as the handler said", left_out)
 
 
-def default_collation_fn(
-    samples: list[Any], combine_tensors: bool = True, combine_scalars: bool = True
-) -> Any:
+def default_collation_fn(samples: list[Any]) -> Any:
     """Makes a batch of samples, field by field.
 
     Args:
         samples: tuples of one length, or dicts of the same fields.
-        combine_tensors: whether tensors and arrays of one shape are stacked, to shape (samples, ...).
-        combine_scalars: whether numbers become an array of shape (samples,).
 
     Returns:
-        A tuple or a dict of batches. What is neither number, array nor tensor comes as a list.
+        A tuple or a dict of batches: tensors and arrays of one shape are stacked, to shape (samples, ...),
+        and numbers become an array of shape (samples,). Anything else comes as a list.
 
     Raises:
         DatasetError: the samples have other fields or shapes than one another.
@@ -279,31 +268,23 @@ def default_collation_fn(
     if isinstance(first, dict):
         if any(sample.keys() != first.keys() for sample in samples):
             raise DatasetError("batched", "the samples of a batch have other fields than one another")
-        return {
-            name: _combined([sample[name] for sample in samples], combine_tensors, combine_scalars)
-            for name in first
-        }
+        return {name: _combined([sample[name] for sample in samples]) for name in first}
     if not isinstance(first, list | tuple):
-        return _combined(samples, combine_tensors, combine_scalars)
+        return _combined(samples)
     if any(len(sample) != len(first) for sample in samples):
         raise DatasetError("batched", "the samples of a batch have more fields than one another")
-    return tuple(
-        _combined(list(column), combine_tensors, combine_scalars) for column in zip(*samples, strict=True)
-    )
+    return tuple(_combined(list(column)) for column in zip(*samples, strict=True))
 
 
-def _combined(values: list[Any], combine_tensors: bool, combine_scalars: bool) -> Any:
+def _combined(values: list[Any]) -> Any:
     first = values[0]
     if isinstance(first, int | float):
-        return np.array(values) if combine_scalars else values
-    if not combine_tensors or not isinstance(first, torch.Tensor | np.ndarray):
+        return np.array(values)
+    if not isinstance(first, torch.Tensor | np.ndarray):
         return values
     shapes = {tuple(value.shape) for value in values}
     if len(shapes) > 1:
         shown = ", ".join(map(str, sorted(shapes)))
-        raise DatasetError(
-            "batched",
-            f"arrays of a batch have different shapes ({shown})",
-            hint="resize or crop them in a map",
-        )
+        problem = f"arrays of a batch have different shapes ({shown})"
+        raise DatasetError("batched", problem, hint="resize or crop them in a map")
     return torch.stack(values) if isinstance(first, torch.Tensor) else np.stack(values)

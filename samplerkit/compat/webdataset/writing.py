@@ -97,7 +97,7 @@ def ShardWriter(  # noqa: N802  # a class in webdataset
         3
     """
     ours = _ours({**options, "opener": opener})
-    size = int(arguments.number("maxsize", maxsize, "bytes"))
+    size = int(min(arguments.number("maxsize", maxsize, "bytes"), arguments.LARGEST))  # infinity is no limit
     limits = {"samples_per_shard": maxcount, "bytes_per_shard": size, "start_shard": start_shard}
     return EncodedWriter(pattern, encoder, post, **limits, **ours)
 

@@ -18,6 +18,7 @@ import pytest
 import torch
 
 import samplerkit as sk
+from samplerkit.compat.webdataset import epochs
 from tests.compat.webdataset.shards import is_even, loader, numbers, once_each, received, write
 
 WORKERS = {
@@ -69,6 +70,25 @@ def test_spawned_workers_count_epochs_too(tmp_path):
     # Forked workers do the same.
     assert received(loader(again, num_workers=2)) == second
     assert Counter(second) == once_each(53)
+
+
+class OfAnEpoch(torch.utils.data.IterableDataset):
+    """A user's own, which says the epoch in each worker."""
+
+    def __init__(self, dataset, epoch):
+        self.dataset, self.epoch = dataset, epoch
+
+    def __iter__(self):
+        self.dataset.set_epoch(self.epoch)
+        return iter(self.dataset)
+
+
+def test_each_worker_may_set_the_epoch(tmp_path):
+    dataset = numbers(write(tmp_path, 5, 53), tmp_path).shuffle(20)
+    epochs = [received(loader(dataset, num_workers=3)) for _ in range(3)]
+    for number in (1, 1, 0):
+        read = received(loader(OfAnEpoch(dataset, number), num_workers=3))
+        assert read == epochs[number]
 
 
 def be_late(worker):
@@ -161,3 +181,16 @@ def test_a_lack_of_files_is_an_error_in_the_loop_and_no_epoch_twice(tmp_path):
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     assert sorted(received(loader(dataset, num_workers=1))) == list(range(20))
     assert dataset.epoch == 1
+
+
+def test_a_worker_that_was_given_no_file_says_so_and_counts_no_epoch_for_itself(tmp_path, monkeypatch):
+    dataset, here, opened = numbers(write(tmp_path, 2, 20), tmp_path), os.getpid(), epochs._nameless_file
+
+    def lacking():
+        if os.getpid() == here:
+            raise sk.WorkerError("epoch", "no file")
+        return opened()
+
+    monkeypatch.setattr(epochs, "_nameless_file", lacking)
+    with pytest.raises(sk.WorkerError, match="started this worker could open no file"):
+        received(loader(dataset, num_workers=1))

@@ -44,6 +44,19 @@ def test_a_loader_goes_on_where_its_state_was_saved_and_on_to_the_next_epoch(tmp
     assert list(resumed) == following
 
 
+def test_a_state_that_was_loaded_is_the_state_until_it_is_read_from(tmp_path):
+    urls = write(tmp_path, 2, 20)
+    dataset, loaded = (numbers(urls, tmp_path).shuffle(20) for _ in range(2))
+    items = iter(dataset)
+    for _ in range(5):
+        next(items)
+    state = dataset.state_dict()
+    list(loaded)
+    loaded.load_state_dict(state)
+    assert loaded.state_dict() == state
+    assert list(loaded) == list(items)
+
+
 def refused(state, dataset):
     dataset.load_state_dict(state)
     return iter(dataset)

@@ -60,6 +60,11 @@ def test_webdataset_reads_what_is_written_and_both_leave_out_the_same_fields(tmp
     assert [sample["txt"] for sample in samples] == [str(number).encode() for number in range(7)]
 
 
+def test_infinity_is_no_limit_of_bytes(tmp_path):
+    sink = written(wds.ShardWriter(f"{tmp_path}/%d.tar", maxsize=float("inf")))
+    assert (len(sink.paths), sink.num_samples) == (1, 7)
+
+
 ENCODERS = {
     "bytes as they are": (False, {"txt": b"a"}, b"a"),
     "ours": (True, {"txt": "a"}, b"a"),
