@@ -61,6 +61,11 @@ def split_by_worker(source: Iterator[Any]) -> Iterator[Any]:
     return source if worker is None else islice(source, worker.id, None, worker.num_workers)
 
 
+def single_node_only(source: Iterator[Any], group: Any = None) -> Iterator[Any]:  # noqa: ARG001  # likewise
+    """As `nodesplitter=`, webdataset's default: accepted, and several ranks are split all the same."""
+    return source
+
+
 _log = logging.getLogger("samplerkit")
 
 
