@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import pickle
 import random
@@ -132,6 +133,7 @@ def watched_loads() -> Iterator[str]:
         yield ""
 
 
+@functools.cache
 def warn_once(message: str, stacklevel: int) -> None:
     """Warns of what was found, of the same once in a process.
 
@@ -139,12 +141,7 @@ def warn_once(message: str, stacklevel: int) -> None:
         message: from `watched_loads`.
         stacklevel: as for `warnings.warn`, seen from the caller.
     """
-    if message not in _SAID:
-        _SAID.add(message)
-        warnings.warn(message, LoadingThreadWarning, stacklevel=stacklevel + 1)
-
-
-_SAID: Final[set[str]] = set()
+    warnings.warn(message, LoadingThreadWarning, stacklevel=stacklevel + 1)
 
 
 def _drawn(before: dict[str, Any], *, but_a_seed: bool) -> list[str]:
