@@ -107,13 +107,7 @@ class Cursor(ABC):
         True
     """
 
-    def __init__(
-        self,
-        *,
-        advances: bool = True,
-        waits: bool = False,
-        resumes: bool = False,
-    ) -> None:
+    def __init__(self, *, advances: bool = True, waits: bool = False, resumes: bool = False) -> None:
         self._advances: Final = advances
         self._waits: Final = waits
         self._resumes: Final = resumes

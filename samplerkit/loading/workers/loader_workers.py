@@ -20,13 +20,7 @@ from samplerkit.loading.run.run_cursor import RunCursor
 from samplerkit.loading.sample_fields import SampleCollate
 from samplerkit.loading.workers.batch_maker import BatchMaker, SendingMaker, batch_of
 from samplerkit.loading.workers.file_affinity import AffineProcesses
-from samplerkit.loading.workers.protocol import (
-    BadSamples,
-    Batches,
-    Request,
-    WorkerKind,
-    Workers,
-)
+from samplerkit.loading.workers.protocol import BadSamples, Batches, Request, WorkerKind, Workers
 from samplerkit.loading.workers.reader import ReaderOptions, SampleReader, reports_stats
 from samplerkit.loading.workers.thread_pool import ThreadPool, ThreadSchedule
 from samplerkit.loading.workers.worker_processes import WorkerProcesses

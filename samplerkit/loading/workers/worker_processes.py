@@ -25,13 +25,7 @@ from torch._utils import ExceptionWrapper
 from samplerkit.errors import WorkerError, note_once
 from samplerkit.loading.background import end_at_exit
 from samplerkit.loading.workers.protocol import Answer, Request, WorkerPool, timed_out
-from samplerkit.loading.workers.worker_side import (
-    WorkerStart,
-    received,
-    run_worker,
-    socket_of,
-    unpickled,
-)
+from samplerkit.loading.workers.worker_side import WorkerStart, received, run_worker, socket_of, unpickled
 
 _GRACE_SECONDS = 0.5
 """How long the batches that are finished may still arrive before the other workers are ended too."""
@@ -243,8 +237,7 @@ def _forget_all() -> None:
         workers.forget()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_all)
+os.register_at_fork(after_in_child=_forget_all)
 
 
 def _hint(codes: Collection[int]) -> str:
