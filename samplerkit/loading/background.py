@@ -11,7 +11,7 @@ import threading
 import time
 import weakref
 from collections.abc import Iterable
-from typing import Final, Generic, Protocol, TypeVar, final
+from typing import ClassVar, Final, Generic, Protocol, TypeVar, final
 
 from samplerkit.errors import StateError
 
@@ -29,10 +29,10 @@ class Ending(Protocol):
         """Waits for them until a time of the monotonic clock."""
 
 
-class Openable(Protocol):
-    """An iteration, which ends something when it is garbage."""
+class LeftAtExit:
+    """What ends something when it is garbage, and not at the exit: modules may be cleared before it."""
 
-    is_open: bool
+    is_exiting: ClassVar[bool] = False
 
 
 def end_together(several: Iterable[Ending]) -> None:
@@ -57,13 +57,7 @@ def end_at_exit(running: Ending) -> None:
     atexit.register(_end_all)
 
 
-def leave_at_exit(held: Openable) -> None:
-    """Marks an iteration as not open at the exit: modules may be cleared before it is garbage."""
-    _HELD.add(held)
-
-
 _RUNNING: Final[weakref.WeakSet[Ending]] = weakref.WeakSet()
-_HELD: Final[weakref.WeakSet[Openable]] = weakref.WeakSet()
 
 
 def _end_all() -> None:
@@ -72,8 +66,7 @@ def _end_all() -> None:
 
 @atexit.register  # with the module, so after what ends workers
 def _leave_all() -> None:
-    for held in list(_HELD):
-        held.is_open = False
+    LeftAtExit.is_exiting = True
 
 
 _here = threading.local()

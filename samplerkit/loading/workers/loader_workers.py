@@ -10,7 +10,7 @@ import torch.utils.data
 
 from samplerkit.batches.sample_set import seed_of
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError
-from samplerkit.loading.background import leave_at_exit
+from samplerkit.loading.background import LeftAtExit
 from samplerkit.loading.collate import PackCollate
 from samplerkit.loading.device.stage import DeviceStage, MakeStage
 from samplerkit.loading.device.streams import current_device
@@ -44,7 +44,7 @@ _STAGE_SECONDS = 0.4
 
 
 @final
-class WorkerIteration:
+class WorkerIteration(LeftAtExit):
     """One iteration over the batches of workers, through a stage if there is one.
 
     Attributes:
@@ -81,7 +81,6 @@ class WorkerIteration:
         self._keeps_workers = keeps_workers
         self._next: Any = kept_generators()(next) if keeps_generators else next
         self.is_open = True
-        leave_at_exit(self)
 
     def runs_ahead_to(self, reading: Reading, make_stage: MakeStage | None) -> bool:
         """Returns whether its next batches are those of a reading."""
@@ -94,7 +93,7 @@ class WorkerIteration:
 
     def end(self) -> bool:
         """Ends the iteration; returns whether its workers live on, and can be used for another one."""
-        if self.is_open:
+        if self.is_open and not self.is_exiting:
             self.is_open = False
             self.workers.cancel()
             has_ended = self._stage is None or self._stage.close(_STAGE_SECONDS)
