@@ -90,7 +90,8 @@ class PadCollate(PlannedCollate):
 
         Raises:
             DatasetError: samples differ in structure or shape, or the batch is above its limit.
-            ArgumentValueError: `fields` names what no sample has, or there are no buckets to pad to.
+            ArgumentValueError: `fields` names what no sample has, `value` is none of a field's type, or there
+                are no buckets to pad to.
         """
         found: dict[str, SequenceField] = {}
         tree = self._found("", list(samples), ids, found)
@@ -153,7 +154,8 @@ class PadCollate(PlannedCollate):
 
     def _padded(self, tree: Any, lengths: dict[str, int]) -> Any:
         if isinstance(tree, SequenceField):
-            made = tree.padded(lengths[tree.path], self._padding_of(tree.path))
+            value = self._padding_of(tree.path, tree.items[0].dtype)
+            made = tree.padded(lengths[tree.path], value)
             return made if self.masks is None or tree.path in self.masks else made.values
         if isinstance(tree, tuple):
             return _like(tree, [self._padded(part, lengths) for part in tree])
@@ -273,7 +275,7 @@ class PackCollate(PlannedCollate):
 
         Raises:
             DatasetError: samples hold no tokens, differ in structure, or are longer than their given lengths.
-            ArgumentValueError: it is not known how long a pack is.
+            ArgumentValueError: it is not known how long a pack is, or `value` is none of a field's type.
         """
         if self._measure is None:
             hint = "give batches=PackBatches(...) to the loader, or plan= to PackCollate"
@@ -361,7 +363,7 @@ class PackCollate(PlannedCollate):
         flat = torch.cat(field.items) if tensors else torch.from_numpy(_widened(np.concatenate(field.items)))
         if not flat.dtype.is_floating_point and flat.dtype is not torch.bool:
             flat = flat.long()
-        rows = flat.new_full((shape[0] * shape[1], *flat.shape[1:]), self._padding_of(key))
+        rows = flat.new_full((shape[0] * shape[1], *flat.shape[1:]), self._padding_of(key, flat.dtype))
         rows[places.to(flat.device)] = flat
         return rows.reshape(*shape, *flat.shape[1:])
 
