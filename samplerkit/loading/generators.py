@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 import pickle
 import random
 import struct
@@ -18,8 +17,6 @@ import torch
 from samplerkit.errors import ArgumentValueError
 from samplerkit.order import arguments
 from samplerkit.order.draws import Draw
-
-_PERSON = b"samplerkit"
 
 
 def sample_rng(seed: int, epoch: int, sample: int) -> np.random.Generator:
@@ -55,10 +52,7 @@ def seed_worker(seed: int, epoch: int, rank: int, worker: int) -> None:
 
     Each (seed, epoch, rank, worker) gets a state of its own, so that no two workers augment alike.
     """
-    digest = hashlib.blake2b(
-        struct.pack("<QQQQ", seed, epoch, rank, worker), digest_size=24, salt=b"worker", person=_PERSON
-    ).digest()
-    torch.manual_seed(_seed_others(digest))
+    torch.manual_seed(_seed_others(Draw(seed, epoch, rank).digest(f"worker {worker}", 24)))
 
 
 def seed_generators(draw: Draw, role: str = "seeds") -> None:
