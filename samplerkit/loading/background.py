@@ -51,17 +51,18 @@ def end_at_exit(running: Ending) -> None:
     processes, multiprocessing would wait for ever: a worker in a call to C that holds Python's lock does not
     hear that it is to end.
     """
-    _RUNNING.add(running)
+    RUNNING.add(running)
     # Again each time, since what was registered last comes first: before torch, which ends its workers too.
     atexit.unregister(_end_all)
     atexit.register(_end_all)
 
 
-_RUNNING: Final[weakref.WeakSet[Ending]] = weakref.WeakSet()
+RUNNING: Final[weakref.WeakSet[Ending]] = weakref.WeakSet()
+"""What ends at the exit; a process that is forked from this one has a copy, of what is not its own."""
 
 
 def _end_all() -> None:
-    end_together(_RUNNING)
+    end_together(RUNNING)
 
 
 @atexit.register  # with the module, so after what ends workers

@@ -12,7 +12,6 @@ import signal
 import socket
 import sys
 import time
-import weakref
 from collections.abc import Collection, Iterator, Mapping
 from itertools import cycle
 from multiprocessing.connection import Connection
@@ -23,7 +22,7 @@ import torch
 from torch._utils import ExceptionWrapper
 
 from samplerkit.errors import WorkerError, note_once
-from samplerkit.loading.background import end_at_exit
+from samplerkit.loading.background import RUNNING, end_at_exit
 from samplerkit.loading.workers.protocol import Answer, Request, WorkerPool, timed_out
 from samplerkit.loading.workers.worker_side import WorkerStart, received, run_worker, socket_of, unpickled
 
@@ -83,7 +82,6 @@ class WorkerProcesses(WorkerPool):
 
     def _start(self) -> None:
         end_at_exit(self)
-        _running.add(self)
         context: Any = self._options.get("multiprocessing_context")
         if not isinstance(context, multiprocessing.context.BaseContext):
             context = multiprocessing.get_context(context)
@@ -229,12 +227,10 @@ def _poll_of(descriptors: list[int]) -> select.poll:
     return poll
 
 
-_running: Final[weakref.WeakSet[WorkerProcesses]] = weakref.WeakSet()
-
-
 def _forget_all() -> None:
-    for workers in list(_running):
-        workers.forget()
+    for workers in list(RUNNING):
+        if isinstance(workers, WorkerProcesses):
+            workers.forget()
 
 
 os.register_at_fork(after_in_child=_forget_all)
