@@ -360,7 +360,8 @@ class PackCollate(PlannedCollate):
     ) -> torch.Tensor:
         """Puts the sequences of a field at places of rows that hold padding else."""
         tensors = isinstance(field.items[0], torch.Tensor)
-        flat = torch.cat(field.items) if tensors else torch.from_numpy(_widened(np.concatenate(field.items)))
+        flat = torch.cat(field.items) if tensors else torch.from_numpy(np.concatenate(field.items))
+        # To signed integers: torch has few operations on unsigned ones.
         if not flat.dtype.is_floating_point and flat.dtype is not torch.bool:
             flat = flat.long()
         rows = flat.new_full((shape[0] * shape[1], *flat.shape[1:]), self._padding_of(key, flat.dtype))
@@ -380,8 +381,3 @@ def _require_packed(limit: int, segments: Segments, lengths: Ids, taken: Ids, id
     raise above_limit(
         problem, parts, None if ids is None else ids[parts], lengths[parts, None], given, starts
     )
-
-
-def _widened(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Gives signed integers: torch has few operations on unsigned ones."""
-    return array.astype(np.int64) if array.dtype.kind in "iu" else array
