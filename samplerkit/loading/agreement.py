@@ -18,6 +18,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 from itertools import islice
 from typing import Any, NamedTuple, final
 
@@ -308,18 +309,17 @@ def _job_agreement() -> Agreement | None:
     is_worker = torch.utils.data.get_worker_info() is not None
     if distributed is None or distributed.get_world_size() == 1 or is_worker:
         return None
-    store = distributed.distributed_c10d._get_default_store()
-    if not _agreements or _agreements[-1][0] is not store:
-        # torchrun may keep one store over its restarts, with what the ranks of before wrote to it.
-        attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
-        prefixed = distributed.distributed_c10d.PrefixStore(f"samplerkit/{attempt}", store)
-        ranks = distributed.get_world_size()
-        _agreements[:] = [(store, Agreement(prefixed, distributed.get_rank(), ranks))]
-    return _agreements[-1][1]
+    return _agreement_by(distributed.distributed_c10d._get_default_store())
 
 
-_agreements: list[tuple[Any, Agreement]] = []
-"""That of the process group, with its store, which is held: another one may get its address."""
+@lru_cache(maxsize=1)  # it holds the store: another one may get its address
+def _agreement_by(store: Any) -> Agreement:
+    """Makes the agreement of a process group, once."""
+    # torchrun may keep one store over its restarts, with what the ranks of before wrote to it.
+    attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    job = process_group()
+    prefixed = job.distributed_c10d.PrefixStore(f"samplerkit/{attempt}", store)
+    return Agreement(prefixed, job.get_rank(), job.get_world_size())
 
 
 def _written(identity: dict[str, Any]) -> str:

@@ -11,7 +11,7 @@ import threading
 import time
 import weakref
 from collections.abc import Iterable
-from typing import Final, Generic, Protocol, TypeVar, final
+from typing import ClassVar, Final, Generic, Protocol, TypeVar, final
 
 from samplerkit.errors import StateError
 
@@ -29,10 +29,10 @@ class Ending(Protocol):
         """Waits for them until a time of the monotonic clock."""
 
 
-class Openable(Protocol):
-    """An iteration, which ends something when it is garbage."""
+class LeftAtExit:
+    """What ends something when it is garbage, and not at the exit: modules may be cleared before it."""
 
-    is_open: bool
+    is_exiting: ClassVar[bool] = False
 
 
 def end_together(several: Iterable[Ending]) -> None:
@@ -51,29 +51,23 @@ def end_at_exit(running: Ending) -> None:
     processes, multiprocessing would wait for ever: a worker in a call to C that holds Python's lock does not
     hear that it is to end.
     """
-    _RUNNING.add(running)
+    RUNNING.add(running)
     # Again each time, since what was registered last comes first: before torch, which ends its workers too.
     atexit.unregister(_end_all)
     atexit.register(_end_all)
 
 
-def leave_at_exit(held: Openable) -> None:
-    """Marks an iteration as not open at the exit: modules may be cleared before it is garbage."""
-    _HELD.add(held)
-
-
-_RUNNING: Final[weakref.WeakSet[Ending]] = weakref.WeakSet()
-_HELD: Final[weakref.WeakSet[Openable]] = weakref.WeakSet()
+RUNNING: Final[weakref.WeakSet[Ending]] = weakref.WeakSet()
+"""What ends at the exit; a process that is forked from this one has a copy, of what is not its own."""
 
 
 def _end_all() -> None:
-    end_together(_RUNNING)
+    end_together(RUNNING)
 
 
 @atexit.register  # with the module, so after what ends workers
 def _leave_all() -> None:
-    for held in list(_HELD):
-        held.is_open = False
+    LeftAtExit.is_exiting = True
 
 
 _here = threading.local()

@@ -90,7 +90,8 @@ class PadCollate(PlannedCollate):
 
         Raises:
             DatasetError: samples differ in structure or shape, or the batch is above its limit.
-            ArgumentValueError: `fields` names what no sample has, or there are no buckets to pad to.
+            ArgumentValueError: `fields` names what no sample has, `value` is none of a field's type, or there
+                are no buckets to pad to.
         """
         found: dict[str, SequenceField] = {}
         tree = self._found("", list(samples), ids, found)
@@ -153,7 +154,8 @@ class PadCollate(PlannedCollate):
 
     def _padded(self, tree: Any, lengths: dict[str, int]) -> Any:
         if isinstance(tree, SequenceField):
-            made = tree.padded(lengths[tree.path], self._padding_of(tree.path))
+            value = self._padding_of(tree.path, tree.items[0].dtype)
+            made = tree.padded(lengths[tree.path], value)
             return made if self.masks is None or tree.path in self.masks else made.values
         if isinstance(tree, tuple):
             return _like(tree, [self._padded(part, lengths) for part in tree])
@@ -273,7 +275,7 @@ class PackCollate(PlannedCollate):
 
         Raises:
             DatasetError: samples hold no tokens, differ in structure, or are longer than their given lengths.
-            ArgumentValueError: it is not known how long a pack is.
+            ArgumentValueError: it is not known how long a pack is, or `value` is none of a field's type.
         """
         if self._measure is None:
             hint = "give batches=PackBatches(...) to the loader, or plan= to PackCollate"
@@ -358,10 +360,11 @@ class PackCollate(PlannedCollate):
     ) -> torch.Tensor:
         """Puts the sequences of a field at places of rows that hold padding else."""
         tensors = isinstance(field.items[0], torch.Tensor)
-        flat = torch.cat(field.items) if tensors else torch.from_numpy(_widened(np.concatenate(field.items)))
+        flat = torch.cat(field.items) if tensors else torch.from_numpy(np.concatenate(field.items))
+        # To signed integers: torch has few operations on unsigned ones.
         if not flat.dtype.is_floating_point and flat.dtype is not torch.bool:
             flat = flat.long()
-        rows = flat.new_full((shape[0] * shape[1], *flat.shape[1:]), self._padding_of(key))
+        rows = flat.new_full((shape[0] * shape[1], *flat.shape[1:]), self._padding_of(key, flat.dtype))
         rows[places.to(flat.device)] = flat
         return rows.reshape(*shape, *flat.shape[1:])
 
@@ -378,8 +381,3 @@ def _require_packed(limit: int, segments: Segments, lengths: Ids, taken: Ids, id
     raise above_limit(
         problem, parts, None if ids is None else ids[parts], lengths[parts, None], given, starts
     )
-
-
-def _widened(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Gives signed integers: torch has few operations on unsigned ones."""
-    return array.astype(np.int64) if array.dtype.kind in "iu" else array

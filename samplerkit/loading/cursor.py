@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, final
 
 from samplerkit.errors import StateError
-from samplerkit.loading.background import leave_at_exit
+from samplerkit.loading.background import LeftAtExit
 from samplerkit.loading.state.past import NOTHING, EpochsRead, Past
 from samplerkit.loading.state.state import Place
 
@@ -29,7 +29,7 @@ _log = logging.getLogger("samplerkit")
 
 @final
 @dataclass(eq=False)
-class Iteration:
+class Iteration(LeftAtExit):
     """One way through the rest of an epoch. It counts for itself, so an old one never counts for a newer.
 
     Args:
@@ -107,13 +107,7 @@ class Cursor(ABC):
         True
     """
 
-    def __init__(
-        self,
-        *,
-        advances: bool = True,
-        waits: bool = False,
-        resumes: bool = False,
-    ) -> None:
+    def __init__(self, *, advances: bool = True, waits: bool = False, resumes: bool = False) -> None:
         self._advances: Final = advances
         self._waits: Final = waits
         self._resumes: Final = resumes
@@ -183,7 +177,6 @@ class Cursor(ABC):
         upcoming = self.upcoming
         iteration = upcoming if made_for is None else made_for
         iteration.is_open = True
-        leave_at_exit(iteration)
         if iteration.reads_as(upcoming):
             self._move(iteration)
         return iteration
@@ -195,7 +188,7 @@ class Cursor(ABC):
             iteration: from `begin`.
             at_its_end: whether the loop has reached the end.
         """
-        if iteration is self.at and iteration.is_open:
+        if iteration is self.at and iteration.is_open and not iteration.is_exiting:
             beyond = self._beyond(at_its_end=at_its_end)
             if beyond is None:
                 # One that was left early stays: what it has handed out is what a state counts.

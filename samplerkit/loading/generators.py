@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
+import functools
 import pickle
 import random
 import struct
@@ -17,8 +17,6 @@ import torch
 from samplerkit.errors import ArgumentValueError
 from samplerkit.order import arguments
 from samplerkit.order.draws import Draw
-
-_PERSON = b"samplerkit"
 
 
 def sample_rng(seed: int, epoch: int, sample: int) -> np.random.Generator:
@@ -54,10 +52,7 @@ def seed_worker(seed: int, epoch: int, rank: int, worker: int) -> None:
 
     Each (seed, epoch, rank, worker) gets a state of its own, so that no two workers augment alike.
     """
-    digest = hashlib.blake2b(
-        struct.pack("<QQQQ", seed, epoch, rank, worker), digest_size=24, salt=b"worker", person=_PERSON
-    ).digest()
-    torch.manual_seed(_seed_others(digest))
+    torch.manual_seed(_seed_others(Draw(seed, epoch, rank).digest(f"worker {worker}", 24)))
 
 
 def seed_generators(draw: Draw, role: str = "seeds") -> None:
@@ -132,6 +127,7 @@ def watched_loads() -> Iterator[str]:
         yield ""
 
 
+@functools.cache
 def warn_once(message: str, stacklevel: int) -> None:
     """Warns of what was found, of the same once in a process.
 
@@ -139,12 +135,7 @@ def warn_once(message: str, stacklevel: int) -> None:
         message: from `watched_loads`.
         stacklevel: as for `warnings.warn`, seen from the caller.
     """
-    if message not in _SAID:
-        _SAID.add(message)
-        warnings.warn(message, LoadingThreadWarning, stacklevel=stacklevel + 1)
-
-
-_SAID: Final[set[str]] = set()
+    warnings.warn(message, LoadingThreadWarning, stacklevel=stacklevel + 1)
 
 
 def _drawn(before: dict[str, Any], *, but_a_seed: bool) -> list[str]:

@@ -6,6 +6,7 @@ import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any, Final, NamedTuple, Self, final
 
 import numpy as np
@@ -14,7 +15,7 @@ from torch.utils.data import default_collate
 
 from samplerkit.batches.plan import BatchPlan, Measure
 from samplerkit.batches.segments import Segments
-from samplerkit.errors import ArgumentTypeError, DatasetError
+from samplerkit.errors import ArgumentTypeError, ArgumentValueError, DatasetError
 from samplerkit.order.typing import Ids
 
 _NAMED = 8
@@ -77,9 +78,26 @@ class PlannedCollate(SampleCollate):
     def _fitting(self, measure: Measure) -> Measure:
         """Returns the measure of a plan, and refuses that of one which does not fit."""
 
-    def _padding_of(self, field: str) -> float:
-        """Returns what a field is padded with."""
-        return self.value.get(field, 0) if isinstance(self.value, Mapping) else self.value
+    def _padding_of(self, field: str, dtype: Any) -> float:
+        """Returns what a field is padded with.
+
+        Raises:
+            ArgumentValueError: its type, torch's or numpy's, is of integers that do not hold it.
+        """
+        value = self.value.get(field, 0) if isinstance(self.value, Mapping) else self.value
+        if value and not _holds(dtype, value):
+            hint = "say value= by field, or let the dataset give a type that has it"
+            raise ArgumentValueError("value", f"is no {dtype}, as field {field!r} is", value, hint=hint)
+        return value
+
+
+def _holds(dtype: Any, value: float) -> bool:
+    """Whether a number can be padded with in a type: another one would be there, without a word."""
+    try:
+        limits: Any = torch.iinfo(dtype) if isinstance(dtype, torch.dtype) else np.iinfo(dtype)
+    except (TypeError, ValueError):  # no type of integers
+        return True
+    return value % 1 == 0 and bool(limits.min <= value <= limits.max)
 
 
 class Padded(NamedTuple):
@@ -152,7 +170,7 @@ def is_sequence(item: Any) -> bool:
 def field_of(path: str, items: list[Any], ids: Ids | None) -> SequenceField:
     """Makes the sequences of a field alike: tensors of one type, or arrays of one.
 
-    Lists become int64, float or bool as torch makes them.
+    Lists become int64, float or bool as torch makes them. What has no entries has no type of its own.
 
     Args:
         path: of the field.
@@ -163,10 +181,12 @@ def field_of(path: str, items: list[Any], ids: Ids | None) -> SequenceField:
         DatasetError: a sample has no sequence there, or one of another shape.
     """
     if all(isinstance(item, torch.Tensor) for item in items):
-        made = items
+        made, kinds = items, {item.dtype for item in items}
+        if len(kinds) > 1:
+            kind = reduce(torch.promote_types, {item.dtype for item in items if item.numel()} or kinds)
+            made = [item.to(kind) for item in items]
     else:
         made = [_array(item, _place(ids, place, path)) for place, item in enumerate(items)]
-        # What has no entries has no type of its own.
         typed = [array.dtype for array in made if array.size] or [made[0].dtype]
         made = [array.astype(np.result_type(*typed), copy=False) for array in made]
     # A list without entries fits any shape.

@@ -48,8 +48,9 @@ def detect_world(environment: Mapping[str, str] = os.environ) -> World:
     for size_name, rank_name in _OF_MPI:
         if size_name in environment and rank_name in environment:
             return _from(environment, size_name, rank_name)
-    if "SLURM_PROCID" in environment:
-        step = "SLURM_STEP_NUM_TASKS" in environment
+    step = "SLURM_STEP_NUM_TASKS" in environment
+    # A batch script has a number, and that of all tasks only if it says `--ntasks`; a task of srun has both.
+    if "SLURM_PROCID" in environment and (step or "SLURM_NTASKS" in environment):
         world = _from(environment, "SLURM_STEP_NUM_TASKS" if step else "SLURM_NTASKS", "SLURM_PROCID")
         if not step and "SLURM_STEP_ID" not in environment and world.num_shards > 1:
             _warn_of_no_srun(world)

@@ -195,10 +195,7 @@ class Share(Iterator[Ids]):
 
 def copies(upcoming: Iterable[Any], number: int) -> Iterable[Iterator[Any]]:
     """Gives iterators over the same batches, each of which may be far ahead of the others."""
-    again = getattr(upcoming, "again", None)
-    if callable(again):
-        return [again() for _ in range(number)]
-    # What is no iterator starts again by itself; else the batches between two copies are in memory.
+    # What is no iterator, as from a loader, starts again; else the batches between two copies are in memory.
     return tee(upcoming, number) if iter(upcoming) is upcoming else [iter(upcoming) for _ in range(number)]
 
 

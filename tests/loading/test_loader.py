@@ -166,6 +166,19 @@ def test_the_fingerprint_names_the_order_and_nothing_of_the_job():
     assert numbers_loader(11, world=sk.World(2, 1)).fingerprint != named
 
 
+@pytest.mark.parametrize("step", ["1", 1.0, None, True])
+@pytest.mark.parametrize("asked", ["ids", "pads", "tokens"])
+def test_a_step_that_is_no_integer_is_refused(asked, step):
+    with pytest.raises(sk.ArgumentTypeError, match="step: must be an integer"):
+        getattr(numbers_loader(), asked)(step)
+
+
+@pytest.mark.parametrize("workers", [1, "1 threads"])
+def test_a_timeout_may_be_as_long_as_one_likes(workers):
+    with numbers_loader(timeout=1e15, **beside(workers)) as loader:
+        assert sum(ids_of(loader), []) == np.asarray(sk.RandomSampler(seed=3).order(10)).tolist()
+
+
 @over_threads_too
 def test_drop_last_means_drop():
     assert numbers_loader(drop_last=True).tail == "drop"

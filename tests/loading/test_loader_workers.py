@@ -87,7 +87,13 @@ def stuck_loader(**options):
 
 @pytest.mark.parametrize(
     "options",
-    [{"num_workers": 2}, THREADS, {**THREADS, "device": "cpu"}, {**THREADS, "persistent_workers": True}],
+    [
+        {"num_workers": 2},
+        {"num_workers": 2, "device": "cpu"},
+        THREADS,
+        {**THREADS, "device": "cpu"},
+        {**THREADS, "persistent_workers": True},
+    ],
 )
 def test_a_break_waits_no_longer_than_two_seconds_for_a_sample_that_hangs(options):
     loader = stuck_loader(**options)

@@ -63,6 +63,24 @@ def test_masks_are_renamed_or_left_out_and_fields_have_values_of_their_own():
     assert sk.PadCollate(masks={})([torch.ones(1), torch.ones(2)]).tolist() == [[1, 0], [1, 1]]
 
 
+def test_tensors_of_several_types_lose_nothing():
+    """And what has no entries has no type of its own."""
+    first, second = torch.tensor([1, 2]), torch.tensor([1.5])
+    for samples in ([first, second], [second, first]):
+        values = sk.PadCollate()(samples).values
+        assert sorted(values.flatten().tolist()) == [0, 1, 1.5, 2]
+    large = torch.tensor([(1 << 53) + 1])
+    assert sk.PadCollate()([torch.tensor([]), large]).values.tolist() == [[0], large.tolist()]
+
+
+@pytest.mark.parametrize("value", [-100, 1.5, float("nan"), 1 << 70])
+@pytest.mark.parametrize("made", [lambda size: np.ones(size, np.uint8), lambda size: torch.ones(size).byte()])
+def test_a_number_that_a_field_cannot_hold_is_refused_and_another_one_is_not_there(made, value):
+    with pytest.raises(sk.ArgumentValueError, match=r"value: is no .*uint8, as field 'labels' is"):
+        sk.PadCollate(value={"labels": value})([{"labels": made(size)} for size in (1, 2)])
+    assert sk.PadCollate(value=255)([made(1), made(2)]).values.tolist() == [[1, 255], [1, 1]]
+
+
 LENGTHS = np.random.default_rng(3).integers(1, 60, 400)
 TOKENS = sk.TokenBatches(240, lengths=LENGTHS)
 BUCKETS = sk.BucketBatches([16, 32, 64], [16, 8, 4], lengths=LENGTHS)

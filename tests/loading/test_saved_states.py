@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from tests.loading.saved_states import FILE, KINDS, goes_on_with, main
+from tests.loading.saved_states import FILE, KINDS, goes_on_with
 
 CASES = json.loads(FILE.read_text())
 
@@ -35,10 +35,3 @@ def test_a_state_that_was_saved_once_continues_with_the_same_ids(kind, tmp_path)
     for case in cases:
         ids = goes_on_with(partial(KINDS[kind], tmp_path), case["state"])
         assert ids == case["goes on with"], case["when"]
-
-
-def test_the_saved_states_are_never_written_over(capsys):
-    before = FILE.read_bytes()
-    assert main() == 1
-    assert "frozen" in capsys.readouterr().err
-    assert FILE.read_bytes() == before

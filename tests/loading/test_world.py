@@ -27,6 +27,7 @@ def process_group(tmp_path):
         ({}, sk.World(1, 0)),
         ({"RANK": "3", "WORLD_SIZE": "8"}, sk.World(8, 3)),
         (SLURM, sk.World(4, 2)),
+        ({"SLURM_PROCID": "0", "SLURM_JOB_ID": "7"}, sk.World()),  # a batch script without --ntasks
         ({**SLURM, "SLURM_STEP_NUM_TASKS": "3"}, sk.World(3, 2)),
         ({**SLURM, "RANK": "0", "WORLD_SIZE": "2"}, sk.World(2, 0)),
         ({"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "2"}, sk.World(2, 1)),

@@ -330,7 +330,7 @@ class WrappedLoader:
 
     def _end(self, iteration: Iteration) -> None:
         """Ends an iteration that did not reach its end: what was read ahead is of no use."""
-        if iteration.is_open:
+        if iteration.is_open and not iteration.is_exiting:
             self._cursor.end(iteration)
             self._drop_stage()
 

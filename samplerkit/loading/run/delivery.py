@@ -16,6 +16,7 @@ import numpy as np
 from samplerkit.batches.plan import BatchPlan
 from samplerkit.errors import OutOfDatasetError
 from samplerkit.loading.run.units import EpochUnits, Ramp, StepSamples
+from samplerkit.order import arguments
 from samplerkit.order.caching import cached_property
 from samplerkit.order.typing import Ids, as_array
 
@@ -377,7 +378,7 @@ class Reading:
         ]
 
     def _require(self, step: int) -> None:
-        if not self.has(step):
+        if not self.has(arguments.integer("step", step)):
             raise OutOfDatasetError("step", f"must be in [0, {self.steps})", step)
 
     def _is_split(self, step: int) -> bool:

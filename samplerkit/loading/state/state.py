@@ -229,10 +229,7 @@ class State:
         return cls(**{**values, "seed": tuple(values["seed"])})
 
     def require_equal(
-        self,
-        current: State,
-        allow: Collection[str] = (),
-        cost_of: Callable[[str], str] | None = None,
+        self, current: State, allow: Collection[str] = (), cost_of: Callable[[str], str] | None = None
     ) -> None:
         """Compares the fields that make up a run's identity; those that may differ, and do, are logged.
 

@@ -103,11 +103,8 @@ class AffineProcesses(WorkerProcesses):
         DatasetError: the dataset has no files.
     """
 
-    def __init__(
-        self, maker: SendingMaker, number: int, options: Mapping[str, Any], *, pins: bool = False
-    ) -> None:
-        # A thread would seed the generators from which the loop draws: there batches are not pinned.
-        super().__init__(maker, number, options, pins=pins and not maker.reader.options.seeds_draws)
+    def __init__(self, maker: SendingMaker, number: int, options: Mapping[str, Any]) -> None:
+        super().__init__(maker, number, options)
         self._collates: Final = maker
         self._layout: Final = layout_of_files(maker.reader.dataset)
         self._reading: tuple[int, int] | None = None

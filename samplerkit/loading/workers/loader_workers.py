@@ -10,9 +10,9 @@ import torch.utils.data
 
 from samplerkit.batches.sample_set import seed_of
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError
-from samplerkit.loading.background import leave_at_exit
+from samplerkit.loading.background import LeftAtExit
 from samplerkit.loading.collate import PackCollate
-from samplerkit.loading.device.stage import MakeStage
+from samplerkit.loading.device.stage import DeviceStage, MakeStage
 from samplerkit.loading.device.streams import current_device
 from samplerkit.loading.generators import kept_generators
 from samplerkit.loading.run.delivery import Reading
@@ -20,13 +20,7 @@ from samplerkit.loading.run.run_cursor import RunCursor
 from samplerkit.loading.sample_fields import SampleCollate
 from samplerkit.loading.workers.batch_maker import BatchMaker, SendingMaker, batch_of
 from samplerkit.loading.workers.file_affinity import AffineProcesses
-from samplerkit.loading.workers.protocol import (
-    BadSamples,
-    Batches,
-    Request,
-    WorkerKind,
-    Workers,
-)
+from samplerkit.loading.workers.protocol import BadSamples, Batches, Request, WorkerKind, Workers
 from samplerkit.loading.workers.reader import ReaderOptions, SampleReader, reports_stats
 from samplerkit.loading.workers.thread_pool import ThreadPool, ThreadSchedule
 from samplerkit.loading.workers.worker_processes import WorkerProcesses
@@ -44,12 +38,13 @@ _FUNCTIONS = {"collate_fn", "worker_init_fn"}
 _SWITCHES = {"pin_memory", "persistent_workers"}
 _NEED_WORKERS = ("prefetch_factor", "persistent_workers", "timeout")
 
-_STAGE_SECONDS = 1.0
-"""How long a stage may take to end by itself before the workers that it waits for are ended."""
+_STAGE_SECONDS = 0.4
+"""How long a stage may take to end by itself before the workers that it waits for are ended: together with
+`LAST_BATCH_SECONDS`, which these have then, it is below the two seconds that an end may take."""
 
 
 @final
-class WorkerIteration:
+class WorkerIteration(LeftAtExit):
     """One iteration over the batches of workers, through a stage if there is one.
 
     Attributes:
@@ -60,6 +55,7 @@ class WorkerIteration:
         workers: make the batches.
         requests: of the batches.
         make_stage: puts a stage behind them.
+        pins: whether the stage gets pinned batches.
         keeps_workers: whether `end` leaves the workers alive.
         keeps_generators: whether the generators of this process are as before after each batch.
     """
@@ -70,6 +66,7 @@ class WorkerIteration:
         requests: Iterator[Request],
         make_stage: MakeStage | None,
         *,
+        pins: bool,
         keeps_workers: bool,
         keeps_generators: bool,
     ) -> None:
@@ -78,12 +75,12 @@ class WorkerIteration:
         self._make_stage = make_stage
         batches = workers.open(requests, in_the_loop=make_stage is None)
         # A stage closes its source, but these workers may live on: so it gets a source without them.
-        self._stage = None if make_stage is None else make_stage(batch for batch in batches)
+        source = (batch.pin_memory() if pins else batch for batch in batches)
+        self._stage = None if make_stage is None else make_stage(source)
         self._batches: Iterator[Any] = batches if self._stage is None else iter(self._stage)
         self._keeps_workers = keeps_workers
         self._next: Any = kept_generators()(next) if keeps_generators else next
         self.is_open = True
-        leave_at_exit(self)
 
     def runs_ahead_to(self, reading: Reading, make_stage: MakeStage | None) -> bool:
         """Returns whether its next batches are those of a reading."""
@@ -96,7 +93,7 @@ class WorkerIteration:
 
     def end(self) -> bool:
         """Ends the iteration; returns whether its workers live on, and can be used for another one."""
-        if self.is_open:
+        if self.is_open and not self.is_exiting:
             self.is_open = False
             self.workers.cancel()
             has_ended = self._stage is None or self._stage.close(_STAGE_SECONDS)
@@ -170,6 +167,10 @@ class LoaderWorkers:
         """Whether other processes read."""
         return self._num_workers > 0 and self._kind == "processes"
 
+    @property
+    def _pins(self) -> bool:
+        return bool(self._options.get("pin_memory")) and current_device().type != "cpu"
+
     def open(self, reading: Reading, make_stage: MakeStage | None, *, run_ahead: bool) -> WorkerIteration:
         """Begins to answer the requests of a reading, or takes the iteration that ran ahead to it.
 
@@ -190,6 +191,9 @@ class LoaderWorkers:
                 hint="say num_workers=1 or more, without file_affinity, or draw from samplerkit.draw_rng() "
                 "and leave it out",
             )
+        pins = self._pins and self.has_processes and not seeds_here
+        if pins and make_stage is None:
+            make_stage = _ahead
         opened = self._open
         if opened is not None and run_ahead and opened.runs_ahead_to(reading, make_stage):
             opened.next_epoch = None
@@ -199,6 +203,7 @@ class LoaderWorkers:
             kept or self._make_workers(reading.epoch),
             requests_of(self._cursor, wanted(self._cursor.run.dataset), run_ahead, reading),
             make_stage,
+            pins=pins,
             keeps_workers=bool(self._options.get("persistent_workers")),
             keeps_generators=seeds_here,
         )
@@ -220,11 +225,10 @@ class LoaderWorkers:
 
     def _make_workers(self, epoch: int) -> Workers:
         options = self._options
-        pins = bool(options.get("pin_memory")) and current_device().type != "cpu"
         if self.has_processes:
             processes = AffineProcesses if self._is_affine else WorkerProcesses
-            return processes(self._maker(epoch, SendingMaker), self._num_workers, options, pins=pins)
-        maker = self._maker(epoch, partial(BatchMaker, pins=pins))
+            return processes(self._maker(epoch, SendingMaker), self._num_workers, options)
+        maker = self._maker(epoch, partial(BatchMaker, pins=self._pins))
         if not self._num_workers:
             return Workers(maker.__getitem__)
         self._held = _Held()
@@ -250,6 +254,11 @@ class LoaderWorkers:
         reports = self.has_processes and reports_stats(dataset)
         reader = SampleReader(dataset, options, partial(batches_of, self._cursor), reports=reports)
         return make(reader, collate)
+
+
+def _ahead(batches: Iterator[Any]) -> DeviceStage:
+    """Hands out what processes have made, as it is, and receives and pins the next ones in a thread."""
+    return DeviceStage(batches, current_device(), pins=False, load=lambda batch: batch)
 
 
 def batches_of(cursor: RunCursor, request: Request) -> Batches:

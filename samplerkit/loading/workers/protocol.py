@@ -234,6 +234,10 @@ BATCHES_AHEAD: Final = 2
 """Batches that each worker has ahead of the loop, unless `prefetch_factor` says another number."""
 
 
+LONGEST_TIMEOUT: Final = 2_000_000
+"""Seconds, 23 days: the system waits for no more of them, and nobody means a longer `timeout`."""
+
+
 class WorkerPool(Workers):
     """Workers that make batches while the loop does something else.
 
@@ -244,7 +248,7 @@ class WorkerPool(Workers):
 
     def __init__(self, number: int, options: Mapping[str, Any]) -> None:
         self.ahead: Final = (options.get("prefetch_factor") or BATCHES_AHEAD) * number
-        self.timeout: Final = options.get("timeout") or None
+        self.timeout: Final = min(options.get("timeout") or 0, LONGEST_TIMEOUT) or None
         self.process: Final = os.getpid()
         self._iteration: BatchesInOrder | None = None
 

@@ -66,7 +66,7 @@ class SampleReader:
 
     Args:
         dataset: a map-style dataset. If it has `set_epoch`, that is called before the first request of each
-            epoch, in each process that reads; if it has `expect`, that then gets an iterator over the int64
+            epoch, in each process that reads; if it has `expect`, that then gets an iterable of the int64
             arrays of ids that this process will read. If it has `wants_passes` or `wants_epochs`, its
             `__getitems__` and `read_present` are called with ids and these.
         options: what the loader wants.
@@ -320,20 +320,12 @@ class Upcoming:
     """The ids of each batch that a process will read.
 
     Args:
-        begin: gives them from the first one on. It is called again for each part of a dataset of several, for
-            one part may look far ahead of another one.
+        begin: gives them from the first one on. It is called for each iteration: each part of a dataset of
+            several has its own, for one part may look far ahead of another one.
     """
 
     def __init__(self, begin: Callable[[], Iterator[Ids]]) -> None:
         self._begin = begin
-        self._ids = begin()
-
-    def again(self) -> Upcoming:
-        """Returns the same from the first one on."""
-        return Upcoming(self._begin)
 
     def __iter__(self) -> Iterator[Ids]:
-        return self
-
-    def __next__(self) -> Ids:
-        return next(self._ids)
+        return self._begin()

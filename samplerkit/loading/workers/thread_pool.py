@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from itertools import count
 from queue import Empty, SimpleQueue
 from statistics import median
-from typing import Any, Final, NamedTuple, final
+from typing import Any, Final, final
 
 from samplerkit.loading.background import end_at_exit, loaders_read_for, not_an_end, read_for, start_thread
 from samplerkit.loading.workers.batch_maker import BatchMaker
@@ -144,12 +144,6 @@ _WHERE: Final = "a dataset or its collate function"  # who raised a StopIteratio
 _numbers = count(-1, -1)
 
 
-class _Raised(NamedTuple):
-    """What was raised in place of a batch."""
-
-    error: BaseException
-
-
 @final
 class Task:
     """One batch that threads make.
@@ -247,14 +241,13 @@ class ThreadPool(WorkerPool):
     def receive(self, task: Task) -> Answer:
         """Waits for the batch of a task."""
         try:
-            result: Any = task.result.get(timeout=self.timeout)
+            result: Answer | BaseException = task.result.get(timeout=self.timeout)
         except Empty:
             raise timed_out("a thread", self.timeout) from None
-        if not isinstance(result, _Raised):
-            answer: Answer = result
-            return answer
+        if not isinstance(result, BaseException):
+            return result
         try:
-            raise result.error
+            raise result
         finally:
             # The error's traceback refers to this frame.
             del result
@@ -305,7 +298,7 @@ class ThreadPool(WorkerPool):
                         reader.begin(task.request)
                     batch = self._maker.batch(task.request, reader)
                 except BaseException as error:  # whatever it is, it belongs into the loop
-                    batch = _Raised(not_an_end(error, _WHERE))
+                    batch = not_an_end(error, _WHERE)
                 seconds = time.perf_counter() - begun
                 task.result.put(batch)
                 # A thread that waits for the next request holds nothing of this one.
@@ -365,7 +358,7 @@ class ThreadPool(WorkerPool):
                 try:
                     reader.begin(task.request)
                 except BaseException as error:  # as above
-                    task.result.put(_Raised(not_an_end(error, _WHERE)))
+                    task.result.put(not_an_end(error, _WHERE))
                     task.is_cancelled = True
             self._taken = None
             if not task.is_cancelled:

@@ -11,9 +11,7 @@ import select
 import signal
 import socket
 import sys
-import threading
 import time
-import weakref
 from collections.abc import Collection, Iterator, Mapping
 from itertools import cycle
 from multiprocessing.connection import Connection
@@ -24,16 +22,9 @@ import torch
 from torch._utils import ExceptionWrapper
 
 from samplerkit.errors import WorkerError, note_once
-from samplerkit.loading.background import Channel, end_at_exit, start_thread
-from samplerkit.loading.device.streams import Streams, current_device, streams_for
+from samplerkit.loading.background import RUNNING, end_at_exit
 from samplerkit.loading.workers.protocol import Answer, Request, WorkerPool, timed_out
-from samplerkit.loading.workers.worker_side import (
-    WorkerStart,
-    received,
-    run_worker,
-    socket_of,
-    unpickled,
-)
+from samplerkit.loading.workers.worker_side import WorkerStart, received, run_worker, socket_of, unpickled
 
 _GRACE_SECONDS = 0.5
 """How long the batches that are finished may still arrive before the other workers are ended too."""
@@ -64,19 +55,16 @@ class WorkerProcesses(WorkerPool):
         maker: makes batches of requests, and pickles them.
         number: of workers.
         options: of the DataLoader.
-        pins: whether batches are pinned, in a thread of this process.
     """
 
-    def __init__(self, maker: Any, number: int, options: Mapping[str, Any], *, pins: bool = False) -> None:
+    def __init__(self, maker: Any, number: int, options: Mapping[str, Any]) -> None:
         super().__init__(number, options)
         self._maker: Final = maker
         self._number: Final = number
         self._options: Final = options
-        self._pins: Final = pins
         self._workers: list[_Worker] = []
         self._sent = 0
         self._turn: Iterator[int] = iter(())
-        self._pinning: threading.Thread | None = None
         self._asked_to_end: Any = None
         self._polls: list[select.poll] = []
 
@@ -89,22 +77,11 @@ class WorkerProcesses(WorkerPool):
         """Begins an iteration, and the first one begins the workers."""
         if not self._workers:
             self._start()
-        if self._pinning is not None:
-            self._pinning.join()  # it waits for the batch at which the iteration before was left
         self._turn = cycle(range(self._number))
-        batches = super().open(requests, in_the_loop=in_the_loop)
-        if not self._pins:
-            return batches
-        channel: Channel[Answer | BaseException, bool] = Channel([True] * self.ahead)
-        device = streams_for(current_device())
-        ours = (batches, channel, device)
-        self._pinning = threading.Thread(target=_pin, args=ours, name="samplerkit-pin", daemon=True)
-        start_thread(self._pinning)
-        return _pinned(channel)
+        return super().open(requests, in_the_loop=in_the_loop)
 
     def _start(self) -> None:
         end_at_exit(self)
-        _running.add(self)
         context: Any = self._options.get("multiprocessing_context")
         if not isinstance(context, multiprocessing.context.BaseContext):
             context = multiprocessing.get_context(context)
@@ -228,8 +205,6 @@ class WorkerProcesses(WorkerPool):
                 worker.process.join(max(0.0, deadline - time.monotonic()))
                 worker.process.kill()
                 worker.process.join()
-        if self._pinning is not None and self._pinning is not threading.current_thread():
-            self._pinning.join(max(0.0, deadline - time.monotonic()))
         self._workers = []  # a thread that still reads has its pipe until it is done
 
     def forget(self) -> None:
@@ -252,37 +227,13 @@ def _poll_of(descriptors: list[int]) -> select.poll:
     return poll
 
 
-def _pin(batches: Iterator[Answer], channel: Channel[Answer | BaseException, bool], device: Streams) -> None:
-    """Runs in a thread: receives batches and pins them, as torch does."""
-    try:
-        device.enter_thread()
-        while channel.take_slot():
-            channel.put(next(batches).pin_memory())
-    except BaseException as error:  # whatever it is, it belongs into the loop
-        channel.put(error)
-
-
-def _pinned(channel: Channel[Answer | BaseException, bool]) -> Iterator[Answer]:
-    try:
-        while isinstance(answer := channel.get(), Answer):
-            channel.give_slot(True)
-            yield answer
-        if isinstance(answer, BaseException) and not isinstance(answer, StopIteration):
-            raise answer
-    finally:
-        channel.close()
-
-
-_running: Final[weakref.WeakSet[WorkerProcesses]] = weakref.WeakSet()
-
-
 def _forget_all() -> None:
-    for workers in list(_running):
-        workers.forget()
+    for workers in list(RUNNING):
+        if isinstance(workers, WorkerProcesses):
+            workers.forget()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_all)
+os.register_at_fork(after_in_child=_forget_all)
 
 
 def _hint(codes: Collection[int]) -> str:

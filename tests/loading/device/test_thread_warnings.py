@@ -16,8 +16,8 @@ from samplerkit.loading.generators import LoadingThreadWarning
 
 
 @pytest.fixture(autouse=True)
-def nothing_said(monkeypatch):
-    monkeypatch.setattr(generators, "_SAID", set())
+def nothing_said():
+    generators.warn_once.cache_clear()
 
 
 class Made(torch.utils.data.Dataset):
