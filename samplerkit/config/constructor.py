@@ -14,12 +14,10 @@ from pydantic import BaseModel, ValidationError
 from samplerkit.config.derive import (
     TABLES,
     Made,
-    Sections,
     argument_names,
     arguments_of,
     default_of,
     derived_model,
-    marks_of,
 )
 from samplerkit.config.error_messages import (
     below,
@@ -31,7 +29,7 @@ from samplerkit.config.error_messages import (
     scrubbed,
     unknown_key,
 )
-from samplerkit.config.reading import Folder, joined
+from samplerkit.config.reading import Folder
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, ConfigError, SamplerkitError
 from samplerkit.order import arguments
 from samplerkit.order.caching import cached_property
@@ -81,11 +79,6 @@ class Constructor:
         """The names of the arguments."""
         return argument_names(self.model)
 
-    @cached_property
-    def nested(self) -> dict[str, Sections]:
-        """The arguments for which a config writes sections of their own, by name."""
-        return marks_of(self.model, Sections)
-
     def read(self, section: Any, place: str, folder: Folder, *, also: tuple[str, ...] = ()) -> Made:
         """Reads the arguments that a config gives, and calls the constructor.
 
@@ -102,24 +95,22 @@ class Constructor:
         section = require_mapping(section, place, self.example)
         if not section.keys() <= set(self.names):
             raise unknown_key(place, section, [*self.names, *also], self.name)
-        # Before the other arguments, so that their mistakes have paths of their own.
-        inner: dict[str, Made] = {}
-        for name, mark in self.nested.items():
-            read = mark.sections(section.get(name), below(place, name), folder)
-            if read is not None:
-                inner[name] = read
-        section = {**section, **{name: read.value for name, read in inner.items()}}
         try:
-            validated = self.model.model_validate(section, context={"folder": folder})
+            validated = self.model.model_validate(section, context={"folder": folder, "place": place})
         except ValidationError as error:
-            raise from_pydantic(place, error, section, self.name) from None
-        given = arguments_of(validated)
-        written = {
-            name: inner[name].written if name in inner else _as_written(section[name], value, folder)
-            for name, value in given.items()
-            if not _same(value, default_of(self.model, name))
-        }
-        places = [place, *(path for read in inner.values() for path in read.places)]
+            mistake = from_pydantic(place, error, section, self.name)
+            raise mistake from mistake.__cause__
+        given: dict[str, Any] = {}
+        written: dict[str, Any] = {}
+        places = [place]
+        for name, value in arguments_of(validated).items():
+            raw = section[name]
+            as_it_is = raw.tolist() if isinstance(raw, np.ndarray) else raw
+            made = value if isinstance(value, Made) else Made(value, as_it_is)
+            given[name] = made.value
+            places += made.places
+            if not _same(made.value, default_of(self.model, name)):
+                written[name] = made.written
         return Made(self._called(place, given), written, places)
 
     def _called(self, place: str, given: dict[str, Any]) -> Any:
@@ -130,23 +121,6 @@ class Constructor:
             made = from_constructor(place, error, self.names, self.name, given)
             is_told = not isinstance(error, SamplerkitError) and scrubbed(str(error), given) == str(error)
             raise made from (error if is_told else None)
-
-
-def _as_written(raw: Any, value: Any, folder: Folder) -> Any:
-    if isinstance(value, Shuffle):
-        return value.value
-    if isinstance(raw, str) and isinstance(value, np.ndarray):
-        return joined(folder, raw)
-    if _holds_text(value):
-        return value  # a path, or several, which start from the working directory now
-    return raw.tolist() if isinstance(raw, np.ndarray) else raw
-
-
-def _holds_text(value: Any) -> bool:
-    """Whether a value is a text, or a list or a mapping of some; numbers stay as the user wrote them."""
-    if isinstance(value, list | dict):
-        return _holds_text(next(iter(value.values() if isinstance(value, dict) else value), None))
-    return isinstance(value, str)
 
 
 def _same(value: Any, default: Any) -> bool:

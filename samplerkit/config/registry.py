@@ -77,8 +77,8 @@ SAMPLERS = Samplers("sampler", example="{kind: random, seed: 7}", base=Sampler)
 """All kinds of samplers."""
 
 # The sampler of a ledger is its child.
-_EDIT = Constructor("edit", Edit, example="{at: 1000, skip: 20}")
-_OF_LEDGER = {"sampler": None, "edits": Annotated[Any, Sections(_EDIT, "a list of mappings", list)]}
+EDIT = Constructor("edit", Edit, example="{at: 1000, skip: 20}")
+_OF_LEDGER = {"sampler": None, "edits": Annotated[Any, Sections("edits", EDIT, list)]}
 
 for _name, _class in {
     "sequential": SequentialSampler,
