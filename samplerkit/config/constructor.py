@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from types import MappingProxyType
 from typing import Any, final
@@ -47,6 +47,7 @@ class Constructor:
         written: what is written for arguments whose types do not say it; None for what is not written.
         section: of the config, by which the schema distinguishes two models of one name.
         example: of a section, for one that is no mapping.
+        beside: keys of a section that are no arguments; `kind` is among them in a table of kinds.
 
     Example:
         >>> import samplerkit as sk
@@ -64,6 +65,7 @@ class Constructor:
     written: Mapping[str, Any] = field(default_factory=dict)
     section: str = "config"
     example: str = ""
+    beside: tuple[str, ...] = ()
 
     @cached_property
     def model(self) -> type[BaseModel]:
@@ -79,14 +81,13 @@ class Constructor:
         """The names of the arguments."""
         return argument_names(self.model)
 
-    def read(self, section: Any, place: str, folder: Folder, *, also: tuple[str, ...] = ()) -> Made:
+    def read(self, section: Any, place: str, folder: Folder) -> Made:
         """Reads the arguments that a config gives, and calls the constructor.
 
         Args:
             section: the arguments and nothing else.
             place: the path of the section.
             folder: what relative paths start from.
-            also: further keys that may stand beside the arguments, for the suggestion.
 
         Raises:
             ConfigError: the section is no mapping; a key is unknown or missing, or has a value of the wrong
@@ -94,14 +95,14 @@ class Constructor:
         """
         section = require_mapping(section, place, self.example)
         if not section.keys() <= set(self.names):
-            raise unknown_key(place, section, [*self.names, *also], self.name)
+            raise unknown_key(place, section, [*self.names, *self.beside], self.name)
         try:
             validated = self.model.model_validate(section, context={"folder": folder, "place": place})
         except ValidationError as error:
             mistake = from_pydantic(place, error, section, self.name)
             raise mistake from mistake.__cause__
         given: dict[str, Any] = {}
-        written: dict[str, Any] = {}
+        written: dict[str, Any] = {"kind": self.name} if "kind" in self.beside else {}
         places = [place]
         for name, value in arguments_of(validated).items():
             raw = section[name]
@@ -140,6 +141,7 @@ class Kinds(dict[str, Constructor]):
         section: of a config.
         example: of a section.
         base: what classes of a user's must be; None where there are none.
+        beside: as for a `Constructor`.
 
     Example:
         >>> shapes = Kinds("shape", example="{kind: point}")
@@ -151,10 +153,10 @@ class Kinds(dict[str, Constructor]):
         ('point', {'x': 3})
     """
 
-    def __init__(self, section: str, *, example: str, base: type[Any] | None = None) -> None:
-        self.section = section
-        self.example = example
-        self.base = base
+    def __init__(
+        self, section: str, *, example: str, base: Any = None, beside: tuple[str, ...] = ("kind",)
+    ) -> None:
+        self.section, self.example, self.base, self.beside = section, example, base, beside
         super().__init__()
         TABLES[section] = self
 
@@ -171,7 +173,7 @@ class Kinds(dict[str, Constructor]):
             raise ArgumentValueError(
                 "kind", f"is taken by {self[name].make!r}", name, hint="use another name"
             )
-        constructor = Constructor(name, make, written, self.section)
+        constructor = Constructor(name, make, written, self.section, beside=self.beside)
         for argument in constructor.names:
             if argument in RESERVED:
                 raise ArgumentValueError(
@@ -188,9 +190,9 @@ class Kinds(dict[str, Constructor]):
         """
         if made is None:
             return partial(self.register, name)
-        base: Any = self.base
-        if not (isinstance(made, type) and issubclass(made, base)):
-            raise ArgumentTypeError(self.section, f"must be a subclass of samplerkit.{base.__name__}", made)
+        if not (isinstance(made, type) and issubclass(made, self.base)):
+            problem = f"must be a subclass of samplerkit.{self.base.__name__}"
+            raise ArgumentTypeError(self.section, problem, made)
         self.add(name, made)
         return made
 
@@ -222,5 +224,4 @@ class Kinds(dict[str, Constructor]):
             ConfigError: the section is no mapping, its `kind` is not known, or an argument is wrong.
         """
         constructor, given = self.choose(section, place)
-        made = constructor.read(given, place, folder, also=("kind",))
-        return replace(made, written={"kind": constructor.name, **made.written})
+        return constructor.read(given, place, folder)

@@ -196,20 +196,17 @@ def _shown(value: Any, shows_text: bool) -> Any:
         found = told(text) if shows_text else None
         return HIDDEN if found is None else value if found == text else found
     if isinstance(value, dict):
-        return {_shown(key, True): _of_mapping(key, entry) for key, entry in value.items()}
+        # Of a mapping the keys, numbers and the kind.
+        return {
+            _shown(key, True): HIDDEN if _is_private(str(key)) else _shown(entry, key == "kind")
+            for key, entry in value.items()
+        }
     if isinstance(value, list | tuple):
         return type(value)(_shown(entry, shows_text) for entry in value[:_MOST_ENTRIES])
     if isinstance(value, np.ndarray):
         return value if value.dtype.kind in "biuf" else HIDDEN
     plain = isinstance(value, int | float | complex | dt.date | dt.time | _Hidden | type(None))
     return value if plain else f"<{type(value).__name__}>"
-
-
-def _of_mapping(key: Any, value: Any) -> Any:
-    if key == "kind" and isinstance(value, str):
-        return _shown(value, shows_text=True)
-    is_number = isinstance(value, int | float | type(None))
-    return value if is_number and not (isinstance(key, str) and _is_private(key)) else HIDDEN
 
 
 def _texts(section: Any) -> Iterator[str]:
