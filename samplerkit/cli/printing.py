@@ -84,6 +84,15 @@ def progress() -> Iterator[Told]:
         yield told
 
 
+@contextmanager
+def writing(option: str) -> Iterator[None]:
+    """Says of which option it is that a file cannot be written there."""
+    try:
+        yield
+    except OSError as error:
+        raise typer.BadParameter(f"cannot be written ({error.strerror})", param_hint=option) from error
+
+
 def _print(table: Table) -> None:
     # Made here, it asks anew for the width, for the terminal and for NO_COLOR.
     console = Console(highlight=False)
