@@ -151,30 +151,22 @@ def _written_as(name: str, hint: Any) -> Any:
         return mode | None if NoneType in members else mode
     if any(_is_of_samplers(member) for member in members):
         others = tuple(member for member in members if not _is_of_samplers(member))
-        rest: Any = Union[others]  # noqa: UP007  # `|` takes no tuple
-        mark = Sections(name, TABLES["sampler"], dict, (None,))
-        return Annotated[dict[str, Any], mark] | _written_as(name, rest)
-    is_path = any(os.PathLike in (member, get_origin(member)) for member in members)
-    is_mapped = is_path and any(np.ndarray in (member, get_origin(member)) for member in members)
-    if is_path and not is_mapped:
+        named: Any = Annotated[dict[str, Any], Sections(name, TABLES["sampler"], dict, (None,))]
+        return named | _written_as(name, Union[others]) if others else named  # noqa: UP007  # as below
+    kinds = [get_origin(member) or member for member in members]
+    is_path, is_array = os.PathLike in kinds, np.ndarray in kinds
+    if is_path and not is_array:
         path: Any = Annotated[str | None if NoneType in members else str, Under()]
         return path
-    arrays = [member for member in members if get_origin(member) in _LISTS or member in _LISTS]
-    arrays += [member for member in members if np.ndarray in (member, get_origin(member))]
-    left = [member for member in members if member is not str] if is_mapped else members
-    rest = [_relaxed(one) for one in left if one not in arrays and get_origin(one) is not os.PathLike]
-    if arrays:
-        # The list comes before the array in `arrays`: it tells the type of the entries.
-        entries = get_args(arrays[0]) if get_origin(arrays[0]) in _LISTS else ()
-        rest.insert(0, _listed(entries[0] if entries else Any, is_mapped=is_mapped))
+    lists = [member for member, kind in zip(members, kinds, strict=True) if kind in _LISTS]
+    taken = {*_LISTS, np.ndarray, *((os.PathLike, str) if is_path else ())}
+    rest = [_relaxed(member) for member, kind in zip(members, kinds, strict=True) if kind not in taken]
+    if lists or is_array:
+        (entry, *_) = (*(get_args(lists[0]) if lists else ()), Any)
+        inline: Any = GenericAlias(list, (_relaxed(entry),))
+        rest.insert(0, Annotated[inline, Inline(entry, is_path)])
     written: Any = Union[tuple(rest)]  # noqa: UP007  # `|` takes no tuple
     return Annotated[written, Auto()] if name in LEFT_TO_THE_JOB and NoneType in members else written
-
-
-def _listed(entry: Any, *, is_mapped: bool) -> Any:
-    inline: Any = GenericAlias(list, (_relaxed(entry),))
-    marked: Any = Annotated[inline, Inline(entry, is_mapped)]
-    return marked
 
 
 def _relaxed(hint: Any) -> Any:
@@ -256,7 +248,8 @@ def _under(folder: Folder, value: Any) -> Any:
 
 
 def _is_of_samplers(hint: Any) -> bool:
-    return get_origin(hint) is Mapping and Sampler in get_args(get_args(hint)[1])
+    *_, entry = (None, *get_args(hint))
+    return get_origin(hint) is Mapping and Sampler in (entry, *get_args(entry))
 
 
 @dataclass(frozen=True)
