@@ -72,11 +72,8 @@ def seen(
         (one.epoch, one.epochs, one.begin, "the end" if one.end < 0 else one.end)
         for one in history.past.stretches
     ]
-    if sample is not None:
-        told["sample"] = sample
-    if document is not None:
-        told |= {"document": document, "file": file}
     if sample is not None or document is not None:
+        told |= {"sample": sample} if document is None else {"document": document, "file": file}
         columns = _COLUMNS if document is None else (*_COLUMNS, "first", "tokens")
         found = [
             time

@@ -18,14 +18,13 @@ from samplerkit.inspect.quality.mixing import ALREADY_MIXED, label_mixing, mixin
 from samplerkit.inspect.quality.order_source import chooses
 from samplerkit.inspect.quality.recommend import bar, recommend
 from samplerkit.order import arguments
+from samplerkit.order.dataset_protocol import find_column
 from samplerkit.order.deal import World
 from samplerkit.samplers.base import Sampler
 from samplerkit.samplers.pk import PKSampler
 
 SECTION = "min_quality"
 EXAMPLE = "min_quality: {mixing: 0.5}"
-
-_OF_DATASETS = ("labels", "label", "targets")
 
 
 @final
@@ -133,16 +132,12 @@ def read_min_quality(section: Any, place: str, folder: Folder) -> Made:
 
 def _labels_of(dataset: Any) -> Any:
     """Finds classes in the dataset; targets of other kinds are not meant."""
-    for name in _OF_DATASETS:
-        found = getattr(dataset, name, None)
-        if isinstance(found, list | tuple) or hasattr(found, "__array__"):
-            try:
-                array = np.asarray(found)
-            except ValueError:  # lists of different lengths
-                continue
-            if array.ndim == 1 and array.dtype.kind in "iubUS":
-                return array
-    return None
+    _, found = find_column(dataset, "labels", "label", "targets") or ("", None)
+    try:
+        array = np.asarray(found)
+    except ValueError:  # lists of different lengths
+        return None
+    return array if array.ndim == 1 and array.dtype.kind in "iubUS" else None
 
 
 def asks_samples(sampler: Sampler) -> bool:
