@@ -45,7 +45,7 @@ FieldNames = Annotated[list[str] | None, Strict()]
 PathOrLengths = Annotated[str | list[int] | dict[str, int] | None, Under()]
 """Samples in each file, in order or by name, or the path of a file that says so."""
 
-REMOTE = Constructor("remote", RemoteOptions, example="remote: {attempts: 5}")
+REMOTE = Constructor("remote", RemoteOptions, example="remote: {cache: /scratch/cache}")
 
 Remote = Annotated[Any, Sections("remote", REMOTE, others=(None,))]
 """How URLs are fetched."""
