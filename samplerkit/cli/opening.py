@@ -153,7 +153,7 @@ def states_in(path: Path) -> list[tuple[str, dict[str, Any]]]:
             else torch.load(path, map_location="meta", weights_only=True)
         )
     except Exception as error:  # whatever a damaged file leads torch's unpickler to
-        reason = str(error).partition("\n")[0][:80]
+        reason = (str(error) or type(error).__name__).partition("\n")[0][:80]
         problem = f"is neither JSON nor a checkpoint that is safe to read ({reason})"
         raise StateError(str(path), problem) from None
     return list(_states(saved, "", 0))
