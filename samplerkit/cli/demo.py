@@ -23,7 +23,7 @@ from rich.console import Console
 from samplerkit.cli import demo_training as training
 from samplerkit.cli.demo_training import LaunchError, ledger_lines, run_job
 from samplerkit.cli.opening import AsJson, FromOne
-from samplerkit.cli.printing import PrintedTable, print_table, progress
+from samplerkit.cli.printing import PrintedTable, print_table, progress, writing
 from samplerkit.config.config import load_config
 from samplerkit.order.modes import Shuffle
 
@@ -125,23 +125,15 @@ def demo(
     with TemporaryDirectory(prefix="samplerkit-demo-") as temporary:
         scratch = Path(temporary)
         folder = scratch / "demo" if keep is None else keep.absolute()
-        try:
-            num_samples = _write(folder)
-        except OSError as error:
-            if keep is None:
-                raise
-            raise typer.BadParameter(f"cannot be written to ({error})", param_hint="--keep") from error
+        with writing("--keep"):
+            sizes = training.write_digits(folder / "data")
+            config = training.write_config(folder, sizes)
+        load_config(config)  # a mistake in an edited one is an error before any launch
+        num_samples = sum(sizes)
         if resume:
             resume_demo(folder, scratch, num_samples, as_json=as_json)
         else:
             _compare(folder, scratch, num_samples, seeds, is_kept=keep is not None, as_json=as_json)
-
-
-def _write(folder: Path) -> int:
-    sizes = training.write_digits(folder / "data")
-    # A mistake in an edited one is an error before any launch.
-    load_config(training.write_config(folder, sizes))
-    return sum(sizes)
 
 
 def _compare(

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import logging
+import os
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import typer
 import yaml
 
 from samplerkit.cli.opening import AsJson, FromOne, FromZero, NumRanks, opened, state_in
-from samplerkit.cli.printing import counted, show
+from samplerkit.cli.printing import counted, show, writing
 from samplerkit.config.config import load_config
+from samplerkit.config.reading import array_at, parse, plain, text_and_folder
 from samplerkit.inspect.view import loader_of
 from samplerkit.order.deal import World
 from samplerkit.samplers.mixing.edit import Edit
@@ -54,7 +55,7 @@ def edit(
         given, loader = opened(config, world, state, allow=() if source is None else {"dataset"})
     position = loader.editable_from
     shares = None if weights is None else _shares(weights)
-    ids = None if without is None else _ids(without)
+    ids = None if without is None else array_at(str(without), "--without")
     parts = None if source is None else _parts(source)
     # Their samplers are read with the whole config, so that a mistake in one is named by its path there.
     names = dict.fromkeys(parts) if isinstance(parts, dict) else parts
@@ -71,10 +72,8 @@ def edit(
     edited = loader_of(load_config(written, check_quality=False), World(loader.world.num_shards, 0))
     edited.load_state_dict(state_in(state))
     size = len(edited.order)
-    try:
+    with writing("--output"):
         output.write_text(yaml.safe_dump(written, sort_keys=False), encoding="utf-8")
-    except OSError as error:
-        raise typer.BadParameter(f"cannot be written ({error.strerror})", param_hint="--output") from error
     epoch, place = divmod(said.at, size)
     told = {
         "written": str(output),
@@ -101,26 +100,11 @@ def edit(
     show(told, facts, as_json=as_json)
 
 
-def _ids(path: Path) -> Any:
-    try:
-        return np.load(path, allow_pickle=False)
-    except (OSError, ValueError) as error:
-        raise typer.BadParameter(f"cannot be read ({error})", param_hint="--without") from error
-
-
 def _parts(text: str) -> str | dict[str, Any]:
     """Understands the name of a part, or YAML of parts and their samplers, or a file of such."""
-    try:
-        is_file = Path(text).is_file()
-        parts = yaml.safe_load(Path(text).read_text(encoding="utf-8") if is_file else text)
-    except (OSError, ValueError, yaml.YAMLError) as error:
-        problem = f"cannot be read as YAML ({str(error).splitlines()[0]})"
-        raise typer.BadParameter(problem, param_hint="--source") from None
-    if not isinstance(parts, dict):
-        return text
-    if not all(isinstance(name, str) for name in parts):
-        raise typer.BadParameter("must be samplers by the names of parts", param_hint="--source")
-    return parts
+    is_file = os.path.isfile(text)  # noqa: PTH113  # to pathlib a long text is an error
+    parts = parse(text_and_folder(text)[0] if is_file else text, "--source")
+    return plain(parts, "--source") if isinstance(parts, dict) else text
 
 
 def _shares(text: str) -> dict[str, float]:

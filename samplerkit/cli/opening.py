@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import json
-import pickle
 import re
 from collections.abc import Callable, Collection
 from copy import copy
@@ -153,11 +152,10 @@ def states_in(path: Path) -> list[tuple[str, dict[str, Any]]]:
             if begins in (b"{", b"[", b" ", b"\n")
             else torch.load(path, map_location="meta", weights_only=True)
         )
-    except (ValueError, RuntimeError, EOFError, pickle.UnpicklingError, KeyError) as error:
-        reason = str(error).partition("\n")[0][:80]
-        raise StateError(
-            str(path), f"is neither JSON nor a checkpoint that is safe to read ({reason})"
-        ) from None
+    except Exception as error:  # whatever a damaged file leads torch's unpickler to
+        reason = (str(error) or type(error).__name__).partition("\n")[0][:80]
+        problem = f"is neither JSON nor a checkpoint that is safe to read ({reason})"
+        raise StateError(str(path), problem) from None
     return list(_states(saved, "", 0))
 
 

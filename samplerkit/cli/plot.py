@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from samplerkit.cli.opening import AsJson, FromZero, NumRanks, opened
-from samplerkit.cli.printing import show
+from samplerkit.cli.printing import show, writing
 from samplerkit.inspect.pictures.explorer import Settings, page_of
 from samplerkit.inspect.pictures.picture import draw
 from samplerkit.inspect.view import RunView
@@ -48,13 +48,11 @@ def plot(
     if output is None:
         with tempfile.NamedTemporaryFile(prefix="samplerkit-", suffix=".html", delete=False) as made:
             output = Path(made.name)
-    try:
+    with writing("--output"):
         if open_page:
             _write_page(next(iter(views.values())), output, epoch)
         else:
-            draw(dict(views), output, epoch=epoch)
-    except OSError as error:
-        raise typer.BadParameter(f"cannot be written ({error.strerror})", param_hint="--output") from error
+            draw(views, output, epoch=epoch)
     size, orders = output.stat().st_size, {name: view.fingerprint for name, view in views.items()}
     told = {"output": str(output), "bytes": size, "orders": orders}
     show(told, f"{output}: {size:,} bytes", as_json=as_json)

@@ -84,6 +84,15 @@ def progress() -> Iterator[Told]:
         yield told
 
 
+@contextmanager
+def writing(option: str) -> Iterator[None]:
+    """Says of which option it is that a file cannot be written there."""
+    try:
+        yield
+    except OSError as error:
+        raise typer.BadParameter(f"cannot be written ({error.strerror})", param_hint=option) from error
+
+
 def _print(table: Table) -> None:
     # Made here, it asks anew for the width, for the terminal and for NO_COLOR.
     console = Console(highlight=False)
@@ -104,11 +113,11 @@ def size_of(count: float) -> str:
         >>> size_of(999), size_of(49 * 10**8)
         ('999 B', '4.6 GiB')
     """
-    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
-        if count < 1000 or unit == "TiB":
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if count < 1000:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
         count /= 1024
-    raise AssertionError
+    return f"{count:.1f} TiB"
 
 
 def seconds_of(seconds: float) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 import typer
 
 from samplerkit.cli.opening import AsJson, ConfigPath, FromZero, NumRanks, opened, state_in, states_in
-from samplerkit.cli.printing import Facts, PrintedTable, counted, progress, show
+from samplerkit.cli.printing import Facts, PrintedTable, counted, progress, show, writing
 from samplerkit.cli.when import times_read
 from samplerkit.errors import ArgumentValueError, SamplerkitError
 from samplerkit.loading.loader import Loader
@@ -53,6 +53,8 @@ def seen(
     """
     if out is not None and out.suffix not in (".npy", ".parquet"):
         raise typer.BadParameter("must end with .npy or .parquet", param_hint="--out")
+    if sample is not None and document is not None:
+        raise typer.BadParameter("say one of the two", param_hint="--sample or --document")
     loader = opened(config, world, state)[1]
     history = loader.history()
     history = history if since is None else history.since(state_in(since))
@@ -70,11 +72,8 @@ def seen(
         (one.epoch, one.epochs, one.begin, "the end" if one.end < 0 else one.end)
         for one in history.past.stretches
     ]
-    if sample is not None:
-        told["sample"] = sample
-    if document is not None:
-        told |= {"document": document, "file": file}
     if sample is not None or document is not None:
+        told |= {"sample": sample} if document is None else {"document": document, "file": file}
         columns = _COLUMNS if document is None else (*_COLUMNS, "first", "tokens")
         found = [
             time
@@ -105,7 +104,7 @@ def _of_part(loader: Loader, history: History, name: str) -> dict[str, Any]:
 
 def _write(history: History, path: Path) -> None:
     """Writes the ids, some at a time, so that memory holds no more of them."""
-    with atomic(path) as file, progress() as report:
+    with writing("--out"), atomic(path) as file, progress() as report:
         if path.suffix == ".npy":
             header = {"descr": "<i8", "fortran_order": False, "shape": (len(history),)}
             np.lib.format.write_array_header_1_0(file, header)

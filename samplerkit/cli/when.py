@@ -103,15 +103,13 @@ def _listed(ids: Ids) -> str:
 
 def _files(read: Ids, names: tuple[str, ...] | None) -> PrintedTable:
     files, counts = np.unique(read, return_counts=True)
-    most = np.argsort(-counts, kind="stable")
-    rows = [
-        (files[index], counts[index], names[files[index]] if names else "") for index in most[:_MOST_FILES]
-    ]
-    if files.size > _MOST_FILES:
-        rest = most[_MOST_FILES:]
-        rows.append((f"and {rest.size} more", counts[rest].sum(), ""))
+    order = np.argsort(-counts, kind="stable")
     columns = ("file", "samples", *(("name",) if names else ()))
-    return PrintedTable(columns, [row[: len(columns)] for row in rows], left=len(columns) - 2)
+    rows = [
+        (file, count, *([names[file]] if names else []))
+        for file, count in zip(files[order], counts[order], strict=True)
+    ]
+    return PrintedTable(columns, rows, left=len(columns) - 2, most=_MOST_FILES)
 
 
 _MOST_TIMES = 20

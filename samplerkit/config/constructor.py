@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from types import MappingProxyType
 from typing import Any, final
@@ -14,12 +14,10 @@ from pydantic import BaseModel, ValidationError
 from samplerkit.config.derive import (
     TABLES,
     Made,
-    Sections,
     argument_names,
     arguments_of,
     default_of,
     derived_model,
-    marks_of,
 )
 from samplerkit.config.error_messages import (
     below,
@@ -31,7 +29,7 @@ from samplerkit.config.error_messages import (
     scrubbed,
     unknown_key,
 )
-from samplerkit.config.reading import Folder, joined
+from samplerkit.config.reading import Folder
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, ConfigError, SamplerkitError
 from samplerkit.order import arguments
 from samplerkit.order.caching import cached_property
@@ -49,6 +47,7 @@ class Constructor:
         written: what is written for arguments whose types do not say it; None for what is not written.
         section: of the config, by which the schema distinguishes two models of one name.
         example: of a section, for one that is no mapping.
+        beside: keys of a section that are no arguments; `kind` is among them in a table of kinds.
 
     Example:
         >>> import samplerkit as sk
@@ -66,6 +65,7 @@ class Constructor:
     written: Mapping[str, Any] = field(default_factory=dict)
     section: str = "config"
     example: str = ""
+    beside: tuple[str, ...] = ()
 
     @cached_property
     def model(self) -> type[BaseModel]:
@@ -81,19 +81,13 @@ class Constructor:
         """The names of the arguments."""
         return argument_names(self.model)
 
-    @cached_property
-    def nested(self) -> dict[str, Sections]:
-        """The arguments for which a config writes sections of their own, by name."""
-        return marks_of(self.model, Sections)
-
-    def read(self, section: Any, place: str, folder: Folder, *, also: tuple[str, ...] = ()) -> Made:
+    def read(self, section: Any, place: str, folder: Folder) -> Made:
         """Reads the arguments that a config gives, and calls the constructor.
 
         Args:
             section: the arguments and nothing else.
             place: the path of the section.
             folder: what relative paths start from.
-            also: further keys that may stand beside the arguments, for the suggestion.
 
         Raises:
             ConfigError: the section is no mapping; a key is unknown or missing, or has a value of the wrong
@@ -101,25 +95,23 @@ class Constructor:
         """
         section = require_mapping(section, place, self.example)
         if not section.keys() <= set(self.names):
-            raise unknown_key(place, section, [*self.names, *also], self.name)
-        # Before the other arguments, so that their mistakes have paths of their own.
-        inner: dict[str, Made] = {}
-        for name, mark in self.nested.items():
-            read = mark.sections(section.get(name), below(place, name), folder)
-            if read is not None:
-                inner[name] = read
-        section = {**section, **{name: read.value for name, read in inner.items()}}
+            raise unknown_key(place, section, [*self.names, *self.beside], self.name)
         try:
-            validated = self.model.model_validate(section, context={"folder": folder})
+            validated = self.model.model_validate(section, context={"folder": folder, "place": place})
         except ValidationError as error:
-            raise from_pydantic(place, error, section, self.name) from None
-        given = arguments_of(validated)
-        written = {
-            name: inner[name].written if name in inner else _as_written(section[name], value, folder)
-            for name, value in given.items()
-            if not _same(value, default_of(self.model, name))
-        }
-        places = [place, *(path for read in inner.values() for path in read.places)]
+            mistake = from_pydantic(place, error, section, self.name)
+            raise mistake from mistake.__cause__
+        given: dict[str, Any] = {}
+        written: dict[str, Any] = {"kind": self.name} if "kind" in self.beside else {}
+        places = [place]
+        for name, value in arguments_of(validated).items():
+            raw = section[name]
+            as_it_is = raw.tolist() if isinstance(raw, np.ndarray) else raw
+            made = value if isinstance(value, Made) else Made(value, as_it_is)
+            given[name] = made.value
+            places += made.places
+            if not _same(made.value, default_of(self.model, name)):
+                written[name] = made.written
         return Made(self._called(place, given), written, places)
 
     def _called(self, place: str, given: dict[str, Any]) -> Any:
@@ -130,23 +122,6 @@ class Constructor:
             made = from_constructor(place, error, self.names, self.name, given)
             is_told = not isinstance(error, SamplerkitError) and scrubbed(str(error), given) == str(error)
             raise made from (error if is_told else None)
-
-
-def _as_written(raw: Any, value: Any, folder: Folder) -> Any:
-    if isinstance(value, Shuffle):
-        return value.value
-    if isinstance(raw, str) and isinstance(value, np.ndarray):
-        return joined(folder, raw)
-    if _holds_text(value):
-        return value  # a path, or several, which start from the working directory now
-    return raw.tolist() if isinstance(raw, np.ndarray) else raw
-
-
-def _holds_text(value: Any) -> bool:
-    """Whether a value is a text, or a list or a mapping of some; numbers stay as the user wrote them."""
-    if isinstance(value, list | dict):
-        return _holds_text(next(iter(value.values() if isinstance(value, dict) else value), None))
-    return isinstance(value, str)
 
 
 def _same(value: Any, default: Any) -> bool:
@@ -166,6 +141,7 @@ class Kinds(dict[str, Constructor]):
         section: of a config.
         example: of a section.
         base: what classes of a user's must be; None where there are none.
+        beside: as for a `Constructor`.
 
     Example:
         >>> shapes = Kinds("shape", example="{kind: point}")
@@ -177,10 +153,10 @@ class Kinds(dict[str, Constructor]):
         ('point', {'x': 3})
     """
 
-    def __init__(self, section: str, *, example: str, base: type[Any] | None = None) -> None:
-        self.section = section
-        self.example = example
-        self.base = base
+    def __init__(
+        self, section: str, *, example: str, base: Any = None, beside: tuple[str, ...] = ("kind",)
+    ) -> None:
+        self.section, self.example, self.base, self.beside = section, example, base, beside
         super().__init__()
         TABLES[section] = self
 
@@ -197,7 +173,7 @@ class Kinds(dict[str, Constructor]):
             raise ArgumentValueError(
                 "kind", f"is taken by {self[name].make!r}", name, hint="use another name"
             )
-        constructor = Constructor(name, make, written, self.section)
+        constructor = Constructor(name, make, written, self.section, beside=self.beside)
         for argument in constructor.names:
             if argument in RESERVED:
                 raise ArgumentValueError(
@@ -214,9 +190,9 @@ class Kinds(dict[str, Constructor]):
         """
         if made is None:
             return partial(self.register, name)
-        base: Any = self.base
-        if not (isinstance(made, type) and issubclass(made, base)):
-            raise ArgumentTypeError(self.section, f"must be a subclass of samplerkit.{base.__name__}", made)
+        if not (isinstance(made, type) and issubclass(made, self.base)):
+            problem = f"must be a subclass of samplerkit.{self.base.__name__}"
+            raise ArgumentTypeError(self.section, problem, made)
         self.add(name, made)
         return made
 
@@ -248,5 +224,4 @@ class Kinds(dict[str, Constructor]):
             ConfigError: the section is no mapping, its `kind` is not known, or an argument is wrong.
         """
         constructor, given = self.choose(section, place)
-        made = constructor.read(given, place, folder, also=("kind",))
-        return replace(made, written={"kind": constructor.name, **made.written})
+        return constructor.read(given, place, folder)

@@ -31,10 +31,12 @@ from samplerkit.storage.tar.dataset import TarDataset
 from samplerkit.storage.tokens.dataset import TokenDataset
 from samplerkit.storage.tree import TreeDataset
 
-Paths = Annotated[str | list[str], Under()]
+_Paths = str | list[str]
+
+Paths = Annotated[_Paths, Under()]
 """A path, a pattern, or a list of them."""
 
-CorpusPaths = Paths | dict[str, Paths | dict[str, Paths]]
+CorpusPaths = Annotated[_Paths | dict[str, _Paths | dict[str, _Paths]], Under()]
 """Paths, or corpora by name; one of them may have parts by name itself."""
 
 FieldNames = Annotated[list[str] | None, Strict()]
@@ -43,12 +45,12 @@ FieldNames = Annotated[list[str] | None, Strict()]
 PathOrLengths = Annotated[str | list[int] | dict[str, int] | None, Under()]
 """Samples in each file, in order or by name, or the path of a file that says so."""
 
-_REMOTE = Constructor("remote", RemoteOptions)
+REMOTE = Constructor("remote", RemoteOptions, example="remote: {cache: /scratch/cache}")
 
-Remote = Annotated[Any, Sections(_REMOTE, "a mapping, or null", others=(None,))]
+Remote = Annotated[Any, Sections("remote", REMOTE, others=(None,))]
 """How URLs are fetched."""
 
-RemoteOrNot = Annotated[Any, Sections(_REMOTE, "a mapping, or null, or false", others=(None, False))]
+RemoteOrNot = Annotated[Any, Sections("remote", REMOTE, others=(None, False))]
 """How URLs are fetched; false leaves them to the reader."""
 
 Conditions = Annotated[list[Any] | None, Strict()]
@@ -125,7 +127,7 @@ DATASETS = Kinds("dataset", example="{kind: size, size: 1000}")
 
 Parts = Annotated[
     Any,
-    Sections(DATASETS, "a mapping of names to sections", dict),
+    Sections("parts", DATASETS, dict),
     Field(json_schema_extra={"minProperties": 1}),
 ]
 """The parts of a tree, by name: dataset sections."""

@@ -13,10 +13,9 @@ import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from itertools import chain
-from pathlib import Path, PurePath
+from pathlib import PurePath
 from types import GenericAlias, MappingProxyType, NoneType, UnionType
-from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 from pydantic import (
@@ -26,7 +25,6 @@ from pydantic import (
     GetCoreSchemaHandler,
     GetJsonSchemaHandler,
     Strict,
-    ValidationInfo,
     create_model,
 )
 from pydantic.errors import PydanticUserError
@@ -52,7 +50,6 @@ _PREFIX = "argument_"
 _STRICT = ConfigDict(strict=True, extra="forbid", frozen=True, arbitrary_types_allowed=True)
 _LISTS = (list, Sequence, Iterable, Collection)
 _PARAMETER = inspect.Parameter
-_AnyMark = TypeVar("_AnyMark", bound="ArgumentMark")
 
 
 def derived_model(
@@ -130,25 +127,10 @@ def default_of(model: type[BaseModel], name: str) -> Any:
     return ... if argument.is_required() else argument.default
 
 
-def marks_of(model: type[BaseModel], kind: type[_AnyMark]) -> dict[str, _AnyMark]:
-    """Gives the arguments that have a mark of a kind, be it on one member of a union, and the mark."""
-    found: dict[str, _AnyMark] = {}
-    for name, argument in zip(argument_names(model), model.model_fields.values(), strict=True):
-        members = (getattr(member, "__metadata__", ()) for member in get_args(argument.annotation))
-        for mark in chain(argument.metadata, *members):
-            if isinstance(mark, kind):
-                found[name] = mark
-    return found
-
-
 def arguments_of(validated: BaseModel) -> dict[str, Any]:
     """Gives the arguments that the config has given; the others are left to the constructor."""
     given = validated.model_fields_set
-    return {
-        name.removeprefix(_PREFIX): getattr(validated, name)
-        for name in type(validated).model_fields
-        if name in given
-    }
+    return {name.removeprefix(_PREFIX): value for name, value in validated if name in given}
 
 
 def _default(make: Callable[..., Any], parameter: inspect.Parameter) -> Any:
@@ -169,30 +151,22 @@ def _written_as(name: str, hint: Any) -> Any:
         return mode | None if NoneType in members else mode
     if any(_is_of_samplers(member) for member in members):
         others = tuple(member for member in members if not _is_of_samplers(member))
-        rest: Any = Union[others]  # noqa: UP007  # `|` takes no tuple
-        mark = Sections(TABLES["sampler"], "a mapping of names to samplers", dict, (None,))
-        return Annotated[dict[str, Any], mark] | _written_as(name, rest)
-    is_path = any(os.PathLike in (member, get_origin(member)) for member in members)
-    is_mapped = is_path and any(np.ndarray in (member, get_origin(member)) for member in members)
-    if is_path and not is_mapped:
+        named: Any = Annotated[dict[str, Any], Sections(name, TABLES["sampler"], dict, (None,))]
+        return named | _written_as(name, Union[others]) if others else named  # noqa: UP007  # as below
+    kinds = [get_origin(member) or member for member in members]
+    is_path, is_array = os.PathLike in kinds, np.ndarray in kinds
+    if is_path and not is_array:
         path: Any = Annotated[str | None if NoneType in members else str, Under()]
         return path
-    arrays = [member for member in members if get_origin(member) in _LISTS or member in _LISTS]
-    arrays += [member for member in members if np.ndarray in (member, get_origin(member))]
-    left = [member for member in members if member is not str] if is_mapped else members
-    rest = [_relaxed(one) for one in left if one not in arrays and get_origin(one) is not os.PathLike]
-    if arrays:
-        # The list comes before the array in `arrays`: it tells the type of the entries.
-        entries = get_args(arrays[0]) if get_origin(arrays[0]) in _LISTS else ()
-        rest.insert(0, _listed(entries[0] if entries else Any, is_mapped=is_mapped))
+    lists = [member for member, kind in zip(members, kinds, strict=True) if kind in _LISTS]
+    taken = {*_LISTS, np.ndarray, *((os.PathLike, str) if is_path else ())}
+    rest = [_relaxed(member) for member, kind in zip(members, kinds, strict=True) if kind not in taken]
+    if lists or is_array:
+        (entry, *_) = (*(get_args(lists[0]) if lists else ()), Any)
+        inline: Any = GenericAlias(list, (_relaxed(entry),))
+        rest.insert(0, Annotated[inline, Inline(entry, is_path)])
     written: Any = Union[tuple(rest)]  # noqa: UP007  # `|` takes no tuple
     return Annotated[written, Auto()] if name in LEFT_TO_THE_JOB and NoneType in members else written
-
-
-def _listed(entry: Any, *, is_mapped: bool) -> Any:
-    inline: Any = GenericAlias(list, (_relaxed(entry),))
-    marked: Any = Annotated[inline, Inline(entry, is_mapped)]
-    return marked
 
 
 def _relaxed(hint: Any) -> Any:
@@ -208,7 +182,7 @@ class ArgumentMark:
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         return core_schema.with_info_wrap_validator_function(self._read, handler(source))
 
-    def _read(self, value: Any, inner: Any, info: ValidationInfo) -> Any:
+    def _read(self, value: Any, inner: Any, info: Any) -> Any:
         """Takes a value; `inner` validates it by the type that is marked."""
         raise NotImplementedError
 
@@ -229,45 +203,53 @@ class Inline(ArgumentMark):
     entry: Any
     is_mapped: bool = False
 
-    def _read(self, value: Any, inner: Any, info: ValidationInfo) -> Any:
-        if isinstance(value, str):
-            path = joined((info.context or {}).get("folder", Path()), value)
-            if self.is_mapped and not is_remote(path):
-                return path
-            try:
-                value = array_at(path)
-            except ConfigError as error:
-                refuse(error.problem, error.hint)
-        if not isinstance(value, list | np.ndarray):
-            raise PydanticCustomError("list_type", "Input should be a valid list or the path of a .npy file")
+    def _read(self, value: Any, inner: Any, info: Any) -> Any:
+        if isinstance(value, np.ndarray):
+            return Made(self._checked(value), value.tolist())
         if isinstance(value, list):
             return inner(value)
-        if self.is_mapped:
-            return value  # pairs are for the constructor to judge, too
-        for entry, kinds, called in _DTYPES:
-            if entry is self.entry and value.ndim != 1:
-                refuse(f"must be a flat array, and has the shape {value.shape}")
-            if entry is self.entry and value.dtype.kind not in kinds:
-                refuse(f"must hold {called}, and holds {value.dtype}"[:120])
-        return value
+        if not isinstance(value, str):
+            raise PydanticCustomError("list_type", "Input should be a valid list or the path of a .npy file")
+        path = joined(info.context["folder"], value)
+        if self.is_mapped and not is_remote(path):
+            return Made(path, path)
+        try:
+            return Made(self._checked(array_at(path)), path)
+        except ConfigError as error:
+            refuse(error.problem, error.hint)
+
+    def _checked(self, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """Takes an array; one that is mapped may hold pairs, which the constructor judges."""
+        for entry, kinds, called in () if self.is_mapped else _DTYPES:
+            if entry is self.entry and array.ndim != 1:
+                refuse(f"must be a flat array, and has the shape {array.shape}")
+            if entry is self.entry and array.dtype.kind not in kinds:
+                refuse(f"must hold {called}, and holds {array.dtype}"[:120])
+        return array
 
     def __get_pydantic_json_schema__(self, schema: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
         return {"anyOf": [handler(schema), {"type": "string", "pattern": r"\.npy$"}]}
 
 
 class Under(ArgumentMark):
-    """Marks a path, or a list of paths: a relative one starts from the folder of the config, a URL stays."""
+    """Marks paths, in lists and mappings too: a relative one starts from the folder of the config."""
 
-    def _read(self, value: Any, inner: Any, info: ValidationInfo) -> Any:
-        folder = (info.context or {}).get("folder", Path())
-        checked = inner(value)
-        if isinstance(checked, list):
-            return [joined(folder, path) if isinstance(path, str) else path for path in checked]
-        return joined(folder, checked) if isinstance(checked, str) else checked
+    def _read(self, value: Any, inner: Any, info: Any) -> Made:
+        paths = _under(info.context["folder"], inner(value))
+        return Made(paths, paths)
+
+
+def _under(folder: Folder, value: Any) -> Any:
+    if isinstance(value, list):
+        return [_under(folder, path) for path in value]
+    if isinstance(value, dict):
+        return {name: _under(folder, path) for name, path in value.items()}
+    return joined(folder, value) if isinstance(value, str) else value
 
 
 def _is_of_samplers(hint: Any) -> bool:
-    return get_origin(hint) is Mapping and Sampler in get_args(get_args(hint)[1])
+    *_, entry = (None, *get_args(hint))
+    return get_origin(hint) is Mapping and Sampler in (entry, *get_args(entry))
 
 
 @dataclass(frozen=True)
@@ -290,44 +272,42 @@ class Made:
 class Sections(ArgumentMark):
     """Marks an argument for which a config writes a section, or several, of which live objects are made.
 
+    Validated it is a `Made`, or what may be in place of a section.
+
     Args:
+        name: of the argument.
         reader: what makes a live object of a section: a `Constructor`, or a table of kinds.
-        called: what is expected, for the error.
         holder: of several sections: a list, or a mapping from names.
         others: what may be in place of a section.
     """
 
+    name: str
     reader: Any
-    called: str
-    holder: type | None = None
+    holder: Any = None
     others: tuple[Any, ...] = ()
 
-    def sections(self, given: Any, place: str, folder: Folder) -> Made | None:
-        """Reads the sections, each where the value has it; None of what holds none."""
-        holder: Any = self.holder or dict
-        if not isinstance(given, holder):
-            return None
+    def _read(self, value: Any, inner: Any, info: Any) -> Any:
+        place = below(info.context["place"], self.name)
         if self.holder is None:
-            alone: Made = self.reader.read(given, place, folder)
-            return alone
-        each = dict(given if holder is dict else enumerate(given))
-        made: dict[Any, Made] = {
-            key: Made(one, one) if self._stays(one) else self.reader.read(one, below(place, key), folder)
-            for key, one in each.items()
-        }
+            return self._made(value, place, info)
+        is_list = self.holder is list
+        if not isinstance(value, self.holder):
+            wanted = "list of mappings" if is_list else f"mapping of names to {self.reader.section}s"
+            refuse(f"must be a {wanted}")
+        each: dict[Any, Any] = dict(enumerate(value) if is_list else value)
+        made = {key: self._made(one, below(place, key), info) for key, one in each.items()}
+        if is_list:
+            return Made([one.value for one in made.values()], [one.written for one in made.values()])
         values = {key: one.value for key, one in made.items()}
         written = {key: one.written for key, one in made.items()}
-        if holder is list:
-            return Made([*values.values()], [*written.values()])
         return Made(values, written, [path for _, one in sorted(made.items()) for path in one.places])
 
-    def _stays(self, value: Any) -> bool:
-        is_live = isinstance(value, getattr(self.reader, "make", ()))
-        return is_live or any(value is other for other in self.others)
-
-    def _read(self, value: Any, inner: Any, info: ValidationInfo) -> Any:
-        is_read = self._stays(value) if self.holder is None else isinstance(value, self.holder)
-        return value if is_read else refuse(f"must be {self.called}")
+    def _made(self, section: Any, place: str, info: Any) -> Made:
+        is_live = isinstance(section, getattr(self.reader, "make", ()))
+        if is_live or any(section is other for other in self.others):
+            return Made(section, section)
+        made: Made = self.reader.read(section, place, info.context["folder"])
+        return made
 
     def __get_pydantic_json_schema__(self, schema: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
         model = getattr(self.reader, "model", None)
@@ -343,12 +323,13 @@ class Sections(ArgumentMark):
 class ShuffleArgument(ArgumentMark):
     """Marks the argument that takes a shuffle mode."""
 
-    def _read(self, value: Any, inner: Any, info: ValidationInfo) -> Shuffle:
+    def _read(self, value: Any, inner: Any, info: Any) -> Made:
         try:
-            return Shuffle.parse(value)
+            mode = Shuffle.parse(value)
         except SamplerkitError as error:
             hint = meant(value, [mode.value for mode in Shuffle])
             refuse(error.problem, hint if hint.startswith("did") else "")
+        return Made(mode, mode.value)
 
     def __get_pydantic_json_schema__(self, schema: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
         return {"enum": [*(mode.value for mode in Shuffle), True, False]}
@@ -357,7 +338,7 @@ class ShuffleArgument(ArgumentMark):
 class Auto(ArgumentMark):
     """Marks a number that may be left to the running job by the word `auto`."""
 
-    def _read(self, value: Any, inner: Any, info: ValidationInfo) -> Any:
+    def _read(self, value: Any, inner: Any, info: Any) -> Any:
         if value == "auto":
             return None
         return refuse("must be an integer or auto") if isinstance(value, str) else inner(value)

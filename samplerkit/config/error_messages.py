@@ -196,20 +196,17 @@ def _shown(value: Any, shows_text: bool) -> Any:
         found = told(text) if shows_text else None
         return HIDDEN if found is None else value if found == text else found
     if isinstance(value, dict):
-        return {_shown(key, True): _of_mapping(key, entry) for key, entry in value.items()}
+        # Of a mapping the keys, numbers and the kind.
+        return {
+            _shown(key, True): HIDDEN if _is_private(str(key)) else _shown(entry, key == "kind")
+            for key, entry in value.items()
+        }
     if isinstance(value, list | tuple):
         return type(value)(_shown(entry, shows_text) for entry in value[:_MOST_ENTRIES])
     if isinstance(value, np.ndarray):
         return value if value.dtype.kind in "biuf" else HIDDEN
     plain = isinstance(value, int | float | complex | dt.date | dt.time | _Hidden | type(None))
     return value if plain else f"<{type(value).__name__}>"
-
-
-def _of_mapping(key: Any, value: Any) -> Any:
-    if key == "kind" and isinstance(value, str):
-        return _shown(value, shows_text=True)
-    is_number = isinstance(value, int | float | type(None))
-    return value if is_number and not (isinstance(key, str) and _is_private(key)) else HIDDEN
 
 
 def _texts(section: Any) -> Iterator[str]:
@@ -224,7 +221,7 @@ def _texts(section: Any) -> Iterator[str]:
             waiting += value
 
 
-_EXTRA, _MISSING, _REFUSED = "extra_forbidden", "missing", "samplerkit"
+_MISSING, _REFUSED = "missing", "samplerkit"
 _LONGEST_PROBLEM = 120
 _MOST_MEMBERS = 20
 
@@ -256,10 +253,13 @@ def unknown_key(place: str, section: dict[str, Any], known: Collection[str], of:
 
 
 def from_pydantic(place: str, error: ValidationError, section: dict[str, Any], of: str) -> ConfigError:
-    """Makes one error of all that pydantic found: the first, a wrong key before all others."""
+    """Makes one error of all that pydantic found: that of a section inside, or else the first."""
     found = error.errors(include_url=False)
-    at = next((number for number, mistake in enumerate(found) if mistake["type"] == _EXTRA), 0)
-    first = found[at]
+    for mistake in found:
+        inside = mistake.get("ctx", {}).get("error")
+        if isinstance(inside, ConfigError):
+            return inside
+    first = found[0]
     path = _path_in(section, first["loc"])
     where = below(place, *path)
     if first["type"] == _MISSING:
@@ -269,7 +269,7 @@ def from_pydantic(place: str, error: ValidationError, section: dict[str, Any], o
         shown = resembling(where, first["input"], hint)
         return ConfigError(where, first["ctx"]["problem"], shown, hint=hint)
     # The members of a union are told one by one, one after another: the one that came furthest was meant.
-    nearby = [one for one in found[at : at + _MOST_MEMBERS] if one["loc"][:1] == first["loc"][:1]]
+    nearby = [one for one in found[:_MOST_MEMBERS] if one["loc"][:1] == first["loc"][:1]]
     paths = [_path_in(section, mistake["loc"]) for mistake in nearby]
     path = max(paths, key=len)
     where = below(place, *path)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any, TypeVar, final, get_type_hints
 
@@ -21,27 +20,19 @@ FROM_PYTHON = frozenset({"dataset", "sampler", "batches", "world", "agreement_se
 OURS_HINT = "use config.make_loader, which gives samplerkit's Loader"
 
 
-def with_arguments_of(make: Callable[..., Any]) -> Callable[[type[_Options]], type[_Options]]:
-    """Adds a field to what is to be a dataclass, for each argument of a constructor that it lacks.
-
-    Args:
-        make: has a type hint and a default for each of them.
-    """
-    hints = get_type_hints(make.__init__ if isinstance(make, type) else make)  # type: ignore[misc]
-
-    def decorated(options: type[_Options]) -> type[_Options]:
-        for name, parameter in inspect.signature(make).parameters.items():
-            if name not in options.__annotations__ and name not in FROM_PYTHON:
-                options.__annotations__[name] = hints[name]
-                setattr(options, name, parameter.default)
-        return options
-
-    return decorated
+def _with_arguments_of_loader(options: type[_Options]) -> type[_Options]:
+    """Adds a field to what is to be a dataclass, for each argument of `Loader` that it lacks."""
+    hints = get_type_hints(Loader.__init__)
+    for name, parameter in inspect.signature(Loader).parameters.items():
+        if name not in options.__annotations__ and name not in FROM_PYTHON:
+            options.__annotations__[name] = hints[name]
+            setattr(options, name, parameter.default)
+    return options
 
 
 @final
 @dataclass(frozen=True)
-@with_arguments_of(Loader)
+@_with_arguments_of_loader
 class LoaderOptions:
     """How batches are made and handed over: options of torch's DataLoader, then the arguments of `Loader`.
 

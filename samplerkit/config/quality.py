@@ -18,14 +18,13 @@ from samplerkit.inspect.quality.mixing import ALREADY_MIXED, label_mixing, mixin
 from samplerkit.inspect.quality.order_source import chooses
 from samplerkit.inspect.quality.recommend import bar, recommend
 from samplerkit.order import arguments
+from samplerkit.order.dataset_protocol import find_column
 from samplerkit.order.deal import World
 from samplerkit.samplers.base import Sampler
 from samplerkit.samplers.pk import PKSampler
 
 SECTION = "min_quality"
 EXAMPLE = "min_quality: {mixing: 0.5}"
-
-_OF_DATASETS = ("labels", "label", "targets")
 
 
 @final
@@ -83,43 +82,37 @@ class MinQuality:
         """
         batch = self.batch_size or batch_size * world.num_shards
         labels = _labels_of(dataset) if self.labels is None else self.labels
-        found = []
-        if self.mixing is not None:
-            figure = mixing(sampler, dataset, batch, world=world)
-            self._compare(figure, self.mixing, sampler, dataset, batch, labels, world)
-            found.append(figure)
+        found = [] if self.mixing is None else [mixing(sampler, dataset, batch, world=world)]
         if self.label_mixing is not None and labels is not None:
-            figure = label_mixing(sampler, dataset, batch, labels, world=world)
-            self._compare(figure, self.label_mixing, sampler, dataset, batch, labels, world)
-            found.append(figure)
-        return found
-
-    @staticmethod
-    def _compare(
-        figure: Figure, wanted: float, sampler: Sampler, dataset: Any, batch: int, labels: Any, world: World
-    ) -> None:
-        if figure.value >= wanted:
-            return
-        weakest = figure.weakest
-        error = "" if figure.exact else f" (standard error {shown(figure.standard_error)})"
-        problem = (
-            f"falls short of {shown(wanted)}: {figure.name} is {shown(figure.value)}{error}, weakest in "
-            f"windows of {weakest.window} samples with {shown(weakest.value)}"
-        )
-        hint = "mix more: take larger blocks, more files at a time, or GLOBAL"
-        if figure.name == "mixing":
+            found.append(label_mixing(sampler, dataset, batch, labels, world=world))
+        for figure in found:
+            wanted = getattr(self, figure.name)
+            if figure.value >= wanted:
+                continue
+            problem = _shortfall(figure, wanted)
             choosing = chooses(sampler)
-            if choosing is None:
+            if figure.name != "mixing":
+                hint = "mix more: take larger blocks, more files at a time, or GLOBAL"
+            elif choosing is None:
                 advice = recommend(dataset, batch, mixing=wanted, lanes=world.num_shards)
                 hint = f"the cheapest mode that meets it is {advice.reason}"
             else:
                 hint = f"put a RandomSampler over {type(choosing).__name__}, which chooses the samples"
-        if labels is not None:
-            stored = storage_mixing(dataset, batch, labels)
-            if stored.value >= ALREADY_MIXED:
+            stored = None if labels is None else storage_mixing(dataset, batch, labels)
+            if stored is not None and stored.value >= ALREADY_MIXED:
                 problem += f"; labels are already mixed in storage, with a mixing of {shown(stored.value)}"
                 hint = "every mode is about as good here: ask for label_mixing in place of mixing"
-        raise ConfigError(below(SECTION, figure.name), problem, hint=hint)
+            raise ConfigError(below(SECTION, figure.name), problem, hint=hint)
+        return found
+
+
+def _shortfall(figure: Figure, wanted: float) -> str:
+    weakest = figure.weakest
+    error = "" if figure.exact else f" (standard error {shown(figure.standard_error)})"
+    return (
+        f"falls short of {shown(wanted)}: {figure.name} is {shown(figure.value)}{error}, weakest in "
+        f"windows of {weakest.window} samples with {shown(weakest.value)}"
+    )
 
 
 MIN_QUALITY = Constructor(SECTION, MinQuality, example=EXAMPLE)
@@ -139,16 +132,12 @@ def read_min_quality(section: Any, place: str, folder: Folder) -> Made:
 
 def _labels_of(dataset: Any) -> Any:
     """Finds classes in the dataset; targets of other kinds are not meant."""
-    for name in _OF_DATASETS:
-        found = getattr(dataset, name, None)
-        if isinstance(found, list | tuple) or hasattr(found, "__array__"):
-            try:
-                array = np.asarray(found)
-            except ValueError:  # lists of different lengths
-                continue
-            if array.ndim == 1 and array.dtype.kind in "iubUS":
-                return array
-    return None
+    _, found = find_column(dataset, "labels", "label", "targets") or ("", None)
+    try:
+        array = np.asarray(found)
+    except ValueError:  # lists of different lengths
+        return None
+    return array if array.ndim == 1 and array.dtype.kind in "iubUS" else None
 
 
 def asks_samples(sampler: Sampler) -> bool:

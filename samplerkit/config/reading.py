@@ -109,17 +109,18 @@ def _local(path: Path) -> bytes:
     raise ConfigError("config", problem, str(path), hint=hint)
 
 
-def array_at(path: str) -> np.ndarray[Any, Any]:
+def array_at(path: str, place: str = "array") -> np.ndarray[Any, Any]:
     """Reads an array from a `.npy` file; a pickled one is refused.
 
     Args:
         path: or a URL; it ends in `.npy`.
+        place: of the path, for an error.
 
     Raises:
         ConfigError: there is no such file, or it holds no plain array.
     """
     if not shown(path).endswith(".npy"):
-        raise ConfigError("array", "must be a list or the path of a .npy file")
+        raise ConfigError(place, "must be a list or the path of a .npy file")
     try:
         file = _opened(path)
         loaded = None if file is None else np.load(file, allow_pickle=False)
@@ -128,12 +129,12 @@ def array_at(path: str) -> np.ndarray[Any, Any]:
     except (OSError, ValueError, EOFError, SyntaxError, MemoryError) as error:
         words = (isinstance(error, OSError) and error.strerror) or str(error)
         problem = f"cannot be read as a .npy file ({' '.join(words.partition('. ')[0].split())[:80]})"
-        raise ConfigError("array", problem, hint="save it with numpy.save, without objects") from None
+        raise ConfigError(place, problem, hint="save it with numpy.save, without objects") from None
     if file is None:
         hint = f"looked for {_end_of(path)}" if told(path) else ""
-        raise ConfigError("array", "there is no such file", hint=hint)
+        raise ConfigError(place, "there is no such file", hint=hint)
     if not isinstance(loaded, np.ndarray):
-        raise ConfigError("array", "is an archive of arrays", hint="save one array with numpy.save")
+        raise ConfigError(place, "is an archive of arrays", hint="save one array with numpy.save")
     return loaded
 
 

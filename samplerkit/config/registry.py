@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
 from typing import Annotated, Any, TypeVar, final, overload
 
 from samplerkit.batches.bucket_batches import BucketBatches
@@ -19,6 +20,7 @@ from samplerkit.config.loader import LoaderOptions
 from samplerkit.config.quality import SECTION
 from samplerkit.config.reading import Folder
 from samplerkit.errors import CompositionError, ConfigError
+from samplerkit.order.modes import Shuffle
 from samplerkit.samplers.base import Sampler
 from samplerkit.samplers.block import BlockSampler
 from samplerkit.samplers.fold import FoldSampler
@@ -58,27 +60,25 @@ class Samplers(Kinds):
             >>> SAMPLERS.read(section, "sampler", Path()).places
             ['sampler', 'sampler.child']
         """
-        links: list[tuple[Constructor, Made]] = []
+        links: list[Made] = []
         while section is not None or not links:
             constructor, given, inside = choose_sampler(section, place)
             section = given.pop("child", None)
-            links.append((constructor, constructor.read(given, inside, folder, also=("kind", "child"))))
+            links.append(constructor.read(given, inside, folder))
             place = below(inside, "child")
-        written: dict[str, Any] = {}
-        for at in range(len(links) - 1, -1, -1):
-            _nest(*links[at : at + 2])
-            constructor, made = links[at]
-            nested = {"child": written} if written else {}
-            written = {"kind": constructor.name, **made.written, **nested}
-        return Made(links[0][1].value, written, [path for _, made in links for path in made.places])
+        written = links[-1].written
+        for parent, child in reversed([*pairwise(links)]):
+            _nest(parent, child)
+            written = {**parent.written, "child": written}
+        return Made(links[0].value, written, [path for made in links for path in made.places])
 
 
-SAMPLERS = Samplers("sampler", example="{kind: random, seed: 7}", base=Sampler)
+SAMPLERS = Samplers("sampler", example="{kind: random, seed: 7}", base=Sampler, beside=("kind", "child"))
 """All kinds of samplers."""
 
 # The sampler of a ledger is its child.
-_EDIT = Constructor("edit", Edit, example="{at: 1000, skip: 20}")
-_OF_LEDGER = {"sampler": None, "edits": Annotated[Any, Sections(_EDIT, "a list of mappings", list)]}
+EDIT = Constructor("edit", Edit, example="{at: 1000, skip: 20}")
+_OF_LEDGER = {"sampler": None, "edits": Annotated[Any, Sections("edits", EDIT, list)]}
 
 for _name, _class in {
     "sequential": SequentialSampler,
@@ -194,25 +194,20 @@ def choose_sampler(section: Any, place: str) -> tuple[Constructor, dict[str, Any
     return constructor, dict(arguments), inside
 
 
-def _nest(parent: tuple[Constructor, Made], *child: tuple[Constructor, Made]) -> None:
-    """Makes one link the child of another; the last one gets none."""
-    for link in child:
-        try:
-            parent[1].value.add_child(link[1].value)
-        except CompositionError as error:
-            # The core names the samplers; a config is corrected at the key that says the mode.
-            if error.value is link[1].value:
-                place, value = _mode_key(*link), error.value.get_shuffle_mode().value
-            elif isinstance(error.value, str):
-                place, value = _mode_key(*parent), error.value
-            else:
-                place, value = below(parent[1].places[0], "child"), error.value
-            raise ConfigError(place, error.problem, value, hint=error.hint) from None
-
-
-def _mode_key(constructor: Constructor, made: Made) -> str:
-    place = made.places[0]
-    return below(place, "shuffle") if "shuffle" in constructor.names else place
+def _nest(parent: Made, child: Made) -> None:
+    """Makes one link the child of another."""
+    try:
+        parent.value.add_child(child.value)
+    except CompositionError as error:
+        # The core names the samplers; a config is corrected at the key that says the mode, or the kind.
+        at_fault, value = (parent if isinstance(error.value, str) else child), error.value
+        place = at_fault.places[0]
+        if value is child.value:
+            mode = value.get_shuffle_mode()
+            value = child.written["kind"] if mode is Shuffle.FALSE else mode.value
+        if isinstance(value, str) and "shuffle" in at_fault.value.arguments():
+            place = below(place, "shuffle")
+        raise ConfigError(place, error.problem, value, hint=error.hint) from None
 
 
 _AnyRecipe = TypeVar("_AnyRecipe", bound=BatchRecipe)

@@ -43,7 +43,7 @@ def json_schema() -> dict[str, Any]:
         >>> sorted(json_schema()["properties"])
         ['batches', 'dataset', 'loader', 'min_quality', 'sampler']
     """
-    constructors = [*_all(SAMPLERS), *_all(DATASETS), *_all(BATCHES), LOADER, MIN_QUALITY]
+    constructors = [*SAMPLERS.values(), *DATASETS.values(), *BATCHES.values(), LOADER, MIN_QUALITY]
     references, generated = models_json_schema(
         [(constructor.model, "validation") for constructor in constructors],
         schema_generator=OpenSchema,
@@ -54,7 +54,7 @@ def json_schema() -> dict[str, Any]:
     def by_kind(kinds: Kinds, more: dict[str, Any], *others: dict[str, Any]) -> dict[str, Any]:
         """A section is compared with the model of its kind alone, so each nested one is looked at once."""
         named, chosen = {"kind": {"enum": list(kinds)}}, []
-        for constructor in _all(kinds):
+        for constructor in kinds.values():
             reference = references[constructor.model, "validation"]
             model = definitions[reference["$ref"].rpartition("/")[2]]
             kind = {"kind": {"const": constructor.name}}
@@ -96,10 +96,6 @@ def _with_kinds(schema: Any) -> Any:
         one = {name: _with_kinds(value) for name, value in schema.items()}
         return {"$ref": f"#/$defs/${one[KIND_OF]}"} if KIND_OF in one else one
     return [_with_kinds(one) for one in schema] if isinstance(schema, list) else schema
-
-
-def _all(kinds: Kinds) -> list[Any]:
-    return [kinds[name] for name in kinds]
 
 
 def _other_spellings() -> list[dict[str, Any]]:

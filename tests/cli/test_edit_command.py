@@ -62,11 +62,13 @@ def test_ids_of_a_file_leave_the_run(edited, tmp_path):
 
 
 SUBSET = "new: {kind: subset, indices: [3, 5]}"
+LONG = SUBSET + " " * 300
+"""Longer than a name of a file may be."""
 
 
 @pytest.mark.parametrize(
     ("source", "new"),
-    [("new", range(150, 180)), (SUBSET, [153, 155]), ("a file", [153, 155])],
+    [("new", range(150, 180)), (LONG, [153, 155]), ("a file", [153, 155])],
 )
 def test_a_part_that_was_appended_to_the_tree_is_read_from_the_checkpoint_on(command, tmp_path, source, new):
     if source == "a file":
@@ -109,6 +111,7 @@ class Parts:
         ["--weights", "web=1"],
         ["--weights", "web=1", "--source", "{1: null}"],
         ["--weights", "web=1", "--source", "{web: ["],
+        ["--weights", "web=1", "--source", "[" * 9_000],
     ],
 )
 def test_what_cannot_be_is_refused_and_nothing_is_written(edited, tmp_path, options):

@@ -99,7 +99,9 @@ def test_seen_says_how_many_tokens_of_a_document_were_read(command, tmp_path):
         (("--part", "books"), "is none of"),
         (("--sample", 120), "outside of a dataset"),
         (("--document", 1), "is not known by the dataset"),
+        (("--sample", 1, "--document", 1), "say one of the two"),
         (("--out", "ids.txt"), "must end with .npy or .parquet"),
+        (("--out", "none/ids.npy"), "--out: cannot be written (No such file or directory)"),
         (("--since", "state.json", "--state", "earlier.json"), "is not in the past"),
     ],
 )
@@ -156,10 +158,13 @@ class Code:
         return print, ("it ran",)
 
 
-def test_state_runs_no_code_of_a_checkpoint(refused, tmp_path):
+def test_state_runs_no_code_of_a_checkpoint_and_takes_nothing_else_for_one(refused, tmp_path):
     torch.save({"data": Code()}, tmp_path / "hostile.pt")
+    (tmp_path / "pops.pt").write_bytes(b"s")  # of these torch's unpickler lets exceptions of Python out
+    (tmp_path / "ends.pt").write_bytes(b"X\x01")
     problem = "is neither JSON nor a checkpoint that is safe to read"
-    assert problem in refused("state", tmp_path / "hostile.pt")
+    for name in ("hostile.pt", "pops.pt", "ends.pt"):
+        assert problem in refused("state", tmp_path / name)
 
 
 def test_at_shows_pads_and_long_batches_as_such(command, tmp_path):

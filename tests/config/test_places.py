@@ -81,6 +81,16 @@ def test_what_a_source_of_a_mixture_refuses_has_the_path_of_the_source():
     assert refused(sk.load_config(config).check_order).place == "sampler.sources.web.child.indices"
 
 
+def test_a_chain_that_cannot_be_names_the_kind_or_the_mode_of_the_link():
+    for outer, inner, place, value in (
+        ({"kind": "ledger"}, {"kind": "ledger", "child": RANDOM}, "sampler.child", "ledger"),
+        (RANDOM, {**RANDOM, "shuffle": "partial"}, "sampler.child.shuffle", "partial"),
+        ({**RANDOM, "shuffle": "files"}, RANDOM, "sampler.shuffle", "files"),
+    ):
+        caught = refused(sk.load_config, {"sampler": {**outer, "child": inner}})
+        assert (caught.place, caught.value) == (place, value)
+
+
 CHILD = {"kind": "random", "seed": 3}
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+import typing
+from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Annotated, Literal
 
@@ -106,6 +107,20 @@ def test_a_mistake_in_a_registered_sampler_is_as_clear_as_in_ours(given, place, 
     caught = refused(sk.load_config, {"sampler": {"kind": "tests_strided", **given}})
     assert caught.place == place
     assert fragment in str(caught)
+
+
+def test_a_mapping_of_samplers_is_one_of_sections_and_any_other_is_a_mapping():
+    class Sources(sk.Sampler):
+        def __init__(self, sources: Mapping[str, sk.Sampler], rest: typing.Mapping) -> None:  # type: ignore[type-arg]
+            super().__init__(None)
+            self.sources, self.rest = sources, rest
+
+    if "tests_sources" not in SAMPLERS:
+        sk.register_sampler("tests_sources", Sources)
+    said = {"kind": "tests_sources", "sources": {"web": {"kind": "sequential"}}, "rest": {"a": [1]}}
+    config = sk.load_config({"sampler": said})
+    assert isinstance(config.sampler.sources["web"], sk.SequentialSampler)
+    assert config.to_dict()["sampler"] == said
 
 
 def test_a_name_that_is_taken_a_class_that_is_no_sampler_and_a_signature_without_names_are_refused():

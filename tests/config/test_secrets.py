@@ -11,7 +11,7 @@ import pytest
 
 import samplerkit as sk
 from samplerkit.config import error_messages as redaction
-from samplerkit.config.datasets import DATASETS
+from samplerkit.config.datasets import DATASETS, REMOTE
 from samplerkit.config.loader import LOADER
 from samplerkit.config.quality import MIN_QUALITY
 from samplerkit.config.registry import BATCHES, SAMPLERS
@@ -79,7 +79,7 @@ def sections():
         yield f"dataset {kind}", DATASETS[kind].names, config, ["dataset"]
     for kind in ("files", "tar"):
         config = {"dataset": {**of(kind, DATASET), "remote": {}}, "sampler": random}
-        names = DATASETS[kind].nested["remote"].reader.names
+        names = REMOTE.names
         yield f"remote of {kind}", names, config, ["dataset", "remote"]
     config = {"dataset": {"kind": "tree", "parts": {"a": of("tar")}}, "sampler": random}
     yield "part of a tree", DATASETS["tar"].names, config, ["dataset", "parts", "a"]

@@ -9,8 +9,10 @@ from collections.abc import Iterable, Iterator
 from typing import Any, get_type_hints
 
 from samplerkit.config.constructor import Constructor, Kinds
+from samplerkit.config.datasets import REMOTE
 from samplerkit.config.derive import default_of
 from samplerkit.config.loader import LOADER
+from samplerkit.config.registry import EDIT
 from samplerkit.config.schema import OpenSchema
 from samplerkit.loading.loader import Loader
 from tests.docs.docstring import arguments, in_a_cell, summary
@@ -39,14 +41,11 @@ def _kinds(kinds: Kinds) -> Iterator[str]:
 
 def _sections(kinds: Kinds) -> Iterator[str]:
     """Arguments that are sections of their own, each once."""
-    found: dict[str, tuple[Constructor, list[str]]] = {}
-    for kind in kinds:
-        for name, mark in kinds[kind].nested.items():
-            if isinstance(mark.reader, Constructor):
-                found.setdefault(name, (mark.reader, []))[1].append(f"`{kind}`")
-    for name, (section, of) in found.items():
-        yield f"\n### {name}\n\nA section inside of {' and '.join(of)}. {summary(section.make)}\n"
-        yield from _table(section)
+    for name, section in (("remote", REMOTE), ("edits", EDIT)):
+        of = [f"`{kind}`" for kind in kinds if name in kinds[kind].names]
+        if of:
+            yield f"\n### {name}\n\nA section inside of {' and '.join(of)}. {summary(section.make)}\n"
+            yield from _table(section)
 
 
 def _table(constructor: Constructor) -> Iterator[str]:
