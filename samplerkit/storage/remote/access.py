@@ -9,9 +9,8 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, TypeVar, final
+from typing import Any, NamedTuple, TypeVar, final
 
 MODIFIED = "modified "
 """How a tag begins that is only the time of the last change."""
@@ -94,25 +93,6 @@ class Address(NamedTuple):
 
     url: str
     headers: Mapping[str, str] | None = None
-
-
-class RemoteAccess(Protocol):
-    """What reads remote files: a `RemoteStorage`, for who need not know how."""
-
-    def version(self, url: str) -> Version:
-        """Returns the size and tag that a file had when it was first asked."""
-
-    def know(self, url: str, version: Version) -> None:
-        """Receives the version of a file, so that it is not asked."""
-
-    def read(self, spans: Sequence[Span]) -> list[bytes]:
-        """Reads parts of files, in the order asked for."""
-
-    def read_shared(self, url: str, most_bytes: int) -> bytes | None:
-        """Reads a file that all processes of this machine need as a whole; None if there is none."""
-
-    def fetch(self, url: str) -> AbstractContextManager[Any]:
-        """Brings a whole file into the cache of this machine; its `path` is there within the context."""
 
 
 Result = TypeVar("Result")
@@ -278,15 +258,12 @@ def may_pass(status: int) -> bool:
     return status >= 500 or status in {408, 429}
 
 
-def library_fault(
-    error: Exception, library: str, status: int | None = None, *, is_mistake: bool = False
-) -> Transient | Refused:
+def library_fault(error: Exception, library: str, *, is_mistake: bool = False) -> Transient | Refused:
     """Distinguishes the errors of a library that may pass from those that will not.
 
     Args:
         error: that it raised.
         library: what messages call it.
-        status: the HTTP status that the error means, where the caller knows it.
         is_mistake: the caller knows that it will not pass.
 
     Returns:
@@ -294,11 +271,10 @@ def library_fault(
     """
     if isinstance(error, FileNotFoundError):
         return Absent("does not exist", "check the URL")
-    detail = _detail(error) if status is None else f": status {status}"
-    name = f"{type(error).__name__}{detail}"
+    name, status = f"{type(error).__name__}{_detail(error)}", _status(error)
     if isinstance(error, PermissionError) or status in {401, 403}:
         return Absent(f"may not be read ({name})", "check the credentials in storage_options")
-    if is_mistake or _is_permanent(error, name, status or _status(error)):
+    if is_mistake or _is_permanent(error, name, status):
         hint = "check the URL, the credentials and the other storage_options"
         return Refused(f"cannot be read through {library} ({name})", hint)
     return Transient(f"{library} failed ({name})")

@@ -37,7 +37,6 @@ _LOG = logging.getLogger(__name__)
 _FIRST_PAUSE = 0.002
 _WARN_SECONDS = 60.0
 _HINT = "raise max_cache_bytes, or say cache=FOLDER on a larger disk"
-_PIECE = 1 << 20
 
 _STEP = 64 << 20
 """Bytes for which room is made at a time where a size is not told; less in a small cache."""
@@ -340,9 +339,5 @@ def _free_on(folder: Path) -> int:
 
 def _take_blocks(descriptor: int, size: int) -> None:
     """Lengthens a file, with blocks on the disk for all of it."""
-    if hasattr(os, "posix_fallocate"):
-        if size:
-            os.posix_fallocate(descriptor, 0, size)
-        return
-    for at in range(os.fstat(descriptor).st_size, size, _PIECE):  # macOS
-        os.pwrite(descriptor, bytes(min(_PIECE, size - at)), at)
+    if size:
+        os.posix_fallocate(descriptor, 0, size)

@@ -142,14 +142,10 @@ class Filesystems(Client):
         filesystem, path = made
         return filesystem, path if "::" in url else str(filesystem._strip_protocol(url))
 
-    def _seconds(self, length: int) -> float:
-        """Gives the time that a call may take: as with HTTP, so long for each MiB, and once for its head."""
-        return self.options.timeout * (1 + math.ceil(length / _MIB))
-
     def _called(self, call: Callable[[], Result], length: int, stop: Stop) -> Result:
-        """Calls a filesystem, which has so long for it."""
+        """Calls a filesystem, which has, as with HTTP, so long for each MiB, and once for its head."""
         self.counts.add(requests=1)
-        return bounded(call, self._seconds(length), stop)
+        return bounded(call, self.options.timeout * (1 + math.ceil(length / _MIB)), stop)
 
 
 def opened_filesystem(url: str, options: RemoteOptions) -> tuple[Any, str]:

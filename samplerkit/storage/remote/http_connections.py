@@ -13,13 +13,13 @@ import ssl
 import urllib.request
 from collections import defaultdict
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
 from urllib.parse import SplitResult, quote, unquote, urljoin, urlsplit
 
-from samplerkit.storage.remote.access import Address, Refused, Transient
+from samplerkit.storage.remote.access import Address, Refused, Transient, in_other_words
 from samplerkit.storage.remote.http_response import Headers, Response
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.threads import TICK, Stop
@@ -155,21 +155,17 @@ class Connections:
             OSError: its name is not known, or TLS failed.
         """
         connection = self._made(route)
-        with ExitStack() as failed:
-            failed.callback(connection.close)
-            problem = ""
-            try:
-                connection.connect()
-            except (ssl.SSLError, socket.gaierror):
-                raise
-            except TimeoutError:
-                problem = f"no connection within {self._timeout:g} s"
-            except OSError as error:
-                server = "the proxy" if route.proxy else "its server"
-                problem = f"{server} cannot be reached{number_in_words(error)}"
-            if problem:
-                raise Transient(problem)
-            failed.pop_all()
+
+        def said(error: OSError) -> Exception:
+            connection.close()
+            if isinstance(error, ssl.SSLError | socket.gaierror):
+                return error
+            if isinstance(error, TimeoutError):
+                return Transient(f"no connection within {self._timeout:g} s")
+            server = "the proxy" if route.proxy else "its server"
+            return Transient(f"{server} cannot be reached{number_in_words(error)}")
+
+        in_other_words(connection.connect, OSError, said)
         return connection
 
     def release(self, route: Route, connection: http.client.HTTPConnection, *, may_be_kept: bool) -> None:

@@ -54,15 +54,13 @@ class RemoteResources:
         """Gives the way to a URL: HTTP, also for S3, or fsspec."""
         return self._http if self._http.serves(url) else self._filesystems
 
-    def tried(
-        self, url: str, attempt: Callable[[Client], Result], stop: Stop, failed: Exception | None = None
-    ) -> Result:
-        """Makes a request by the way to its URL, after a first attempt that has failed, until it goes well.
+    def tried(self, url: str, attempt: Callable[[Client], Result], stop: Stop) -> Result:
+        """Makes a request by the way to its URL until it goes well.
 
         Raises:
             DatasetError: it does not; `AbsentError` where there is no such file, or it may not be read.
         """
-        return retried(url, self.client(url), attempt, stop, failed)
+        return retried(url, self.client(url), attempt, stop)
 
     def waited(self, url: str, call: Callable[[], Result]) -> Result:
         """Calls, and adds the time of it to the time that callers waited.
@@ -99,13 +97,15 @@ class RemoteResources:
             version = self._versions[url]
 
             def attempt(client: Client) -> bytes:
+                if (failure := failures.pop(number, None)) is not None:  # the first attempt was made already
+                    raise failure
                 return client.part(url, version, offset, length, stop)
 
-            return self.tried(url, attempt, stop, failures.get(number))
+            return self.tried(url, attempt, stop)
 
         for number, failure in failures.items():
             if isinstance(failure, Refused):  # so the others are given up
-                again(number, self.stop)
+                raise final_error(spans[number].url, failure)
         left = [number for number in range(len(spans)) if number not in found]
         found.update(zip(left, self.pool.map(again, left), strict=True))
         self.pool.map(self._confirm, list(dict.fromkeys(spans[number].url for number in left)))

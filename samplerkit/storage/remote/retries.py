@@ -9,7 +9,6 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
-from functools import partial
 from typing import Any, TypeVar, final
 
 from samplerkit.errors import DatasetError, SamplerkitError
@@ -159,13 +158,7 @@ def check_small(size: int, most: int) -> None:
 Way = TypeVar("Way", bound=Client)
 
 
-def retried(
-    url: str,
-    client: Way,
-    attempt: Callable[[Way], Result],
-    stop: Stop,
-    failed: Exception | None = None,
-) -> Result:
+def retried(url: str, client: Way, attempt: Callable[[Way], Result], stop: Stop) -> Result:
     """Makes a request until it goes well, or until attempts or time are used up.
 
     Before attempt k + 1 it waits for a time drawn from [0, d * 2^(k - 1)): "full jitter", so that the ranks
@@ -178,7 +171,6 @@ def retried(
         client: by which it is made, and which knows what its errors mean.
         attempt: makes it.
         stop: ends it.
-        failed: how a first attempt went that was made already, if there was one.
 
     Raises:
         DatasetError: it did not go well; with the attempts, the seconds, and the last reason.
@@ -189,11 +181,8 @@ def retried(
         is_ours = isinstance(error, Transient | Refused | Stopped | SamplerkitError)
         return final_error(url, error if is_ours else client.fault(error))
 
-    def after(wait: float) -> Result:
-        if failed is not None and number == 1:
-            raise failed
-        if wait:
-            stop.sleep(wait)
+    def after_wait() -> Result:
+        stop.sleep(wait)
         return attempt(client)
 
     options, begun, waited, wait, number = client.options, time.monotonic(), 0.0, 0.0, 0
@@ -202,7 +191,7 @@ def retried(
     while True:
         number += 1
         try:
-            return in_other_words(partial(after, wait), Exception, said)
+            return in_other_words(after_wait, Exception, said)
         except Transient as fault:
             reason, asked = fault.reason, fault.wait
         left = options.retry_seconds - waited
