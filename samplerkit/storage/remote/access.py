@@ -157,16 +157,12 @@ def in_other_words(
 
 
 def causes(error: BaseException) -> list[BaseException]:
-    """Gives an exception and all that it was made of: libraries put them in different places."""
+    """Gives an exception and all that it was made of."""
     found: list[BaseException] = []
-    waiting = [error]
-    while waiting:
-        cause = waiting.pop(0)
-        if any(cause is known for known in found):
-            continue
+    cause: BaseException | None = error
+    while cause is not None and not any(cause is known for known in found):
         found.append(cause)
-        inner = [cause.__cause__, cause.__context__, getattr(cause, "reason", None), *cause.args]
-        waiting += [each for each in inner if isinstance(each, BaseException)]
+        cause = cause.__cause__ or cause.__context__
     return found
 
 

@@ -28,6 +28,7 @@ from samplerkit.storage.urls import shown
 _LOG = logging.getLogger(__name__)
 _FIRST_WAIT = 0.5
 _LONGEST_WAIT = 30.0
+_DRAWS = secrets.SystemRandom()  # a seeded one would let forked workers wait for equal times
 
 _PART = 4 << 20
 """Bytes of a whole file that one request asks for, where answers cannot be read bit by bit."""
@@ -206,7 +207,7 @@ def retried(url: str, client: Way, attempt: Callable[[Way], Result], stop: Stop)
             # Here no exception is being handled, so none is chained to it.
             raise DatasetError(shown(url), problem, hint=hint)
         longest = min(first * 2 ** min(number - 1, 32), _LONGEST_WAIT)
-        wait = min(_between(longest), left) if asked is None else asked
+        wait = min(_DRAWS.uniform(0, longest), left) if asked is None else asked
         _LOG.warning(
             "%s: attempt %d of %d failed: %s; the next one in %.2f s",
             shown(url),
@@ -227,8 +228,3 @@ def final_error(url: str, fault: Exception) -> Exception:
         kind = AbsentError if isinstance(fault, Absent) else DatasetError
         return kind(shown(url), fault.problem, hint=fault.hint)
     return fault
-
-
-def _between(most: float) -> float:
-    # The system's generator: a seeded one would let forked workers wait for equal times.
-    return secrets.randbelow(1 << 30) / (1 << 30) * most
