@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import os
-import time
 import weakref
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any, TypeVar, final
 
-from samplerkit.storage.remote.access import UNKNOWN_SIZE, Refused, Span, Version, in_other_words
+from samplerkit.storage.remote.access import UNKNOWN_SIZE, Refused, Span, Version
 from samplerkit.storage.remote.filesystem import Filesystems
 from samplerkit.storage.remote.http import Http
 from samplerkit.storage.remote.http_parallel import ParallelHttp
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.retries import Client, Counts, RemoteStats, final_error, retried
-from samplerkit.storage.threads import Pool, Stop, Stopped
+from samplerkit.storage.threads import Pool, Stop
 
 Result = TypeVar("Result")
 
@@ -61,18 +59,6 @@ class RemoteResources:
             DatasetError: it does not; `AbsentError` where there is no such file, or it may not be read.
         """
         return retried(url, self.client(url), attempt, stop)
-
-    def waited(self, url: str, call: Callable[[], Result]) -> Result:
-        """Calls, and adds the time of it to the time that callers waited.
-
-        Raises:
-            DatasetError: the storage was closed meanwhile; or as the call raises.
-        """
-        begun = time.monotonic()
-        try:
-            return in_other_words(call, Stopped, partial(final_error, url))
-        finally:
-            self.counts.add(wait_seconds=time.monotonic() - begun)
 
     def version(self, url: str, stop: Stop) -> Version:
         """Gives the version of a file, asked if it is not known."""

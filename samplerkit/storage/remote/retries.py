@@ -9,6 +9,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any, TypeVar, final
 
 from samplerkit.errors import DatasetError, SamplerkitError
@@ -52,16 +53,12 @@ class RemoteStats:
         bytes: of file content that arrived, also of attempts that failed later.
         retries: attempts after the first one of a request.
         downloads: whole files that this process brought into the cache.
-        cache_hits: whole files that lay in the cache, or that another process brought there meanwhile.
-        wait_seconds: the time that callers waited for whole files and for parts, in all.
     """
 
     requests: int = 0
     bytes: int = 0
     retries: int = 0
     downloads: int = 0
-    cache_hits: int = 0
-    wait_seconds: float = 0.0
 
 
 @final
@@ -78,7 +75,7 @@ class Counts:
         with self._lock:
             return RemoteStats(**self._so_far)
 
-    def add(self, **more: float) -> None:
+    def add(self, **more: int) -> None:
         """Adds to figures, by their names."""
         with self._lock:
             for name, number in more.items():
@@ -218,6 +215,11 @@ def retried(url: str, client: Way, attempt: Callable[[Way], Result], stop: Stop)
         )
         waited += wait
         client.counts.add(retries=1)
+
+
+def unless_closed(url: str, call: Callable[[], Result]) -> Result:
+    """Calls; that the storage is closed meanwhile is an error, too."""
+    return in_other_words(call, Stopped, partial(final_error, url))
 
 
 def final_error(url: str, fault: Exception) -> Exception:

@@ -20,7 +20,7 @@ from samplerkit.storage.remote.cache_entries import Entry, entry_of
 from samplerkit.storage.remote.disk_cache import DiskCache, LocalFile, PartFile
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.resources import RemoteResources
-from samplerkit.storage.remote.retries import Client, RemoteStats, final_error
+from samplerkit.storage.remote.retries import Client, RemoteStats, final_error, unless_closed
 from samplerkit.storage.urls import digest_of, identity, shown
 
 __all__ = ["LocalFile", "RemoteStorage", "Span", "Version"]
@@ -95,7 +95,7 @@ class RemoteStorage(Closing):
         resources, wanted = self._resources(), list(spans)
         if not wanted:
             return []
-        return resources.waited(wanted[0].url, partial(self._read, resources, wanted))
+        return unless_closed(wanted[0].url, partial(self._read, resources, wanted))
 
     def read_small(self, url: str, most_bytes: int = 1 << 24) -> bytes | None:
         """Reads a small file as a whole by one request, past the cache: such as an index beside a shard.
@@ -113,7 +113,7 @@ class RemoteStorage(Closing):
             return client.small(url, most_bytes, stop)
 
         try:
-            data, version = resources.waited(url, lambda: resources.tried(url, attempt, stop))
+            data, version = resources.tried(url, attempt, stop)
         except AbsentError:
             return None
         self.know(url, version)
@@ -152,7 +152,7 @@ class RemoteStorage(Closing):
                 fit into the cache.
         """
         resources = self._resources()
-        return resources.waited(url, partial(self._fetched, resources, url))
+        return unless_closed(url, partial(self._fetched, resources, url))
 
     def cached(self, url: str) -> LocalFile | None:
         """Gives a whole file if it lies in the cache of this machine; nothing is downloaded.
@@ -224,7 +224,7 @@ class RemoteStorage(Closing):
         cache = DiskCache.of(self.options, resources.stop)
         write = partial(download, resources, url, version, digest_of(self.options.digests, url))
         local, is_made = cache.get(self._entry(cache, url, version), write)
-        resources.counts.add(**{"downloads" if is_made else "cache_hits": 1})
+        resources.counts.add(downloads=is_made)
         return local
 
     def _entry(self, cache: DiskCache, url: str, version: Version) -> Entry:

@@ -46,8 +46,7 @@ def test_the_figures_are_those_of_the_server(server, storage):
     assert stats.requests == len(server.requests) == 6
     assert stats.retries == 2
     assert stats.bytes == 50 + 100 + 200 + 10_000
-    assert (stats.downloads, stats.cache_hits) == (1, 1)
-    assert stats.wait_seconds > 0
+    assert stats.downloads == 1
     reader.close()
     assert reader.stats == stats
 
