@@ -15,7 +15,7 @@ from typing import Any, Final, final
 from samplerkit.closing import Closing
 from samplerkit.errors import ArgumentTypeError, DatasetError, OutOfDatasetError
 from samplerkit.storage.opening import AbsentError
-from samplerkit.storage.remote.access import UNKNOWN_SIZE, Requests, Span, Transient, Version, changed
+from samplerkit.storage.remote.access import UNKNOWN_SIZE, Requests, Span, Version, changed
 from samplerkit.storage.remote.cache_entries import Entry, entry_of
 from samplerkit.storage.remote.disk_cache import DiskCache, LocalFile, PartFile
 from samplerkit.storage.remote.options import RemoteOptions
@@ -286,15 +286,12 @@ def _arrived(
         if hasher is None or not version.may_resume:
             part.restart()
             hasher = hashlib.new(algorithm, usedforsecurity=False)
-        if part.written < version.size or version.size in {0, UNKNOWN_SIZE}:
-            for piece in client.rest(
-                url, version, part.written, resources.pool, resources.stop, is_verified=digest is not None
-            ):
-                part.write(piece)
-                if digest is not None:
-                    hasher.update(piece)
-        if version.size not in {UNKNOWN_SIZE, part.written}:
-            raise Transient(f"{part.written} bytes, though the file has {version.size}")
+        for piece in client.rest(
+            url, version, part.written, resources.pool, resources.stop, is_verified=digest is not None
+        ):
+            part.write(piece)
+            if digest is not None:
+                hasher.update(piece)
 
     resources.tried(url, attempt, resources.stop)
     return f"{algorithm}:{hasher.hexdigest()}"
