@@ -285,11 +285,6 @@ def _is_permanent(error: Exception, name: str, status: int | None) -> bool:
     return is_mistake or "Credentials" in name or bool(numbers & _PERMANENT_NUMBERS)
 
 
-def is_code(error: Exception, *codes: str) -> bool:
-    """Returns whether a store has refused with one of some codes."""
-    return any(_code(each) in codes for each in causes(error))
-
-
 def _code(error: BaseException) -> str:
     """Gives the code in the answer of an S3 store, as botocore hands it on."""
     response: Any = getattr(error, "response", None)

@@ -18,9 +18,7 @@ from samplerkit.storage.remote.access import (
     Refused,
     Transient,
     Version,
-    changed,
     in_other_words,
-    is_code,
     library_fault,
 )
 from samplerkit.storage.remote.options import RemoteOptions
@@ -92,8 +90,6 @@ class Filesystems(Client):
             return Transient(
                 f"no answer in time, which is {self.options.timeout:g} s and as much for each MiB"
             )
-        if is_code(error, "PreconditionFailed", "412"):
-            return changed()
         return library_fault(error, "its filesystem")
 
     def put(self, url: str, data: bytes, stop: Stop) -> None:

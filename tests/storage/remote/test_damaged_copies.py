@@ -32,12 +32,6 @@ def zeros_everywhere(path):
     path.write_bytes(bytes(path.stat().st_size))
 
 
-def a_page_of_zeros(path):
-    with path.open("r+b") as file:
-        file.seek(1_048_576)
-        file.write(bytes(4096))
-
-
 def another_bit_of_its_end(path):
     with path.open("r+b") as file:
         file.seek(-1, os.SEEK_END)
@@ -47,11 +41,6 @@ def another_bit_of_its_end(path):
 def two_pages_in_turn(path):
     data = path.read_bytes()
     path.write_bytes(data[4096:8192] + data[:4096] + data[8192:])
-
-
-def another_bit(path):
-    with path.open("r+b") as file:
-        file.write(bytes([DATA[0] ^ 1]))
 
 
 def zeros_and_the_times_as_before(path):
@@ -73,8 +62,6 @@ def a_byte_less(path):
 DAMAGES = [
     a_byte_less,
     zeros_everywhere,
-    a_page_of_zeros,
-    another_bit,
     another_bit_of_its_end,
     two_pages_in_turn,
     zeros_and_the_times_as_before,
