@@ -31,7 +31,6 @@ REDIRECTS = {301, 302, 303, 307, 308}
 _CA_BUNDLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "AWS_CA_BUNDLE")
 _PORTS = {"http": 80, "https": 443}
 _IN_PATHS = "!$&'()*+,/:;=?@[]~"
-_NOT_IN_A_PATH = re.compile(r"[\0-\x20\x7f]")
 _NOT_IN_A_LINE = re.compile(r"[\r\n\0]")
 _LONE_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
 
@@ -132,7 +131,7 @@ class Connections:
             path = f"http://{parts.netloc.rpartition('@')[2]}{path}"
             headers |= _proxy_headers(proxy)
         lines = [f"GET {path} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
-        if _NOT_IN_A_PATH.search(path) or any(map(_NOT_IN_A_LINE.search, lines)):
+        if any(map(_NOT_IN_A_LINE.search, lines)):
             raise ValueError
         return Route(address, server, proxy, "".join(f"{line}\r\n" for line in lines).encode("latin-1"))
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final, final
 
 from samplerkit.closing import Closing
-from samplerkit.errors import ArgumentTypeError, DatasetError, OutOfDatasetError
+from samplerkit.errors import DatasetError, OutOfDatasetError
 from samplerkit.storage.opening import AbsentError
 from samplerkit.storage.remote.access import UNKNOWN_SIZE, Requests, Span, Version, changed
 from samplerkit.storage.remote.cache_entries import Entry, entry_of
@@ -50,8 +50,6 @@ class RemoteStorage(Closing):
     """
 
     def __init__(self, options: RemoteOptions) -> None:
-        if not isinstance(options, RemoteOptions):
-            raise ArgumentTypeError("options", "must be RemoteOptions", type(options).__name__)
         self.options: Final = options
         self._versions: dict[str, Version] = {}
         self._resources_by_pid: dict[int, RemoteResources] = {}
