@@ -9,8 +9,9 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar, final
+from typing import Any, NamedTuple, Protocol, TypeVar, final
 
 MODIFIED = "modified "
 """How a tag begins that is only the time of the last change."""
@@ -93,6 +94,25 @@ class Address(NamedTuple):
 
     url: str
     headers: Mapping[str, str] | None = None
+
+
+class RemoteAccess(Protocol):
+    """What reads remote files: a `RemoteStorage`, for who need not know how."""
+
+    def version(self, url: str) -> Version:
+        """Returns the size and tag that a file had when it was first asked."""
+
+    def know(self, url: str, version: Version) -> None:
+        """Receives the version of a file, so that it is not asked."""
+
+    def read(self, spans: Sequence[Span]) -> list[bytes]:
+        """Reads parts of files, in the order asked for."""
+
+    def read_shared(self, url: str, most_bytes: int) -> bytes | None:
+        """Reads a file that all processes of this machine need as a whole; None if there is none."""
+
+    def fetch(self, url: str) -> AbstractContextManager[Any]:
+        """Brings a whole file into the cache of this machine; its `path` is there within the context."""
 
 
 Result = TypeVar("Result")
