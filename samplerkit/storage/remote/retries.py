@@ -205,14 +205,8 @@ def retried(url: str, client: Way, attempt: Callable[[Way], Result], stop: Stop)
             raise DatasetError(shown(url), problem, hint=hint)
         longest = min(first * 2 ** min(number - 1, 32), _LONGEST_WAIT)
         wait = min(_DRAWS.uniform(0, longest), left) if asked is None else asked
-        _LOG.warning(
-            "%s: attempt %d of %d failed: %s; the next one in %.2f s",
-            shown(url),
-            number,
-            options.attempts,
-            reason,
-            wait,
-        )
+        text = f"attempt {number} of {options.attempts} failed: {reason}; the next one in {wait:.2f} s"
+        _LOG.warning("%s: %s", shown(url), text)
         waited += wait
         client.counts.add(retries=1)
 

@@ -278,17 +278,14 @@ class RemoteResources:
             self._http.connections, self._http.plain_route, options.timeout, self.pool
         )
 
-    def client(self, url: str) -> Client:
-        """Gives the way to a URL: HTTP, also for S3, or fsspec."""
-        return self._http if self._http.serves(url) else self._filesystems
-
     def tried(self, url: str, attempt: Callable[[Client], Result], stop: Stop) -> Result:
-        """Makes a request by the way to its URL until it goes well.
+        """Makes a request until it goes well: by HTTP, also for S3, or by fsspec.
 
         Raises:
             DatasetError: it does not; `AbsentError` where there is no such file, or it may not be read.
         """
-        return retried(url, self.client(url), attempt, stop)
+        client = self._http if self._http.serves(url) else self._filesystems
+        return retried(url, client, attempt, stop)
 
     def version(self, url: str, stop: Stop) -> Version:
         """Gives the version of a file, asked if it is not known."""
