@@ -240,8 +240,8 @@ class Requests:
     def taken(self, part: Span, answers: Sequence[bytes]) -> bytes:
         """Takes a part out of what was answered; nothing if no byte of it was asked for."""
         numbers = self.places.get(part, range(0))
-        if len(numbers) != 1:
-            return b"".join(answers[number] for number in numbers)
+        if len(numbers) != 1:  # with the last one, what is near the end of the part may have been asked for
+            return b"".join(answers[number] for number in numbers)[: part.length]
         at = part.offset - self.spans[numbers[0]].offset
         return answers[numbers[0]][at : at + part.length]
 
