@@ -351,7 +351,6 @@ class RemoteResources:
         if digest not in {None, found}:
             _LOG.warning("%s: has another digest than was given; it is downloaded again", shown(url))
             self.counts.add(retries=1)
-            part.restart()
             found = self._arrived(url, version, digest, part)
         if digest not in {None, found}:
             problem = f"has the digest {found}, though {digest} was given, also at a second download"
