@@ -194,8 +194,6 @@ def test_a_file_whose_name_has_signs_of_a_pattern_is_not_another_one_when_it_is_
         len(sk.FileDataset(str(tmp_path / "[1].npz"), "npz", progress=False))
 
 
-def test_a_folder_given_for_files_names_the_pattern_of_what_is_in_it(tmp_path):
-    (tmp_path / "0.parquet").touch()
-    (tmp_path / "readme.md").touch()
-    with pytest.raises(sk.ArgumentValueError, match=rf"give its files, as in '{tmp_path}/\*\.parquet'"):
+def test_a_folder_given_for_files_is_an_error_with_a_pattern(tmp_path):
+    with pytest.raises(sk.ArgumentValueError, match=rf"give its files, as in '{tmp_path}/\*'"):
         sk.ParquetDataset(tmp_path)

@@ -130,10 +130,6 @@ class FileDataset(DatasetOfFiles):
         """
         save_lengths(path, self._names, self.layout.sizes)
 
-    def __repr__(self) -> str:
-        samples = "not counted" if self._chunks is None else f"{len(self._chunks.layout)} samples"
-        return f"FileDataset({len(self.files)} files, {samples})"
-
     def _find(self) -> Chunks:
         lengths = self._reader.count_all(self.files, self._limits.max_files, self._progress)
         self._note_counted(len(lengths))

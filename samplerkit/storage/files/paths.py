@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Iterable
 from glob import has_magic
 from typing import Any
@@ -52,7 +51,7 @@ def file_paths(
             paths += _remote_matches(name, remote, place, left_out) if is_pattern else [name]
         else:
             if is_alone and os.path.isdir(name):  # noqa: PTH112  # Path's own raises where a name is too long
-                hint = f"give its files, as in {_pattern_of_files(name)!r}"
+                hint = f"give its files, as in '{name}/*'"
                 raise ArgumentValueError(place, "is a folder", files, hint=hint)
             paths += _matches(name, place, left_out)
     if not paths:
@@ -110,17 +109,6 @@ def _matches(path: str, place: str, left_out: str | None) -> list[str]:
             raise DatasetError(place, "no file matches", name, hint="check folder and pattern")
         found += matches
     return found
-
-
-def _pattern_of_files(folder: str) -> str:
-    """Returns a pattern for the files in a folder, by the extension that most of them have."""
-    try:
-        names = [name for name in os.listdir(folder) if not name.startswith(".")]  # noqa: PTH208
-    except OSError:
-        names = []
-    extensions = Counter(os.path.splitext(name)[1] for name in names)  # noqa: PTH122
-    extension = max(extensions, key=lambda each: (extensions[each], each), default="")
-    return os.path.join(folder, f"*{extension}")  # noqa: PTH118
 
 
 def _remote_matches(

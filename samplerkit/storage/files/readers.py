@@ -85,9 +85,6 @@ def register_reader(name: str, reader: Callable[..., Any]) -> None:
         raise ArgumentValueError("name", f"is taken by {READERS[name]!r}", name, hint="use another name")
 
 
-_MOST_DEFLATED = 1032
-"""So many times its size a deflated member is at most: 258 bytes for 2 bits."""
-
 Array = np.ndarray[Any, Any]
 
 
@@ -135,8 +132,8 @@ class NpzReader:
             lengths = {}
             for key in self._chosen(list(members), path):
                 with archive.open(members[key]) as member:
-                    most = _most_bytes(archive.getinfo(members[key]))
-                    lengths[key] = _rows_in_header(member, f"{path}: array {key!r}", most)
+                    size = archive.getinfo(members[key]).file_size
+                    lengths[key] = _rows_in_header(member, f"{path}: array {key!r}", size)
         if len(set(lengths.values())) != 1:
             raise DatasetError(path, "must hold arrays of one length", lengths)
         return next(iter(lengths.values()))
@@ -144,7 +141,7 @@ class NpzReader:
     def _check_size(self, members: list[zipfile.ZipInfo], packed: int, path: str) -> None:
         """Looks before anything is unpacked: zipfile gives no more of a member than its entry says."""
         most = most_unpacked(packed, self.max_unpacked_bytes)
-        if sum(map(_most_bytes, members)) > most:
+        if sum(member.file_size for member in members) > most:
             raise DatasetError(
                 path,
                 f"unpacks to more than {most} bytes (max_unpacked_bytes), as a file does that is made to "
@@ -361,12 +358,3 @@ def _rows_in_header(file: BinaryIO | Any, what: str, num_bytes: int) -> int:
         problem = f"claims {claimed} bytes of data and has {max(0, there)}"
         raise DatasetError(what, problem, hint="fetch or make the file again")
     return int(shape[0])
-
-
-def _most_bytes(member: zipfile.ZipInfo) -> int:
-    """Gives how many bytes can come out of a member of an archive, whatever it says of itself."""
-    if member.compress_type == zipfile.ZIP_STORED:
-        return member.compress_size
-    if member.compress_type == zipfile.ZIP_DEFLATED:
-        return min(member.file_size, _MOST_DEFLATED * member.compress_size)
-    return member.file_size

@@ -111,11 +111,6 @@ class Stored:
                 problem = f"has {size} bytes, and says that a part of it is at {offset}"
                 raise DatasetError(self.name, problem, f"{length} bytes", hint=REWRITE)
 
-    def is_same(self, status: os.stat_result) -> bool:
-        """Whether an open file is the one that was looked at; a copy of a remote one is never written to."""
-        is_of_then = self.storage is not None or status.st_mtime_ns == self.changed_ns
-        return status.st_size == self.size and is_of_then
-
     def require_same(self) -> None:
         """Requires that a local file is the one that was looked at, before another package reads it.
 
@@ -167,7 +162,9 @@ class Stored:
         return found
 
     def _require(self, now: os.stat_result) -> None:
-        if not self.is_same(now):
+        # A copy of a remote one is never written to.
+        is_of_then = self.storage is not None or now.st_mtime_ns == self.changed_ns
+        if now.st_size != self.size or not is_of_then:
             problem = f"is not the file that it was: it had {self.size} bytes, and was changed since"
             raise DatasetError(self.name, problem, f"{now.st_size} bytes", hint=CHANGED)
 

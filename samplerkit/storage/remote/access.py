@@ -177,16 +177,12 @@ def in_other_words(
 
 
 def causes(error: BaseException) -> list[BaseException]:
-    """Gives an exception and all that it was made of: libraries put them in different places."""
+    """Gives an exception and all that it was made of."""
     found: list[BaseException] = []
-    waiting = [error]
-    while waiting:
-        cause = waiting.pop(0)
-        if any(cause is known for known in found):
-            continue
+    cause: BaseException | None = error
+    while cause is not None and not any(cause is known for known in found):
         found.append(cause)
-        inner = [cause.__cause__, cause.__context__, getattr(cause, "reason", None), *cause.args]
-        waiting += [each for each in inner if isinstance(each, BaseException)]
+        cause = cause.__cause__ or cause.__context__
     return found
 
 
@@ -244,8 +240,8 @@ class Requests:
     def taken(self, part: Span, answers: Sequence[bytes]) -> bytes:
         """Takes a part out of what was answered; nothing if no byte of it was asked for."""
         numbers = self.places.get(part, range(0))
-        if len(numbers) != 1:
-            return b"".join(answers[number] for number in numbers)
+        if len(numbers) != 1:  # with the last one, what is near the end of the part may have been asked for
+            return b"".join(answers[number] for number in numbers)[: part.length]
         at = part.offset - self.spans[numbers[0]].offset
         return answers[numbers[0]][at : at + part.length]
 
@@ -278,15 +274,12 @@ def may_pass(status: int) -> bool:
     return status >= 500 or status in {408, 429}
 
 
-def library_fault(
-    error: Exception, library: str, status: int | None = None, *, is_mistake: bool = False
-) -> Transient | Refused:
+def library_fault(error: Exception, library: str, *, is_mistake: bool = False) -> Transient | Refused:
     """Distinguishes the errors of a library that may pass from those that will not.
 
     Args:
         error: that it raised.
         library: what messages call it.
-        status: the HTTP status that the error means, where the caller knows it.
         is_mistake: the caller knows that it will not pass.
 
     Returns:
@@ -294,11 +287,10 @@ def library_fault(
     """
     if isinstance(error, FileNotFoundError):
         return Absent("does not exist", "check the URL")
-    detail = _detail(error) if status is None else f": status {status}"
-    name = f"{type(error).__name__}{detail}"
+    name, status = f"{type(error).__name__}{_detail(error)}", _status(error)
     if isinstance(error, PermissionError) or status in {401, 403}:
         return Absent(f"may not be read ({name})", "check the credentials in storage_options")
-    if is_mistake or _is_permanent(error, name, status or _status(error)):
+    if is_mistake or _is_permanent(error, name, status):
         hint = "check the URL, the credentials and the other storage_options"
         return Refused(f"cannot be read through {library} ({name})", hint)
     return Transient(f"{library} failed ({name})")
@@ -311,11 +303,6 @@ def _is_permanent(error: Exception, name: str, status: int | None) -> bool:
     # Some errors of connections are ValueErrors too; an OSError counts first.
     is_mistake = isinstance(error, _MISTAKES) and not isinstance(error, OSError)
     return is_mistake or "Credentials" in name or bool(numbers & _PERMANENT_NUMBERS)
-
-
-def is_code(error: Exception, *codes: str) -> bool:
-    """Returns whether a store has refused with one of some codes."""
-    return any(_code(each) in codes for each in causes(error))
 
 
 def _code(error: BaseException) -> str:

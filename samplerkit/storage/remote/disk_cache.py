@@ -37,7 +37,6 @@ _LOG = logging.getLogger(__name__)
 _FIRST_PAUSE = 0.002
 _WARN_SECONDS = 60.0
 _HINT = "raise max_cache_bytes, or say cache=FOLDER on a larger disk"
-_PIECE = 1 << 20
 
 _STEP = 64 << 20
 """Bytes for which room is made at a time where a size is not told; less in a small cache."""
@@ -92,15 +91,15 @@ class DiskCache:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise unwritable(self.folder, error) from error
-        is_damaged = False
+        damaged: tuple[int, int] | None = None
         begun = warned = time.monotonic()
         pause = _FIRST_PAUSE
         while True:
-            if not is_damaged:
-                local, is_damaged = self._pinned(entry)
+            if damaged is None or damaged != _state(entry.file):  # another process may have made it again
+                local, damaged = self._pinned(entry)
                 if local is not None:
                     return local, False
-                if is_damaged:
+                if damaged is not None:
                     _LOG.warning("%s: its copy in the cache is damaged, and is made again", entry.place)
             descriptor = locked(entry.lock, is_exclusive=True)
             if descriptor is not None:
@@ -108,7 +107,7 @@ class DiskCache:
                 if self._is_shared_now(entry, descriptor):
                     return self._local(entry, descriptor), is_made
             now = time.monotonic()
-            if is_damaged and now - begun > self.patience:
+            if damaged is not None and now - begun > self.patience:
                 problem = "has a damaged copy in the cache, which somebody uses"
                 hint = "end the processes that use it, and start again"
                 raise DatasetError(entry.place, problem, str(entry.file), hint=hint)
@@ -180,18 +179,18 @@ class DiskCache:
                 hint = "free some space, lower max_cache_bytes, or say cache=FOLDER on a larger disk"
                 raise DatasetError(place, problem, str(self.folder), hint=hint)
 
-    def _pinned(self, entry: Entry) -> tuple[LocalFile | None, bool]:
-        """Gives a file that is there and that nobody is at work on; and whether it is damaged instead."""
+    def _pinned(self, entry: Entry) -> tuple[LocalFile | None, tuple[int, int] | None]:
+        """Gives a file that is there and that nobody is at work on; or the state of one that is damaged."""
         if not entry.is_there:
-            return None, False
+            return None, None
         descriptor = locked(entry.lock, is_exclusive=False)
         if descriptor is None:
-            return None, False
-        is_there = entry.is_there
-        if is_there and is_intact(entry.file, descriptor):
-            return self._local(entry, descriptor), False
+            return None, None
+        damaged = _state(entry.file) if entry.is_there else None
+        if damaged is not None and is_intact(entry.file, descriptor):
+            return self._local(entry, descriptor), None
         unlock(descriptor)
-        return None, is_there
+        return None, damaged
 
     def _made(self, entry: Entry, descriptor: int, write: Callable[[PartFile], None]) -> bool:
         """Writes a file whose lock is held, unless it has come; lets go of the lock if that fails."""
@@ -333,6 +332,15 @@ def _without_links(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NOFOLLOW, 0o666)
 
 
+def _state(path: Path) -> tuple[int, int] | None:
+    """Gives what changes when a file is written to, or is another one; None if there is none."""
+    try:
+        about = path.lstat()
+    except OSError:
+        return None
+    return about.st_ino, about.st_ctime_ns
+
+
 def _free_on(folder: Path) -> int:
     about = os.statvfs(folder)
     return about.f_bavail * about.f_frsize
@@ -340,9 +348,5 @@ def _free_on(folder: Path) -> int:
 
 def _take_blocks(descriptor: int, size: int) -> None:
     """Lengthens a file, with blocks on the disk for all of it."""
-    if hasattr(os, "posix_fallocate"):
-        if size:
-            os.posix_fallocate(descriptor, 0, size)
-        return
-    for at in range(os.fstat(descriptor).st_size, size, _PIECE):  # macOS
-        os.pwrite(descriptor, bytes(min(_PIECE, size - at)), at)
+    if size:
+        os.posix_fallocate(descriptor, 0, size)

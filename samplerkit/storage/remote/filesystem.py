@@ -18,9 +18,7 @@ from samplerkit.storage.remote.access import (
     Refused,
     Transient,
     Version,
-    changed,
     in_other_words,
-    is_code,
     library_fault,
 )
 from samplerkit.storage.remote.options import RemoteOptions
@@ -92,8 +90,6 @@ class Filesystems(Client):
             return Transient(
                 f"no answer in time, which is {self.options.timeout:g} s and as much for each MiB"
             )
-        if is_code(error, "PreconditionFailed", "412"):
-            return changed()
         return library_fault(error, "its filesystem")
 
     def put(self, url: str, data: bytes, stop: Stop) -> None:
@@ -142,14 +138,10 @@ class Filesystems(Client):
         filesystem, path = made
         return filesystem, path if "::" in url else str(filesystem._strip_protocol(url))
 
-    def _seconds(self, length: int) -> float:
-        """Gives the time that a call may take: as with HTTP, so long for each MiB, and once for its head."""
-        return self.options.timeout * (1 + math.ceil(length / _MIB))
-
     def _called(self, call: Callable[[], Result], length: int, stop: Stop) -> Result:
-        """Calls a filesystem, which has so long for it."""
+        """Calls a filesystem, which has, as with HTTP, so long for each MiB, and once for its head."""
         self.counts.add(requests=1)
-        return bounded(call, self._seconds(length), stop)
+        return bounded(call, self.options.timeout * (1 + math.ceil(length / _MIB)), stop)
 
 
 def opened_filesystem(url: str, options: RemoteOptions) -> tuple[Any, str]:
@@ -213,34 +205,6 @@ def expand(pattern: str, options: RemoteOptions) -> tuple[str, ...]:
     return urls
 
 
-def put(options: RemoteOptions, url: str, data: bytes) -> None:
-    """Writes a small file as a whole through fsspec, by one request.
-
-    Args:
-        options: how the store is reached, and how often that is tried.
-        url: of the file.
-        data: what it is to hold.
-
-    Raises:
-        DatasetError: it cannot be written, or lies on a web server.
-
-    Example:
-        >>> import fsspec
-        >>> put(RemoteOptions(), "memory://shards/lengths.json", b"{}")
-        >>> fsspec.filesystem("memory").cat("/shards/lengths.json")
-        b'{}'
-    """
-    if is_web(url):
-        hint = "say --out FOLDER, and upload what is in it"
-        raise DatasetError(shown(url), "cannot be written by HTTP", hint=hint)
-    client, stop = Filesystems(options, Counts()), Stop()
-    in_other_words(
-        lambda: retried(url, client, lambda client: client.put(url, data, stop), stop),
-        DatasetError,
-        lambda error: DatasetError(shown(url), f"cannot be written: {error.problem}", hint=error.hint),
-    )
-
-
 def _s3_defaults(url: str, given: Mapping[str, Any], timeout: float) -> dict[str, Any]:
     """Adds our time limits to the options of an S3 store, and leaves trying again to us."""
     options = dict(given)
@@ -277,18 +241,32 @@ def read_small(path: str, read_remote: Callable[[str, int], bytes | None]) -> by
 
 
 def write_small(path: str, data: bytes, options: RemoteOptions) -> None:
-    """Writes a file, all or nothing.
+    """Writes a file, all or nothing; at a URL through fsspec, by one request.
 
     Args:
         path: or URL.
         data: what it is to hold.
-        options: how a URL is reached.
+        options: how a URL is reached, and how often that is tried.
 
     Raises:
-        DatasetError: it cannot be written.
+        DatasetError: it cannot be written, or is on a web server.
+
+    Example:
+        >>> import fsspec
+        >>> write_small("memory://shards/lengths.json", b"{}", RemoteOptions())
+        >>> fsspec.filesystem("memory").cat("/shards/lengths.json")
+        b'{}'
     """
+    if is_web(path):
+        hint = "say --out FOLDER, and upload what is in it"
+        raise DatasetError(shown(path), "cannot be written by HTTP", hint=hint)
     if is_remote(path):
-        put(options, path, data)
+        client, stop = Filesystems(options, Counts()), Stop()
+        in_other_words(
+            lambda: retried(path, client, lambda client: client.put(path, data, stop), stop),
+            DatasetError,
+            lambda error: DatasetError(shown(path), f"cannot be written: {error.problem}", hint=error.hint),
+        )
         return
     try:
         Path(path).parent.mkdir(parents=True, exist_ok=True)

@@ -104,6 +104,8 @@ class Http(Client):
         self, url: str, version: Version, offset: int, pool: Pool, stop: Stop, *, is_verified: bool
     ) -> Iterator[FileBytes]:
         """Reads a file from a byte on to its end, by one request; its end is certain, or a digest is."""
+        if offset and offset == version.size:  # what broke off was behind its last byte
+            return
         with self._asked(url, stop, f"{offset}-" if offset else "") as answer:
             end = check_part(url, answer, version, offset, version.size - 1 if offset else None)
             if end == UNKNOWN_SIZE and not is_verified:

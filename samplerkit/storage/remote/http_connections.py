@@ -13,13 +13,13 @@ import ssl
 import urllib.request
 from collections import defaultdict
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
 from urllib.parse import SplitResult, quote, unquote, urljoin, urlsplit
 
-from samplerkit.storage.remote.access import Address, Refused, Transient
+from samplerkit.storage.remote.access import Address, Refused, Transient, in_other_words
 from samplerkit.storage.remote.http_response import Headers, Response
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.threads import TICK, Stop
@@ -31,7 +31,6 @@ REDIRECTS = {301, 302, 303, 307, 308}
 _CA_BUNDLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "AWS_CA_BUNDLE")
 _PORTS = {"http": 80, "https": 443}
 _IN_PATHS = "!$&'()*+,/:;=?@[]~"
-_NOT_IN_A_PATH = re.compile(r"[\0-\x20\x7f]")
 _NOT_IN_A_LINE = re.compile(r"[\r\n\0]")
 _LONE_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
 
@@ -132,7 +131,7 @@ class Connections:
             path = f"http://{parts.netloc.rpartition('@')[2]}{path}"
             headers |= _proxy_headers(proxy)
         lines = [f"GET {path} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
-        if _NOT_IN_A_PATH.search(path) or any(map(_NOT_IN_A_LINE.search, lines)):
+        if any(map(_NOT_IN_A_LINE.search, lines)):
             raise ValueError
         return Route(address, server, proxy, "".join(f"{line}\r\n" for line in lines).encode("latin-1"))
 
@@ -155,21 +154,17 @@ class Connections:
             OSError: its name is not known, or TLS failed.
         """
         connection = self._made(route)
-        with ExitStack() as failed:
-            failed.callback(connection.close)
-            problem = ""
-            try:
-                connection.connect()
-            except (ssl.SSLError, socket.gaierror):
-                raise
-            except TimeoutError:
-                problem = f"no connection within {self._timeout:g} s"
-            except OSError as error:
-                server = "the proxy" if route.proxy else "its server"
-                problem = f"{server} cannot be reached{number_in_words(error)}"
-            if problem:
-                raise Transient(problem)
-            failed.pop_all()
+
+        def said(error: OSError) -> Exception:
+            connection.close()
+            if isinstance(error, ssl.SSLError | socket.gaierror):
+                return error
+            if isinstance(error, TimeoutError):
+                return Transient(f"no connection within {self._timeout:g} s")
+            server = "the proxy" if route.proxy else "its server"
+            return Transient(f"{server} cannot be reached{number_in_words(error)}")
+
+        in_other_words(connection.connect, OSError, said)
         return connection
 
     def release(self, route: Route, connection: http.client.HTTPConnection, *, may_be_kept: bool) -> None:

@@ -29,6 +29,7 @@ from samplerkit.storage.urls import shown
 _LOG = logging.getLogger(__name__)
 _FIRST_WAIT = 0.5
 _LONGEST_WAIT = 30.0
+_DRAWS = secrets.SystemRandom()  # a seeded one would let forked workers wait for equal times
 
 _PART = 4 << 20
 """Bytes of a whole file that one request asks for, where answers cannot be read bit by bit."""
@@ -52,16 +53,12 @@ class RemoteStats:
         bytes: of file content that arrived, also of attempts that failed later.
         retries: attempts after the first one of a request.
         downloads: whole files that this process brought into the cache.
-        cache_hits: whole files that lay in the cache, or that another process brought there meanwhile.
-        wait_seconds: the time that callers waited for whole files and for parts, in all.
     """
 
     requests: int = 0
     bytes: int = 0
     retries: int = 0
     downloads: int = 0
-    cache_hits: int = 0
-    wait_seconds: float = 0.0
 
 
 @final
@@ -78,7 +75,7 @@ class Counts:
         with self._lock:
             return RemoteStats(**self._so_far)
 
-    def add(self, **more: float) -> None:
+    def add(self, **more: int) -> None:
         """Adds to figures, by their names."""
         with self._lock:
             for name, number in more.items():
@@ -159,13 +156,7 @@ def check_small(size: int, most: int) -> None:
 Way = TypeVar("Way", bound=Client)
 
 
-def retried(
-    url: str,
-    client: Way,
-    attempt: Callable[[Way], Result],
-    stop: Stop,
-    failed: Exception | None = None,
-) -> Result:
+def retried(url: str, client: Way, attempt: Callable[[Way], Result], stop: Stop) -> Result:
     """Makes a request until it goes well, or until attempts or time are used up.
 
     Before attempt k + 1 it waits for a time drawn from [0, d * 2^(k - 1)): "full jitter", so that the ranks
@@ -178,7 +169,6 @@ def retried(
         client: by which it is made, and which knows what its errors mean.
         attempt: makes it.
         stop: ends it.
-        failed: how a first attempt went that was made already, if there was one.
 
     Raises:
         DatasetError: it did not go well; with the attempts, the seconds, and the last reason.
@@ -189,11 +179,8 @@ def retried(
         is_ours = isinstance(error, Transient | Refused | Stopped | SamplerkitError)
         return final_error(url, error if is_ours else client.fault(error))
 
-    def after(wait: float) -> Result:
-        if failed is not None and number == 1:
-            raise failed
-        if wait:
-            stop.sleep(wait)
+    def after_wait() -> Result:
+        stop.sleep(wait)
         return attempt(client)
 
     options, begun, waited, wait, number = client.options, time.monotonic(), 0.0, 0.0, 0
@@ -202,7 +189,7 @@ def retried(
     while True:
         number += 1
         try:
-            return in_other_words(partial(after, wait), Exception, said)
+            return in_other_words(after_wait, Exception, said)
         except Transient as fault:
             reason, asked = fault.reason, fault.wait
         left = options.retry_seconds - waited
@@ -217,17 +204,16 @@ def retried(
             # Here no exception is being handled, so none is chained to it.
             raise DatasetError(shown(url), problem, hint=hint)
         longest = min(first * 2 ** min(number - 1, 32), _LONGEST_WAIT)
-        wait = min(_between(longest), left) if asked is None else asked
-        _LOG.warning(
-            "%s: attempt %d of %d failed: %s; the next one in %.2f s",
-            shown(url),
-            number,
-            options.attempts,
-            reason,
-            wait,
-        )
+        wait = min(_DRAWS.uniform(0, longest), left) if asked is None else asked
+        text = f"attempt {number} of {options.attempts} failed: {reason}; the next one in {wait:.2f} s"
+        _LOG.warning("%s: %s", shown(url), text)
         waited += wait
         client.counts.add(retries=1)
+
+
+def unless_closed(url: str, call: Callable[[], Result]) -> Result:
+    """Calls; that the storage is closed meanwhile is an error, too."""
+    return in_other_words(call, Stopped, partial(final_error, url))
 
 
 def final_error(url: str, fault: Exception) -> Exception:
@@ -238,8 +224,3 @@ def final_error(url: str, fault: Exception) -> Exception:
         kind = AbsentError if isinstance(fault, Absent) else DatasetError
         return kind(shown(url), fault.problem, hint=fault.hint)
     return fault
-
-
-def _between(most: float) -> float:
-    # The system's generator: a seeded one would let forked workers wait for equal times.
-    return secrets.randbelow(1 << 30) / (1 << 30) * most

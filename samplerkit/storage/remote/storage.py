@@ -6,24 +6,31 @@ import hashlib
 import logging
 import os
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, final
+from typing import Any, Final, TypeVar, final
 
 from samplerkit.closing import Closing
-from samplerkit.errors import ArgumentTypeError, DatasetError, OutOfDatasetError
+from samplerkit.errors import DatasetError, OutOfDatasetError
 from samplerkit.storage.opening import AbsentError
-from samplerkit.storage.remote.access import UNKNOWN_SIZE, Requests, Span, Transient, Version, changed
+from samplerkit.storage.remote.access import UNKNOWN_SIZE, Refused, Requests, Span, Version, changed
 from samplerkit.storage.remote.cache_entries import Entry, entry_of
 from samplerkit.storage.remote.disk_cache import DiskCache, LocalFile, PartFile
+from samplerkit.storage.remote.filesystem import Filesystems
+from samplerkit.storage.remote.http import Http
+from samplerkit.storage.remote.http_parallel import ParallelHttp
 from samplerkit.storage.remote.options import RemoteOptions
-from samplerkit.storage.remote.resources import RemoteResources
-from samplerkit.storage.remote.retries import Client, RemoteStats, final_error
+from samplerkit.storage.remote.retries import Client, Counts, RemoteStats, final_error, retried, unless_closed
+from samplerkit.storage.threads import Pool, Stop
 from samplerkit.storage.urls import digest_of, identity, shown
 
 __all__ = ["LocalFile", "RemoteStorage", "Span", "Version"]
+
+Result = TypeVar("Result")
+
+_LOG = logging.getLogger(__name__)
 
 
 @final
@@ -50,8 +57,6 @@ class RemoteStorage(Closing):
     """
 
     def __init__(self, options: RemoteOptions) -> None:
-        if not isinstance(options, RemoteOptions):
-            raise ArgumentTypeError("options", "must be RemoteOptions", type(options).__name__)
         self.options: Final = options
         self._versions: dict[str, Version] = {}
         self._resources_by_pid: dict[int, RemoteResources] = {}
@@ -95,7 +100,7 @@ class RemoteStorage(Closing):
         resources, wanted = self._resources(), list(spans)
         if not wanted:
             return []
-        return resources.waited(wanted[0].url, partial(self._read, resources, wanted))
+        return unless_closed(wanted[0].url, partial(self._read, resources, wanted))
 
     def read_small(self, url: str, most_bytes: int = 1 << 24) -> bytes | None:
         """Reads a small file as a whole by one request, past the cache: such as an index beside a shard.
@@ -113,7 +118,7 @@ class RemoteStorage(Closing):
             return client.small(url, most_bytes, stop)
 
         try:
-            data, version = resources.waited(url, lambda: resources.tried(url, attempt, stop))
+            data, version = resources.tried(url, attempt, stop)
         except AbsentError:
             return None
         self.know(url, version)
@@ -152,7 +157,7 @@ class RemoteStorage(Closing):
                 fit into the cache.
         """
         resources = self._resources()
-        return resources.waited(url, partial(self._fetched, resources, url))
+        return unless_closed(url, partial(self._fetched, resources, url))
 
     def cached(self, url: str) -> LocalFile | None:
         """Gives a whole file if it lies in the cache of this machine; nothing is downloaded.
@@ -222,9 +227,9 @@ class RemoteStorage(Closing):
     def _fetched(self, resources: RemoteResources, url: str) -> LocalFile:
         version = resources.version(url, resources.stop)
         cache = DiskCache.of(self.options, resources.stop)
-        write = partial(download, resources, url, version, digest_of(self.options.digests, url))
+        write = partial(resources.download, url, version, digest_of(self.options.digests, url))
         local, is_made = cache.get(self._entry(cache, url, version), write)
-        resources.counts.add(**{"downloads" if is_made else "cache_hits": 1})
+        resources.counts.add(downloads=is_made)
         return local
 
     def _entry(self, cache: DiskCache, url: str, version: Version) -> Entry:
@@ -243,58 +248,139 @@ def _check(span: Span, size: int) -> None:
         raise DatasetError(shown(span.url), problem, hint="it may have been cut: see whether it is whole")
 
 
-_LOG = logging.getLogger(__name__)
-
-
-def download(
-    resources: RemoteResources, url: str, version: Version, digest: str | None, part: PartFile
-) -> None:
-    """Downloads a whole file.
+@final
+class RemoteResources:
+    """What a remote storage holds in one process; a child gets its own.
 
     Args:
-        resources: of this process.
-        url: of the file.
-        version: that it must be of.
-        digest: that it must have, such as "sha256:9f86d0...", or None.
-        part: to write to.
+        options: how files are reached.
+        versions: those that are known, by URL; it grows.
+        stats: the figures to begin with.
 
-    Raises:
-        DatasetError: it cannot be read, was changed, does not fit on the disk, or has twice come with another
-            digest.
-        Stopped: it is not wanted any more.
+    Attributes:
+        stop: ends all that is on its way.
+        counts: the figures.
+        pool: the threads that read parts.
+        finalizer: ends it when the storage is garbage, and at the interpreter's end.
     """
-    found = _arrived(resources, url, version, digest, part)
-    if digest not in {None, found}:
-        _LOG.warning("%s: has another digest than was given; it is downloaded again", shown(url))
-        resources.counts.add(retries=1)
-        part.restart()
-        found = _arrived(resources, url, version, digest, part)
-    if digest not in {None, found}:
-        problem = f"has the digest {found}, though {digest} was given, also at a second download"
-        raise DatasetError(shown(url), problem, hint="correct digests, or the file")
 
+    finalizer: weakref.finalize[Any, Any]
 
-def _arrived(
-    resources: RemoteResources, url: str, version: Version, digest: str | None, part: PartFile
-) -> str:
-    """Downloads all of it, and resumes after a break where the version allows that; gives its digest."""
-    algorithm = (digest or "sha256").partition(":")[0]
-    hasher: Any = None
+    def __init__(self, options: RemoteOptions, versions: dict[str, Version], stats: RemoteStats) -> None:
+        self.counts = Counts(stats)
+        self._versions = versions
+        self._pid = os.getpid()
+        self._http = Http(options, self.counts)
+        self._filesystems = Filesystems(options, self.counts)
+        self.stop = Stop()
+        self.pool = Pool(options.threads, "samplerkit-remote", self.stop)
+        self._parallel = ParallelHttp(
+            self._http.connections, self._http.plain_route, options.timeout, self.pool
+        )
 
-    def attempt(client: Client) -> None:
-        nonlocal hasher
-        if hasher is None or not version.may_resume:
-            part.restart()
-            hasher = hashlib.new(algorithm, usedforsecurity=False)
-        if part.written < version.size or version.size in {0, UNKNOWN_SIZE}:
+    def tried(self, url: str, attempt: Callable[[Client], Result], stop: Stop) -> Result:
+        """Makes a request until it goes well: by HTTP, also for S3, or by fsspec.
+
+        Raises:
+            DatasetError: it does not; `AbsentError` where there is no such file, or it may not be read.
+        """
+        client = self._http if self._http.serves(url) else self._filesystems
+        return retried(url, client, attempt, stop)
+
+    def version(self, url: str, stop: Stop) -> Version:
+        """Gives the version of a file, asked if it is not known."""
+        known = self._versions.get(url)
+        if known is not None:
+            return known
+        found = self.tried(url, lambda client: client.version(url, stop), stop)
+        return self._versions.setdefault(url, found)
+
+    def parts(self, spans: Sequence[Span]) -> list[bytes]:
+        """Reads parts of files whose versions are known: by plain requests of HTTP where that will do.
+
+        What is found to have no ranges is left empty: see `has_no_ranges`.
+        """
+        answers = self._parallel.read(spans, self._versions, self.stop)
+        found = {number: data for number, data in answers.items() if isinstance(data, bytes)}
+        failures = {number: error for number, error in answers.items() if isinstance(error, Exception)}
+        self.counts.add(requests=len(answers), bytes=sum(map(len, found.values())))
+
+        def again(number: int, stop: Stop) -> bytes:
+            url, offset, length = spans[number]
+            version = self._versions[url]
+
+            def attempt(client: Client) -> bytes:
+                if number in failures:  # the first attempt was made already
+                    raise failures.pop(number)
+                return client.part(url, version, offset, length, stop)
+
+            return self.tried(url, attempt, stop)
+
+        for number, failure in failures.items():
+            if isinstance(failure, Refused):  # so the others are given up
+                raise final_error(spans[number].url, failure)
+        left = [number for number in range(len(spans)) if number not in found]
+        found.update(zip(left, self.pool.map(again, left), strict=True))
+        self.pool.map(self._confirm, list(dict.fromkeys(spans[number].url for number in left)))
+        return [found[number] for number in range(len(spans))]
+
+    def _confirm(self, url: str, stop: Stop) -> None:
+        """Makes certain that parts that were read are of the version that is known."""
+        version = self._versions[url]
+        self.tried(url, lambda client: client.confirm(url, version, stop), stop)
+
+    def has_no_ranges(self, url: str) -> bool:
+        """Whether only the whole of a file can be had, of which the version is known."""
+        return self._versions[url].size == UNKNOWN_SIZE or url in self._http.without_ranges
+
+    def download(self, url: str, version: Version, digest: str | None, part: PartFile) -> None:
+        """Downloads a whole file.
+
+        Args:
+            url: of the file.
+            version: that it must be of.
+            digest: that it must have, such as "sha256:9f86d0...", or None.
+            part: to write to.
+
+        Raises:
+            DatasetError: it cannot be read, was changed, does not fit on the disk, or has twice come with
+                another digest.
+            Stopped: it is not wanted any more.
+        """
+        found = self._arrived(url, version, digest, part)
+        if digest not in {None, found}:
+            _LOG.warning("%s: has another digest than was given; it is downloaded again", shown(url))
+            self.counts.add(retries=1)
+            found = self._arrived(url, version, digest, part)
+        if digest not in {None, found}:
+            problem = f"has the digest {found}, though {digest} was given, also at a second download"
+            raise DatasetError(shown(url), problem, hint="correct digests, or the file")
+
+    def _arrived(self, url: str, version: Version, digest: str | None, part: PartFile) -> str:
+        """Downloads all of it, and resumes after a break where the version allows that; gives its digest."""
+        algorithm = (digest or "sha256").partition(":")[0]
+        hasher: Any = None
+
+        def attempt(client: Client) -> None:
+            nonlocal hasher
+            if hasher is None or not version.may_resume:
+                part.restart()
+                hasher = hashlib.new(algorithm, usedforsecurity=False)
             for piece in client.rest(
-                url, version, part.written, resources.pool, resources.stop, is_verified=digest is not None
+                url, version, part.written, self.pool, self.stop, is_verified=digest is not None
             ):
                 part.write(piece)
                 if digest is not None:
                     hasher.update(piece)
-        if version.size not in {UNKNOWN_SIZE, part.written}:
-            raise Transient(f"{part.written} bytes, though the file has {version.size}")
 
-    resources.tried(url, attempt, resources.stop)
-    return f"{algorithm}:{hasher.hexdigest()}"
+        self.tried(url, attempt, self.stop)
+        return f"{algorithm}:{hasher.hexdigest()}"
+
+    def end(self) -> None:
+        """Ends what is on its way, the threads and the connections."""
+        if self._pid != os.getpid():  # locks may have been held when this process was forked
+            return
+        self.stop.set()
+        self.pool.end()
+        for client in (self._http, self._filesystems):
+            client.close()

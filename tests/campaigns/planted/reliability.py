@@ -218,8 +218,8 @@ BUGS = [
     Bug(
         "a redirect is read to its end",
         "Response.finish",
-        "if self._left is not None and self._left <= _SHORT_BODY:\n    self.read()",
-        "while self._left and self.read():\n    pass",
+        "if response.length is not None and response.length <= _SHORT_BODY:\n    self.read()",
+        "while response.length and self.read():\n    pass",
         "tests/storage/remote/test_connections.py::test_the_body_of_a_redirect_is_not_read",
     ),
     Bug(

@@ -33,7 +33,7 @@ BUGS = [
     Bug(
         "a file that is written to is read on",
         "Stored._require",
-        "not self.is_same(now)",
+        "now.st_size != self.size or not is_of_then",
         "False",
         DAMAGED,
     ),

