@@ -79,10 +79,16 @@ class EpochOrders:
     def _said(self) -> tuple[object, ...]:
         return self.constants, self.first, self.step
 
+    @property
+    def _seen(self) -> list[Any]:
+        """What the chain sees of the dataset."""
+        return [Layout.of(self.dataset), *(link.looks_at(self.dataset) for link in self.sampler._links())]
+
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, EpochOrders) or self._said != other._said:
             return False
-        return read_alike(self.sampler, self.dataset, other.sampler, other.dataset)
+        is_same = say_the_same(self.sampler, other.sampler)
+        return is_same and (self.dataset is other.dataset or say_the_same(self._seen, other._seen))
 
     def __hash__(self) -> int:
         return hash(self._said)
@@ -201,16 +207,15 @@ def checked_caps(given: Any, sources: Any, weights: Any) -> dict[str, int] | Non
         raise ArgumentTypeError("max_passes", "must be numbers of passes by the names of sources", given)
     caps, known = {}, sources
     if sources is None and weights is not None:
-        known = {str(number) for number in range(len(weights))}
+        known = dict.fromkeys(map(str, range(len(weights))))
     for name, passes in given.items():
-        is_named = sources is not None or isinstance(name, str)
-        key = name if is_named else str(arguments.integer("max_passes", name))
+        key = name if isinstance(name, str) else str(arguments.integer("max_passes", name))
         if known is not None and key not in known:
             files = f"files have the numbers 0 to {len(known) - 1}"
             hint = f"sources: {', '.join(known)}" if sources else files
             raise ArgumentValueError("max_passes", "names no source of the mixture", name, hint=hint)
         caps[key] = arguments.positive(f"max_passes.{key}", passes)
-        branch = None if sources is None else sources[key]
+        branch = None if known is None else known[key]
         if branch is not None and any(hasattr(link, "max_passes") for link in branch._links()):
             problem = "is of a mixture, whose sources have the passes"
             raise CompositionError(f"max_passes.{key}", problem, hint="cap its sources")
@@ -229,20 +234,6 @@ def require_counted_passes(passes: str, stop: str, num_samples: int | None) -> N
     if stop == "once" or (stop == "all" and not num_samples):
         problem = "does not go with caps on passes"
         raise ArgumentValueError("stop", problem, stop, hint="say num_samples, and stop='first'")
-
-
-def read_alike(one: Any, dataset: Any, other: Any, others_dataset: Any) -> bool:
-    """Returns whether two samplers, or None for both, are known to read two datasets in the same order."""
-    if dataset is not others_dataset:
-        if Layout.of(dataset) != Layout.of(others_dataset):
-            return False
-        looked, others = (
-            [] if root is None else [link.looks_at(of) for link in root._links()]
-            for root, of in ((one, dataset), (other, others_dataset))
-        )
-        if not say_the_same(looked, others):
-            return False
-    return say_the_same(one, other)
 
 
 def say_the_same(one: Any, other: Any) -> bool:
