@@ -134,7 +134,7 @@ def checked_edits(edits: Any) -> tuple[Edit, ...]:
         ArgumentValueError: an edit lies before the one that stands ahead of it, or says again what holds from
             its position on.
     """
-    if isinstance(edits, Edit | str | bytes | Mapping) or not hasattr(edits, "__iter__"):
+    if isinstance(edits, Edit | str | bytes | Mapping) or not arguments.is_iterable(edits):
         raise ArgumentTypeError("edits", "must be a list of edits", edits)
     listed = tuple(edits)
     for number, edit in enumerate(listed):
@@ -193,6 +193,8 @@ def edits_in(path: str | os.PathLike[str]) -> tuple[Edit, ...]:
         lines = Path(path).read_text(encoding="utf-8").splitlines()
     except FileNotFoundError:
         return ()
+    except TypeError:
+        raise ArgumentTypeError("edits_file", "must be a path", path) from None
     except (OSError, ValueError) as error:
         raise ArgumentValueError("edits_file", f"cannot be read ({error})", os.fspath(path)) from None
     edits = []
