@@ -6,8 +6,6 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
-import numpy as np
-
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, CompositionError, DatasetError
 from samplerkit.order import arguments
 from samplerkit.order.keys import ALGORITHM, Key
@@ -15,7 +13,7 @@ from samplerkit.order.layout import Layout
 from samplerkit.order.modes import Shuffle
 from samplerkit.order.order import Order
 from samplerkit.order.sequences import Permuted
-from samplerkit.samplers.base import Sampler
+from samplerkit.samplers.base import Sampler, plain
 from samplerkit.samplers.chain import RunConstants
 
 
@@ -80,15 +78,21 @@ class EpochOrders:
         return self.constants, self.first, self.step
 
     @property
-    def _seen(self) -> list[Any]:
-        """What the chain sees of the dataset."""
-        return [Layout.of(self.dataset), *(link.looks_at(self.dataset) for link in self.sampler._links())]
+    def _read(self) -> object:
+        """What is read: the chain, and what it sees of the dataset.
+
+        The class of a user's may hold what its arguments do not say, so that it is like itself alone.
+        """
+        if any(link.is_foreign for link in self.sampler._tree()):
+            return id(self.sampler), id(self.dataset)
+        looked = [link.looks_at(self.dataset) for link in self.sampler._links()]
+        return Layout.of(self.dataset), plain([self.sampler, looked], "source")
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, EpochOrders) or self._said != other._said:
             return False
-        is_same = say_the_same(self.sampler, other.sampler)
-        return is_same and (self.dataset is other.dataset or say_the_same(self._seen, other._seen))
+        is_one = self.sampler is other.sampler and self.dataset is other.dataset
+        return is_one or self._read == other._read
 
     def __hash__(self) -> int:
         return hash(self._said)
@@ -234,29 +238,3 @@ def require_counted_passes(passes: str, stop: str, num_samples: int | None) -> N
     if stop == "once" or (stop == "all" and not num_samples):
         problem = "does not go with caps on passes"
         raise ArgumentValueError("stop", problem, stop, hint="say num_samples, and stop='first'")
-
-
-def say_the_same(one: Any, other: Any) -> bool:
-    """Returns whether two chains, or values in them, are known to say the same.
-
-    The class of a user's may hold what its arguments do not say, so that it is like itself alone.
-
-    Example:
-        >>> import samplerkit as sk
-        >>> say_the_same(sk.RandomSampler(seed=1), sk.RandomSampler(seed=1))
-        True
-        >>> say_the_same(sk.RandomSampler(seed=1), sk.RandomSampler(seed=2))
-        False
-    """
-    if one is other:
-        return True
-    if type(one) is not type(other):
-        return False
-    if isinstance(one, Sampler):
-        is_ours = type(one).__module__.startswith("samplerkit.")
-        return is_ours and say_the_same([one.arguments(), one._child], [other.arguments(), other._child])
-    if isinstance(one, Mapping):
-        return say_the_same([*one.items()], [*other.items()])
-    if isinstance(one, list | tuple):
-        return len(one) == len(other) and all(map(say_the_same, one, other))
-    return np.array_equal(one, other) if isinstance(one, np.ndarray) else bool(one == other)
