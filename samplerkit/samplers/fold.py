@@ -164,37 +164,30 @@ class FoldSampler(Sampler):
         if self.by_files:
             if not layout.has_files:
                 raise DatasetError("by_files", "needs a dataset of files", layout, hint="say groups")
-            self._require_enough(layout.num_files, "files")
-            files = self._read(self._folds_of_groups(layout.sizes, key))
-            return FileSequence(layout, files, keeps_files=True)
+            return FileSequence(layout, self._groups_read(layout.sizes, key, "files"), keeps_files=True)
         if not size:
             return Range(0, 0)
         if self.groups is not None:
             groups = context.values_of(self.groups, "groups")
-            names, numbers, counts = np.unique(groups, return_inverse=True, return_counts=True)
-            self._require_enough(names.size, "groups")
-            return Table(self._read(self._folds_of_groups(counts, key)[numbers]))
+            _, numbers, counts = np.unique(groups, return_inverse=True, return_counts=True)
+            return Table(np.flatnonzero(np.isin(numbers, self._groups_read(counts, key, "groups"))))
         if self.labels is None:
-            self._require_enough(size, "samples")
-            return FoldRows(size, self.num_folds, key, self.fold, self.held_out)
+            return self._fold_rows(size, key, "samples")
         labels = context.values_of(self.labels, "labels")
         self._require_enough(size, "samples")
         # Label after label, and at random within each: every k-th row belongs to a fold.
         hashes = key.hashes(np.arange(size))
         fold_of = np.empty(size, dtype=np.int64)
         fold_of[np.lexsort((hashes, labels))] = np.arange(size) % self.num_folds
-        return Table(self._read(fold_of))
+        return Table(np.flatnonzero((fold_of == self.fold) == self.held_out))
 
-    def _folds_of_groups(self, sizes: Ids, key: Key) -> Ids:
-        """Gives the fold of each group: each fold gets one of k groups of similar sizes."""
-        fold_of = np.empty(sizes.size, dtype=np.int64)
-        block, place = np.divmod(np.arange(sizes.size), self.num_folds)
-        turns = scaled(key.hashes(block), self.num_folds)
-        fold_of[np.argsort(-sizes, kind="stable")] = (place - turns) % self.num_folds
-        return fold_of
+    def _groups_read(self, sizes: Ids, key: Key, of: str) -> Ids:
+        """Gives the groups that are read: each fold gets one of k groups of similar sizes."""
+        return np.sort(np.argsort(-sizes, kind="stable")[self._fold_rows(sizes.size, key, of)[:]])
 
-    def _read(self, fold_of: Ids) -> Ids:
-        return np.flatnonzero((fold_of == self.fold) == self.held_out)
+    def _fold_rows(self, size: int, key: Key, of: str) -> FoldRows:
+        self._require_enough(size, of)
+        return FoldRows(size, self.num_folds, key, self.fold, self.held_out)
 
     def _require_enough(self, count: int, of: str) -> None:
         if count < self.num_folds:
