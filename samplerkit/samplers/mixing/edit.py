@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import accumulate, pairwise
+from itertools import accumulate
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, final
@@ -133,17 +133,15 @@ def checked_edits(edits: Any) -> tuple[Edit, ...]:
     """
     if isinstance(edits, Edit | str | bytes | Mapping) or not arguments.is_iterable(edits):
         raise ArgumentTypeError("edits", "must be a list of edits", edits)
-    listed = tuple(edits)
+    listed, held = tuple(edits), dict[tuple[int, str], int]()
     for number, edit in enumerate(listed):
         if not isinstance(edit, Edit):
             raise ArgumentTypeError(f"edits[{number}]", "must be an Edit", edit)
-    for number, (before, edit) in enumerate(pairwise(listed), 1):
+        before = listed[max(0, number - 1)]
         if edit.at < before.at:
             problem = f"lies before the edit ahead of it, at {before.at}"
             hint = "edits are in the order of their positions"
             raise ArgumentValueError(f"edits[{number}].at", problem, edit.at, hint=hint)
-    held: dict[tuple[int, str], int] = {}
-    for number, edit in enumerate(listed):
         # Skips at one position add up, and so do ids that leave; of these the last one alone would count.
         for name in ("weights", "global_batch"):
             value = getattr(edit, name)
