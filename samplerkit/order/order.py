@@ -257,7 +257,7 @@ class Order(MadeOf, ABC):
             ArgumentTypeError: no integer.
             ArgumentValueError: the order does not hold it.
         """
-        positions = self.positions_of(id)
+        positions = self.positions_of(integer("id", id))
         if not positions.size:
             raise ArgumentValueError("id", f"is not in an order of {len(self)} samples", id)
         return int(positions[0])
@@ -277,7 +277,7 @@ class Order(MadeOf, ABC):
         found: Any = self.positions_of(ids)
         if not isinstance(found, tuple):
             return int(found.size)
-        return np.bincount(found[0], minlength=np.size(ids))
+        return np.bincount(found[0], minlength=np.asarray(ids).size)
 
     @final
     def __hash__(self) -> int:
