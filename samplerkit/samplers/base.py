@@ -296,11 +296,7 @@ def _defaults(constructor: Callable[..., None]) -> Mapping[str, Any]:
 
 
 def _differs(value: Any, default: Any) -> bool:
-    if isinstance(value, np.ndarray | list | tuple):
-        return True
-    if isinstance(value, Shuffle) and isinstance(default, bool):
-        return value is not Shuffle.parse(default)
-    return bool(value != default)
+    return _short(value) != _short(Shuffle.parse(default) if isinstance(value, Shuffle) else default)
 
 
 def _short(value: Any) -> str:
