@@ -12,7 +12,7 @@ from typing import Any, final
 import numpy as np
 
 from samplerkit.batches.budget import Buckets, upper_of
-from samplerkit.batches.cutting import SHORTS, Repeats, Short, repeats_in, spread
+from samplerkit.batches.cutting import SHORTS, Short, repeats_in, spread
 from samplerkit.batches.lengths import Histogram, SampleLengths, found_lengths
 from samplerkit.batches.plan import Measure
 from samplerkit.batches.recipe import (
@@ -138,7 +138,8 @@ class BucketBatches(BatchRecipe):
             raise ArgumentValueError(
                 "lengths", "cannot be given with keys", type(self.lengths), hint="leave them out"
             )
-        short = self.short or ("merge" if self.keys is None else "keep")
+        by_default = "merge" if self.keys is None else "keep"
+        short = by_default if self.short is None else self.short
         arguments.choice("short", short, SHORTS)
         if self.keys is not None and short == "merge":
             raise ArgumentValueError("short", "would mix keys", short, hint='say "keep" or "drop"')
@@ -161,7 +162,7 @@ class BucketBatches(BatchRecipe):
         buckets = Buckets(starts, histogram.values[first], sizes[number[first]])
         members = SortedMembers(lengths, chosen, histogram, kept)
         whole = partial(StaticPlan, measure, abreast, self.num_batches, members)
-        return Prepared(measure, whole=partial(whole, buckets=buckets, short=self._short))
+        return Prepared(measure, whole=partial(whole, buckets=buckets, short=self.short))
 
     def _measured(self, dataset: Any, kept: TableCache) -> tuple[SampleLengths, Measure]:
         if self.keys is not None:
@@ -188,25 +189,17 @@ class BucketBatches(BatchRecipe):
         repeats = repeats_in(ids)
         number = np.searchsorted(self._ends, lengths)
         firsts = np.arange(ids.size) if repeats is None else repeats.firsts
-        places = np.lexsort((firsts, -number))
-        sizes = self._sizes[number[places]]
-        if self._short == "merge":
+        places, of_bucket = np.lexsort((firsts, -number)), self._sizes
+        sizes = of_bucket[number[places]]
+        if self.short == "merge":
             return spread(places, sizes, repeats)
         edges = [0, *(np.flatnonzero(np.diff(number[places])) + 1).tolist(), ids.size]
         batches: list[Ids] = []
         for begin, end in pairwise(edges):
-            batches += self._bucket(places[begin:end], sizes[begin:end], repeats)
+            batches += spread(places[begin:end], sizes[begin:end], repeats)
+        if self.short == "drop":
+            batches = [batch for batch in batches if batch.size == of_bucket[number[batch[0]]]]
         return batches
-
-    def _bucket(self, places: Ids, sizes: Ids, repeats: Repeats | None) -> list[Ids]:
-        batches = spread(places, sizes, repeats)
-        if self._short == "keep":
-            return batches
-        return [batch for batch in batches if batch.size == sizes[0]]
-
-    @property
-    def _short(self) -> Short:
-        return self.short or "merge"
 
     @cached_property
     def _kinds(self) -> tuple[tuple[Any, ...], SampleLengths]:

@@ -75,8 +75,7 @@ class ClassBatches(BatchRecipe):
         object.__setattr__(self, "labels", self._finder().labels)
 
     def prepared(self, dataset: Any, chosen: SampleSet | None, abreast: int, kept: TableCache) -> Prepared:
-        finder = self._finder()
-        labels = finder.labels if finder.labels is not None else finder.looks_at(dataset)[self.class_column]
+        labels = self._finder()._labels_of(dataset)
         size = len(Layout.of(dataset))
         if labels.size != size:
             raise DatasetError("labels", f"must be one for each of the {size} samples", labels.size)

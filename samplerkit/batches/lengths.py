@@ -107,11 +107,8 @@ class SampleLengths:
         self.size: Final = given.shape[0]
         self.are_pairs: Final = given.ndim == 2
         self.histogram: Final = self._counted(kept)
-
-    @property
-    def digest(self) -> str:
-        """A digest of all lengths: the same for an array and a file that hold the same."""
-        return self.histogram.digest
+        # The same for an array and a file that hold the same.
+        self.digest: Final = self.histogram.digest
 
     def at(self, ids: Ids | slice) -> Ids:
         """Gives the lengths of samples: int64 of shape (m,), or (m, 2) for pairs."""
@@ -195,8 +192,8 @@ def found_lengths(
     """Finds the lengths of a dataset's samples.
 
     Args:
-        given: what was given to the recipe: an array, a path, `SampleLengths`, or None to ask the dataset
-            for an attribute or a column `lengths` or `length`.
+        given: what was given to the recipe: an array, a path, or None to ask the dataset for an attribute or
+            a column `lengths` or `length`.
         dataset: the dataset.
         kept: where what was counted in a file is kept.
         pairs_hint: what to do in place of giving pairs, which are refused then; None where they are taken.
@@ -205,17 +202,15 @@ def found_lengths(
         DatasetError: the dataset has none, or they are more or fewer than its samples.
         ArgumentTypeError: as for `SampleLengths`; so ArgumentValueError and ArgumentRangeError.
     """
-    lengths, size = given if isinstance(given, SampleLengths) else None, len(Layout.of(dataset))
-    if lengths is None:
-        place, source = "lengths", given
-        if given is None:
-            found = find_column(dataset, "lengths", "length")
-            if found is None:
-                problem = "the dataset has no attribute or column lengths"
-                hint = "give lengths= to the recipe: an array, or the path of an .npy file"
-                raise DatasetError("lengths", problem, dataset, hint=hint)
-            place, source = f"dataset.{found[0]}", found[1]
-        lengths = SampleLengths(source, place, kept)
+    place, source = "lengths", given
+    if given is None:
+        found = find_column(dataset, "lengths", "length")
+        if found is None:
+            problem = "the dataset has no attribute or column lengths"
+            hint = "give lengths= to the recipe: an array, or the path of an .npy file"
+            raise DatasetError("lengths", problem, dataset, hint=hint)
+        place, source = f"dataset.{found[0]}", found[1]
+    lengths, size = SampleLengths(source, place, kept), len(Layout.of(dataset))
     if lengths.size != size:
         problem = f"must be one for each of the {size} samples of the dataset"
         hint = "compute them for this dataset, in its order"

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Final, final
 import numpy as np
 
 from samplerkit.batches.cutting import halved
-from samplerkit.batches.lengths import SampleLengths, short_digest
+from samplerkit.batches.lengths import found_lengths, short_digest
 from samplerkit.batches.plan import BatchPlan, BatchSamples, Measure
 from samplerkit.batches.sample_set import SampleSet, find_set, require_whole, seed_of, shuffles
 from samplerkit.batches.table_cache import TableCache
@@ -156,7 +156,7 @@ class BatchRecipe(ABC):
             abreast: batches of one group.
             kept: where tables of large sets are kept.
         """
-        measure = Measure() if self.lengths is None else Measure(SampleLengths(self.lengths, kept=kept))
+        measure = Measure() if self.lengths is None else Measure(found_lengths(self.lengths, dataset, kept))
         return Prepared(measure, self.window or DEFAULT_WINDOW)
 
     def evened(self, abreast: int, batches: list[Ids], ids: Ids, lengths: Ids, count: int) -> list[Ids]:

@@ -14,11 +14,10 @@ from samplerkit.batches.lengths import Histogram, SampleLengths
 from samplerkit.batches.plan import BatchPlan, BatchSamples
 from samplerkit.batches.sample_set import SampleSet
 from samplerkit.batches.table_cache import TableCache
-from samplerkit.order.files import BlockShuffle, KeptBlocks, permuted_within
+from samplerkit.order.files import BlockShuffle, permuted_within
 from samplerkit.order.intervals import edges_of, interval_of, numbers_in
 from samplerkit.order.keys import Key
 from samplerkit.order.order import Located
-from samplerkit.order.sequences import Permuted
 from samplerkit.order.typing import Ids
 
 KEPT_FROM = 1 << 18
@@ -174,7 +173,6 @@ class StaticPlan(SetPlan):
         self._cuts = Cuts(starts, self.buckets.sizes, self.short)
         self._set_count(self._cuts.count)
         self._shuffle = BlockShuffle(starts, None, self.keys[0])
-        self._blocks = KeptBlocks(self.keys[0])
         is_small = self.members.size <= KEPT_UP_TO and starts.size > 1 and self.abreast <= KEPT_ABREAST
         self._kept = np.empty(int(starts[-1]), dtype=self.members.dtype) if is_small else None
         self._is_kept = np.zeros(self.buckets.sizes.size, dtype=bool)
@@ -202,7 +200,7 @@ class StaticPlan(SetPlan):
         np.add.at(touched, interval_of(self._starts, begin), 1)
         np.add.at(touched, interval_of(self._starts, end - 1) + 1, -1)
         for bucket in np.flatnonzero((np.cumsum(touched[:-1]) > 0) & ~self._is_kept).tolist():
-            block, start = self._block(bucket), int(self._starts[bucket])
+            block, start = self._shuffle.block(bucket), int(self._starts[bucket])
             rows = block.permuted(np.arange(block.size))
             self._kept[start : start + block.size] = self.members.at(rows + self._first + start)
             # Last: another thread may look at the same moment.
@@ -220,7 +218,7 @@ class StaticPlan(SetPlan):
         counts = counts[buckets]
         starts = np.repeat(self._starts[buckets], counts)
         rows -= starts
-        blocks = [self._block(bucket) for bucket in buckets.tolist()]
+        blocks = [*map(self._shuffle.block, buckets.tolist())]
         which = np.repeat(np.arange(buckets.size), counts)
         rows = permuted_within(blocks, which, rows)
         rows += starts
@@ -228,9 +226,6 @@ class StaticPlan(SetPlan):
         ids = np.empty(places.size, dtype=np.int64)
         ids[at] = self.members.at(rows)
         return ids
-
-    def _block(self, bucket: int) -> Permuted:
-        return self._blocks.block(bucket, 0, int(self._starts[bucket + 1] - self._starts[bucket]))
 
     def locate(self, ids: Ids) -> Located:
         which, rows = self.members.places_of(ids)

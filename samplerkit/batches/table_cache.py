@@ -59,7 +59,7 @@ class TableCache:
         found = _opened(path, size, dtype)
         if found is not None:
             return found
-        try:
+        with suppress(OSError):
             self.folder.mkdir(parents=True, exist_ok=True)
             with atomic(path) as file:
                 header = {"descr": np.dtype(dtype).str, "fortran_order": False, "shape": (size,)}
@@ -71,14 +71,11 @@ class TableCache:
                 fill(made)
                 made.flush()
                 del made
-        except OSError:
-            made_here = None
-        else:
-            made_here = _opened(path, size, dtype)
-        if made_here is None:  # or somebody empties the folder at this very moment
-            made_here = np.empty(size, dtype=dtype)
-            fill(made_here)
-        return made_here
+            found = _opened(path, size, dtype)
+        if found is None:  # or somebody empties the folder at this very moment
+            found = np.empty(size, dtype=dtype)
+            fill(found)
+        return found
 
 
 def _opened(path: Path, size: int, dtype: Any) -> np.ndarray[Any, Any] | None:

@@ -92,11 +92,7 @@ def lanes(value: Any) -> int | None:
 
 def limit(place: str, value: Any) -> int | None:
     """Takes a positive integer, or None for no limit."""
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise ArgumentTypeError(place, "must be an integer or None", value)
-    return positive(place, value)
+    return None if value is None else positive(place, value)
 
 
 def seed(value: Any) -> int:
@@ -184,7 +180,11 @@ def integers(place: str, value: Any) -> np.ndarray[Any, Any]:
         return np.asarray(integer(place, value))
     try:
         array = np.asarray(value)
-    except (TypeError, ValueError):  # lists of different lengths, tensors of other libraries' numbers
+    except (
+        TypeError,
+        ValueError,
+        RuntimeError,
+    ):  # rows of different lengths, tensors numpy cannot read
         raise ArgumentTypeError(place, "must be an integer or integers", value) from None
     is_wide = array.dtype == object and all(type(number) is int for number in array.flat)
     has_bool = array.dtype == bool or (isinstance(value, list) and array.ndim == 1 and holds_bool(value))
@@ -260,7 +260,7 @@ def _numbers(value: Any, place: str) -> np.ndarray[Any, np.dtype[np.float64]]:
     elif not _is_flat(entries):
         raise ArgumentTypeError(place, "must be a flat array of numbers", value)
     try:
-        return np.array(entries, dtype=np.float64)
+        return np.asarray(entries).astype(np.float64)
     except OverflowError:
         raise ArgumentRangeError(place, "holds a number that is too large", value) from None
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, final
+from typing import final
 
 import numpy as np
 
-from samplerkit.order.caching import cached_property
+from samplerkit.order.caching import Latest, cached_property
 from samplerkit.order.intervals import Shifts, distinct, edges_of, groups, interval_of
 from samplerkit.order.keys import Key
 from samplerkit.order.layout import Layout
@@ -35,20 +35,11 @@ class KeptBlocks:
 
     def __init__(self, key: Key) -> None:
         self._key = key
-        self._kept: dict[tuple[int, int], Permuted] = {}
-
-    def __reduce__(self) -> Any:
-        # What can be made again does not travel to other processes.
-        return KeptBlocks, (self._key,)
+        self._kept = Latest[Permuted](_MOST_KEPT)
 
     def block(self, run: int, number: int, size: int) -> Permuted:
         """Gives the permutation of a block: of a file or a lane, and which of its blocks."""
-        made = self._kept.get((run, number))
-        if made is None:
-            if len(self._kept) >= _MOST_KEPT:
-                self._kept.clear()
-            made = self._kept[run, number] = Permuted(size, self._key, run, number)
-        return made
+        return self._kept.get((run, number), lambda: Permuted(size, self._key, run, number))
 
 
 def permuted_within(blocks: list[Permuted], which: Ids, rows: Ids, *, inverse: bool = False) -> Ids:
@@ -181,14 +172,14 @@ class BlockShuffle(Order):
             start = np.maximum(start - self._missing, 0)
         start += self.starts[run]
         numbers, which = distinct(run * self._blocks_per_run + block)
-        blocks = [self._block(number) for number in numbers.tolist()]
+        blocks = [self.block(number) for number in numbers.tolist()]
         moved = permuted_within(blocks, which, rows - start, inverse=inverse)
         moved += start
         return moved
 
     def _permuted_in(self, number: int, rows: Ids, *, inverse: bool) -> Ids:
         start = self._start_of(number)
-        moved = self._block(number).permuted(rows - start, inverse=inverse)
+        moved = self.block(number).permuted(rows - start, inverse=inverse)
         moved += start
         return moved
 
@@ -203,7 +194,8 @@ class BlockShuffle(Order):
         start = int(self.starts[run]) + max(0, block * self._block_size - self._missing)
         return min(start, int(self.starts[run + 1]))
 
-    def _block(self, number: int) -> Permuted:
+    def block(self, number: int) -> Permuted:
+        """Gives the permutation of a block, by its number among those of all runs."""
         run, block = divmod(number, self._blocks_per_run)
         rows = int(self.starts[run + 1] - self.starts[run])
         end = (block + 1) * self._block_size - self._missing

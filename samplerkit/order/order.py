@@ -52,13 +52,17 @@ _COMES_AND_GOES = 1 << 22
 """Bytes of the largest array of ids whose memory should be there for the next one."""
 
 
-class MadeOf(ABC):
+class MadeOf:
     """What is equal to all of its class that was made of the same; nothing is evaluated for it."""
 
     @property
-    @abstractmethod
     def recipe(self) -> tuple[object, ...] | None:
-        """What it was made of; None where nothing says so: it is equal to itself alone."""
+        """What it was made of: orders of one class and equal recipes are equal, and hold the same ids.
+
+        Orders of the same ids that were made in different ways are not equal: compare `order[:]` for that.
+        That are the fields of a dataclass. None where nothing says so: it is equal to itself alone.
+        """
+        return tuple(getattr(self, field.name) for field in fields(self)) if is_dataclass(self) else None
 
     @final
     def __eq__(self, other: object) -> bool:
@@ -75,7 +79,7 @@ class MadeOf(ABC):
         return hash(type(self))
 
 
-class Order(MadeOf):
+class Order(MadeOf, ABC):
     """What comes when: position p of the order holds the sample id `order[p]`.
 
     An order is a value. It is never built as a list: an id costs the same wherever its position lies, and
@@ -149,15 +153,6 @@ class Order(MadeOf):
     def layout(self) -> Layout:
         """What draws from this order sees: its samples, in files where these are kept together."""
         return Layout(len(self))
-
-    @property
-    def recipe(self) -> tuple[object, ...] | None:
-        """What the order was made of: orders of one class and equal recipes are equal, and hold the same ids.
-
-        Orders of the same ids that were made in different ways are not equal: compare `order[:]` for that.
-        That are the fields of a dataclass. None where nothing says so: the order is equal to itself alone.
-        """
-        return tuple(getattr(self, field.name) for field in fields(self)) if is_dataclass(self) else None
 
     @overload
     def __getitem__(self, index: int) -> int: ...
@@ -262,7 +257,7 @@ class Order(MadeOf):
             ArgumentTypeError: no integer.
             ArgumentValueError: the order does not hold it.
         """
-        positions = self.positions_of(id)
+        positions = self.positions_of(integer("id", id))
         if not positions.size:
             raise ArgumentValueError("id", f"is not in an order of {len(self)} samples", id)
         return int(positions[0])
@@ -282,7 +277,7 @@ class Order(MadeOf):
         found: Any = self.positions_of(ids)
         if not isinstance(found, tuple):
             return int(found.size)
-        return np.bincount(found[0], minlength=np.size(ids))
+        return np.bincount(found[0], minlength=np.asarray(ids).size)
 
     @final
     def __hash__(self) -> int:

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import inspect
+import os
 from collections.abc import Callable, Iterator, Mapping
+from enum import Enum
 from functools import lru_cache
 from typing import Any, ClassVar, NoReturn, final
 
 import numpy as np
 
-from samplerkit.errors import ArgumentTypeError, CompositionError
+from samplerkit import names
+from samplerkit.errors import ArgumentTypeError, ArgumentValueError, CompositionError, NotSupportedError
 from samplerkit.order import arguments
 from samplerkit.order.deal import Deal, World
 from samplerkit.order.keys import ALGORITHM
 from samplerkit.order.layout import Layout
 from samplerkit.order.modes import Shuffle
 from samplerkit.order.order import Order
-from samplerkit.samplers.chain import Chain, Context, RunConstants, chain_type
+from samplerkit.samplers.chain import Chain, Context, RunConstants, chain_type, class_name
 from samplerkit.samplers.iteration import read_sampler
 
 
@@ -293,21 +296,73 @@ def _defaults(constructor: Callable[..., None]) -> Mapping[str, Any]:
 
 
 def _differs(value: Any, default: Any) -> bool:
-    if isinstance(value, np.ndarray | list | tuple):
-        return True
-    if isinstance(value, Shuffle) and isinstance(default, bool):
-        return value is not Shuffle.parse(default)
-    return bool(value != default)
+    return _short(value) != _short(Shuffle.parse(default) if isinstance(value, Shuffle) else default)
 
 
 def _short(value: Any) -> str:
-    if isinstance(value, dict) and any(isinstance(one, Sampler) for one in value.values()):
-        return f"{{{', '.join(f'{name}: {one!r}' for name, one in value.items())}}}"
     if isinstance(value, Shuffle):
         return value.value
     if isinstance(value, np.ndarray | list | tuple) and len(value) > 6:
         return f"<{len(value)} values>"
-    try:
-        return repr(value.tolist() if isinstance(value, np.ndarray) else value)
-    except ValueError:  # Python writes no integers of more than 4300 digits
-        return f"<{type(value).__name__}>"
+    return repr(value.tolist() if isinstance(value, np.ndarray) else value)
+
+
+_CLASS, _CHILD = "class", "child"
+
+
+def plain(value: Any, place: str) -> Any:
+    """Gives a value as plain data: of a sampler, its class and arguments, and its child.
+
+    Args:
+        value: an argument of a sampler or of an edit, or a sampler.
+        place: for errors.
+
+    Raises:
+        NotSupportedError: it is an object that JSON does not know.
+
+    Example:
+        >>> import samplerkit as sk
+        >>> kept = plain(sk.SequentialSampler(start_index=3), "source")
+        >>> kept
+        {'class': 'SequentialSampler', 'start_index': 3, 'num_samples': None}
+        >>> made_of(kept)
+        SequentialSampler(start_index=3)
+    """
+    if isinstance(value, Sampler):
+        child = value.get_child()
+        kept = {_CLASS: class_name(type(value)), **plain(value.arguments(), place)}
+        return kept if child is None else {**kept, _CHILD: plain(child, place)}
+    if isinstance(value, Mapping):
+        return {str(name): plain(one, f"{place}.{name}") for name, one in value.items()}
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    if isinstance(value, list | tuple | range):
+        return [plain(one, place) for one in value]
+    value = value.value if isinstance(value, Enum) else value
+    value = os.fspath(value) if isinstance(value, os.PathLike) else value
+    if value is None or isinstance(value, str | int | float):
+        return value
+    problem = "is an object of which no edit can keep what it says"
+    raise NotSupportedError(place, problem, value, hint="give a sampler whose arguments are plain values")
+
+
+def made_of(kept: Any) -> Any:
+    """Makes the value of which `plain` gives the data.
+
+    Raises:
+        ArgumentValueError: a sampler in it is of a class that is not samplerkit's own. Nothing is imported
+            by name.
+    """
+    if not isinstance(kept, dict):
+        return kept
+    made = {name: made_of(value) for name, value in kept.items()}
+    if not isinstance(kept.get(_CLASS), str):
+        return made
+    named, child = made.pop(_CLASS), made.pop(_CHILD, None)
+    found = names.PUBLIC.get(named, "")
+    if not found.startswith("samplers."):
+        hint = "give the edits from Python, or in a config"
+        raise ArgumentValueError(_CLASS, "is no sampler of samplerkit's own", named, hint=hint)
+    sampler = names.found(found, named)(**made)
+    sampler.add_child(child)
+    return sampler

@@ -24,50 +24,29 @@ from samplerkit.samplers.pk import given_labels
 
 
 @final
-@dataclass(frozen=True)
-class Folds:
-    """Which fold each row belongs to: the rows of a block of `count` belong to one fold each.
-
-    A row stays in its fold when rows are added behind it. Nothing is kept in memory.
-
-    Args:
-        count: how many folds.
-        key: of the turn by which the folds of a block are shifted.
-
-    Example:
-        >>> folds = Folds(3, Key(seed=7, epoch=0, depth=0, role="fold"))
-        >>> folds.fold_of(np.arange(7)).tolist()
-        [1, 2, 0, 1, 2, 0, 1]
-    """
-
-    count: int
-    key: Key
-
-    def place(self, blocks: Ids, fold: int) -> Ids:
-        """Gives the place of a fold's row within each block."""
-        turns = scaled(self.key.hashes(blocks), self.count)
-        return (turns + fold) % self.count
-
-    def fold_of(self, rows: Ids) -> Ids:
-        """Gives the fold of each row."""
-        blocks, place = np.divmod(rows, self.count)
-        return (place - self.place(blocks, 0)) % self.count
-
-
-@final
 @dataclass(frozen=True, eq=False, repr=False)
 class FoldRows(Order):
     """The rows of one fold, or those of all others, in ascending order.
 
+    The rows of a block of `num_folds` belong to one fold each. A row stays in its fold when rows are added
+    behind it. Nothing is kept in memory.
+
     Args:
         size: the number of rows.
-        folds: to which fold each belongs.
+        num_folds: how many.
+        key: of the turn by which the folds of a block are shifted.
         fold: the number of the fold.
         held_out: the rows of the fold; else the others.
+
+    Example:
+        >>> key = Key(seed=7, epoch=0, depth=0, role="fold")
+        >>> [FoldRows(7, 3, key, fold, held_out=True)[:].tolist() for fold in range(3)]
+        [[2, 5], [0, 3, 6], [1, 4]]
     """
 
     size: int
-    folds: Folds
+    num_folds: int
+    key: Key
     fold: int
     held_out: bool
 
@@ -76,24 +55,27 @@ class FoldRows(Order):
 
     @cached_property
     def _length(self) -> int:
-        whole, left = divmod(self.size, self.folds.count)
-        held = whole + (int(self.folds.place(np.array([whole]), self.fold)[0]) < left)
+        whole, left = divmod(self.size, self.num_folds)
+        held = whole + (int(self._place(np.array([whole]))[0]) < left)
         return held if self.held_out else self.size - held
 
     def ids_at(self, positions: Ids) -> Ids:
-        count = self.folds.count
         if self.held_out:
-            return positions * count + self.folds.place(positions, self.fold)
-        block, row = np.divmod(positions, count - 1)
-        return block * count + row + (row >= self.folds.place(block, self.fold))
+            return positions * self.num_folds + self._place(positions)
+        block, row = np.divmod(positions, self.num_folds - 1)
+        return block * self.num_folds + row + (row >= self._place(block))
 
     def locate(self, ids: Ids) -> Located:
         is_row = (ids >= 0) & (ids < self.size)
-        block, place = np.divmod(np.where(is_row, ids, 0), self.folds.count)
-        held = self.folds.place(block, self.fold)
+        block, place = np.divmod(np.where(is_row, ids, 0), self.num_folds)
+        held = self._place(block)
         if self.held_out:
             return found(block, is_row & (place == held))
-        return found(block * (self.folds.count - 1) + place - (place > held), is_row & (place != held))
+        return found(block * (self.num_folds - 1) + place - (place > held), is_row & (place != held))
+
+    def _place(self, blocks: Ids) -> Ids:
+        """The place of the fold's row within each block."""
+        return (scaled(self.key.hashes(blocks), self.num_folds) + self.fold) % self.num_folds
 
 
 MOST_FOLDS = 1 << 20
@@ -178,33 +160,34 @@ class FoldSampler(Sampler):
         return limited(self._rows(layout, context, key), self.num_samples or None)
 
     def _rows(self, layout: Layout, context: Context, key: Key) -> Order:
-        size, folds = len(layout), Folds(self.num_folds, key)
+        size = len(layout)
         if self.by_files:
             if not layout.has_files:
                 raise DatasetError("by_files", "needs a dataset of files", layout, hint="say groups")
-            self._require_enough(layout.num_files, "files")
-            files = self._read(_folds_of_groups(folds, layout.sizes))
-            return FileSequence(layout, files, keeps_files=True)
+            return FileSequence(layout, self._groups_read(layout.sizes, key, "files"), keeps_files=True)
         if not size:
             return Range(0, 0)
         if self.groups is not None:
             groups = context.values_of(self.groups, "groups")
-            names, numbers, counts = np.unique(groups, return_inverse=True, return_counts=True)
-            self._require_enough(names.size, "groups")
-            return Table(self._read(_folds_of_groups(folds, counts)[numbers]))
+            _, numbers, counts = np.unique(groups, return_inverse=True, return_counts=True)
+            return Table(np.flatnonzero(np.isin(numbers, self._groups_read(counts, key, "groups"))))
         if self.labels is None:
-            self._require_enough(size, "samples")
-            return FoldRows(size, folds, self.fold, self.held_out)
+            return self._fold_rows(size, key, "samples")
         labels = context.values_of(self.labels, "labels")
         self._require_enough(size, "samples")
         # Label after label, and at random within each: every k-th row belongs to a fold.
         hashes = key.hashes(np.arange(size))
         fold_of = np.empty(size, dtype=np.int64)
         fold_of[np.lexsort((hashes, labels))] = np.arange(size) % self.num_folds
-        return Table(self._read(fold_of))
+        return Table(np.flatnonzero((fold_of == self.fold) == self.held_out))
 
-    def _read(self, fold_of: Ids) -> Ids:
-        return np.flatnonzero((fold_of == self.fold) == self.held_out)
+    def _groups_read(self, sizes: Ids, key: Key, of: str) -> Ids:
+        """Gives the groups that are read: each fold gets one of k groups of similar sizes."""
+        return np.sort(np.argsort(-sizes, kind="stable")[self._fold_rows(sizes.size, key, of)[:]])
+
+    def _fold_rows(self, size: int, key: Key, of: str) -> FoldRows:
+        self._require_enough(size, of)
+        return FoldRows(size, self.num_folds, key, self.fold, self.held_out)
 
     def _require_enough(self, count: int, of: str) -> None:
         if count < self.num_folds:
@@ -218,10 +201,3 @@ class FoldSampler(Sampler):
         if child is not None and child.num_passes > 1:
             problem = "has a child that yields a sample more than once, which would come into several folds"
             raise CompositionError("FoldSampler", problem, self.get_child(), hint="repeat samples above it")
-
-
-def _folds_of_groups(folds: Folds, sizes: Ids) -> Ids:
-    """Gives the fold of each group: each fold gets one of k groups of similar sizes."""
-    fold_of = np.empty(sizes.size, dtype=np.int64)
-    fold_of[np.argsort(-sizes, kind="stable")] = folds.fold_of(np.arange(sizes.size))
-    return fold_of

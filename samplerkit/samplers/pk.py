@@ -96,8 +96,7 @@ class PKSampler(Sampler):
             pick: given how many members each class has, none of them 0, gives the class of each draw, and
                 which of its members was drawn.
         """
-        given = self._found(context.dataset) if self.labels is None else self.labels
-        labels = context.values_of(given, "labels")
+        labels = context.values_of(self._labels_of(context.dataset), "labels")
         if labels.size == 0:
             return Range(0, 0)
         classes, members = np.unique(labels, return_inverse=True)
@@ -131,9 +130,12 @@ class PKSampler(Sampler):
 
     def looks_at(self, dataset: Any) -> dict[str, Any]:
         """The labels of the dataset, where they were not given."""
-        return {self.class_column: self._found(dataset)} if self.labels is None else {}
+        return {self.class_column: self._labels_of(dataset)} if self.labels is None else {}
 
-    def _found(self, dataset: Any) -> np.ndarray[Any, Any]:
+    def _labels_of(self, dataset: Any) -> np.ndarray[Any, Any]:
+        """Gives the labels that were given, or else those of the dataset."""
+        if self.labels is not None:
+            return self.labels
         places = [self.class_column]
         if self.class_column == DEFAULT_COLUMN:
             places.append("targets")
@@ -150,7 +152,7 @@ def checked_labels(labels: Any, place: str) -> np.ndarray[Any, Any]:
     if isinstance(labels, str | bytes | int | float):
         raise ArgumentTypeError(place, "must be a list of labels", labels)
     try:
-        array = np.array(labels)
+        array = np.asarray(labels).copy()
     except ValueError:  # lists of different lengths
         array = np.empty((0, 0))
     if array.ndim != 1 or array.dtype.kind not in "iubUSf":

@@ -233,11 +233,11 @@ class RepeatFactorSampler(Sampler):
         share = arguments.number("threshold", threshold)
         if not 0 < share <= 1:
             raise ArgumentRangeError("threshold", "must be in (0, 1]", threshold)
-        if isinstance(categories, str | bytes) or not isinstance(categories, Iterable):
+        if isinstance(categories, str | bytes) or not arguments.is_iterable(categories):
             raise ArgumentTypeError("categories", "must be a list of lists", categories)
         held = list(categories)
         for number, names in enumerate(held):
-            if isinstance(names, str | bytes) or not isinstance(names, Iterable):
+            if isinstance(names, str | bytes) or not arguments.is_iterable(names):
                 raise ArgumentTypeError(f"categories[{number}]", "must be a list", names)
         sets = [{*names} for names in held]
         counts = Counter(name for names in sets for name in names)

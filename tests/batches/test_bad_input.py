@@ -28,6 +28,14 @@ class Cutting(sk.BatchRecipe):
         return self.batches
 
 
+class Counted(Cutting):
+    """A recipe with lengths."""
+
+    def __init__(self, lengths: Any) -> None:
+        super().__init__([[0]])
+        self.lengths = lengths
+
+
 class Recipeless:
     """No recipe."""
 
@@ -69,6 +77,11 @@ CASES: dict[str, tuple[type[sk.SamplerkitError], str, Any]] = {
     "a cut of ids": (VALUE, "outside of a window of 4, got 77; give places", lambda _: cut([[0, 1], [77]])),
     "a cut that repeats": (VALUE, "a place twice, got 1", lambda _: cut([[0, 1], [1]])),
     "an empty cut": (VALUE, "batch 1: must not be empty", lambda _: cut([[0], np.array([], int)])),
+    "lengths of a recipe of one's own that are too few": (
+        sk.DatasetError,
+        "one for each of the 4 samples",
+        lambda _: Counted([5, 3]).plan(sk.SequentialSampler(), 4),
+    ),
     "a recipe that is none": (
         TYPE,
         "subclass of samplerkit.BatchRecipe",

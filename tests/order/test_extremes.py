@@ -34,6 +34,7 @@ def test_a_tensor_of_positions_is_an_array_of_them_and_one_without_dimensions_an
     assert FIVE[range(1, 3)].tolist() == [1, 2]
     assert FIVE[torch.tensor(3)] == 3
     assert FIVE.positions_of(torch.tensor(3)).tolist() == [3]
+    assert FIVE.count(torch.tensor([3, 9])).tolist() == [1, 0]
 
 
 def test_an_id_beyond_all_integers_stands_nowhere():

@@ -145,3 +145,12 @@ def test_weights_may_be_arrays_and_tensors_of_one_number_each():
     assert sk.WeightedRandomSampler([np.array(0.5), torch.tensor(1.0), 2]).weights.tolist() == [0.5, 1, 2]
     with pytest.raises(sk.ArgumentTypeError, match=r"weights\[1\]"):
         sk.WeightedRandomSampler([0.5, np.array([1.0])])
+
+
+def test_tensors_of_numbers_are_copied_without_a_warning_and_a_limit_may_be_numpys():
+    given = torch.tensor([1, 0, 1])
+    samplers = sk.WeightedRandomSampler(given), sk.PKSampler(1, labels=given), sk.RepeatFactorSampler(given)
+    given[:] = 7
+    held = samplers[0].weights, samplers[1].labels, samplers[2].factors
+    assert [one.tolist() for one in held] == [[1, 0, 1]] * 3
+    assert sk.BlockSampler(windows_per_block=np.int64(4)).windows_per_block == 4

@@ -17,7 +17,7 @@ from torch.utils.data import ConcatDataset
 
 import samplerkit as sk
 from samplerkit.loading.state.identity import describe_chain, seeds_of
-from samplerkit.samplers.mixing.edit import made_of, plain
+from samplerkit.samplers.base import made_of, plain
 
 CORPUS = sk.Layout.tree(
     {
@@ -95,6 +95,17 @@ def test_sources_run_on_over_epochs_or_begin_anew():
     assert len(anew.order(layout, 2**40 - 1)) == len(running.order(layout, 2**40)) == 600
     with pytest.raises(sk.ArgumentRangeError, match=r"below 2\^40"):
         anew.order(layout, 2**40)
+
+
+def test_orders_of_mixtures_are_equal_where_the_samplers_of_their_sources_say_the_same():
+    def order_of(sampler):
+        return of(("web", "code"), {"web": sampler}, num_samples=90).order(CORPUS)
+
+    assert order_of(sk.RandomSampler(seed=1)) == order_of(sk.RandomSampler(seed=1))
+    assert order_of(sk.RandomSampler(seed=1)) != order_of(sk.RandomSampler(seed=2))
+    # One of the user's may hold what its arguments do not say.
+    mine = sk.IterSampler([3, 4])
+    assert order_of(mine) == order_of(mine) != order_of(sk.IterSampler([3, 4]))
 
 
 def test_a_source_that_comes_once_an_epoch_is_read_again_where_passes_restart():

@@ -133,5 +133,5 @@ def test_a_share_for_a_part_without_samples_is_refused_at_the_edit_that_says_it(
         sk.Edit(at=10, weights={"web": 1, "none": 1}),
     ]
     assert len(sk.Ledger(mixture, edits[:2]).order(layout)) == 40
-    with pytest.raises(sk.ArgumentValueError, match=r"edit at 10.*what holds nothing"):
+    with pytest.raises(sk.DatasetError, match=r"edit at 10.*an empty source.*none"):
         sk.Ledger(mixture, edits).order(layout)

@@ -293,7 +293,7 @@ def one_class_batches(seen: InspectedRun) -> Faults:
     drawing = next((sampler for sampler, _, _ in _links(seen, PKSampler)), None)
     if drawing is None or view.batch_size == 1:
         return
-    labels: Any = drawing.labels if drawing.labels is not None else drawing._found(seen.dataset)
+    labels = drawing._labels_of(seen.dataset)
     if np.unique(labels).size < 2:
         return
     batches = islice(view.reading(view.epoch, view.run.world.shard_id).batches(), _BATCHES_LOOKED_AT)

@@ -27,7 +27,7 @@ def rows_before(positions: Ids, lane: int | Ids, lanes: int) -> Ids:
 
 
 @final
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class RemovedRows:
     """The rows that leave one lane, as intervals, and the arithmetic of what is kept.
 
@@ -45,13 +45,10 @@ class RemovedRows:
 
     begins: Ids = field(default_factory=no_positions)
     ends: Ids = field(default_factory=no_positions)
-    _gone: Ids = field(init=False)
-    _kept_before: Ids = field(init=False)
 
     def __post_init__(self) -> None:
-        gone = edges_of(self.ends - self.begins)
-        object.__setattr__(self, "_gone", gone)
-        object.__setattr__(self, "_kept_before", self.begins - gone[:-1])
+        self._gone = edges_of(self.ends - self.begins)
+        self._kept_before = self.begins - self._gone[:-1]
 
     def rows(self, kept: Ids) -> Ids:
         """Gives the rows of the lane that are kept as the first, the second and so on, counted from 0."""

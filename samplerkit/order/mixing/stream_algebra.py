@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Final, final
 
 import numpy as np
@@ -157,6 +158,7 @@ class Mix(Stream):
 
 
 @final
+@dataclass(eq=False)
 class WithoutRows(Stream):
     """A stream without some rows of its lanes.
 
@@ -165,14 +167,11 @@ class WithoutRows(Stream):
         removed: its positions that leave.
     """
 
-    def __init__(self, whole: Stream, removed: RemovedPositions) -> None:
-        self.lanes = whole.lanes
-        self.whole: Final = whole
-        self.removed: Final = removed
+    whole: Stream
+    removed: RemovedPositions
 
-    @property
-    def recipe(self) -> tuple[object, ...]:
-        return self.whole, self.removed
+    def __post_init__(self) -> None:
+        self.lanes = self.whole.lanes
 
     def pieces(self, positions: Ids) -> Iterator[Piece]:
         return self.whole.pieces(self.removed.below(positions))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain
@@ -36,7 +36,7 @@ class Piece(NamedTuple):
     number: int
 
 
-class Stream(MadeOf):
+class Stream(MadeOf, ABC):
     """An endless order with random access. Row k of lane l is position k * lanes + l."""
 
     lanes: int = 1

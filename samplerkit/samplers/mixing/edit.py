@@ -7,23 +7,20 @@ import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum
 from functools import partial
-from itertools import accumulate, pairwise
+from itertools import accumulate
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, final
 
 import numpy as np
 
-from samplerkit import names
-from samplerkit.errors import ArgumentRangeError, ArgumentTypeError, ArgumentValueError, NotSupportedError
+from samplerkit.errors import ArgumentRangeError, ArgumentTypeError, ArgumentValueError
 from samplerkit.order import arguments
 from samplerkit.order.arguments import LARGEST
 from samplerkit.order.caching import cached_property
 from samplerkit.order.typing import Ids
-from samplerkit.samplers.base import Sampler
-from samplerkit.samplers.chain import class_name
+from samplerkit.samplers.base import Sampler, made_of, plain
 from samplerkit.samplers.mixing.sources import require_source
 
 _DIGEST_BYTES = 8
@@ -134,19 +131,17 @@ def checked_edits(edits: Any) -> tuple[Edit, ...]:
         ArgumentValueError: an edit lies before the one that stands ahead of it, or says again what holds from
             its position on.
     """
-    if isinstance(edits, Edit | str | bytes | Mapping) or not hasattr(edits, "__iter__"):
+    if isinstance(edits, Edit | str | bytes | Mapping) or not arguments.is_iterable(edits):
         raise ArgumentTypeError("edits", "must be a list of edits", edits)
-    listed = tuple(edits)
+    listed, held = tuple(edits), dict[tuple[int, str], int]()
     for number, edit in enumerate(listed):
         if not isinstance(edit, Edit):
             raise ArgumentTypeError(f"edits[{number}]", "must be an Edit", edit)
-    for number, (before, edit) in enumerate(pairwise(listed), 1):
+        before = listed[max(0, number - 1)]
         if edit.at < before.at:
             problem = f"lies before the edit ahead of it, at {before.at}"
             hint = "edits are in the order of their positions"
             raise ArgumentValueError(f"edits[{number}].at", problem, edit.at, hint=hint)
-    held: dict[tuple[int, str], int] = {}
-    for number, edit in enumerate(listed):
         # Skips at one position add up, and so do ids that leave; of these the last one alone would count.
         for name in ("weights", "global_batch"):
             value = getattr(edit, name)
@@ -193,6 +188,8 @@ def edits_in(path: str | os.PathLike[str]) -> tuple[Edit, ...]:
         lines = Path(path).read_text(encoding="utf-8").splitlines()
     except FileNotFoundError:
         return ()
+    except TypeError:
+        raise ArgumentTypeError("edits_file", "must be a path", path) from None
     except (OSError, ValueError) as error:
         raise ArgumentValueError("edits_file", f"cannot be read ({error})", os.fspath(path)) from None
     edits = []
@@ -244,64 +241,3 @@ _CHECKS: Mapping[str, Callable[[Any], Any]] = {
     "source": _source,
     "global_batch": partial(arguments.positive, "global_batch"),
 }
-
-
-_CLASS, _CHILD = "class", "child"
-
-
-def plain(value: Any, place: str) -> Any:
-    """Gives a value as plain data: of a sampler, its class and arguments, and its child.
-
-    Args:
-        value: an argument of an edit, or of a sampler in it.
-        place: for errors.
-
-    Raises:
-        NotSupportedError: it is an object that JSON does not know.
-
-    Example:
-        >>> import samplerkit as sk
-        >>> kept = plain(sk.SequentialSampler(start_index=3), "source")
-        >>> kept
-        {'class': 'SequentialSampler', 'start_index': 3, 'num_samples': None}
-        >>> made_of(kept)
-        SequentialSampler(start_index=3)
-    """
-    if isinstance(value, Sampler):
-        child = value.get_child()
-        kept = {_CLASS: class_name(type(value)), **plain(value.arguments(), place)}
-        return kept if child is None else {**kept, _CHILD: plain(child, place)}
-    if isinstance(value, Mapping):
-        return {str(name): plain(one, f"{place}.{name}") for name, one in value.items()}
-    if isinstance(value, np.ndarray):
-        return value.tolist()
-    if isinstance(value, list | tuple | range):
-        return [plain(one, place) for one in value]
-    value = value.value if isinstance(value, Enum) else value
-    value = os.fspath(value) if isinstance(value, os.PathLike) else value
-    if value is None or isinstance(value, str | int | float):
-        return value
-    problem = "is an object of which no edit can keep what it says"
-    raise NotSupportedError(place, problem, value, hint="give a sampler whose arguments are plain values")
-
-
-def made_of(kept: Any) -> Any:
-    """Makes the value of which `plain` gives the data.
-
-    Raises:
-        ArgumentValueError: a sampler in it is of a class that is not samplerkit's own. Nothing is imported
-            by name.
-    """
-    if not isinstance(kept, dict):
-        return kept
-    made = {name: made_of(value) for name, value in kept.items()}
-    if not isinstance(kept.get(_CLASS), str):
-        return made
-    named, child = made.pop(_CLASS), made.pop(_CHILD, None)
-    found = names.PUBLIC.get(named, "")
-    if not found.startswith("samplers."):
-        hint = "give the edits from Python, or in a config"
-        raise ArgumentValueError(_CLASS, "is no sampler of samplerkit's own", named, hint=hint)
-    sampler = names.found(found, named)(**made)
-    sampler.add_child(child)
-    return sampler

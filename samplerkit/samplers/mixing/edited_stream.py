@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, final
 
 import numpy as np
 
-from samplerkit.errors import ArgumentRangeError, ArgumentValueError, NotSupportedError
+from samplerkit.errors import ArgumentRangeError, NotSupportedError
 from samplerkit.order.arguments import LARGEST
 from samplerkit.order.mixing.removed_positions import RemovedPositions, rows_before
 from samplerkit.order.mixing.stream_algebra import Mix, WithoutRows
@@ -51,7 +51,7 @@ class RunStream(NamedTuple):
 def edited(
     source: Passes | Mix,
     edits: Sequence[Edit] = (),
-    weights: Sequence[Sequence[float]] = (),
+    weights: Mapping[int, Sequence[float]] = MappingProxyType({}),
     caps: Mapping[int, int] = MappingProxyType({}),
     first: Sequence[float] = (),
 ) -> RunStream:
@@ -63,7 +63,7 @@ def edited(
     Args:
         source: without edits.
         edits: in the order of their positions.
-        weights: of each edit that has some, one for each source of the stream: from `shares`.
+        weights: by the positions of edits that have some, one for each source of the stream: from `shares`.
         caps: how often a run may read some sources of a mixture, by their numbers.
         first: the weights of all sources where the run begins, if there are caps.
 
@@ -71,14 +71,10 @@ def edited(
         NotSupportedError: an edit says what this stream cannot do.
     """
     if weights and not isinstance(source, Mix):
-        at = next(edit.at for edit in edits if edit.weights is not None)
         problem = "says weights, and the passes of this mixture begin again in each epoch"
-        raise NotSupportedError(f"edit at {at}", problem, hint="say passes='run_on'")
-    if isinstance(source, Mix):
-        _require_samples(source, edits, weights)
-    said = iter(weights)
+        raise NotSupportedError(f"edit at {min(weights)}", problem, hint="say passes='run_on'")
     changes = [
-        _Change(edit.at, None if edit.weights is None else next(said), edit.skip, edit.without)
+        _Change(edit.at, None if edit.weights is None else weights[edit.at], edit.skip, edit.without)
         for edit in edits
     ]
     made = _changed(source, changes)
@@ -170,14 +166,3 @@ def _reweighed(
     if not begins or isinstance(source, Passes):
         return source
     return source.reweighed(weights[: len(begins)], _FirstRows(removed, begins))
-
-
-def _require_samples(mix: Mix, edits: Sequence[Edit], weights: Sequence[Sequence[float]]) -> None:
-    """Refuses a share of a source that holds nothing."""
-    read = np.any(np.array(weights), axis=0) if weights else np.zeros(0, dtype=np.bool_)
-    said = [edit for edit in edits if edit.weights is not None]
-    for source in np.flatnonzero(read).tolist():
-        stream = mix.streams[source]
-        if isinstance(stream, Passes) and not stream.length:
-            at = next(edit.at for edit, shares in zip(said, weights, strict=True) if shares[source])
-            raise ArgumentValueError(f"edit at {at}", "gives a share to what holds nothing", stream.name)

@@ -137,7 +137,9 @@ class Ledger(Sampler):
             blend = Blend(child, layout, begin, added=self.new_sources)
             if not blend.restarts:
                 stream, caps, first = blend.mix, blend.caps, blend.weights
-                weights = [blend.shares_of_draws(one) for one in weights]
+                weights = {
+                    at: blend.shares_of_draws(one, f"edit at {at}: weights") for at, one in weights.items()
+                }
         return edited(stream, self.edits, weights, caps, first), length
 
 
@@ -154,15 +156,15 @@ def _joined(
     return longer
 
 
-def shares(edits: Sequence[Edit], sampler: Any, layout: Layout) -> list[list[float]]:
-    """Gives the weights of each edit that has some, one for each part of a tree in the order of ids.
+def shares(edits: Sequence[Edit], sampler: Any, layout: Layout) -> dict[int, list[float]]:
+    """Gives the weights of edits by their positions, one for each part of a tree in the order of ids.
 
     Raises:
         NotSupportedError: the sampler mixes no parts with names.
         ArgumentValueError: an edit names no source of the sampler, or lacks one; or it adds a source that
             is there, or is no part of the dataset.
     """
-    found = []
+    found = {}
     known, parts = dict.fromkeys(getattr(sampler, "sources", None) or ()), layout.parts
     for edit in edits:
         if edit.weights is None:
@@ -178,7 +180,7 @@ def shares(edits: Sequence[Edit], sampler: Any, layout: Layout) -> list[list[flo
                 raise ArgumentValueError(place, "adds what is no part of the dataset", name, hint=hint)
             known[name] = None
         require_shares(f"{place}: weights", edit.weights, known)
-        found.append([edit.weights.get(name, 0.0) for name in parts])
+        found[edit.at] = [edit.weights.get(name, 0.0) for name in parts]
     return found
 
 

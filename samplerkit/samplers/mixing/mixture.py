@@ -261,8 +261,15 @@ class Blend:
         orders = EpochOrders(sampler, part, RunConstants(self.lanes, path=path), self._epoch, step)
         return Passes(orders, self.lanes, place)
 
-    def shares_of_draws(self, weights: Sequence[float]) -> list[float]:
-        """Gives weights as shares of draws: shares of tokens are divided by the mean length of a draw."""
+    def shares_of_draws(self, weights: Sequence[float], place: str = "weights") -> list[float]:
+        """Gives weights as shares of draws: shares of tokens are divided by the mean length of a draw.
+
+        Raises:
+            DatasetError: a source that is empty has a share.
+        """
+        for name, weight, source in zip(self._names, weights, self.sources, strict=True):
+            if weight and not source.length:
+                raise DatasetError(place, "give a share to an empty source", name)
         if self._mixture.by == "samples":
             return list(weights)
         return [share and share / self._mean_length(number) for number, share in enumerate(weights)]
@@ -296,9 +303,6 @@ class Blend:
             weights = given.tolist()
         if not any(weights):
             raise DatasetError("dataset", "holds no samples to mix", self._layout)
-        for name, weight, source in zip(self._names, weights, self.sources, strict=True):
-            if weight and not source.length:
-                raise DatasetError("weights", "give a share to an empty source", name)
         # In proportion to the sizes, each source has its share of the tokens too.
         return weights if given is None else self.shares_of_draws(weights)
 

@@ -6,8 +6,6 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
-import numpy as np
-
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, CompositionError, DatasetError
 from samplerkit.order import arguments
 from samplerkit.order.keys import ALGORITHM, Key
@@ -15,7 +13,7 @@ from samplerkit.order.layout import Layout
 from samplerkit.order.modes import Shuffle
 from samplerkit.order.order import Order
 from samplerkit.order.sequences import Permuted
-from samplerkit.samplers.base import Sampler
+from samplerkit.samplers.base import Sampler, plain
 from samplerkit.samplers.chain import RunConstants
 
 
@@ -79,10 +77,22 @@ class EpochOrders:
     def _said(self) -> tuple[object, ...]:
         return self.constants, self.first, self.step
 
+    @property
+    def _read(self) -> object:
+        """What is read: the chain, and what it sees of the dataset.
+
+        The class of a user's may hold what its arguments do not say, so that it is like itself alone.
+        """
+        if any(link.is_foreign for link in self.sampler._tree()):
+            return id(self.sampler), id(self.dataset)
+        looked = [link.looks_at(self.dataset) for link in self.sampler._links()]
+        return Layout.of(self.dataset), plain([self.sampler, looked], "source")
+
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, EpochOrders) or self._said != other._said:
             return False
-        return read_alike(self.sampler, self.dataset, other.sampler, other.dataset)
+        is_one = self.sampler is other.sampler and self.dataset is other.dataset
+        return is_one or self._read == other._read
 
     def __hash__(self) -> int:
         return hash(self._said)
@@ -201,16 +211,15 @@ def checked_caps(given: Any, sources: Any, weights: Any) -> dict[str, int] | Non
         raise ArgumentTypeError("max_passes", "must be numbers of passes by the names of sources", given)
     caps, known = {}, sources
     if sources is None and weights is not None:
-        known = {str(number) for number in range(len(weights))}
+        known = dict.fromkeys(map(str, range(len(weights))))
     for name, passes in given.items():
-        is_named = sources is not None or isinstance(name, str)
-        key = name if is_named else str(arguments.integer("max_passes", name))
+        key = name if isinstance(name, str) else str(arguments.integer("max_passes", name))
         if known is not None and key not in known:
             files = f"files have the numbers 0 to {len(known) - 1}"
             hint = f"sources: {', '.join(known)}" if sources else files
             raise ArgumentValueError("max_passes", "names no source of the mixture", name, hint=hint)
         caps[key] = arguments.positive(f"max_passes.{key}", passes)
-        branch = None if sources is None else sources[key]
+        branch = None if known is None else known[key]
         if branch is not None and any(hasattr(link, "max_passes") for link in branch._links()):
             problem = "is of a mixture, whose sources have the passes"
             raise CompositionError(f"max_passes.{key}", problem, hint="cap its sources")
@@ -229,43 +238,3 @@ def require_counted_passes(passes: str, stop: str, num_samples: int | None) -> N
     if stop == "once" or (stop == "all" and not num_samples):
         problem = "does not go with caps on passes"
         raise ArgumentValueError("stop", problem, stop, hint="say num_samples, and stop='first'")
-
-
-def read_alike(one: Any, dataset: Any, other: Any, others_dataset: Any) -> bool:
-    """Returns whether two samplers, or None for both, are known to read two datasets in the same order."""
-    if dataset is not others_dataset:
-        if Layout.of(dataset) != Layout.of(others_dataset):
-            return False
-        looked, others = (
-            [] if root is None else [link.looks_at(of) for link in root._links()]
-            for root, of in ((one, dataset), (other, others_dataset))
-        )
-        if not say_the_same(looked, others):
-            return False
-    return say_the_same(one, other)
-
-
-def say_the_same(one: Any, other: Any) -> bool:
-    """Returns whether two chains, or values in them, are known to say the same.
-
-    The class of a user's may hold what its arguments do not say, so that it is like itself alone.
-
-    Example:
-        >>> import samplerkit as sk
-        >>> say_the_same(sk.RandomSampler(seed=1), sk.RandomSampler(seed=1))
-        True
-        >>> say_the_same(sk.RandomSampler(seed=1), sk.RandomSampler(seed=2))
-        False
-    """
-    if one is other:
-        return True
-    if type(one) is not type(other):
-        return False
-    if isinstance(one, Sampler):
-        is_ours = type(one).__module__.startswith("samplerkit.")
-        return is_ours and say_the_same([one.arguments(), one._child], [other.arguments(), other._child])
-    if isinstance(one, Mapping):
-        return say_the_same([*one.items()], [*other.items()])
-    if isinstance(one, list | tuple):
-        return len(one) == len(other) and all(map(say_the_same, one, other))
-    return np.array_equal(one, other) if isinstance(one, np.ndarray) else bool(one == other)
