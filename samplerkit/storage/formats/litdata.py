@@ -20,11 +20,10 @@ from samplerkit.storage.formats.base import (
 )
 from samplerkit.storage.formats.values import (
     Decoder,
-    SampleTree,
     between,
     cutter,
     ends_in,
-    tree_of,
+    sample_maker,
     value_decoder,
 )
 
@@ -99,14 +98,14 @@ class LitIndex:
     Args:
         chunks: the files.
         formats: what writes each value of a sample.
-        tree: how values make a sample.
+        spec: how values make a sample.
         packing: what zstd has packed: `chunk`, `batch` or `sample`; nothing, if it is empty.
         is_tokens: whether samples are tokens, without the sizes of values before them.
     """
 
     chunks: tuple[FolderShard, ...]
     formats: tuple[str, ...]
-    tree: SampleTree
+    spec: Any
     packing: str
     is_tokens: bool
 
@@ -121,7 +120,7 @@ class LitIndex:
         said = json.loads(data)
         config, chunks = said["config"], tuple(map(_chunk, said["chunks"]))
         if not chunks:  # its config then says nothing
-            return cls((), (), SampleTree("tuple", (), (), 0), "", is_tokens=False)
+            return cls((), (), None, "", is_tokens=False)
         if config.get("encryption"):
             raise ValueError("its chunks are encrypted")
         loader = config.get("item_loader") or "PyTreeLoader"
@@ -133,18 +132,18 @@ class LitIndex:
         packing = (config.get("compression_level") or "chunk") if compression else ""
         if packing not in {"", "chunk", "batch", "sample"}:
             raise ValueError(f"compression of a {packing!r}, which is not known")
-        formats, tree = tuple(config["data_format"]), tree_of(config["data_spec"])
-        if tree.leaves != len(formats) or (loader == "TokensLoader" and len(formats) != 1):
-            raise ValueError(f"samples of {tree.leaves} values, and {len(formats)} ways to write them")
-        return cls(chunks, formats, tree, packing, loader == "TokensLoader")
+        formats, is_tokens = tuple(config["data_format"]), loader == "TokensLoader"
+        if is_tokens and len(formats) != 1:
+            raise ValueError(f"tokens in {len(formats)} formats")
+        return cls(chunks, formats, json.loads(config["data_spec"]), packing, is_tokens)
 
     def maker(self, columns: Sequence[str] | None) -> Decoder:
         """Gives what makes a sample of its bytes.
 
         Raises:
-            ValueError: there is no such column.
+            ValueError: there is no such column, or samples are not what the index says.
         """
-        make = self.tree.maker(tuple(map(value_decoder, self.formats)), columns)
+        make = sample_maker(self.spec, tuple(map(value_decoder, self.formats)), columns)
         if self.is_tokens:
             return lambda sample: make([sample])
         cut_sample = cutter([None] * len(self.formats))
