@@ -70,7 +70,7 @@ class Hdf5Dataset(FormatOfFiles):
         read_ahead: int = 1,
         threads: int = 1,
     ) -> None:
-        self._arrays: Final = names_of(arrays)
+        self._arrays: Final = names_of(arrays, "arrays")
         self._chunk_rows: Final = _checked_rows(chunk_rows)
         limits = ChunkLimits(max_chunks, max_bytes, read_ahead, threads)
         gather = gather_of(batches)
@@ -154,7 +154,7 @@ class ZarrDataset(FormatOfFiles):
         read_ahead: int = 1,
         threads: int = 1,
     ) -> None:
-        self._arrays: Final = names_of(arrays)
+        self._arrays: Final = names_of(arrays, "arrays")
         self._chunk_rows: Final = _checked_rows(chunk_rows)
         arguments.choice("missing_chunks", missing_chunks, ("raise", "fill"))
         self._fills: Final = missing_chunks == "fill"

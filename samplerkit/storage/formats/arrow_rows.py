@@ -70,7 +70,7 @@ class ArrowContent:
         rows = self._of_whole(rows)
         if rows.size and (np.diff(rows) == 1).all():
             return self.whole.slice(int(rows[0]), rows.size)
-        return self.whole.take(_arrow().array(rows))
+        return _taken(self.path, self.whole, rows)
 
     def _array(self, name: str, rows: Ids) -> Array:
         values = self._values(name, rows)
@@ -94,25 +94,27 @@ class ArrowContent:
                 known = self._arrays[name] = as_numbers(column) if len(column) else None
         if known is not None:
             return known[rows]
-        types = _arrow().types
-        if types.is_list(column.type) or types.is_large_list(column.type):
-            values = as_numbers(column.values)
-            if values is not None:
-                starts, there = column.offsets.to_numpy(), column.is_valid().to_numpy(zero_copy_only=False)
-                return [values[starts[r] : starts[r + 1]].copy() if there[r] else None for r in rows.tolist()]
-        taken = column.take(_arrow().array(rows))
-        if taken.null_count and is_number(taken.type):
-            there = taken.is_valid().to_numpy(zero_copy_only=False)
-            numbers = iter(taken.drop_null().to_numpy(zero_copy_only=False))
-            return [next(numbers) if is_there else None for is_there in there]
-        if (numbers := as_numbers(taken)) is not None:
-            return numbers.copy()
-        # Arrow has times after Python's last year, and texts that were not checked.
-        what, hint = (
-            f"converted to Python values, column {name!r}",
-            "read it as arrow, or leave the column out",
-        )
-        return guarded(self.path, what, taken.to_pylist, hint)
+        # Arrow has times after Python's last year, texts that were not checked, and types without a `take`.
+        what = f"converted to Python values, column {name!r}"
+        hint = "read it as arrow, or leave the column out"
+        return guarded(self.path, what, lambda: _values_of(column, rows), hint)
+
+
+def _values_of(column: Any, rows: Ids) -> Any:
+    """Gives some rows of a column that is not all numbers: an array, or a list."""
+    types = _arrow().types
+    if types.is_list(column.type) or types.is_large_list(column.type):
+        values = as_numbers(column.values)
+        if values is not None:
+            starts, there = column.offsets.to_numpy(), column.is_valid().to_numpy(zero_copy_only=False)
+            return [values[starts[r] : starts[r + 1]].copy() if there[r] else None for r in rows.tolist()]
+    taken = column.take(_arrow().array(rows))
+    if taken.null_count and is_number(taken.type):
+        there = taken.is_valid().to_numpy(zero_copy_only=False)
+        numbers = iter(taken.drop_null().to_numpy(zero_copy_only=False))
+        return [next(numbers) if is_there else None for is_there in there]
+    numbers = as_numbers(taken)
+    return taken.to_pylist() if numbers is None else numbers.copy()
 
 
 def gather_of(batches: Any, *, has_arrow: bool = False) -> Any:
@@ -148,7 +150,12 @@ def gathered_arrow(parts: Iterable[ContentPart], _size: int) -> Any:
     if len(found) == 1 and is_in_order:
         return found[0]
     table = _arrow().Table.from_batches(found)
-    return as_record_batch(table if is_in_order else table.take(_arrow().array(np.argsort(order))))
+    return as_record_batch(table if is_in_order else _taken("batch", table, np.argsort(order)))
+
+
+def _taken(place: str, table: Any, rows: Ids) -> Any:
+    hint = "leave out columns of such types"
+    return guarded(place, "taken apart", lambda: table.take(_arrow().array(rows)), hint)
 
 
 def as_record_batch(table: Any) -> Any:

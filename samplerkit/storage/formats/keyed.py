@@ -56,9 +56,9 @@ class KeyedDataset(OpenPerProcess[OpenStore]):
     enters_draws = True
     """A Loader that seeds draws need not read this one by one: each value is decoded in its draw."""
 
-    def __init__(self, path: str, decode: Callable[[Any], Any] | None) -> None:
+    def __init__(self, path: str | os.PathLike[str], decode: Callable[[Any], Any] | None) -> None:
         super().__init__()
-        self.path: Final = path
+        self.path: Final = arguments.text("path", os.fspath(path) if isinstance(path, os.PathLike) else path)
         self._decode: Final = checked_decode(decode, "a value")
         self._known: tuple[Stored, Any] | None = None
 
@@ -187,7 +187,7 @@ class LmdbDataset(KeyedDataset):
         *,
         decode: Callable[[dict[str, bytes]], Any] | None = None,
     ) -> None:
-        super().__init__(arguments.text("path", os.fspath(path)), decode)
+        super().__init__(path, decode)
         self._database: Final = None if database is None else arguments.word("database", database)
         self._left_out: Final = frozenset(
             name.encode() for name in names_of(leave_out or None, called="leave_out") or ()

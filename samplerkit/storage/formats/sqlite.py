@@ -63,7 +63,7 @@ class SqliteDataset(KeyedDataset):
         *,
         decode: Callable[[dict[str, Any]], Any] | None = None,
     ) -> None:
-        super().__init__(arguments.text("path", os.fspath(path)), decode)
+        super().__init__(path, decode)
         self._table = arguments.word("table", table)
         self._columns = names_of(columns)
 

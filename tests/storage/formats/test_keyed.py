@@ -80,6 +80,12 @@ def test_what_cannot_be_read_is_named(tmp_path, message):
         dataset[0]
 
 
+def test_what_is_no_path_is_refused():
+    for make in (sk.LmdbDataset, lambda path: sk.SqliteDataset(path, "samples")):
+        with pytest.raises(sk.ArgumentTypeError, match="path: must be a string, got 3"):
+            make(3)
+
+
 def test_names_of_tables_and_columns_have_no_case(tmp_path):
     filled(tmp_path / "a.db")
     with sk.SqliteDataset(tmp_path / "a.db", "Samples", ["TEXT"]) as dataset:

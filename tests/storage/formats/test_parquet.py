@@ -200,6 +200,8 @@ def test_files_with_other_columns_are_refused_by_name(tmp_path):
         len(sk.ParquetDataset(str(tmp_path / "*.parquet"), progress=False))
     with pytest.raises(sk.DatasetError, match="holds no column 'b'"):
         len(sk.ParquetDataset(tmp_path / "0.parquet", ["b"], progress=False))
+    with pytest.raises(sk.DatasetError, match=r"holds no column 'b', but only, got \['a'\]"):
+        sk.ParquetDataset(tmp_path / "0.parquet", progress=False).column("b")
 
 
 def test_a_filter_of_another_type_says_what_to_compare(tmp_path):

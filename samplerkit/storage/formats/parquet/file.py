@@ -158,9 +158,11 @@ class ParquetFile(ChunkFile):
         return ArrowContent(self.place(chunk), batch, self.kept[chunk] if self.kept else None)
 
     def _table(self, group: int, columns: Sequence[str]) -> Any:
-        own, reader = self._own(columns), _Reader(self.stored, self.footers.of(self))
+        own, footer = self._own(columns), self.footers.of(self)
+        reader = _Reader(self.stored, footer)
         table = guarded(self.place(group), "read", lambda: reader.table(group, own))
-        require_columns(self.stored.name, table.column_names, own)
+        if sorted(table.column_names) != sorted(own):
+            require_columns(self.stored.name, footer.schema.to_arrow_schema().names, own)
         if table.num_rows != self.rows[group]:
             problem = f"has {table.num_rows} rows, and its footer says {self.rows[group]}"
             raise DatasetError(self.place(group), problem, hint=REWRITE)
