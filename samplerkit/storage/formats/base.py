@@ -166,10 +166,10 @@ class FolderDataset(ChunkedDataset):
         (data,) = index.read([(0, index.size)])
 
         def found() -> Chunks:
-            shards, rows, digest = self._found_in(data, index.name)
+            shards, rows = self._found_in(data, index.name)
             layout = Layout([shard.samples for shard in shards], [shard.name for shard in shards])
             files = [self._stored(shard) for shard in shards]
-            return Chunks(layout, partial(_read_shard, files, rows), digest)
+            return Chunks(layout, partial(_read_shard, files, rows), digest_of(data))
 
         return guarded(index.name, "read", found)
 
@@ -215,8 +215,8 @@ class FolderShard:
 Rows = tuple[Sequence[Any], int, Callable[[Any], Any]]
 """What the samples of a chunk are made of, the memory that this takes, and what makes a sample of one."""
 
-FoundShards = tuple[Sequence[FolderShard], Callable[[int, str, bytes], Rows], str]
-"""What takes the bytes of a shard apart, by its number and its name in errors; and a digest of the index."""
+FoundShards = tuple[Sequence[FolderShard], Callable[[int, str, bytes], Rows]]
+"""Shards, and what takes the bytes of one apart, by its number and its name in errors."""
 
 
 def _read_shard(files: Sequence[Stored], rows: Callable[[int, str, bytes], Rows], number: int) -> FileContent:

@@ -15,7 +15,6 @@ from samplerkit.storage.formats.base import (
     FolderShard,
     FoundShards,
     Rows,
-    digest_of,
     require_inside,
 )
 from samplerkit.storage.formats.values import (
@@ -72,7 +71,7 @@ class LitDataset(FolderDataset):
         # Of what is packed as a whole the index has the bytes that it unpacks to.
         is_packed = found.packing == "chunk"
         files = [replace(chunk, sizes=()) for chunk in found.chunks] if is_packed else found.chunks
-        return files, partial(found.rows, chosen), digest_of(repr(found).encode())
+        return files, partial(found.rows, chosen)
 
 
 def _chunk(said: Mapping[str, Any]) -> FolderShard:

@@ -20,7 +20,6 @@ from samplerkit.storage.formats.base import (
     FolderShard,
     FoundShards,
     Rows,
-    digest_of,
     require_inside,
 )
 from samplerkit.storage.formats.values import Decoder, UnsafeEncodingError, between, cutter, decoder, ends_in
@@ -72,7 +71,7 @@ class MdsDataset(FolderDataset):
             raise DatasetError(place, problem, list(other.columns.names))
         decoders = columns.decoders(place, (self._columns if shards else None) or columns.names)
         files = [FolderShard(one.name, one.samples, one.file, (one.file_size,)) for one in shards]
-        return files, partial(_rows, shards, decoders), digest_of(index)
+        return files, partial(_rows, shards, decoders)
 
     def _is_there(self, name: str) -> bool:
         """Whether a shard is as it is on this machine, where its package has unpacked it."""

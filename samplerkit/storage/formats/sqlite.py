@@ -14,7 +14,6 @@ import numpy as np
 from samplerkit.errors import DatasetError
 from samplerkit.order import arguments
 from samplerkit.order.typing import Ids
-from samplerkit.storage.ahead.cache_entries import FileStats
 from samplerkit.storage.files.content import names_of
 from samplerkit.storage.files.stored import CHANGED, Stored
 from samplerkit.storage.formats.keyed import KeyedDataset, OpenStore
@@ -88,18 +87,17 @@ class SqliteDataset(KeyedDataset):
             if name.lower() not in known:
                 raise DatasetError(self.path, f"table {table!r} holds no column {name!r}, but only", there)
 
-    def _opened(self, stored: Stored, stats: FileStats) -> OpenStore:
+    def _opened(self, stored: Stored) -> OpenStore:
         columns = "*" if self._columns is None else ", ".join(map(_quoted, self._columns))
         query = f"select rowid, {columns} from {_quoted(self._table)} where rowid in "  # noqa: S608  # quoted
-        return _Table(stored, query, stats)
+        return _Table(stored, query)
 
 
 @final
 class _Table(OpenStore):
     """A table that is open in one process."""
 
-    def __init__(self, stored: Stored, query: str, stats: FileStats) -> None:
-        super().__init__(stats)
+    def __init__(self, stored: Stored, query: str) -> None:
         self._stored, self._query = stored, query
         self._database = _asked(stored.path, lambda: _connected(stored.path))
         self._version = self._data_version()
