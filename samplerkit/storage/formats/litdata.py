@@ -10,21 +10,8 @@ from functools import partial
 from typing import Any, Final, final
 
 from samplerkit.storage.files.packages import extra
-from samplerkit.storage.formats.base import (
-    FolderDataset,
-    FolderShard,
-    FoundShards,
-    Rows,
-    require_inside,
-)
-from samplerkit.storage.formats.values import (
-    Decoder,
-    between,
-    cutter,
-    ends_in,
-    sample_maker,
-    value_decoder,
-)
+from samplerkit.storage.formats.base import FolderDataset, FolderShard, FoundShards, Rows, require_inside
+from samplerkit.storage.formats.values import Decoder, between, cutter, ends_in, sample_maker, value_decoder
 
 _HEAD_OF_FRAMES: Final = struct.Struct("<8sHHIII")
 _FRAME: Final = struct.Struct("<IIQII")

@@ -15,13 +15,7 @@ from typing import Any, Final, final
 from samplerkit.errors import DatasetError
 from samplerkit.storage.files.content import require_columns
 from samplerkit.storage.files.packages import extra
-from samplerkit.storage.formats.base import (
-    FolderDataset,
-    FolderShard,
-    FoundShards,
-    Rows,
-    require_inside,
-)
+from samplerkit.storage.formats.base import FolderDataset, FolderShard, FoundShards, Rows, require_inside
 from samplerkit.storage.formats.values import Decoder, UnsafeEncodingError, between, cutter, decoder, ends_in
 from samplerkit.storage.opening import REWRITE
 
