@@ -20,7 +20,7 @@ from samplerkit.storage.files.content import ChunkFile, names_of, require_column
 from samplerkit.storage.files.packages import guarded
 from samplerkit.storage.files.stored import Stored
 from samplerkit.storage.formats.arrow_rows import ArrowBatches, gather_of
-from samplerkit.storage.formats.base import FilesOfChunks, FormatOfFiles, digest_of
+from samplerkit.storage.formats.base import FormatOfFiles, digest_of
 from samplerkit.storage.formats.parquet.file import Footers, ParquetFile
 from samplerkit.storage.formats.parquet.filter import Keys, RowFilter, folder_keys
 from samplerkit.storage.remote.options import RemoteOptions
@@ -193,12 +193,11 @@ class ParquetDataset(FormatOfFiles):
         known = self._catalogue
         if known is None or self._filter is not None:
             return super()._find()
-        types, numbers = dict(known.columns), np.flatnonzero(known.samples)
+        types = dict(known.columns)
         require_columns(shown(known.path(0)), [*types], self._columns or ())
         columns = tuple((name, types[name]) for name in self._columns or types)
         look = partial(_known_file, known, self._storage, columns, self._footers)
-        found = FilesOfChunks.of(look, known.starts, numbers)
-        return self._chunks_of(found, known.samples[numbers], known.digests)
+        return self._chunks_of(look, known.starts, known.samples, known.digests)
 
 
 def _known_file(
