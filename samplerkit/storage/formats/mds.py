@@ -191,10 +191,11 @@ class MdsShard:
         samples = said["samples"]
         if type(samples) is not int or samples < 0:
             raise ValueError(f"{samples!r} samples")
-        raw = _file_of(said["raw_data"])
-        packed = None if not compression or is_there(raw[0]) else _file_of(said["zip_data"])
-        kind = compression if packed else ""
-        return cls(*raw[:2], kind, *(packed or raw), samples, MdsColumns.of(said))
+        name, size, digests = _file_of(said["raw_data"])
+        columns = MdsColumns.of(said)
+        if not compression or is_there(name):
+            return cls(name, size, "", name, size, digests, samples, columns)
+        return cls(name, size, compression, *_file_of(said["zip_data"]), samples, columns)
 
     def samples_in(self, place: str, data: bytes) -> list[bytes]:
         """Takes the bytes of its file apart.
