@@ -93,13 +93,15 @@ def _hdf5_array(h5py: Any, path: str, file: Any, name: str, wanted: Sequence[str
     Raises:
         DatasetError: there is none, or it leads to another file.
     """
+    # Before it is followed, since the other file may be a pipe; a link within the file may lead to one too.
     parts = name.strip("/").split("/")
-    for end in range(1, len(parts) + 1):
-        link = file.get("/".join(parts[:end]), getlink=True)
-        if isinstance(link, h5py.ExternalLink):
-            hint = "name that file"
-            raise DatasetError(path, f"array {name!r} is in another file", link.filename, hint=hint)
-    array = file.get(name)
+    links = (file.get("/".join(parts[:end]), getlink=True) for end in range(1, len(parts) + 1))
+    other = next((link.filename for link in links if isinstance(link, h5py.ExternalLink)), None)
+    array = file.get(name) if other is None else None
+    if isinstance(array, h5py.Dataset) and array.file.filename != file.filename:
+        other = array.file.filename
+    if other is not None:
+        raise DatasetError(path, f"array {name!r} is in another file", other, hint="name that file")
     if not isinstance(array, h5py.Dataset):
         if wanted is None:
             return None

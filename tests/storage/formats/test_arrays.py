@@ -86,6 +86,7 @@ def test_nothing_in_hdf5_leads_to_another_file(tmp_path):
         file["x"] = np.arange(4)
     with h5py.File(tmp_path / "a.h5", "w") as file:
         file["link"] = h5py.ExternalLink("other.h5", "x")
+        file["soft"] = h5py.SoftLink("/link")
         file["y"] = np.arange(4)
         layout = h5py.VirtualLayout(shape=(4,), dtype="i8")
         layout[:] = h5py.VirtualSource(tmp_path / "other.h5", "x", shape=(4,))
@@ -93,6 +94,7 @@ def test_nothing_in_hdf5_leads_to_another_file(tmp_path):
         file["reference"] = np.array([file["y"].ref] * 4, dtype=h5py.ref_dtype)
     for name, problem in (
         ("link", "is in another file"),
+        ("soft", "is in another file"),
         ("virtual", "made of other"),
         ("reference", "holds ref"),
     ):
