@@ -15,6 +15,7 @@ from typing import Any, Generic, ParamSpec, TypeVar, final
 from weakref import WeakMethod
 
 from samplerkit.errors import ArgumentTypeError
+from samplerkit.order import arguments
 
 TICK = 0.1
 """Seconds after which all that waits looks whether it is still wanted."""
@@ -220,6 +221,7 @@ def in_threads(
         name: of the threads, without the number of each.
 
     Raises:
+        ArgumentRangeError: there is none, who would be waited for without end.
         Exception: the first that `work` raises; what is not begun then is left.
 
     Example:
@@ -227,7 +229,7 @@ def in_threads(
         9
     """
     wanted, stop = list(items), Stop()
-    pool = Pool(threads, name, stop)
+    pool = Pool(arguments.positive("threads", threads), name, stop)
     try:
         for number, result in pool.each(lambda item, _: work(item), wanted):
             yield wanted[number], result

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from samplerkit.errors import ArgumentValueError, DatasetError
+from samplerkit.order import arguments
 from samplerkit.storage.catalogue.catalogue_file import SUFFIX, read_catalogue, write_catalogue
 from samplerkit.storage.catalogue.file_catalogue import FileCatalogue, Kind, encoded, joined
 from samplerkit.storage.files.reader import FileReader
@@ -128,13 +129,14 @@ def parts_of(files: Any, size: int = PART_FILES, *, remote: RemoteOptions | None
         remote: how patterns of URLs are expanded.
 
     Raises:
+        ArgumentRangeError: a part would have none.
         DatasetError: nothing matches.
 
     Example:
         >>> parts_of([f"s3://bucket/{number}.parquet" for number in range(5)], 2)[-1]
         ['s3://bucket/4.parquet']
     """
-    listed = archive_names(files, remote)
+    listed, size = archive_names(files, remote), arguments.positive("part_files", size)
     names = [name if is_remote(name) else os.path.abspath(name) for name in listed]  # noqa: PTH100  # links stay
     return [names[start : start + size] for start in range(0, len(names), size)]
 
@@ -166,6 +168,7 @@ def make_part(
 
     Raises:
         ArgumentValueError: nothing says what the files are.
+        ArgumentRangeError: there is no thread.
         DatasetError: one cannot be read, or the part cannot be written.
     """
     name = hashlib.blake2b(b"\0".join(map(encoded, files)), digest_size=10, person=b"catalogue")
@@ -234,6 +237,7 @@ def make_catalogue(
         ArgumentTypeError: the reader is none.
         ArgumentValueError: `out` is a URL or ends otherwise, or nothing says what the files are, or a file is
             named twice.
+        ArgumentRangeError: there is no thread, or a part would have no file.
         DatasetError: nothing matches, or a file cannot be read, or has a flaw.
 
     Example:

@@ -222,7 +222,7 @@ def names_of(columns: Any, called: str = "columns") -> tuple[str, ...] | None:
 
     Raises:
         ArgumentTypeError: no list of names.
-        ArgumentValueError: there is none, or one is empty.
+        ArgumentValueError: there is none, one is empty, or one is named twice.
     """
     if columns is None:
         return None
@@ -230,7 +230,10 @@ def names_of(columns: Any, called: str = "columns") -> tuple[str, ...] | None:
         raise ArgumentTypeError(called, "must be a list of names", columns)
     if not columns:
         raise ArgumentValueError(called, "must not be empty", columns, hint="leave it out for all there are")
-    return tuple(arguments.word(f"{called}[{number}]", name) for number, name in enumerate(columns))
+    names = tuple(arguments.word(f"{called}[{number}]", name) for number, name in enumerate(columns))
+    if len(set(names)) < len(names):
+        raise ArgumentValueError(called, "must name each once", columns)
+    return names
 
 
 def require_columns(place: str, columns: Sequence[str], wanted: Sequence[str]) -> None:

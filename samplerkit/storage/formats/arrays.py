@@ -70,7 +70,7 @@ class Hdf5Dataset(FormatOfFiles):
         read_ahead: int = 1,
         threads: int = 1,
     ) -> None:
-        self._arrays: Final = names_of(arrays)
+        self._arrays: Final = names_of(arrays, "arrays")
         self._chunk_rows: Final = _checked_rows(chunk_rows)
         limits = ChunkLimits(max_chunks, max_bytes, read_ahead, threads)
         gather = gather_of(batches)
@@ -93,13 +93,15 @@ def _hdf5_array(h5py: Any, path: str, file: Any, name: str, wanted: Sequence[str
     Raises:
         DatasetError: there is none, or it leads to another file.
     """
+    # Before it is followed, since the other file may be a pipe; a link within the file may lead to one too.
     parts = name.strip("/").split("/")
-    for end in range(1, len(parts) + 1):
-        link = file.get("/".join(parts[:end]), getlink=True)
-        if isinstance(link, h5py.ExternalLink):
-            hint = "name that file"
-            raise DatasetError(path, f"array {name!r} is in another file", link.filename, hint=hint)
-    array = file.get(name)
+    links = (file.get("/".join(parts[:end]), getlink=True) for end in range(1, len(parts) + 1))
+    other = next((link.filename for link in links if isinstance(link, h5py.ExternalLink)), None)
+    array = file.get(name) if other is None else None
+    if isinstance(array, h5py.Dataset) and array.file.filename != file.filename:
+        other = array.file.filename
+    if other is not None:
+        raise DatasetError(path, f"array {name!r} is in another file", other, hint="name that file")
     if not isinstance(array, h5py.Dataset):
         if wanted is None:
             return None
@@ -154,7 +156,7 @@ class ZarrDataset(FormatOfFiles):
         read_ahead: int = 1,
         threads: int = 1,
     ) -> None:
-        self._arrays: Final = names_of(arrays)
+        self._arrays: Final = names_of(arrays, "arrays")
         self._chunk_rows: Final = _checked_rows(chunk_rows)
         arguments.choice("missing_chunks", missing_chunks, ("raise", "fill"))
         self._fills: Final = missing_chunks == "fill"
@@ -211,7 +213,8 @@ def _zarr_array(folder: str, group: Any, name: str) -> Any:
         array = None
     if array is None or not hasattr(array, "chunks"):
         raise DatasetError(folder, f"holds no array {name!r}, but", sorted(group.array_keys()))
-    if "pickle" in repr(array.metadata.to_dict()).lower():
+    said = array.metadata.to_dict()
+    if "pickle" in repr([said.get("codecs"), said.get("filters")]).lower():
         raise DatasetError(folder, f"array {name!r} is pickled: that is never loaded", hint="write it again")
     return array
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import struct
@@ -107,7 +108,7 @@ def _paths(files: Any) -> tuple[str, ...]:
 
 _MAGIC = b"ARROW1\0\0"
 _MARK = 0xFFFFFFFF
-_SCHEMA, _DICTIONARY, _BATCH = 1, 2, 3
+_SCHEMA, _DICTIONARY, _BATCH = "schema", "dictionary", "record batch"
 _LARGEST_HEADER = 1 << 28
 
 
@@ -124,7 +125,7 @@ class _Message:
         rows: of a record batch.
     """
 
-    kind: int
+    kind: str
     span: ByteSpan
     header: int
     check: int
@@ -137,7 +138,7 @@ class ArrowFile(ChunkFile):
     """A file as it was when it was looked at: where its messages are, and what is in their headers.
 
     pyarrow says how many rows a record batch has only when it has read the whole of it, or mapped the file
-    into memory, where a file that shrinks ends the process. So headers are looked at here.
+    into memory, where a file that shrinks ends the process. So it is given headers alone.
 
     Args:
         stored: the file.
@@ -196,13 +197,13 @@ class ArrowFile(ChunkFile):
         before = [message for message in self.dictionaries if message.span < batch.span]
         pa, data = extra("pyarrow", "parquet"), _read(self.stored, [self.schema, *before, batch])
         with pa.ipc.open_stream(pa.BufferReader(data)) as stream:
-            table = pa.Table.from_batches([stream.read_next_batch()])
+            found = stream.read_next_batch()
         # Nothing else protects from offsets that lead out of the batch.
-        table.validate(full=True)
-        if table.num_rows != batch.rows:
-            problem = f"has {table.num_rows} rows, and its header said {batch.rows}"
+        found.validate(full=True)
+        if found.num_rows != batch.rows:
+            problem = f"has {found.num_rows} rows, and its header said {batch.rows}"
             raise DatasetError(self.place(chunk), problem, hint=REWRITE)
-        return ArrowContent(self.place(chunk), table.select(list(self.wanted)))
+        return ArrowContent(self.place(chunk), found.select(list(self.wanted)))
 
 
 def _read(stored: Stored, messages: Sequence[_Message]) -> bytes:
@@ -219,68 +220,61 @@ def _messages(stored: Stored) -> Iterator[_Message]:
 
     Raises:
         ValueError: there is no such mark, or something else.
-        struct.error: a header is damaged.
+        Exception: as pyarrow raises where a header is damaged.
     """
-    (begins,) = stored.read([(0, min(8, stored.size))])
-    is_file = begins == _MAGIC
+    pa, size = extra("pyarrow", "parquet"), stored.size
+    is_file = stored.read([(0, min(8, size))]) == [_MAGIC]
     at = len(_MAGIC) if is_file else 0
     while True:
-        if at + 4 > stored.size:
+        if at + 8 > size:
             raise ValueError("it ends without the mark of its end")
-        (head,) = stored.read([(at, min(8, stored.size - at))])
-        (length,) = struct.unpack_from("<I", head)
-        prefix = 4
-        if length == _MARK:  # before Arrow 0.15 there was no such mark
-            (length,) = struct.unpack_from("<I", head, 4)
-            prefix = 8
+        (head,) = stored.read([(at, 8)])
+        mark, length = struct.unpack("<II", head)
+        if mark != _MARK:
+            raise ValueError(f"no message at {at}, as Arrow writes them since 0.15")
         if length == 0:
-            _require_end(stored, at + prefix, is_file=is_file)
-            return
-        if length > min(_LARGEST_HEADER, stored.size - at - prefix):
+            break
+        if length > min(_LARGEST_HEADER, size - at - 8):
             raise ValueError(f"a message at {at} that is longer than the file")
-        (header,) = stored.read([(at, prefix + length)])
-        kind, body, rows = _understood(header[prefix:])
-        end = at + prefix + length + body
-        if body < 0 or end > stored.size or rows < 0:
-            raise ValueError(f"a message at {at} that is longer than the file")
-        yield _Message(kind, (at, end - at), prefix + length, zlib.crc32(header), rows)
-        at = end
-
-
-def _require_end(stored: Stored, at: int, *, is_file: bool) -> None:
-    (rest,) = stored.read([(max(at, stored.size - 6), min(6, stored.size - at))])
-    if is_file and rest != _MAGIC[:6]:
+        (header,) = stored.read([(at, 8 + length)])
+        message = pa.ipc.read_message(pa.PythonFile(_Header(header, size - at), mode="r"))
+        body = message.body.size if message.body else 0
+        # Of no column, so that nothing of the body is looked at.
+        rows = pa.ipc.read_record_batch(message, pa.schema([])).num_rows if message.type == _BATCH else 0
+        if rows < 0:
+            raise ValueError(f"a record batch at {at} of {rows} rows")
+        yield _Message(message.type, (at, len(header) + body), len(header), zlib.crc32(header), rows)
+        at += len(header) + body
+    (end,) = stored.read([(size - 6, 6)])
+    if is_file and end != _MAGIC[:6]:
         raise ValueError("it ends without the mark of its end")
-    if not is_file and at != stored.size:
-        raise ValueError(f"more data after its end, at {at}")
+    if not is_file and at + 8 != size:
+        raise ValueError(f"more data after its end, at {at + 8}")
 
 
-def _understood(header: bytes) -> tuple[int, int, int]:
-    """Gives the kind of a message, the length of its body, and the rows of a record batch."""
-    (table,) = struct.unpack_from("<I", header)
-    kind = _field(header, table, 1, "<B", 0)
-    body = _field(header, table, 3, "<q", 0)
-    inner = _slot(header, table, 2)
-    if kind != _BATCH or inner is None:
-        return kind, body, 0
-    (offset,) = struct.unpack_from("<I", header, inner)
-    return kind, body, _field(header, inner + offset, 0, "<q", 0)
+@final
+class _Header(io.RawIOBase):
+    """A message of which the header alone is here; its body are zeros, which take no memory.
 
+    Args:
+        header: the header.
+        most: the bytes that the message may have.
+    """
 
-def _field(data: bytes, table: int, number: int, kind: str, default: int) -> int:
-    place = _slot(data, table, number)
-    return default if place is None else int(struct.unpack_from(kind, data, place)[0])
+    def __init__(self, header: bytes, most: int) -> None:
+        self._header, self._left = io.BytesIO(header), most
 
+    def read(self, length: int = -1) -> bytes:
+        """Reads from its position."""
+        self._left -= length
+        if self._left < 0:
+            raise ValueError("a message that is longer than the file")
+        found = self._header.read(length)
+        return found + bytes(length - len(found))
 
-def _slot(data: bytes, table: int, number: int) -> int | None:
-    """Finds a field in a table of a flatbuffer; None where it is left out."""
-    (back,) = struct.unpack_from("<i", data, table)
-    places = table - back
-    (size,) = struct.unpack_from("<H", data, places)
-    if places < 0 or 4 + 2 * number >= size:
-        return None
-    (offset,) = struct.unpack_from("<H", data, places + 4 + 2 * number)
-    return table + offset if offset else None
+    def readable(self) -> bool:
+        """Returns that it can be read."""
+        return True
 
 
 _MOST_RUNS = 4

@@ -1,4 +1,4 @@
-"""Samples in an Arrow table: taken as numpy's where a type has no nulls, and else as pyarrow gives them."""
+"""Samples in a record batch of Arrow's: numpy's where a type has no nulls, else as pyarrow gives them."""
 
 from __future__ import annotations
 
@@ -26,33 +26,33 @@ ArrowBatches = Literal["samples", "columns", "tensors", "arrow"]
 @final
 @dataclass(frozen=True, eq=False)
 class ArrowContent:
-    """The samples of a chunk in an Arrow table.
+    """The samples of a chunk in a record batch of Arrow's.
 
     Args:
         path: what errors call it.
-        table: its columns, each in one piece.
+        whole: its rows.
         kept: the rows that are samples; None for all.
     """
 
     path: str
-    table: Any
+    whole: Any
     kept: Ids | None = None
     _arrays: dict[str, Any] = field(default_factory=dict, repr=False)
 
     @property
     def length(self) -> int:
         """The number of samples."""
-        return int(self.table.num_rows) if self.kept is None else self.kept.size
+        return int(self.whole.num_rows) if self.kept is None else self.kept.size
 
     @property
     def num_bytes(self) -> int:
         """The memory that it takes."""
-        return int(self.table.nbytes)
+        return int(self.whole.nbytes)
 
     def samples(self, rows: Ids, places: Ids, size: int) -> list[Any]:
         """Gives some samples, a dict each: numbers and lists of them are numpy's, all else plain Python."""
-        rows = self._of_table(rows)
-        names = self.table.column_names
+        rows = self._of_whole(rows)
+        names = self.whole.schema.names
         columns = [self._values(name, rows) for name in names]
         return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
 
@@ -62,59 +62,59 @@ class ArrowContent:
         Raises:
             DatasetError: a number is null: the type of a column is not to change from batch to batch.
         """
-        rows = self._of_table(rows)
-        return {name: self._array(name, rows) for name in self.table.column_names}
+        rows = self._of_whole(rows)
+        return {name: self._array(name, rows) for name in self.whole.schema.names}
 
     def batch(self, rows: Ids) -> Any:
         """Gives some rows as a record batch: without a copy where they follow one another."""
-        rows = self._of_table(rows)
+        rows = self._of_whole(rows)
         if rows.size and (np.diff(rows) == 1).all():
-            part = self.table.slice(int(rows[0]), rows.size)
-        else:
-            part = self.table.take(_arrow().array(rows))
-        return as_record_batch(part)
+            return self.whole.slice(int(rows[0]), rows.size)
+        return _taken(self.path, self.whole, rows)
 
     def _array(self, name: str, rows: Ids) -> Array:
         values = self._values(name, rows)
-        if not isinstance(values, np.ndarray) and is_number(self.table.schema.field(name).type):
+        if not isinstance(values, np.ndarray) and is_number(self.whole.schema.field(name).type):
             hint = "read it as samples or arrow, filter the nulls out, or leave the column out"
             raise DatasetError(
                 self.path, f"column {name!r} holds a null, which no array of numbers can", hint=hint
             )
         return _as_array(values)
 
-    def _of_table(self, rows: Ids) -> Ids:
+    def _of_whole(self, rows: Ids) -> Ids:
         return rows if self.kept is None else self.kept[rows]
 
     def _values(self, name: str, rows: Ids) -> Any:
         """Gives some rows of a column: an array, or a list."""
         known = self._arrays.get(name)
         if known is None:
-            column = in_one_piece(self.table.column(name))
+            column = self.whole.column(name)
             if name not in self._arrays:
                 # Of numbers a view, so that this costs nothing; it is kept for what must be converted.
                 known = self._arrays[name] = as_numbers(column) if len(column) else None
         if known is not None:
             return known[rows]
-        types = _arrow().types
-        if types.is_list(column.type) or types.is_large_list(column.type):
-            values = as_numbers(column.values)
-            if values is not None:
-                starts, there = column.offsets.to_numpy(), column.is_valid().to_numpy(zero_copy_only=False)
-                return [values[starts[r] : starts[r + 1]].copy() if there[r] else None for r in rows.tolist()]
-        taken = column.take(_arrow().array(rows))
-        if taken.null_count and is_number(taken.type):
-            there = taken.is_valid().to_numpy(zero_copy_only=False)
-            numbers = iter(taken.drop_null().to_numpy(zero_copy_only=False))
-            return [next(numbers) if is_there else None for is_there in there]
-        if (numbers := as_numbers(taken)) is not None:
-            return numbers.copy()
-        # Arrow has times after Python's last year, and texts that were not checked.
-        what, hint = (
-            f"converted to Python values, column {name!r}",
-            "read it as arrow, or leave the column out",
-        )
-        return guarded(self.path, what, taken.to_pylist, hint)
+        # Arrow has times after Python's last year, texts that were not checked, and types without a `take`.
+        what = f"converted to Python values, column {name!r}"
+        hint = "read it as arrow, or leave the column out"
+        return guarded(self.path, what, lambda: _values_of(column, rows), hint)
+
+
+def _values_of(column: Any, rows: Ids) -> Any:
+    """Gives some rows of a column that is not all numbers: an array, or a list."""
+    types = _arrow().types
+    if types.is_list(column.type) or types.is_large_list(column.type):
+        values = as_numbers(column.values)
+        if values is not None:
+            starts, there = column.offsets.to_numpy(), column.is_valid().to_numpy(zero_copy_only=False)
+            return [values[starts[r] : starts[r + 1]].copy() if there[r] else None for r in rows.tolist()]
+    taken = column.take(_arrow().array(rows))
+    if taken.null_count and is_number(taken.type):
+        there = taken.is_valid().to_numpy(zero_copy_only=False)
+        numbers = iter(taken.drop_null().to_numpy(zero_copy_only=False))
+        return [next(numbers) if is_there else None for is_there in there]
+    numbers = as_numbers(taken)
+    return taken.to_pylist() if numbers is None else numbers.copy()
 
 
 def gather_of(batches: Any, *, has_arrow: bool = False) -> Any:
@@ -150,22 +150,22 @@ def gathered_arrow(parts: Iterable[ContentPart], _size: int) -> Any:
     if len(found) == 1 and is_in_order:
         return found[0]
     table = _arrow().Table.from_batches(found)
-    return as_record_batch(table if is_in_order else table.take(_arrow().array(np.argsort(order))))
+    return as_record_batch(table if is_in_order else _taken("batch", table, np.argsort(order)))
 
 
-def in_one_piece(column: Any) -> Any:
-    """Gives the one array of a column; of a column in pieces, they are joined."""
-    if column.num_chunks == 1:
-        return column.chunk(0)
-    joined = column.combine_chunks()
-    # Newer versions give an array, and pieces where one is too large.
-    return joined if not hasattr(joined, "num_chunks") else _arrow().concat_arrays(joined.chunks)
+def _taken(place: str, table: Any, rows: Ids) -> Any:
+    hint = "leave out columns of such types"
+    return guarded(place, "taken apart", lambda: table.take(_arrow().array(rows)), hint)
 
 
 def as_record_batch(table: Any) -> Any:
-    """Gives a table as one record batch."""
+    """Gives a table as one record batch; columns in pieces are joined.
+
+    Raises:
+        pyarrow.ArrowInvalid: a column is too large for one array.
+    """
     pa = _arrow()
-    columns = [in_one_piece(table.column(number)) for number in range(table.num_columns)]
+    columns = [one.chunk(0) if one.num_chunks == 1 else one.combine_chunks() for one in table.columns]
     return pa.RecordBatch.from_arrays(columns, schema=table.schema)
 
 

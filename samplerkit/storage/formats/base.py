@@ -55,17 +55,6 @@ class FilesOfChunks:
     file: Ids
     chunk: Ids
 
-    @classmethod
-    def of(cls, look: Callable[[int], ChunkFile], starts: Ids, numbers: Ids) -> FilesOfChunks:
-        """Takes what gives files, the first chunk of each and the number of all, and the chunks to read."""
-        file = np.searchsorted(starts, numbers, side="right") - 1
-        return cls(look, file, numbers - starts[file])
-
-    def names(self, files: Sequence[str]) -> list[str]:
-        """Gives a name to each chunk, made of that of its file."""
-        pairs = zip(self.file.tolist(), self.chunk.tolist(), strict=True)
-        return [f"{files[at]}:{chunk}" for at, chunk in pairs]
-
     def at(self, number: int) -> tuple[ChunkFile, int]:
         """Gives the file of a chunk, and its number there."""
         return self.look(int(self.file[number])), int(self.chunk[number])
@@ -107,12 +96,17 @@ class FormatOfFiles(DatasetOfFiles):
                 raise DatasetError(shown(place), problem, list(file.columns), hint=hint)
         starts = np.cumsum([0, *(len(file.sizes) for file in files)])
         sizes = np.fromiter(chain.from_iterable(file.sizes for file in files), np.int64, int(starts[-1]))
-        numbers = np.flatnonzero(sizes)
-        found = FilesOfChunks.of(partial(_file_of, files), starts, numbers)
-        return self._chunks_of(found, sizes[numbers], b"".join(file.digest for file in files))
+        return self._chunks_of(
+            partial(_file_of, files), starts, sizes, b"".join(file.digest for file in files)
+        )
 
-    def _chunks_of(self, found: FilesOfChunks, sizes: Ids, digests: bytes) -> Chunks:
-        layout = Layout(sizes, found.names(self._names))
+    def _chunks_of(self, look: Callable[[int], ChunkFile], starts: Ids, sizes: Ids, digests: bytes) -> Chunks:
+        """Takes what gives files, the first chunk of each, and the samples of all chunks."""
+        numbers = np.flatnonzero(sizes)
+        file = np.searchsorted(starts, numbers, side="right") - 1
+        found = FilesOfChunks(look, file, numbers - starts[file])
+        pairs = zip(file.tolist(), found.chunk.tolist(), strict=True)
+        layout = Layout(sizes[numbers], [f"{self._names[at]}:{chunk}" for at, chunk in pairs])
         return Chunks(layout, found.read, digest_of(digests) if digests else None, found)
 
 
@@ -166,10 +160,10 @@ class FolderDataset(ChunkedDataset):
         (data,) = index.read([(0, index.size)])
 
         def found() -> Chunks:
-            shards, rows, digest = self._found_in(data, index.name)
+            shards, rows = self._found_in(data, index.name)
             layout = Layout([shard.samples for shard in shards], [shard.name for shard in shards])
             files = [self._stored(shard) for shard in shards]
-            return Chunks(layout, partial(_read_shard, files, rows), digest)
+            return Chunks(layout, partial(_read_shard, files, rows), digest_of(data))
 
         return guarded(index.name, "read", found)
 
@@ -215,8 +209,8 @@ class FolderShard:
 Rows = tuple[Sequence[Any], int, Callable[[Any], Any]]
 """What the samples of a chunk are made of, the memory that this takes, and what makes a sample of one."""
 
-FoundShards = tuple[Sequence[FolderShard], Callable[[int, str, bytes], Rows], str]
-"""What takes the bytes of a shard apart, by its number and its name in errors; and a digest of the index."""
+FoundShards = tuple[Sequence[FolderShard], Callable[[int, str, bytes], Rows]]
+"""Shards, and what takes the bytes of one apart, by its number and its name in errors."""
 
 
 def _read_shard(files: Sequence[Stored], rows: Callable[[int, str, bytes], Rows], number: int) -> FileContent:

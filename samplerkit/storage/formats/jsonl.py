@@ -18,14 +18,7 @@ from samplerkit.order.typing import Ids
 from samplerkit.storage.ahead.cache_entries import CacheLimits
 from samplerkit.storage.files.chunked import ChunkLimits, Chunks
 from samplerkit.storage.files.content import FileContent, gathered_samples, names_of
-from samplerkit.storage.files.lines import (
-    LineDecoder,
-    LineKind,
-    Lines,
-    LinesRead,
-    lines_of,
-    unpacked,
-)
+from samplerkit.storage.files.lines import LineDecoder, LineKind, Lines, LinesRead, lines_of, unpacked
 from samplerkit.storage.files.stored import ByteFiles, Stored
 from samplerkit.storage.formats.base import content_of, digest_of
 from samplerkit.storage.formats.kept_index import IndexedFiles, IndexKind

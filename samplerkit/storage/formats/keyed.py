@@ -31,8 +31,7 @@ from samplerkit.storage.per_process import OpenPerProcess, PerProcess
 class OpenStore(ABC):
     """A store that is open in one process, as `Open` describes what is."""
 
-    def __init__(self, stats: FileStats) -> None:
-        self.stats = stats
+    stats = FileStats()
 
     @abstractmethod
     def close(self, *, waits: bool = True) -> None:
@@ -56,9 +55,9 @@ class KeyedDataset(OpenPerProcess[OpenStore]):
     enters_draws = True
     """A Loader that seeds draws need not read this one by one: each value is decoded in its draw."""
 
-    def __init__(self, path: str, decode: Callable[[Any], Any] | None) -> None:
+    def __init__(self, path: str | os.PathLike[str], decode: Callable[[Any], Any] | None) -> None:
         super().__init__()
-        self.path: Final = path
+        self.path: Final = arguments.text("path", os.fspath(path) if isinstance(path, os.PathLike) else path)
         self._decode: Final = checked_decode(decode, "a value")
         self._known: tuple[Stored, Any] | None = None
 
@@ -71,7 +70,7 @@ class KeyedDataset(OpenPerProcess[OpenStore]):
         """Finds the keys of all samples, in their order: what has a length, and travels to workers."""
 
     @abstractmethod
-    def _opened(self, stored: Stored, stats: FileStats) -> OpenStore:
+    def _opened(self, stored: Stored) -> OpenStore:
         """Opens the store in this process."""
 
     @property
@@ -112,11 +111,7 @@ class KeyedDataset(OpenPerProcess[OpenStore]):
         process, (stored, keys) = self._processes.here(), self._found
         if process.held is None:
             stored.require_same()
-
-        def opened(stats: FileStats) -> OpenStore:
-            return guarded(stored.name, "read", lambda: self._opened(stored, stats))
-
-        store = process.opened(self, opened)
+        store = process.opened(self, lambda _: guarded(stored.name, "read", lambda: self._opened(stored)))
         with process.lock:
             values = guarded(stored.name, "read", partial(store.read, keys, wanted))
         decode = self._decode
@@ -187,7 +182,7 @@ class LmdbDataset(KeyedDataset):
         *,
         decode: Callable[[dict[str, bytes]], Any] | None = None,
     ) -> None:
-        super().__init__(arguments.text("path", os.fspath(path)), decode)
+        super().__init__(path, decode)
         self._database: Final = None if database is None else arguments.word("database", database)
         self._left_out: Final = frozenset(
             name.encode() for name in names_of(leave_out or None, called="leave_out") or ()
@@ -197,7 +192,7 @@ class LmdbDataset(KeyedDataset):
         return os.fspath(Path(self.path, "data.mdb")) if Path(self.path).is_dir() else self.path
 
     def _keys(self, stored: Stored) -> _Keys:
-        store = _Store(stored, self._database, FileStats())
+        store = _Store(stored, self._database)
         keys = store.all_keys(self._left_out)
         missing = self._left_out.difference(keys)
         if missing:
@@ -205,8 +200,8 @@ class LmdbDataset(KeyedDataset):
         keys = [key for key in keys if key not in self._left_out]
         return _Keys(store.change, b"".join(keys), np.cumsum([0, *map(len, keys)], dtype=np.int64))
 
-    def _opened(self, stored: Stored, stats: FileStats) -> OpenStore:
-        return _Store(stored, self._database, stats)
+    def _opened(self, stored: Stored) -> OpenStore:
+        return _Store(stored, self._database)
 
 
 @final
@@ -236,8 +231,7 @@ class _Store(OpenStore):
         change: the number of the newest change when it was opened.
     """
 
-    def __init__(self, stored: Stored, name: str | None, stats: FileStats) -> None:
-        super().__init__(stats)
+    def __init__(self, stored: Stored, name: str | None) -> None:
         self._stored, self._name, self.change = stored, name, _require_whole(stored)
         self._environment = _environment(stored)
         # Before the transaction, which does not know databases that are opened later.

@@ -10,23 +10,8 @@ from functools import partial
 from typing import Any, Final, final
 
 from samplerkit.storage.files.packages import extra
-from samplerkit.storage.formats.base import (
-    FolderDataset,
-    FolderShard,
-    FoundShards,
-    Rows,
-    digest_of,
-    require_inside,
-)
-from samplerkit.storage.formats.values import (
-    Decoder,
-    SampleTree,
-    between,
-    cutter,
-    ends_in,
-    tree_of,
-    value_decoder,
-)
+from samplerkit.storage.formats.base import FolderDataset, FolderShard, FoundShards, Rows, require_inside
+from samplerkit.storage.formats.values import Decoder, between, cutter, ends_in, sample_maker, value_decoder
 
 _HEAD_OF_FRAMES: Final = struct.Struct("<8sHHIII")
 _FRAME: Final = struct.Struct("<IIQII")
@@ -73,7 +58,7 @@ class LitDataset(FolderDataset):
         # Of what is packed as a whole the index has the bytes that it unpacks to.
         is_packed = found.packing == "chunk"
         files = [replace(chunk, sizes=()) for chunk in found.chunks] if is_packed else found.chunks
-        return files, partial(found.rows, chosen), digest_of(repr(found).encode())
+        return files, partial(found.rows, chosen)
 
 
 def _chunk(said: Mapping[str, Any]) -> FolderShard:
@@ -99,14 +84,14 @@ class LitIndex:
     Args:
         chunks: the files.
         formats: what writes each value of a sample.
-        tree: how values make a sample.
+        spec: how values make a sample.
         packing: what zstd has packed: `chunk`, `batch` or `sample`; nothing, if it is empty.
         is_tokens: whether samples are tokens, without the sizes of values before them.
     """
 
     chunks: tuple[FolderShard, ...]
     formats: tuple[str, ...]
-    tree: SampleTree
+    spec: Any
     packing: str
     is_tokens: bool
 
@@ -121,7 +106,7 @@ class LitIndex:
         said = json.loads(data)
         config, chunks = said["config"], tuple(map(_chunk, said["chunks"]))
         if not chunks:  # its config then says nothing
-            return cls((), (), SampleTree("tuple", (), (), 0), "", is_tokens=False)
+            return cls((), (), None, "", is_tokens=False)
         if config.get("encryption"):
             raise ValueError("its chunks are encrypted")
         loader = config.get("item_loader") or "PyTreeLoader"
@@ -133,18 +118,18 @@ class LitIndex:
         packing = (config.get("compression_level") or "chunk") if compression else ""
         if packing not in {"", "chunk", "batch", "sample"}:
             raise ValueError(f"compression of a {packing!r}, which is not known")
-        formats, tree = tuple(config["data_format"]), tree_of(config["data_spec"])
-        if tree.leaves != len(formats) or (loader == "TokensLoader" and len(formats) != 1):
-            raise ValueError(f"samples of {tree.leaves} values, and {len(formats)} ways to write them")
-        return cls(chunks, formats, tree, packing, loader == "TokensLoader")
+        formats, is_tokens = tuple(config["data_format"]), loader == "TokensLoader"
+        if is_tokens and len(formats) != 1:
+            raise ValueError(f"tokens in {len(formats)} formats")
+        return cls(chunks, formats, json.loads(config["data_spec"]), packing, is_tokens)
 
     def maker(self, columns: Sequence[str] | None) -> Decoder:
         """Gives what makes a sample of its bytes.
 
         Raises:
-            ValueError: there is no such column.
+            ValueError: there is no such column, or samples are not what the index says.
         """
-        make = self.tree.maker(tuple(map(value_decoder, self.formats)), columns)
+        make = sample_maker(self.spec, tuple(map(value_decoder, self.formats)), columns)
         if self.is_tokens:
             return lambda sample: make([sample])
         cut_sample = cutter([None] * len(self.formats))

@@ -6,8 +6,8 @@ import bz2
 import hashlib
 import json
 import zlib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, final
@@ -15,14 +15,7 @@ from typing import Any, Final, final
 from samplerkit.errors import DatasetError
 from samplerkit.storage.files.content import require_columns
 from samplerkit.storage.files.packages import extra
-from samplerkit.storage.formats.base import (
-    FolderDataset,
-    FolderShard,
-    FoundShards,
-    Rows,
-    digest_of,
-    require_inside,
-)
+from samplerkit.storage.formats.base import FolderDataset, FolderShard, FoundShards, Rows, require_inside
 from samplerkit.storage.formats.values import Decoder, UnsafeEncodingError, between, cutter, decoder, ends_in
 from samplerkit.storage.opening import REWRITE
 
@@ -63,21 +56,20 @@ class MdsDataset(FolderDataset):
     """
 
     def _found_in(self, index: bytes, place: str) -> FoundShards:
-        shards = [self._chosen(shard) for shard in _shards_in(index)]
+        shards = _shards_in(index, self._is_there)
         # The index of an empty dataset has no columns.
         columns = shards[0].columns if shards else MdsColumns((), (), ())
         other = next((shard for shard in shards if shard.columns != columns), None)
         if other is not None:
-            problem = f"says that {other.raw.name} has other columns than {shards[0].raw.name}"
+            problem = f"says that {other.name} has other columns than {shards[0].name}"
             raise DatasetError(place, problem, list(other.columns.names))
         decoders = columns.decoders(place, (self._columns if shards else None) or columns.names)
-        files = [FolderShard(one.raw.name, one.samples, one.file.name, (one.file.size,)) for one in shards]
-        return files, partial(_rows, shards, decoders), digest_of(index)
+        files = [FolderShard(one.name, one.samples, one.file, (one.file_size,)) for one in shards]
+        return files, partial(_rows, shards, decoders)
 
-    def _chosen(self, shard: MdsShard) -> MdsShard:
-        """Gives a shard as it is read: not compressed, where its package has left it so on this machine."""
-        is_unpacked = not self.is_remote and Path(self._inside(shard.raw.name)).exists()
-        return replace(shard, packed=None) if is_unpacked else shard
+    def _is_there(self, name: str) -> bool:
+        """Whether a shard is as it is on this machine, where its package has unpacked it."""
+        return not self.is_remote and Path(self._inside(name)).exists()
 
 
 def _rows(
@@ -98,53 +90,11 @@ def _rows(
     return samples, sum(map(len, samples)), made
 
 
-def _shards_in(index: bytes) -> tuple[MdsShard, ...]:
+def _shards_in(index: bytes, is_there: Callable[[str], bool]) -> list[MdsShard]:
     said = json.loads(index)
     if said["version"] != 2:
         raise ValueError(f"version {said['version']!r}, and only 2 is known")
-    return tuple(map(MdsShard.of, said["shards"]))
-
-
-@final
-@dataclass(frozen=True)
-class ShardFile:
-    """A file that the index names.
-
-    Args:
-        name: below the folder.
-        size: in bytes.
-        hashes: its digests in hex, by what they are called.
-    """
-
-    name: str
-    size: int
-    hashes: tuple[tuple[str, str], ...]
-
-    @classmethod
-    def of(cls, said: Mapping[str, Any]) -> ShardFile:
-        """Takes what the index says.
-
-        Raises:
-            ValueError: it leads out of the folder.
-        """
-        name, size, hashes = said["basename"], said["bytes"], said["hashes"]
-        require_inside(name)
-        if type(size) is not int or size < 0:
-            raise ValueError(f"{name!r} of {size!r} bytes")
-        return cls(name, size, tuple((str(kind), str(digest)) for kind, digest in hashes.items()))
-
-    def require_digest(self, place: str, data: bytes) -> None:
-        """Compares bytes with the first digest of the index that Python computes, or else the first one.
-
-        Raises:
-            DatasetError: they are others, or nothing computes the digest.
-        """
-        known = [(kind, digest) for kind, digest in self.hashes if kind in hashlib.algorithms_available]
-        for kind, wanted in (known or list(self.hashes))[:1]:
-            state = hashlib.new(kind, usedforsecurity=False) if known else _xxhash(place, kind)
-            state.update(data)
-            if state.hexdigest() != wanted:
-                raise DatasetError(place, f"does not fit its {kind} in index.json", hint=REWRITE)
+    return [MdsShard.of(shard, is_there) for shard in said["shards"]]
 
 
 @final
@@ -199,22 +149,33 @@ class MdsShard:
     """A shard, as the index has it.
 
     Args:
-        raw: the shard as it is.
-        packed: the shard when it is compressed; None where it never was, or is not read.
-        compression: how, without the level.
+        name: of the shard as it is.
+        size: its bytes.
+        compression: of the file that is read, without the level; empty for the shard as it is.
+        file: the file that is read, below the folder.
+        file_size: its bytes.
+        digests: of these, in hex, by what they are called.
         samples: how many it has.
         columns: what they hold.
     """
 
-    raw: ShardFile
-    packed: ShardFile | None
+    name: str
+    size: int
     compression: str
+    file: str
+    file_size: int
+    digests: Mapping[str, str]
     samples: int
     columns: MdsColumns
 
     @classmethod
-    def of(cls, said: Mapping[str, Any]) -> MdsShard:
+    def of(cls, said: Mapping[str, Any], is_there: Callable[[str], bool]) -> MdsShard:
         """Takes what the index says.
+
+        Args:
+            said: of one shard.
+            is_there: whether a shard is there as it is: then it is read, though the index has one that is
+                compressed.
 
         Raises:
             ValueError: it is of another version or format, or cannot be.
@@ -225,19 +186,16 @@ class MdsShard:
         compression = str(said["compression"] or "").partition(":")[0]
         if compression not in {"", "gz", "bz2", *_CODECS}:
             raise ValueError(f"compression {compression!r}, which is not known")
-        packed = said["zip_data"]
-        if (packed is not None) != bool(compression):
+        if (said["zip_data"] is not None) != bool(compression):
             raise ValueError("a compression without a compressed file, or one without the other")
         samples = said["samples"]
         if type(samples) is not int or samples < 0:
             raise ValueError(f"{samples!r} samples")
-        files = ShardFile.of(said["raw_data"]), ShardFile.of(packed) if packed else None
-        return cls(*files, compression, samples, MdsColumns.of(said))
-
-    @property
-    def file(self) -> ShardFile:
-        """The file that is read."""
-        return self.packed or self.raw
+        name, size, digests = _file_of(said["raw_data"])
+        columns = MdsColumns.of(said)
+        if not compression or is_there(name):
+            return cls(name, size, "", name, size, digests, samples, columns)
+        return cls(name, size, compression, *_file_of(said["zip_data"]), samples, columns)
 
     def samples_in(self, place: str, data: bytes) -> list[bytes]:
         """Takes the bytes of its file apart.
@@ -253,10 +211,10 @@ class MdsShard:
             DatasetError: they do not fit a digest of the index.
             ValueError: they are not what it says.
         """
-        self.file.require_digest(place, data)
-        raw = _unpacked(self.compression, data, self.raw.size) if self.packed else data
-        if len(raw) != self.raw.size:
-            raise ValueError(f"it has {len(raw)} bytes, and index.json says {self.raw.size}")
+        _require_digest(place, data, self.digests)
+        raw = _unpacked(self.compression, data, self.size) if self.compression else data
+        if len(raw) != self.size:
+            raise ValueError(f"it has {len(raw)} bytes, and index.json says {self.size}")
         if (count := int.from_bytes(raw[:4], "little")) != self.samples:
             raise ValueError(f"it has {count} samples, and index.json says {self.samples}")
         ends, head = ends_in(raw, 4, count), 4 * (count + 2)
@@ -265,6 +223,34 @@ class MdsShard:
         if MdsColumns.of(json.loads(raw[head : ends[0]])) != self.columns:
             raise ValueError("it has other columns than index.json says")
         return between(raw, ends)
+
+
+def _file_of(said: Mapping[str, Any]) -> tuple[str, int, Mapping[str, str]]:
+    """Takes what the index says of a file.
+
+    Raises:
+        ValueError: it leads out of the folder, or cannot be.
+        LookupError: something is missing.
+    """
+    name, size, hashes = said["basename"], said["bytes"], said["hashes"]
+    require_inside(name)
+    if type(size) is not int or size < 0:
+        raise ValueError(f"{name!r} of {size!r} bytes")
+    return name, size, dict(hashes)
+
+
+def _require_digest(place: str, data: bytes, digests: Mapping[str, str]) -> None:
+    """Compares bytes with the first digest of the index that Python computes, or else the first one.
+
+    Raises:
+        DatasetError: they are others, or nothing computes the digest.
+    """
+    for kind in sorted(digests, key=lambda kind: kind not in hashlib.algorithms_available)[:1]:
+        is_known = kind in hashlib.algorithms_available
+        state = hashlib.new(kind, usedforsecurity=False) if is_known else _xxhash(place, kind)
+        state.update(data)
+        if state.hexdigest() != digests[kind]:
+            raise DatasetError(place, f"does not fit its {kind} in index.json", hint=REWRITE)
 
 
 def _unpacked(compression: str, data: bytes, size: int) -> bytes:

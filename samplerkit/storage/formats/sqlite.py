@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Callable, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any, TypeVar, final
+from typing import Any, final
 
 import numpy as np
 
 from samplerkit.errors import DatasetError
 from samplerkit.order import arguments
 from samplerkit.order.typing import Ids
-from samplerkit.storage.ahead.cache_entries import FileStats
 from samplerkit.storage.files.content import names_of
 from samplerkit.storage.files.stored import CHANGED, Stored
 from samplerkit.storage.formats.keyed import KeyedDataset, OpenStore
 from samplerkit.storage.opening import REWRITE, opened
-
-Result = TypeVar("Result")
 
 _AT_ONCE = 500
 """Rows of one query: older versions allow 999 values."""
@@ -63,18 +60,15 @@ class SqliteDataset(KeyedDataset):
         *,
         decode: Callable[[dict[str, Any]], Any] | None = None,
     ) -> None:
-        super().__init__(arguments.text("path", os.fspath(path)), decode)
+        super().__init__(path, decode)
         self._table = arguments.word("table", table)
         self._columns = names_of(columns)
 
     def _keys(self, stored: Stored) -> Ids:
-        def found() -> Ids:
-            with closing(_connected(self.path)) as database:
-                self._require_columns(database)
-                rows = database.execute(f"select rowid from {_quoted(self._table)} order by rowid")  # noqa: S608  # quoted
-                return np.fromiter((row[0] for row in rows), dtype=np.int64)
-
-        return _asked(self.path, found)
+        with _asking(self.path), closing(_connected(self.path)) as database:
+            self._require_columns(database)
+            rows = database.execute(f"select rowid from {_quoted(self._table)} order by rowid")  # noqa: S608  # quoted
+            return np.fromiter((row[0] for row in rows), dtype=np.int64)
 
     def _require_columns(self, database: sqlite3.Connection) -> None:
         """Requires a table with numbers of rows: a column that is not there would be taken for a text."""
@@ -88,30 +82,31 @@ class SqliteDataset(KeyedDataset):
             if name.lower() not in known:
                 raise DatasetError(self.path, f"table {table!r} holds no column {name!r}, but only", there)
 
-    def _opened(self, stored: Stored, stats: FileStats) -> OpenStore:
+    def _opened(self, stored: Stored) -> OpenStore:
         columns = "*" if self._columns is None else ", ".join(map(_quoted, self._columns))
         query = f"select rowid, {columns} from {_quoted(self._table)} where rowid in "  # noqa: S608  # quoted
-        return _Table(stored, query, stats)
+        return _Table(stored, query)
 
 
 @final
 class _Table(OpenStore):
     """A table that is open in one process."""
 
-    def __init__(self, stored: Stored, query: str, stats: FileStats) -> None:
-        super().__init__(stats)
+    def __init__(self, stored: Stored, query: str) -> None:
         self._stored, self._query = stored, query
-        self._database = _asked(stored.path, lambda: _connected(stored.path))
-        self._version = self._data_version()
+        with _asking(stored.path):
+            self._database = _connected(stored.path)
+            self._version = self._data_version()
 
     def read(self, keys: Ids, ids: Ids) -> list[Any]:
         """Reads rows."""
-        found = _asked(self._stored.path, lambda: self._read(keys[ids].tolist()))
-        self._stored.require_same()
-        # A log beside the file does not change that; the database counts it.
-        if self._data_version() != self._version:
-            raise DatasetError(self._stored.path, "was changed while it was read", hint=CHANGED)
-        return found
+        with _asking(self._stored.path):
+            found = self._read(keys[ids].tolist())
+            self._stored.require_same()
+            # A log beside the file does not change that; the database counts it.
+            if self._data_version() != self._version:
+                raise DatasetError(self._stored.path, "was changed while it was read", hint=CHANGED)
+            return found
 
     def _read(self, keys: list[int]) -> list[Any]:
         found: dict[int, dict[str, Any]] = {}
@@ -127,18 +122,18 @@ class _Table(OpenStore):
 
     def _data_version(self) -> Any:
         """Returns a number that changes when another connection changes the database."""
-        path = self._stored.path
-        return _asked(path, lambda: self._database.execute("pragma data_version").fetchone())
+        return self._database.execute("pragma data_version").fetchone()
 
     def close(self, *, waits: bool = True) -> None:
         """Closes it."""
         self._database.close()
 
 
-def _asked(path: str, call: Callable[[], Result]) -> Result:
-    """Calls a database; a lock, or a table without numbers of rows, is an error of its own."""
+@contextmanager
+def _asking(path: str) -> Iterator[None]:
+    """Asks a database; a lock, or a table without numbers of rows, is an error of its own."""
     try:
-        return call()
+        yield
     except sqlite3.OperationalError as error:
         if "locked" in str(error):
             hint = "wait until that is done, or read a copy"

@@ -122,9 +122,7 @@ class _Sample:
         """Takes what the user gives."""
         arguments.choice("records", records, get_args(RecordKind))
         named = names_of(columns)
-        # None at all is what most records have; an empty value of another type is still refused.
-        is_none = isinstance(scalars, list | tuple) and not scalars
-        single = frozenset(() if is_none else names_of(scalars) or ())
+        single = frozenset(names_of(scalars or None, called="scalars") or ())
         if records == "bytes" and (named is not None or single):
             problem = "and scalars are of examples, and not of bytes"
             raise ArgumentValueError("columns", problem, columns or scalars)

@@ -5,12 +5,11 @@ from __future__ import annotations
 import io
 import json
 import struct
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from decimal import Decimal
 from functools import partial
 from itertools import accumulate, pairwise
-from typing import Any, Final, final
+from typing import Any, Final
 
 import numpy as np
 
@@ -192,13 +191,6 @@ _MDS: Final[dict[str, Decoder]] = {
 
 # What a sample of litData is made of: values, in dicts, lists and tuples.
 
-_KINDS: Final[dict[str | None, str]] = {
-    None: "leaf",
-    "builtins.dict": "dict",
-    "builtins.list": "list",
-    "builtins.tuple": "tuple",
-}
-
 _NUMPY: Final = (
     "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
     "float16", "float32", "float64", "complex64", "complex128", "bool",
@@ -214,77 +206,56 @@ Make = Callable[[Sequence[bytes]], Any]
 """Makes a sample, or a part of one, of the bytes of its values."""
 
 
-@final
-@dataclass(frozen=True)
-class SampleTree:
-    """A sample, or a part of one.
+def sample_maker(spec: Any, decoders: Sequence[Decoder], names: Sequence[str] | None = None) -> Make:
+    """Gives what makes a sample of the bytes of its values; it is put together once.
 
     Args:
-        kind: `leaf`, `dict`, `list` or `tuple`.
-        keys: of a dict.
-        children: what it holds.
-        leaves: how many values.
-    """
-
-    kind: str
-    keys: tuple[Any, ...]
-    children: tuple[SampleTree, ...]
-    leaves: int
-
-    def maker(self, decoders: Sequence[Decoder], names: Sequence[str] | None = None, first: int = 0) -> Make:
-        """Gives what makes it of the bytes of all values of a sample; it is put together once.
-
-        Args:
-            decoders: of all values of a sample.
-            names: the entries of a dict to hand out; None for all, or of what is no dict.
-            first: the number of its first value.
-
-        Raises:
-            ValueError: it is no dict, or lacks a name.
-        """
-        missing = next((name for name in names or () if name not in self.keys), None)
-        if missing is not None:
-            raise ValueError(f"no column {missing!r}, but {list(self.keys)}")
-        if self.kind == "leaf":
-            decode = decoders[first]
-            return lambda values: decode(values[first])
-        starts = accumulate((child.leaves for child in self.children), initial=first)
-        makes = [child.maker(decoders, None, at) for child, at in zip(self.children, starts, strict=False)]
-        if self.kind == "dict":
-            known = dict(zip(self.keys, makes, strict=True))
-            chosen = [(name, known[name]) for name in (self.keys if names is None else names)]
-            return lambda values: {name: make(values) for name, make in chosen}
-        kind = tuple if self.kind == "tuple" else list
-        return lambda values: kind([make(values) for make in makes])
-
-
-def tree_of(said: str) -> SampleTree:
-    """Reads a tree as an index says it.
+        spec: how values make a sample, as an index says it in JSON.
+        decoders: of all values of a sample.
+        names: the entries of a dict to hand out; None for all, or of what is no dict.
 
     Raises:
-        ValueError: it is none, or of other kinds.
+        ValueError: it is none or of other kinds, has more or fewer values, or lacks a name.
         LookupError: something is missing.
 
     Example:
-        >>> said = '[1, {"type": "builtins.list", "context": "null", "children_spec": []}]'
-        >>> tree_of(said).maker([])([])
+        >>> spec = [1, {"type": "builtins.list", "context": "null", "children_spec": []}]
+        >>> sample_maker(spec, [])([])
         []
     """
-    version, root = json.loads(said)
+    version, root = spec
     if version != 1:
         raise ValueError(f"samples said in version {version!r}, and only 1 is known")
-    return _tree(root)
+    leaves = _leaves(root)
+    if leaves != len(decoders):
+        raise ValueError(f"samples of {leaves} values, and {len(decoders)} ways to write them")
+    return _maker(root, enumerate(decoders), names)
 
 
-def _tree(said: Any) -> SampleTree:
-    kind = _KINDS.get(said["type"])
+def _leaves(spec: Any) -> int:
+    if spec["type"] not in {None, "builtins.dict", "builtins.list", "builtins.tuple"}:
+        raise ValueError(f"samples with a {spec['type']}, which is not read")
+    return 1 if spec["type"] is None else sum(map(_leaves, spec["children_spec"]))
+
+
+def _maker(spec: Any, decoders: Iterator[tuple[int, Decoder]], names: Sequence[str] | None = None) -> Make:
+    kind = spec["type"]
+    keys = json.loads(spec["context"]) if kind == "builtins.dict" else []
+    missing = next((name for name in names or () if name not in keys), None)
+    if missing is not None:
+        raise ValueError(f"no column {missing!r}, but {keys}")
     if kind is None:
-        raise ValueError(f"samples with a {said['type']}, which is not read")
-    children = tuple(map(_tree, said["children_spec"]))
-    keys = tuple(json.loads(said["context"])) if kind == "dict" else ()
-    if kind == "dict" and len({*keys}) != len(children):
-        raise ValueError("a dict with other names than values")
-    return SampleTree(kind, keys, children, sum(child.leaves for child in children) if kind != "leaf" else 1)
+        at, decode = next(decoders)
+        return lambda values: decode(values[at])
+    makes = [_maker(child, decoders) for child in spec["children_spec"]]
+    if kind == "builtins.dict":
+        known = dict(zip(keys, makes, strict=True))
+        if len(known) < len(keys):
+            raise ValueError("a dict with one name for two values")
+        chosen = [(name, known[name]) for name in (keys if names is None else names)]
+        return lambda values: {name: make(values) for name, make in chosen}
+    sequence = tuple if kind == "builtins.tuple" else list
+    return lambda values: sequence([make(values) for make in makes])
 
 
 def value_decoder(name: str) -> Decoder:

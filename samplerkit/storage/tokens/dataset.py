@@ -8,7 +8,7 @@ from typing import Any, Final, Literal, final, get_args
 
 import numpy as np
 
-from samplerkit.errors import ArgumentValueError
+from samplerkit.errors import ArgumentTypeError, ArgumentValueError
 from samplerkit.order import arguments
 from samplerkit.order.caching import cached_property
 from samplerkit.order.dataset_protocol import file_number
@@ -248,6 +248,7 @@ class TokenDataset(OpenPerProcess[Any]):
             tokens in an epoch, whatever the phase. A run without the windows lacks those tokens, too.
 
         Raises:
+            ArgumentTypeError: they are no mapping, or a number is no integer.
             ArgumentValueError: no file has that name.
             DatasetError: the file has no index.
             OutOfDatasetError: there is no such file or document, or it is of another part of the split.
@@ -261,6 +262,8 @@ class TokenDataset(OpenPerProcess[Any]):
             >>> TokenDataset(prefix, 4, phase=False).windows_of_documents({0: [1]})
             (array([1, 2]), {0: array([0, 2])})
         """
+        if not isinstance(documents, Mapping):
+            raise ArgumentTypeError("documents", "must be a mapping of files to numbers", documents)
         ids, others = [np.zeros(0, np.int64)], {}
         for file, wanted in documents.items():
             numbers = [arguments.integer("document", document) for document in wanted]

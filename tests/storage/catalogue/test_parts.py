@@ -99,6 +99,14 @@ def test_parts_that_do_not_go_together_are_refused(tmp_path):
         make_catalogue(FILES.written(tmp_path / "npz"), f"{tmp_path}/all.skcat")
 
 
+@pytest.mark.parametrize("wrong", ["threads", "part_files"])
+def test_no_threads_and_no_files_of_a_part_are_refused(tmp_path, wrong):
+    """Without threads whoever waits for them would wait without end."""
+    pattern = FILES.written(tmp_path / "data")
+    with pytest.raises(sk.ArgumentRangeError, match=f"{wrong}: must be positive, got 0"):
+        make_catalogue(pattern, f"{tmp_path}/all.skcat", "npz", **{wrong: 0})
+
+
 def test_one_shard_is_packed_and_indexed_once(tmp_path):
     shard = f"{tmp_path}/train-000003.tar"
     samples = [{"__key__": f"{number}", "cls": number} for number in range(5)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -85,6 +86,7 @@ def test_nothing_in_hdf5_leads_to_another_file(tmp_path):
         file["x"] = np.arange(4)
     with h5py.File(tmp_path / "a.h5", "w") as file:
         file["link"] = h5py.ExternalLink("other.h5", "x")
+        file["soft"] = h5py.SoftLink("/link")
         file["y"] = np.arange(4)
         layout = h5py.VirtualLayout(shape=(4,), dtype="i8")
         layout[:] = h5py.VirtualSource(tmp_path / "other.h5", "x", shape=(4,))
@@ -92,6 +94,7 @@ def test_nothing_in_hdf5_leads_to_another_file(tmp_path):
         file["reference"] = np.array([file["y"].ref] * 4, dtype=h5py.ref_dtype)
     for name, problem in (
         ("link", "is in another file"),
+        ("soft", "is in another file"),
         ("virtual", "made of other"),
         ("reference", "holds ref"),
     ):
@@ -128,6 +131,19 @@ def test_a_chunk_that_is_not_there_is_an_error_or_the_fill_value(tmp_path):
         group["x"].resize((9,))
         with pytest.raises(sk.DatasetError, match="array 'x' is not as it was"):
             dataset[3]
+
+
+def test_a_pickle_is_never_loaded_and_attributes_may_speak_of_one(tmp_path):
+    zarr = pytest.importorskip("zarr", reason=f"zarr {WHY.format('zarr')}")
+    group = zarr.open_group(tmp_path / "a.zarr", mode="w", zarr_format=2)
+    group.create_array("x", shape=(3,), chunks=(3,), dtype="i4", attributes={"about": "pickles"})[:] = 7
+    assert sk.ZarrDataset(tmp_path / "a.zarr")[2] == {"x": 7}
+    about = tmp_path / "a.zarr" / "x" / ".zarray"
+    about.write_text(
+        json.dumps(json.loads(about.read_text()) | {"filters": [{"id": "pickle", "protocol": 5}]})
+    )
+    with pytest.raises(sk.DatasetError, match="pickle"):  # later versions of zarr refuse it themselves
+        len(sk.ZarrDataset(tmp_path / "a.zarr"))
 
 
 def test_an_array_that_is_no_group_says_where_to_put_it(tmp_path):

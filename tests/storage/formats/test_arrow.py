@@ -80,9 +80,27 @@ def test_feather_of_version_1_is_named_for_what_it_is(tmp_path):
         len(sk.ArrowDataset(tmp_path / "a.feather"))
 
 
-def test_a_column_that_is_not_there_is_refused(tmp_path):
+def test_a_column_that_is_not_there_or_is_named_twice_is_refused(tmp_path):
     with pytest.raises(sk.DatasetError, match="holds no column 'y'"):
         len(sk.ArrowDataset(write(tmp_path), ["y"]))
+    with pytest.raises(sk.ArgumentValueError, match="columns: must name each once"):
+        sk.ArrowDataset(write(tmp_path), ["id", "id"])
+
+
+@pytest.mark.skipif(not hasattr(pa, "string_view"), reason="this pyarrow has no such type")
+@pytest.mark.parametrize("batches", ["samples", "arrow"])
+def test_rows_of_a_type_that_pyarrow_does_not_take_apart_are_an_error(tmp_path, batches):
+    """As polars writes texts."""
+    table = pa.table({"text": pa.array(["a", "b", "c"], pa.string_view())})
+    with pa.ipc.new_file(tmp_path / "a.arrow", table.schema) as file:
+        file.write_table(table)
+    with sk.ArrowDataset(tmp_path / "a.arrow", batches=batches) as dataset:
+        try:
+            read = dataset.__getitems__([2, 0])
+        except sk.DatasetError as error:
+            assert "record batch 0: cannot be " in str(error)  # noqa: PT017  # a later pyarrow may read it
+        else:
+            assert len(read) == 2
 
 
 def test_a_header_that_was_changed_is_an_error_where_size_and_time_say_nothing(tmp_path):

@@ -200,6 +200,14 @@ def test_files_with_other_columns_are_refused_by_name(tmp_path):
         len(sk.ParquetDataset(str(tmp_path / "*.parquet"), progress=False))
     with pytest.raises(sk.DatasetError, match="holds no column 'b'"):
         len(sk.ParquetDataset(tmp_path / "0.parquet", ["b"], progress=False))
+    with pytest.raises(sk.DatasetError, match=r"holds no column 'b', but only, got \['a'\]"):
+        sk.ParquetDataset(tmp_path / "0.parquet", progress=False).column("b")
+
+
+@pytest.mark.parametrize("wrong", [("id",), ("id", "~", 1), (7, "==", 1), [], 5])
+def test_what_is_no_filter_is_refused(wrong):
+    with pytest.raises((sk.ArgumentTypeError, sk.ArgumentValueError), match=r"^filters: holds "):
+        sk.ParquetDataset("a.parquet", filters=[[("id", "==", 1)], wrong])
 
 
 def test_a_filter_of_another_type_says_what_to_compare(tmp_path):

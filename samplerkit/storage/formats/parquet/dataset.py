@@ -19,8 +19,8 @@ from samplerkit.storage.files.chunked import ChunkLimits, Chunks
 from samplerkit.storage.files.content import ChunkFile, names_of, require_columns
 from samplerkit.storage.files.packages import guarded
 from samplerkit.storage.files.stored import Stored
-from samplerkit.storage.formats.arrow_rows import ArrowBatches, gather_of, in_one_piece
-from samplerkit.storage.formats.base import FilesOfChunks, FormatOfFiles, digest_of
+from samplerkit.storage.formats.arrow_rows import ArrowBatches, gather_of
+from samplerkit.storage.formats.base import FormatOfFiles, digest_of
 from samplerkit.storage.formats.parquet.file import Footers, ParquetFile
 from samplerkit.storage.formats.parquet.filter import Keys, RowFilter, folder_keys
 from samplerkit.storage.remote.options import RemoteOptions
@@ -193,12 +193,11 @@ class ParquetDataset(FormatOfFiles):
         known = self._catalogue
         if known is None or self._filter is not None:
             return super()._find()
-        types, numbers = dict(known.columns), np.flatnonzero(known.samples)
+        types = dict(known.columns)
         require_columns(shown(known.path(0)), [*types], self._columns or ())
         columns = tuple((name, types[name]) for name in self._columns or types)
         look = partial(_known_file, known, self._storage, columns, self._footers)
-        found = FilesOfChunks.of(look, known.starts, numbers)
-        return self._chunks_of(found, known.samples[numbers], known.digests)
+        return self._chunks_of(look, known.starts, known.samples, known.digests)
 
 
 def _known_file(
@@ -218,11 +217,11 @@ def _known_file(
 
 
 def _values_of(content: Any, name: str, is_length: bool) -> Any:
-    column = in_one_piece(content.table.column(name))
     values = content.columns(np.arange(content.length))[name]
     if is_length and values.dtype.kind not in "iu":
         try:
             return np.array([len(value) for value in values], dtype=np.int64)
         except TypeError as error:
-            raise DatasetError(content.path, f"column {name!r} has no lengths", str(column.type)) from error
+            kind = str(content.whole.schema.field(name).type)
+            raise DatasetError(content.path, f"column {name!r} has no lengths", kind) from error
     return values

@@ -19,7 +19,7 @@ from samplerkit.order.typing import Ids
 from samplerkit.storage.files.content import ChunkFile, require_columns
 from samplerkit.storage.files.packages import extra, guarded
 from samplerkit.storage.files.stored import ByteSpan, Stored
-from samplerkit.storage.formats.arrow_rows import ArrowContent
+from samplerkit.storage.formats.arrow_rows import ArrowContent, as_record_batch
 from samplerkit.storage.formats.parquet.filter import Keys, RowFilter, ranges_of
 from samplerkit.storage.opening import REWRITE
 from samplerkit.storage.remote.storage import RemoteStorage
@@ -154,13 +154,15 @@ class ParquetFile(ChunkFile):
         Raises:
             DatasetError: it cannot be read, or is not what the footer says.
         """
-        table = self._table(chunk, [name for name, _ in self.columns]).combine_chunks()
-        return ArrowContent(self.place(chunk), table, self.kept[chunk] if self.kept else None)
+        batch = as_record_batch(self._table(chunk, [name for name, _ in self.columns]))
+        return ArrowContent(self.place(chunk), batch, self.kept[chunk] if self.kept else None)
 
     def _table(self, group: int, columns: Sequence[str]) -> Any:
-        own, reader = self._own(columns), _Reader(self.stored, self.footers.of(self))
+        own, footer = self._own(columns), self.footers.of(self)
+        reader = _Reader(self.stored, footer)
         table = guarded(self.place(group), "read", lambda: reader.table(group, own))
-        require_columns(self.stored.name, table.column_names, own)
+        if sorted(table.column_names) != sorted(own):
+            require_columns(self.stored.name, footer.schema.to_arrow_schema().names, own)
         if table.num_rows != self.rows[group]:
             problem = f"has {table.num_rows} rows, and its footer says {self.rows[group]}"
             raise DatasetError(self.place(group), problem, hint=REWRITE)

@@ -62,8 +62,11 @@ class RowFilter:
         if not isinstance(filters, list | tuple) or not filters:
             hint = "as in [('year', '>=', 2020), ('lang', 'in', ['en', 'de'])]"
             raise ArgumentTypeError("filters", "must be a list of conditions", filters, hint=hint)
-        is_one = all(_is_condition(entry) for entry in filters)
-        return cls(tuple(tuple(map(_checked, way)) for way in ([filters] if is_one else filters)))
+        ways = [filters] if all(_is_condition(entry) for entry in filters) else filters
+        wrong = next((way for way in ways if not isinstance(way, list | tuple) or not way), None)
+        if wrong is not None:
+            raise ArgumentTypeError("filters", "holds what is no list of conditions", wrong)
+        return cls(tuple(tuple(map(_checked, way)) for way in ways))
 
     @property
     def names(self) -> tuple[str, ...]:
