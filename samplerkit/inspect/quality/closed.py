@@ -192,7 +192,8 @@ class ClosedForms:
         if self._same_file is None:
             return None
         chance = different_pairs(self.plain.layout.sizes)
-        return Estimate.mean_of([(1 - weight / self._total) / chance for weight, _ in self._same_file])
+        weights, _ = self._same_file
+        return Estimate((1 - weights / self._total) / chance)
 
     def spread(self) -> Estimate | None:
         """Gives the spread.
@@ -210,24 +211,19 @@ class ClosedForms:
             runs = sizes if plain.shuffle is Shuffle.INFILE else np.ones(1)
             moved = [moved_in_runs(runs, window) for window in self.windows]
             in_sequence = [float(pair_distance(len(plain.layout), window)) for window in self.windows]
-            return Estimate(np.add(in_sequence, moved) / total / at_random)
+            return Estimate(np.add(in_sequence, moved)[None] / total / at_random)
         # Sizes that differ so much, for so few files, that two of them are not like any two.
         if _deviation(sizes) > MOST_UNLIKE * math.sqrt(sizes.size) or self._same_file is None:
             return None
-        apart = distance_between_files(sizes)
-        return Estimate.mean_of(
-            [
-                (distance + (total - weight) * apart) / total / at_random
-                for weight, distance in self._same_file
-            ]
-        )
+        weights, distances = self._same_file
+        return Estimate((distances + (total - weights) * distance_between_files(sizes)) / total / at_random)
 
     @cached_property
     def _total(self) -> Numbers:
         return np.array([float(pair_weight(len(self.plain.layout), window)) for window in self.windows])
 
     @cached_property
-    def _same_file(self) -> list[tuple[Numbers, Numbers]] | None:
+    def _same_file(self) -> tuple[Numbers, Numbers] | None:
         """Sums over the pairs that share a file: their weights, and weights times distances; by epoch."""
         plain = self.plain
         is_partial = plain.shuffle is Shuffle.PARTIAL
@@ -240,9 +236,9 @@ class ClosedForms:
             cut = Blocks.of(*rows, block)
             each = np.array([cut.same_file(window, plain.lanes) for window in self.windows])
             # What is not looked at is like what is.
-            weights, distances = each.T * (len(plain.layout) / int(rows[1][-1]))
-            sums.append((weights, distances))
-        return sums
+            sums.append(each * (len(plain.layout) / int(rows[1][-1])))
+        weights, distances = np.stack(sums).transpose(2, 0, 1)
+        return weights, distances
 
 
 def _deviation(sizes: Ids) -> float:

@@ -98,9 +98,9 @@ class Observation:
             known: what it is for two samples of the dataset.
         """
         if self.source.is_shuffled:
-            return Estimate(np.ones(len(self.windows)))
+            return Estimate(np.ones((1, len(self.windows))))
         windows, whole = self._samples.mean(statistic)
-        return windows.over(whole or Estimate(np.array([known])))
+        return windows.over(whole or Estimate(np.array([[known]])))
 
 
 def window_sizes(num_samples: int, batch_size: int) -> tuple[int, ...]:
