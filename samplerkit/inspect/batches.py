@@ -106,8 +106,9 @@ def _looked_at(plan: BatchPlan, ranks: int, count: int) -> tuple[Ids, Ids, Ids, 
     """Gives samples, tokens and padded tokens of batches, whole steps first, ids of some, and cuts."""
     numbers = np.arange(count)
     if count > COUNTED_BATCHES:
-        steps = np.linspace(0, count // ranks - 1, max(1, COUNTED_BATCHES // ranks)).astype(np.int64)
-        numbers = (np.unique(steps)[:, None] * ranks + np.arange(ranks)).reshape(-1)
+        whole = max(1, count // ranks)
+        steps = np.linspace(0, whole - 1, max(1, COUNTED_BATCHES // ranks)).astype(np.int64)
+        numbers = (np.unique(steps)[:, None] * ranks + np.arange(min(ranks, count))).reshape(-1)
     parts: list[tuple[Ids, Ids, Ids]] = [(np.zeros(0, dtype=np.int64),) * 3]
     kept: list[Ids] = [np.zeros(0, dtype=np.int64)]
     seen = cut = 0
