@@ -192,16 +192,11 @@ def _batch_of(view: RunView, reading: Reading, step: int) -> BatchRead | None:
     delivery = reading.delivery
     dealt = delivery.positions(reading.shard, step).tolist()
     numbers = [number if plan.has(number) else number % len(plan) for number in dealt]
-    if _is_split(delivery, step):
+    if reading._is_split(step):
         numbers = [*range(delivery.first(step), len(plan))]
     read = reading.read(step)
     shape = plan.shape_of(read.ids, read.segments)
     return BatchRead(tuple(numbers), shape, reading.units.tokens(read), reading.tokens(step))
-
-
-def _is_split(delivery: Delivery, step: int) -> bool:
-    """Whether the batches of a step are made smaller ones."""
-    return delivery.tail == "split" and not delivery.is_whole(step)
 
 
 def when(
@@ -300,7 +295,7 @@ def occurrences_of(epoch: int, delivery: Delivery, positions: Ids) -> list[Occur
 def _in_batches(reading: Reading, dealt: list[Occurrence], sample: int) -> list[Occurrence]:
     """Finds a sample in the batches of a plan that hold it, from where these are dealt."""
     seen = {(time.rank, time.step): time.position for time in dealt}
-    last = next((step for _, step in seen if _is_split(reading.delivery, step)), None)
+    last = next((step for _, step in seen if reading._is_split(step)), None)
     if last is not None:
         # Any rank may have it: all that is left was put together and cut again.
         first = min(number for (_, step), number in seen.items() if step == last)

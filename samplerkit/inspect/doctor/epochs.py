@@ -134,13 +134,11 @@ def uneven_steps(seen: InspectedRun) -> Faults:
     view = seen.view
     if view.tail != "ragged" or view.num_ranks == 1 or seen.is_evaluation:
         return
-    first = view.reading(view.epoch).delivery
-    ranks = (view.run.world.shard_id, 0, view.num_ranks - 1, first.rotation, first.rotation - 1)
-    steps = sorted({first.steps(rank) for rank in ranks})
-    if len(steps) > 1:
+    fewest, most = seen.figures.steps
+    if fewest < most:
         others = "tail='pad'" if view.recipe is None else "tail='pad', 'split'"
         yield Fault(
-            f"some ranks have {steps[0]} steps and others {steps[-1]}: a collective in the last one hangs",
+            f"some ranks have {fewest} steps and others {most}: a collective in the last one hangs",
             f"say {others} or tail='drop' for training, or use DDP's join()",
         )
 
