@@ -10,11 +10,10 @@ import numpy as np
 import pytest
 
 import samplerkit as sk
-from samplerkit.inspect.documents import when_document
 from samplerkit.inspect.pictures.picture import draw
 from samplerkit.inspect.pictures.plot_data import MOST_POINTS, PlotData
 from samplerkit.inspect.plan import plan
-from samplerkit.inspect.time_machine import at
+from samplerkit.inspect.time_machine import at, when_document
 from samplerkit.inspect.view import RunView
 from tests.loading.rings import Rings
 
