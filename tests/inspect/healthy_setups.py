@@ -117,6 +117,10 @@ HEALTHY = {
         mindspore.DistributedSampler(shuffle=False, seed=7), range(10**8)
     ),
     "1e8 samples in a Loader": lambda: ours(sk.RandomSampler(), range(10**8)),
+    "1e8 samples in a ledger": lambda: ours(sk.Ledger(sk.RandomSampler()), range(10**8)),
+    "1e8 samples in folds, windows and repeats": lambda: ours(
+        over(over(sk.WindowSampler(4, 4), sk.FoldSampler(5, 0)), sk.RepeatSampler(2)), range(10**8)
+    ),
     "GLOBAL over remote files that the cache holds": lambda: ours(sk.RandomSampler(), Shards(fetch=None)),
     "blocks of a few remote shards": lambda: ours(
         sk.RandomSampler(shuffle="partial", partial_size=400), Shards(fetch="auto")

@@ -22,9 +22,10 @@ from samplerkit.order.deal import World
 from samplerkit.order.keys import ALGORITHM
 from samplerkit.order.modes import Shuffle
 from samplerkit.samplers.base import Sampler
-from samplerkit.samplers.mixing.mixture import MixtureSampler
-from samplerkit.samplers.shuffled import DistributedSampler, RandomSampler, WeightedRandomSampler
-from samplerkit.samplers.subset import SequentialSampler, SubsetRandomSampler, SubsetSampler
+from samplerkit.samplers.fold import FoldSampler
+from samplerkit.samplers.pk import PKSampler
+from samplerkit.samplers.shuffled import WeightedRandomSampler
+from samplerkit.samplers.subset import IterSampler
 
 GIB = 1 << 30
 
@@ -39,14 +40,6 @@ _SHARD_NAMES = (
 _COMPARED_INDICES = 1024
 _BYTES_OF_A_TABLE = 24
 _BYTES_OF_AN_ID = 8
-_BY_ARITHMETIC = (
-    SequentialSampler,
-    RandomSampler,
-    SubsetSampler,
-    SubsetRandomSampler,
-    DistributedSampler,
-    MixtureSampler,
-)
 SHUFFLING = (
     torch.utils.data.RandomSampler,
     torch.utils.data.SubsetRandomSampler,
@@ -338,13 +331,18 @@ def bytes_listed(sampler: Any, size: int) -> int:
     if isinstance(sampler, EpochByCursor):
         # One of samplerkit's, which compute their orders; but for torch's own order, drawn as an array.
         return _BYTES_OF_AN_ID * size if is_other else 0
-    draws = isinstance(sampler, WeightedRandomSampler | torch.utils.data.RandomSampler)
-    # With replacement, torch draws 32 at a time. Other packages' shuffles are tables of all samples.
-    is_computed = isinstance(sampler, _BY_ARITHMETIC) or (draws and sampler.replacement)
-    if is_computed and not (is_other and sampler.get_shuffle_mode() is not Shuffle.FALSE):
-        return 0
     if isinstance(sampler, Sampler):
-        return _BYTES_OF_A_TABLE * min(sampler.num_samples or size, size)
+        is_table = (
+            isinstance(sampler, IterSampler | PKSampler)
+            or (isinstance(sampler, WeightedRandomSampler) and not sampler.replacement)
+            or (isinstance(sampler, FoldSampler) and sampler.groups is not None)
+            or not type(sampler).__module__.startswith("samplerkit.")
+            # Other packages' shuffles are tables of all samples.
+            or (is_other and sampler.get_shuffle_mode() is not Shuffle.FALSE)
+        )
+        return _BYTES_OF_A_TABLE * min(sampler.num_samples or size, size) if is_table else 0
+    if isinstance(sampler, torch.utils.data.RandomSampler) and sampler.replacement:
+        return 0  # torch draws 32 at a time
     if isinstance(sampler, (*SHUFFLING, torch.utils.data.DistributedSampler)):
         return LISTED_BYTES * len(getattr(sampler, "dataset", getattr(sampler, "data_source", sampler)))
     held = [value for value in getattr(sampler, "__dict__", {}).values() if isinstance(value, list | tuple)]
