@@ -309,8 +309,10 @@ def _deal_of(sampler: Any) -> Iterator[Dealer]:
 def _cut_by_hand(subset: Any) -> Iterator[Dealer]:
     """Sees that a Subset holds every so-manieth sample: a shard."""
     whole, first = length_of(subset.dataset), np.asarray(subset.indices[:_COMPARED_INDICES])
+    if whole is None or first.dtype.kind not in "iu":
+        return
     strides = np.unique(np.diff(first))
-    if whole is None or strides.size != 1 or not first[0] < strides[0] > 1:
+    if strides.size != 1 or not first[0] < strides[0] > 1:
         return
     stride = int(strides[0])
     if whole // stride <= len(subset) <= -(-whole // stride):
@@ -321,7 +323,7 @@ def length_of(thing: Any) -> int | None:
     """Returns a length; None of what has none."""
     try:
         return len(thing)
-    except TypeError:
+    except (TypeError, NotImplementedError):  # torch's documents say either
         return None
 
 
