@@ -147,7 +147,7 @@ def new_companions(view: RunView, epoch: int) -> float | None:
     if plan is None or (plan.window is not None and size > _SEARCHED_SAMPLES) or size < 2:
         return None
     probes = np.random.default_rng(1).choice(size, min(_PROBES, size), replace=False)
-    met: list[list[Ids]] = [[np.zeros(0, dtype=np.int64)] for _ in probes]
+    met: list[Ids] = [np.zeros(0, dtype=np.int64)] * probes.size
     for one in range(epoch, epoch + _EPOCHS):
         plan = view.run.plan(one)
         if plan is None:
@@ -156,7 +156,6 @@ def new_companions(view: RunView, epoch: int) -> float | None:
         found = plan.samples(numbers)
         for probe, (begin, end) in zip(which.tolist(), pairwise(found.edges.tolist()), strict=True):
             batch = found.ids[begin:end]
-            met[probe].append(batch[batch != probes[probe]])
-    companions = [np.concatenate(several) for several in met]
-    shares = [np.unique(one).size / one.size for one in companions if one.size]
+            met[probe] = np.append(met[probe], batch[batch != probes[probe]])
+    shares = [np.unique(one).size / one.size for one in met if one.size]
     return float(np.mean(shares)) if shares else None

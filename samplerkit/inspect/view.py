@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any, final
 
 import torch.utils.data
@@ -135,8 +136,7 @@ class RunView:
         plan = self.run.plan(self.epoch)
         if plan is None:
             return self.batch_size
-        numbers = [number for number in range(_FIRST_BATCHES) if plan.has(number)]
-        sizes = [len(batch) for batch in plan.batches(numbers)] if numbers else [1]
+        sizes = [len(batch) for batch in islice(plan, _FIRST_BATCHES)] or [1]
         return max(1, round(sum(sizes) / len(sizes)))
 
     @property
