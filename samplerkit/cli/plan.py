@@ -17,6 +17,7 @@ from samplerkit.inspect.download_costs import FILES_IN_A_BLOCK, Downloads
 from samplerkit.inspect.plan import Plan, SourceFigures
 from samplerkit.inspect.plan import plan as planned
 from samplerkit.inspect.quality.figure import shown
+from samplerkit.inspect.quality.mixing import LEAST_SAMPLES
 from samplerkit.inspect.quality.order_source import OrderSource, chooses
 from samplerkit.inspect.quality.recommend import Recommendation, recommend
 from samplerkit.inspect.tokens import TokenFigures
@@ -58,7 +59,7 @@ def plan(
     if found.batches is not None:
         # There is no shuffle mode to advise: batches over a whole set are mixed by themselves.
         facts += _batches(found.batches, found.num_samples)
-    else:
+    elif found.num_samples >= LEAST_SAMPLES:
         moved = (found.transfers, *found.transfers_of_parts.values())
         is_remote = samples_per_file is not None or any(one is not None and one.is_remote for one in moved)
         mode, section = view.mode, None

@@ -10,8 +10,7 @@ import typer
 
 from samplerkit.cli.opening import AsJson, ConfigPath, FromZero, NumRanks, StatePath, opened, parsed_epochs
 from samplerkit.cli.printing import Facts, PrintedTable, counted, show
-from samplerkit.inspect.documents import when_document
-from samplerkit.inspect.time_machine import BatchRead, StepRead
+from samplerkit.inspect.time_machine import BatchRead, StepRead, when_document
 from samplerkit.inspect.time_machine import at as read_at
 from samplerkit.inspect.time_machine import when as read_when
 from samplerkit.inspect.view import RunView

@@ -13,8 +13,15 @@ Example:
 
 from samplerkit.inspect.doctor.check import check
 from samplerkit.inspect.doctor.findings import Finding
-from samplerkit.inspect.documents import PartRead, when_document
-from samplerkit.inspect.time_machine import EpochOfSample, Occurrence, StepRead, at, when
+from samplerkit.inspect.time_machine import (
+    EpochOfSample,
+    Occurrence,
+    PartRead,
+    StepRead,
+    at,
+    when,
+    when_document,
+)
 
 __all__ = [
     "EpochOfSample",

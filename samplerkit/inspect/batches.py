@@ -106,8 +106,9 @@ def _looked_at(plan: BatchPlan, ranks: int, count: int) -> tuple[Ids, Ids, Ids, 
     """Gives samples, tokens and padded tokens of batches, whole steps first, ids of some, and cuts."""
     numbers = np.arange(count)
     if count > COUNTED_BATCHES:
-        steps = np.linspace(0, count // ranks - 1, max(1, COUNTED_BATCHES // ranks)).astype(np.int64)
-        numbers = (np.unique(steps)[:, None] * ranks + np.arange(ranks)).reshape(-1)
+        whole = max(1, count // ranks)
+        steps = np.linspace(0, whole - 1, max(1, COUNTED_BATCHES // ranks)).astype(np.int64)
+        numbers = (np.unique(steps)[:, None] * ranks + np.arange(min(ranks, count))).reshape(-1)
     parts: list[tuple[Ids, Ids, Ids]] = [(np.zeros(0, dtype=np.int64),) * 3]
     kept: list[Ids] = [np.zeros(0, dtype=np.int64)]
     seen = cut = 0
@@ -146,7 +147,7 @@ def new_companions(view: RunView, epoch: int) -> float | None:
     if plan is None or (plan.window is not None and size > _SEARCHED_SAMPLES) or size < 2:
         return None
     probes = np.random.default_rng(1).choice(size, min(_PROBES, size), replace=False)
-    met: list[list[Ids]] = [[np.zeros(0, dtype=np.int64)] for _ in probes]
+    met: list[Ids] = [np.zeros(0, dtype=np.int64)] * probes.size
     for one in range(epoch, epoch + _EPOCHS):
         plan = view.run.plan(one)
         if plan is None:
@@ -155,7 +156,6 @@ def new_companions(view: RunView, epoch: int) -> float | None:
         found = plan.samples(numbers)
         for probe, (begin, end) in zip(which.tolist(), pairwise(found.edges.tolist()), strict=True):
             batch = found.ids[begin:end]
-            met[probe].append(batch[batch != probes[probe]])
-    companions = [np.concatenate(several) for several in met]
-    shares = [np.unique(one).size / one.size for one in companions if one.size]
+            met[probe] = np.append(met[probe], batch[batch != probes[probe]])
+    shares = [np.unique(one).size / one.size for one in met if one.size]
     return float(np.mean(shares)) if shares else None

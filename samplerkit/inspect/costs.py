@@ -12,7 +12,6 @@ import numpy.typing as npt
 
 from samplerkit.inspect.view import RunView
 from samplerkit.loading.run.delivery import Reading
-from samplerkit.order.typing import Ids
 
 COUNTED_SAMPLES = 1 << 22
 """Up to this many samples an epoch, the files of every rank are counted; above, some steps are looked at."""
@@ -105,12 +104,12 @@ def files_of_a_batch(view: RunView, epoch: int) -> float | None:
     if not view.layout.has_files or reading.steps == 0:
         return None
     steps = np.unique(np.linspace(0, reading.steps - 1, _STEPS_LOOKED_AT).astype(np.int64))
-    return float(files_of_steps(view, reading, steps).mean())
+    return float(np.mean([files_of_step(view, reading, step) for step in steps.tolist()]))
 
 
-def files_of_steps(view: RunView, reading: Reading, steps: Ids) -> Ids:
-    """Counts the files that a rank reads in some steps."""
-    return np.array([np.unique(view.layout.file_of(reading.ids(step))).size for step in steps.tolist()])
+def files_of_step(view: RunView, reading: Reading, step: int) -> int:
+    """Counts the files that a rank reads in a step."""
+    return np.unique(view.layout.file_of(reading.ids(step))).size
 
 
 def files_needed_at_once(view: RunView, epoch: int, workers: int = 1) -> int:

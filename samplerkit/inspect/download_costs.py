@@ -51,12 +51,6 @@ class StoredFiles:
     first_file: int
 
     @property
-    def has_costs(self) -> bool:
-        """Whether the order decides what reading it costs."""
-        is_counted = self.layout.has_files and callable(getattr(self.dataset, "shard_bytes", None))
-        return is_counted and (self.is_remote or hasattr(self.dataset, "fetch"))
-
-    @property
     def is_remote(self) -> bool:
         """Whether its files are remote."""
         return bool(getattr(self.dataset, "is_remote", False))
@@ -191,7 +185,8 @@ def downloads_of_parts(
         for name in path:
             dataset = parts_of(dataset)[name]
         stored = StoredFiles(view, epoch, dataset, layout, begin, first_file)
-        if stored.has_costs:
+        is_ordered = stored.is_remote or hasattr(dataset, "fetch")
+        if layout.has_files and callable(getattr(dataset, "shard_bytes", None)) and is_ordered:
             found["/".join(path)] = _of_one(stored, ranks)
         # A part without files is one file of the tree.
         begin, first_file = begin + len(layout), first_file + layout.sizes.size

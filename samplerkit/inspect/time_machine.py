@@ -1,4 +1,4 @@
-"""The two-way time machine: what is read in a step, and when a sample is read, without a log of the run."""
+"""The two-way time machine: what a step reads, and when a sample or a document is read, without a log."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from typing import Any, final
 
 import numpy as np
 
-from samplerkit.errors import OutOfDatasetError
-from samplerkit.inspect.tokens import spans_of, windows_of
+from samplerkit.errors import ArgumentValueError, OutOfDatasetError
+from samplerkit.inspect.tokens import spans_in, spans_of, windows_of
 from samplerkit.inspect.view import RunView
 from samplerkit.loading.run.delivery import Delivery, Reading
 from samplerkit.order import arguments
+from samplerkit.order.dataset_protocol import file_number
 from samplerkit.order.typing import Ids
 
 
@@ -160,8 +161,7 @@ def at(
     step, steps = arguments.integer("step", step), view.steps(reading)
     if not 0 <= step < steps:
         raise OutOfDatasetError("step", f"must be in [0, {steps}) in epoch {epoch} of rank {rank}", step)
-    layout = view.layout
-    ids = reading.ids(step)
+    layout, ids, windows = view.layout, reading.ids(step), windows_of(view)
     return StepRead(
         epoch=reading.epoch,
         step=step,
@@ -176,13 +176,8 @@ def at(
         names=layout.names,
         batch=_batch_of(view, reading, step),
         spans=spans_of(view, reading, step, ids),
-        tokens=_inputs_of(view, ids),
+        tokens=None if windows is None or windows.seq_len is None else ids.size * windows.seq_len,
     )
-
-
-def _inputs_of(view: RunView, ids: Ids) -> int | None:
-    tokens = windows_of(view)
-    return None if tokens is None or tokens.seq_len is None else ids.size * tokens.seq_len
 
 
 def _batch_of(view: RunView, reading: Reading, step: int) -> BatchRead | None:
@@ -192,16 +187,11 @@ def _batch_of(view: RunView, reading: Reading, step: int) -> BatchRead | None:
     delivery = reading.delivery
     dealt = delivery.positions(reading.shard, step).tolist()
     numbers = [number if plan.has(number) else number % len(plan) for number in dealt]
-    if _is_split(delivery, step):
+    if reading._is_split(step):
         numbers = [*range(delivery.first(step), len(plan))]
     read = reading.read(step)
     shape = plan.shape_of(read.ids, read.segments)
     return BatchRead(tuple(numbers), shape, reading.units.tokens(read), reading.tokens(step))
-
-
-def _is_split(delivery: Delivery, step: int) -> bool:
-    """Whether the batches of a step are made smaller ones."""
-    return delivery.tail == "split" and not delivery.is_whole(step)
 
 
 def when(
@@ -300,7 +290,7 @@ def occurrences_of(epoch: int, delivery: Delivery, positions: Ids) -> list[Occur
 def _in_batches(reading: Reading, dealt: list[Occurrence], sample: int) -> list[Occurrence]:
     """Finds a sample in the batches of a plan that hold it, from where these are dealt."""
     seen = {(time.rank, time.step): time.position for time in dealt}
-    last = next((step for _, step in seen if _is_split(reading.delivery, step)), None)
+    last = next((step for _, step in seen if reading._is_split(step)), None)
     if last is not None:
         # Any rank may have it: all that is left was put together and cut again.
         first = min(number for (_, step), number in seen.items() if step == last)
@@ -315,3 +305,92 @@ def _in_batches(reading: Reading, dealt: list[Occurrence], sample: int) -> list[
             for place in places.tolist()
         ]
     return times
+
+
+@final
+@dataclass(frozen=True)
+class PartRead:
+    """One time that a part of a document is read.
+
+    Args:
+        read: the window: by which rank, in which step, and at which place of its batch.
+        window: its id.
+        first: the first token of the part in the document.
+        tokens: how many follow on it; the label of the last token of a window is counted.
+    """
+
+    read: Occurrence
+    window: int
+    first: int
+    tokens: int
+
+
+def when_document(
+    source: Any,
+    document: int,
+    epochs: int | Iterable[int],
+    *,
+    file: int | str = 0,
+    world: int | None = None,
+    start: int | None = None,
+) -> tuple[tuple[PartRead, ...], ...]:
+    """Reports when, where and by whom a document of tokens is read, by arithmetic: nothing is searched.
+
+    Args:
+        source: as for `when`; its dataset is a `TokenDataset` of files with an index.
+        document: its number in its index.
+        epochs: one epoch, or several.
+        file: its file, by its number or its name in the layout.
+        world: as for `when`.
+        start: as for `when`.
+
+    Returns:
+        For each epoch the parts that are read, in the order of steps; none where the tail drops them, or
+        where its tokens are those that an epoch leaves out.
+
+    Raises:
+        ArgumentValueError: the dataset does not tell in which windows a document lies, or has
+            no file of that name.
+        OutOfDatasetError: there is no such document.
+        DatasetError: the file has no index.
+
+    Example:
+        >>> import os, tempfile, samplerkit as sk
+        >>> prefix = os.path.join(tempfile.mkdtemp(), "corpus")
+        >>> with sk.TokenWriter(prefix, "uint16") as writer:
+        ...     for length in (6, 3, 8):
+        ...         writer.write(range(length))
+        >>> data = sk.TokenDataset(prefix, 4, phase=False)
+        >>> loader = sk.Loader(data, sk.SequentialSampler(), batch_size=1, world=sk.World(2, 0))
+        >>> for part in when_document(loader, 1, epochs=0)[0]:
+        ...     print(part.read.rank, part.read.step, part.first, part.tokens)
+        1 0 0 3
+        0 1 2 1
+    """
+    view = RunView.of(source, world)
+    if not callable(getattr(view.run.dataset, "windows_of", None)):
+        hint = "ask for one of a TokenDataset"
+        raise ArgumentValueError("document", "is not known by the dataset", document, hint=hint)
+    number = file_number(view.layout, file)
+    windows = view.run.dataset.windows_of(document, file=number).tolist()
+    wanted = epochs if isinstance(epochs, Iterable) else [epochs]
+    return tuple(
+        _parts_in_epoch(view, view.reading(epoch, 0, start), windows, (number, document)) for epoch in wanted
+    )
+
+
+def _parts_in_epoch(
+    view: RunView, reading: Reading, windows: list[int], wanted: tuple[int, int]
+) -> tuple[PartRead, ...]:
+    found = []
+    for window in windows:
+        for read in in_epoch(view, reading, window).occurrences:
+            draws = replace(reading, shard=read.rank).draws(read.step)
+            epoch = int(reading.units.epochs(draws)[read.place])
+            found += [
+                PartRead(read, window, first, tokens)
+                for file, document, first, tokens in spans_in(view.run.dataset, window, epoch)
+                if (file, document) == wanted
+            ]
+    found.sort(key=lambda part: (part.read.step, part.read.position, part.read.rank, part.read.place))
+    return tuple(found)

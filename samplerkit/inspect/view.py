@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any, final
 
 import torch.utils.data
@@ -66,10 +67,7 @@ class RunView:
             return cls.of(source.loader, world)
         if _is_config(source):
             return cls.of(loader_of(source, None if world is None else World(world, 0)))
-        if isinstance(source, Loader):
-            view = _of_ours(source)
-        else:
-            view = source if isinstance(source, RunView) else _of_torch(source)
+        view = source if isinstance(source, RunView) else _of_loader(source)
         if world is not None and world != view.num_ranks:
             raise ArgumentValueError(
                 "world", f"is not that of the loader, which has {view.num_ranks} ranks", world
@@ -138,8 +136,7 @@ class RunView:
         plan = self.run.plan(self.epoch)
         if plan is None:
             return self.batch_size
-        numbers = [number for number in range(_FIRST_BATCHES) if plan.has(number)]
-        sizes = [len(batch) for batch in plan.batches(numbers)] if numbers else [1]
+        sizes = [len(batch) for batch in islice(plan, _FIRST_BATCHES)] or [1]
         return max(1, round(sum(sizes) / len(sizes)))
 
     @property
@@ -201,17 +198,13 @@ def _is_config(source: Any) -> bool:
     return callable(getattr(source, "make_loader", None)) and hasattr(source, "sampler")
 
 
-def _of_ours(loader: Loader) -> RunView:
-    return RunView(
-        loader._cursor.run,
-        loader.batch_size or 1,
-        loader.epoch,
-        loader._cursor.at.start,
-        num_workers=loader.num_workers if loader.workers == "processes" and not loader.file_affinity else 0,
-    )
-
-
-def _of_torch(loader: Any) -> RunView:
+def _of_loader(loader: Any) -> RunView:
+    if isinstance(loader, Loader):
+        takes_turns = loader.workers == "processes" and not loader.file_affinity
+        workers, at = loader.num_workers if takes_turns else 0, loader._cursor.at
+        return RunView(
+            loader._cursor.run, loader.batch_size or 1, loader.epoch, at.start, num_workers=workers
+        )
     batches = getattr(loader, "batch_sampler", None)
     sampler = getattr(batches, "sampler", getattr(loader, "sampler", None))
     if not isinstance(sampler, TorchSampler):

@@ -11,7 +11,7 @@ from samplerkit.cli.plan import advised, in_yaml
 from samplerkit.inspect.download_costs import downloads_of_parts
 from samplerkit.inspect.plan import plan
 from samplerkit.inspect.view import RunView
-from tests.cli.configs import in_json
+from tests.cli.configs import config, in_json
 
 SIZES = [40, 60, 50, 50, 30, 70, 45, 55]
 EQUAL = [50] * 8
@@ -174,3 +174,9 @@ def test_remote_files_are_advised_blocks_of_four_files_as_the_page_says(command,
     assert (chosen["shuffle"], chosen["partial_size"]) == ("partial", 400)
     local = written(tmp_path, section, sizes=EQUAL)
     assert in_json(command, "plan", local, "--world", 2)[1]["recommendation"]["chosen"]["shuffle"] == "files"
+
+
+def test_three_samples_are_planned_without_a_mixing_and_advice(command, tmp_path):
+    path = config(tmp_path, dataset={"kind": "size", "size": 3})
+    told = in_json(command, "plan", path)[1]
+    assert (told["num_samples"], told["mixing"], told["recommendation"]) == (3, None, None)

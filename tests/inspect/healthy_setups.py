@@ -23,6 +23,7 @@ from tests.inspect.setups import (
     Epochs,
     FromNumpy,
     Shards,
+    Unsized,
     bridged,
     by_class,
     files_drop_in,
@@ -117,6 +118,10 @@ HEALTHY = {
         mindspore.DistributedSampler(shuffle=False, seed=7), range(10**8)
     ),
     "1e8 samples in a Loader": lambda: ours(sk.RandomSampler(), range(10**8)),
+    "1e8 samples in a ledger": lambda: ours(sk.Ledger(sk.RandomSampler()), range(10**8)),
+    "1e8 samples in folds, windows and repeats": lambda: ours(
+        over(over(sk.WindowSampler(4, 4), sk.FoldSampler(5, 0)), sk.RepeatSampler(2)), range(10**8)
+    ),
     "GLOBAL over remote files that the cache holds": lambda: ours(sk.RandomSampler(), Shards(fetch=None)),
     "blocks of a few remote shards": lambda: ours(
         sk.RandomSampler(shuffle="partial", partial_size=400), Shards(fetch="auto")
@@ -141,6 +146,7 @@ HEALTHY_ALONE = {
         sk.TreeDataset({"web": ROWS, "code": range(9)}), 10, num_workers=1, persistent_workers=True
     ),
     "one process that shuffles": lambda: DataLoader(ROWS, 8, shuffle=True, num_workers=2),
+    "a Subset of a mapping": lambda: DataLoader(Subset({"a": 1, "b": 2}, ["a", "b"])),
     "one process that evaluates": lambda: DataLoader(range(1001), 8),
     "PK below a shuffle": lambda: by_class(sk.RandomSampler(seed=1), sk.PKSampler(50, labels=CLASSES)),
     "a few samples of each class in a batch": lambda: by_class(sk.PKSampler(4, shuffle=True, labels=CLASSES)),
@@ -154,6 +160,7 @@ HEALTHY_ALONE = {
     ),
     "a sampler that moves on by itself": lambda: DataLoader(range(100), sampler=Advancing(7)),
     "a sampler without a length": lambda: DataLoader(range(100), 8, sampler=Endless()),
+    "a sampler whose length is not implemented": lambda: DataLoader(range(100), 8, sampler=Unsized()),
     "no batches": lambda: DataLoader(range(100), batch_size=None, shuffle=True),
 }
 """In one process."""

@@ -127,6 +127,13 @@ class Endless(torch.utils.data.Sampler):
         return iter(range(100))
 
 
+class Unsized(Endless):
+    """One that says so in the other of torch's two ways."""
+
+    def __len__(self):
+        raise NotImplementedError
+
+
 class DrawsFromPython(sk.Sampler):
     """A samplerkit sampler of a user's that uses Python's process-wide state."""
 

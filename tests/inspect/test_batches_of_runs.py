@@ -167,3 +167,11 @@ def test_every_recipe_has_a_plan_and_what_a_picture_shows(recipe, efficiency):
     steps, ranks, low, high = shown.batches
     assert shown.has_lengths == (efficiency is not None)
     assert steps.size == ranks.size == low.size == high.size == 2 * (len(run.plan) // 2) * shown.has_lengths
+
+
+def test_more_ranks_than_batches_leave_no_whole_step_to_look_at(monkeypatch):
+    monkeypatch.setattr("samplerkit.inspect.batches.COUNTED_BATCHES", 4)
+    run = loader(sk.RandomSampler(seed=3), ranks=40)
+    figures = batch_figures(RunView.of(run), 0)
+    assert 4 < figures.batches == len(run.plan) < 40
+    assert figures.tokens == sum(LENGTHS)

@@ -72,10 +72,19 @@ def test_files_of_batches_are_counted_and_a_full_shuffles_are_expected():
     assert abs(full.files_of_batches[1].mean() - full.figures.files_of_a_shuffled_batch) < 0.3
 
 
-@pytest.mark.parametrize(("layout", "world"), [(sk.Layout(3), 1), (sk.Layout([2, 0, 5]), 4)])
-def test_runs_of_odd_sizes_can_be_drawn(layout, world, tmp_path):
+@pytest.mark.parametrize(
+    ("layout", "world", "tail"),
+    [
+        (sk.Layout(3), 1, "pad"),
+        (sk.Layout([2, 0, 5]), 4, "pad"),
+        (sk.Layout([2, 0, 5]), 4, "drop"),
+        (sk.Layout([2, 1]), 4, "ragged"),
+        (sk.Layout([0, 0]), 1, "pad"),
+    ],
+)
+def test_runs_of_odd_sizes_can_be_drawn(layout, world, tail, tmp_path):
     pytest.importorskip("matplotlib", reason="pictures need the extra plot")
-    loader = sk.Loader(layout, sk.RandomSampler(), batch_size=2, world=sk.World(world, 0))
+    loader = sk.Loader(layout, sk.RandomSampler(), batch_size=2, tail=tail, world=sk.World(world, 0))
     draw({"odd": loader}, tmp_path / "odd.png")
     assert (tmp_path / "odd.png").stat().st_size > 10_000
 

@@ -106,7 +106,7 @@ def test_the_most_files_of_a_block_are_those_that_a_count_finds(sizes, lanes, bl
 def test_many_files_are_advised_on_from_less_and_to_the_same_effect(monkeypatch):
     sizes = 200 + np.random.default_rng(1).integers(0, 101, 150)
     full = recommend(sk.Layout(sizes), 64, lanes=4)
-    for module in ("closed", "recommend"):  # of which one is a function too
+    for module in ("closed", "mixing"):  # of which one is a function too
         monkeypatch.setattr(sys.modules[f"samplerkit.inspect.quality.{module}"], "MANY_FILES", 20)
     less = recommend(sk.Layout(sizes), 64, lanes=4)
     assert str(less.chosen)[:20] == str(full.chosen)[:20]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 from typing import Any
 
 import torch.utils.data
@@ -72,8 +71,11 @@ count them twice
     made: list[Finding] = []
     ignores_tokens = False
     try:
-        if _is_function(loader):
-            make, (loader, second) = loader, _called_twice(loader)
+        if callable(loader) and not isinstance(loader, torch.utils.data.DataLoader):
+            make, loader = loader, loader_of(loader(), None)
+            # With other process-wide random states, as another rank has.
+            with seeded(random.SystemRandom().getrandbits(32)):
+                second = loader_of(make(), None)
             where = "when the function is called a second time"
             made += samplers.disagreement(appearance(loader, world), appearance(second, world), where)
             saves_state = saves_state or saves_a_sampler(make)
@@ -100,14 +102,3 @@ _NOT_COUNTED = (
     "the samples of remote files are not counted: before the first batch all files are fetched; and nothing "
     "that depends on how many there are was looked at"
 )
-
-
-def _is_function(loader: Any) -> bool:
-    return callable(loader) and not isinstance(loader, torch.utils.data.DataLoader)
-
-
-def _called_twice(make: Callable[[], Any]) -> tuple[Any, Any]:
-    """Calls a function twice, the second time with other process-wide random states, as another rank has."""
-    first = loader_of(make(), None)
-    with seeded(random.SystemRandom().getrandbits(32)):
-        return first, loader_of(make(), None)

@@ -18,7 +18,7 @@ from samplerkit.inspect.doctor.findings import (
     order,
     rule,
 )
-from samplerkit.inspect.doctor.inspection import InspectedRun, Inspection
+from samplerkit.inspect.doctor.inspection import InspectedRun, Inspection, length_of
 from samplerkit.loading.torch_sampler import EpochByCursor
 
 _EPOCH_NAMES = ("epoch", "_epoch", "current_epoch", "shared_epoch")
@@ -66,7 +66,7 @@ def epoch_in_workers(seen: Inspection) -> Faults:
         use sk.Loader, which passes the epoch to its workers, or keep the epoch in a shared tensor, or give up
         persistent_workers
     """
-    lives_on = seen.num_workers > 0 and seen.persistent_workers and not seen.is_ours
+    lives_on = not seen.is_ours and seen.loader.num_workers > 0 and seen.loader.persistent_workers
     if not lives_on or not callable(getattr(seen.dataset, "set_epoch", None)):
         return
     if not any(_is_shared(getattr(seen.dataset, name, None)) for name in _EPOCH_NAMES):
@@ -86,34 +86,28 @@ def _is_shared(epoch: Any) -> bool:
 @rule("warning", loader_with_length)
 def padded_evaluation(seen: Inspection) -> Faults:
     """An evaluation reads some samples twice, and counts them twice."""
-    pads, units, who, hint = _evaluation_pads(seen)
+    pads, units, who, hint = 0, ("sample", "samples"), "", ""
+    if not isinstance(seen, InspectedRun):
+        for sampler in seen.others:
+            if isinstance(sampler, torch.utils.data.DistributedSampler) and not sampler.shuffle:
+                pads = sampler.total_size - len(sampler.dataset)  # type: ignore[arg-type]  # it has a length
+                who = type(sampler).__name__
+                hint = "use sk.Loader with tail='ragged', or leave out the repeats when metrics are gathered"
+    elif seen.is_evaluation:
+        pads, other = seen.figures.pads, "ragged"
+        if seen.view.recipe is not None:
+            units, other = ("batch", "batches"), "split"
+        who = f"tail={seen.view.tail!r}"
+        hint = f"say tail={other!r}, or leave out what the mask loader.pads(loader.step - 1) marks"
+        if not seen.is_ours:
+            who = "TorchSampler"
+            hint = "use DistributedSampler(offset=0) as its recipe, which pads nothing"
     if pads > 0:
         yield Fault(
             f"{who} repeats {pads} {units[pads > 1]}, so that all ranks get the same number: metrics over "
             "all ranks count them twice",
             hint,
         )
-
-
-_SAMPLES, _BATCHES = ("sample", "samples"), ("batch", "batches")
-
-
-def _evaluation_pads(seen: Inspection) -> tuple[int, tuple[str, str], str, str]:
-    """Returns how many units an evaluation repeats, what they are called, what repeats them, and a hint."""
-    if not isinstance(seen, InspectedRun):
-        for sampler in seen.others:
-            if isinstance(sampler, torch.utils.data.DistributedSampler) and not sampler.shuffle:
-                pads = sampler.total_size - len(sampler.dataset)  # type: ignore[arg-type]  # it has a length
-                hint = "use sk.Loader with tail='ragged', or leave out the repeats when metrics are gathered"
-                return pads, _SAMPLES, type(sampler).__name__, hint
-    elif seen.is_evaluation:
-        units, other = (_SAMPLES, "ragged") if seen.view.recipe is None else (_BATCHES, "split")
-        if not seen.is_ours:
-            hint = "use DistributedSampler(offset=0) as its recipe, which pads nothing"
-            return seen.figures.pads, units, "TorchSampler", hint
-        hint = f"say tail={other!r}, or leave out what the mask loader.pads(loader.step - 1) marks"
-        return seen.figures.pads, units, f"tail={seen.view.tail!r}", hint
-    return 0, _SAMPLES, "", ""
 
 
 @rule("warning", order)
@@ -140,13 +134,11 @@ def uneven_steps(seen: InspectedRun) -> Faults:
     view = seen.view
     if view.tail != "ragged" or view.num_ranks == 1 or seen.is_evaluation:
         return
-    first = view.reading(view.epoch).delivery
-    ranks = (view.run.world.shard_id, 0, view.num_ranks - 1, first.rotation, first.rotation - 1)
-    steps = sorted({first.steps(rank) for rank in ranks})
-    if len(steps) > 1:
+    fewest, most = seen.figures.steps
+    if fewest < most:
         others = "tail='pad'" if view.recipe is None else "tail='pad', 'split'"
         yield Fault(
-            f"some ranks have {steps[0]} steps and others {steps[-1]}: a collective in the last one hangs",
+            f"some ranks have {fewest} steps and others {most}: a collective in the last one hangs",
             f"say {others} or tail='drop' for training, or use DDP's join()",
         )
 
@@ -187,11 +179,7 @@ def _batch_of_a_rank(seen: Inspection) -> tuple[int | None, int | None]:
         return seen.view.batch_size, -(-samples // seen.view.num_ranks)
     made = getattr(seen.loader, "batch_sampler", None)
     size = getattr(made, "batch_size", None)
-    try:
-        length = len(getattr(made, "sampler", None))  # type: ignore[arg-type]  # what has none raises
-    except TypeError:
-        length = None
-    return size if isinstance(size, int) else None, length
+    return size if isinstance(size, int) else None, length_of(getattr(made, "sampler", None))
 
 
 @rule("error", any_loader)

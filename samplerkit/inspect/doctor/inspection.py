@@ -22,9 +22,10 @@ from samplerkit.order.deal import World
 from samplerkit.order.keys import ALGORITHM
 from samplerkit.order.modes import Shuffle
 from samplerkit.samplers.base import Sampler
-from samplerkit.samplers.mixing.mixture import MixtureSampler
-from samplerkit.samplers.shuffled import DistributedSampler, RandomSampler, WeightedRandomSampler
-from samplerkit.samplers.subset import SequentialSampler, SubsetRandomSampler, SubsetSampler
+from samplerkit.samplers.fold import FoldSampler
+from samplerkit.samplers.pk import PKSampler
+from samplerkit.samplers.shuffled import WeightedRandomSampler
+from samplerkit.samplers.subset import IterSampler
 
 GIB = 1 << 30
 
@@ -39,14 +40,6 @@ _SHARD_NAMES = (
 _COMPARED_INDICES = 1024
 _BYTES_OF_A_TABLE = 24
 _BYTES_OF_AN_ID = 8
-_BY_ARITHMETIC = (
-    SequentialSampler,
-    RandomSampler,
-    SubsetSampler,
-    SubsetRandomSampler,
-    DistributedSampler,
-    MixtureSampler,
-)
 SHUFFLING = (
     torch.utils.data.RandomSampler,
     torch.utils.data.SubsetRandomSampler,
@@ -110,13 +103,8 @@ class Inspection:
 
     Args:
         loader: a `Loader`, or a torch DataLoader of any class.
-        dataset: what it reads.
-        samplers: from the outermost to the innermost, wrappers and samplerkit's chain included.
         world: of the running job.
-        num_workers: worker processes.
-        persistent_workers: whether they live from epoch to epoch.
         view: the run, where the sampler is samplerkit's.
-        threads: workers that are threads.
         job: that which runs, where a Loader or its sampler was given numbers of its own.
         trainer: which reads the loader.
         epoch: the epoch at which training is; None if it is not known.
@@ -125,13 +113,8 @@ class Inspection:
     """
 
     loader: Any
-    dataset: Any
-    samplers: tuple[Any, ...]
     world: World
-    num_workers: int
-    persistent_workers: bool
     view: RunView | None = None
-    threads: int = 0
     job: World | None = None
     trainer: Trainer | None = None
     epoch: int | None = None
@@ -155,15 +138,20 @@ class Inspection:
         if (trainer := Trainer.of(loader)) is not None:
             return cls.of(trainer.loader, world, trainer=trainer, **said)
         if isinstance(loader, Loader):
-            return _of_ours(loader, world, said)
-        if isinstance(loader, torch.utils.data.DataLoader):
-            return _of_torch(loader, world, said)
-        raise ArgumentTypeError(
-            "loader",
-            "must be a samplerkit Loader, a torch DataLoader, a config, a trainer, or a function "
-            "that makes one",
-            loader,
-        )
+            job = (world or detect_world()) if _says_numbers(loader) else None
+            return InspectedRun(loader, loader.world, RunView.of(loader), job, **said)
+        if not isinstance(loader, torch.utils.data.DataLoader):
+            raise ArgumentTypeError(
+                "loader",
+                "must be a samplerkit Loader, a torch DataLoader, a config, a trainer, or a function "
+                "that makes one",
+                loader,
+            )
+        try:
+            view = RunView.of(loader)
+        except (TypeError, RuntimeError):
+            return Inspection(loader, world or detect_world(), **said)
+        return InspectedRun(loader, world or detect_world(), view, **said)
 
     @property
     def is_ours(self) -> bool:
@@ -173,7 +161,31 @@ class Inspection:
     @property
     def is_iterable(self) -> bool:
         """Whether the dataset is a stream."""
-        return not self.is_ours and _is_iterable(self.loader)
+        return not self.is_ours and isinstance(self.dataset, torch.utils.data.IterableDataset)
+
+    @property
+    def dataset(self) -> Any:
+        """What it reads."""
+        return self.loader.dataset
+
+    @property
+    def threads(self) -> int:
+        """Workers that are threads."""
+        is_threaded = self.is_ours and self.loader.workers == "threads"
+        return self.loader.num_workers if is_threaded else 0
+
+    @property
+    def num_workers(self) -> int:
+        """Worker processes."""
+        return int(self.loader.num_workers) - self.threads
+
+    @cached_property
+    def samplers(self) -> tuple[Any, ...]:
+        """From the outermost to the innermost, wrappers and samplerkit's chain included."""
+        # A batch sampler has a length, which may be 0 or an error: it must not be asked whether it is true.
+        outermost = None if self.is_ours else self.loader.batch_sampler
+        outermost = self.loader.sampler if outermost is None else outermost
+        return () if self.is_iterable else tuple(_inside(outermost))
 
     @cached_property
     def chain(self) -> list[Sampler]:
@@ -206,34 +218,35 @@ class Inspection:
     @cached_property
     def size(self) -> int | None:
         """The number of samples in the dataset; None of a stream."""
-        try:
-            return self.view.layout.num_samples if self.view is not None else len(self.dataset)
-        except TypeError:
-            return None
+        return self.view.layout.num_samples if self.view is not None else length_of(self.dataset)
 
     @cached_property
     def steps(self) -> int | None:
         """The number of batches in an epoch; None where that is not known."""
-        try:
-            return None if self.is_iterable else len(self.loader)
-        except TypeError:
-            return None
+        return None if self.is_iterable else length_of(self.loader)
 
     @cached_property
     def deals(self) -> list[Dealer]:
         """All that deal samples to ranks, the outermost first."""
-        found = _deal_of_loader(self.loader)
+        return list(self._dealers())
+
+    def _dealers(self) -> Iterator[Dealer]:
+        # Accelerate's dispatcher: one process reads, and sends slices to the others.
+        dispatched = getattr(getattr(self.loader, "state", None), "num_processes", 1)
+        if hasattr(self.loader, "slice_fn") and dispatched > 1:
+            yield Dealer(type(self.loader).__name__, dispatched, None)
         if self.is_ours and self.world.num_shards > 1:
-            found.append(Dealer("the Loader", self.world.num_shards, self.world.shard_id))
+            yield Dealer("the Loader", self.world.num_shards, self.world.shard_id)
         dealt_by_root = self.is_ours
         for sampler in self.samplers:
             if dealt_by_root and isinstance(sampler, Sampler) and sampler.deal is not None:
                 # The bridge and the loader deal what the outermost distributed sampler says.
                 dealt_by_root = False
             else:
-                found += _deal_of(sampler)
+                yield from _deal_of(sampler)
                 dealt_by_root = dealt_by_root or isinstance(sampler, TorchSampler)
-        return found + _deal_of_dataset(self.dataset)
+        if isinstance(self.dataset, torch.utils.data.Subset):
+            yield from _cut_by_hand(self.dataset)
 
     @cached_property
     def listed(self) -> tuple[Any, int] | None:
@@ -254,56 +267,11 @@ class InspectedRun(Inspection):
         return RunFigures(self.view, self.view.epoch)
 
 
-def _of_ours(loader: Loader, world: World | None, said: dict[str, Any]) -> Inspection:
-    in_processes = loader.workers == "processes"
-    return InspectedRun(
-        loader,
-        loader.dataset,
-        tuple(_inside(loader.sampler)),
-        loader.world,
-        loader.num_workers if in_processes else 0,
-        bool(loader._workers._options.get("persistent_workers")),
-        RunView.of(loader),
-        threads=0 if in_processes else loader.num_workers,
-        job=(world or detect_world()) if _says_numbers(loader) else None,
-        **said,
-    )
-
-
-def _of_torch(loader: Any, world: World | None, said: dict[str, Any]) -> Inspection:
-    # A batch sampler has a length, which may be 0 or an error: it must not be asked whether it is true.
-    outermost = loader.sampler if loader.batch_sampler is None else loader.batch_sampler
-    samplers = () if _is_iterable(loader) else tuple(_inside(outermost))
-    is_dealt = any(isinstance(sampler, TorchSampler) and sampler.world for sampler in samplers)
-    view = _view_of(loader) if is_dealt else None
-    return (Inspection if view is None else InspectedRun)(
-        loader,
-        loader.dataset,
-        samplers,
-        detect_world() if world is None else world,
-        loader.num_workers,
-        loader.persistent_workers,
-        view,
-        **said,
-    )
-
-
-def _view_of(loader: Any) -> RunView | None:
-    try:
-        return RunView.of(loader)
-    except (TypeError, RuntimeError):
-        return None
-
-
 def _says_numbers(loader: Loader) -> bool:
     """Whether a Loader does not leave to the job which shard of how many it reads."""
     deals = [link.deal for link in loader.sampler._links() if link.deal is not None]
     said = [number for deal in deals for number in (deal.num_shards, deal.shard_id)]
     return loader._cursor.run.given_world is not None or any(number is not None for number in said)
-
-
-def _is_iterable(loader: Any) -> bool:
-    return isinstance(loader.dataset, torch.utils.data.IterableDataset)
 
 
 def _inside(outer: Any) -> Iterator[Any]:
@@ -329,38 +297,34 @@ def _next(sampler: Any) -> Any:
     return None
 
 
-def _deal_of(sampler: Any) -> list[Dealer]:
+def _deal_of(sampler: Any) -> Iterator[Dealer]:
     said = sampler.deal if isinstance(sampler, Sampler) else sampler
     for count_name, index_name in _SHARD_NAMES:
         count, index = getattr(said, count_name, None), getattr(said, index_name, None)
         if isinstance(count, int) and count > 1:
-            return [Dealer(type(sampler).__name__, count, index if isinstance(index, int) else None)]
-    return []
+            yield Dealer(type(sampler).__name__, count, index if isinstance(index, int) else None)
+            return
 
 
-def _deal_of_loader(loader: Any) -> list[Dealer]:
-    """Sees Accelerate's dispatcher: one process reads, and sends slices to the others."""
-    ranks = getattr(getattr(loader, "state", None), "num_processes", 1)
-    return [Dealer(type(loader).__name__, ranks, None)] if hasattr(loader, "slice_fn") and ranks > 1 else []
+def _cut_by_hand(subset: Any) -> Iterator[Dealer]:
+    """Sees that a Subset holds every so-manieth sample: a shard."""
+    whole, first = length_of(subset.dataset), np.asarray(subset.indices[:_COMPARED_INDICES])
+    if whole is None or first.dtype.kind not in "iu":
+        return
+    strides = np.unique(np.diff(first))
+    if strides.size != 1 or not first[0] < strides[0] > 1:
+        return
+    stride = int(strides[0])
+    if whole // stride <= len(subset) <= -(-whole // stride):
+        yield Dealer("the Subset", stride, int(first[0]))
 
 
-def _deal_of_dataset(dataset: Any) -> list[Dealer]:
-    """Sees a Subset that holds every so-manieth sample: a shard that was cut by hand."""
-    if not isinstance(dataset, torch.utils.data.Subset):
-        return []
-    indices = dataset.indices
+def length_of(thing: Any) -> int | None:
+    """Returns a length; None of what has none."""
     try:
-        whole = len(dataset.dataset)  # type: ignore[arg-type]
-    except TypeError:
-        return []
-    if len(indices) < 2:
-        return []
-    first = np.asarray(indices[:_COMPARED_INDICES])
-    stride = int(first[1]) - int(first[0])
-    is_even = stride > 1 and bool((np.diff(first) == stride).all()) and int(first[0]) < stride
-    if not is_even or not whole // stride <= len(indices) <= -(-whole // stride):
-        return []
-    return [Dealer("the Subset", stride, int(first[0]))]
+        return len(thing)
+    except (TypeError, NotImplementedError):  # torch's documents say either
+        return None
 
 
 def bytes_listed(sampler: Any, size: int) -> int:
@@ -369,13 +333,18 @@ def bytes_listed(sampler: Any, size: int) -> int:
     if isinstance(sampler, EpochByCursor):
         # One of samplerkit's, which compute their orders; but for torch's own order, drawn as an array.
         return _BYTES_OF_AN_ID * size if is_other else 0
-    draws = isinstance(sampler, WeightedRandomSampler | torch.utils.data.RandomSampler)
-    # With replacement, torch draws 32 at a time. Other packages' shuffles are tables of all samples.
-    is_computed = isinstance(sampler, _BY_ARITHMETIC) or (draws and sampler.replacement)
-    if is_computed and not (is_other and sampler.get_shuffle_mode() is not Shuffle.FALSE):
-        return 0
     if isinstance(sampler, Sampler):
-        return _BYTES_OF_A_TABLE * min(sampler.num_samples or size, size)
+        is_table = (
+            isinstance(sampler, IterSampler | PKSampler)
+            or (isinstance(sampler, WeightedRandomSampler) and not sampler.replacement)
+            or (isinstance(sampler, FoldSampler) and sampler.groups is not None)
+            or not type(sampler).__module__.startswith("samplerkit.")
+            # Other packages' shuffles are tables of all samples.
+            or (is_other and sampler.get_shuffle_mode() is not Shuffle.FALSE)
+        )
+        return _BYTES_OF_A_TABLE * min(sampler.num_samples or size, size) if is_table else 0
+    if isinstance(sampler, torch.utils.data.RandomSampler) and sampler.replacement:
+        return 0  # torch draws 32 at a time
     if isinstance(sampler, (*SHUFFLING, torch.utils.data.DistributedSampler)):
         return LISTED_BYTES * len(getattr(sampler, "dataset", getattr(sampler, "data_source", sampler)))
     held = [value for value in getattr(sampler, "__dict__", {}).values() if isinstance(value, list | tuple)]

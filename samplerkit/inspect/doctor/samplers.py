@@ -11,7 +11,7 @@ import numpy as np
 import torch.utils.data
 
 from samplerkit.inspect.doctor.findings import Fault, Faults, Finding, any_loader, kind, order, rule, run
-from samplerkit.inspect.doctor.inspection import GIB, SHUFFLING, InspectedRun, Inspection
+from samplerkit.inspect.doctor.inspection import GIB, SHUFFLING, InspectedRun, Inspection, length_of
 from samplerkit.inspect.doctor.probe import ids_under, seeds
 from samplerkit.loading.torch_sampler import TorchSampler
 from samplerkit.order.modes import FILE_AWARE, Shuffle
@@ -180,7 +180,7 @@ def materialises(seen: Inspection) -> Faults:
         return
     sampler, needed = seen.listed
     whole: Any = getattr(sampler, "dataset", getattr(sampler, "data_source", None))
-    length = len(whole) if hasattr(whole, "__len__") else seen.size or 0
+    length = length_of(whole) or seen.size or 0
     ranks = seen.world.num_shards
     on_all = f", {needed * ranks / GIB:.1f} GiB on {ranks} ranks" if ranks > 1 else ""
     yield Fault(

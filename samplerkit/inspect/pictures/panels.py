@@ -13,7 +13,7 @@ from typing import Any, final
 
 import numpy as np
 
-from samplerkit.inspect.pictures.plot_data import EPOCHS, MOST_PARTS, WINDOW_BATCHES, PlotData
+from samplerkit.inspect.pictures.plot_data import EPOCHS, MOST_PARTS, WINDOW_BATCHES, Counts, PlotData
 from samplerkit.order.typing import Ids
 from samplerkit.storage.files.packages import extra
 
@@ -105,7 +105,7 @@ def draw_orders(figure: Any, runs: list[PlotData]) -> str:
         layout = run.view.layout
         _draw_points(axes, run.view.num_ranks, *run.points, layout.starts[1:-1])
         axes.set(title=f"{run.name}: {_mode(run)}", xlabel="step", ylabel="sample id")
-        axes.set_ylim(-0.01 * layout.num_samples, 1.01 * layout.num_samples)
+        axes.set_ylim(-0.01 * layout.num_samples, 1.01 * max(1, layout.num_samples))
     return f"Which samples are read when (epoch {runs[0].epoch}; lines: borders of files)"
 
 
@@ -232,7 +232,7 @@ def draw_mixing(figure: Any, runs: list[PlotData]) -> str:
     return "Mixing: how close a window comes to a full shuffle (bars: 2 standard errors)"
 
 
-@panel(3.0, lambda run: run.view.layout.has_files, by_column=False)
+@panel(3.0, lambda run: run.view.layout.has_files and run.files_of_batches[0].size > 0, by_column=False)
 def draw_files_of_batches(figure: Any, runs: list[PlotData]) -> str:
     """Draws the number of files in a batch over the epoch, all runs with files in one.
 
@@ -249,7 +249,7 @@ def draw_files_of_batches(figure: Any, runs: list[PlotData]) -> str:
     return "How many files a batch is read from (mean over ranks)"
 
 
-@panel(3.0, lambda run: run.documents_of_batches is not None, by_column=False)
+@panel(3.0, lambda run: bool(run.documents_of_batches[1].any()), by_column=False)
 def draw_documents_of_batches(figure: Any, runs: list[PlotData]) -> str:
     """Draws the number of documents in a batch of windows of tokens over the epoch, all such runs in one.
 
@@ -260,7 +260,7 @@ def draw_documents_of_batches(figure: Any, runs: list[PlotData]) -> str:
 
 
 def _draw_counts(
-    figure: Any, curves: list[tuple[PlotData, Any]], what: str, levels: dict[str, float]
+    figure: Any, curves: list[tuple[PlotData, Counts]], what: str, levels: dict[str, float]
 ) -> None:
     """Draws what is counted in batches against the step, and levels to compare it with."""
     axes = _columns(figure, 1)[0]

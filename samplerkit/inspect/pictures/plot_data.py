@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, final
 
 import numpy as np
 import numpy.typing as npt
 
-from samplerkit.inspect.costs import files_of_steps
+from samplerkit.inspect.costs import files_of_step
 from samplerkit.inspect.plan import RunFigures
 from samplerkit.inspect.tokens import spans_of
 from samplerkit.inspect.view import RunView
@@ -38,6 +40,9 @@ _MOST_RANKS = 16
 _STEPS_OF_DOCUMENTS = 60
 _MOST_WINDOWS = 6_000
 """Windows that are looked at one by one for the documents in them."""
+
+Counts = tuple[Ids, npt.NDArray[np.float64]]
+"""Steps, and what is counted in each."""
 
 
 @final
@@ -138,28 +143,27 @@ class PlotData:
             ratio = (pairs / pairs.sum()) / (wanted / wanted.sum())
             return np.where(wanted > 0, np.log2(ratio), np.nan)
 
-    @cached_property
-    def files_of_batches(self) -> tuple[Ids, npt.NDArray[np.float64]]:
-        """Steps, and the mean number of files in a rank's batch of each."""
-        readings = self._readers(8)
-        steps = _spread_over(min(reading.steps for reading in readings), _STEPS)
-        counts = np.stack([files_of_steps(self.view, reading, steps) for reading in readings])
-        return steps, counts.mean(axis=0)
+    def _in_batches(self, ranks: int, most: int, count: Callable[[Reading, int], int]) -> Counts:
+        """Gives some steps that all ranks have, and the mean over some ranks of what is counted in each."""
+        readings = self._readers(ranks)
+        steps = _spread_over(min(reading.steps for reading in readings), most)
+        counts = [[count(reading, step) for step in steps.tolist()] for reading in readings]
+        return steps, np.mean(counts, axis=0)
 
     @cached_property
-    def documents_of_batches(self) -> tuple[Ids, npt.NDArray[np.float64]] | None:
-        """Steps, and the mean number of documents in a rank's batch of windows of tokens; None of others."""
-        readings = self._readers(4)
-        steps = _spread_over(min(reading.steps for reading in readings), _STEPS_OF_DOCUMENTS)
-        counts = []
-        for step in steps.tolist():
-            for reading in readings:
-                spans = spans_of(self.view, reading, step, reading.ids(step))
-                found = {span[:2] for of in spans or () for span in of}
-                if not found or any(document is None for _, document in found):
-                    return None
-                counts.append(len(found))
-        return steps, np.array(counts, dtype=np.float64).reshape(steps.size, -1).mean(axis=1)
+    def files_of_batches(self) -> Counts:
+        """Steps, and the mean number of files in a rank's batch of each."""
+        return self._in_batches(8, _STEPS, partial(files_of_step, self.view))
+
+    @cached_property
+    def documents_of_batches(self) -> Counts:
+        """Steps, and the mean number of documents that are known in a rank's batch of windows of tokens."""
+
+        def count(reading: Reading, step: int) -> int:
+            spans = spans_of(self.view, reading, step, reading.ids(step)) or ()
+            return len({span[:2] for of in spans for span in of if span[1] is not None})
+
+        return self._in_batches(4, _STEPS_OF_DOCUMENTS, count)
 
     @cached_property
     def documents_read(self) -> DocumentsRead | None:

@@ -37,7 +37,7 @@ class Blocks:
     """A sequence of rows, file after file, cut into lanes and then into blocks that are shuffled.
 
     A cell is a piece of one file in one lane: the part of it in one block, or all the whole blocks that it
-    fills. So there are at most four cells a file and lane, however many blocks there are.
+    fills. So there are at most three cells a file and lane, however many blocks there are.
 
     Args:
         starts: the first row of each cell, and the number of rows; shape (cells + 1,).
@@ -86,10 +86,8 @@ class Blocks:
             Their weights, and their weights times the distance of their ids, as they are expected.
         """
         weight, distance = self._inside(window, lanes)
-        for apart in range(1, 4):
-            more_weight, more_distance = self._across(apart, window, lanes)
-            weight, distance = weight + more_weight, distance + more_distance
-        return weight, distance
+        more_weight, more_distance = self._across(window, lanes)
+        return weight + more_weight, distance + more_distance
 
     @cached_property
     def _sizes(self) -> Numbers:
@@ -100,14 +98,14 @@ class Blocks:
         return (self.block_ends - self.block_starts).astype(np.float64)
 
     @cached_property
-    def _neighbours(self) -> list[tuple[Ids, Numbers]]:
-        """Cells with one of the same file and lane one, two and three on, and the rows between the two."""
-        found = []
-        for apart in range(1, 4):
+    def _neighbours(self) -> tuple[Ids, Ids, Numbers]:
+        """Each pair of cells of one file and lane, and the rows between their blocks."""
+        pairs = []
+        for apart in (1, 2):
             one = np.flatnonzero(self.group[:-apart] == self.group[apart:])
-            gap = (self.block_starts[one + apart] - self.block_ends[one]).astype(np.float64)
-            found.append((one, gap))
-        return found
+            pairs.append((one, one + apart))
+        one, other = np.concatenate(pairs, axis=1)
+        return one, other, (self.block_starts[other] - self.block_ends[one]).astype(np.float64)
 
     def _inside(self, window: int, lanes: int) -> tuple[float, float]:
         """Sums over the pairs in one block, and in the whole blocks that one file fills."""
@@ -132,14 +130,10 @@ class Blocks:
         distance: Numbers = within + between - 2 * lost[np.minimum(count, listed) - 1]
         return distance
 
-    def _across(self, apart: int, window: int, lanes: int) -> tuple[float, float]:
-        """Sums over the pairs of one file and lane in cells that lie `apart` cells apart."""
-        one, gap = self._neighbours[apart - 1]
-        near = gap * lanes < window
-        if not near.any():
-            return 0.0, 0.0
-        one, gap = one[near], gap[near]
-        other = one + apart
+    def _across(self, window: int, lanes: int) -> tuple[float, float]:
+        """Sums over the pairs of one file and lane in different cells."""
+        near = self._neighbours[2] * lanes < window
+        one, other, gap = (part[near] for part in self._neighbours)
         sizes, blocks = self._sizes, self._blocks
         share = sizes[one] * sizes[other] / (blocks[one] * blocks[other])
         weight = cross_weight(blocks[one], gap, blocks[other], window, lanes) * share
@@ -192,7 +186,8 @@ class ClosedForms:
         if self._same_file is None:
             return None
         chance = different_pairs(self.plain.layout.sizes)
-        return Estimate.mean_of([(1 - weight / self._total) / chance for weight, _ in self._same_file])
+        weights, _ = self._same_file
+        return Estimate((1 - weights / self._total) / chance)
 
     def spread(self) -> Estimate | None:
         """Gives the spread.
@@ -210,24 +205,19 @@ class ClosedForms:
             runs = sizes if plain.shuffle is Shuffle.INFILE else np.ones(1)
             moved = [moved_in_runs(runs, window) for window in self.windows]
             in_sequence = [float(pair_distance(len(plain.layout), window)) for window in self.windows]
-            return Estimate(np.add(in_sequence, moved) / total / at_random)
+            return Estimate(np.add(in_sequence, moved)[None] / total / at_random)
         # Sizes that differ so much, for so few files, that two of them are not like any two.
         if _deviation(sizes) > MOST_UNLIKE * math.sqrt(sizes.size) or self._same_file is None:
             return None
-        apart = distance_between_files(sizes)
-        return Estimate.mean_of(
-            [
-                (distance + (total - weight) * apart) / total / at_random
-                for weight, distance in self._same_file
-            ]
-        )
+        weights, distances = self._same_file
+        return Estimate((distances + (total - weights) * distance_between_files(sizes)) / total / at_random)
 
     @cached_property
     def _total(self) -> Numbers:
         return np.array([float(pair_weight(len(self.plain.layout), window)) for window in self.windows])
 
     @cached_property
-    def _same_file(self) -> list[tuple[Numbers, Numbers]] | None:
+    def _same_file(self) -> tuple[Numbers, Numbers] | None:
         """Sums over the pairs that share a file: their weights, and weights times distances; by epoch."""
         plain = self.plain
         is_partial = plain.shuffle is Shuffle.PARTIAL
@@ -240,9 +230,9 @@ class ClosedForms:
             cut = Blocks.of(*rows, block)
             each = np.array([cut.same_file(window, plain.lanes) for window in self.windows])
             # What is not looked at is like what is.
-            weights, distances = each.T * (len(plain.layout) / int(rows[1][-1]))
-            sums.append((weights, distances))
-        return sums
+            sums.append(each * (len(plain.layout) / int(rows[1][-1])))
+        weights, distances = np.stack(sums).transpose(2, 0, 1)
+        return weights, distances
 
 
 def _deviation(sizes: Ids) -> float:

@@ -87,62 +87,48 @@ def shown(value: float) -> str:
 @final
 @dataclass(frozen=True)
 class Estimate:
-    """Values at some windows, and how much each epoch moves them.
+    """Values at some windows, as each epoch gives them.
 
     Args:
-        values: float64 of shape (windows,).
-        influences: by how much each epoch moves each value; float64 of shape (epochs, windows), of which the
-            columns sum to zero; None where nothing depends on the epoch.
+        epochs: float64 of shape (epochs, windows), of which the mean is taken; one row where nothing depends
+            on the epoch.
     """
 
-    values: Numbers
-    influences: Numbers | None = None
-
-    @classmethod
-    def mean_of(cls, epochs: list[Numbers]) -> Estimate:
-        """Averages what each epoch gives: arrays of shape (windows,)."""
-        if len(epochs) == 1:
-            return cls(epochs[0])
-        each = np.stack(epochs)
-        values = each.mean(axis=0)
-        return cls(values, (each - values) / len(epochs))
+    epochs: Numbers
 
     @classmethod
     def ratio(cls, above: Numbers, below: Numbers) -> Estimate:
-        """Divides the sums over epochs of two arrays of shape (epochs, windows)."""
-        total = below.sum(axis=0)
-        values = above.sum(axis=0) / total
-        return cls(values, (above - values * below) / total)
+        """Divides the sums over epochs of two arrays of shape (epochs, windows).
+
+        An epoch gives by how much it moves the ratio, so that the mean is the ratio of the sums.
+        """
+        values = above.sum(axis=0) / below.sum(axis=0)
+        return cls(values + (above - values * below) / below.mean(axis=0))
 
     def over(self, reference: Estimate) -> Estimate:
         """Divides by the one value of a reference; 1 where that is 0, and so there is nothing to mix."""
-        base = float(reference.values[0])
+        base = float(reference.epochs.mean())
         if base <= 0:
-            return Estimate(np.ones_like(self.values))
-        values = self.values / base
-        influences = None if self.influences is None else self.influences / base
-        if reference.influences is not None:
-            moved = -values * reference.influences[:, :1] / base
-            influences = moved if influences is None else influences + moved
-        return Estimate(values, influences)
+            return Estimate(np.ones((1, self.epochs.shape[1])))
+        values = self.epochs / base
+        # As with a ratio: an epoch with a larger reference moves the values down.
+        return Estimate(values - values.mean(axis=0) * (reference.epochs - base) / base)
 
     def figure(self, name: str, windows: tuple[int, ...]) -> Figure:
         """Makes the figure: the mean over the windows, and errors clustered by epoch."""
-        errors = _standard_errors(self.influences, self.values.size)
-        mean = None if self.influences is None else self.influences.mean(axis=1, keepdims=True)
-        curve = zip(windows, self.values.tolist(), errors.tolist(), strict=True)
+        values, errors = self.epochs.mean(axis=0), _standard_errors(self.epochs)
+        curve = zip(windows, values.tolist(), errors.tolist(), strict=True)
         return Figure(
             name,
-            float(self.values.mean()),
-            float(_standard_errors(mean, 1)[0]),
-            self.influences is None,
+            float(values.mean()),
+            float(_standard_errors(self.epochs.mean(axis=1))),
+            len(self.epochs) == 1,
             tuple(Point(*point) for point in curve),
         )
 
 
-def _standard_errors(influences: Numbers | None, count: int) -> Numbers:
-    if influences is None:
-        return np.zeros(count)
-    epochs = influences.shape[0]
-    errors: Numbers = np.sqrt(epochs / (epochs - 1) * (influences**2).sum(axis=0))
+def _standard_errors(epochs: Numbers) -> Numbers:
+    if len(epochs) == 1:
+        return np.zeros(epochs.shape[1:])
+    errors: Numbers = epochs.std(axis=0, ddof=1) / np.sqrt(len(epochs))
     return errors

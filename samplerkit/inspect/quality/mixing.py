@@ -25,8 +25,14 @@ from samplerkit.samplers.subset import SequentialSampler
 DOUBLINGS = 7
 """How many windows there are: the batch size times 2^0 to 2^6."""
 
+LEAST_SAMPLES = 4
+"""Of fewer, no window says anything."""
+
 EPOCHS = 64
 """How many epochs are looked at where there is no closed form, for a standard error at least two."""
+
+MANY_FILES = 10_000
+"""Of more files, each of which costs something in each epoch, a quarter of these is looked at."""
 
 
 @final
@@ -50,7 +56,7 @@ class Observation:
     def on(cls, source: OrderSource, batch_size: int, epochs: int = EPOCHS) -> Observation:
         """Looks at windows of a batch and more."""
         sizes = window_sizes(source.length, arguments.positive("batch_size", batch_size))
-        return cls(source, sizes, epochs)
+        return cls(source, sizes, epochs if source.layout.num_files <= MANY_FILES else epochs // 4)
 
     @property
     def has_files(self) -> bool:
@@ -98,9 +104,9 @@ class Observation:
             known: what it is for two samples of the dataset.
         """
         if self.source.is_shuffled:
-            return Estimate(np.ones(len(self.windows)))
+            return Estimate(np.ones((1, len(self.windows))))
         windows, whole = self._samples.mean(statistic)
-        return windows.over(whole or Estimate(np.array([known])))
+        return windows.over(whole or Estimate(np.array([[known]])))
 
 
 def window_sizes(num_samples: int, batch_size: int) -> tuple[int, ...]:
@@ -116,7 +122,7 @@ def window_sizes(num_samples: int, batch_size: int) -> tuple[int, ...]:
         >>> window_sizes(1000, 100), window_sizes(1000, 1), window_sizes(100, 64)
         ((100, 200, 400), (2, 4, 8, 16, 32, 64), (50,))
     """
-    if num_samples < 4:
+    if num_samples < LEAST_SAMPLES:
         raise ArgumentRangeError("dataset", "has too few samples to speak of mixing", num_samples)
     half = num_samples // 2
     doubled = (batch_size << doubling for doubling in range(DOUBLINGS))

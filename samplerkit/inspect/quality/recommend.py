@@ -124,8 +124,6 @@ def held(plain: Plain) -> tuple[int, int]:
 EPOCHS = 16
 """Epochs that are looked at for each candidate where there is no closed form; a quarter of many files."""
 
-MANY_FILES = 10_000
-
 
 @final
 @dataclass(frozen=True)
@@ -198,12 +196,11 @@ def recommend(
         for name, value in (("cache_files", cache_files), ("cache_samples", cache_samples))
     ]
     lanes = arguments.positive("lanes", lanes, arguments.MOST_LANES)
-    epochs = EPOCHS if layout.num_files <= MANY_FILES else EPOCHS // 4
     scored = []
     for plain in modes_on_the_grid(layout, batch_size, lanes):
         is_shuffled = plain.shuffle is Shuffle.GLOBAL
         subject = OrderSource(layout, len(layout), plain.order, plain, is_shuffled)
-        figure = Observation.on(subject, batch_size, epochs).mixing()
+        figure = Observation.on(subject, batch_size, EPOCHS).mixing()
         files, samples = held(plain)
         size = plain.mode.partial_size if plain.shuffle is Shuffle.PARTIAL else None
         meets, fits = figure.value >= wanted, files <= budget[0] and samples <= budget[1]

@@ -99,7 +99,7 @@ class WindowSamples:
             below.append(pairs.reshape(self._shape).sum(axis=1))
             whole.append(means[pairs.size :])
         windows = Estimate.ratio(np.stack(above), np.stack(below))
-        return windows, Estimate.mean_of(whole) if self._reads_whole else None
+        return windows, Estimate(np.stack(whole)) if self._reads_whole else None
 
 
 def _uniform(key: Key, index: int, count: int) -> Numbers:
