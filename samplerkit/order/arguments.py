@@ -180,11 +180,8 @@ def integers(place: str, value: Any) -> np.ndarray[Any, Any]:
         return np.asarray(integer(place, value))
     try:
         array = np.asarray(value)
-    except (
-        TypeError,
-        ValueError,
-        RuntimeError,
-    ):  # rows of different lengths, tensors numpy cannot read
+    except (TypeError, ValueError, RuntimeError):
+        # Rows of different lengths, or tensors that numpy cannot read.
         raise ArgumentTypeError(place, "must be an integer or integers", value) from None
     is_wide = array.dtype == object and all(type(number) is int for number in array.flat)
     has_bool = array.dtype == bool or (isinstance(value, list) and array.ndim == 1 and holds_bool(value))
