@@ -113,8 +113,9 @@ def _digest(text: str) -> str:
     return hashlib.blake2b(os.fsencode(text), digest_size=10, person=b"samplerkit").hexdigest()
 
 
-def open_plain(archive: Archive, unpacked_size: int | None, cache: Cache) -> Handle:
-    """Opens the plain tar file of an archive, if it is still the one that was indexed."""
+def open_plain(index: Index, cache: Cache, number: int) -> Handle:
+    """Opens the plain tar file of an archive of an index, if it is still the one that was indexed."""
+    archive, unpacked_size = index.archives[number], index.unpacked[number]
     if unpacked_size is None:
         return Handle(archive.open())
     copy = unpack(archive, cache)
