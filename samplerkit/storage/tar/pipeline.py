@@ -86,9 +86,7 @@ class Source(OpenPerProcess[Reader | ShardReading]):
     @property
     def skipped(self) -> Skipped:
         """What was skipped, as far as it is known: nothing, unless flaws are skipped."""
-        reading, contents = self._processes.here().held, self.contents
-        is_told = isinstance(contents, Contents) and contents.is_told
-        return reading.skipped if is_told and reading is not None else contents.skipped
+        return (self._processes.here().held or self.contents).skipped
 
     @property
     def stats(self) -> FileStats:
@@ -120,13 +118,10 @@ class Source(OpenPerProcess[Reader | ShardReading]):
     def __getstate__(self) -> dict[str, Any]:
         # The user's terminal does not travel to another process.
         state = {**super().__getstate__(), "progress": silence}
-        found = state.get("contents")
-        if isinstance(found, Index):
+        if isinstance(state.get("contents"), Index):
             # It is mapped at its first use: an error of unpickling ends a spawned worker before it can say
             # anything.
-            del state["contents"]
-            make, arguments = found.__reduce__()
-            state["_known"] = partial(make, *arguments)
+            state["_known"] = state.pop("contents").load
         return state
 
 
@@ -253,22 +248,6 @@ class Selection:
     @cached_property
     def ids(self) -> Ids:
         """The numbers that the samples have in the source, ascending."""
-        return self.view._source_ids(np.flatnonzero(self._is_chosen))
-
-    @cached_property
-    def layout(self) -> Layout:
-        """How many samples of each archive there are."""
-        below = self.view._source.contents.layout
-        return Layout(np.diff(np.searchsorted(self.ids, below.starts)), below.names)
-
-    @cached_property
-    def fingerprint(self) -> str:
-        """Changes with what is chosen."""
-        content = self.view.fingerprint.encode() + self.ids.astype("<i8").tobytes()
-        return hashlib.blake2b(content, digest_size=16, person=b"samplerkit").hexdigest()
-
-    @cached_property
-    def _is_chosen(self) -> np.ndarray[Any, np.dtype[np.bool_]]:
         view, source, total = self.view, self.view._source, len(self.view)
         chosen = np.zeros(total, dtype=bool)
         starts = range(0, total, AT_ONCE)
@@ -289,7 +268,19 @@ class Selection:
                     url = source.shards.names[int(view.layout.file_of(np.array([id]))[0])]
                     raise failure({"__url__": url, "__key__": key}, id, "select", error) from error
         source.progress("selecting sample", total, total)
-        return chosen
+        return view._source_ids(np.flatnonzero(chosen))
+
+    @cached_property
+    def layout(self) -> Layout:
+        """How many samples of each archive there are."""
+        below = self.view._source.contents.layout
+        return Layout(np.diff(np.searchsorted(self.ids, below.starts)), below.names)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Changes with what is chosen."""
+        content = self.view.fingerprint.encode() + self.ids.astype("<i8").tobytes()
+        return hashlib.blake2b(content, digest_size=16, person=b"samplerkit").hexdigest()
 
 
 def failure(sample: dict[str, Any], id: int, step: str, error: Exception) -> DatasetError:

@@ -76,8 +76,8 @@ class ShardReading:
 
     @property
     def skipped(self) -> Skipped:
-        """What was skipped in the shards that were met."""
-        return self._met.skipped
+        """What was skipped: in all shards if they were indexed, else in those that were met."""
+        return self._met.skipped if self._contents.is_told else self._contents.skipped
 
     def expect(self, upcoming: Iterable[Any], epoch_samples: int) -> None:
         """Receives what is read next, batch by batch: it chooses how to read that, and reads ahead.
