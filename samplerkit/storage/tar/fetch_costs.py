@@ -59,11 +59,6 @@ class EpochCosts:
     shards: FetchCosts
     ranges: FetchCosts
 
-    @property
-    def ratio(self) -> float:
-        """How many times the cost of fetching shards reading single samples has."""
-        return self.ranges.cost / max(1, self.shards.cost)
-
     def advice(self, *, is_local: bool = False) -> str:
         """Says in a sentence what to do where single samples cost more than `COSTLY` times as much; else "".
 
@@ -75,7 +70,7 @@ class EpochCosts:
             >>> EpochCosts(FetchCosts(64, 10**9), FetchCosts(100_000, 10**9)).advice()[:68]
             'reading single samples takes about 100,000 requests and 1.00 GB an e'
         """
-        if self.ratio <= COSTLY:
+        if self.ranges.cost <= COSTLY * max(1, self.shards.cost):
             return ""
         hint = "read PARTIAL in blocks of a few shards, or with room for all in the cache say fetch='shards'"
         if is_local:
@@ -162,8 +157,8 @@ def stretch_of(
         if wanted >= GOOD_PART * lengths[touched].sum():
             return Stretch(is_whole=True, is_local=True)
         if shard_bytes is not None and wanted >= SEVERAL * touched.size:
-            of_samples = round(wanted * shard_bytes * lengths.size / max(1, total))
-            whole, single = touched.size * shard_bytes, of_samples
+            whole = touched.size * shard_bytes
+            single = round(wanted * shard_bytes * lengths.size / max(1, total))
             if FetchCosts(touched.size, whole).cost <= FetchCosts(wanted, single).cost:
                 return Stretch(is_whole=True, is_local=True)
         length *= 2
