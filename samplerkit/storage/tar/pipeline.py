@@ -166,26 +166,19 @@ class View(Closing):
 
         Raises:
             ArgumentTypeError: something else than integers.
-            OutOfDatasetError: there is no such sample.
+            OutOfDatasetError: there is no such sample; where shards are read ahead, before it is reached.
         """
         remaining = iter(ids)
 
-        def chunks() -> Iterator[Ids | SamplerkitError]:
+        def chunks() -> Iterator[Ids]:
             while chunk := list(islice(remaining, AT_ONCE)):
-                try:
-                    yield checked_ids(chunk, len(self))
-                except SamplerkitError as error:  # raised where the reading has come to it
-                    yield error
-                    return
+                yield checked_ids(chunk, len(self))
 
         numbered, ahead = tee(chunks())
         reading = self._source.reading
-        good = (numbers for numbers in ahead if not isinstance(numbers, SamplerkitError))
-        reading.expect(map(self._source_ids, good), len(self))
-        del ahead, good  # else all that is read would be kept for them
+        reading.expect(map(self._source_ids, ahead), len(self))
+        del ahead  # else all that is read would be kept for it
         for numbers in numbered:
-            if isinstance(numbers, SamplerkitError):
-                raise numbers
             if reading.is_large(self._source_ids(numbers)):
                 yield from map(self._sample, numbers.tolist())
             else:

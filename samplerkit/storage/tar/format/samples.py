@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence, Sized
-from dataclasses import dataclass
 from itertools import compress, pairwise
 from typing import final
 
@@ -90,19 +89,9 @@ def is_header_of(block: bytes, key: str, field: str, size: int) -> bool:
     return parts is not None and (parts[0], parts[1].lower()) == (key.encode(), field.encode())
 
 
-@dataclass(frozen=True)
-class Samples:
-    """The samples of one archive.
-
-    Args:
-        arrays: where they lie, as in an `Index`.
-        fields: the distinct tuples of fields, in the order in which their files stand.
-        flaws: what is wrong with the archive.
-    """
-
-    arrays: dict[str, Array]
-    fields: tuple[tuple[str, ...], ...]
-    flaws: list[Flaw]
+Samples = tuple[tuple[tuple[str, ...], ...], dict[str, Array], list[Flaw]]
+"""The distinct tuples of fields that samples of an archive have, in the order in which their files stand;
+where they lie, as in an `Index`; and what is wrong with the archive."""
 
 
 def group(members: Members, archive: str) -> Samples:
@@ -162,7 +151,7 @@ class _Grouping:
             "offset": np.array([self._members.offsets[at] for at in entries], dtype=np.int64),
             "size": size.astype(narrow(int(size.max(initial=0)))),
         }
-        return Samples(arrays, fields, [*self._members.flaws, *self._flaws])
+        return fields, arrays, [*self._members.flaws, *self._flaws]
 
     def _assign(self) -> None:
         """Gives each member to a sample: the one at hand if the key is the same, else a new one."""

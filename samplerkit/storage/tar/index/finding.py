@@ -248,11 +248,10 @@ def _index_of(
     archive: Archive, members: Members, unpacked: int | None = None, descriptor: int | None = None
 ) -> Index:
     """Makes the index of what was found in an archive; with its descriptor, checksums as well."""
-    samples = group(members, archive.url)
-    arrays = samples.arrays
+    fields, arrays, flaws = group(members, archive.url)
     if descriptor is not None:
         arrays["crc"] = _checksums(archive, descriptor, arrays)
-    return Index((archive,), (unpacked,), samples.fields, Skipped.of(samples.flaws), arrays)
+    return Index((archive,), (unpacked,), fields, Skipped.of(flaws), arrays)
 
 
 def _checksums(archive: Archive, descriptor: int, arrays: Mapping[str, Array]) -> Array:
