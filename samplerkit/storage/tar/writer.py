@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import re
 import tarfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, final
 
@@ -151,14 +152,16 @@ class TarWriter(Writing):
         ]
         if not pieces:
             raise ArgumentValueError("sample", "has no field", key)
-        if self._shard is not None and self._is_full(self._shard, sum(map(len, pieces))):
+        size = sum(map(len, pieces))
+        if self._shard is not None and self._is_full(self._shard, size):
             self._finish(self._shard)
         if self._shard is None:
             self._shard = self._begin()
         if key in self._shard.keys or key == self._last_key:
             raise ArgumentValueError("__key__", "is there already", key, hint="keys differ within a shard")
         with self._writing(self._shard.path):
-            self._shard.add(pieces)
+            self._shard.begun.file.writelines(pieces)
+        self._shard.size += size
         self._shard.keys.add(key)
         self._last_key = key
         self.num_samples += 1
@@ -185,7 +188,7 @@ class TarWriter(Writing):
         """Drops the shard at hand."""
         shard, self._shard = self._shard, None
         if shard is not None:
-            shard.drop()
+            shard.begun.drop()
 
     def _is_full(self, shard: _Shard, size: int) -> bool:
         return (self._most_samples is not None and len(shard.keys) >= self._most_samples) or (
@@ -199,7 +202,7 @@ class TarWriter(Writing):
                 hint = "give another path, or replace it by overwrite=True"
                 raise ArgumentValueError("shards", "is there already", str(path), hint=hint)
             path.parent.mkdir(parents=True, exist_ok=True)
-            return _Shard(path)
+            return _Shard(path, BegunFile(path))
 
     def _path(self, number: int) -> Path:
         if self._names is None:
@@ -212,7 +215,8 @@ class TarWriter(Writing):
 
     def _finish(self, shard: _Shard) -> None:
         with self._writing(shard.path):
-            shard.finish()
+            shard.begun.file.write(bytes(_closed(shard.size) - shard.size))
+            shard.begun.finish()
         self._shard = None
         path = str(shard.path)
         self.paths.append(path)
@@ -238,28 +242,14 @@ class TarWriter(Writing):
 
 
 @final
+@dataclass
 class _Shard:
     """One shard that is being written, under a temporary name."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.keys: set[str] = set()
-        self.size = 0
-        self._begun = BegunFile(path)
-
-    def add(self, pieces: Sequence[bytes]) -> None:
-        """Writes the files of a sample."""
-        self._begun.file.writelines(pieces)
-        self.size += sum(map(len, pieces))
-
-    def finish(self) -> None:
-        """Ends the archive, and gives it its name."""
-        self._begun.file.write(bytes(_closed(self.size) - self.size))
-        self._begun.finish()
-
-    def drop(self) -> None:
-        """Deletes what was written."""
-        self._begun.drop()
+    path: Path
+    begun: BegunFile
+    keys: set[str] = field(default_factory=set)
+    size: int = 0
 
 
 def _member(name: str, data: bytes) -> tuple[bytes, bytes, bytes]:
