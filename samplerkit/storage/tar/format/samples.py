@@ -189,29 +189,24 @@ class _Grouping:
         return parts
 
     def _check_fields(self) -> None:
-        wrong: dict[tuple[str, ...], tuple[int, Reason]] = {}
-        for names in set(self._signatures):
-            for at, name in enumerate(names):
-                if name in RESERVED or name in names[:at]:
-                    wrong[names] = at, "reserved field" if name in RESERVED else "duplicate field"
-                    break
+        distinct = set(self._signatures)
+        wrong = {names for names in distinct if len({*names, *RESERVED}) < len(names) + len(RESERVED)}
         for sample, names in enumerate(self._signatures) if wrong else ():
             if names in wrong:
-                at, reason = wrong[names]
-                self._flaw(
-                    sample, self._first[sample] + at, reason, f"{names[at]!r} of {self._shown(sample)}"
-                )
+                at = next(at for at, name in enumerate(names) if name in RESERVED or name in names[:at])
+                reason: Reason = "reserved field" if names[at] in RESERVED else "duplicate field"
+                detail = f"{names[at]!r} of {self._shown(sample)}"
+                self._flaw(sample, self._first[sample] + at, reason, detail)
 
     def _check_keys(self) -> None:
         if len(set(self._keys)) == len(self._keys):
             return
-        places: dict[bytes, list[int]] = {}
+        places: dict[bytes, int] = {}
         for sample, key in enumerate(self._keys):
-            places.setdefault(key, []).append(sample)
-        for samples in places.values():
-            # None of them can be told from a part of the others.
-            self._bad.update(samples if len(samples) > 1 else ())
-            for sample in samples[1:]:
+            before = places.setdefault(key, sample)
+            if before != sample:
+                # Neither can be told from a part of the other.
+                self._bad.add(before)
                 detail = f"{self._shown(sample)} is in two places of the shard"
                 self._flaw(sample, self._first[sample], "duplicate key", detail)
 
