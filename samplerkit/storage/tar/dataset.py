@@ -10,6 +10,7 @@ from typing import Any, Literal, Self, final, get_args
 
 import numpy as np
 
+from samplerkit.errors import ArgumentValueError
 from samplerkit.order import arguments
 from samplerkit.order.keys import Key
 from samplerkit.order.modes import Mode, Shuffle
@@ -342,8 +343,13 @@ class TarDataset(View):
 
         Args:
             url: of the shard, as in `__url__`.
+
+        Raises:
+            ArgumentValueError: it is none of the shards.
         """
         shards = self._source.shards
+        if url not in shards.numbers:
+            raise ArgumentValueError("url", "is none of the shards", url)
         return shards.local_path(shards.numbers[url])
 
     def save_lengths(self, path: str | os.PathLike[str]) -> None:
