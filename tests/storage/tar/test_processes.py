@@ -52,14 +52,6 @@ def test_another_process_says_that_the_cache_was_emptied(tmp_path):
         pickle.loads(pickle.dumps(dataset))[0]  # noqa: S301  # our own
 
 
-def test_an_index_that_no_cache_holds_travels_to_another_process(tmp_path):
-    (tmp_path / "no folder").touch()
-    dataset = TarDataset(many(tmp_path, 4), cache=tmp_path / "no folder").decode().to_tuple("cls")
-    assert dataset[11] == (1,)
-    copied = pickle.loads(pickle.dumps(dataset))  # noqa: S301  # our own
-    assert (copied[11], copied.layout, copied.fingerprint) == ((1,), dataset.layout, dataset.fingerprint)
-
-
 def test_a_fork_while_another_thread_reads_does_not_hang(tmp_path):
     dataset = TarDataset(many(tmp_path, 20), max_handles=2)
     stop = threading.Event()
