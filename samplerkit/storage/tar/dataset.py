@@ -381,14 +381,13 @@ def source_of(urls: Any, options: TarOptions, progress: Progress, lengths: Any) 
     known = opened_catalogue(urls, "tar", remote)
     if known is not None:
         refuse_lengths(lengths)
-        names = known.files
+        names = public = known.files  # a catalogue names nothing private
         storage, told = storage_for(known.is_remote, None, remote), known.lengths.tolist()
     else:
         # What is told and skipped may be missing from the start.
         names = archive_names(urls, remote, keeps_absent=lengths is not None and options.skips)
+        public = tuple(map(shown, names))
         storage, told = storage_for(any(map(is_remote, names)), lengths, remote), None
         if lengths is not None:
             told = given_lengths(lengths, names, short_names(names), storage)
-    public = tuple(map(shown, names)) if known is None else names  # a catalogue names nothing private
-    shards = Shards(names, public, storage, options, known)
-    return Source(shards, told, progress)
+    return Source(Shards(names, public, storage, options, known), told, progress)
