@@ -243,13 +243,14 @@ class Selection:
         """The numbers that the samples have in the source, ascending."""
         view, source, total = self.view, self.view._source, len(self.view)
         chosen = np.zeros(total, dtype=bool)
-        starts = range(0, total, AT_ONCE)
+
+        def chunks() -> Iterator[Ids]:
+            return (np.arange(start, min(start + AT_ONCE, total)) for start in range(0, total, AT_ONCE))
+
         if self.by == "sample":
-            upcoming = (np.arange(start, min(start + AT_ONCE, total)) for start in starts)
-            source.reading.expect(map(view._source_ids, upcoming), total)
-        for start in starts:
-            source.progress("selecting sample", start, total)
-            ids = np.arange(start, min(start + AT_ONCE, total))
+            source.reading.expect(map(view._source_ids, chunks()), total)
+        for ids in chunks():
+            source.progress("selecting sample", int(ids[0]), total)
             keys = source.reading.keys(view._source_ids(ids))
             asked = keys if self.by == "key" else view._samples(ids)
             for id, key, given in zip(ids.tolist(), keys, asked, strict=True):
