@@ -98,8 +98,10 @@ class StoredFiles:
             most: how many of their batches are looked at; None for all.
         """
         batches = islice(self.batches(ranks), most)
-        found = epoch_costs(self.layout, batches, shard_bytes=self.sizes, cached_shards=self.cached_files)
-        return np.array([*astuple(found.shards), *astuple(found.ranges)], dtype=np.float64)
+        shards, single = epoch_costs(
+            self.layout, batches, shard_bytes=self.sizes, cached_shards=self.cached_files
+        )
+        return np.array([*astuple(shards), *astuple(single)], dtype=np.float64)
 
     def costs_of_each_file(self, ranks: Sequence[int]) -> tuple[int, int]:
         """Counts requests and bytes if each file that some ranks read is fetched once."""

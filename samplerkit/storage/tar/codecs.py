@@ -55,10 +55,6 @@ IMAGE_EXTENSIONS = frozenset(
 """Extensions of the files that are decoded as images."""
 
 
-def _npy(data: bytes) -> Any:
-    return np.lib.format.read_array(io.BytesIO(data), allow_pickle=False)
-
-
 def _npz(data: bytes) -> dict[str, Any]:
     with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
         most = most_in_memory(len(data))
@@ -76,7 +72,7 @@ DECODERS: Mapping[str, Callable[[bytes], Any]] = MappingProxyType(
         **dict.fromkeys(("txt", "text", "transcript"), bytes.decode),
         **dict.fromkeys(NUMBERS, int),
         **dict.fromkeys(JSON, json.loads),
-        "npy": _npy,
+        "npy": lambda data: np.lib.format.read_array(io.BytesIO(data), allow_pickle=False),
         "npz": _npz,
     }
 )

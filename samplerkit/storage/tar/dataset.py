@@ -10,6 +10,7 @@ from typing import Any, Literal, Self, final, get_args
 
 import numpy as np
 
+from samplerkit.errors import ArgumentValueError
 from samplerkit.order import arguments
 from samplerkit.order.keys import Key
 from samplerkit.order.modes import Mode, Shuffle
@@ -342,8 +343,13 @@ class TarDataset(View):
 
         Args:
             url: of the shard, as in `__url__`.
+
+        Raises:
+            ArgumentValueError: it is none of the shards.
         """
         shards = self._source.shards
+        if url not in shards.numbers:
+            raise ArgumentValueError("url", "is none of the shards", url)
         return shards.local_path(shards.numbers[url])
 
     def save_lengths(self, path: str | os.PathLike[str]) -> None:
@@ -375,14 +381,18 @@ def source_of(urls: Any, options: TarOptions, progress: Progress, lengths: Any) 
     known = opened_catalogue(urls, "tar", remote)
     if known is not None:
         refuse_lengths(lengths)
-        names = known.files
+        names = public = known.files  # a catalogue names nothing private
         storage, told = storage_for(known.is_remote, None, remote), known.lengths.tolist()
     else:
         # What is told and skipped may be missing from the start.
         names = archive_names(urls, remote, keeps_absent=lengths is not None and options.skips)
+        public = tuple(map(shown, names))
+        url_of = dict(zip(public, names, strict=True))
+        for name, url in zip(public, names, strict=True):
+            if url_of[name] != url:  # errors, indexes and samples would confuse them
+                problem, hint = "differ in their queries or credentials only", "name each by its own path"
+                raise ArgumentValueError("urls", problem, name, hint=hint)
         storage, told = storage_for(any(map(is_remote, names)), lengths, remote), None
         if lengths is not None:
             told = given_lengths(lengths, names, short_names(names), storage)
-    public = tuple(map(shown, names)) if known is None else names  # a catalogue names nothing private
-    shards = Shards(names, public, storage, options, known)
-    return Source(shards, told, progress)
+    return Source(Shards(names, public, storage, options, known), told, progress)

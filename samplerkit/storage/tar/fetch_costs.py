@@ -47,43 +47,28 @@ class FetchCosts:
         return self.bytes + self.requests * REQUEST_BYTES
 
 
-@dataclass(frozen=True)
-class EpochCosts:
-    """What an epoch costs in the two ways of reading.
+def advice(shards: FetchCosts, ranges: FetchCosts, *, is_local: bool = False) -> str:
+    """Says in a sentence what to do where single samples cost more than `COSTLY` times as much; else "".
 
     Args:
-        shards: when whole shards are fetched.
+        shards: what an epoch costs when whole shards are fetched.
         ranges: when single samples are read.
+        is_local: whether the order stays in few shards for a while, of each of which other ranks read a part
+            as well.
+
+    Example:
+        >>> advice(FetchCosts(64, 10**9), FetchCosts(100_000, 10**9))[:68]
+        'reading single samples takes about 100,000 requests and 1.00 GB an e'
     """
-
-    shards: FetchCosts
-    ranges: FetchCosts
-
-    @property
-    def ratio(self) -> float:
-        """How many times the cost of fetching shards reading single samples has."""
-        return self.ranges.cost / max(1, self.shards.cost)
-
-    def advice(self, *, is_local: bool = False) -> str:
-        """Says in a sentence what to do where single samples cost more than `COSTLY` times as much; else "".
-
-        Args:
-            is_local: whether the order stays in few shards for a while, of each of which other ranks read a
-                part as well.
-
-        Example:
-            >>> EpochCosts(FetchCosts(64, 10**9), FetchCosts(100_000, 10**9)).advice()[:68]
-            'reading single samples takes about 100,000 requests and 1.00 GB an e'
-        """
-        if self.ratio <= COSTLY:
-            return ""
-        hint = "read PARTIAL in blocks of a few shards, or with room for all in the cache say fetch='shards'"
-        if is_local:
-            hint = "several ranks read each shard, so say lanes, as many as ranks, or fetch='shards'"
-        return (
-            f"reading single samples takes about {_described(self.ranges)} an epoch, and fetching each shard "
-            f"once {_described(self.shards)}: {hint}"
-        )
+    if ranges.cost <= COSTLY * max(1, shards.cost):
+        return ""
+    hint = "read PARTIAL in blocks of a few shards, or with room for all in the cache say fetch='shards'"
+    if is_local:
+        hint = "several ranks read each shard, so say lanes, as many as ranks, or fetch='shards'"
+    return (
+        f"reading single samples takes about {_described(ranges)} an epoch, and fetching each shard once "
+        f"{_described(shards)}: {hint}"
+    )
 
 
 @dataclass(frozen=True)
@@ -162,8 +147,8 @@ def stretch_of(
         if wanted >= GOOD_PART * lengths[touched].sum():
             return Stretch(is_whole=True, is_local=True)
         if shard_bytes is not None and wanted >= SEVERAL * touched.size:
-            of_samples = round(wanted * shard_bytes * lengths.size / max(1, total))
-            whole, single = touched.size * shard_bytes, of_samples
+            whole = touched.size * shard_bytes
+            single = round(wanted * shard_bytes * lengths.size / max(1, total))
             if FetchCosts(touched.size, whole).cost <= FetchCosts(wanted, single).cost:
                 return Stretch(is_whole=True, is_local=True)
         length *= 2
@@ -177,8 +162,8 @@ def epoch_costs(
     *,
     shard_bytes: Ids | None = None,
     cached_shards: int | None = None,
-) -> EpochCosts:
-    """Counts what an epoch of one process asks of a server, in both ways of reading.
+) -> tuple[FetchCosts, FetchCosts]:
+    """Counts what an epoch of one process asks of a server, if whole shards are fetched, and if samples are.
 
     Shards are fetched when they are needed, and the least recently used one leaves a full cache. A request
     for samples brings those of a batch that lie side by side.
@@ -190,8 +175,8 @@ def epoch_costs(
         cached_shards: how many shards the cache on disk holds; None for all.
 
     Example:
-        >>> costs = epoch_costs(Layout([4, 4]), [np.array([0, 1, 2, 3]), np.array([5, 7])])
-        >>> costs.shards.requests, costs.ranges.requests
+        >>> shards, ranges = epoch_costs(Layout([4, 4]), [np.array([0, 1, 2, 3]), np.array([5, 7])])
+        >>> shards.requests, ranges.requests
         (2, 3)
     """
     sizes = np.zeros(layout.num_files, dtype=np.int64) if shard_bytes is None else np.asarray(shard_bytes)
@@ -214,7 +199,7 @@ def epoch_costs(
             fetched_bytes += int(sizes[shard])
             if cached_shards is not None and len(held) > cached_shards:
                 held.popitem(last=False)
-    return EpochCosts(FetchCosts(fetched, fetched_bytes), FetchCosts(requests, round(read_bytes)))
+    return FetchCosts(fetched, fetched_bytes), FetchCosts(requests, round(read_bytes))
 
 
 def _described(costs: FetchCosts) -> str:

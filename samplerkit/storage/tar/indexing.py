@@ -199,27 +199,19 @@ def _lengths_before(goal: str, names: set[str], storage: RemoteStorage) -> Mappi
 def _indexed(name: str, target: str, storage: RemoteStorage, *, checksums: bool) -> tuple[Index, bool]:
     """Returns the index of a shard, and whether it was made now."""
     archive = Archive.found(name, storage)
-    found = _there(target, archive, storage, checksums=checksums)
-    if found is not None:
-        return found, False
+    data = None if archive.size == UNKNOWN_SIZE else read_small(target, storage.read_small)
+    if data is not None:
+        with on_disk(data) as path:
+            found = read_index(path, (archive,))
+        # Of this very state of the shard.
+        if found is not None and found.is_certain and found.serves(checksums):
+            return found, False
     index = _made(name, archive, storage, checksums=checksums)
     with TemporaryDirectory(prefix="samplerkit-") as folder:
         path = Path(folder) / "index"
         index.write(path)
         write_small(target, path.read_bytes(), storage.options)
     return index, True
-
-
-def _there(target: str, archive: Archive, storage: RemoteStorage, *, checksums: bool) -> Index | None:
-    """Returns an index that was written before, if it is of this very state of the shard."""
-    data = None if archive.size == UNKNOWN_SIZE else read_small(target, storage.read_small)
-    if data is None:
-        return None
-    with on_disk(data) as path:
-        found = read_index(path, (archive,))
-        if found is not None and found.is_certain and found.serves(checksums):
-            return found
-    return None
 
 
 def _made(name: str, archive: Archive, storage: RemoteStorage, *, checksums: bool) -> Index:

@@ -86,9 +86,7 @@ class Source(OpenPerProcess[Reader | ShardReading]):
     @property
     def skipped(self) -> Skipped:
         """What was skipped, as far as it is known: nothing, unless flaws are skipped."""
-        reading, contents = self._processes.here().held, self.contents
-        is_told = isinstance(contents, Contents) and contents.is_told
-        return reading.skipped if is_told and reading is not None else contents.skipped
+        return (self._processes.here().held or self.contents).skipped
 
     @property
     def stats(self) -> FileStats:
@@ -120,13 +118,10 @@ class Source(OpenPerProcess[Reader | ShardReading]):
     def __getstate__(self) -> dict[str, Any]:
         # The user's terminal does not travel to another process.
         state = {**super().__getstate__(), "progress": silence}
-        found = state.get("contents")
-        if isinstance(found, Index):
+        if isinstance(state.get("contents"), Index):
             # It is mapped at its first use: an error of unpickling ends a spawned worker before it can say
             # anything.
-            del state["contents"]
-            make, arguments = found.__reduce__()
-            state["_known"] = partial(make, *arguments)
+            state["_known"] = state.pop("contents").load
         return state
 
 
@@ -171,26 +166,19 @@ class View(Closing):
 
         Raises:
             ArgumentTypeError: something else than integers.
-            OutOfDatasetError: there is no such sample.
+            OutOfDatasetError: there is no such sample; where shards are read ahead, before it is reached.
         """
         remaining = iter(ids)
 
-        def chunks() -> Iterator[Ids | SamplerkitError]:
+        def chunks() -> Iterator[Ids]:
             while chunk := list(islice(remaining, AT_ONCE)):
-                try:
-                    yield checked_ids(chunk, len(self))
-                except SamplerkitError as error:  # raised where the reading has come to it
-                    yield error
-                    return
+                yield checked_ids(chunk, len(self))
 
         numbered, ahead = tee(chunks())
         reading = self._source.reading
-        good = (numbers for numbers in ahead if not isinstance(numbers, SamplerkitError))
-        reading.expect(map(self._source_ids, good), len(self))
-        del ahead, good  # else all that is read would be kept for them
+        reading.expect(map(self._source_ids, ahead), len(self))
+        del ahead  # else all that is read would be kept for it
         for numbers in numbered:
-            if isinstance(numbers, SamplerkitError):
-                raise numbers
             if reading.is_large(self._source_ids(numbers)):
                 yield from map(self._sample, numbers.tolist())
             else:
@@ -253,7 +241,28 @@ class Selection:
     @cached_property
     def ids(self) -> Ids:
         """The numbers that the samples have in the source, ascending."""
-        return self.view._source_ids(np.flatnonzero(self._is_chosen))
+        view, source, total = self.view, self.view._source, len(self.view)
+        chosen = np.zeros(total, dtype=bool)
+
+        def chunks() -> Iterator[Ids]:
+            return (np.arange(start, min(start + AT_ONCE, total)) for start in range(0, total, AT_ONCE))
+
+        if self.by == "sample":
+            source.reading.expect(map(view._source_ids, chunks()), total)
+        for ids in chunks():
+            source.progress("selecting sample", int(ids[0]), total)
+            keys = source.reading.keys(view._source_ids(ids))
+            asked = keys if self.by == "key" else view._samples(ids)
+            for id, key, given in zip(ids.tolist(), keys, asked, strict=True):
+                if not key:  # it is missing
+                    continue
+                try:
+                    chosen[id] = bool(self.predicate(given))
+                except Exception as error:
+                    url = source.shards.names[int(view.layout.file_of(np.array([id]))[0])]
+                    raise failure({"__url__": url, "__key__": key}, id, "select", error) from error
+        source.progress("selecting sample", total, total)
+        return view._source_ids(np.flatnonzero(chosen))
 
     @cached_property
     def layout(self) -> Layout:
@@ -266,30 +275,6 @@ class Selection:
         """Changes with what is chosen."""
         content = self.view.fingerprint.encode() + self.ids.astype("<i8").tobytes()
         return hashlib.blake2b(content, digest_size=16, person=b"samplerkit").hexdigest()
-
-    @cached_property
-    def _is_chosen(self) -> np.ndarray[Any, np.dtype[np.bool_]]:
-        view, source, total = self.view, self.view._source, len(self.view)
-        chosen = np.zeros(total, dtype=bool)
-        starts = range(0, total, AT_ONCE)
-        if self.by == "sample":
-            upcoming = (np.arange(start, min(start + AT_ONCE, total)) for start in starts)
-            source.reading.expect(map(view._source_ids, upcoming), total)
-        for start in starts:
-            source.progress("selecting sample", start, total)
-            ids = np.arange(start, min(start + AT_ONCE, total))
-            keys = source.reading.keys(view._source_ids(ids))
-            asked = keys if self.by == "key" else view._samples(ids)
-            for id, key, given in zip(ids.tolist(), keys, asked, strict=True):
-                if not key:  # it is missing
-                    continue
-                try:
-                    chosen[id] = bool(self.predicate(given))
-                except Exception as error:
-                    url = source.shards.names[int(view.layout.file_of(np.array([id]))[0])]
-                    raise failure({"__url__": url, "__key__": key}, id, "select", error) from error
-        source.progress("selecting sample", total, total)
-        return chosen
 
 
 def failure(sample: dict[str, Any], id: int, step: str, error: Exception) -> DatasetError:

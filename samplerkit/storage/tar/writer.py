@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import io
 import os
 import re
 import tarfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, final
 
@@ -144,14 +144,15 @@ class TarWriter(Writing):
         """
         self._check()
         key = _checked_key(sample)
-        files = {
-            _checked_field(key, name): encode(name, value)
+        pieces = [
+            piece
             for name, value in sample.items()
             if not name.startswith("__")
-        }
-        if not files:
+            for piece in _member(f"{key}.{_checked_field(key, name)}", encode(name, value))
+        ]
+        if not pieces:
             raise ArgumentValueError("sample", "has no field", key)
-        size = sum(BLOCK + padded(len(data)) for data in files.values())
+        size = sum(map(len, pieces))
         if self._shard is not None and self._is_full(self._shard, size):
             self._finish(self._shard)
         if self._shard is None:
@@ -159,8 +160,8 @@ class TarWriter(Writing):
         if key in self._shard.keys or key == self._last_key:
             raise ArgumentValueError("__key__", "is there already", key, hint="keys differ within a shard")
         with self._writing(self._shard.path):
-            for name, data in files.items():
-                self._shard.add(f"{key}.{name}", data)
+            self._shard.begun.file.writelines(pieces)
+        self._shard.size += size
         self._shard.keys.add(key)
         self._last_key = key
         self.num_samples += 1
@@ -187,11 +188,11 @@ class TarWriter(Writing):
         """Drops the shard at hand."""
         shard, self._shard = self._shard, None
         if shard is not None:
-            shard.drop()
+            shard.begun.drop()
 
     def _is_full(self, shard: _Shard, size: int) -> bool:
         return (self._most_samples is not None and len(shard.keys) >= self._most_samples) or (
-            self._most_bytes is not None and shard.size + size + 2 * BLOCK > self._most_bytes
+            self._most_bytes is not None and _closed(shard.size + size) > self._most_bytes
         )
 
     def _begin(self) -> _Shard:
@@ -201,7 +202,7 @@ class TarWriter(Writing):
                 hint = "give another path, or replace it by overwrite=True"
                 raise ArgumentValueError("shards", "is there already", str(path), hint=hint)
             path.parent.mkdir(parents=True, exist_ok=True)
-            return _Shard(path)
+            return _Shard(path, BegunFile(path))
 
     def _path(self, number: int) -> Path:
         if self._names is None:
@@ -214,7 +215,8 @@ class TarWriter(Writing):
 
     def _finish(self, shard: _Shard) -> None:
         with self._writing(shard.path):
-            shard.finish()
+            shard.begun.file.write(bytes(_closed(shard.size) - shard.size))
+            shard.begun.finish()
         self._shard = None
         path = str(shard.path)
         self.paths.append(path)
@@ -240,32 +242,28 @@ class TarWriter(Writing):
 
 
 @final
+@dataclass
 class _Shard:
     """One shard that is being written, under a temporary name."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.keys: set[str] = set()
-        self.size = 0
-        self._begun = BegunFile(path)
-        # pax is ustar where that is enough, and has names of any length and letters.
-        self._tar = tarfile.TarFile(fileobj=self._begun.file, mode="w", format=tarfile.PAX_FORMAT)
+    path: Path
+    begun: BegunFile
+    keys: set[str] = field(default_factory=set)
+    size: int = 0
 
-    def add(self, name: str, data: bytes) -> None:
-        """Writes one file; its owner and time are the same everywhere."""
-        member = tarfile.TarInfo(name)
-        member.size = len(data)
-        self._tar.addfile(member, io.BytesIO(data))
-        self.size = self._tar.offset
 
-    def finish(self) -> None:
-        """Returns the shard its name."""
-        self._tar.close()
-        self._begun.finish()
+def _member(name: str, data: bytes) -> tuple[bytes, bytes, bytes]:
+    """Returns the pieces of one file in an archive; its owner and time are the same everywhere."""
+    member = tarfile.TarInfo(name)
+    member.size = len(data)
+    # pax is ustar where that is enough, and has names of any length and letters.
+    header = member.tobuf(tarfile.PAX_FORMAT, "utf-8", "surrogateescape")
+    return header, data, bytes(padded(len(data)) - len(data))
 
-    def drop(self) -> None:
-        """Deletes what was written."""
-        self._begun.drop()
+
+def _closed(size: int) -> int:
+    """Returns the size of an archive after the end mark, two blocks, and in whole records as tar writes."""
+    return -(-(size + 2 * BLOCK) // tarfile.RECORDSIZE) * tarfile.RECORDSIZE
 
 
 def _checked_key(sample: Any) -> str:

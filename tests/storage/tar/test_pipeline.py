@@ -114,6 +114,25 @@ def test_an_error_names_shard_key_and_id_and_keeps_its_cause(tiles, build, step)
     assert isinstance(cause if step != "decode" else cause.__cause__, ZeroDivisionError)
 
 
+@pytest.mark.usefixtures("tiles")
+@pytest.mark.parametrize("lengths", [None, [30, 30]])
+@pytest.mark.parametrize(
+    ("wrong", "kind"), [(60, sk.OutOfDatasetError), (-1, sk.OutOfDatasetError), ("a", sk.ArgumentTypeError)]
+)
+def test_wrong_ids_end_an_iteration_however_far_it_is(tmp_path, lengths, wrong, kind):
+    dataset = TarDataset(f"{tmp_path}/tiles-{{0..1}}.tar", lengths=lengths)
+    for good in (0, 300):  # before the first batch, and behind it
+        with pytest.raises(kind, match="ids: "):
+            list(dataset.in_order([*[7] * good, wrong]))
+    assert [sample["__key__"][-3:] for sample in dataset.in_order([59, 0])] == ["029", "000"]
+
+
+def test_a_shard_is_found_on_disk_by_its_name_and_no_other(tiles, tmp_path):
+    assert tiles.local_path(tiles[0]["__url__"]) == f"{tmp_path}/tiles-0.tar"
+    with pytest.raises(sk.ArgumentValueError, match="url: is none of the shards, got 'tiles-0'"):
+        tiles.local_path("tiles-0")
+
+
 def test_a_missing_field_is_named_with_those_that_are_there(tiles):
     for dataset in (tiles.to_tuple("png"), tiles.rename(image="png;gif"), tiles.map_dict(png=double)):
         with pytest.raises(

@@ -11,8 +11,8 @@ from samplerkit.storage.remote.storage import RemoteStorage
 from samplerkit.storage.tar.fetch_costs import (
     COSTLY,
     MOST_SAMPLES,
-    EpochCosts,
     FetchCosts,
+    advice,
     epoch_costs,
     stretch_of,
 )
@@ -82,12 +82,12 @@ def test_no_more_is_looked_at_than_is_needed():
 def test_costs_are_those_of_a_count_by_hand():
     layout = sk.Layout([4, 4, 2])
     batches = [np.array([0, 1, 5]), np.array([3, 9, 8, 9]), np.array([4, 2])]
-    costs = epoch_costs(layout, batches, shard_bytes=np.array([400, 800, 100]))
+    shards, ranges = epoch_costs(layout, batches, shard_bytes=np.array([400, 800, 100]))
     # 0-1, 5; 3, 8-9; 2, 4: a border between shards parts 3 from 4. A pad is read once.
-    assert costs.ranges == FetchCosts(6, 2 * 100 + 200 + 100 + 2 * 50 + 100 + 200)
-    assert costs.shards == FetchCosts(3, 1300)
-    small = epoch_costs(layout, batches, shard_bytes=np.array([400, 800, 100]), cached_shards=1)
-    assert small.shards.requests > 3
+    assert ranges == FetchCosts(6, 2 * 100 + 200 + 100 + 2 * 50 + 100 + 200)
+    assert shards == FetchCosts(3, 1300)
+    in_small_cache, _ = epoch_costs(layout, batches, shard_bytes=np.array([400, 800, 100]), cached_shards=1)
+    assert in_small_cache.requests > 3
 
 
 def test_the_shard_that_was_used_least_recently_leaves_a_full_cache():
@@ -97,7 +97,8 @@ def test_the_shard_that_was_used_least_recently_leaves_a_full_cache():
         for shard in used.tolist():
             fetched += shard not in held
             held = [*(other for other in held if other != shard), shard][-room:]
-        assert epoch_costs(layout, [[shard] for shard in used], cached_shards=room).shards.requests == fetched
+        shards, _ = epoch_costs(layout, [[shard] for shard in used], cached_shards=room)
+        assert shards.requests == fetched
 
 
 @pytest.mark.parametrize("suffix", [".tar", ".tar.gz", ".tgz"])
@@ -114,9 +115,9 @@ def test_a_cache_holds_as_many_shards_as_its_bytes_do_and_half_as_many_compresse
 
 
 def test_advice_begins_above_the_stated_ratio_and_names_what_helps():
-    assert EpochCosts(FetchCosts(8, 0), FetchCosts(int(8 * COSTLY), 0)).advice() == ""
-    costs = EpochCosts(FetchCosts(8, 0), FetchCosts(8 * int(COSTLY) + 1, 0))
-    far, near = costs.advice(), costs.advice(is_local=True)
+    assert advice(FetchCosts(8, 0), FetchCosts(int(8 * COSTLY), 0)) == ""
+    costs = FetchCosts(8, 0), FetchCosts(8 * int(COSTLY) + 1, 0)
+    far, near = advice(*costs), advice(*costs, is_local=True)
     assert f"{8 * int(COSTLY) + 1} requests" in far
     assert ("read PARTIAL" in far, "lanes" in far) == (True, False)
     assert ("say lanes, as many as ranks" in near, "PARTIAL" in near) == (True, False)

@@ -97,6 +97,18 @@ def test_local_and_remote_shards_may_be_mixed(tmp_path, server, local, index):
             assert without_place(dataset) == without_place(local)
 
 
+def test_urls_that_differ_in_their_queries_only_are_refused(server, tmp_path):
+    url = f"{server.url}/train-00.tar"
+    for other in (url, f"{url}?part=2"):
+        with pytest.raises(
+            sk.ArgumentValueError, match=r"urls: differ in their queries .* only, got '.*-00\.tar'"
+        ):
+            sk.TarDataset([f"{url}?part=1", other])
+    again = sk.TarDataset([f"{url}?part=1"] * 2, cache=tmp_path, progress=False)
+    assert again.keys()[:2] == again.keys()[12:14] == ["00000", "00001"]
+    again.close()
+
+
 @pytest.mark.parametrize("by", ["sample", "key"])
 def test_a_selection_fetches_each_shard_once_and_none_where_keys_will_do(tmp_path, server, by):
     with remote(server, tmp_path) as dataset:

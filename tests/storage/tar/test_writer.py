@@ -56,6 +56,16 @@ def test_a_shard_is_begun_before_it_would_exceed_its_bytes(tmp_path):
     assert TarDataset(writer.paths).layout.sizes.tolist() == [9, 9, 9, 9, 4, 1, 1]
 
 
+@pytest.mark.parametrize("key", ["{}", "é{}"], ids=["plain", "with a header of their own for the name"])
+def test_the_end_of_a_shard_counts_in_its_bytes(tmp_path, key):
+    with TarWriter(f"{tmp_path}/x-%d.tar", bytes_per_shard=25_000) as writer:
+        for number in range(30):
+            writer.write({"__key__": key.format(number), "bin": bytes(1500)})
+    assert {(tmp_path / f"x-{number}.tar").stat().st_size for number in range(len(writer.paths) - 1)} == {
+        20_480
+    }
+
+
 def test_shards_may_be_named_one_by_one(tmp_path):
     with TarWriter(f"{tmp_path}/{{train,val}}.tar", samples_per_shard=3) as writer:
         for number in range(5):

@@ -44,7 +44,6 @@ SMALLEST = 16
 _POWERS = 8 ** np.arange(10, -1, -1, dtype=np.int64)
 # No name and no size: such records change nothing of a sample.
 _HARMLESS = re.compile(rb"(?:[0-9]+ (?:[acm]time|[ug]id|[ug]name|LIBARCHIVE\.creationtime)=[^\n]*\n)+")
-_NONE: np.ndarray[Any, np.dtype[np.int64]] = np.zeros(0, dtype=np.int64)
 
 # An octal digit is a byte 0x30 to 0x37. Eight bytes at a time, of which the last are digits or a known end.
 _OF_DIGIT, _DIGIT = 0xF8F8F8F8F8F8F8F8, 0x3030303030303030
@@ -218,7 +217,7 @@ class Window:
         begin = int(np.searchsorted(self._plain, index))
         heads, following = self._plain[begin:], self._next[begin:]
         if not heads.size or heads[0] != index:
-            return _NONE
+            return heads[:0]
         if np.array_equal(heads[1:], following[:-1]):  # nothing looks like one, as nearly always
             return np.append(heads, following[-1])
         steps, walked = dict(zip(heads.tolist(), following.tolist(), strict=True)), [index]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence, Sized
-from dataclasses import dataclass
 from itertools import compress, pairwise
 from typing import final
 
@@ -90,19 +89,9 @@ def is_header_of(block: bytes, key: str, field: str, size: int) -> bool:
     return parts is not None and (parts[0], parts[1].lower()) == (key.encode(), field.encode())
 
 
-@dataclass(frozen=True)
-class Samples:
-    """The samples of one archive.
-
-    Args:
-        arrays: where they lie, as in an `Index`.
-        fields: the distinct tuples of fields, in the order in which their files stand.
-        flaws: what is wrong with the archive.
-    """
-
-    arrays: dict[str, Array]
-    fields: tuple[tuple[str, ...], ...]
-    flaws: list[Flaw]
+Samples = tuple[tuple[tuple[str, ...], ...], dict[str, Array], list[Flaw]]
+"""The distinct tuples of fields that samples of an archive have, in the order in which their files stand;
+where they lie, as in an `Index`; and what is wrong with the archive."""
 
 
 def group(members: Members, archive: str) -> Samples:
@@ -162,7 +151,7 @@ class _Grouping:
             "offset": np.array([self._members.offsets[at] for at in entries], dtype=np.int64),
             "size": size.astype(narrow(int(size.max(initial=0)))),
         }
-        return Samples(arrays, fields, [*self._members.flaws, *self._flaws])
+        return fields, arrays, [*self._members.flaws, *self._flaws]
 
     def _assign(self) -> None:
         """Gives each member to a sample: the one at hand if the key is the same, else a new one."""
@@ -200,29 +189,24 @@ class _Grouping:
         return parts
 
     def _check_fields(self) -> None:
-        wrong: dict[tuple[str, ...], tuple[int, Reason]] = {}
-        for names in set(self._signatures):
-            for at, name in enumerate(names):
-                if name in RESERVED or name in names[:at]:
-                    wrong[names] = at, "reserved field" if name in RESERVED else "duplicate field"
-                    break
+        distinct = set(self._signatures)
+        wrong = {names for names in distinct if len({*names, *RESERVED}) < len(names) + len(RESERVED)}
         for sample, names in enumerate(self._signatures) if wrong else ():
             if names in wrong:
-                at, reason = wrong[names]
-                self._flaw(
-                    sample, self._first[sample] + at, reason, f"{names[at]!r} of {self._shown(sample)}"
-                )
+                at = next(at for at, name in enumerate(names) if name in RESERVED or name in names[:at])
+                reason: Reason = "reserved field" if names[at] in RESERVED else "duplicate field"
+                detail = f"{names[at]!r} of {self._shown(sample)}"
+                self._flaw(sample, self._first[sample] + at, reason, detail)
 
     def _check_keys(self) -> None:
         if len(set(self._keys)) == len(self._keys):
             return
-        places: dict[bytes, list[int]] = {}
+        places: dict[bytes, int] = {}
         for sample, key in enumerate(self._keys):
-            places.setdefault(key, []).append(sample)
-        for samples in places.values():
-            # None of them can be told from a part of the others.
-            self._bad.update(samples if len(samples) > 1 else ())
-            for sample in samples[1:]:
+            before = places.setdefault(key, sample)
+            if before != sample:
+                # Neither can be told from a part of the other.
+                self._bad.add(before)
                 detail = f"{self._shown(sample)} is in two places of the shard"
                 self._flaw(sample, self._first[sample], "duplicate key", detail)
 

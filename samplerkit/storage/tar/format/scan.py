@@ -31,8 +31,14 @@ from samplerkit.storage.tar.format.headers import (
 Read = Callable[[int, int], bytes]
 """Gives bytes of an archive: how many, and from which position on."""
 
-LINKS = {b"1": "a hard link", b"2": "a symbolic link"}
-DEVICES = {b"3": "a character device", b"4": "a block device", b"6": "a pipe"}
+NO_FILES: dict[bytes, tuple[Reason, str]] = {
+    b"1": ("link", "a hard link"),
+    b"2": ("link", "a symbolic link"),
+    b"3": ("device", "a character device"),
+    b"4": ("device", "a block device"),
+    b"6": ("device", "a pipe"),
+}
+"""What is wrong with the types of members that are neither files nor directories."""
 
 EXTENSIONS = frozenset({PAX_LOCAL, PAX_GLOBAL, GNU_LONG_NAME, GNU_LONG_LINK})
 """The kinds of headers that say something of the members after them."""
@@ -191,12 +197,12 @@ class Walk:
         self._local = None
         name = records.get(b"path", header.name)
         size = _size(records[b"size"]) if b"size" in records else header.size
-        wrong = trouble(header.kind)
+        is_file, wrong = header.kind in REGULAR, NO_FILES.get(header.kind)
         if any(key.startswith(_SPARSE) for key in records):
-            wrong = ("unsupported member", "a sparse file")
-        if wrong is not None and wrong[0] == "unsupported member":
-            return self._flaw(*wrong, offset=self._begin)
-        is_file = header.kind in REGULAR
+            return self._flaw("unsupported member", "a sparse file", self._begin)
+        if not is_file and wrong is None and header.kind != DIRECTORY:
+            what = f"of type {header.kind.decode('latin-1')!r}"
+            return self._flaw("unsupported member", what, self._begin)
         # Before POSIX, a directory was a file whose name ends in a slash.
         if header.kind != DIRECTORY and not (is_file and name.endswith(b"/")):
             if wrong is not None:
@@ -250,19 +256,3 @@ def _used(records: dict[bytes, bytes]) -> dict[bytes, bytes]:
     return {
         key: value for key, value in records.items() if key in {b"path", b"size"} or key.startswith(_SPARSE)
     }
-
-
-def trouble(kind: bytes) -> tuple[Reason, str] | None:
-    """Says what is wrong with a type of member, and None for files and directories.
-
-    Example:
-        >>> trouble(b"2"), trouble(b"0")
-        (('link', 'a symbolic link'), None)
-    """
-    if kind in REGULAR or kind == DIRECTORY:
-        return None
-    if kind in LINKS:
-        return "link", LINKS[kind]
-    if kind in DEVICES:
-        return "device", DEVICES[kind]
-    return "unsupported member", f"of type {kind.decode('latin-1')!r}"

@@ -113,8 +113,9 @@ def _digest(text: str) -> str:
     return hashlib.blake2b(os.fsencode(text), digest_size=10, person=b"samplerkit").hexdigest()
 
 
-def open_plain(archive: Archive, unpacked_size: int | None, cache: Cache) -> Handle:
-    """Opens the plain tar file of an archive, if it is still the one that was indexed."""
+def open_plain(index: Index, cache: Cache, number: int) -> Handle:
+    """Opens the plain tar file of an archive of an index, if it is still the one that was indexed."""
+    archive, unpacked_size = index.archives[number], index.unpacked[number]
     if unpacked_size is None:
         return Handle(archive.open())
     copy = unpack(archive, cache)
@@ -247,11 +248,10 @@ def _index_of(
     archive: Archive, members: Members, unpacked: int | None = None, descriptor: int | None = None
 ) -> Index:
     """Makes the index of what was found in an archive; with its descriptor, checksums as well."""
-    samples = group(members, archive.url)
-    arrays = samples.arrays
+    fields, arrays, flaws = group(members, archive.url)
     if descriptor is not None:
         arrays["crc"] = _checksums(archive, descriptor, arrays)
-    return Index((archive,), (unpacked,), samples.fields, Skipped.of(samples.flaws), arrays)
+    return Index((archive,), (unpacked,), fields, Skipped.of(flaws), arrays)
 
 
 def _checksums(archive: Archive, descriptor: int, arrays: Mapping[str, Array]) -> Array:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, final
@@ -147,13 +147,8 @@ class Index:
 
     @property
     def load(self) -> Callable[[], Index]:
-        """Maps it again, so that it need not be held meanwhile; one that lies in no file is held."""
-        return partial(reopened, self.path, self.archives) if self.path is not None else lambda: self
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        if self.path is not None:
-            return reopened, (self.path, self.archives)
-        return Index, tuple(getattr(self, each.name) for each in fields(self))
+        """Maps it again, so that it need not be held meanwhile, or travel; one that lies in no file does."""
+        return partial(replace, self) if self.path is None else partial(reopened, self.path, self.archives)
 
 
 def read_index(

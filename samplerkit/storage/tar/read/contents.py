@@ -138,9 +138,8 @@ class MetIndexes:
 
     def _check(self, number: int, index: Index, told: int) -> None:
         version = (index.archive.size, index.archive.version)
-        if self._versions.setdefault(number, version) != version:
-            raise index.archive.changed()
-        if index.num_samples != told and not self._contents.is_told:
+        is_other = self._versions.setdefault(number, version) != version
+        if is_other or (index.num_samples != told and not self._contents.is_told):
             raise index.archive.changed()
         if index.num_samples > told or (index.num_samples < told and not self._skips):
             hint = "correct lengths, or leave them out to have the shards indexed"
@@ -152,17 +151,15 @@ class MetIndexes:
         for at in (number - 1, number):
             with self._lock:
                 one, other = self._indexes.get(at), self._indexes.get(at + 1)
-            if one is not None and other is not None:
-                last = one.num_samples - 1
-                flaw = split_between(one, other)
-                if flaw is not None:
-                    if not self._skips:
-                        raise flaw.error()
-                    with self._lock:
-                        self._split_flaws[at] = flaw
-                        for shard, row in ((at, last), (at + 1, 0)):
-                            error = AbsentError(self._names[shard], flaw.problem, hint=HINTS[flaw.reason])
-                            self._missing.setdefault(shard, {}).setdefault(row, (row + 1, error))
+            if one is None or other is None or (flaw := split_between(one, other)) is None:
+                continue
+            if not self._skips:
+                raise flaw.error()
+            with self._lock:
+                self._split_flaws[at] = flaw
+                for shard, row in ((at, one.num_samples - 1), (at + 1, 0)):
+                    error = AbsentError(self._names[shard], flaw.problem, hint=HINTS[flaw.reason])
+                    self._missing.setdefault(shard, {}).setdefault(row, (row + 1, error))
 
 
 def _lacking(name: str, index: Index, told: int) -> AbsentError:

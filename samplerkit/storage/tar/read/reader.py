@@ -56,7 +56,8 @@ class Reader:
         self.skipped = index.skipped
         self.stats = stats or FileStats()
         self._index = index
-        self._handles = Handles(partial(_opened, index, cache), max_handles)
+        # Of no method of this reader, which what is open would hold.
+        self._handles = Handles(partial(open_plain, index, cache), max_handles)
         arrays = index.arrays
         self._starts: list[int] = index.layout.starts.tolist()
         self._keys = np.ascontiguousarray(arrays["keys"])
@@ -215,8 +216,3 @@ def verify(index: Index, number: int, sample: dict[str, Any]) -> None:
             offset, key = int(index.arrays["offset"][member]), sample["__key__"]
             problem = f"damaged data at byte {offset}: {name!r} of {key!r} has another checksum"
             raise DatasetError(sample["__url__"], problem, hint="fetch or make the archive again")
-
-
-def _opened(index: Index, cache: Cache, number: int) -> Handle:
-    """Opens an archive of an index; no method, for what is open would hold its reader."""
-    return open_plain(index.archives[number], index.unpacked[number], cache)

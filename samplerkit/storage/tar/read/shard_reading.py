@@ -21,7 +21,7 @@ from samplerkit.storage.opening import AbsentError
 from samplerkit.storage.remote.access import Requests, Span
 from samplerkit.storage.remote.disk_cache import LocalFile
 from samplerkit.storage.remote.storage import RemoteStorage
-from samplerkit.storage.tar.fetch_costs import EpochCosts, FetchCosts, Stretch, stretch_of
+from samplerkit.storage.tar.fetch_costs import FetchCosts, Stretch, advice, stretch_of
 from samplerkit.storage.tar.format.flaws import Skipped
 from samplerkit.storage.tar.format.headers import BLOCK
 from samplerkit.storage.tar.format.samples import is_header_of
@@ -57,14 +57,14 @@ class ShardReading:
         self._shards = shards
         self._contents = contents
         self._limits = limits_here(shards)
-        self._fetch = shards.options.fetch
+        # Where none is remote, whole shards are read, one after another.
+        self._fetch = shards.options.fetch if shards.is_remote else "shards"
         self._finding = threading.Lock()
         self._open: ReadAheadCache[OpenShard] = self._new_cache(stats)
         self._at_hand: WeakValueDictionary[int, OpenShard] = WeakValueDictionary()
         self._met = MetIndexes(shards.names, contents, skips=shards.options.skips)
         self._batches: BatchesAhead | None = None
-        # Whether whole shards are read, and no parts: where none is remote, one after another.
-        self._is_whole = self._fetch == "shards" or not shards.is_remote
+        self._is_whole = self._fetch == "shards"  # and no parts are
         self._epoch_samples = contents.layout.num_samples
         self._stretch: Stretch | None = None
         self._advice: str | None = None  # None: what the order costs is not known yet
@@ -76,8 +76,8 @@ class ShardReading:
 
     @property
     def skipped(self) -> Skipped:
-        """What was skipped in the shards that were met."""
-        return self._met.skipped
+        """What was skipped: in all shards if they were indexed, else in those that were met."""
+        return self._met.skipped if self._contents.is_told else self._contents.skipped
 
     def expect(self, upcoming: Iterable[Any], epoch_samples: int) -> None:
         """Receives what is read next, batch by batch: it chooses how to read that, and reads ahead.
@@ -89,14 +89,13 @@ class ShardReading:
         self._epoch_samples = epoch_samples
         batches = iter(upcoming)
         layout = self._contents.layout
-        is_whole = self._fetch == "shards" or not self._shards.is_remote
-        if self._fetch == "auto" and not is_whole:
+        is_whole = self._fetch == "shards"
+        if self._fetch == "auto":
             batches, looked_at = tee(batches)
-            _, sharers = this_worker()
             shards = map(layout.file_of, looked_at)
             room, shard_bytes = self._shards.cache_capacity(), self._shards.usual_size()
-            stretch = stretch_of(shards, layout.sizes, room, sharers, shard_bytes)
-            is_whole, self._stretch = stretch.is_whole, stretch
+            self._stretch = stretch_of(shards, layout.sizes, room, this_worker()[1], shard_bytes)
+            is_whole = self._stretch.is_whole
             # Else all that is read later would be kept for it.
             del shards, looked_at
         ahead, self._batches = self._batches, None
@@ -257,15 +256,15 @@ class ShardReading:
         size = sum(part.index.archive.size for part in parts) / len(parts)
         whole = FetchCosts(num_files, round(size * num_files))
         read = FetchCosts(round(len(requests) * scale), round(sum(span.length for span in requests) * scale))
-        self._advice = EpochCosts(whole, read).advice(is_local=stretch.is_local)
+        self._advice = advice(whole, read, is_local=stretch.is_local)
 
     def _warn_of_costs(self) -> None:
-        advice = self._advice
-        if advice:
+        told = self._advice
+        if told:
             self._advice = ""
             first, *others = self._shards.names
             shards = f"{first} and {len(others)} more shards" if others else first
-            warnings.warn(f"{shards}: {advice}", stacklevel=2)
+            warnings.warn(f"{shards}: {told}", stacklevel=2)
 
 
 def limits_here(shards: Shards) -> CacheLimits:

@@ -95,8 +95,6 @@ class Shards:
     @property
     def is_remote(self) -> bool:
         """Whether some shards are remote."""
-        if self.catalogue is not None:
-            return self.catalogue.is_remote
         return self.storage is not None and any(map(is_remote, self.names))
 
     def archive(self, number: int) -> Archive:
@@ -126,16 +124,14 @@ class Shards:
 
     def usual_size(self) -> int | None:
         """Returns the size of the first remote shard, for all; None where it is not known."""
-        if self.catalogue is not None:
-            return int(self.catalogue.sizes[0]) or None
-        url = next(filter(is_remote, self.urls), None)
-        if url is None or self.storage is None:
+        number = next((number for number, url in enumerate(self.urls) if is_remote(url)), None)
+        if number is None:
             return None
         try:
-            size = self.storage.version(url).size
+            size = self.archive(number).size
         except DatasetError:  # it may be one that this process does not read
             return None
-        return None if size == UNKNOWN_SIZE or size <= 0 else size
+        return None if size in {UNKNOWN_SIZE, 0} else size
 
     def cache_capacity(self) -> int:
         """Returns how many shards the cache on disk can hold, if all are as large as one of them."""
@@ -143,7 +139,7 @@ class Shards:
         if size is None or self.storage is None:
             return len(self.urls)
         # Of a compressed one, the half of the room is for what is unpacked of it.
-        first = next(name for name in self.names if is_remote(name))
+        first = next(filter(is_remote, self.names))
         parts = 2 if first.endswith((".gz", ".tgz")) else 1
         return _room(self.storage.options) // (parts * size)
 
@@ -320,26 +316,16 @@ def archive_names(
     Raises:
         ArgumentTypeError: no path and no list of paths.
         ArgumentValueError: an empty list, or braces that do not match.
-        DatasetError: there is no such file, one is a folder, a pipe or a device, or nothing matches.
+        DatasetError: there is no such file, one is no plain file, or nothing matches.
     """
     names = file_paths(urls, options or RemoteOptions(), "urls", INDEX_SUFFIX)
-    for name in names:
-        if not is_remote(name):
-            _require_file(name, keeps_absent)
-    if keeps_absent and not any(is_remote(name) or os.path.isfile(name) for name in names):  # noqa: PTH113
-        raise DatasetError("urls", "there is no such file", names[0], hint="check the path")
-    return names
-
-
-def _require_file(name: str, keeps_absent: bool) -> None:
-    if os.path.isfile(name):  # noqa: PTH113  # likewise
-        return
-    if os.path.isdir(name):  # noqa: PTH112  # likewise
-        raise DatasetError("urls", "is a folder", name, hint="give its archives, as in 'folder/*.tar'")
-    if os.path.exists(name):  # noqa: PTH110  # likewise
-        problem = "is a pipe or a device, and no plain file"
-        raise DatasetError("urls", problem, name, hint="give the files themselves")
-    if not keeps_absent:
-        is_link = os.path.islink(name)  # noqa: PTH114  # likewise
+    # Path's own methods raise where a name is too long to be one.
+    missing = [name for name in names if not (is_remote(name) or os.path.isfile(name))]  # noqa: PTH113
+    for name in filter(os.path.exists, missing):
+        hint = "give the files themselves, as in 'folder/*.tar'"
+        raise DatasetError("urls", "is no plain file", name, hint=hint)
+    if missing and not (keeps_absent and len(missing) < len(names)):
+        is_link = os.path.islink(missing[0])  # noqa: PTH114
         problem = "is a link whose target is missing" if is_link else "there is no such file"
-        raise DatasetError("urls", problem, name, hint="check the path")
+        raise DatasetError("urls", problem, missing[0], hint="check the path")
+    return names
