@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cache
 from random import Random
@@ -39,8 +39,8 @@ class Numbers:
 class Expecting(Numbers):
     """Reads whole batches, and only those that it was told to expect."""
 
-    def expect(self, batches: Iterator[Any]) -> None:
-        self._expected = batches
+    def expect(self, batches: Iterable[Any]) -> None:
+        self._expected = iter(batches)
 
     def __getitems__(self, ids: Any) -> list[tuple[int | None, int]]:
         expected = next(self._expected).tolist()
