@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
+import stat
 import time
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -137,3 +140,20 @@ def test_a_file_that_was_replaced_or_removed_is_not_the_one_that_is_open(tmp_pat
         assert not is_the_file(file.fileno(), path)
         path.unlink()
         assert not is_the_file(file.fileno(), path)
+
+
+@pytest.mark.parametrize(("number", "is_said"), [(errno.EINVAL, False), (errno.EIO, True)])
+def test_a_folder_that_cannot_be_synced_is_an_error_unless_its_filesystem_has_no_such_thing(
+    tmp_path, monkeypatch, number, is_said
+):
+    fsync = os.fsync
+
+    def refuses(descriptor):
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise OSError(number, os.strerror(number))
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", refuses)
+    with pytest.raises(OSError, match="Input") if is_said else nullcontext():
+        written(tmp_path / "a", b"all")
+    assert (tmp_path / "a").read_bytes() == b"all"
