@@ -66,10 +66,10 @@ class RemovedRows:
         return rows - self._gone[number] + np.maximum(inside, 0), inside <= 0
 
     def and_rows(self, begins: Ids, ends: Ids) -> RemovedRows:
-        """Gives the holes with further intervals of rows, in any order, which may share rows with these."""
+        """Gives the holes with further intervals of rows: none is empty, and they may share rows with these."""
         begins, ends = np.append(self.begins, begins), np.append(self.ends, ends)
-        ascending = np.argsort(begins[begins < ends], kind="stable")
-        begins, ends = begins[begins < ends][ascending], ends[begins < ends][ascending]
+        ascending = np.argsort(begins, kind="stable")
+        begins, ends = begins[ascending], ends[ascending]
         reached = np.maximum.accumulate(ends)
         is_first = np.append(True, begins[1:] > reached[:-1])[: begins.size]
         is_last = np.append(is_first[1:], True)[: begins.size]

@@ -95,8 +95,9 @@ def test_documents_of_windows_are_those_of_the_index(tmp_path_factory, lengths, 
         assert all(count > 0 for *_, count in spans)
 
 
-def test_documents_end_with_a_token(tmp_path):
-    np.save(tmp_path / "a.npy", np.array([1, 2, 0, 3, 0, 0, 4, 5, 6], dtype=np.uint16))
+@pytest.mark.parametrize("stored", ["uint16", "int64"])
+def test_documents_end_with_a_token(tmp_path, stored):
+    np.save(tmp_path / "a.npy", np.array([1, 2, 0, 3, 0, 0, 4, 5, 6], dtype=stored))
     data = sk.TokenDataset(tmp_path / "a.npy", 8, phase=False, documents=0, outputs=ALL)
     one = data[0]
     assert one["tokens"].tolist() == [1, 2, 0, 3, 0, 0, 4, 5]
