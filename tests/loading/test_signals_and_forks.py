@@ -201,3 +201,23 @@ def test_a_worker_does_not_end_what_its_parent_has_left_to_the_collector(tmp_pat
         gc.enable()
     gc.collect()
     assert (tmp_path / "ended").read_text().split() == [str(os.getpid())]
+
+
+FORKS = """
+import os, sys
+import samplerkit as sk
+loader = sk.Loader(range(400), sk.SequentialSampler(), batch_size=4, num_workers=2, collate_fn=list)
+batches = iter(loader)
+received = [*next(batches)]
+if os.fork() == 0:
+    sys.exit()
+os.wait()
+print(received + [id for batch in batches for id in batch] == [*range(400)])
+"""
+
+
+def test_the_exit_of_a_process_that_the_loop_has_forked_ends_no_worker_of_it():
+    command = [sys.executable, "-c", FORKS]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    # At the exit of the other process multiprocessing says on stderr that it joins only its own.
+    assert done.stdout == "True\n", done.stderr
