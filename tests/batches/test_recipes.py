@@ -136,6 +136,14 @@ def test_a_cost_of_ones_own_is_the_limit():
 
 
 @pytest.mark.parametrize("window", [None, 100])
+def test_pairs_above_the_budget_are_alone(window):
+    recipe = sk.TokenBatches(100, lengths=np.stack([LENGTHS, LENGTHS], axis=1), long="alone", window=window)
+    plan = recipe.plan(sk.RandomSampler(), 300)
+    above = np.flatnonzero(2 * LENGTHS > 100)
+    assert all(plan[int(plan.batch_of(id)[0])].tolist() == [id] for id in above.tolist())
+
+
+@pytest.mark.parametrize("window", [None, 100])
 def test_samples_above_the_budget_are_dropped_and_counted_or_truncated_or_alone(window):
     def plan(long):
         return sk.TokenBatches(100, lengths=LENGTHS, long=long, window=window).plan(sk.RandomSampler(), 300)
