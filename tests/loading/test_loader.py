@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 
 import numpy as np
@@ -183,3 +184,10 @@ def test_a_timeout_may_be_as_long_as_one_likes(workers):
 def test_drop_last_means_drop():
     assert numbers_loader(drop_last=True).tail == "drop"
     assert [len(batch) for batch in numbers_loader(drop_last=True)] == [3, 3, 3]
+
+
+def test_torch_warns_of_more_processes_than_processors_but_not_of_threads():
+    options = {"batch_size": 1, "num_workers": os.cpu_count() + 1}
+    with pytest.warns(UserWarning, match="worker processes in total"):
+        sk.Loader(range(3), sk.SequentialSampler(), **options)
+    sk.Loader(range(3), sk.SequentialSampler(), workers="threads", **options)
