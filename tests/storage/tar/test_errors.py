@@ -69,10 +69,11 @@ def test_a_copy_goes_by_the_name_of_what_it_is_a_copy_of(tmp_path):
     (tmp_path / "copy").write_bytes(b"x")
     archive = Archive.of("s3://b/x.tar", f"{tmp_path}/copy", "tag")
     (tmp_path / "copy").write_bytes(b"xy")
-    before = os.listdir("/proc/self/fd")
+    here = Path("/proc/self/fd")
+    before = [*here.iterdir()]
     with error_that_says("s3://b/x.tar: was changed while it was in use; make the dataset again"):
         archive.open()
-    assert os.listdir("/proc/self/fd") == before
+    assert [*here.iterdir()] == before
     (tmp_path / "copy").unlink()
     hint = "leave it alone while it is in use, and start again"
     with error_that_says(f"cache: was emptied while it was in use, got '{tmp_path}'; {hint}"):
