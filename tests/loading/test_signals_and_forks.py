@@ -110,7 +110,6 @@ def test_a_signal_handler_that_raises_in_the_middle_of_a_request_hangs_nothing(w
 REQUEUED = """
 import os, signal, time, samplerkit as sk
 asked = []
-signal.signal(signal.SIGTERM, lambda *_: asked.append(True))
 class Slow:
     def __len__(self): return 1000
     def __getitem__(self, index):
@@ -118,6 +117,7 @@ class Slow:
         return index
 with sk.Loader(Slow(), sk.SequentialSampler(), batch_size=2, num_workers=2) as loader:
     for batch in loader:
+        signal.signal(signal.SIGTERM, lambda *_: asked.append(True))  # after the workers, which do not get it
         print("step", flush=True)
         if asked:
             print("saved", loader.state_dict()["position"] == 2 * loader.step, flush=True)
