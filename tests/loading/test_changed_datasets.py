@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
+
 import numpy as np
 import pytest
 from torch.utils.data import ConcatDataset
@@ -38,19 +40,6 @@ CHANGES = {
     "files became plain samples": (Data(), range(12)),
     "the parts have other sizes": (ConcatDataset([range(5), range(7)]), ConcatDataset([range(7), range(5)])),
 }
-
-
-@pytest.mark.parametrize("change", CHANGES)
-def test_a_dataset_of_the_same_length_that_changed_is_refused_with_the_difference(change):
-    before, after = CHANGES[change]
-    assert len(before) == len(after) == 12
-    state = loader(before).state_dict(step=2)
-    with pytest.raises(sk.StateError) as caught:
-        loader(after).load_state_dict(state)
-    assert caught.value.field == "dataset"
-    assert caught.value.saved == state["dataset"]
-    assert caught.value.current == loader(after).state_dict()["dataset"] != state["dataset"]
-    assert state["dataset"] in str(caught.value)
 
 
 CLASSES = [0, 1] * 6
@@ -90,15 +79,24 @@ LABELS = {
 """By what is changed: the field that tells, and a loader with these labels."""
 
 
-@pytest.mark.parametrize("change", LABELS)
-def test_labels_and_weights_that_changed_at_equal_length_are_refused(change):
-    field, make = LABELS[change]
-    state = make(CLASSES).state_dict(step=2)
+CASES = {name: ("dataset", loader, *datasets) for name, datasets in CHANGES.items()}
+CASES |= {name: (field, make, CLASSES, SWAPPED) for name, (field, make) in LABELS.items()}
+
+
+@pytest.mark.parametrize("change", CASES)
+def test_a_dataset_of_the_same_length_that_changed_is_refused_with_the_difference(change):
+    """Its files, its fingerprint, its labels, or the weights and labels of its sampler."""
+    field, make, before, after = CASES[change]
+    assert len(before) == len(after) == 12
+    state = make(before).state_dict(step=2)
     with pytest.raises(sk.StateError) as caught:
-        make(SWAPPED).load_state_dict(state)
+        make(after).load_state_dict(state)
     assert caught.value.field == field
-    assert make(SWAPPED).fingerprint != make(CLASSES).fingerprint
-    same = make(list(CLASSES))
+    assert caught.value.saved == state[field]
+    assert caught.value.current == make(after).state_dict()[field] != state[field]
+    assert state[field][:50] in str(caught.value)  # long ones are cut
+    assert make(after).fingerprint != make(before).fingerprint
+    same = make(deepcopy(before))
     same.load_state_dict(state)
     assert same.state_dict() == state
-    make(SWAPPED).load_state_dict(state, allow={field})
+    make(after).load_state_dict(state, allow={field})

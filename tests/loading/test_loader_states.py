@@ -142,12 +142,14 @@ SECTIONS = {
 }
 BOUNDS = [("tokens", "windows_per_block", 0), ("tokens", "tokens", -1), ("ledger", "past", -1)]
 BOUNDS += [("batches", "abreast", 0), ("batches", "abreast", 1 << 40), ("batches", "window", [-1, 0])]
+# Another window, one behind the position, and one behind the end.
+BOUNDS += [("batches", "window", wrong) for wrong in ([1, 3], [4, 4000], [99, 0])]
 
 
 @pytest.mark.parametrize("name", SECTIONS)
 def test_wrong_values_in_a_section_are_refused_by_field_and_the_run_is_as_it_was(name):
     run = SECTIONS[name]()
-    state, before = run.state_dict(step=4), run.state_dict()
+    state, before = run.state_dict(step=run.steps_left - 1), run.state_dict()
     wrong_values = [*product([*state["sections"][name], "more"], [*WRONG, MISSING])]
     wrong_values += [(field, value) for section, field, value in BOUNDS if section == name]
     for field, wrong in wrong_values:
