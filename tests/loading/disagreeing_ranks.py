@@ -34,8 +34,8 @@ SHARDS: dict[str, Shard] = {
 }
 
 
-def readers(shard: int, shards: int) -> dict[str, Callable[[], Iterable[Any]]]:
-    """Gives by name all that reads a shard."""
+def readers(shard: int | None, shards: int | None) -> dict[str, Callable[[], Iterable[Any]]]:
+    """Gives by name all that reads a shard, or that of this process in its job."""
     sampler = sk.DistributedSampler(shards, shard, seed=3)
     slices = sk.SequentialSampler()
     slices.add_child(sk.DistributedSampler(shards, shard, seed=3))
