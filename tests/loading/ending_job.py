@@ -47,7 +47,8 @@ def main(end: str, options: dict[str, Any]) -> None:
     loader = sk.Loader(Slow(), sk.SequentialSampler(), batch_size=BATCH_SIZE, **{"num_workers": 2, **options})
     batches: list[torch.Tensor] = []
     iteration = iter(loader)
-    left_behind.extend([iteration] if end == "the end of the script" else [])
+    if end == "the end of the script":
+        left_behind.append(iteration)
     try:
         for batch in iteration:
             # One call: Python runs signal handlers after calls, so the batch is noted before one can raise.
