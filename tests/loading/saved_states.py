@@ -21,6 +21,7 @@ from torch.utils.data import DataLoader
 
 import samplerkit as sk
 from samplerkit.compat.torch import DistributedSampler, distributed
+from tests.chains import under
 from tests.compat.partially_shuffle.folders import ids_of, make_dataset, make_sampler
 from tests.compat.webdataset.shards import numbers, write
 from tests.numbers import Numbers
@@ -39,12 +40,6 @@ def as_list(batch: Any) -> list[int]:
 def loader(sampler: sk.Sampler, **options: Any) -> sk.Loader:
     options = {"batch_size": 3, "world": TWO, "collate_fn": as_list, **options}
     return sk.Loader(Numbers(LAYOUT), sampler, **options)
-
-
-def below_the_root() -> sk.Sampler:
-    chain = sk.SequentialSampler()
-    chain.add_child(sk.DistributedSampler(2, 1, seed=5))
-    return chain
 
 
 def by_dealing(_: Path) -> sk.Loader:
@@ -99,9 +94,7 @@ def first_tokens(rows: Any) -> list[int]:
 
 
 def blocks(below: sk.Sampler | None = None) -> sk.Sampler:
-    sampler = sk.BlockSampler(2, seed=3)
-    sampler.add_child(below)
-    return sampler
+    return under(sk.BlockSampler(2, seed=3), below)
 
 
 KINDS: dict[str, Callable[[Path], Any]] = {
@@ -114,7 +107,9 @@ KINDS: dict[str, Callable[[Path], Any]] = {
     "Loader, weighted": lambda _: loader(
         sk.WeightedRandomSampler([1.0 + i % 5 for i in range(SIZE)], seed=6)
     ),
-    "Loader, dealt below the root": lambda _: loader(below_the_root()),
+    "Loader, dealt below the root": lambda _: loader(
+        under(sk.SequentialSampler(), sk.DistributedSampler(2, 1, seed=5))
+    ),
     "Loader, continued": lambda _: loader(sk.RandomSampler(seed=3), after_break="continue"),
     "TorchSampler": lambda _: sk.TorchSampler(sk.RandomSampler(seed=3), LAYOUT, TWO),
     "TorchSampler, partial": lambda _: sk.TorchSampler(

@@ -9,6 +9,7 @@ import pytest
 from torch.utils.data import ConcatDataset
 
 import samplerkit as sk
+from tests.chains import under
 
 
 class Data:
@@ -48,11 +49,6 @@ SWAPPED = [1, 0] * 6
 
 def labelled(labels, sampler, **attributes):
     return sk.Loader(Data(**attributes, label=labels), sampler, batch_size=2, world=sk.World(1, 0))
-
-
-def under(parent, child):
-    parent.add_child(child)
-    return parent
 
 
 LABELS = {

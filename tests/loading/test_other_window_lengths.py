@@ -13,6 +13,7 @@ import pytest
 import samplerkit as sk
 from samplerkit.loading.run.window_unit import steps_to_a_multiple
 from samplerkit.loading.state.state import State
+from tests.chains import under
 from tests.loading.rings import Rings
 from tests.loading.token_loaders import BLOCK, FILES, TREE, blocks, loader, mixture, tokens_of
 
@@ -80,9 +81,7 @@ def test_another_block_is_another_dataset():
 
 def test_a_limit_of_whole_pools_is_a_limit_of_as_many_tokens():
     def dealt(samples):
-        root = sk.DistributedSampler(shuffle=False, num_samples=samples)
-        root.add_child(blocks())
-        return root
+        return under(sk.DistributedSampler(shuffle=False, num_samples=samples), blocks())
 
     first = loader(2, 2, 0, sampler=dealt(36))
     state = first.state_dict(step=6)
