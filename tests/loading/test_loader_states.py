@@ -14,6 +14,7 @@ import samplerkit as sk
 from samplerkit.compat.partially_shuffle import DistributedSamplerViaLocallyShuffle
 from samplerkit.compat.torch import DistributedSampler
 from samplerkit.loading.state.state import State
+from tests.chains import under
 from tests.loading import batch_loaders, token_loaders
 from tests.loading.forged_states import MISSING, forged, forged_section
 from tests.loading.numbers import Numbers, numbers_loader
@@ -175,8 +176,7 @@ def test_a_section_that_is_not_known_is_refused_by_name():
 
 def test_a_shard_that_is_dealt_below_the_root_is_not_in_the_state():
     def loader(rank):
-        chain = sk.SequentialSampler()
-        chain.add_child(sk.DistributedSampler(3, rank, seed=5))
+        chain = under(sk.SequentialSampler(), sk.DistributedSampler(3, rank, seed=5))
         return sk.Loader(range(20), chain, batch_size=2, world=sk.World(3, rank))
 
     states = [loader(rank).state_dict(step=1) for rank in range(3)]
