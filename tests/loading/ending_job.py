@@ -16,19 +16,15 @@ from typing import Any
 import torch
 
 import samplerkit as sk
+from tests.numbers import Made
 
 SIZE, BATCH_SIZE, STEPS = 10_000, 2, 5
 
 
-class Slow:
-    """Each sample takes a while, so that workers are at work when the end comes."""
-
-    def __len__(self) -> int:
-        return SIZE
-
-    def __getitem__(self, index: int) -> torch.Tensor:
-        time.sleep(0.02)
-        return torch.full((4096,), index)
+def slow(index: int) -> torch.Tensor:
+    """A sample that takes a while, so that workers are at work when the end comes."""
+    time.sleep(0.02)
+    return torch.full((4096,), index)
 
 
 left_behind: list[Any] = []
@@ -44,7 +40,8 @@ def main(end: str, options: dict[str, Any]) -> None:
     if end == "SIGTERM with a handler":
         faulthandler.dump_traceback_later(20)  # says where, should it hang
         signal.signal(signal.SIGTERM, leave)
-    loader = sk.Loader(Slow(), sk.SequentialSampler(), batch_size=BATCH_SIZE, **{"num_workers": 2, **options})
+    options = {"batch_size": BATCH_SIZE, "num_workers": 2, **options}
+    loader = sk.Loader(Made(SIZE, slow), sk.SequentialSampler(), **options)
     batches: list[torch.Tensor] = []
     iteration = iter(loader)
     if end == "the end of the script":
