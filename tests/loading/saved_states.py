@@ -37,9 +37,9 @@ def as_list(batch: Any) -> list[int]:
     return [int(index) for index in batch]
 
 
-def loader(sampler: sk.Sampler, **options: Any) -> sk.Loader:
+def loader(sampler: sk.Sampler, layout: sk.Layout = LAYOUT, **options: Any) -> sk.Loader:
     options = {"batch_size": 3, "world": TWO, "collate_fn": as_list, **options}
-    return sk.Loader(Numbers(LAYOUT), sampler, **options)
+    return sk.Loader(Numbers(layout), sampler, **options)
 
 
 def by_dealing(_: Path) -> sk.Loader:
@@ -59,7 +59,7 @@ def webdataset(folder: Path) -> Any:
 
 
 LENGTHS = [1 + 5 * number % 7 for number in range(SIZE)]
-TREE = {"web": sk.Layout([9, 4]), "code": sk.Layout([8]), "books": sk.Layout([6])}
+TREE = sk.Layout.tree({"web": sk.Layout([9, 4]), "code": sk.Layout([8]), "books": sk.Layout([6])})
 
 
 def by_batches(recipe: sk.BatchRecipe, sampler: sk.Sampler, **options: Any) -> sk.Loader:
@@ -74,12 +74,6 @@ def mixture(**options: Any) -> sk.MixtureSampler:
     sources = {"web": sk.RandomSampler(seed=2, shuffle="files"), "code": None, "books": None}
     weights = {"web": 3, "code": 2, "books": 1}
     return sk.MixtureSampler(sources, weights=weights, seed=4, **options)
-
-
-def of_trees(sampler: sk.Sampler, **options: Any) -> sk.Loader:
-    return sk.Loader(
-        Numbers(sk.Layout.tree(TREE)), sampler, batch_size=3, world=TWO, collate_fn=as_list, **options
-    )
 
 
 def of_tokens(folder: Path, sampler: sk.Sampler, **options: Any) -> sk.Loader:
@@ -148,10 +142,10 @@ KINDS: dict[str, Callable[[Path], Any]] = {
         sk.TokenBatches(12, lengths=LENGTHS, window=9),
         ledger(sk.RandomSampler(seed=3), sk.Edit(at=9, skip=4)),
     ),
-    "mixture of a tree": lambda _: of_trees(mixture()),
-    "mixture of a tree, restarted": lambda _: of_trees(mixture(passes="restart", num_samples=20)),
-    "mixture, edited": lambda _: of_trees(
-        ledger(mixture(num_samples=24), sk.Edit(at=30, weights={"web": 1, "code": 1, "books": 4}))
+    "mixture of a tree": lambda _: loader(mixture(), TREE),
+    "mixture of a tree, restarted": lambda _: loader(mixture(passes="restart", num_samples=20), TREE),
+    "mixture, edited": lambda _: loader(
+        ledger(mixture(num_samples=24), sk.Edit(at=30, weights={"web": 1, "code": 1, "books": 4})), TREE
     ),
     "mixture of files": lambda _: loader(sk.MixtureSampler([3, 1, 2, 1], seed=4)),
     "repeat factors": lambda _: loader(sk.RepeatFactorSampler([1 + i % 3 / 2 for i in range(SIZE)], seed=4)),
