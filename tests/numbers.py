@@ -1,8 +1,9 @@
-"""A dataset of which each sample is its id, and one of which some cannot be read."""
+"""Datasets whose samples are their ids, or made of these, and one of which some cannot be read."""
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Callable, Container
+from typing import Any
 
 from samplerkit.order.layout import Layout
 
@@ -18,6 +19,17 @@ class Numbers:
 
     def __getitem__(self, index: int) -> int:
         return index
+
+
+class Made(Numbers):
+    """Sample i is what a function makes of i."""
+
+    def __init__(self, size: int, make: Callable[[int], Any]) -> None:
+        super().__init__(Layout(size))
+        self.make = make
+
+    def __getitem__(self, index: int) -> Any:
+        return self.make(index)
 
 
 class Damaged(Numbers):

@@ -15,15 +15,11 @@ from samplerkit.batches.set_plan import StaticPlan
 from samplerkit.batches.window_plan import WindowPlan
 from samplerkit.order.deal import World
 from tests.batches import laws
+from tests.chains import under
 
 RNG = np.random.default_rng(7)
 LENGTHS = np.clip(RNG.lognormal(3, 1, 300), 1, 200).astype(np.int64)
 FILES = sk.Layout([120, 0, 80, 100])
-
-
-def child(parent: sk.Sampler, below: sk.Sampler) -> sk.Sampler:
-    parent.add_child(below)
-    return parent
 
 
 SETS = {
@@ -31,13 +27,13 @@ SETS = {
     "adaptive": sk.RandomSampler(seed=3, shuffle="adaptive"),
     "distributed": sk.DistributedSampler(4, 1, seed=3),
     "a random subset": sk.SubsetRandomSampler(range(0, 300, 2), seed=3),
-    "a subset": child(sk.RandomSampler(seed=3), sk.SubsetSampler([9, 4, 200, 5])),
-    "a part of a subset": child(
-        sk.RandomSampler(seed=3), child(sk.SequentialSampler(1, 50), sk.SubsetSampler(range(0, 300, 4)))
+    "a subset": under(sk.RandomSampler(seed=3), sk.SubsetSampler([9, 4, 200, 5])),
+    "a part of a subset": under(
+        sk.RandomSampler(seed=3), under(sk.SequentialSampler(1, 50), sk.SubsetSampler(range(0, 300, 4)))
     ),
-    "a split": child(sk.DistributedSampler(2, 0, seed=3), sk.SequentialSampler(0, 250)),
-    "the end": child(sk.RandomSampler(seed=3), sk.SequentialSampler(40)),
-    "dealt in sequence": child(sk.DistributedSampler(2, 0, shuffle=False), sk.RandomSampler(seed=3)),
+    "a split": under(sk.DistributedSampler(2, 0, seed=3), sk.SequentialSampler(0, 250)),
+    "the end": under(sk.RandomSampler(seed=3), sk.SequentialSampler(40)),
+    "dealt in sequence": under(sk.DistributedSampler(2, 0, shuffle=False), sk.RandomSampler(seed=3)),
 }
 ORDERS = {
     "files": sk.RandomSampler(shuffle="files", seed=3),
@@ -48,11 +44,11 @@ ORDERS = {
     "replacement": sk.RandomSampler(replacement=True, seed=3),
     "cut": sk.DistributedSampler(2, 0, num_samples=60, shuffle="partial", seed=3),
     "a repeat": sk.SubsetRandomSampler([5, 5, 9], seed=3),
-    "below the root": child(sk.RandomSampler(seed=3), sk.DistributedSampler(2, 0, seed=3)),
-    "a part of what was shuffled": child(sk.SequentialSampler(0, 99), sk.RandomSampler(seed=3)),
+    "below the root": under(sk.RandomSampler(seed=3), sk.DistributedSampler(2, 0, seed=3)),
+    "a part of what was shuffled": under(sk.SequentialSampler(0, 99), sk.RandomSampler(seed=3)),
     "another algorithm": sk.RandomSampler(seed=3, algorithm="mindspore-2.10"),
     "in storage order": sk.SequentialSampler(),
-    "listed": child(sk.DistributedSampler(2, 0, shuffle=False), sk.SubsetSampler([7, 3, 9, 4])),
+    "listed": under(sk.DistributedSampler(2, 0, shuffle=False), sk.SubsetSampler([7, 3, 9, 4])),
 }
 
 

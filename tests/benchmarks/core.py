@@ -20,6 +20,7 @@ import samplerkit as sk
 from tests.benchmarks.peers.torch_rows import Batches, as_fetched
 from tests.benchmarks.report import print_header, print_row, versions
 from tests.benchmarks.timing import in_turns, medians, seconds
+from tests.chains import under
 
 SHARDS, SHARD, BATCH = 8, 3, 256
 READ, SLICE = 1 << 23, 1 << 18
@@ -57,10 +58,9 @@ def orders() -> dict[str, sk.Order]:
     weights, labels = draws.random(1_000_000), draws.integers(0, 1000, 1_000_000)
     parts = {"web": 7, "code": 2, "books": 1}
     tree = sk.Layout.tree({name: share * 10**8 for name, share in parts.items()})
-    chain = sk.DistributedSampler(SHARDS, SHARD, seed=1)
-    subset = sk.SubsetSampler(np.arange(0, 10**7, 2))
-    subset.add_child(sk.RandomSampler(seed=2))
-    chain.add_child(subset)
+    subset = under(sk.SubsetSampler(np.arange(0, 10**7, 2)), sk.RandomSampler(seed=2))
+    chain = under(sk.DistributedSampler(SHARDS, SHARD, seed=1), subset)
+    folds = under(sk.RandomSampler(seed=1), sk.FoldSampler(10, 0))
     mixture = sk.MixtureSampler({name: sk.RandomSampler(seed=3) for name in parts}, weights=parts)
     return {
         **found,
@@ -72,15 +72,8 @@ def orders() -> dict[str, sk.Order]:
         "PK, 1,000 classes of about 1,000": sk.PKSampler(1000, shuffle=True, labels=labels).order(1_000_000),
         "mixture of three, n = 10^9": mixture.order(tree),
         f"a chain of three, shard {SHARD} of {SHARDS}, n = 10^7": chain.order(10**7),
-        "GLOBAL over nine folds of ten, n = 10^7": shuffled_fold().order(10**7),
+        "GLOBAL over nine folds of ten, n = 10^7": folds.order(10**7),
     }
-
-
-def shuffled_fold() -> sk.Sampler:
-    """The training part of a fold, shuffled."""
-    sampler = sk.RandomSampler(seed=1)
-    sampler.add_child(sk.FoldSampler(10, 0))
-    return sampler
 
 
 def report_speed(torch_size: int) -> None:

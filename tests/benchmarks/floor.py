@@ -25,18 +25,10 @@ import torch
 from tests.benchmarks.floor_files import rows
 from tests.benchmarks.floor_rows import Make, Reader, Row
 from tests.benchmarks.peers.memory import PeakGrowth
-from tests.benchmarks.timing import forked
+from tests.benchmarks.timing import Used, forked
 
 TURN = 0.12
 """Seconds of a contestant in a round."""
-
-
-@dataclass(frozen=True)
-class Taken:
-    """What reading took in a round, an item: seconds of the clock, and of the processor in this process."""
-
-    clock: float
-    processor: float
 
 
 @dataclass(frozen=True)
@@ -54,25 +46,25 @@ class Measured:
     """
 
     row: Row
-    ours: Taken
-    floor: Taken
-    peer: Taken | None
+    ours: Used
+    floor: Used
+    peer: Used | None
     ratio: float
     memory: tuple[float, float]
     kind: str
 
 
-def turn(read: Reader) -> Taken:
-    """Reads for a turn."""
+def turn(read: Reader) -> Used:
+    """Reads for a turn; gives the microseconds of an item."""
     begun, spent, items = time.perf_counter(), time.process_time(), 0
     while (clock := time.perf_counter() - begun) < TURN:
         items += read()
-    return Taken(1e6 * clock / items, 1e6 * (time.process_time() - spent) / items)
+    return Used(1e6 * clock / items, 1e6 * (time.process_time() - spent) / items)
 
 
-def medians(found: Sequence[Taken]) -> Taken:
+def medians(found: Sequence[Used]) -> Used:
     """The median of each figure."""
-    return Taken(*(statistics.median(getattr(one, name) for one in found) for name in ("clock", "processor")))
+    return Used(*(statistics.median(getattr(one, name) for one in found) for name in ("clock", "processor")))
 
 
 def memory_of(make: Make) -> float:

@@ -23,7 +23,6 @@ from samplerkit.storage.tar.index.finding import Cache, make_index
 from tests.benchmarks.floor_rows import (
     ALONE,
     Make,
-    Reader,
     Row,
     batches_of,
     calls_of,
@@ -45,19 +44,13 @@ def opened(path: str) -> int:
 
 def preads(places: Sequence[tuple[str, int, int]], batch: int) -> Make:
     """Reads parts of files in a random order: their path, first byte and length."""
+    parts = [(opened(path), size, begin) for path, begin, size in places]
 
-    def reader() -> Reader:
-        parts = [(opened(path), size, begin) for path, begin, size in places]
-        numbers = permuted(len(parts), batch, lists=True)()
+    def read(numbers: list[int]) -> None:
+        for number in numbers:
+            os.pread(*parts[number])
 
-        def read() -> int:
-            for number in next(numbers):
-                os.pread(*parts[number])
-            return batch
-
-        return read
-
-    return reader
+    return calls_of(read, permuted(len(parts), batch, lists=True), batch)
 
 
 def of_tar(folder: Path) -> Iterator[Row]:
@@ -219,16 +212,11 @@ def of_lmdb(folder: Path) -> Iterator[Row]:
     environment.close()
     shutil.copy(f"{folder}/all.lmdb", f"{folder}/floor.lmdb")  # a process opens a file once
 
-    def lmdb_reader() -> Reader:
-        reading = lmdb.open(f"{folder}/floor.lmdb", readonly=True, lock=False, subdir=False)
-        numbers = permuted(each * 4, batch, lists=True)()
+    reading = lmdb.open(f"{folder}/floor.lmdb", readonly=True, lock=False, subdir=False)
 
-        def read() -> int:
-            with reading.begin() as transaction:
-                _ = [transaction.get(b"%06d" % at) for at in next(numbers)]
-            return batch
-
-        return read
+    def got(ids: list[int]) -> Any:
+        with reading.begin() as transaction:
+            return [transaction.get(b"%06d" % at) for at in ids]
 
     store = sk.LmdbDataset(f"{folder}/all.lmdb")
     yield Row(
@@ -238,7 +226,7 @@ def of_lmdb(folder: Path) -> Iterator[Row]:
             lambda: sk.Loader(store, sk.RandomSampler(seed=7), batch_size=batch, world=ALONE, collate_fn=len),
             batch,
         ),
-        lmdb_reader,
+        calls_of(got, permuted(each * 4, batch, lists=True), batch),
         "get of each key",
         reason="a third is the get, the rest the loader: requests, draws, figures",
     )
@@ -316,24 +304,18 @@ def of_tokens(folder: Path) -> Iterator[Row]:
 
 def calls_of_tokens(prefix: Path, batch: int, seq_len: int) -> Make:
     """The floor of windows: as many tokens at random places by pread, made int64."""
+    size = 2 * seq_len + 2
+    descriptor = opened(f"{prefix}.bin")
+    count = os.fstat(descriptor).st_size // (2 * seq_len) - 1
 
-    def reader() -> Reader:
-        size = 2 * seq_len + 2
-        descriptor = opened(f"{prefix}.bin")
-        count = os.fstat(descriptor).st_size // (2 * seq_len) - 1
-        begins = permuted(count, batch, lists=True)()
+    def read(begins: list[int]) -> torch.Tensor:
+        rows = np.empty((batch, seq_len + 1), dtype=np.uint16)
+        flat = memoryview(rows).cast("B")
+        for row, at in enumerate(begins):
+            os.preadv(descriptor, (flat[row * size : row * size + size],), at * 2 * seq_len)
+        return torch.from_numpy(rows.astype(np.int64))
 
-        def read() -> int:
-            rows = np.empty((batch, seq_len + 1), dtype=np.uint16)
-            flat = memoryview(rows).cast("B")
-            for row, at in enumerate(next(begins)):
-                os.preadv(descriptor, (flat[row * size : row * size + size],), at * 2 * seq_len)
-            torch.from_numpy(rows.astype(np.int64))
-            return batch
-
-        return read
-
-    return reader
+    return calls_of(read, permuted(count, batch, lists=True), batch)
 
 
 def rows(folder: str) -> Iterator[Row]:

@@ -20,6 +20,7 @@ from PIL import Image
 import samplerkit as sk
 from samplerkit.inspect.pictures.panels import FAINT, TEXT, png_figure
 from samplerkit.inspect.pictures.plot_data import PlotData, plot_data
+from tests.chains import under
 
 FOLDER = Path(__file__).parents[2] / "docs" / "images"
 SHADES = 8
@@ -90,11 +91,6 @@ MODES = {
 }
 
 
-def _over(child: sk.Sampler, parent: sk.Sampler) -> sk.Sampler:
-    parent.add_child(child)
-    return parent
-
-
 SAMPLERS = {
     "sequential": Orders("SequentialSampler(start_index=60)", sk.SequentialSampler(start_index=60)),
     "random": Orders("RandomSampler(seed=7)", sk.RandomSampler(seed=7)),
@@ -121,16 +117,16 @@ SAMPLERS = {
     ),
     "repeat": Orders(
         "RepeatSampler(3, num_samples=480) over RandomSampler(seed=7)",
-        _over(sk.RandomSampler(seed=7), sk.RepeatSampler(3, num_samples=480)),
+        under(sk.RepeatSampler(3, num_samples=480), sk.RandomSampler(seed=7)),
     ),
     "repeat_factor": Orders(
         "RepeatFactorSampler([1] * 420 + [4] * 60), shuffled by a RandomSampler above",
-        _over(sk.RepeatFactorSampler([1] * 420 + [4] * 60, seed=7), sk.RandomSampler(seed=7)),
+        under(sk.RandomSampler(seed=7), sk.RepeatFactorSampler([1] * 420 + [4] * 60, seed=7)),
         shows=1,
     ),
     "window": Orders(
         'WindowSampler(12, stride=4) under RandomSampler(shuffle="files", lanes=2)',
-        _over(sk.WindowSampler(12, stride=4), sk.RandomSampler(shuffle="files", lanes=2, seed=7)),
+        under(sk.RandomSampler(shuffle="files", lanes=2, seed=7), sk.WindowSampler(12, stride=4)),
         shows=1,
     ),
     "block": Orders(
@@ -139,7 +135,7 @@ SAMPLERS = {
     ),
     "fold": Orders(
         "FoldSampler(4, 1, by_files=True), seed=7, under a RandomSampler",
-        _over(sk.FoldSampler(4, 1, by_files=True, seed=7), sk.RandomSampler(seed=7)),
+        under(sk.RandomSampler(seed=7), sk.FoldSampler(4, 1, by_files=True, seed=7)),
         shows=1,
     ),
     "distributed": Orders(

@@ -14,6 +14,7 @@ import torch
 import samplerkit as sk
 from samplerkit.loading.agreement import Agreement
 from samplerkit.loading.world import detect_world
+from tests.chains import under
 from tests.docs.damaged_files import (
     changed_file,
     cut_array,
@@ -170,11 +171,6 @@ class DrawsOfWhom:
         return [sk.draw_rng().random() for _ in ids]
 
 
-def nested(parent, child):
-    parent.add_child(child)
-    return parent
-
-
 def missing_samples(folder):
     told = sk.TarDataset(shard_of_nine(folder), lengths=[10], on_error="skip", cache=folder / "cache")
     list(loader(told, sk.SequentialSampler(), collate_fn=len))
@@ -228,8 +224,8 @@ MINE = {
     "state: lengths": lambda _: loader().load_state_dict(newer(sections={"lengths": {"edits": 1}})),
     "state: ledger: was saved at": lambda _: edited(3).load_state_dict(saved(step=2)),
     "state: ledger: was saved within": lambda _: of_windows(
-        2, nested(sk.BlockSampler(), sk.Ledger(sk.RandomSampler()))
-    ).load_state_dict(of_windows(2, nested(sk.BlockSampler(), sk.RandomSampler())).state_dict(step=1)),
+        2, under(sk.BlockSampler(), sk.Ledger(sk.RandomSampler()))
+    ).load_state_dict(of_windows(2, under(sk.BlockSampler(), sk.RandomSampler())).state_dict(step=1)),
     "state: ledger: edit 1 of the saved run is another": lambda _: edited(3).load_state_dict(
         edited(4).state_dict(step=2)
     ),
@@ -271,15 +267,15 @@ MINE = {
     "dataset: raised": lambda _: in_a_worker(Calls(raise_its_own)),
     "state: iteration": lambda _: two_loops(),
     "shuffle: not": lambda _: sk.RandomSampler(shuffle="files").order(SIZE),
-    "RandomSampler.add_child: the shuffle mode of a child": lambda _: nested(
+    "RandomSampler.add_child: the shuffle mode of a child": lambda _: under(
         sk.RandomSampler(), sk.RandomSampler(shuffle="partial")
     ),
-    "RandomSampler.add_child: the shuffle mode of a sampler": lambda _: nested(
+    "RandomSampler.add_child: the shuffle mode of a sampler": lambda _: under(
         sk.RandomSampler(shuffle="files"), sk.SequentialSampler()
     ),
-    "FoldSampler": lambda _: nested(sk.FoldSampler(2, 0), sk.RandomSampler()).order(SIZE),
-    "WindowSampler": lambda _: nested(sk.WindowSampler(2), sk.SubsetSampler([0, 2, 4])).order(SIZE),
-    "num_shards": lambda _: nested(sk.DistributedSampler(), sk.DistributedSampler()).order(SIZE),
+    "FoldSampler": lambda _: under(sk.FoldSampler(2, 0), sk.RandomSampler()).order(SIZE),
+    "WindowSampler": lambda _: under(sk.WindowSampler(2), sk.SubsetSampler([0, 2, 4])).order(SIZE),
+    "num_shards": lambda _: under(sk.DistributedSampler(), sk.DistributedSampler()).order(SIZE),
     "dataset: must": lambda _: loader(Stream()),
     "dataset: has neither": lambda _: sk.RandomSampler().order(object()),
     "dataset: has no files": lambda _: next(iter(loader(num_workers=2, file_affinity=True))),

@@ -18,6 +18,7 @@ import torch.distributed
 import samplerkit as sk
 from samplerkit.compat.torch import distributed
 from samplerkit.loading import agreement
+from tests.chains import under
 from tests.numbers import Numbers
 
 SAMPLES = 16
@@ -34,11 +35,10 @@ SHARDS: dict[str, Shard] = {
 }
 
 
-def readers(shard: int, shards: int) -> dict[str, Callable[[], Iterable[Any]]]:
-    """Gives by name all that reads a shard."""
+def readers(shard: int | None, shards: int | None) -> dict[str, Callable[[], Iterable[Any]]]:
+    """Gives by name all that reads a shard, or that of this process in its job."""
     sampler = sk.DistributedSampler(shards, shard, seed=3)
-    slices = sk.SequentialSampler()
-    slices.add_child(sk.DistributedSampler(shards, shard, seed=3))
+    slices = under(sk.SequentialSampler(), sk.DistributedSampler(shards, shard, seed=3))
     data = range(SAMPLES)
     return {
         "Loader": lambda: sk.Loader(data, sampler, batch_size=2),

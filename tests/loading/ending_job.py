@@ -16,19 +16,19 @@ from typing import Any
 import torch
 
 import samplerkit as sk
+from tests.numbers import Made
 
 SIZE, BATCH_SIZE, STEPS = 10_000, 2, 5
 
 
-class Slow:
-    """Each sample takes a while, so that workers are at work when the end comes."""
+def slow(index: int) -> torch.Tensor:
+    """A sample that takes a while, so that workers are at work when the end comes."""
+    time.sleep(0.02)
+    return torch.full((4096,), index)
 
-    def __len__(self) -> int:
-        return SIZE
 
-    def __getitem__(self, index: int) -> torch.Tensor:
-        time.sleep(0.02)
-        return torch.full((4096,), index)
+left_behind: list[Any] = []
+"""The iterator, which nobody ends where the script does not."""
 
 
 def leave(*_: Any) -> None:
@@ -40,10 +40,14 @@ def main(end: str, options: dict[str, Any]) -> None:
     if end == "SIGTERM with a handler":
         faulthandler.dump_traceback_later(20)  # says where, should it hang
         signal.signal(signal.SIGTERM, leave)
-    loader = sk.Loader(Slow(), sk.SequentialSampler(), batch_size=BATCH_SIZE, **{"num_workers": 2, **options})
+    options = {"batch_size": BATCH_SIZE, "num_workers": 2, **options}
+    loader = sk.Loader(Made(SIZE, slow), sk.SequentialSampler(), **options)
     batches: list[torch.Tensor] = []
+    iteration = iter(loader)
+    if end == "the end of the script":
+        left_behind.append(iteration)
     try:
-        for batch in loader:
+        for batch in iteration:
             # One call: Python runs signal handlers after calls, so the batch is noted before one can raise.
             batches.append(batch)
             if loader.step == 1:
@@ -52,25 +56,12 @@ def main(end: str, options: dict[str, Any]) -> None:
                 print("read", flush=True)
                 if end == "exception":
                     raise ValueError("of the loop")
+                if end == "the end of the script":
+                    break
     finally:
         received = [sample for batch in batches for sample in batch[:, 0].tolist()]
         print(json.dumps([received, loader.state_dict()]), flush=True)
 
 
-def end_of_the_script(options: dict[str, Any]) -> None:
-    """Leaves an iterator behind that nobody ends."""
-    loader = sk.Loader(Slow(), sk.SequentialSampler(), batch_size=BATCH_SIZE, **{"num_workers": 2, **options})
-    batches = iter(loader)
-    received = next(batches)[:, 0].tolist()
-    print(json.dumps(loader.worker_pids), "read", json.dumps([received, loader.state_dict()]), sep="\n")
-    sys.stdout.flush()
-    left_behind.append(batches)
-
-
-left_behind: list[Any] = []
-
 if __name__ == "__main__":
-    if sys.argv[1] == "the end of the script":
-        end_of_the_script(json.loads(sys.argv[2]))
-    else:
-        main(sys.argv[1], json.loads(sys.argv[2]))
+    main(sys.argv[1], json.loads(sys.argv[2]))

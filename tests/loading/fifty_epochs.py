@@ -16,20 +16,16 @@ from pathlib import Path
 import torch
 
 import samplerkit as sk
+from tests.numbers import Made
 
 EPOCHS, SAMPLES, DESCRIPTORS = 50, 64, 64
 LEAKED_BYTES = 256 << 10
 PAGE = resource.getpagesize()
 
 
-class Rows:
-    """Sample i is a row of numbers."""
-
-    def __len__(self) -> int:
-        return SAMPLES
-
-    def __getitem__(self, index: int) -> torch.Tensor:
-        return torch.full((1024,), index)
+def row(index: int) -> torch.Tensor:
+    """A row of numbers."""
+    return torch.full((1024,), index)
 
 
 def resident(pid: int | str) -> int:
@@ -43,7 +39,7 @@ def main() -> None:
     options, leaks = json.loads(sys.argv[1]), sys.argv[2] == "leaks"
     kept, forever = [], threading.Event()
     held = {"memory": [], "worker_memory": [], "threads": [], "descriptors": []}
-    with sk.Loader(Rows(), sk.RandomSampler(seed=3), batch_size=8, **options) as loader:
+    with sk.Loader(Made(SAMPLES, row), sk.RandomSampler(seed=3), batch_size=8, **options) as loader:
         for _ in range(EPOCHS):
             received = sum(len(batch) for batch in loader)
             assert received == SAMPLES

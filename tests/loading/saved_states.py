@@ -21,6 +21,7 @@ from torch.utils.data import DataLoader
 
 import samplerkit as sk
 from samplerkit.compat.torch import DistributedSampler, distributed
+from tests.chains import under
 from tests.compat.partially_shuffle.folders import ids_of, make_dataset, make_sampler
 from tests.compat.webdataset.shards import numbers, write
 from tests.numbers import Numbers
@@ -36,15 +37,9 @@ def as_list(batch: Any) -> list[int]:
     return [int(index) for index in batch]
 
 
-def loader(sampler: sk.Sampler, **options: Any) -> sk.Loader:
+def loader(sampler: sk.Sampler, layout: sk.Layout = LAYOUT, **options: Any) -> sk.Loader:
     options = {"batch_size": 3, "world": TWO, "collate_fn": as_list, **options}
-    return sk.Loader(Numbers(LAYOUT), sampler, **options)
-
-
-def below_the_root() -> sk.Sampler:
-    chain = sk.SequentialSampler()
-    chain.add_child(sk.DistributedSampler(2, 1, seed=5))
-    return chain
+    return sk.Loader(Numbers(layout), sampler, **options)
 
 
 def by_dealing(_: Path) -> sk.Loader:
@@ -64,7 +59,7 @@ def webdataset(folder: Path) -> Any:
 
 
 LENGTHS = [1 + 5 * number % 7 for number in range(SIZE)]
-TREE = {"web": sk.Layout([9, 4]), "code": sk.Layout([8]), "books": sk.Layout([6])}
+TREE = sk.Layout.tree({"web": sk.Layout([9, 4]), "code": sk.Layout([8]), "books": sk.Layout([6])})
 
 
 def by_batches(recipe: sk.BatchRecipe, sampler: sk.Sampler, **options: Any) -> sk.Loader:
@@ -81,12 +76,6 @@ def mixture(**options: Any) -> sk.MixtureSampler:
     return sk.MixtureSampler(sources, weights=weights, seed=4, **options)
 
 
-def of_trees(sampler: sk.Sampler, **options: Any) -> sk.Loader:
-    return sk.Loader(
-        Numbers(sk.Layout.tree(TREE)), sampler, batch_size=3, world=TWO, collate_fn=as_list, **options
-    )
-
-
 def of_tokens(folder: Path, sampler: sk.Sampler, **options: Any) -> sk.Loader:
     for number, length in enumerate((100, 57, 130)):
         np.save(folder / f"{number}.npy", np.arange(length, dtype=np.uint16) + 1000 * number)
@@ -99,9 +88,7 @@ def first_tokens(rows: Any) -> list[int]:
 
 
 def blocks(below: sk.Sampler | None = None) -> sk.Sampler:
-    sampler = sk.BlockSampler(2, seed=3)
-    sampler.add_child(below)
-    return sampler
+    return under(sk.BlockSampler(2, seed=3), below)
 
 
 KINDS: dict[str, Callable[[Path], Any]] = {
@@ -114,7 +101,9 @@ KINDS: dict[str, Callable[[Path], Any]] = {
     "Loader, weighted": lambda _: loader(
         sk.WeightedRandomSampler([1.0 + i % 5 for i in range(SIZE)], seed=6)
     ),
-    "Loader, dealt below the root": lambda _: loader(below_the_root()),
+    "Loader, dealt below the root": lambda _: loader(
+        under(sk.SequentialSampler(), sk.DistributedSampler(2, 1, seed=5))
+    ),
     "Loader, continued": lambda _: loader(sk.RandomSampler(seed=3), after_break="continue"),
     "TorchSampler": lambda _: sk.TorchSampler(sk.RandomSampler(seed=3), LAYOUT, TWO),
     "TorchSampler, partial": lambda _: sk.TorchSampler(
@@ -153,10 +142,10 @@ KINDS: dict[str, Callable[[Path], Any]] = {
         sk.TokenBatches(12, lengths=LENGTHS, window=9),
         ledger(sk.RandomSampler(seed=3), sk.Edit(at=9, skip=4)),
     ),
-    "mixture of a tree": lambda _: of_trees(mixture()),
-    "mixture of a tree, restarted": lambda _: of_trees(mixture(passes="restart", num_samples=20)),
-    "mixture, edited": lambda _: of_trees(
-        ledger(mixture(num_samples=24), sk.Edit(at=30, weights={"web": 1, "code": 1, "books": 4}))
+    "mixture of a tree": lambda _: loader(mixture(), TREE),
+    "mixture of a tree, restarted": lambda _: loader(mixture(passes="restart", num_samples=20), TREE),
+    "mixture, edited": lambda _: loader(
+        ledger(mixture(num_samples=24), sk.Edit(at=30, weights={"web": 1, "code": 1, "books": 4})), TREE
     ),
     "mixture of files": lambda _: loader(sk.MixtureSampler([3, 1, 2, 1], seed=4)),
     "repeat factors": lambda _: loader(sk.RepeatFactorSampler([1 + i % 3 / 2 for i in range(SIZE)], seed=4)),

@@ -92,16 +92,12 @@ def test_an_evaluation_on_one_rank_continues_after_the_time_limit_with_a_warning
             [ORDER, {**EVALUATION, "dataset": ORDER["dataset"]}, 0.3, {**ORDER, "epoch": 1}],
             [ORDER, 0.5, {**ORDER, "epoch": 1}],
         ),
+        # Both begin two loaders, in another order.
+        ([ORDER, EVALUATION], [EVALUATION, ORDER]),
     ],
 )
 def test_a_rank_that_has_read_alone_does_not_stop_the_others_later(first, second):
     outcomes, seconds = run_ranks(first, second)
-    assert outcomes == [None, None]
-    assert seconds < 5
-
-
-def test_ranks_that_begin_two_loaders_in_another_order_do_not_hang():
-    outcomes, seconds = run_ranks([ORDER, EVALUATION], [EVALUATION, ORDER])
     assert outcomes == [None, None]
     assert seconds < 5
 

@@ -11,7 +11,7 @@ import torch
 import samplerkit as sk
 from samplerkit.loading.workers.protocol import Answer
 from tests.loading.worker_kinds import beside
-from tests.numbers import Damaged
+from tests.numbers import Damaged, Made
 
 BAD = {4, 7, 8}
 
@@ -47,14 +47,10 @@ def test_the_error_of_a_bad_sample_tells_where_it_is(workers):
 def test_an_error_that_a_dataset_keeps_and_raises_again_has_each_note_once(workers, wrapped):
     kept = OSError("the disk is gone")
 
-    class Gone:
-        def __len__(self):
-            return 1
+    def gone(_):
+        raise kept
 
-        def __getitem__(self, index):
-            raise kept
-
-    loader = sk.Loader(wrapped(Gone()), sk.SequentialSampler(), batch_size=1, **beside(workers))
+    loader = sk.Loader(wrapped(Made(1, gone)), sk.SequentialSampler(), batch_size=1, **beside(workers))
     for _ in range(3):
         with loader, pytest.raises(OSError, match="the disk is gone"):
             list(loader)

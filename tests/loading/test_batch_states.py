@@ -7,8 +7,8 @@ import pytest
 
 import samplerkit as sk
 from samplerkit.batches.window_plan import WindowPlan
-from tests.loading.batch_loaders import LENGTHS, SIZE, SMALL_WINDOWS, Noisy, loader, read
-from tests.loading.forged_states import forged, forged_section
+from tests.loading.batch_loaders import LENGTHS, SIZE, SMALL_WINDOWS, Noisy, loader
+from tests.loading.forged_states import forged
 from tests.loading.worker_kinds import THREADS
 
 
@@ -95,23 +95,6 @@ def test_a_resume_looks_at_one_window(monkeypatch):
     assert set(looked) == {state["sections"]["batches"]["window"][0]}
 
 
-DAMAGED = {
-    "another window": ({"window": [1, 3]}, "window"),
-    "a window behind the position": ({"window": [4, 4000]}, "window"),
-    "a window behind the end": ({"window": [99, 0]}, "window"),
-}
-
-
-@pytest.mark.parametrize(("section", "field"), DAMAGED.values(), ids=DAMAGED.keys())
-def test_a_damaged_section_is_refused_by_field_and_the_run_is_as_it_was(section, field):
-    run = loader("partial", 2, 1)
-    state = run.state_dict(step=run.steps_left - 3)
-    with pytest.raises(sk.StateError) as caught:
-        run.load_state_dict(forged_section(state, "batches", **section))
-    assert caught.value.field == field
-    assert run.state_dict()["position"] == 0
-
-
 @pytest.mark.parametrize("kind", ["global", "partial"])
 def test_a_position_outside_of_the_plan_is_refused(kind):
     run = loader(kind)
@@ -119,14 +102,6 @@ def test_a_position_outside_of_the_plan_is_refused(kind):
         with pytest.raises(sk.StateError) as caught:
             run.load_state_dict(forged(run.state_dict(step=0), position=position))
         assert caught.value.field in ("position", "window")
-
-
-def test_a_state_goes_on_in_the_next_epoch_from_its_beginning():
-    run, whole = loader("partial", 2, 1), loader("partial", 2, 1)
-    run.load_state_dict(run.state_dict(step=run.steps_left - 2))
-    whole.set_epoch(1)
-    assert len(read(run)) == 2
-    assert read(run) == read(whole)
 
 
 def test_a_first_window_without_a_batch_is_saved_and_loaded():

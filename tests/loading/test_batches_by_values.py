@@ -25,14 +25,10 @@ from samplerkit.loading.run.delivery import Delivery, Reading
 from samplerkit.loading.run.run import Run
 from samplerkit.loading.state.state import Place
 from samplerkit.order.typing import Ids, as_array
+from tests.chains import under
 
 BUDGET = 12
 TAILS = ("pad", "drop", "ragged", "split")
-
-
-def child(parent, below):
-    parent.add_child(below)
-    return parent
 
 
 ORDERS = {
@@ -41,8 +37,8 @@ ORDERS = {
     "files": lambda n: sk.DistributedSampler(shuffle="files", seed=5),
     "mixture": lambda n: sk.MixtureSampler([2, 0, 1], num_samples=max(1, n), seed=5),
     "weighted": lambda n: sk.WeightedRandomSampler(np.arange(1, n + 1), num_samples=n, seed=5),
-    "subset": lambda n: child(sk.RandomSampler(seed=5), sk.SubsetSampler(range(0, n, 2))),
-    "below the root": lambda n: child(sk.SequentialSampler(), sk.DistributedSampler(2, shuffle=True, seed=5)),
+    "subset": lambda n: under(sk.RandomSampler(seed=5), sk.SubsetSampler(range(0, n, 2))),
+    "below the root": lambda n: under(sk.SequentialSampler(), sk.DistributedSampler(2, shuffle=True, seed=5)),
     "in order": lambda n: sk.SequentialSampler(),
 }
 RECIPES = {

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
+
 import numpy as np
 import pytest
 from torch.utils.data import ConcatDataset
 
 import samplerkit as sk
+from tests.chains import under
 
 
 class Data:
@@ -40,30 +43,12 @@ CHANGES = {
 }
 
 
-@pytest.mark.parametrize("change", CHANGES)
-def test_a_dataset_of_the_same_length_that_changed_is_refused_with_the_difference(change):
-    before, after = CHANGES[change]
-    assert len(before) == len(after) == 12
-    state = loader(before).state_dict(step=2)
-    with pytest.raises(sk.StateError) as caught:
-        loader(after).load_state_dict(state)
-    assert caught.value.field == "dataset"
-    assert caught.value.saved == state["dataset"]
-    assert caught.value.current == loader(after).state_dict()["dataset"] != state["dataset"]
-    assert state["dataset"] in str(caught.value)
-
-
 CLASSES = [0, 1] * 6
 SWAPPED = [1, 0] * 6
 
 
 def labelled(labels, sampler, **attributes):
     return sk.Loader(Data(**attributes, label=labels), sampler, batch_size=2, world=sk.World(1, 0))
-
-
-def under(parent, child):
-    parent.add_child(child)
-    return parent
 
 
 LABELS = {
@@ -90,15 +75,24 @@ LABELS = {
 """By what is changed: the field that tells, and a loader with these labels."""
 
 
-@pytest.mark.parametrize("change", LABELS)
-def test_labels_and_weights_that_changed_at_equal_length_are_refused(change):
-    field, make = LABELS[change]
-    state = make(CLASSES).state_dict(step=2)
+CASES = {name: ("dataset", loader, *datasets) for name, datasets in CHANGES.items()}
+CASES |= {name: (field, make, CLASSES, SWAPPED) for name, (field, make) in LABELS.items()}
+
+
+@pytest.mark.parametrize("change", CASES)
+def test_a_dataset_of_the_same_length_that_changed_is_refused_with_the_difference(change):
+    """Its files, its fingerprint, its labels, or the weights and labels of its sampler."""
+    field, make, before, after = CASES[change]
+    assert len(before) == len(after) == 12
+    state = make(before).state_dict(step=2)
     with pytest.raises(sk.StateError) as caught:
-        make(SWAPPED).load_state_dict(state)
+        make(after).load_state_dict(state)
     assert caught.value.field == field
-    assert make(SWAPPED).fingerprint != make(CLASSES).fingerprint
-    same = make(list(CLASSES))
+    assert caught.value.saved == state[field]
+    assert caught.value.current == make(after).state_dict()[field] != state[field]
+    assert state[field][:50] in str(caught.value)  # long ones are cut
+    assert make(after).fingerprint != make(before).fingerprint
+    same = make(deepcopy(before))
     same.load_state_dict(state)
     assert same.state_dict() == state
-    make(SWAPPED).load_state_dict(state, allow={field})
+    make(after).load_state_dict(state, allow={field})

@@ -19,6 +19,7 @@ import samplerkit as sk
 from samplerkit.loading.workers import loader_workers
 from samplerkit.loading.workers.protocol import Answer
 from samplerkit.loading.workers.worker_side import SMALL
+from tests.numbers import Made, Numbers
 
 Pair = namedtuple("Pair", "left right")  # torch makes batches of those without types too
 
@@ -98,17 +99,9 @@ def test_views_of_one_tensor_stay_views_of_one_and_can_be_written_to() -> None:
             assert rest[0] == square[0, 1] == 77
 
 
-class Rows:
+def rows_of(width: int) -> Made:
     """Rows of a given number of float32; the first tensor of each sample is small."""
-
-    def __init__(self, width: int) -> None:
-        self.width = width
-
-    def __len__(self) -> int:
-        return 64
-
-    def __getitem__(self, index: int) -> dict[str, torch.Tensor]:
-        return {"label": torch.tensor(index), "row": torch.full((self.width,), float(index))}
+    return Made(64, lambda at: {"label": torch.tensor(at), "row": torch.full((width,), float(at))})
 
 
 def by_torch(samples: list[Any]) -> Any:
@@ -123,7 +116,7 @@ def open_files() -> int:
 
 @pytest.mark.parametrize("collate", [None, by_torch])
 def test_small_tensors_are_in_no_shared_memory_and_hold_no_descriptor(collate: Any) -> None:
-    with sk.Loader(Rows(8), batch_size=2, num_workers=2, collate_fn=collate) as loader:
+    with sk.Loader(rows_of(8), batch_size=2, num_workers=2, collate_fn=collate) as loader:
         batches = iter(loader)
         kept = [next(batches)]
         before = open_files()
@@ -145,23 +138,11 @@ def test_large_tensors_are_in_shared_memory_beside_small_ones(
 
     if are_refused:
         monkeypatch.setattr(socket, "send_fds", refuse)
-    with sk.Loader(Rows(SMALL // 4), batch_size=2, num_workers=1) as loader:
+    with sk.Loader(rows_of(SMALL // 4), batch_size=2, num_workers=1) as loader:
         batch = next(iter(loader))
     assert batch["row"].is_shared() is not are_refused
     assert not batch["label"].is_shared()
     assert batch["row"][:, 0].tolist() == batch["label"].tolist()
-
-
-class InFiles:
-    """Sample i is i; the second batch of four is in both files."""
-
-    layout = sk.Layout([6, 6])
-
-    def __len__(self) -> int:
-        return 12
-
-    def __getitem__(self, index: int) -> int:
-        return index
 
 
 def marked(answer: Answer) -> Answer:
@@ -176,7 +157,7 @@ def test_batches_of_processes_are_pinned_ahead_of_the_loop_in_a_thread_of_it(
     monkeypatch.setattr(loader_workers, "current_device", lambda: torch.device("meta"))
     monkeypatch.setattr(Answer, "pin_memory", marked)
     options: dict[str, Any] = {"num_workers": 2, "collate_fn": list, "persistent_workers": True}
-    dataset = InFiles()
+    dataset = Numbers(sk.Layout([6, 6]))  # the second batch of four is in both files
     with sk.Loader(dataset, batch_size=4, pin_memory=True, file_affinity=affine, **options) as loader:
         next(iter(loader))
         for _ in range(2):

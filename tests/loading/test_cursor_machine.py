@@ -333,18 +333,10 @@ def _files(tmp_path_factory):
     CursorMachine.files = make_dataset(tmp_path_factory.mktemp("files"), [5, SIZE - 5])
 
 
-def run(name, **chosen):
-    machine = type("OneUser", (CursorMachine,), {"user": USERS[name]})
-    run_state_machine_as_test(machine, settings=settings(**chosen, **COMMON))
-
-
+@pytest.mark.parametrize("steps", [20, pytest.param(50, marks=pytest.mark.campaign)])
 @pytest.mark.parametrize("name", USERS)
-def test_each_user_of_the_cursor_keeps_to_the_model(name):
-    run(name, max_examples=8, stateful_step_count=20)
-
-
-@pytest.mark.campaign
-@pytest.mark.parametrize("name", USERS)
-def test_each_user_of_the_cursor_keeps_to_the_model_at_length(name, caplog):
+def test_each_user_of_the_cursor_keeps_to_the_model(name, steps, caplog):
     caplog.set_level(logging.ERROR)  # thousands of epochs are read again
-    run(name, max_examples=8, stateful_step_count=50)
+    machine = type("OneUser", (CursorMachine,), {"user": USERS[name]})
+    chosen = settings(max_examples=8, stateful_step_count=steps, **COMMON)
+    run_state_machine_as_test(machine, settings=chosen)

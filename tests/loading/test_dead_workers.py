@@ -12,6 +12,7 @@ from functools import partial
 import pytest
 
 import samplerkit as sk
+from tests.numbers import Made
 from tests.own_seconds import OwnSeconds
 
 SECONDS, AT_MOST = 5, 60
@@ -21,14 +22,9 @@ LARGE = 8 << 20
 """Bytes of a sample: far more than a pipe takes at once, so that a worker waits in the middle of a batch."""
 
 
-class Large:
-    """Each sample is a long string of bytes, which travels through the pipe of the workers as it is."""
-
-    def __len__(self):
-        return 40
-
-    def __getitem__(self, index):
-        return index.to_bytes(2, "little") * (LARGE // 2)
+def large(index):
+    """A long string of bytes, which travels through the pipe of the workers as it is."""
+    return index.to_bytes(2, "little") * (LARGE // 2)
 
 
 @pytest.mark.parametrize(
@@ -45,7 +41,7 @@ def test_a_worker_that_is_killed_while_it_writes_a_batch_is_a_typed_error(
 ):
     """Of two workers one writes and the other one waits for it; which of them does which is not known."""
     loader = sk.Loader(
-        Large(), sk.SequentialSampler(), batch_size=1, num_workers=workers, collate_fn=list, **options
+        Made(40, large), sk.SequentialSampler(), batch_size=1, num_workers=workers, collate_fn=list, **options
     )
     received = []
     no_longer_than(AT_MOST)
@@ -61,19 +57,15 @@ def test_a_worker_that_is_killed_while_it_writes_a_batch_is_a_typed_error(
     assert loader.state_dict()["position"] == len(received) < len(loader)
 
 
-class Deadly:
-    """One sample ends its process."""
+def deadly(end):
+    """A dataset of which one sample ends its process."""
 
-    def __init__(self, end):
-        self.end = end
-
-    def __len__(self):
-        return 400
-
-    def __getitem__(self, index):
+    def read(index):
         if index == 40:
-            self.end()
+            end()
         return index
+
+    return Made(400, read)
 
 
 def interrupt():
@@ -96,7 +88,7 @@ def test_only_the_worker_that_died_first_is_named_with_its_own_reason(
     no_longer_than, workers, end, code, hint
 ):
     no_longer_than(AT_MOST)
-    loader = sk.Loader(Deadly(end), sk.SequentialSampler(), batch_size=4, num_workers=workers)
+    loader = sk.Loader(deadly(end), sk.SequentialSampler(), batch_size=4, num_workers=workers)
     with loader, pytest.raises(sk.WorkerError, match=hint) as caught:
         batches = iter(loader)
         received = next(batches).tolist()
@@ -110,21 +102,16 @@ def test_only_the_worker_that_died_first_is_named_with_its_own_reason(
     gc.collect()
 
 
-class DiesMeanwhile:
+def dies_meanwhile(index):
     """The first batch never comes, as where its worker waits for the other one, which has died."""
-
-    def __len__(self):
-        return 8
-
-    def __getitem__(self, index):
-        if index < 4:
-            time.sleep(1000)
-        signal.raise_signal(signal.SIGKILL)
+    if index < 4:
+        time.sleep(1000)
+    signal.raise_signal(signal.SIGKILL)
 
 
 def test_a_worker_that_dies_out_of_turn_is_an_error_though_the_others_never_end(no_longer_than):
     no_longer_than(AT_MOST)
-    loader = sk.Loader(DiesMeanwhile(), sk.SequentialSampler(), batch_size=4, num_workers=2)
+    loader = sk.Loader(Made(8, dies_meanwhile), sk.SequentialSampler(), batch_size=4, num_workers=2)
     with OwnSeconds() as own, loader, pytest.raises(sk.WorkerError, match="-9"):
         next(iter(loader))
     assert own.seconds < SECONDS

@@ -12,6 +12,7 @@ import torch
 
 import samplerkit as sk
 from samplerkit.order.draws import Draw
+from tests.numbers import Made
 
 SIZE, BATCH, DRAWS = 40, 4, 46
 SAMPLER = sk.WeightedRandomSampler(1.0 / (1.0 + np.arange(SIZE)), num_samples=DRAWS, seed=11)
@@ -145,18 +146,13 @@ def test_draws_are_pinned():
     """A change of these is a change of everybody's pixels."""
     assert Draw(7, 3, 2**40).rng().integers(2**32, size=3).tolist() == PINNED_DRAW
     assert sk.sample_rng(7, 3, 2**40).integers(2**32, size=3).tolist() == PINNED_SAMPLE
-    reader = loader(dataset=Thrice(), batch_size=1, sampler=sk.SubsetSampler([5, 5]))
+    reader = loader(dataset=Made(9, thrice), batch_size=1, sampler=sk.SubsetSampler([5, 5]))
     assert [sample for batch in reader for sample in batch] == PINNED_SEEDS
 
 
-class Thrice:
+def thrice(_):
     """A number of each generator."""
-
-    def __len__(self):
-        return 9
-
-    def __getitem__(self, index):
-        return int(torch.randint(1000, ())), int(np.random.randint(1000)), random.randrange(1000)  # noqa: NPY002
+    return int(torch.randint(1000, ())), int(np.random.randint(1000)), random.randrange(1000)  # noqa: NPY002
 
 
 def test_without_workers_the_generators_of_the_training_loop_go_on_as_if_nothing_was_read():

@@ -9,6 +9,7 @@ import pytest
 
 import samplerkit as sk
 from samplerkit.order.mixing.streams import Part
+from tests.chains import under
 from tests.loading.token_loaders import TREE, blocks, loader, mixture, read
 from tests.loading.worker_kinds import THREADS, beside
 
@@ -77,8 +78,7 @@ def test_a_ledger_reads_each_source_in_the_epochs_in_which_its_sampler_does():
 
 
 def test_what_repeats_is_in_an_epoch_of_its_own_each_time():
-    repeated = sk.RepeatSampler(3)
-    repeated.add_child(sk.MixtureSampler([1, 1], num_samples=20, seed=1))
+    repeated = under(sk.RepeatSampler(3), sk.MixtureSampler([1, 1], num_samples=20, seed=1))
     order = repeated.order(sk.Layout([2, 3]), 4)
     pairs = {*zip(order, order.epochs_at(4, np.arange(60)).tolist(), strict=True)}
     assert len(pairs) == 60
@@ -160,14 +160,10 @@ class Present(Passes):
         return found
 
 
-def passes_loader(dataset, *, ranks=1, rank=0, sampler=None, **options):
+def read_all(dataset, sampler=None, **options):
     sampler = sk.MixtureSampler(**MIXTURE) if sampler is None else sampler
-    options = {"batch_size": 12 // ranks, "collate_fn": list, **options}
-    return sk.Loader(dataset, sampler, world=sk.World(ranks, rank), **options)
-
-
-def read_all(dataset, **options):
-    with passes_loader(dataset, **options) as batches:
+    options = {"batch_size": 12, "collate_fn": list, **options}
+    with sk.Loader(dataset, sampler, world=sk.World(1, 0), **options) as batches:
         return [sample for batch in batches for sample in batch]
 
 
@@ -194,8 +190,7 @@ def test_samples_that_are_left_out_take_no_pass_from_others(dataset):
 @pytest.mark.parametrize("num_class", [2, 3])
 def test_batches_of_classes_count_passes_over_each_class(num_class):
     recipe = sk.ClassBatches(num_class, 2, labels=np.arange(30) % 3, num_batches=60)
-    with sk.Loader(Passes(), sk.RandomSampler(seed=1), batches=recipe, collate_fn=list) as batches:
-        samples = [sample for batch in batches for sample in batch]
+    samples = read_all(Passes(), sk.RandomSampler(seed=1), batches=recipe, batch_size=None)
     assert len({(id, number) for id, number, _ in samples}) == len(samples) == 120 * num_class
     if num_class == 3:
         # Else a class that a round leaves out misses its turn, and some samples their pass.

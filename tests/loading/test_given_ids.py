@@ -11,6 +11,7 @@ import torch
 
 import samplerkit as sk
 from samplerkit.compat import mindspore
+from tests.chains import under
 from tests.numbers import Numbers
 
 SIZE = 24
@@ -50,13 +51,6 @@ class OfTheSystem(sk.Sampler):
         return iter(sorted(range(self.dataset_size), key=lambda _: os.urandom(8)))
 
 
-def below(sampler):
-    """Reached through other samplers."""
-    parent = sk.DistributedSampler(shuffle=True, seed=5)
-    parent.add_child(sampler)
-    return parent
-
-
 SAMPLERS = {
     "torch's RandomSampler": lambda: sk.IterSampler(torch.utils.data.RandomSampler(range(SIZE))),
     "torch's, with a generator": lambda: sk.IterSampler(
@@ -70,7 +64,7 @@ SAMPLERS = {
     "a generator of its own": lambda: sk.IterSampler(Holding()),
     "MindSpore's IterSampler": lambda: mindspore.IterSampler(Shuffled(random.shuffle)),
     "a sampler of one's own": OwnSampler,
-    "below another one": lambda: below(OwnSampler()),
+    "below another one": lambda: under(sk.DistributedSampler(shuffle=True, seed=5), OwnSampler()),
     "a source of a mixture": lambda: sk.MixtureSampler(
         {"a": sk.IterSampler(Shuffled(random.shuffle)), "b": None}, seed=1, num_samples=SIZE
     ),

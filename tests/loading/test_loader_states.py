@@ -14,6 +14,7 @@ import samplerkit as sk
 from samplerkit.compat.partially_shuffle import DistributedSamplerViaLocallyShuffle
 from samplerkit.compat.torch import DistributedSampler
 from samplerkit.loading.state.state import State
+from tests.chains import under
 from tests.loading import batch_loaders, token_loaders
 from tests.loading.forged_states import MISSING, forged, forged_section
 from tests.loading.numbers import Numbers, numbers_loader
@@ -142,12 +143,14 @@ SECTIONS = {
 }
 BOUNDS = [("tokens", "windows_per_block", 0), ("tokens", "tokens", -1), ("ledger", "past", -1)]
 BOUNDS += [("batches", "abreast", 0), ("batches", "abreast", 1 << 40), ("batches", "window", [-1, 0])]
+# Another window, one behind the position, and one behind the end.
+BOUNDS += [("batches", "window", wrong) for wrong in ([1, 3], [4, 4000], [99, 0])]
 
 
 @pytest.mark.parametrize("name", SECTIONS)
 def test_wrong_values_in_a_section_are_refused_by_field_and_the_run_is_as_it_was(name):
     run = SECTIONS[name]()
-    state, before = run.state_dict(step=4), run.state_dict()
+    state, before = run.state_dict(step=run.steps_left - 1), run.state_dict()
     wrong_values = [*product([*state["sections"][name], "more"], [*WRONG, MISSING])]
     wrong_values += [(field, value) for section, field, value in BOUNDS if section == name]
     for field, wrong in wrong_values:
@@ -173,8 +176,7 @@ def test_a_section_that_is_not_known_is_refused_by_name():
 
 def test_a_shard_that_is_dealt_below_the_root_is_not_in_the_state():
     def loader(rank):
-        chain = sk.SequentialSampler()
-        chain.add_child(sk.DistributedSampler(3, rank, seed=5))
+        chain = under(sk.SequentialSampler(), sk.DistributedSampler(3, rank, seed=5))
         return sk.Loader(range(20), chain, batch_size=2, world=sk.World(3, rank))
 
     states = [loader(rank).state_dict(step=1) for rank in range(3)]

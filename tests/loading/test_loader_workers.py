@@ -14,6 +14,7 @@ import torch
 import samplerkit as sk
 from tests.loading.numbers import Numbers, ids_of, numbers_loader
 from tests.loading.worker_kinds import THREADS, beside
+from tests.numbers import Made
 from tests.own_seconds import OwnSeconds
 from tests.waiting import alive, threads_of_loaders, wait_until
 
@@ -126,20 +127,15 @@ def test_a_batch_that_does_not_come_in_time_is_a_typed_error(no_longer_than, wor
 SIZE, BATCH_SIZE, CUT = 60, 3, 7
 
 
-class Uneven:
+def uneven(index):
     """Every twelfth sample takes long, so that workers finish out of turn."""
-
-    def __len__(self):
-        return SIZE
-
-    def __getitem__(self, index):
-        if index % 12 == 0:
-            time.sleep(0.05)
-        return index
+    if index % 12 == 0:
+        time.sleep(0.05)
+    return index
 
 
 def loader(workers):
-    return sk.Loader(Uneven(), sk.RandomSampler(seed=3), batch_size=BATCH_SIZE, **beside(workers))
+    return sk.Loader(Made(SIZE, uneven), sk.RandomSampler(seed=3), batch_size=BATCH_SIZE, **beside(workers))
 
 
 @pytest.mark.parametrize(

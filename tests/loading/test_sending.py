@@ -11,6 +11,7 @@ import torch
 
 import samplerkit as sk
 from tests.loading.worker_kinds import beside
+from tests.numbers import Made
 
 
 @pytest.fixture(autouse=True)
@@ -175,21 +176,16 @@ def test_what_cannot_be_read_and_what_cannot_be_sent_are_skipped_together_and_th
     assert "OSError: image file 7 is truncated" in caplog.text
 
 
-class CountsDescriptors:
+def counts_descriptors(index):
     """A sample says how many descriptors its worker has open; each fourth cannot be pickled."""
-
-    def __len__(self):
-        return 800
-
-    def __getitem__(self, index):
-        other = threading.Lock() if index % 4 == 3 else None
-        return len([*Path("/proc/self/fd").iterdir()]), torch.zeros(100_000), other
+    other = threading.Lock() if index % 4 == 3 else None
+    return len([*Path("/proc/self/fd").iterdir()]), torch.zeros(100_000), other
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="descriptors are counted in /proc")
 def test_what_was_shared_for_a_batch_that_cannot_be_sent_is_closed():
     loader = sk.Loader(
-        CountsDescriptors(),
+        Made(800, counts_descriptors),
         sk.SequentialSampler(),
         batch_size=4,
         num_workers=1,

@@ -13,6 +13,7 @@ import pytest
 import samplerkit as sk
 from tests.jobs import ended
 from tests.loading.worker_kinds import beside
+from tests.numbers import Made
 from tests.programs import Program
 from tests.waiting import alive
 
@@ -178,15 +179,10 @@ class Garbage:
             file.write(f"{os.getpid()}\n")
 
 
-class Collecting:
-    """Sample i is i; to read one collects garbage."""
-
-    def __len__(self):
-        return 4
-
-    def __getitem__(self, index):
-        gc.collect()
-        return index
+def collecting(index):
+    """To read a sample collects garbage."""
+    gc.collect()
+    return index
 
 
 def test_a_worker_does_not_end_what_its_parent_has_left_to_the_collector(tmp_path):
@@ -194,7 +190,7 @@ def test_a_worker_does_not_end_what_its_parent_has_left_to_the_collector(tmp_pat
     try:
         Garbage(tmp_path / "ended")
         with sk.Loader(
-            Collecting(), batch_size=2, num_workers=2, multiprocessing_context="fork", collate_fn=list
+            Made(4, collecting), batch_size=2, num_workers=2, multiprocessing_context="fork", collate_fn=list
         ) as loader:
             assert list(loader) == [[0, 1], [2, 3]]
     finally:

@@ -7,8 +7,8 @@ import torch.distributed
 from torch.distributed.device_mesh import init_device_mesh
 
 import samplerkit as sk
-from samplerkit.compat.torch import distributed
 from samplerkit.loading.world import detect_world
+from tests.loading.disagreeing_ranks import readers
 
 SLURM = {"SLURM_PROCID": "2", "SLURM_NTASKS": "4", "SLURM_STEP_ID": "0"}
 
@@ -88,23 +88,13 @@ def test_explicit_numbers_come_before_the_job_and_must_not_be_contradicted(monke
         sampler.order(8, world=sk.World(2, 1))
 
 
-READERS_OF_A_JOB = {
-    "Loader": lambda: sk.Loader(range(8), sk.RandomSampler(), batch_size=2),
-    "Loader of shards": lambda: sk.Loader(range(8), sk.DistributedSampler(), batch_size=2),
-    "TensorLoader": lambda: sk.TensorLoader(torch.arange(8), sk.RandomSampler(), batch_size=2),
-    "TorchSampler": lambda: sk.TorchSampler(sk.RandomSampler(), 8),
-    "TorchBatchSampler": lambda: sk.TorchBatchSampler(sk.TorchSampler(sk.RandomSampler(), 8), 2),
-    "ShardedSampler": lambda: distributed(range(8)),
-}
-
-
-@pytest.mark.parametrize("kind", READERS_OF_A_JOB)
+@pytest.mark.parametrize("kind", readers(None, None))
 def test_who_was_asked_for_a_length_before_the_process_group_does_not_read_for_another_job(
     kind, monkeypatch, request
 ):
     monkeypatch.setenv("RANK", "1")
     monkeypatch.setenv("WORLD_SIZE", "2")
-    reader, fresh = READERS_OF_A_JOB[kind](), READERS_OF_A_JOB[kind]()
+    reader, fresh = (readers(None, None)[kind]() for _ in range(2))
     before = len(reader)
     request.getfixturevalue("process_group")
     with pytest.raises(sk.WorldError, match=r"now it says World\(num_shards=1, shard_id=0\)"):

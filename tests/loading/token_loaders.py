@@ -7,6 +7,7 @@ import json
 from collections import Counter
 
 import samplerkit as sk
+from tests.chains import under
 from tests.loading.rings import Rings
 
 BLOCK = 12
@@ -15,9 +16,7 @@ TREE = {"web": [61, 30], "code": [45]}
 
 
 def blocks(pool=2, child=None, seed=3):
-    sampler = sk.BlockSampler(pool, seed=seed)
-    sampler.add_child(child)
-    return sampler
+    return under(sk.BlockSampler(pool, seed=seed), child)
 
 
 def mixture(**more):

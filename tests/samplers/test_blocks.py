@@ -9,6 +9,7 @@ import pytest
 
 import samplerkit as sk
 from samplerkit.samplers.block import blocks_of
+from tests.chains import under
 
 PIECES = (1, 3, 4, 12)
 """Divisors of 12: windows in a block, as `seq_len` goes from the block down to a twelfth of it."""
@@ -23,13 +24,8 @@ CHILDREN = {
 }
 
 
-def over(child, parent):
-    parent.add_child(child)
-    return parent
-
-
 def blocks(pieces, pool=2, child=None, seed=7):
-    return over(child, sk.BlockSampler(pool, seed=seed, windows_per_block=pieces))
+    return under(sk.BlockSampler(pool, seed=seed, windows_per_block=pieces), child)
 
 
 def first_pieces(order, pieces, count):
@@ -113,8 +109,8 @@ def test_it_costs_nothing_at_any_size_and_beyond_the_limit_is_refused():
 
 
 def test_a_deal_stands_above_it_and_never_below():
-    dealt = over(blocks(4), sk.DistributedSampler(2, 1, shuffle=False))
+    dealt = under(sk.DistributedSampler(2, 1, shuffle=False), blocks(4))
     assert list(dealt.order(24)) == blocks(4).order(24)[1::2].tolist()
     assert blocks_of(dealt) is dealt.get_child()
-    assert blocks_of(over(blocks(4), sk.DistributedSampler(2, 1))) is None
-    assert blocks_of(over(blocks(4), sk.RandomSampler())) is None
+    assert blocks_of(under(sk.DistributedSampler(2, 1), blocks(4))) is None
+    assert blocks_of(under(sk.RandomSampler(), blocks(4))) is None

@@ -9,13 +9,9 @@ import pytest
 
 import samplerkit as sk
 from samplerkit.samplers.repeat import UNIT_BITS, RepeatedByFactors, sums_of_factors
+from tests.chains import under
 
 RANDOM = np.random.default_rng(7)
-
-
-def over(child, parent):
-    parent.add_child(child)
-    return parent
 
 
 # RepeatSampler
@@ -27,7 +23,7 @@ def test_a_repeat_is_its_child_at_a_kth_of_the_position(record_property):
         for repeats in range(1, 5):
             for num_samples in (None, 1, n, 2 * n + 1):
                 child = sk.RandomSampler(seed=n)
-                order = over(child, sk.RepeatSampler(repeats, num_samples)).order(n, epoch=2)
+                order = under(sk.RepeatSampler(repeats, num_samples), child).order(n, epoch=2)
                 ids = child.order(n, epoch=2)[:].repeat(repeats)[:num_samples]
                 assert order[:].tolist() == ids.tolist()
                 assert [order.positions_of(id).tolist() for id in range(n)] == [
@@ -98,7 +94,7 @@ def test_factors_of_categories_are_those_of_the_paper():
     found = sk.RepeatFactorSampler.factors_of([*categories[:-1], []], threshold=0.04)
     expected = [np.sqrt(0.04 / 0.01) if number % 100 == 0 else 1.0 for number in range(1000)]
     assert np.allclose(found, expected)
-    order = over(sk.RepeatFactorSampler(found, seed=1), sk.RandomSampler(seed=1)).order(1000)
+    order = under(sk.RandomSampler(seed=1), sk.RepeatFactorSampler(found, seed=1)).order(1000)
     assert len(order) == 1010
     assert Counter(order[:].tolist())[100] == 2
 
@@ -212,7 +208,7 @@ def test_folds_of_a_huge_dataset_are_arithmetic():
 def test_labels_and_groups_above_a_child_are_those_of_the_samples_that_it_yields():
     kept = [*range(0, 60, 2)]
     groups = np.arange(60) // 6
-    held = over(sk.SubsetSampler(kept), sk.FoldSampler(3, 1, held_out=True, groups=groups)).order(60)[:]
-    rest = over(sk.SubsetSampler(kept), sk.FoldSampler(3, 1, groups=groups)).order(60)[:]
+    held = under(sk.FoldSampler(3, 1, held_out=True, groups=groups), sk.SubsetSampler(kept)).order(60)[:]
+    rest = under(sk.FoldSampler(3, 1, groups=groups), sk.SubsetSampler(kept)).order(60)[:]
     assert sorted([*held, *rest]) == kept
     assert not {*groups[held]} & {*groups[rest]}

@@ -11,6 +11,7 @@ import torch
 import samplerkit as sk
 from tests.campaigns.ledgers.batch_recipes import Part
 from tests.campaigns.ledgers.model import require
+from tests.chains import under
 
 _STRIDE = 1 << 20
 LENGTHS = ("zeros", "some zeros", "ties", "two values", "one giant", "any")
@@ -61,11 +62,6 @@ class InParts(Samples):
         ]
 
 
-def child(parent: sk.Sampler, below: sk.Sampler) -> sk.Sampler:
-    parent.add_child(below)
-    return parent
-
-
 def sampler_of(dice: random.Random, size: int, *, fixes_a_set: bool) -> sk.Sampler:
     """Draws a chain over so many samples."""
     seed, half = dice.randrange(9), max(1, size // 2)
@@ -73,7 +69,7 @@ def sampler_of(dice: random.Random, size: int, *, fixes_a_set: bool) -> sk.Sampl
         lambda: sk.RandomSampler(seed=seed),
         lambda: sk.DistributedSampler(shuffle=sk.Shuffle.GLOBAL, seed=seed),
         lambda: sk.SubsetRandomSampler(range(0, size, 2) if not fixes_a_set else range(size), seed=seed),
-        lambda: child(sk.RandomSampler(seed=seed), sk.SequentialSampler(0, size)),
+        lambda: under(sk.RandomSampler(seed=seed), sk.SequentialSampler(0, size)),
     ]
     if not fixes_a_set:
         makes += [
@@ -83,9 +79,9 @@ def sampler_of(dice: random.Random, size: int, *, fixes_a_set: bool) -> sk.Sampl
             lambda: sk.WeightedRandomSampler(np.arange(1, size + 1), num_samples=size + 2, seed=seed),
             lambda: sk.RandomSampler(replacement=True, seed=seed),
             lambda: sk.MixtureSampler([2, 0, 1], num_samples=size + 2, seed=seed),
-            lambda: child(sk.SequentialSampler(0, half), sk.RandomSampler(seed=seed)),
+            lambda: under(sk.SequentialSampler(0, half), sk.RandomSampler(seed=seed)),
             lambda: sk.IterSampler([*range(size), *range(half)]),
-            lambda: child(sk.SequentialSampler(), sk.DistributedSampler(2, shuffle=True, seed=seed)),
+            lambda: under(sk.SequentialSampler(), sk.DistributedSampler(2, shuffle=True, seed=seed)),
         ]
     return dice.choice(makes)()
 

@@ -21,7 +21,6 @@ class Shuffled(torch.utils.data.Sampler):
 
     def __init__(self):
         self.epoch = 0
-        self.set = []
 
     def __len__(self):
         return SIZE
@@ -30,7 +29,6 @@ class Shuffled(torch.utils.data.Sampler):
         yield from np.random.default_rng(self.epoch).permutation(SIZE).tolist()
 
     def set_epoch(self, epoch):
-        self.set.append(epoch)
         self.epoch = epoch
 
 

@@ -12,19 +12,14 @@ from torchdata.stateful_dataloader import StatefulDataLoader
 import samplerkit as sk
 from samplerkit.compat.cuda_data_loader import CudaDataLoader
 from tests.loading.device.kinds import SIZE, Shuffled, epoch_order, loading_threads
+from tests.numbers import Made
 from tests.waiting import wait_until
 
-
-class Labelled(torch.utils.data.Dataset):
-    def __len__(self):
-        return SIZE
-
-    def __getitem__(self, index):
-        return torch.full((2,), index), index
+LABELLED = Made(SIZE, lambda index: (torch.full((2,), index), index))
 
 
 def labelled(**options):
-    batches = DataLoader(Labelled(), 8, sampler=Shuffled(), **options)
+    batches = DataLoader(LABELLED, 8, sampler=Shuffled(), **options)
     return CudaDataLoader(batches, torch.device("cpu"), queue_size=3)
 
 
@@ -53,7 +48,7 @@ class Doubling(CudaDataLoader):
     "wrap", [DataLoader, StatefulDataLoader, lambda *a: sk.Loader(*a[:1], None, batch_size=8)]
 )
 def test_what_a_subclass_makes_of_a_batch_is_what_the_loop_gets(wrap):
-    batches = wrap(Labelled(), 8)
+    batches = wrap(LABELLED, 8)
     with Doubling(batches, "cpu") as loader:
         assert loader.loader is batches
         assert len(loader) == 3
@@ -69,10 +64,10 @@ def test_what_a_subclass_makes_of_a_batch_is_what_the_loop_gets(wrap):
 
 @pytest.mark.parametrize("kind", [CudaDataLoader, Doubling])
 def test_a_state_resumes_where_the_loop_was_and_a_loader_that_is_dropped_leaves_no_thread(kind):
-    first = kind(DataLoader(Labelled(), 8, sampler=Shuffled()), "cpu")
+    first = kind(DataLoader(LABELLED, 8, sampler=Shuffled()), "cpu")
     read = [numbers(next(first))]
     state = first.state_dict()
-    second = kind(DataLoader(Labelled(), 8, sampler=Shuffled()), "cpu")
+    second = kind(DataLoader(LABELLED, 8, sampler=Shuffled()), "cpu")
     next(second)
     second.load_state_dict(state)
     for epoch in range(2):

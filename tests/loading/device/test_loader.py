@@ -26,7 +26,7 @@ from tests.loading.device.kinds import (
     plain,
     read,
 )
-from tests.numbers import Damaged
+from tests.numbers import Damaged, Numbers
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.usefixtures("no_thread_is_left")
@@ -134,16 +134,11 @@ def test_two_threads_never_read_from_one_loader():
 @pytest.mark.parametrize("run_ahead", [False, True])
 def test_an_empty_loader_has_empty_epochs(run_ahead):
     assert DeviceLoader([], "cpu").state_dict() == {"schema": 1, "epoch": 0, "step": 0, "ended": None}
-    for empty in ([], DataLoader([], 2), StatefulDataLoader(Empty(), 2)):
+    for empty in ([], DataLoader([], 2), StatefulDataLoader(Numbers(sk.Layout(0)), 2)):
         with DeviceLoader(empty, "cpu", run_ahead=run_ahead) as loader:
             assert [read(loader) for _ in range(5)] == [[]] * 5
             assert loader.stats.batches == 0
             assert loader.state_dict().get("epoch", 5) == 5
-
-
-class Empty(torch.utils.data.Dataset):
-    def __len__(self):
-        return 0
 
 
 def test_an_endless_loader_is_read_for_as_long_as_one_likes():

@@ -6,19 +6,14 @@ import pytest
 import torch
 
 import samplerkit as sk
+from tests.numbers import Made
 
 ROWS = 1009
 DATA = {"x": torch.arange(ROWS * 3).reshape(ROWS, 3), "id": torch.arange(ROWS)}
 
 
-class Listed:
-    """The same rows for a `Loader`."""
-
-    def __len__(self):
-        return ROWS
-
-    def __getitem__(self, index):
-        return {name: rows[index] for name, rows in DATA.items()}
+LISTED = Made(ROWS, lambda index: {name: rows[index] for name, rows in DATA.items()})
+"""The same rows for a `Loader`."""
 
 
 SAMPLERS = {
@@ -44,7 +39,7 @@ def loaders(kind, data, sampler, tail, ranks, batch_size):
 def test_each_batch_and_state_is_that_of_a_loader(sampler, ranks, tail):
     pairs = zip(
         loaders(sk.TensorLoader, DATA, sampler, tail, ranks, 64),
-        loaders(sk.Loader, Listed(), sampler, tail, ranks, 64),
+        loaders(sk.Loader, LISTED, sampler, tail, ranks, 64),
         strict=True,
     )
     for there, here in pairs:

@@ -13,6 +13,7 @@ import torch
 from samplerkit.loading import generators
 from samplerkit.loading.device.loader import DeviceLoader
 from samplerkit.loading.generators import LoadingThreadWarning
+from tests.numbers import Made
 
 
 @pytest.fixture(autouse=True)
@@ -20,23 +21,15 @@ def nothing_said():
     generators.warn_once.cache_clear()
 
 
-class Made(torch.utils.data.Dataset):
-    """Sample i is whatever a function makes of it."""
+def said(make, step=lambda: None, size=30, epochs=2, **options):
+    """What is said of some epochs of samples, for each of which something is done."""
 
-    def __init__(self, make, size=30):
-        self.make, self.size = make, size
-
-    def __len__(self):
-        return self.size
-
-    def __getitem__(self, index):
-        self.make()
+    def read(index):
+        make()
         return index
 
-
-def said(make, step=lambda: None, size=30, epochs=2, **options):
-    """What is said of some epochs."""
-    loader = DeviceLoader(torch.utils.data.DataLoader(Made(make, size), batch_size=1, **options), "cpu")
+    batches = torch.utils.data.DataLoader(Made(size, read), batch_size=1, **options)
+    loader = DeviceLoader(batches, "cpu")
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         for _ in range(epochs):

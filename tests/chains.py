@@ -1,0 +1,15 @@
+"""Samplers that stand below others."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import samplerkit as sk
+
+S = TypeVar("S", bound=sk.Sampler)
+
+
+def under(parent: S, child: Any) -> S:
+    """Adds a child to a sampler, and gives the sampler."""
+    parent.add_child(child)
+    return parent
