@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import torch
 
+from samplerkit.closing import Closing
 from samplerkit.loading.device.batch_tree import map_leaves
 from samplerkit.loading.device.loader import DeviceLoader
 from samplerkit.loading.device.streams import BLOCKING, move
 from samplerkit.storage.threads import weakly
 
 
-class CudaDataLoader(DeviceLoader):
+class CudaDataLoader(Closing):
     """Loads batches to a device in the background, epoch after epoch.
 
     It is its own iterator. An epoch ends with `StopIteration`, and the next one is being loaded by then: a
@@ -51,13 +52,29 @@ class CudaDataLoader(DeviceLoader):
         overrides = type(self).load_instance is not CudaDataLoader.load_instance
         # The thread refers to it weakly: else a loader that was dropped would live as long as its thread.
         load = weakly(self.load_instance) if overrides else None
-        super().__init__(loader, device, depth=queue_size, run_ahead=True, load=load)
+        self._loader: Final = DeviceLoader(loader, device, depth=queue_size, run_ahead=True, load=load)
         self._batches: Iterator[Any] | None = None
+
+    @property
+    def loader(self) -> Any:
+        """The loader that was given."""
+        return self._loader.loader
+
+    @property
+    def device(self) -> torch.device:
+        """Where batches go."""
+        return self._loader.device
 
     @property
     def queue_size(self) -> int:
         """How many batches are loaded ahead."""
-        return self.depth
+        return self._loader.depth
+
+    def __getattr__(self, name: str) -> Any:
+        # What it does not have itself, such as `sampler` and `dataset`, is the loader's.
+        if name.startswith("_"):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return getattr(self._loader, name)
 
     def load_instance(self, sample: Any) -> Any:
         """Returns a batch on the device; what a subclass makes of it here is what the loop gets.
@@ -70,8 +87,12 @@ class CudaDataLoader(DeviceLoader):
         non_blocking = self.device.type not in BLOCKING
         return map_leaves(partial(move, device=self.device, non_blocking=non_blocking), sample)
 
+    def __len__(self) -> int:
+        """The number of batches in an epoch."""
+        return len(self._loader)
+
     def __iter__(self) -> CudaDataLoader:
-        self._batches = super().__iter__()
+        self._batches = iter(self._loader)
         return self
 
     def __next__(self) -> Any:
@@ -81,7 +102,7 @@ class CudaDataLoader(DeviceLoader):
             StopIteration: the epoch is over.
         """
         if self._batches is None:
-            self._batches = super().__iter__()
+            self._batches = iter(self._loader)
         try:
             return next(self._batches)
         except BaseException:
@@ -92,15 +113,23 @@ class CudaDataLoader(DeviceLoader):
         """Returns the next batch, as `next(loader)` does."""
         return next(self)
 
+    def set_epoch(self, epoch: int) -> None:
+        """Sets the epoch that the next iteration reads; what was loaded ahead of another one is dropped."""
+        self._loader.set_epoch(epoch)
+
     def reset(self) -> None:
         """Begins the current epoch again at the next batch."""
-        super().close()
+        self._loader.close()
         self._batches = None
+
+    def state_dict(self) -> dict[str, Any]:
+        """Returns the state after the batches handed out; see `DeviceLoader`."""
+        return self._loader.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Makes the next iteration begin where a saved state stands."""
         self.reset()
-        super().load_state_dict(state)
+        self._loader.load_state_dict(state)
 
     def close(self) -> None:
         """Ends the thread. The loader can be used again."""

@@ -9,23 +9,18 @@ from __future__ import annotations
 
 import argparse
 import gc
-import queue
-import statistics
-import threading
 import time
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from functools import partial
-from operator import truediv
-from typing import Any
 
 import torch
 from torch.utils.data import DataLoader
 
 from samplerkit.loading.device.loader import DeviceLoader
+from tests.benchmarks.device_cases import PublishedDesign, beside_the_longer, epoch_seconds
 from tests.benchmarks.device_orders import print_all
 from tests.benchmarks.report import print_header, print_row, versions
-from tests.benchmarks.timing import in_turns, seconds
 
 RATIOS = (0.655, 0.855, 1.0)
 STEPS = 100
@@ -72,47 +67,6 @@ class Training:
         self.optimizer.zero_grad(set_to_none=True)
 
 
-class PublishedDesign:
-    """The design that was published, written anew from its description.
-
-    A daemon thread reads the loader over and over, moves each batch and puts it into a bounded queue.
-    """
-
-    def __init__(self, loader: torch.utils.data.DataLoader, device: str, queue_size: int = 2) -> None:
-        self.loader, self.device = loader, torch.device(device)
-        self.side = torch.cuda.Stream(self.device)
-        self.queue: queue.Queue = queue.Queue(queue_size)
-        self.left = 0
-        threading.Thread(target=self._load, daemon=True).start()
-
-    def _load(self) -> None:
-        while True:
-            for batch in self.loader:
-                with torch.cuda.stream(self.side):
-                    self.queue.put(batch.to(self.device, non_blocking=True))
-
-    def __iter__(self) -> PublishedDesign:
-        self.left = len(self.loader)
-        return self
-
-    def __next__(self) -> torch.Tensor:
-        if self.left == 0:
-            raise StopIteration
-        self.left -= 1
-        return self.queue.get()
-
-
-def epoch_seconds(batches: Iterable[Any], step: Callable[[Any], object] = lambda _: None) -> float:
-    """How long one epoch takes, until the GPU has done its work."""
-
-    def epoch() -> None:
-        for batch in batches:
-            step(batch)
-        torch.cuda.synchronize()
-
-    return seconds(epoch)
-
-
 def loaders(images: Images, device: torch.device) -> dict[str, Callable[[], Iterable[torch.Tensor]]]:
     """What is compared."""
 
@@ -145,11 +99,9 @@ def print_table(device: torch.device, repeats: int) -> None:
         images = Images(ratio * step_seconds)
         load = partial(epoch_seconds, DataLoader(images, batch_size=None))
         both = {name: partial(total, make) for name, make in loaders(images, device).items()}
-        loads, steps, *totals = in_turns({"load": load, "step": step, **both}, repeats).values()
-        longer = [*map(max, loads, steps)]
-        parts = (f"{statistics.median(taken) / STEPS * 1e3:.1f} ms" for taken in (loads, steps))
-        ratios = (statistics.median(map(truediv, total, longer)) for total in totals)
-        print_row(ratio, *parts, *(f"{found:.3f}" for found in ratios))
+        *alone, ratios = beside_the_longer(load, step, both, repeats)
+        parts = (f"{taken / STEPS * 1e3:.1f} ms" for taken in alone)
+        print_row(ratio, *parts, *(f"{found:.3f}" for found in ratios.values()))
 
 
 def main() -> None:

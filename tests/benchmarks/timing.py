@@ -70,6 +70,26 @@ def forked(work: Callable[[], T]) -> T:
     return given
 
 
+def side_by_side(other: Callable[[], Any], work: Callable[[], Any]) -> float:
+    """Seconds by the clock of both, the other one in a fork: what two processes take that nothing joins."""
+    context = multiprocessing.get_context("fork")
+    both = context.Barrier(2)
+
+    def begun() -> None:
+        both.wait()
+        other()
+
+    process = context.Process(target=begun)
+    process.start()
+
+    def both_done() -> None:
+        work()
+        process.join()
+
+    both.wait()
+    return seconds(both_done)
+
+
 def printed_by(
     module: str,
     *arguments: object,
