@@ -66,7 +66,7 @@ class RemovedRows:
         return rows - self._gone[number] + np.maximum(inside, 0), inside <= 0
 
     def and_rows(self, begins: Ids, ends: Ids) -> RemovedRows:
-        """Gives the holes with further intervals of rows: none is empty, and they may share rows with these."""
+        """Gives the holes with further intervals of rows, none empty; they may share rows with these."""
         begins, ends = np.append(self.begins, begins), np.append(self.ends, ends)
         ascending = np.argsort(begins, kind="stable")
         begins, ends = begins[ascending], ends[ascending]
