@@ -110,8 +110,11 @@ def _parts(text: str) -> str | dict[str, Any]:
 def _shares(text: str) -> dict[str, float]:
     """Understands `web=0.5,code=0.5`."""
     try:
-        pairs = (pair.split("=") for pair in text.split(","))
-        return {name.strip(): float(share) for name, share in pairs}
+        pairs = [pair.split("=") for pair in text.split(",")]
+        shares = {name.strip(): float(share) for name, share in pairs}
     except ValueError:
         problem = f"{text!r} are no shares; write for instance web=0.5,code=0.5"
         raise typer.BadParameter(problem, param_hint="--weights") from None
+    if len(shares) < len(pairs):
+        raise typer.BadParameter(f"{text!r} names a source twice", param_hint="--weights")
+    return shares

@@ -148,8 +148,8 @@ def states_in(path: Path) -> list[tuple[str, dict[str, Any]]]:
     try:
         # Tensors are not wanted: on the meta device they take no memory.
         saved = (
-            json.loads(path.read_text(encoding="utf-8"))
-            if begins in (b"{", b"[", b" ", b"\n")
+            json.loads(path.read_bytes())
+            if begins in b"{[ \t\r\n\xef"  # the last begins a mark of UTF-8
             else torch.load(path, map_location="meta", weights_only=True)
         )
     except Exception as error:  # whatever a damaged file leads torch's unpickler to

@@ -56,6 +56,8 @@ def index(
         tfrecord: the files are TFRecords: the index of each, and nothing else.
         jsonl: the files are JSON lines: the index of each, and nothing else.
     """
+    if tfrecord and jsonl:
+        raise typer.BadParameter("stands beside --jsonl; say one of the two", param_hint="--tfrecord")
     if tfrecord or jsonl:
         said = {"--upload": upload, "--checksums": checksums, "--lengths": lengths}
         wrong = next((name for name, value in said.items() if value), None)

@@ -10,6 +10,7 @@ import datetime as dt
 import math
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
 from difflib import get_close_matches
 from enum import Enum
 from typing import Any, NoReturn, final
@@ -39,7 +40,8 @@ def is_telling(text: str) -> bool:
         >>> [is_telling(text) for text in ("AKIA7Q2", "s3cr3t", "me:word@host", "SECRET", "pipe:curl a")]
         [False, False, False, False, False]
     """
-    if _is_number(text):
+    with suppress(ValueError):
+        float(text)
         return True
     if text.startswith("pipe:") or "://" in text:
         return False
@@ -61,14 +63,6 @@ def told(text: str) -> str | None:
     if is_remote(text):
         return shown(text)
     return text if is_telling(text) else None
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 _PLAIN_KEY = re.compile(r"[A-Za-z_][\w-]{0,59}", re.ASCII)
@@ -110,16 +104,14 @@ def meant(wrong: Any, names: Iterable[str]) -> str:
     return f"known: {', '.join(known[:_MOST_NAMES])}{more}"
 
 
-PRIVATE = ("storage_options", "digests")
-"""Keys below which nothing is shown, nor below keys that were meant to be one of these."""
-
 _SECRETS = re.compile(
-    r"pass(word|wd|phrase)?$|pwd|secret|token|auth|credential|signature|account|(^|_)(key|keys|user|login)(_|$)",
+    r"option|digest|pass(word|wd|phrase)?$|pwd|secret|token|auth|credential|signature|account"
+    r"|(^|_)(key|keys|user|login)(_|$)",
     re.IGNORECASE,
 )
-"""Names of what is private, wherever it stands."""
+"""Names of what is private, wherever it stands: `storage_options` and `digests`, and what is called alike."""
 
-_NO_SECRETS = re.compile(r"batches\.(max_tokens|keys)(\[|$)")
+_NO_SECRETS = re.compile(r"(batches\.(max_tokens|keys)|dataset\.(add_extra|pad)_token\w*)(\[|$)")
 """Places of the config that are called like a secret, and hold none."""
 
 _SECTIONS = ("remote",)
@@ -160,7 +152,7 @@ def public(place: str, value: Any, *, shows_text: bool = True) -> Any:
         (..., -1)
     """
     keys = [key for key in re.split(r"[.\[\]']+", place) if key]
-    if any(_is_private(key) for key in keys) and not _NO_SECRETS.match(place):
+    if any(map(_SECRETS.search, keys)) and not _NO_SECRETS.match(place):
         return HIDDEN
     return _shown(value, shows_text and keys[-1:] != [*_SECTIONS])
 
@@ -186,10 +178,6 @@ def scrubbed(text: str, section: Any) -> str:
     return text
 
 
-def _is_private(key: str) -> bool:
-    return bool(_SECRETS.search(key)) or meant(key, PRIVATE).startswith("did you mean")
-
-
 def _shown(value: Any, shows_text: bool) -> Any:
     if isinstance(value, str | bytes):
         text = value if isinstance(value, str) else value.decode("latin-1")
@@ -198,7 +186,7 @@ def _shown(value: Any, shows_text: bool) -> Any:
     if isinstance(value, dict):
         # Of a mapping the keys, numbers and the kind.
         return {
-            _shown(key, True): HIDDEN if _is_private(str(key)) else _shown(entry, key == "kind")
+            _shown(key, True): HIDDEN if _SECRETS.search(str(key)) else _shown(entry, key == "kind")
             for key, entry in value.items()
         }
     if isinstance(value, list | tuple):

@@ -109,6 +109,7 @@ class Parts:
         [],
         ["--weights", "web"],
         ["--weights", "web=1"],
+        ["--weights", "web=1,code=1,code=2"],
         ["--weights", "web=1", "--source", "{1: null}"],
         ["--weights", "web=1", "--source", "{web: ["],
         ["--weights", "web=1", "--source", "[" * 9_000],

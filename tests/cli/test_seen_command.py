@@ -121,7 +121,7 @@ def test_state_finds_a_state_in_a_checkpoint_and_compares_it_with_a_config(comma
     path, file = config(tmp_path, shuffle="files"), tmp_path / f"checkpoint.{kind}"
     saved = saved_state(path)
     if kind == "json":
-        file.write_text(json.dumps(saved))
+        file.write_text(f"\t{json.dumps(saved)}", encoding="utf-8-sig")
     else:
         torch.save({"model": torch.zeros(3), "data": [saved]}, file)
     code, output, _ = command("state", file, "--config", path, "--world", 4)

@@ -113,6 +113,8 @@ def test_records_are_indexed_beside_their_files_or_in_a_folder(command, tmp_path
     assert {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()} == beside
     code, _, error = command("index", option, *paths, "--checksums")
     assert (code, "is of tar shards, and not of " in error) == (2, True)
+    code, _, error = command("index", "--jsonl", "--tfrecord", *paths)
+    assert (code, "say one of the two" in error) == (2, True)
 
 
 @pytest.fixture
