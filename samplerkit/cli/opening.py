@@ -5,7 +5,9 @@ from __future__ import annotations
 import inspect
 import json
 import re
-from collections.abc import Callable, Collection
+import traceback
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from copy import copy
 from pathlib import Path
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
@@ -15,7 +17,8 @@ import torch
 import typer
 
 from samplerkit.config.config import Config, load_config
-from samplerkit.errors import StateError
+from samplerkit.errors import SamplerkitError, StateError
+from samplerkit.inspect.doctor.probe import function_named
 from samplerkit.inspect.view import is_counted, loader_of, require_counted
 from samplerkit.loading.loader import Loader
 from samplerkit.order.deal import World
@@ -96,6 +99,26 @@ def opened(
     if state is not None:
         loader.load_state_dict(state_in(state), allow)
     return config, loader
+
+
+def imported(name: str) -> Callable[..., Any]:
+    """Imports a function of the user's, `module:function`; one line says what fails."""
+    with one_line(name, "cannot be imported"):
+        return function_named(name)
+
+
+@contextmanager
+def one_line(name: str, failed: str) -> Iterator[None]:
+    """Says in one line what code of the user's raises, whatever that is; `sys.exit` ends nothing either."""
+    try:
+        yield
+    except SamplerkitError:
+        raise
+    except (Exception, SystemExit) as error:
+        at = error if isinstance(error, SyntaxError) else traceback.extract_tb(error.__traceback__)[-1]
+        reason = traceback.format_exception_only(error)[-1].strip()
+        place = f"{Path(at.filename or name).name}, line {at.lineno}"
+        raise typer.BadParameter(f"{failed} ({reason}; {place})", param_hint=name) from error
 
 
 def state_in(path: Path) -> dict[str, Any]:
