@@ -14,7 +14,6 @@ from pydantic import BaseModel, ValidationError
 from samplerkit.config.derive import (
     TABLES,
     Made,
-    argument_names,
     arguments_of,
     default_of,
     derived_model,
@@ -78,8 +77,8 @@ class Constructor:
 
     @property
     def names(self) -> list[str]:
-        """The names of the arguments."""
-        return argument_names(self.model)
+        """The names of the arguments, in the constructor's order."""
+        return [str(argument.alias) for argument in self.model.model_fields.values()]
 
     def read(self, section: Any, place: str, folder: Folder) -> Made:
         """Reads the arguments that a config gives, and calls the constructor.

@@ -114,9 +114,6 @@ _SECRETS = re.compile(
 _NO_SECRETS = re.compile(r"(batches\.(max_tokens|keys)|dataset\.(add_extra|pad)_token\w*)(\[|$)")
 """Places of the config that are called like a secret, and hold none."""
 
-_SECTIONS = ("remote",)
-"""Sections that hold what is private: a text in place of one is likely to be it."""
-
 _MOST_ENTRIES = 120
 _SHORTEST_SECRET = 3
 
@@ -154,7 +151,8 @@ def public(place: str, value: Any, *, shows_text: bool = True) -> Any:
     keys = [key for key in re.split(r"[.\[\]']+", place) if key]
     if any(map(_SECRETS.search, keys)) and not _NO_SECRETS.match(place):
         return HIDDEN
-    return _shown(value, shows_text and keys[-1:] != [*_SECTIONS])
+    # A text in place of a section that holds what is private is likely to be it.
+    return _shown(value, shows_text and keys[-1:] != ["remote"])
 
 
 def resembling(place: str, value: Any, hint: str) -> Any:
