@@ -11,6 +11,7 @@ from typing import Any, final
 import numpy as np
 from pydantic import BaseModel, ValidationError
 
+from samplerkit.batches.recipe import is_same
 from samplerkit.config.derive import (
     TABLES,
     Made,
@@ -126,7 +127,7 @@ class Constructor:
 def _same(value: Any, default: Any) -> bool:
     if isinstance(value, Shuffle):
         default = Shuffle.parse(default) if isinstance(default, str | bool) else default
-    return type(value) is type(default) and bool(value == default)
+    return is_same(value, default)
 
 
 RESERVED = frozenset({"kind", "child", "_target_", "class_path", "init_args"})
