@@ -99,7 +99,7 @@ def _local(path: Path) -> bytes:
         mode = path.stat().st_mode  # `is_file` of Python 3.14 calls what cannot be looked at absent
         if stat.S_ISREG(mode):
             return path.read_bytes()
-        problem = "is a folder" if stat.S_ISDIR(mode) else "there is no such file"
+        problem = "is a folder" if stat.S_ISDIR(mode) else "is no regular file"
     except (FileNotFoundError, NotADirectoryError):
         problem = "there is no such file"
     except (OSError, ValueError) as error:
