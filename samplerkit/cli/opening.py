@@ -178,7 +178,7 @@ def states_in(path: Path) -> list[tuple[str, dict[str, Any]]]:
     except Exception as error:  # whatever a damaged file leads torch's unpickler to
         reason = (str(error) or type(error).__name__).partition("\n")[0][:80]
         problem = f"is neither JSON nor a checkpoint that is safe to read ({reason})"
-        raise StateError(str(path), problem) from None
+        raise StateError(str(path), problem, hint="save loader.state_dict() in a file of its own") from None
     return list(_states(saved, "", 0))
 
 
