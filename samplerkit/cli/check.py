@@ -56,9 +56,6 @@ def schema(as_json: AsJson = False) -> None:  # noqa: ARG001  # every command ha
     show(json_schema(), as_json=True)
 
 
-_ELSEWHERE = "in another process, which hashes strings otherwise"
-
-
 def check(
     target: Annotated[str, typer.Argument(metavar="CONFIG|MODULE:FUNCTION")],
     world: NumRanks = None,
@@ -134,4 +131,4 @@ def _seen_elsewhere(target: str, make: Callable[[], Any], found: list[Finding]) 
         here = appearance(loader_of(make(), None))
     except SamplerkitError:
         return []
-    return disagreement(here, there, _ELSEWHERE)
+    return disagreement(here, there, "in another process, which hashes strings otherwise")

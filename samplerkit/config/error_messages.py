@@ -28,41 +28,32 @@ _PATH = re.compile(r"[\w\s\-./\\,*~+{}\[\]]*\.[A-Za-z]\w{0,6}", re.ASCII)
 _LONGEST_IN_CAPITALS = 3
 
 
-def is_telling(text: str) -> bool:
-    """Returns whether a text is made of words and numbers, or is a path, and so is unlikely to be a secret.
+def told(text: str) -> str | None:
+    """Gives what may be repeated of a text: itself, of a URL what is no secret, or None.
 
+    A text is itself if it is made of words and numbers, or is a path, and so is unlikely to be a secret.
     Digits inside of words, long words, words in capitals and the signs of URLs and encodings are not
     repeated. It is a guess: a password that is a small word is one that passes.
 
     Example:
-        >>> [is_telling(text) for text in ("randon", "1e6", "/data/keep.npy", "samplerkit.PKSampler")]
-        [True, True, True, True]
-        >>> [is_telling(text) for text in ("AKIA7Q2", "s3cr3t", "me:word@host", "SECRET", "pipe:curl a")]
-        [False, False, False, False, False]
-    """
-    with suppress(ValueError):
-        float(text)
-        return True
-    if text.startswith("pipe:") or "://" in text:
-        return False
-    if _PATH.fullmatch(text):
-        return True
-    letters = [sign for sign in text if sign.isalpha()]
-    if len(letters) > _LONGEST_IN_CAPITALS and not any(sign.islower() for sign in letters):
-        return False
-    return all(_PART.fullmatch(part) for part in _SEPARATORS.split(text))
-
-
-def told(text: str) -> str | None:
-    """Gives what may be repeated of a text: itself, of a URL what is no secret, or None.
-
-    Example:
-        >>> told("randon"), told("https://user:word@host/a?sign=1"), told("s3cr3t")
-        ('randon', 'https://host/a', None)
+        >>> told("randon"), told("1e6"), told("https://user:word@host/a?sign=1")
+        ('randon', '1e6', 'https://host/a')
+        >>> {told(text) for text in ("AKIA7Q2", "s3cr3t", "me:word@host", "SECRET", "pipe:curl a")}
+        {None}
     """
     if is_remote(text):
         return shown(text)
-    return text if is_telling(text) else None
+    with suppress(ValueError):
+        float(text)
+        return text
+    if text.startswith("pipe:") or "://" in text:
+        return None
+    if _PATH.fullmatch(text):
+        return text
+    letters = [sign for sign in text if sign.isalpha()]
+    if len(letters) > _LONGEST_IN_CAPITALS and not any(sign.islower() for sign in letters):
+        return None
+    return text if all(_PART.fullmatch(part) for part in _SEPARATORS.split(text)) else None
 
 
 _PLAIN_KEY = re.compile(r"[A-Za-z_][\w-]{0,59}", re.ASCII)
