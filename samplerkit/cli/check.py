@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import sys
-import traceback
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, redirect_stdout
+from collections.abc import Callable
+from contextlib import redirect_stdout
 from dataclasses import asdict, replace
 from functools import wraps
 from pathlib import Path
@@ -13,14 +12,14 @@ from typing import Annotated, Any
 
 import typer
 
-from samplerkit.cli.opening import AsJson, ConfigPath, FromZero, NumRanks
+from samplerkit.cli.opening import AsJson, ConfigPath, FromZero, NumRanks, imported, one_line
 from samplerkit.cli.printing import Facts, counted, show
 from samplerkit.config.config import Config, load_config
 from samplerkit.config.schema import json_schema
 from samplerkit.errors import ConfigError, SamplerkitError
 from samplerkit.inspect.doctor.check import check as look
 from samplerkit.inspect.doctor.findings import RULES, Finding
-from samplerkit.inspect.doctor.probe import appearance, appearance_elsewhere, function_named
+from samplerkit.inspect.doctor.probe import appearance, appearance_elsewhere
 from samplerkit.inspect.doctor.samplers import disagreement
 from samplerkit.inspect.view import is_counted, loader_of
 from samplerkit.order.deal import World
@@ -55,9 +54,6 @@ def schema(as_json: AsJson = False) -> None:  # noqa: ARG001  # every command ha
         as_json: as it always is: JSON.
     """
     show(json_schema(), as_json=True)
-
-
-_ELSEWHERE = "in another process, which hashes strings otherwise"
 
 
 def check(
@@ -112,29 +108,14 @@ def _in_the_config(finding: Finding, config: Config, job: World | None) -> Findi
 
 def _function(target: str) -> Callable[[], Any]:
     """Gives a function by its name; where it fails, that is no finding, and one line says so."""
-    with _as_usage_error(target, "cannot be imported"):
-        make = function_named(target)
+    make = imported(target)
 
     @wraps(make)
     def made() -> Any:
-        with _as_usage_error(target, "fails"):
+        with one_line(target, "fails"):
             return make()
 
     return made
-
-
-@contextmanager
-def _as_usage_error(target: str, failed: str) -> Iterator[None]:
-    """Says in one line what code of the user's raises, whatever that is."""
-    try:
-        yield
-    except SamplerkitError:
-        raise
-    except Exception as error:
-        at = error if isinstance(error, SyntaxError) else traceback.extract_tb(error.__traceback__)[-1]
-        reason = traceback.format_exception_only(error)[-1].strip()
-        place = f"{Path(at.filename or target).name}, line {at.lineno}"
-        raise typer.BadParameter(f"{failed} ({reason}; {place})", param_hint=target) from error
 
 
 def _seen_elsewhere(target: str, make: Callable[[], Any], found: list[Finding]) -> list[Finding]:
@@ -150,4 +131,4 @@ def _seen_elsewhere(target: str, make: Callable[[], Any], found: list[Finding]) 
         here = appearance(loader_of(make(), None))
     except SamplerkitError:
         return []
-    return disagreement(here, there, _ELSEWHERE)
+    return disagreement(here, there, "in another process, which hashes strings otherwise")

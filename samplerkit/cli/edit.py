@@ -18,6 +18,7 @@ from samplerkit.config.reading import array_at, parse, plain, text_and_folder
 from samplerkit.inspect.view import loader_of
 from samplerkit.order.deal import World
 from samplerkit.samplers.mixing.edit import Edit
+from samplerkit.storage.urls import is_remote
 
 
 def edit(
@@ -47,6 +48,8 @@ def edit(
         without: a .npy file with the ids that are not read any more.
         global_batch: samples of all ranks in each step from there on.
     """
+    if not is_remote(config):  # what is written may be in another folder: its paths are whole
+        config = str(Path(config).absolute())
     # A source may be a part that the tree had not when the state was saved.
     with ExitStack() as quiet:
         if source is not None:  # what the run would skip without the edit is no warning here
@@ -110,8 +113,11 @@ def _parts(text: str) -> str | dict[str, Any]:
 def _shares(text: str) -> dict[str, float]:
     """Understands `web=0.5,code=0.5`."""
     try:
-        pairs = (pair.split("=") for pair in text.split(","))
-        return {name.strip(): float(share) for name, share in pairs}
+        pairs = [pair.split("=") for pair in text.split(",")]
+        shares = {name.strip(): float(share) for name, share in pairs}
     except ValueError:
         problem = f"{text!r} are no shares; write for instance web=0.5,code=0.5"
         raise typer.BadParameter(problem, param_hint="--weights") from None
+    if len(shares) < len(pairs):
+        raise typer.BadParameter(f"{text!r} names a source twice", param_hint="--weights")
+    return shares

@@ -5,7 +5,9 @@ from __future__ import annotations
 import inspect
 import json
 import re
-from collections.abc import Callable, Collection
+import traceback
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from copy import copy
 from pathlib import Path
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
@@ -15,7 +17,8 @@ import torch
 import typer
 
 from samplerkit.config.config import Config, load_config
-from samplerkit.errors import StateError
+from samplerkit.errors import SamplerkitError, StateError
+from samplerkit.inspect.doctor.probe import function_named
 from samplerkit.inspect.view import is_counted, loader_of, require_counted
 from samplerkit.loading.loader import Loader
 from samplerkit.order.deal import World
@@ -98,6 +101,26 @@ def opened(
     return config, loader
 
 
+def imported(name: str) -> Callable[..., Any]:
+    """Imports a function of the user's, `module:function`; one line says what fails."""
+    with one_line(name, "cannot be imported"):
+        return function_named(name)
+
+
+@contextmanager
+def one_line(name: str, failed: str) -> Iterator[None]:
+    """Says in one line what code of the user's raises, whatever that is; `sys.exit` ends nothing either."""
+    try:
+        yield
+    except SamplerkitError:
+        raise
+    except (Exception, SystemExit) as error:
+        at = error if isinstance(error, SyntaxError) else traceback.extract_tb(error.__traceback__)[-1]
+        reason = traceback.format_exception_only(error)[-1].strip()
+        place = f"{Path(at.filename or name).name}, line {at.lineno}"
+        raise typer.BadParameter(f"{failed} ({reason}; {place})", param_hint=name) from error
+
+
 def state_in(path: Path) -> dict[str, Any]:
     """Finds the one state of a loader in a checkpoint.
 
@@ -148,14 +171,14 @@ def states_in(path: Path) -> list[tuple[str, dict[str, Any]]]:
     try:
         # Tensors are not wanted: on the meta device they take no memory.
         saved = (
-            json.loads(path.read_text(encoding="utf-8"))
-            if begins in (b"{", b"[", b" ", b"\n")
+            json.loads(path.read_bytes())
+            if begins in b"{[ \t\r\n\xef"  # the last begins a mark of UTF-8
             else torch.load(path, map_location="meta", weights_only=True)
         )
     except Exception as error:  # whatever a damaged file leads torch's unpickler to
         reason = (str(error) or type(error).__name__).partition("\n")[0][:80]
         problem = f"is neither JSON nor a checkpoint that is safe to read ({reason})"
-        raise StateError(str(path), problem) from None
+        raise StateError(str(path), problem, hint="save loader.state_dict() in a file of its own") from None
     return list(_states(saved, "", 0))
 
 

@@ -39,6 +39,8 @@ def plot(
         raise typer.BadParameter("are several; --open shows one", param_hint="CONFIG")
     if output is None and not open_page:
         raise typer.BadParameter("is missing: say a .png or .html file, or --open", param_hint="--output")
+    if open_page and output is not None and output.suffix.lower() != ".html":
+        raise typer.BadParameter("must end in .html, for a page", param_hint="--output")
     names = [Path(shown(path)).stem for path in configs]
     if len(set(names)) < len(names):
         names = [shown(path) for path in configs]
@@ -50,7 +52,8 @@ def plot(
             output = Path(made.name)
     with writing("--output"):
         if open_page:
-            _write_page(next(iter(views.values())), output, epoch)
+            (view,) = views.values()
+            output.write_text(page_of(Settings.of(view, epoch)), encoding="utf-8")
         else:
             draw(views, output, epoch=epoch)
     size, orders = output.stat().st_size, {name: view.fingerprint for name, view in views.items()}
@@ -58,13 +61,6 @@ def plot(
     show(told, f"{output}: {size:,} bytes", as_json=as_json)
     if open_page and _has_display():
         webbrowser.open(output.resolve().as_uri())
-
-
-def _write_page(view: RunView, output: Path, epoch: int) -> None:
-    """Writes the page in which a run's settings can be changed."""
-    if output.suffix.lower() != ".html":
-        raise typer.BadParameter("must end in .html, for a page", param_hint="--output")
-    output.write_text(page_of(Settings.of(view, epoch)), encoding="utf-8")
 
 
 def _has_display() -> bool:

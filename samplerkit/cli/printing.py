@@ -16,6 +16,9 @@ from rich.table import Table
 
 from samplerkit.storage.threads import Progress as Told
 
+_LEAST_WIDTH = 60
+"""Narrower terminals wrap lines themselves: Rich would cut numbers in two, or print nothing at all."""
+
 Facts = Iterable[tuple[str, str]]
 """Names and values, which are printed in two columns; a long value continues in the second."""
 
@@ -96,6 +99,7 @@ def writing(option: str) -> Iterator[None]:
 def _print(table: Table) -> None:
     # Made here, it asks anew for the width, for the terminal and for NO_COLOR.
     console = Console(highlight=False)
+    console.width = max(console.width, _LEAST_WIDTH)
     if console.is_terminal:
         console.print(table)
         return

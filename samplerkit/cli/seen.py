@@ -66,7 +66,7 @@ def seen(
     }
     older = f", and {counted(history.past.older, 'epoch')} before, whole or in part"
     read = counted(len(history), "sample") + (older if history.past.older else "")
-    parts: list[str | PrintedTable | Facts] = [[("read", read), ("order", loader.fingerprint)]]
+    facts = [("read", read), ("order", loader.fingerprint)]
     columns: Sequence[str] = ("epoch", "epochs", "from", "to")
     rows: list[tuple[object, ...]] = [
         (one.epoch, one.epochs, one.begin, "the end" if one.end < 0 else one.end)
@@ -86,12 +86,12 @@ def seen(
         rows = [tuple(time[name] for name in columns) for time in found]
     if part is not None:
         told["part"] = of = _of_part(loader, history, part)
-        parts.append([(part, f"{counted(of['read'], 'sample')}, {of['passes']:.3f} passes")])
+        facts.append((part, f"{counted(of['read'], 'sample')}, {of['passes']:.3f} passes"))
     if out is not None:
         _write(history, out)
         told["out"] = str(out)
     nothing = "never" if "times" in told else "nothing"
-    show(told, *parts, "", PrintedTable(columns, rows, most=_MOST_ROWS) if rows else nothing, as_json=as_json)
+    show(told, facts, "", PrintedTable(columns, rows, most=_MOST_ROWS) if rows else nothing, as_json=as_json)
 
 
 def _of_part(loader: Loader, history: History, name: str) -> dict[str, Any]:

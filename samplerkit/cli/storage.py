@@ -10,12 +10,11 @@ from typing import Annotated, Any, final
 
 import typer
 
-from samplerkit.cli.opening import AsJson, ConfigPath, FromOne, FromZero, ManyPaths
+from samplerkit.cli.opening import AsJson, ConfigPath, FromOne, FromZero, ManyPaths, imported
 from samplerkit.cli.printing import counted, progress, show
 from samplerkit.config.config import load_config
 from samplerkit.config.datasets import placed
 from samplerkit.errors import ArgumentValueError, DatasetError
-from samplerkit.inspect.doctor.probe import function_named
 from samplerkit.loading.compute_lengths import compute_lengths
 from samplerkit.order import arguments
 from samplerkit.storage.catalogue.making import THREADS as JOBS
@@ -56,6 +55,8 @@ def index(
         tfrecord: the files are TFRecords: the index of each, and nothing else.
         jsonl: the files are JSON lines: the index of each, and nothing else.
     """
+    if tfrecord and jsonl:
+        raise typer.BadParameter("stands beside --jsonl; say one of the two", param_hint="--tfrecord")
     if tfrecord or jsonl:
         said = {"--upload": upload, "--checksums": checksums, "--lengths": lengths}
         wrong = next((name for name, value in said.items() if value), None)
@@ -180,7 +181,7 @@ def lengths(
     if field is not None and function is not None:
         raise typer.BadParameter("stands beside --field; say one of the two", param_hint="--function")
     dataset = placed(None, load_config(config, check_quality=False).dataset)
-    measure: Any = FieldLength(field) if function is None else function_named(function)
+    measure: Any = FieldLength(field) if function is None else imported(function)
     with progress() as told:
         found = compute_lengths(dataset, measure, out, num_workers=workers, progress=told)
     shortest, longest, mean = (

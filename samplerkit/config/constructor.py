@@ -11,10 +11,10 @@ from typing import Any, final
 import numpy as np
 from pydantic import BaseModel, ValidationError
 
+from samplerkit.batches.recipe import is_same
 from samplerkit.config.derive import (
     TABLES,
     Made,
-    argument_names,
     arguments_of,
     default_of,
     derived_model,
@@ -78,8 +78,8 @@ class Constructor:
 
     @property
     def names(self) -> list[str]:
-        """The names of the arguments."""
-        return argument_names(self.model)
+        """The names of the arguments, in the constructor's order."""
+        return [str(argument.alias) for argument in self.model.model_fields.values()]
 
     def read(self, section: Any, place: str, folder: Folder) -> Made:
         """Reads the arguments that a config gives, and calls the constructor.
@@ -127,7 +127,7 @@ class Constructor:
 def _same(value: Any, default: Any) -> bool:
     if isinstance(value, Shuffle):
         default = Shuffle.parse(default) if isinstance(default, str | bool) else default
-    return type(value) is type(default) and bool(value == default)
+    return is_same(value, default)
 
 
 RESERVED = frozenset({"kind", "child", "_target_", "class_path", "init_args"})

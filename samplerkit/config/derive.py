@@ -116,11 +116,6 @@ def _parameters(make: Callable[..., Any]) -> Iterator[tuple[inspect.Parameter, A
             yield parameter, hints.get(parameter.name, Any)
 
 
-def argument_names(model: type[BaseModel]) -> list[str]:
-    """Gives the names of the arguments, in the constructor's order."""
-    return [name.removeprefix(_PREFIX) for name in model.model_fields]
-
-
 def default_of(model: type[BaseModel], name: str) -> Any:
     """Gives the default of an argument, `...` for one without."""
     argument = model.model_fields[_PREFIX + name]
@@ -303,8 +298,7 @@ class Sections(ArgumentMark):
         return Made(values, written, [path for _, one in sorted(made.items()) for path in one.places])
 
     def _made(self, section: Any, place: str, info: Any) -> Made:
-        is_live = isinstance(section, getattr(self.reader, "make", ()))
-        if is_live or any(section is other for other in self.others):
+        if any(section is other for other in self.others):
             return Made(section, section)
         made: Made = self.reader.read(section, place, info.context["folder"])
         return made

@@ -10,6 +10,7 @@ import datetime as dt
 import math
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
 from difflib import get_close_matches
 from enum import Enum
 from typing import Any, NoReturn, final
@@ -27,48 +28,32 @@ _PATH = re.compile(r"[\w\s\-./\\,*~+{}\[\]]*\.[A-Za-z]\w{0,6}", re.ASCII)
 _LONGEST_IN_CAPITALS = 3
 
 
-def is_telling(text: str) -> bool:
-    """Returns whether a text is made of words and numbers, or is a path, and so is unlikely to be a secret.
+def told(text: str) -> str | None:
+    """Gives what may be repeated of a text: itself, of a URL what is no secret, or None.
 
+    A text is itself if it is made of words and numbers, or is a path, and so is unlikely to be a secret.
     Digits inside of words, long words, words in capitals and the signs of URLs and encodings are not
     repeated. It is a guess: a password that is a small word is one that passes.
 
     Example:
-        >>> [is_telling(text) for text in ("randon", "1e6", "/data/keep.npy", "samplerkit.PKSampler")]
-        [True, True, True, True]
-        >>> [is_telling(text) for text in ("AKIA7Q2", "s3cr3t", "me:word@host", "SECRET", "pipe:curl a")]
-        [False, False, False, False, False]
-    """
-    if _is_number(text):
-        return True
-    if text.startswith("pipe:") or "://" in text:
-        return False
-    if _PATH.fullmatch(text):
-        return True
-    letters = [sign for sign in text if sign.isalpha()]
-    if len(letters) > _LONGEST_IN_CAPITALS and not any(sign.islower() for sign in letters):
-        return False
-    return all(_PART.fullmatch(part) for part in _SEPARATORS.split(text))
-
-
-def told(text: str) -> str | None:
-    """Gives what may be repeated of a text: itself, of a URL what is no secret, or None.
-
-    Example:
-        >>> told("randon"), told("https://user:word@host/a?sign=1"), told("s3cr3t")
-        ('randon', 'https://host/a', None)
+        >>> told("randon"), told("1e6"), told("https://user:word@host/a?sign=1")
+        ('randon', '1e6', 'https://host/a')
+        >>> {told(text) for text in ("AKIA7Q2", "s3cr3t", "me:word@host", "SECRET", "pipe:curl a")}
+        {None}
     """
     if is_remote(text):
         return shown(text)
-    return text if is_telling(text) else None
-
-
-def _is_number(text: str) -> bool:
-    try:
+    with suppress(ValueError):
         float(text)
-    except ValueError:
-        return False
-    return True
+        return text
+    if text.startswith("pipe:") or "://" in text:
+        return None
+    if _PATH.fullmatch(text):
+        return text
+    letters = [sign for sign in text if sign.isalpha()]
+    if len(letters) > _LONGEST_IN_CAPITALS and not any(sign.islower() for sign in letters):
+        return None
+    return text if all(_PART.fullmatch(part) for part in _SEPARATORS.split(text)) else None
 
 
 _PLAIN_KEY = re.compile(r"[A-Za-z_][\w-]{0,59}", re.ASCII)
@@ -110,20 +95,15 @@ def meant(wrong: Any, names: Iterable[str]) -> str:
     return f"known: {', '.join(known[:_MOST_NAMES])}{more}"
 
 
-PRIVATE = ("storage_options", "digests")
-"""Keys below which nothing is shown, nor below keys that were meant to be one of these."""
-
 _SECRETS = re.compile(
-    r"pass(word|wd|phrase)?$|pwd|secret|token|auth|credential|signature|account|(^|_)(key|keys|user|login)(_|$)",
+    r"option|digest|pass(word|wd|phrase)?$|pwd|secret|token|auth|credential|signature|account"
+    r"|(^|_)(key|keys|user|login)(_|$)",
     re.IGNORECASE,
 )
-"""Names of what is private, wherever it stands."""
+"""Names of what is private, wherever it stands: `storage_options` and `digests`, and what is called alike."""
 
-_NO_SECRETS = re.compile(r"batches\.(max_tokens|keys)(\[|$)")
+_NO_SECRETS = re.compile(r"(batches\.(max_tokens|keys)|dataset\.(add_extra|pad)_token\w*)(\[|$)")
 """Places of the config that are called like a secret, and hold none."""
-
-_SECTIONS = ("remote",)
-"""Sections that hold what is private: a text in place of one is likely to be it."""
 
 _MOST_ENTRIES = 120
 _SHORTEST_SECRET = 3
@@ -160,9 +140,10 @@ def public(place: str, value: Any, *, shows_text: bool = True) -> Any:
         (..., -1)
     """
     keys = [key for key in re.split(r"[.\[\]']+", place) if key]
-    if any(_is_private(key) for key in keys) and not _NO_SECRETS.match(place):
+    if any(map(_SECRETS.search, keys)) and not _NO_SECRETS.match(place):
         return HIDDEN
-    return _shown(value, shows_text and keys[-1:] != [*_SECTIONS])
+    # A text in place of a section that holds what is private is likely to be it.
+    return _shown(value, shows_text and keys[-1:] != ["remote"])
 
 
 def resembling(place: str, value: Any, hint: str) -> Any:
@@ -186,10 +167,6 @@ def scrubbed(text: str, section: Any) -> str:
     return text
 
 
-def _is_private(key: str) -> bool:
-    return bool(_SECRETS.search(key)) or meant(key, PRIVATE).startswith("did you mean")
-
-
 def _shown(value: Any, shows_text: bool) -> Any:
     if isinstance(value, str | bytes):
         text = value if isinstance(value, str) else value.decode("latin-1")
@@ -198,7 +175,7 @@ def _shown(value: Any, shows_text: bool) -> Any:
     if isinstance(value, dict):
         # Of a mapping the keys, numbers and the kind.
         return {
-            _shown(key, True): HIDDEN if _is_private(str(key)) else _shown(entry, key == "kind")
+            _shown(key, True): HIDDEN if _SECRETS.search(str(key)) else _shown(entry, key == "kind")
             for key, entry in value.items()
         }
     if isinstance(value, list | tuple):

@@ -86,10 +86,9 @@ class LoaderOptions:
 
     def of_ours(self) -> dict[str, Any]:
         """Gives the options that a `Loader` takes; those that are as by default are left out."""
-        options = asdict(self)
         return {
             name: value
-            for name, value in options.items()
+            for name, value in asdict(self).items()
             if name == "batch_size" or value != getattr(LoaderOptions, name)
         }
 

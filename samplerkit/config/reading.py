@@ -99,7 +99,7 @@ def _local(path: Path) -> bytes:
         mode = path.stat().st_mode  # `is_file` of Python 3.14 calls what cannot be looked at absent
         if stat.S_ISREG(mode):
             return path.read_bytes()
-        problem = "is a folder" if stat.S_ISDIR(mode) else "there is no such file"
+        problem = "is a folder" if stat.S_ISDIR(mode) else "is no regular file"
     except (FileNotFoundError, NotADirectoryError):
         problem = "there is no such file"
     except (OSError, ValueError) as error:
@@ -131,7 +131,7 @@ def array_at(path: str, place: str = "array") -> np.ndarray[Any, Any]:
         problem = f"cannot be read as a .npy file ({' '.join(words.partition('. ')[0].split())[:80]})"
         raise ConfigError(place, problem, hint="save it with numpy.save, without objects") from None
     if file is None:
-        hint = f"looked for {_end_of(path)}" if told(path) else ""
+        hint = f"looked for {shown(path)}" if told(path) else ""
         raise ConfigError(place, "there is no such file", hint=hint)
     if not isinstance(loaded, np.ndarray):
         raise ConfigError(place, "is an archive of arrays", hint="save one array with numpy.save")
@@ -144,11 +144,6 @@ def _opened(path: str) -> Path | BytesIO | None:
         return Path(path) if Path(path).is_file() else None
     data = fetched(path)
     return None if data is None else BytesIO(data)
-
-
-def _end_of(path: str) -> str:
-    text = shown(path)
-    return text if len(text) <= 100 else f"...{text[-97:]}"
 
 
 DEEPEST = 256

@@ -76,9 +76,7 @@ class Samplers(Kinds):
 SAMPLERS = Samplers("sampler", example="{kind: random, seed: 7}", base=Sampler, beside=("kind", "child"))
 """All kinds of samplers."""
 
-# The sampler of a ledger is its child.
 EDIT = Constructor("edit", Edit, example="{at: 1000, skip: 20}")
-_OF_LEDGER = {"sampler": None, "edits": Annotated[Any, Sections("edits", EDIT, list)]}
 
 for _name, _class in {
     "sequential": SequentialSampler,
@@ -97,9 +95,10 @@ for _name, _class in {
     "distributed": DistributedSampler,
     "megatron_single": MegatronPretrainingSampler,
     "megatron_cyclic": MegatronPretrainingRandomSampler,
-    "ledger": Ledger,
 }.items():
-    SAMPLERS.add(_name, _class, _OF_LEDGER if _class is Ledger else {})
+    SAMPLERS.add(_name, _class)
+# The sampler of a ledger is its child.
+SAMPLERS.add("ledger", Ledger, {"sampler": None, "edits": Annotated[Any, Sections("edits", EDIT, list)]})
 
 
 def targets() -> dict[str, str]:

@@ -63,9 +63,15 @@ def test_check_reads_the_module_and_asks_a_process_with_other_hashes(command, re
     [
         (FUNCTIONS, "fails (KeyError: 'PATHS'; {name}.py, line 18)"),
         ("def failing(:", "cannot be imported (SyntaxError: invalid syntax; {name}.py, line 1)"),
+        ("import sys\n\ndef failing():\n    sys.exit()", "fails (SystemExit; {name}.py, line 4)"),
         ("raise RuntimeError('no data')", "cannot be imported (RuntimeError: no data; {name}.py, line 1)"),
     ],
-    ids=["a function that fails", "a module that is no Python", "a module that fails"],
+    ids=[
+        "a function that fails",
+        "a module that is no Python",
+        "a function that ends",
+        "a module that fails",
+    ],
 )
 def test_a_function_that_fails_is_no_finding_but_one_line(refused, write_module, text, line):
     name = f"failing_loaders_{len(text)}"

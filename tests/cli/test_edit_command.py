@@ -61,6 +61,19 @@ def test_ids_of_a_file_leave_the_run(edited, tmp_path):
     assert set(loader.order[40:].tolist()) == {*range(10), *range(90, 100)}
 
 
+def test_the_written_config_finds_its_files_from_another_folder(said, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for folder in ("run", "edited"):
+        (tmp_path / folder).mkdir()
+    np.save("run/keep.npy", np.arange(60))
+    config = {**TRAIN, "sampler": {"kind": "subset_random", "indices": "keep.npy"}}
+    (tmp_path / "run" / "train.yaml").write_text(yaml.safe_dump(config))
+    state = sk.load_config("run/train.yaml").make_loader(range(100)).state_dict(step=4)
+    (tmp_path / "state.json").write_text(json.dumps(state))
+    said("edit", "state.json", "--config", "run/train.yaml", "-o", "edited/train.yaml", "--skip", 5)
+    assert len(sk.load_config("edited/train.yaml").sampler.order(100)) == 60
+
+
 SUBSET = "new: {kind: subset, indices: [3, 5]}"
 LONG = SUBSET + " " * 300
 """Longer than a name of a file may be."""
@@ -109,6 +122,7 @@ class Parts:
         [],
         ["--weights", "web"],
         ["--weights", "web=1"],
+        ["--weights", "web=1,code=1,code=2"],
         ["--weights", "web=1", "--source", "{1: null}"],
         ["--weights", "web=1", "--source", "{web: ["],
         ["--weights", "web=1", "--source", "[" * 9_000],

@@ -82,6 +82,13 @@ def test_a_mistake_of_use_is_one_line_and_exits_with_two(refused, tmp_path, argu
     assert words in refused(*(names.get(argument, argument) for argument in arguments))
 
 
+def test_a_terminal_without_columns_gets_whole_numbers(said, monkeypatch, tmp_path):
+    path = config(tmp_path, shuffle=False)
+    wide = said("when", path, "--sample", 407)
+    monkeypatch.setenv("COLUMNS", "0")
+    assert said("when", path, "--sample", 407) == wide
+
+
 def test_plot_draws_pictures_of_configs(command, tmp_path):
     pytest.importorskip("matplotlib", reason="pictures need the extra plot")
     first = config(tmp_path, "first.yaml", shuffle="files", loader={"batch_size": 4})

@@ -121,7 +121,7 @@ def test_state_finds_a_state_in_a_checkpoint_and_compares_it_with_a_config(comma
     path, file = config(tmp_path, shuffle="files"), tmp_path / f"checkpoint.{kind}"
     saved = saved_state(path)
     if kind == "json":
-        file.write_text(json.dumps(saved))
+        file.write_text(f"\t{json.dumps(saved)}", encoding="utf-8-sig")
     else:
         torch.save({"model": torch.zeros(3), "data": [saved]}, file)
     code, output, _ = command("state", file, "--config", path, "--world", 4)
@@ -164,7 +164,9 @@ def test_state_runs_no_code_of_a_checkpoint_and_takes_nothing_else_for_one(refus
     (tmp_path / "ends.pt").write_bytes(b"X\x01")
     problem = "is neither JSON nor a checkpoint that is safe to read"
     for name in ("hostile.pt", "pops.pt", "ends.pt"):
-        assert problem in refused("state", tmp_path / name)
+        error = refused("state", tmp_path / name)
+        assert problem in error
+        assert error.endswith("; save loader.state_dict() in a file of its own\n")
 
 
 def test_at_shows_pads_and_long_batches_as_such(command, tmp_path):

@@ -113,6 +113,8 @@ def test_records_are_indexed_beside_their_files_or_in_a_folder(command, tmp_path
     assert {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()} == beside
     code, _, error = command("index", option, *paths, "--checksums")
     assert (code, "is of tar shards, and not of " in error) == (2, True)
+    code, _, error = command("index", "--jsonl", "--tfrecord", *paths)
+    assert (code, "say one of the two" in error) == (2, True)
 
 
 @pytest.fixture
@@ -152,9 +154,12 @@ def test_a_function_of_the_users_measures_samples(command, monkeypatch, tmp_path
         (["--field", "jpg"], "field: is none of the sample, got 'jpg'; there are __key__, __url__, cls, txt"),
         (["--field", "txt", "--function", "a:b"], "stands beside --field"),
         (["--function", "json:nothing"], "cannot be imported"),
+        (["--function", "failing_measures:any"], "(NameError: name 'ä' is not defined; failing_measures.py"),
     ],
 )
-def test_what_cannot_be_measured_is_one_line(refused, tmp_path, config, options, says):
+def test_what_cannot_be_measured_is_one_line(refused, monkeypatch, tmp_path, config, options, says):
+    (tmp_path / "failing_measures.py").write_text("ä")
+    monkeypatch.syspath_prepend(tmp_path)
     assert says in refused("lengths", config, "--out", tmp_path / "l.npy", *options)
 
 

@@ -6,6 +6,7 @@ import inspect
 import typing
 from collections.abc import Mapping, Sequence
 from enum import Enum
+from pathlib import Path
 from typing import Annotated, Literal
 
 import numpy as np
@@ -13,6 +14,7 @@ import pytest
 from pydantic import Field
 
 import samplerkit as sk
+from samplerkit.config.constructor import Constructor
 from samplerkit.config.datasets import DATASETS
 from samplerkit.config.derive import default_of
 from samplerkit.config.registry import BATCHES, SAMPLERS
@@ -121,6 +123,16 @@ def test_a_mapping_of_samplers_is_one_of_sections_and_any_other_is_a_mapping():
     config = sk.load_config({"sampler": said})
     assert isinstance(config.sampler.sources["web"], sk.SequentialSampler)
     assert config.to_dict()["sampler"] == said
+
+
+def test_an_array_in_place_of_one_by_default_is_read_and_written():
+    first = np.arange(3)
+
+    def starting(starts: np.ndarray = first) -> int:  # type: ignore[type-arg]
+        return starts.size
+
+    made = Constructor("starting", starting).read({"starts": np.arange(3)}, "sampler", Path())
+    assert (made.value, made.written) == (3, {"starts": [0, 1, 2]})
 
 
 def test_a_name_that_is_taken_a_class_that_is_no_sampler_and_a_signature_without_names_are_refused():

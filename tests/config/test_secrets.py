@@ -226,6 +226,10 @@ def test_what_a_reader_can_use_is_still_shown():
         ({"kind": "subset", "indices": "/scratch/run-7/keep_0001.npz"}, "'/scratch/run-7/keep_0001.npz'"),
         ({"kind": "random", "num_samples": "1e6"}, "'1e6'"),
         ({"_target_": "my_project.samplers.EveryNth"}, "'my_project.samplers.EveryNth'"),
+        (
+            {"kind": "ledger", "child": {"kind": "random"}, "edits": [{"at": -1}]},
+            "at: must not be negative, got -1",
+        ),
         ({"kind": "random", "partial_sise": 5}, "sampler.partial_sise: is no key of random, got 5; did you"),
     ):
         with pytest.raises(sk.ConfigError) as caught:
