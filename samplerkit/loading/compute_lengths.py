@@ -8,6 +8,7 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import is_dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, Final, final
 
@@ -162,6 +163,8 @@ def _checked(place: str, found: Any) -> Any:
 def _words(function: Callable[[Any], Any]) -> str:
     if is_dataclass(function):
         return repr(function)
+    if isinstance(function, partial):
+        return f"{_words(function.func)} of {function.args} and {function.keywords}"
     name = getattr(function, "__qualname__", type(function).__qualname__)
     return f"{getattr(function, '__module__', type(function).__module__)}.{name}"
 

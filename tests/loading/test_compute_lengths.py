@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -110,8 +111,16 @@ def test_what_was_left_by_another_function_or_dataset_is_refused(tmp_path):
         sk.compute_lengths(TEXTS[:-1], len, out)
 
 
-def broken(_):
+def broken(_, **_more):
     raise LookupError("no tokenizer")
+
+
+def test_what_was_left_by_a_function_of_other_arguments_is_refused(tmp_path):
+    one, other = (partial(broken, size=size) for size in (1, 2))
+    with pytest.raises(sk.DatasetError, match="no tokenizer"):
+        sk.compute_lengths(TEXTS, one, tmp_path / "lengths.npy")
+    with pytest.raises(sk.StateError, match="function: is of other lengths"):
+        sk.compute_lengths(TEXTS, other, tmp_path / "lengths.npy")
 
 
 @pytest.mark.parametrize(
