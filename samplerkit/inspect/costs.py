@@ -5,13 +5,19 @@ from __future__ import annotations
 import time
 import tracemalloc
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 from itertools import islice
 
 import numpy as np
 import numpy.typing as npt
 
+from samplerkit.inspect.quality.order_source import OrderSource
 from samplerkit.inspect.view import RunView
 from samplerkit.loading.run.delivery import Reading
+from samplerkit.loading.run.units import EpochUnits
+from samplerkit.order.deal import World
+from samplerkit.order.modes import Mode, Shuffle
 
 COUNTED_SAMPLES = 1 << 22
 """Up to this many samples an epoch, the files of every rank are counted; above, some steps are looked at."""
@@ -87,8 +93,14 @@ def files_read(view: RunView, epoch: int, ranks: Sequence[int], every: int = 1) 
     """
     is_counted = len(view.run.undealt(epoch)) <= COUNTED_SAMPLES
     seen: Flags = np.zeros(view.layout.num_files, dtype=bool)
+    run = view.run
+    plain = OrderSource.of(run.recipe, run.dataset, World(run.constants.lanes)).plain
     for rank in ranks:
         reading = view.reading(epoch, rank)
+        if plain is not None and plain.shuffle is Shuffle.INFILE and view.recipe is None:
+            # What is shuffled within a file stays in it, and need not be shuffled to know the file.
+            in_order = replace(plain, mode=Mode(Shuffle.FALSE)).order
+            reading = replace(reading, units=EpochUnits(epoch, partial(in_order, epoch)))
         looked_at = _IDS_LOOKED_AT * every * (1 if is_counted else len(ranks))
         apart = 1 if is_counted else max(1, reading.steps * view.samples_a_batch // looked_at)
         batches = (ids for _, ids in reading.batches(0, every * apart))

@@ -32,7 +32,7 @@ EPOCHS = 64
 """How many epochs are looked at where there is no closed form, for a standard error at least two."""
 
 MANY_FILES = 10_000
-"""Of more files, each of which costs something in each epoch, a quarter of these is looked at."""
+"""Of more files, each of which costs something in each epoch, four are looked at."""
 
 
 @final
@@ -56,7 +56,7 @@ class Observation:
     def on(cls, source: OrderSource, batch_size: int, epochs: int = EPOCHS) -> Observation:
         """Looks at windows of a batch and more."""
         sizes = window_sizes(source.length, arguments.positive("batch_size", batch_size))
-        return cls(source, sizes, epochs if source.layout.num_files <= MANY_FILES else epochs // 4)
+        return cls(source, sizes, epochs if source.layout.num_files <= MANY_FILES else 4)
 
     @property
     def has_files(self) -> bool:
