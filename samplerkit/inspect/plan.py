@@ -21,6 +21,7 @@ from samplerkit.inspect.view import RunView, require_counted
 from samplerkit.loading.run.delivery import Delivery
 from samplerkit.loading.run.window_unit import WindowUnit
 from samplerkit.order.caching import cached_property
+from samplerkit.order.deal import World
 from samplerkit.order.modes import Mode, Shuffle
 from samplerkit.samplers.mixing.source_reads import SourceRead, source_reads
 
@@ -41,29 +42,6 @@ class SourceFigures:
     share_of_tokens: float | None
     passes: float
     tokens: int | None
-
-
-def source_figures(view: RunView, epoch: int) -> dict[str, SourceFigures]:
-    """Looks at a run; empty where it reads no mixture."""
-    order = view.run.undealt(epoch)
-    before, after = (source_reads(view.run.recipe, view.run.dataset, order, at) for at in (0, len(order)))
-    none = SourceRead(0, 0.0, 0)
-    samples = {name: one.samples - before.get(name, none).samples for name, one in after.items()}
-    tokens = {
-        name: one.tokens - (before.get(name, none).tokens or 0)
-        for name, one in after.items()
-        if one.tokens is not None
-    }
-    of_all = sum(tokens.values()) if len(tokens) == len(samples) else 0
-    return {
-        name: SourceFigures(
-            count / max(1, sum(samples.values())),
-            tokens[name] / of_all if of_all else None,
-            after[name].passes,
-            after[name].tokens,
-        )
-        for name, count in samples.items()
-    }
 
 
 @final
@@ -141,7 +119,25 @@ class RunFigures:
     @cached_property
     def sources(self) -> dict[str, SourceFigures]:
         """What the epoch reads of each source of a mixture, by name; empty of other chains."""
-        return source_figures(self.view, self.epoch)
+        run, order = self.view.run, self.view.run.undealt(self.epoch)
+        before, after = (source_reads(run.recipe, run.dataset, order, at) for at in (0, len(order)))
+        none = SourceRead(0, 0.0, 0)
+        samples = {name: one.samples - before.get(name, none).samples for name, one in after.items()}
+        tokens = {
+            name: one.tokens - (before.get(name, none).tokens or 0)
+            for name, one in after.items()
+            if one.tokens is not None
+        }
+        of_all = sum(tokens.values()) if len(tokens) == len(samples) else 0
+        return {
+            name: SourceFigures(
+                count / max(1, sum(samples.values())),
+                tokens[name] / of_all if of_all else None,
+                after[name].passes,
+                after[name].tokens,
+            )
+            for name, count in samples.items()
+        }
 
     @cached_property
     def downloads(self) -> dict[str, Downloads]:
@@ -163,7 +159,9 @@ class RunFigures:
         if view.recipe is not None or batch > view.layout.num_samples:
             return None
         try:
-            return figure(view.run.recipe, view.run.dataset, batch, world=view.run.world)
+            # Lanes are those of the first start, whatever ranks read them today.
+            first = World(view.run.constants.lanes)
+            return figure(view.run.recipe, view.run.dataset, batch, world=first)
         except (ArgumentRangeError, DatasetError):
             return None
 
