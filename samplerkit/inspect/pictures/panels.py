@@ -90,6 +90,9 @@ _MOST_RANKS = 8
 _MOST_BORDERS = 100
 _MOST_NAMES = 12
 _LONGEST_NAME = 16
+_THOUSANDS = "{x:,.7g}"
+"""How matplotlib writes steps and ids: in full below 1e7."""
+
 _LARGEST_RATIO = 3
 """Of co-occurrence, as a power of two."""
 
@@ -153,8 +156,8 @@ def draw_batches(figure: Any, runs: list[PlotData]) -> str:
             axes.vlines(aside, low[mine], high[mine], color=colour, linewidth=1.1, alpha=0.8)
             axes.scatter(aside, high[mine], s=3, color=colour, linewidths=0)
         axes.set_yscale("log", base=2)
-        axes.xaxis.set_major_formatter(_thousands)
-        axes.yaxis.set_major_formatter(_thousands)
+        axes.xaxis.set_major_formatter(_THOUSANDS)
+        axes.yaxis.set_major_formatter(_THOUSANDS)
         axes.grid(axis="y")
         batches = run.figures.batches
         efficiency = (
@@ -224,7 +227,7 @@ def draw_mixing(figure: Any, runs: list[PlotData]) -> str:
             label=f"{run.name}: {mixing.value:.2f} in the mean",
         )
     axes.set_xscale("log", base=2)
-    axes.xaxis.set_major_formatter(_thousands)
+    axes.xaxis.set_major_formatter(_THOUSANDS)
     axes.grid()
     axes.set_ylim(0, 1.12)
     axes.set(xlabel="window, samples (the smallest is one global batch)", ylabel="mixing, from 0 to 1")
@@ -282,8 +285,8 @@ def _draw_points(axes: Any, num_ranks: int, steps: Ids, places: Ids, ranks: Ids,
         axes.scatter(steps[mine], places[mine], s=2, color=colour, linewidths=0, label=label, alpha=0.8)
     for border in borders.tolist() if borders.size < _MOST_BORDERS else ():
         axes.axhline(border, color=FAINT, linewidth=0.6, zorder=0)
-    axes.xaxis.set_major_formatter(_thousands)
-    axes.yaxis.set_major_formatter(_thousands)
+    axes.xaxis.set_major_formatter(_THOUSANDS)
+    axes.yaxis.set_major_formatter(_THOUSANDS)
     many = num_ranks > _MOST_RANKS
     axes.legend(
         title="ranks" if many else "rank",
@@ -308,13 +311,6 @@ def _by_colour(num_ranks: int, ranks: Ids) -> Iterator[tuple[str, Any, str]]:
 
 def _columns(figure: Any, count: int) -> list[Any]:
     return list(figure.subplots(1, count, squeeze=False)[0])
-
-
-def _thousands(value: float, _: Any) -> str:
-    if abs(value) < 1e7:
-        return f"{value:,.0f}"
-    power = 12 if abs(value) >= 1e12 else 9 if abs(value) >= 1e9 else 6
-    return f"{value / 10**power:g}e{power}"
 
 
 def _mode(run: PlotData) -> str:
