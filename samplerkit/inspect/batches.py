@@ -148,10 +148,7 @@ def new_companions(view: RunView, epoch: int) -> float | None:
         return None
     probes = np.random.default_rng(1).choice(size, min(_PROBES, size), replace=False)
     met: list[Ids] = [np.zeros(0, dtype=np.int64)] * probes.size
-    for one in range(epoch, epoch + _EPOCHS):
-        plan = view.run.plan(one)
-        if plan is None:
-            return None
+    for plan in filter(None, map(view.run.plan, range(epoch, epoch + _EPOCHS))):
         which, numbers = plan.batch_of(probes)
         found = plan.samples(numbers)
         for probe, (begin, end) in zip(which.tolist(), pairwise(found.edges.tolist()), strict=True):

@@ -12,7 +12,7 @@ from samplerkit.batches.recipe import BatchRecipe
 from samplerkit.errors import ArgumentRangeError, ArgumentTypeError, ArgumentValueError, DatasetError
 from samplerkit.loading.device.loader import DeviceLoader
 from samplerkit.loading.loader import Loader
-from samplerkit.loading.run.delivery import Reading, Tail
+from samplerkit.loading.run.delivery import Reading
 from samplerkit.loading.run.run import Run
 from samplerkit.loading.state.state import Place
 from samplerkit.loading.torch_sampler import TorchBatchSampler, TorchSampler
@@ -78,11 +78,6 @@ class RunView:
     def num_ranks(self) -> int:
         """The number of ranks."""
         return self.run.world.num_shards
-
-    @property
-    def tail(self) -> Tail:
-        """What becomes of the last units."""
-        return self.run.tail
 
     @property
     def layout(self) -> Layout:

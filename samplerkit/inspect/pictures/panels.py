@@ -190,7 +190,8 @@ def draw_together(figure: Any, runs: list[PlotData]) -> str:
         )
         # The layout knows of a box's aspect, and not of an image's.
         axes.set_box_aspect(1)
-        part = run.part if run.layout.num_files <= MOST_PARTS else f"group of {run.part}s"
+        part = "file" if run.view.layout.has_files else "part"
+        part = part if run.layout.num_files <= MOST_PARTS else f"group of {part}s"
         axes.set(title=run.name, xlabel=part, ylabel=part)
         # Files have no halves.
         axes.xaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)

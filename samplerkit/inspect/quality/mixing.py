@@ -44,13 +44,11 @@ class Observation:
         source: the orders.
         windows: the sizes of the windows.
         epochs: how many epochs are looked at where there is no closed form.
-        seed: of the places of windows in these.
     """
 
     source: OrderSource
     windows: tuple[int, ...]
     epochs: int = EPOCHS
-    seed: int = 0
 
     @classmethod
     def on(cls, source: OrderSource, batch_size: int, epochs: int = EPOCHS) -> Observation:
@@ -94,7 +92,7 @@ class Observation:
 
     @cached_property
     def _samples(self) -> WindowSamples:
-        return WindowSamples(self.source, self.windows, self.epochs, self.seed)
+        return WindowSamples(self.source, self.windows, self.epochs)
 
     def _sampled(self, statistic: Statistic, known: float) -> Estimate:
         """Estimates a statistic of two samples of a window, over that of two samples of the epoch.
