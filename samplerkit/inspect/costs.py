@@ -12,11 +12,9 @@ from itertools import islice
 import numpy as np
 import numpy.typing as npt
 
-from samplerkit.inspect.quality.order_source import OrderSource
 from samplerkit.inspect.view import RunView
 from samplerkit.loading.run.delivery import Reading
 from samplerkit.loading.run.units import EpochUnits
-from samplerkit.order.deal import World
 from samplerkit.order.modes import Mode, Shuffle
 
 COUNTED_SAMPLES = 1 << 22
@@ -93,11 +91,11 @@ def files_read(view: RunView, epoch: int, ranks: Sequence[int], every: int = 1) 
     """
     is_counted = len(view.run.undealt(epoch)) <= COUNTED_SAMPLES
     seen: Flags = np.zeros(view.layout.num_files, dtype=bool)
-    run = view.run
-    plain = OrderSource.of(run.recipe, run.dataset, World(run.constants.lanes)).plain
+    is_infile = view.recipe is None and view.mode is not None and view.mode.shuffle is Shuffle.INFILE
+    plain = view.order_source.plain if is_infile else None
     for rank in ranks:
         reading = view.reading(epoch, rank)
-        if plain is not None and plain.shuffle is Shuffle.INFILE and view.recipe is None:
+        if plain is not None:
             # What is shuffled within a file stays in it, and need not be shuffled to know the file.
             in_order = replace(plain, mode=Mode(Shuffle.FALSE)).order
             reading = replace(reading, units=EpochUnits(epoch, partial(in_order, epoch)))

@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, final
 
 import numpy as np
 
-from samplerkit.errors import ArgumentRangeError, DatasetError
 from samplerkit.inspect.batches import BatchFigures, batch_figures, new_companions
 from samplerkit.inspect.costs import LISTED_BYTES, cost_of_a_start, files_of_a_worker
 from samplerkit.inspect.costs import files_of_a_batch as mean_files
 from samplerkit.inspect.costs import files_of_a_rank as most_files
 from samplerkit.inspect.download_costs import Downloads, downloads_of_parts
 from samplerkit.inspect.quality.figure import Figure
-from samplerkit.inspect.quality.mixing import effective_batch, mixing
+from samplerkit.inspect.quality.mixing import LEAST_SAMPLES, Observation
 from samplerkit.inspect.tokens import TokenFigures, token_figures, windows_of
 from samplerkit.inspect.view import RunView, require_counted
 from samplerkit.loading.run.delivery import Delivery
 from samplerkit.loading.run.window_unit import WindowUnit
 from samplerkit.order.caching import cached_property
-from samplerkit.order.deal import World
 from samplerkit.order.modes import Mode, Shuffle
 from samplerkit.samplers.mixing.source_reads import SourceRead, source_reads
 
@@ -147,23 +145,21 @@ class RunFigures:
     @cached_property
     def mixing(self) -> Figure | None:
         """How close the order comes to a full shuffle; None of batches of a plan, or of too few samples."""
-        return self._quality(mixing)
+        return None if self._observation is None else self._observation.mixing()
 
     @cached_property
     def effective_batch(self) -> Figure | None:
         """The random batch that one of this order is worth if all samples of a file are alike."""
-        return self._quality(effective_batch)
+        look = self._observation
+        return None if look is None or not look.has_files else look.effective_batch()
 
-    def _quality(self, figure: Callable[..., Figure]) -> Figure | None:
+    @cached_property
+    def _observation(self) -> Observation | None:
         view, batch = self.view, self.delivery.global_batch
         if view.recipe is not None or batch > view.layout.num_samples:
             return None
-        try:
-            # Lanes are those of the first start, whatever ranks read them today.
-            first = World(view.run.constants.lanes)
-            return figure(view.run.recipe, view.run.dataset, batch, world=first)
-        except (ArgumentRangeError, DatasetError):
-            return None
+        source = view.order_source
+        return None if source.length < LEAST_SAMPLES else Observation.on(source, batch)
 
     @property
     def files_of_a_shuffled_batch(self) -> float:

@@ -10,6 +10,7 @@ import torch.utils.data
 
 from samplerkit.batches.recipe import BatchRecipe
 from samplerkit.errors import ArgumentRangeError, ArgumentTypeError, ArgumentValueError, DatasetError
+from samplerkit.inspect.quality.order_source import OrderSource
 from samplerkit.loading.device.loader import DeviceLoader
 from samplerkit.loading.loader import Loader
 from samplerkit.loading.run.delivery import Reading
@@ -151,6 +152,11 @@ class RunView:
             if found is not None and found.shuffle is not Shuffle.FALSE:
                 return found
         return found
+
+    @cached_property
+    def order_source(self) -> OrderSource:
+        """The orders of all epochs, in the lanes of the first start, and the mode behind them."""
+        return OrderSource.of(self.run.recipe, self.run.dataset, World(self.run.constants.lanes))
 
     @property
     def lanes(self) -> int:

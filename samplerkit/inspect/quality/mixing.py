@@ -85,6 +85,17 @@ class Observation:
         found = self._sampled(differing(group.__getitem__), different_pairs(sizes))
         return found.figure(name, self.windows)
 
+    def effective_batch(self, labels: Any = None) -> Figure:
+        """Gives the effective batch: by labels, or as if all samples of a file were alike."""
+        figure = self.file_mixing() if labels is None else self.label_mixing(labels)
+        mixed, batch = figure.curve[0], self.windows[0]
+        per_share = (batch - 1) / (1 - batch / self.source.length)
+        # A batch that is more even than a random one is worth more, but never more than all samples.
+        effect = max(1 + (1 - mixed.value) * per_share, batch / self.source.length)
+        value = batch / effect
+        error = value / effect * per_share * mixed.standard_error
+        return Figure("effective_batch", value, error, figure.exact, (Point(batch, value, error),))
+
     @cached_property
     def _closed(self) -> ClosedForms | None:
         plain = None if self.source.is_shuffled else self.source.plain
@@ -301,17 +312,9 @@ def effective_batch(
         (1, 100)
     """
     look = _look(order, dataset, batch_size, world)
-    batch = look.windows[0]
-    look = replace(look, windows=(batch,))
     if labels is None and not look.has_files:
         raise DatasetError("labels", "are needed for a dataset of fewer than two files", hint="give labels")
-    figure = look.file_mixing() if labels is None else look.label_mixing(labels)
-    per_share = (batch - 1) / (1 - batch / look.source.length)
-    # A batch that is more even than a random one is worth more, but never more than all samples.
-    effect = max(1 + (1 - figure.value) * per_share, batch / look.source.length)
-    value = batch / effect
-    error = value / effect * per_share * figure.standard_error
-    return Figure("effective_batch", value, error, figure.exact, (Point(batch, value, error),))
+    return look.effective_batch(labels)
 
 
 def _classes(labels: Any, size: int) -> tuple[Ids, Ids]:
