@@ -81,7 +81,6 @@ def batch_figures(view: RunView, epoch: int) -> BatchFigures | None:
     if plan.measure.pack is not None and sizes.size:
         plain = total / (int(sizes.sum()) * plan.measure.pack)
     budget = getattr(view.recipe, "max_tokens", None)
-    is_counted = sizes.size == count
     return BatchFigures(
         recipe=view.recipe.words.partition(": ")[2],
         batches=count,
@@ -97,7 +96,7 @@ def batch_figures(view: RunView, epoch: int) -> BatchFigures | None:
         saved=None if plain is None or not efficiency else 1 - plain / efficiency,
         fill=total / (sizes.size * budget) if budget and sizes.size else None,
         imbalance=_imbalance(padded, view.num_ranks),
-        is_counted=is_counted,
+        is_counted=sizes.size == count,
         documents_cut=None if plan.measure.pack is None else round(cut * count / max(1, sizes.size)),
     )
 

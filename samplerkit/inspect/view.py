@@ -217,14 +217,13 @@ def _of_loader(loader: Any) -> RunView:
         )
     if not isinstance(batches, TorchBatchSampler) and type(batches) is not torch.utils.data.BatchSampler:
         raise ArgumentTypeError("batch_sampler", "makes batches in an unknown way", batches)
-    deals_batches = sampler.counts_batches
     return RunView(
         sampler._cursor.run,
         batches.batch_size or 1,
         sampler.epoch,
         sampler._cursor.at.start,
         deals_in_lanes=False,
-        drops_last=batches.drop_last and not deals_batches,
+        drops_last=batches.drop_last and not sampler.counts_batches,
         num_workers=loader.num_workers,
     )
 

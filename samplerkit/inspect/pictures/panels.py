@@ -174,7 +174,6 @@ def draw_together(figure: Any, runs: list[PlotData]) -> str:
     Which files meet in neighbouring batches. An even field is a full shuffle; a strong diagonal means that
     batches hold one file at a time.
     """
-    image = None
     # One square alone would be lost in the middle of a wide figure.
     place = figure if len(runs) > 1 else figure.subfigures(1, 2)[0]
     columns = _columns(place, len(runs))
@@ -196,9 +195,8 @@ def draw_together(figure: Any, runs: list[PlotData]) -> str:
         # Files have no halves.
         axes.xaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
         axes.yaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
-    if image is not None:
-        bar = place.colorbar(image, ax=columns, shrink=0.85, ticks=range(-_LARGEST_RATIO, _LARGEST_RATIO + 1))
-        bar.ax.set_yticklabels(["1/8 or less", "1/4", "1/2", "as often", "2x", "4x", "8x or more"])
+    bar = place.colorbar(image, ax=columns, shrink=0.85, ticks=range(-_LARGEST_RATIO, _LARGEST_RATIO + 1))
+    bar.ax.set_yticklabels(["1/8 or less", "1/4", "1/2", "as often", "2x", "4x", "8x or more"])
     return f"How often files meet within {WINDOW_BATCHES} steps, against a full shuffle ({EPOCHS} epochs)"
 
 
