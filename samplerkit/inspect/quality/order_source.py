@@ -181,7 +181,10 @@ def _is_shuffled(reader: Sampler, layout: Layout) -> bool:
 
 
 def _plain(reader: Sampler, layout: Layout, constants: RunConstants) -> Plain | None:
-    if reader.get_child() is not None or chooses(reader, len(layout)) is not None:
+    size = len(layout)
+    # A limit of each shard is no choice where the shards together read all samples.
+    is_whole = isinstance(reader, DistributedSampler) or chooses(reader, size) is None
+    if reader.get_child() is not None or not is_whole or (constants.limit or size) < size:
         return None
     if isinstance(reader, ModedSampler):
         return Plain(reader.mode, layout, reader.mode.lane_count(layout, constants.lanes), reader.seed)
