@@ -273,7 +273,7 @@ def advised(config: Config, layout: Layout, mode: dict[str, Any]) -> dict[str, A
     Returns:
         The section; None where no mode could take the place of the chain without reading other samples.
     """
-    if chooses(config.sampler) is not None:
+    if chooses(config.sampler, len(layout)) is not None:
         return None
     section = _section(config.to_dict()["sampler"], mode)
     try:
@@ -285,7 +285,7 @@ def advised(config: Config, layout: Layout, mode: dict[str, Any]) -> dict[str, A
 
 def why_none(config: Config, dataset: Any) -> str:
     """Says why no mode is recommended for a chain."""
-    choosing = chooses(config.sampler)
+    choosing = chooses(config.sampler, len(Layout.of(dataset)))
     if choosing is None:
         return "none that reads the same samples as this chain"
     is_shuffled = OrderSource.of(config.sampler, dataset, None).is_shuffled

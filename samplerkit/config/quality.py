@@ -20,6 +20,7 @@ from samplerkit.inspect.quality.recommend import bar, recommend
 from samplerkit.order import arguments
 from samplerkit.order.dataset_protocol import find_column
 from samplerkit.order.deal import World
+from samplerkit.order.layout import Layout
 from samplerkit.samplers.base import Sampler
 from samplerkit.samplers.pk import PKSampler
 
@@ -90,7 +91,7 @@ class MinQuality:
             if figure.value >= wanted:
                 continue
             problem = _shortfall(figure, wanted)
-            choosing = chooses(sampler)
+            choosing = chooses(sampler, len(Layout.of(dataset)))
             if figure.name != "mixing":
                 hint = "mix more: take larger blocks, more files at a time, or GLOBAL"
             elif choosing is None:

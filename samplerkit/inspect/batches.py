@@ -81,7 +81,6 @@ def batch_figures(view: RunView, epoch: int) -> BatchFigures | None:
     if plan.measure.pack is not None and sizes.size:
         plain = total / (int(sizes.sum()) * plan.measure.pack)
     budget = getattr(view.recipe, "max_tokens", None)
-    is_counted = sizes.size == count
     return BatchFigures(
         recipe=view.recipe.words.partition(": ")[2],
         batches=count,
@@ -97,7 +96,7 @@ def batch_figures(view: RunView, epoch: int) -> BatchFigures | None:
         saved=None if plain is None or not efficiency else 1 - plain / efficiency,
         fill=total / (sizes.size * budget) if budget and sizes.size else None,
         imbalance=_imbalance(padded, view.num_ranks),
-        is_counted=is_counted,
+        is_counted=sizes.size == count,
         documents_cut=None if plan.measure.pack is None else round(cut * count / max(1, sizes.size)),
     )
 
@@ -148,10 +147,7 @@ def new_companions(view: RunView, epoch: int) -> float | None:
         return None
     probes = np.random.default_rng(1).choice(size, min(_PROBES, size), replace=False)
     met: list[Ids] = [np.zeros(0, dtype=np.int64)] * probes.size
-    for one in range(epoch, epoch + _EPOCHS):
-        plan = view.run.plan(one)
-        if plan is None:
-            return None
+    for plan in filter(None, map(view.run.plan, range(epoch, epoch + _EPOCHS))):
         which, numbers = plan.batch_of(probes)
         found = plan.samples(numbers)
         for probe, (begin, end) in zip(which.tolist(), pairwise(found.edges.tolist()), strict=True):

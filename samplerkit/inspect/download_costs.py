@@ -165,6 +165,13 @@ class Downloads:
         return told
 
 
+def dataset_at(tree: Any, path: Sequence[str]) -> Any:
+    """Returns the dataset to which some names of parts lead in a tree; with none, the tree itself."""
+    for name in path:
+        tree = parts_of(tree)[name]
+    return tree
+
+
 def downloads_of_parts(
     view: RunView, epoch: int, ranks_per_machine: int | None = None
 ) -> dict[str, Downloads]:
@@ -183,9 +190,7 @@ def downloads_of_parts(
     ranks = ranks_per_machine or view.num_ranks
     found, begin, first_file = {}, 0, 0
     for path, layout in view.layout.leaves:
-        dataset = view.run.dataset
-        for name in path:
-            dataset = parts_of(dataset)[name]
+        dataset = dataset_at(view.run.dataset, path)
         stored = StoredFiles(view, epoch, dataset, layout, begin, first_file)
         is_ordered = stored.is_remote or hasattr(dataset, "fetch")
         if layout.has_files and callable(getattr(dataset, "shard_bytes", None)) and is_ordered:

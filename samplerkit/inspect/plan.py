@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, final
 
 import numpy as np
 
-from samplerkit.errors import ArgumentRangeError, DatasetError
 from samplerkit.inspect.batches import BatchFigures, batch_figures, new_companions
 from samplerkit.inspect.costs import LISTED_BYTES, cost_of_a_start, files_of_a_worker
 from samplerkit.inspect.costs import files_of_a_batch as mean_files
 from samplerkit.inspect.costs import files_of_a_rank as most_files
 from samplerkit.inspect.download_costs import Downloads, downloads_of_parts
 from samplerkit.inspect.quality.figure import Figure
-from samplerkit.inspect.quality.mixing import effective_batch, mixing
+from samplerkit.inspect.quality.mixing import LEAST_SAMPLES, Observation
 from samplerkit.inspect.tokens import TokenFigures, token_figures, windows_of
 from samplerkit.inspect.view import RunView, require_counted
 from samplerkit.loading.run.delivery import Delivery
@@ -41,29 +40,6 @@ class SourceFigures:
     share_of_tokens: float | None
     passes: float
     tokens: int | None
-
-
-def source_figures(view: RunView, epoch: int) -> dict[str, SourceFigures]:
-    """Looks at a run; empty where it reads no mixture."""
-    order = view.run.undealt(epoch)
-    before, after = (source_reads(view.run.recipe, view.run.dataset, order, at) for at in (0, len(order)))
-    none = SourceRead(0, 0.0, 0)
-    samples = {name: one.samples - before.get(name, none).samples for name, one in after.items()}
-    tokens = {
-        name: one.tokens - (before.get(name, none).tokens or 0)
-        for name, one in after.items()
-        if one.tokens is not None
-    }
-    of_all = sum(tokens.values()) if len(tokens) == len(samples) else 0
-    return {
-        name: SourceFigures(
-            count / max(1, sum(samples.values())),
-            tokens[name] / of_all if of_all else None,
-            after[name].passes,
-            after[name].tokens,
-        )
-        for name, count in samples.items()
-    }
 
 
 @final
@@ -141,7 +117,25 @@ class RunFigures:
     @cached_property
     def sources(self) -> dict[str, SourceFigures]:
         """What the epoch reads of each source of a mixture, by name; empty of other chains."""
-        return source_figures(self.view, self.epoch)
+        run, order = self.view.run, self.view.run.undealt(self.epoch)
+        before, after = (source_reads(run.recipe, run.dataset, order, at) for at in (0, len(order)))
+        none = SourceRead(0, 0.0, 0)
+        samples = {name: one.samples - before.get(name, none).samples for name, one in after.items()}
+        tokens = {
+            name: one.tokens - (before.get(name, none).tokens or 0)
+            for name, one in after.items()
+            if one.tokens is not None
+        }
+        of_all = sum(tokens.values()) if len(tokens) == len(samples) else 0
+        return {
+            name: SourceFigures(
+                count / max(1, sum(samples.values())),
+                tokens[name] / of_all if of_all else None,
+                after[name].passes,
+                after[name].tokens,
+            )
+            for name, count in samples.items()
+        }
 
     @cached_property
     def downloads(self) -> dict[str, Downloads]:
@@ -151,21 +145,21 @@ class RunFigures:
     @cached_property
     def mixing(self) -> Figure | None:
         """How close the order comes to a full shuffle; None of batches of a plan, or of too few samples."""
-        return self._quality(mixing)
+        return None if self._observation is None else self._observation.mixing()
 
     @cached_property
     def effective_batch(self) -> Figure | None:
         """The random batch that one of this order is worth if all samples of a file are alike."""
-        return self._quality(effective_batch)
+        look = self._observation
+        return None if look is None or not look.has_files else look.effective_batch()
 
-    def _quality(self, figure: Callable[..., Figure]) -> Figure | None:
+    @cached_property
+    def _observation(self) -> Observation | None:
         view, batch = self.view, self.delivery.global_batch
         if view.recipe is not None or batch > view.layout.num_samples:
             return None
-        try:
-            return figure(view.run.recipe, view.run.dataset, batch, world=view.run.world)
-        except (ArgumentRangeError, DatasetError):
-            return None
+        source = view.order_source
+        return None if source.length < LEAST_SAMPLES else Observation.on(source, batch)
 
     @property
     def files_of_a_shuffled_batch(self) -> float:

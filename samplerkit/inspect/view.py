@@ -10,9 +10,10 @@ import torch.utils.data
 
 from samplerkit.batches.recipe import BatchRecipe
 from samplerkit.errors import ArgumentRangeError, ArgumentTypeError, ArgumentValueError, DatasetError
+from samplerkit.inspect.quality.order_source import OrderSource
 from samplerkit.loading.device.loader import DeviceLoader
 from samplerkit.loading.loader import Loader
-from samplerkit.loading.run.delivery import Reading, Tail
+from samplerkit.loading.run.delivery import Reading
 from samplerkit.loading.run.run import Run
 from samplerkit.loading.state.state import Place
 from samplerkit.loading.torch_sampler import TorchBatchSampler, TorchSampler
@@ -78,11 +79,6 @@ class RunView:
     def num_ranks(self) -> int:
         """The number of ranks."""
         return self.run.world.num_shards
-
-    @property
-    def tail(self) -> Tail:
-        """What becomes of the last units."""
-        return self.run.tail
 
     @property
     def layout(self) -> Layout:
@@ -157,6 +153,11 @@ class RunView:
                 return found
         return found
 
+    @cached_property
+    def order_source(self) -> OrderSource:
+        """The orders of all epochs, in the lanes of the first start, and the mode behind them."""
+        return OrderSource.of(self.run.recipe, self.run.dataset, World(self.run.constants.lanes))
+
     @property
     def lanes(self) -> int:
         """Into how many lanes the order is woven."""
@@ -216,14 +217,13 @@ def _of_loader(loader: Any) -> RunView:
         )
     if not isinstance(batches, TorchBatchSampler) and type(batches) is not torch.utils.data.BatchSampler:
         raise ArgumentTypeError("batch_sampler", "makes batches in an unknown way", batches)
-    deals_batches = sampler.counts_batches
     return RunView(
         sampler._cursor.run,
         batches.batch_size or 1,
         sampler.epoch,
         sampler._cursor.at.start,
         deals_in_lanes=False,
-        drops_last=batches.drop_last and not deals_batches,
+        drops_last=batches.drop_last and not sampler.counts_batches,
         num_workers=loader.num_workers,
     )
 

@@ -33,8 +33,9 @@ def test_schema_is_the_json_schema_of_configs(command):
     assert json.loads(output) == sk.Config.json_schema()
 
 
-def test_plan_counts_what_each_rank_really_reads(command, tmp_path):
-    path = config(tmp_path, shuffle="files")
+@pytest.mark.parametrize("shuffle", ["files", "infile"])
+def test_plan_counts_what_each_rank_really_reads(command, tmp_path, shuffle):
+    path = config(tmp_path, shuffle=shuffle)
     code, output, _ = command("plan", path, "--world", 3)
     assert code == 0
     assert is_plain_and_narrow(output)
@@ -47,7 +48,7 @@ def test_plan_counts_what_each_rank_really_reads(command, tmp_path):
     assert found["pads"] == sum(int(r.pads(step).sum()) for r in ranks for step in range(len(r)))
     assert found["epoch_samples"] == sum(SIZES)
     assert 0 < found["mixing"]["value"] <= 1
-    for word in ("FILES", found["fingerprint"], "408 samples in 8 files", "mixing", "advice"):
+    for word in (shuffle.upper(), found["fingerprint"], "408 samples in 8 files", "mixing", "advice"):
         assert word in output
 
 

@@ -10,6 +10,7 @@ import samplerkit as sk
 from samplerkit.cli.plan import advised, in_yaml
 from samplerkit.inspect.download_costs import downloads_of_parts
 from samplerkit.inspect.plan import plan
+from samplerkit.inspect.quality import mixing
 from samplerkit.inspect.view import RunView
 from tests.cli.configs import config, in_json
 
@@ -156,6 +157,14 @@ def test_a_run_that_goes_on_on_other_ranks_is_planned_with_the_lanes_of_its_star
     first = in_json(command, "plan", path, "--world", 4)[1]
     assert (plain["lanes"], resumed["lanes"], resumed["num_ranks"]) == (3, 4, 3)
     assert resumed["fingerprint"] == first["fingerprint"] != plain["fingerprint"]
+
+
+def test_a_run_that_goes_on_on_other_ranks_mixes_by_the_lanes_of_its_start():
+    sampler, layout = sk.RandomSampler(shuffle="files", seed=7), sk.Layout(EQUAL)
+    first, resumed = (sk.Loader(layout, sampler, batch_size=4, world=sk.World(ranks)) for ranks in (4, 1))
+    resumed.load_state_dict(first.state_dict())
+    assert plan(resumed).mixing == mixing(sampler, layout, 4, world=sk.World(4))
+    assert plan(resumed).mixing != mixing(sampler, layout, 4, world=sk.World(1))
 
 
 def test_remote_files_are_advised_blocks_of_four_files_as_the_page_says(command, tmp_path):

@@ -55,7 +55,6 @@ def test_a_matrix_of_many_files_joins_neighbours_and_one_without_files_has_parts
     assert shown(sk.Layout([7] * 200), shuffle="global").together.shape == (MOST_PARTS, MOST_PARTS)
     without = shown(sk.Layout(1000), shuffle="global")
     assert without.together.shape == (32, 32)
-    assert without.part == "part"
 
 
 def test_files_that_are_empty_have_no_colour():

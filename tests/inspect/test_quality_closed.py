@@ -17,7 +17,7 @@ from samplerkit.inspect.quality import (
     storage_mixing,
 )
 from samplerkit.inspect.quality.mixing import window_sizes
-from samplerkit.inspect.quality.pairs import cross_weight, pair_distance, pair_weight
+from samplerkit.inspect.quality.pairs import across, pair_distance, pair_weight
 from tests.inspect import brute_force
 
 EQUAL = {"8 files": [60] * 8, "24 files": [20] * 24, "40 files": [10] * 40}
@@ -111,7 +111,7 @@ def test_sums_over_pairs_of_rows_are_what_adding_gives(lanes):
                 w * d for w, d in zip(weights, pairs, strict=True)
             )
         added = sum(max(0, window - lanes * (y - x)) for x in range(3) for y in range(5, 9))
-        assert cross_weight(3, 2, 4, window, lanes) == added
+        assert across(pair_weight, 3, 2, 4, window, lanes) == added
 
 
 def test_a_closed_form_at_a_trillion_samples_costs_as_much_as_its_files():

@@ -72,7 +72,7 @@ def test_standard_errors_are_neither_too_small_nor_too_large():
     true = spread(sk.RandomSampler(**arguments), LAYOUT, 16).value
     sources = [OrderSource.of(Hidden(seed=seed, **arguments), LAYOUT, None) for seed in range(60)]
     windows = window_sizes(len(LAYOUT), 16)
-    found = [Observation(source, windows, 16, seed).spread() for seed, source in enumerate(sources)]
+    found = [Observation(source, windows, 16).spread() for source in sources]
     scores = np.array([(one.value - true) / one.standard_error for one in found])
     # Sixty scores of a normal law: their deviation lies in this range but once in ten thousand times.
     assert 0.65 < scores.std() < 1.45

@@ -35,7 +35,7 @@ def told_steps(
                 yield asked, told, batch
             assert told.num_steps == step + 1
     view = RunView.of(asked)
-    leaves_out = view.tail == "drop" or view.drops_last or view.start > 0
+    leaves_out = view.run.tail == "drop" or view.drops_last or view.start > 0
     for sample in range(view.layout.num_samples):
         for found in when(asked, sample, range(epochs)):
             times = [(time.rank, time.step, time.place, time.is_pad) for time in found.occurrences]

@@ -120,8 +120,8 @@ def fewer_batches_than_ranks(seen: PlannedRun) -> Faults:
     if 0 < len(seen.plan) < view.num_ranks:
         yield Fault(
             f"batches in an epoch: {len(seen.plan)}, fewer than the {view.num_ranks} ranks, with "
-            f"tail={view.tail!r}",
-            severity="error" if view.tail == "drop" else "warning",
+            f"tail={view.run.tail!r}",
+            severity="error" if view.run.tail == "drop" else "warning",
         )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,7 @@ from samplerkit.inspect.doctor.findings import (
     run,
 )
 from samplerkit.inspect.doctor.inspection import InspectedRun, Inspection
-from samplerkit.inspect.download_costs import Downloads
+from samplerkit.inspect.download_costs import Downloads, dataset_at
 from samplerkit.order.layout import Layout
 from samplerkit.order.modes import FILE_AWARE, Shuffle
 from samplerkit.order.sequences import LaneWeave
@@ -59,10 +58,12 @@ def same_part(seen: Inspection) -> Faults:
         leave one out and give the other its weight; read more often, it has a pass more
     """
     places: dict[Any, list[str]] = {}
-    for name, dataset in _leaves("", seen.dataset):
+    layout = getattr(seen.dataset, "layout", None)
+    for path, _ in layout.leaves if isinstance(layout, Layout) else ():
+        dataset = dataset_at(seen.dataset, path)
         files = getattr(dataset, "files", None)
         what = tuple(files) if isinstance(files, list | tuple) and files else id(dataset)
-        places.setdefault(getattr(dataset, "fingerprint", None) or what, []).append(name)
+        places.setdefault(getattr(dataset, "fingerprint", None) or what, []).append("/".join(path))
     for names in places.values():
         if len(names) > 1:
             yield Fault(f"{_named(names)} of the tree are one dataset: its samples have an id in each")
@@ -206,15 +207,6 @@ def short_files(seen: Inspection) -> Faults:
         )
 
 
-def _leaves(name: str, dataset: Any) -> Iterator[tuple[str, Any]]:
-    parts = getattr(dataset, "parts", None)
-    if isinstance(getattr(dataset, "layout", None), Layout) and isinstance(parts, Mapping):
-        for key, part in parts.items():
-            yield from _leaves(f"{name}/{key}".removeprefix("/"), part)
-    else:
-        yield name, dataset
-
-
 def _named(names: list[str]) -> str:
     shown = ", ".join(map(repr, names[:4])) + (", ..." if len(names) > 4 else "")
     return f"part{'' if len(names) == 1 else 's'} {shown}"
@@ -279,7 +271,7 @@ def files_read_again(seen: InspectedRun) -> Faults:
     if not hasattr(limits, "max_files") or not view.layout.has_files:
         return
     is_tar = hasattr(seen.dataset, "fetch")
-    if is_tar and seen.dataset.is_remote and not _fetches_shards(seen):
+    if is_tar and seen.dataset.is_remote and seen.figures.downloads[""].way != "whole":
         return
     needed = files_needed_at_once(view, view.epoch, max(1, view.num_workers))
     if view.num_workers < seen.num_workers:  # each has files of its own
@@ -313,11 +305,6 @@ def costly_remote(seen: InspectedRun) -> Faults:
                 "take shuffle: partial, unless samples are larger than a MiB; samplerkit plan compares the "
                 "two",
             )
-
-
-def _fetches_shards(seen: InspectedRun) -> bool:
-    found = seen.figures.downloads.get("")
-    return found is not None and found.way == "whole"
 
 
 def _asked(found: Downloads) -> str:

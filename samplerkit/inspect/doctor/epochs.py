@@ -97,7 +97,7 @@ def padded_evaluation(seen: Inspection) -> Faults:
         pads, other = seen.figures.pads, "ragged"
         if seen.view.recipe is not None:
             units, other = ("batch", "batches"), "split"
-        who = f"tail={seen.view.tail!r}"
+        who = f"tail={seen.view.run.tail!r}"
         hint = f"say tail={other!r}, or leave out what the mask loader.pads(loader.step - 1) marks"
         if not seen.is_ours:
             who = "TorchSampler"
@@ -132,7 +132,7 @@ def concat_padded(seen: InspectedRun) -> Faults:
 def uneven_steps(seen: InspectedRun) -> Faults:
     """Ranks have different numbers of steps, so that a collective of the last step hangs."""
     view = seen.view
-    if view.tail != "ragged" or view.num_ranks == 1 or seen.is_evaluation:
+    if view.run.tail != "ragged" or view.num_ranks == 1 or seen.is_evaluation:
         return
     fewest, most = seen.figures.steps
     if fewest < most:

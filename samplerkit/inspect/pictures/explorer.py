@@ -12,7 +12,6 @@ from importlib.resources import files
 from typing import Final, final
 
 from samplerkit.errors import NotSupportedError
-from samplerkit.inspect.quality.order_source import OrderSource
 from samplerkit.inspect.view import RunView
 
 MOST_SAMPLES: Final = 2**31 - 1
@@ -66,7 +65,7 @@ class Settings:
                 samples, all of which it reads.
         """
         sampler, layout = view.run.recipe, view.layout
-        plain, deal = OrderSource.of(sampler, view.run.dataset, view.run.world).plain, sampler.chain.deal
+        plain, deal = view.order_source.plain, sampler.chain.deal
         if plain is None or (deal is not None and deal.offset >= 0):
             kinds = "a chain of samplers, a sampler without a shuffle mode, or some samples only or twice"
             raise _unlike(kinds, sampler)

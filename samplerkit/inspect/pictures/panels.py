@@ -90,6 +90,9 @@ _MOST_RANKS = 8
 _MOST_BORDERS = 100
 _MOST_NAMES = 12
 _LONGEST_NAME = 16
+_THOUSANDS = "{x:,.7g}"
+"""How matplotlib writes steps and ids: in full below 1e7."""
+
 _LARGEST_RATIO = 3
 """Of co-occurrence, as a power of two."""
 
@@ -153,8 +156,8 @@ def draw_batches(figure: Any, runs: list[PlotData]) -> str:
             axes.vlines(aside, low[mine], high[mine], color=colour, linewidth=1.1, alpha=0.8)
             axes.scatter(aside, high[mine], s=3, color=colour, linewidths=0)
         axes.set_yscale("log", base=2)
-        axes.xaxis.set_major_formatter(_thousands)
-        axes.yaxis.set_major_formatter(_thousands)
+        axes.xaxis.set_major_formatter(_THOUSANDS)
+        axes.yaxis.set_major_formatter(_THOUSANDS)
         axes.grid(axis="y")
         batches = run.figures.batches
         efficiency = (
@@ -171,7 +174,6 @@ def draw_together(figure: Any, runs: list[PlotData]) -> str:
     Which files meet in neighbouring batches. An even field is a full shuffle; a strong diagonal means that
     batches hold one file at a time.
     """
-    image = None
     # One square alone would be lost in the middle of a wide figure.
     place = figure if len(runs) > 1 else figure.subfigures(1, 2)[0]
     columns = _columns(place, len(runs))
@@ -187,14 +189,14 @@ def draw_together(figure: Any, runs: list[PlotData]) -> str:
         )
         # The layout knows of a box's aspect, and not of an image's.
         axes.set_box_aspect(1)
-        part = run.part if run.layout.num_files <= MOST_PARTS else f"group of {run.part}s"
+        part = "file" if run.view.layout.has_files else "part"
+        part = part if run.layout.num_files <= MOST_PARTS else f"group of {part}s"
         axes.set(title=run.name, xlabel=part, ylabel=part)
         # Files have no halves.
         axes.xaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
         axes.yaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
-    if image is not None:
-        bar = place.colorbar(image, ax=columns, shrink=0.85, ticks=range(-_LARGEST_RATIO, _LARGEST_RATIO + 1))
-        bar.ax.set_yticklabels(["1/8 or less", "1/4", "1/2", "as often", "2x", "4x", "8x or more"])
+    bar = place.colorbar(image, ax=columns, shrink=0.85, ticks=range(-_LARGEST_RATIO, _LARGEST_RATIO + 1))
+    bar.ax.set_yticklabels(["1/8 or less", "1/4", "1/2", "as often", "2x", "4x", "8x or more"])
     return f"How often files meet within {WINDOW_BATCHES} steps, against a full shuffle ({EPOCHS} epochs)"
 
 
@@ -224,7 +226,7 @@ def draw_mixing(figure: Any, runs: list[PlotData]) -> str:
             label=f"{run.name}: {mixing.value:.2f} in the mean",
         )
     axes.set_xscale("log", base=2)
-    axes.xaxis.set_major_formatter(_thousands)
+    axes.xaxis.set_major_formatter(_THOUSANDS)
     axes.grid()
     axes.set_ylim(0, 1.12)
     axes.set(xlabel="window, samples (the smallest is one global batch)", ylabel="mixing, from 0 to 1")
@@ -282,8 +284,8 @@ def _draw_points(axes: Any, num_ranks: int, steps: Ids, places: Ids, ranks: Ids,
         axes.scatter(steps[mine], places[mine], s=2, color=colour, linewidths=0, label=label, alpha=0.8)
     for border in borders.tolist() if borders.size < _MOST_BORDERS else ():
         axes.axhline(border, color=FAINT, linewidth=0.6, zorder=0)
-    axes.xaxis.set_major_formatter(_thousands)
-    axes.yaxis.set_major_formatter(_thousands)
+    axes.xaxis.set_major_formatter(_THOUSANDS)
+    axes.yaxis.set_major_formatter(_THOUSANDS)
     many = num_ranks > _MOST_RANKS
     axes.legend(
         title="ranks" if many else "rank",
@@ -308,13 +310,6 @@ def _by_colour(num_ranks: int, ranks: Ids) -> Iterator[tuple[str, Any, str]]:
 
 def _columns(figure: Any, count: int) -> list[Any]:
     return list(figure.subplots(1, count, squeeze=False)[0])
-
-
-def _thousands(value: float, _: Any) -> str:
-    if abs(value) < 1e7:
-        return f"{value:,.0f}"
-    power = 12 if abs(value) >= 1e12 else 9 if abs(value) >= 1e9 else 6
-    return f"{value / 10**power:g}e{power}"
 
 
 def _mode(run: PlotData) -> str:

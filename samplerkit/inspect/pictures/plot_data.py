@@ -90,11 +90,6 @@ class PlotData:
         parts = min(_PARTS_WITHOUT_FILES, max(1, size))
         return Layout(np.diff(np.arange(parts + 1) * size // parts))
 
-    @property
-    def part(self) -> str:
-        """What the parts of the layout are called."""
-        return "file" if self.view.layout.has_files else "part"
-
     def _readers(self, most: int) -> list[Reading]:
         """Gives what some ranks read, evenly apart."""
         ranks = _spread_over(self.view.num_ranks, most).tolist()
@@ -123,7 +118,9 @@ class PlotData:
         Shape (parts, parts); both samples of a pair lie in one window of `WINDOW_BATCHES` global batches.
         """
         layout = self.layout
-        parts, group = _joined(layout)
+        parts = min(layout.num_files, MOST_PARTS)
+        # Neighbouring files are joined where there are many.
+        group = np.arange(layout.num_files) * parts // layout.num_files
         pairs = np.zeros((parts, parts))
         places = np.random.default_rng(self.epoch)
         for epoch in range(self.epoch, self.epoch + EPOCHS):
@@ -221,10 +218,3 @@ def _spread_over(count: int, most: int) -> Ids:
     if count <= most:
         return np.arange(count)
     return np.arange(most) * (count - 1) // max(1, most - 1)
-
-
-def _joined(layout: Layout) -> tuple[int, Ids]:
-    """Joins neighbouring files where there are many; gives how many groups, and the group of each file."""
-    files = layout.num_files
-    parts = min(files, MOST_PARTS)
-    return parts, np.arange(files) * parts // files

@@ -12,8 +12,7 @@ from samplerkit.inspect.quality.figure import Estimate
 from samplerkit.inspect.quality.order_source import Plain
 from samplerkit.inspect.quality.pairs import (
     Numbers,
-    cross_distance,
-    cross_weight,
+    across,
     different_pairs,
     distance_between_files,
     lost_by_runs,
@@ -79,16 +78,6 @@ class Blocks:
         group = interval_of(pieces, first)
         return cls(starts, group, block_starts, block_ends, size)
 
-    def same_file(self, window: int, lanes: int) -> tuple[float, float]:
-        """Sums over all pairs of rows of one file and lane.
-
-        Returns:
-            Their weights, and their weights times the distance of their ids, as they are expected.
-        """
-        weight, distance = self._inside(window, lanes)
-        more_weight, more_distance = self._across(window, lanes)
-        return weight + more_weight, distance + more_distance
-
     @cached_property
     def _sizes(self) -> Numbers:
         return np.diff(self.starts).astype(np.float64)
@@ -107,8 +96,12 @@ class Blocks:
         one, other = np.concatenate(pairs, axis=1)
         return one, other, (self.block_starts[other] - self.block_ends[one]).astype(np.float64)
 
-    def _inside(self, window: int, lanes: int) -> tuple[float, float]:
-        """Sums over the pairs in one block, and in the whole blocks that one file fills."""
+    def inside(self, window: int, lanes: int) -> tuple[float, float]:
+        """Sums over the pairs of rows of one file in one block, and in the whole blocks that it fills.
+
+        Returns:
+            Their weights, and their weights times the distance of their ids, as they are expected.
+        """
         sizes, blocks = self._sizes, self._blocks
         share = sizes * (sizes - 1) / np.maximum(1, blocks * (blocks - 1))
         weight = pair_weight(blocks, window, lanes) * share
@@ -130,20 +123,20 @@ class Blocks:
         distance: Numbers = within + between - 2 * lost[np.minimum(count, listed) - 1]
         return distance
 
-    def _across(self, window: int, lanes: int) -> tuple[float, float]:
-        """Sums over the pairs of one file and lane in different cells."""
+    def across(self, window: int, lanes: int) -> tuple[float, float]:
+        """Sums the same over the pairs of one file and lane in different cells."""
         near = self._neighbours[2] * lanes < window
         one, other, gap = (part[near] for part in self._neighbours)
         sizes, blocks = self._sizes, self._blocks
         share = sizes[one] * sizes[other] / (blocks[one] * blocks[other])
-        weight = cross_weight(blocks[one], gap, blocks[other], window, lanes) * share
+        weight = across(pair_weight, blocks[one], gap, blocks[other], window, lanes) * share
         middles = (self.starts[:-1] + self.starts[1:] - 1) / 2
         distance = weight * (middles[other] - middles[one])
         # In whole blocks, a window reaches those at the near end only.
         filled = sizes > self.block_size
         reaches = filled[one] | filled[other]
         if reaches.any():
-            rows = cross_distance(blocks[one], gap, blocks[other], window, lanes) * share
+            rows = across(pair_distance, blocks[one], gap, blocks[other], window, lanes) * share
             near_end = min(self.block_size / 2, window / (4 * lanes))
             left = np.where(filled[one], self.block_ends[one] - self.block_size / 2, middles[one])
             right = np.where(filled[other], self.block_starts[other] + self.block_size / 2, middles[other])
@@ -228,7 +221,8 @@ class ClosedForms:
         for epoch in range(_epochs(plain)):
             rows = plain.first_blocks(epoch, block)
             cut = Blocks.of(*rows, block)
-            each = np.array([cut.same_file(window, plain.lanes) for window in self.windows])
+            looked_at = [(window, plain.lanes) for window in self.windows]
+            each = np.array([np.add(cut.inside(*at), cut.across(*at)) for at in looked_at])
             # What is not looked at is like what is.
             sums.append(each * (len(plain.layout) / int(rows[1][-1])))
         weights, distances = np.stack(sums).transpose(2, 0, 1)

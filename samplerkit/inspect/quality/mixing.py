@@ -32,7 +32,7 @@ EPOCHS = 64
 """How many epochs are looked at where there is no closed form, for a standard error at least two."""
 
 MANY_FILES = 10_000
-"""Of more files, each of which costs something in each epoch, a quarter of these is looked at."""
+"""Of more files, each of which costs something in each epoch, four are looked at."""
 
 
 @final
@@ -44,19 +44,17 @@ class Observation:
         source: the orders.
         windows: the sizes of the windows.
         epochs: how many epochs are looked at where there is no closed form.
-        seed: of the places of windows in these.
     """
 
     source: OrderSource
     windows: tuple[int, ...]
     epochs: int = EPOCHS
-    seed: int = 0
 
     @classmethod
     def on(cls, source: OrderSource, batch_size: int, epochs: int = EPOCHS) -> Observation:
         """Looks at windows of a batch and more."""
         sizes = window_sizes(source.length, arguments.positive("batch_size", batch_size))
-        return cls(source, sizes, epochs if source.layout.num_files <= MANY_FILES else epochs // 4)
+        return cls(source, sizes, epochs if source.layout.num_files <= MANY_FILES else 4)
 
     @property
     def has_files(self) -> bool:
@@ -87,6 +85,17 @@ class Observation:
         found = self._sampled(differing(group.__getitem__), different_pairs(sizes))
         return found.figure(name, self.windows)
 
+    def effective_batch(self, labels: Any = None) -> Figure:
+        """Gives the effective batch: by labels, or as if all samples of a file were alike."""
+        figure = self.file_mixing() if labels is None else self.label_mixing(labels)
+        mixed, batch = figure.curve[0], self.windows[0]
+        per_share = (batch - 1) / (1 - batch / self.source.length)
+        # A batch that is more even than a random one is worth more, but never more than all samples.
+        effect = max(1 + (1 - mixed.value) * per_share, batch / self.source.length)
+        value = batch / effect
+        error = value / effect * per_share * mixed.standard_error
+        return Figure("effective_batch", value, error, figure.exact, (Point(batch, value, error),))
+
     @cached_property
     def _closed(self) -> ClosedForms | None:
         plain = None if self.source.is_shuffled else self.source.plain
@@ -94,7 +103,7 @@ class Observation:
 
     @cached_property
     def _samples(self) -> WindowSamples:
-        return WindowSamples(self.source, self.windows, self.epochs, self.seed)
+        return WindowSamples(self.source, self.windows, self.epochs)
 
     def _sampled(self, statistic: Statistic, known: float) -> Estimate:
         """Estimates a statistic of two samples of a window, over that of two samples of the epoch.
@@ -303,17 +312,9 @@ def effective_batch(
         (1, 100)
     """
     look = _look(order, dataset, batch_size, world)
-    batch = look.windows[0]
-    look = replace(look, windows=(batch,))
     if labels is None and not look.has_files:
         raise DatasetError("labels", "are needed for a dataset of fewer than two files", hint="give labels")
-    figure = look.file_mixing() if labels is None else look.label_mixing(labels)
-    per_share = (batch - 1) / (1 - batch / look.source.length)
-    # A batch that is more even than a random one is worth more, but never more than all samples.
-    effect = max(1 + (1 - figure.value) * per_share, batch / look.source.length)
-    value = batch / effect
-    error = value / effect * per_share * figure.standard_error
-    return Figure("effective_batch", value, error, figure.exact, (Point(batch, value, error),))
+    return look.effective_batch(labels)
 
 
 def _classes(labels: Any, size: int) -> tuple[Ids, Ids]:

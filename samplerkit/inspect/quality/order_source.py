@@ -19,7 +19,12 @@ from samplerkit.order.sequences import LaneWeave, Permuted
 from samplerkit.order.typing import Ids
 from samplerkit.samplers.base import Sampler
 from samplerkit.samplers.chain import RunConstants
-from samplerkit.samplers.shuffled import DistributedSampler, RandomSampler, WeightedRandomSampler
+from samplerkit.samplers.shuffled import (
+    DistributedSampler,
+    ModedSampler,
+    RandomSampler,
+    WeightedRandomSampler,
+)
 from samplerkit.samplers.subset import SequentialSampler, SubsetRandomSampler
 
 MOST_FILES = 1 << 14
@@ -177,36 +182,32 @@ def _is_shuffled(reader: Sampler, layout: Layout) -> bool:
 
 def _plain(reader: Sampler, layout: Layout, constants: RunConstants) -> Plain | None:
     size = len(layout)
-    is_cut = constants.limit is not None and constants.limit < size
-    if reader.get_child() is not None or is_cut:
+    # A limit of each shard is no choice where the shards together read all samples.
+    is_whole = isinstance(reader, DistributedSampler) or chooses(reader, size) is None
+    if reader.get_child() is not None or not is_whole or (constants.limit or size) < size:
         return None
-    if isinstance(reader, SequentialSampler):
-        is_whole = not reader.start_index and (not reader.num_samples or reader.num_samples >= size)
-        return Plain(Mode(Shuffle.FALSE), layout, 1, 0) if is_whole else None
-    if isinstance(reader, RandomSampler):
-        if reader.replacement or (reader.num_samples and reader.num_samples < size):
-            return None
-    elif not isinstance(reader, DistributedSampler):
-        return None
-    return Plain(reader.mode, layout, reader.mode.lane_count(layout, constants.lanes), reader.seed)
+    if isinstance(reader, ModedSampler):
+        return Plain(reader.mode, layout, reader.mode.lane_count(layout, constants.lanes), reader.seed)
+    return Plain(Mode(Shuffle.FALSE), layout, 1, 0)
 
 
-def chooses(sampler: Sampler) -> Sampler | None:
+def chooses(sampler: Sampler, size: int) -> Sampler | None:
     """Finds the sampler of a chain that leaves samples out, or repeats some; None where each comes once.
 
     Args:
         sampler: the chain. What deals pads to ranks is no choice.
+        size: samples in the dataset.
 
     Example:
         >>> import samplerkit as sk
         >>> chain = sk.DistributedSampler(shuffle=False)
         >>> chain.add_child(sk.SubsetSampler([4, 2]))
-        >>> chooses(chain), chooses(sk.RandomSampler())
+        >>> chooses(chain, 9), chooses(sk.RandomSampler(), 9)
         (SubsetSampler(indices=[4, 2]), None)
     """
     deals = 0
     for link in sampler._links():
-        is_whole = not link.num_samples and (
+        is_whole = (link.num_samples or size) >= size and (
             (isinstance(link, SequentialSampler) and not link.start_index)
             or (isinstance(link, RandomSampler) and not link.replacement)
             or isinstance(link, DistributedSampler)

@@ -64,10 +64,18 @@ def pair_distance(run: Any, window: float, lanes: int = 1) -> Numbers:
     return _weighed(1, run, window, lanes)
 
 
-def cross_weight(left: Any, gap: Any, right: Any, window: float, lanes: int = 1) -> Numbers:
-    """Sums the weights of all pairs of a row of one run and a row of a later one.
+def across(
+    summed: Callable[[Any, float, int], Numbers],
+    left: Any,
+    gap: Any,
+    right: Any,
+    window: float,
+    lanes: int = 1,
+) -> Numbers:
+    """Sums over all pairs of a row of one run and a row of a later one.
 
     Args:
+        summed: what: `pair_weight` or `pair_distance`.
         left: the length of the earlier run.
         gap: the rows between the two.
         right: the length of the later run.
@@ -75,20 +83,9 @@ def cross_weight(left: Any, gap: Any, right: Any, window: float, lanes: int = 1)
         lanes: likewise.
 
     Example:
-        >>> cross_weight([2], [1], [1], 4).tolist()  # rows 0, 1 and row 3
+        >>> across(pair_weight, [2], [1], [1], 4).tolist()  # rows 0, 1 and row 3
         [3.0]
     """
-    return _second_difference(pair_weight, left, gap, right, window, lanes)
-
-
-def cross_distance(left: Any, gap: Any, right: Any, window: float, lanes: int = 1) -> Numbers:
-    """Sums weight times distance in rows over the same pairs; arguments as for `cross_weight`."""
-    return _second_difference(pair_distance, left, gap, right, window, lanes)
-
-
-def _second_difference(
-    summed: Callable[[Any, float, int], Numbers], left: Any, gap: Any, right: Any, window: float, lanes: int
-) -> Numbers:
     left, gap, right = (np.asarray(value, dtype=np.float64) for value in (left, gap, right))
 
     def at(run: Numbers) -> Numbers:

@@ -122,7 +122,7 @@ def held(plain: Plain) -> tuple[int, int]:
 
 
 EPOCHS = 16
-"""Epochs that are looked at for each candidate where there is no closed form; a quarter of many files."""
+"""Epochs that are looked at for each candidate where there is no closed form; four of many files."""
 
 
 @final

@@ -50,10 +50,9 @@ class WindowSamples:
         source: the orders of the epochs.
         windows: the sizes of the windows.
         epochs: how many epochs, from epoch 0; fewer, and more windows of each, where one is built as a table.
-        seed: of the places of the windows.
     """
 
-    def __init__(self, source: OrderSource, windows: tuple[int, ...], epochs: int, seed: int) -> None:
+    def __init__(self, source: OrderSource, windows: tuple[int, ...], epochs: int) -> None:
         order = source.order(0)
         built = sum(len(part) for part in getattr(order, "parts", (order,)) if isinstance(part, Table))
         affordable = min(epochs, max(2, MOST_BUILT // max(1, built)))
@@ -61,7 +60,7 @@ class WindowSamples:
         # Where each epoch holds all samples once, what two of them share is known.
         self._reads_whole = source.plain is None
         self._read = [
-            self._places(source.order(epoch), windows, Key(seed, epoch, 0, "quality"))
+            self._places(source.order(epoch), windows, Key(0, epoch, 0, "quality"))
             for epoch in range(affordable)
         ]
 
