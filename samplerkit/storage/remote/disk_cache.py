@@ -199,7 +199,8 @@ class DiskCache:
                 return False
             entry.file.unlink(missing_ok=True)
             Record(name=entry.place).write(descriptor)
-            with open(entry.part, "wb", 0, opener=_without_links) as file:  # Path.open takes none
+            # Also to be read: where a filesystem takes no blocks, as NFS, the C library writes what is there.
+            with open(entry.part, "w+b", 0, opener=_without_links) as file:  # Path.open takes none
                 part = PartFile(entry, self, file.fileno())
                 write(part)
                 part.finish(descriptor)
