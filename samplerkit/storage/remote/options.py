@@ -70,7 +70,7 @@ retry_seconds=120.0, threads=16, max_unpacked_bytes=None)
             "retry_seconds": arguments.seconds("retry_seconds", self.retry_seconds, may_be_zero=True),
             "threads": arguments.at_least("threads", self.threads, 1),
             "digests": None if self.digests is None else _digests(self.digests),
-            "storage_options": _named("storage_options", self.storage_options),
+            "storage_options": _storage_options(self.storage_options),
             "max_unpacked_bytes": _bound("max_unpacked_bytes", self.max_unpacked_bytes),
         }
         for name, value in checked.items():
@@ -125,6 +125,16 @@ def _named(place: str, value: Any) -> dict[str, Any]:
     if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
         raise ArgumentTypeError(place, f"must be a mapping by name, got a {type(value).__name__}")
     return dict(value)
+
+
+def _storage_options(value: Any) -> dict[str, Any]:
+    given = _named("storage_options", value)
+    if given.get("headers") is not None:
+        _named("headers", given["headers"])
+    auth = given.get("auth")
+    if auth is not None and (not isinstance(auth, tuple | list) or [*map(type, auth)] != [str, str]):
+        raise ArgumentTypeError("auth", "must be a user and a password, two texts")
+    return given
 
 
 def _digests(value: Any) -> dict[str, str]:
