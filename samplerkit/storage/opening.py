@@ -218,6 +218,8 @@ def plain_file(path: str, name: str | None = None) -> os.stat_result:
         status = os.stat(path)  # noqa: PTH116  # Path's own is slow
     except OSError as error:
         raise unopened(name or path, "cannot be read", error) from error
+    except ValueError as error:  # a null byte
+        raise AbsentError(name or path, f"cannot be the path of a file ({error})") from error
     if not stat.S_ISREG(status.st_mode):
         raise AbsentError(name or path, "is no plain file", hint="give the files themselves")
     return status

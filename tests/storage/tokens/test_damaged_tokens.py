@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import samplerkit as sk
-from samplerkit.errors import ArgumentValueError, DatasetError
+from samplerkit.errors import ArgumentTypeError, ArgumentValueError, DatasetError
 from samplerkit.testing import DatasetContract
 from tests.storage.tokens.test_reading import written
 
@@ -197,6 +197,15 @@ def test_numbers_that_nothing_can_hold_are_refused(tmp_path):
         len(sk.TokenDataset(tmp_path / "a.npy", 4, documents=-1))
     with pytest.raises(DatasetError, match=r"a\.npy: has no index that says where documents begin"):
         len(sk.TokenDataset(tmp_path / "a.npy", 4, documents="idx"))
+    with pytest.raises(DatasetError, match=r"cannot be the path of a file .embedded null byte"):
+        len(sk.TokenDataset(f"{tmp_path}/a\0.npy", 4))
+
+
+@pytest.mark.parametrize("epochs", [[0.5, 1], ["a", "b"], [0]])
+def test_epochs_that_are_no_integers_are_refused(tmp_path, epochs):
+    np.save(tmp_path / "a.npy", np.zeros(50, np.uint32))
+    with pytest.raises((ArgumentTypeError, ArgumentValueError), match=r"^epochs"):
+        sk.TokenDataset(tmp_path / "a.npy", 4).__getitems__([0, 1], epochs)
 
 
 @pytest.mark.parametrize(("token", "place"), [(50, 37), (-1, 0), (9000, 111)])
