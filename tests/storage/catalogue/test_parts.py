@@ -97,6 +97,8 @@ def test_parts_that_do_not_go_together_are_refused(tmp_path):
         join_parts(made.values(), f"{tmp_path}/all.bin")
     with pytest.raises(ArgumentValueError, match="neither tar shards nor Parquet"):
         make_catalogue(FILES.written(tmp_path / "npz"), f"{tmp_path}/all.skcat")
+    with pytest.raises(DatasetError, match=r"^files: no file matches"):
+        make_catalogue(f"{tmp_path}/none*", f"{tmp_path}/all.skcat")
 
 
 @pytest.mark.parametrize("wrong", ["threads", "part_files"])
