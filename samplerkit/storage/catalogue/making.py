@@ -279,9 +279,10 @@ def require_suffix(out: str) -> None:
     """Refuses a name by which nobody would know a catalogue.
 
     Raises:
+        ArgumentTypeError: it is no text.
         ArgumentValueError: it ends otherwise.
     """
-    if not shown(out).endswith(SUFFIX):
+    if not shown(arguments.text("out", out)).endswith(SUFFIX):
         raise ArgumentValueError(
             "out", f"must end in {SUFFIX}", shown(out), hint="by that it is distinguished from data"
         )

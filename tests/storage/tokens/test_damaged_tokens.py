@@ -278,6 +278,8 @@ def test_a_writer_leaves_both_files_or_none(tmp_path):
         sk.TokenWriter(prefix)
     with pytest.raises(DatasetError, match="was closed, or could not be written"):
         writer.write([1])
+    with pytest.raises(ArgumentValueError, match="prefix: must be local, got 's3://bucket/a'"):
+        sk.TokenWriter("s3://key:secret@bucket/a")
 
 
 @pytest.mark.parametrize(
@@ -294,6 +296,9 @@ def test_a_writer_whose_folder_cannot_be_made_says_so(tmp_path):
     (tmp_path / "file").write_text("no folder")
     with pytest.raises(DatasetError, match="cannot be written"):
         sk.TokenWriter(tmp_path / "file" / "a").write([1])
+    with pytest.raises(DatasetError, match="File name too long"):
+        sk.TokenWriter(tmp_path / ("a" * 300)).close()
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
 def test_of_two_writers_at_one_prefix_the_second_to_end_is_refused(tmp_path):
