@@ -72,7 +72,7 @@ class WantedOutputs:
         return cls(
             _output_names(("tokens",) if outputs is None else outputs),
             token_dtype("as_dtype", as_dtype),
-            None if vocab_size is None else arguments.positive("vocab_size", vocab_size),
+            arguments.limit("vocab_size", vocab_size),
         )
 
     @property
