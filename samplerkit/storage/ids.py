@@ -38,7 +38,10 @@ def checked_ids(ids: Any, total: int) -> Ids:
         ArgumentTypeError: no flat list of integers.
         OutOfDatasetError: one lies outside of a dataset of `total` samples.
     """
-    numbers = np.asarray(ids)
+    try:
+        numbers = np.asarray(ids)
+    except ValueError:  # lists of different lengths
+        numbers = np.array(None)
     if not numbers.size:
         return np.zeros(0, dtype=np.int64)
     if numbers.ndim != 1 or numbers.dtype.kind not in "iu":
@@ -50,6 +53,20 @@ def checked_ids(ids: Any, total: int) -> Ids:
         outside = int(found[(found < 0) | (found >= total)][0])
         raise OutOfDatasetError("ids", f"outside of a dataset of {total} samples", outside)
     return found
+
+
+def checked_segments(segments: Any, total: int) -> Ids:
+    """Takes parts of samples: for each the id of the sample, the first token in it, and how many.
+
+    Raises:
+        ArgumentTypeError: no integers of shape (m, 3).
+        OutOfDatasetError: one is of no sample of a dataset of `total` samples.
+    """
+    asked = arguments.integers("segments", segments)
+    if asked.ndim != 2 or asked.shape[1] != 3:
+        raise ArgumentTypeError("segments", "must be of shape (m, 3): id, start, length", asked.shape)
+    checked_ids(asked[:, 0], total)
+    return asked
 
 
 def by_file(layout: Layout, ids: Ids) -> dict[int, tuple[Ids, Ids]]:

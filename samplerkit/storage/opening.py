@@ -153,8 +153,9 @@ class Handles:
             if handle is not None:
                 self._held.move_to_end(number)
                 return handle
-            limit = self._limit or self._allowed()
-            while len(self._held) >= limit:
+            if self._limit is None:
+                self._limit = open_at_most(MOST_OPEN, 0.25)
+            while len(self._held) >= self._limit:
                 self._held.popitem(last=False)
             for other in [other for other, held in self._held.items() if held.is_evicted]:
                 del self._held[other]
@@ -170,10 +171,6 @@ class Handles:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Handles, (self._open_file, self._most)
-
-    def _allowed(self) -> int:
-        self._limit = open_at_most(MOST_OPEN, 0.25)
-        return self._limit
 
 
 def open_at_most(most: int, share: float) -> int:
@@ -218,6 +215,8 @@ def plain_file(path: str, name: str | None = None) -> os.stat_result:
         status = os.stat(path)  # noqa: PTH116  # Path's own is slow
     except OSError as error:
         raise unopened(name or path, "cannot be read", error) from error
+    except ValueError as error:  # a null byte
+        raise AbsentError(name or path, f"cannot be the path of a file ({error})") from error
     if not stat.S_ISREG(status.st_mode):
         raise AbsentError(name or path, "is no plain file", hint="give the files themselves")
     return status

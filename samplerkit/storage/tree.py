@@ -18,7 +18,7 @@ from samplerkit.order.layout import Layout, named_parts, require_depth
 from samplerkit.order.typing import Ids
 from samplerkit.storage.ahead.cache_entries import FileStats
 from samplerkit.storage.batch_readers import changed_parts, present_reader, wanted
-from samplerkit.storage.ids import checked_ids, checked_index
+from samplerkit.storage.ids import checked_ids, checked_index, checked_segments
 from samplerkit.storage.opening import Present, log_missing
 from samplerkit.storage.per_process import OpenPerProcess
 from samplerkit.storage.tree_leaves import Array, Columns, Leaf, LeafSamples, Share, copies, joined
@@ -241,10 +241,9 @@ class TreeDataset(OpenPerProcess[Any]):
         return joined(shares, asked.size)
 
     def _segments(self, segments: Any, passes: Ids | None = None, epochs: Ids | None = None) -> list[Any]:
-        asked = np.asarray(segments, dtype=np.int64)
+        asked = checked_segments(segments, len(self))
         found: list[Any] = [None] * len(asked)
-        ids = checked_ids(asked[:, 0], len(self))
-        for leaf, start, places, mine in self._of_parts(ids, passes, epochs):
+        for leaf, start, places, mine in self._of_parts(asked[:, 0], passes, epochs):
             parts = leaf.read_segments(asked[places] - np.array([start, 0, 0]), mine, places, len(asked))
             for place, part in zip(places.tolist(), parts, strict=True):
                 found[place] = part

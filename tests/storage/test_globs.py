@@ -6,6 +6,7 @@ import glob
 import os
 import re
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
@@ -164,15 +165,17 @@ def told_to_nobody(pattern):
 
 
 @pytest.mark.parametrize("pattern", ["{}/*.npy", "{}/**/*.npy", "{}/*/x.npy"])
-def test_a_folder_that_nobody_may_list_is_an_error(tmp_path, pattern):
-    tree(tmp_path)
-    for folder in tmp_path.parents if os.geteuid() == 0 else ():
-        folder.chmod(folder.stat().st_mode | 0o555)
-    closed = tmp_path / "sub" if "**" in pattern else tmp_path
-    tmp_path.chmod(0o755)
-    closed.chmod(0o311)
-    told = Child(told_to_nobody, pattern.format(tmp_path)).result()
-    closed.chmod(0o700)
+def test_a_folder_that_nobody_may_list_is_an_error(pattern):
+    with TemporaryDirectory() as name:  # every run of pytest that begins closes the folder of all runs
+        folder = Path(name)
+        tree(folder)
+        for parent in folder.parents if os.geteuid() == 0 else ():
+            parent.chmod(parent.stat().st_mode | 0o555)
+        closed = folder / "sub" if "**" in pattern else folder
+        folder.chmod(0o755)
+        closed.chmod(0o311)
+        told = Child(told_to_nobody, pattern.format(folder)).result()
+        closed.chmod(0o700)
     assert told.startswith(f"{closed}: cannot be listed (Permission denied)")
 
 

@@ -14,14 +14,16 @@ from samplerkit.errors import ArgumentValueError, DatasetError
 from samplerkit.order import arguments
 from samplerkit.storage.catalogue.catalogue_file import SUFFIX, read_catalogue, write_catalogue
 from samplerkit.storage.catalogue.file_catalogue import FileCatalogue, Kind, encoded, joined
+from samplerkit.storage.files.paths import file_paths
 from samplerkit.storage.files.reader import FileReader
 from samplerkit.storage.files.readers import file_reader
 from samplerkit.storage.files.stored import Stored
 from samplerkit.storage.formats.parquet.file import Footers, ParquetFile
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage
+from samplerkit.storage.tar.index.archive import INDEX_SUFFIX
 from samplerkit.storage.tar.index.finding import Cache
-from samplerkit.storage.tar.read.shards import Shards, TarOptions, archive_names
+from samplerkit.storage.tar.read.shards import Shards, TarOptions
 from samplerkit.storage.threads import Progress, all_in_threads, silence
 from samplerkit.storage.urls import is_remote, shown
 
@@ -136,7 +138,8 @@ def parts_of(files: Any, size: int = PART_FILES, *, remote: RemoteOptions | None
         >>> parts_of([f"s3://bucket/{number}.parquet" for number in range(5)], 2)[-1]
         ['s3://bucket/4.parquet']
     """
-    listed, size = archive_names(files, remote), arguments.positive("part_files", size)
+    size = arguments.positive("part_files", size)
+    listed = file_paths(files, remote or RemoteOptions(), left_out=INDEX_SUFFIX)
     names = [name if is_remote(name) else os.path.abspath(name) for name in listed]  # noqa: PTH100  # links stay
     return [names[start : start + size] for start in range(0, len(names), size)]
 
@@ -276,9 +279,10 @@ def require_suffix(out: str) -> None:
     """Refuses a name by which nobody would know a catalogue.
 
     Raises:
+        ArgumentTypeError: it is no text.
         ArgumentValueError: it ends otherwise.
     """
-    if not shown(out).endswith(SUFFIX):
+    if not shown(arguments.text("out", out)).endswith(SUFFIX):
         raise ArgumentValueError(
             "out", f"must end in {SUFFIX}", shown(out), hint="by that it is distinguished from data"
         )

@@ -180,7 +180,7 @@ class ChunkedDataset(OpenPerProcess[ChunkCache]):
 
     @property
     def _shown_size(self) -> str:
-        return "not counted" if self._chunks is None else f"{len(self._chunks.layout)} samples"
+        return "not looked at" if self._chunks is None else f"{len(self._chunks.layout)} samples"
 
     def _parts(self, ids: Ids) -> Generator[ContentPart, None, None]:
         """Goes through the chunks that hold some of the ids."""

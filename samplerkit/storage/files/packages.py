@@ -6,7 +6,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any, TypeVar
 
-from samplerkit.errors import DatasetError, SamplerkitError
+from samplerkit.errors import DatasetError, SamplerkitError, note_once
 from samplerkit.storage.opening import REWRITE
 
 Result = TypeVar("Result")
@@ -52,7 +52,10 @@ def guarded(place: str, what: str, call: Callable[[], Result], hint: str = REWRI
     """
     try:
         return call()
-    except (SamplerkitError, MemoryError):
+    except SamplerkitError:
+        raise
+    except MemoryError as error:
+        note_once(error, f"while {place} was {what}")
         raise
     except Exception as error:
         said = " ".join(str(error).split())[:200]

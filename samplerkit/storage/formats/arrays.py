@@ -71,7 +71,7 @@ class Hdf5Dataset(FormatOfFiles):
         threads: int = 1,
     ) -> None:
         self._arrays: Final = names_of(arrays, "arrays")
-        self._chunk_rows: Final = _checked_rows(chunk_rows)
+        self._chunk_rows: Final = arguments.limit("chunk_rows", chunk_rows)
         limits = ChunkLimits(max_chunks, max_bytes, read_ahead, threads)
         gather = gather_of(batches)
         super().__init__(files, limits, gather, progress=False, options=None, paths=local_paths)
@@ -157,7 +157,7 @@ class ZarrDataset(FormatOfFiles):
         threads: int = 1,
     ) -> None:
         self._arrays: Final = names_of(arrays, "arrays")
-        self._chunk_rows: Final = _checked_rows(chunk_rows)
+        self._chunk_rows: Final = arguments.limit("chunk_rows", chunk_rows)
         arguments.choice("missing_chunks", missing_chunks, ("raise", "fill"))
         self._fills: Final = missing_chunks == "fill"
         limits = ChunkLimits(max_chunks, max_bytes, read_ahead, threads)
@@ -340,7 +340,3 @@ class ZarrRows(RowRanges):
 def _rows_at_once(array: Any) -> int:
     chunks = getattr(array, "shards", None) or array.chunks
     return int(chunks[0]) if chunks else 0
-
-
-def _checked_rows(chunk_rows: Any) -> int | None:
-    return None if chunk_rows is None else arguments.at_least("chunk_rows", chunk_rows, 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 from collections.abc import Callable
@@ -113,9 +114,9 @@ class IndexKind(Generic[Indexed]):
                     return None
                 with on_disk(data) as path:
                     found = self._read(path, stored)
-        except FileNotFoundError:
-            return None
         except (OSError, UnreadableFileError) as error:
+            if isinstance(error, OSError) and error.errno in {errno.ENOENT, errno.ENAMETOOLONG}:
+                return None
             raise DatasetError(name, f"cannot be read ({error})", hint=hint) from error
         if found is None:
             problem = f"is of another state of the file, which has {stored.size} bytes"

@@ -111,9 +111,12 @@ class KeyedDataset(OpenPerProcess[OpenStore]):
         process, (stored, keys) = self._processes.here(), self._found
         if process.held is None:
             stored.require_same()
-        store = process.opened(self, lambda _: guarded(stored.name, "read", lambda: self._opened(stored)))
-        with process.lock:
-            values = guarded(stored.name, "read", partial(store.read, keys, wanted))
+        values = None
+        while values is None:
+            store = process.opened(self, lambda _: guarded(stored.name, "read", lambda: self._opened(stored)))
+            with process.lock:
+                if process.held is store:  # and was not closed meanwhile
+                    values = guarded(stored.name, "read", partial(store.read, keys, wanted))
         decode = self._decode
         if decode is None:
             return values

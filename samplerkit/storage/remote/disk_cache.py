@@ -10,10 +10,10 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, final
+from typing import Final, final
 
 from samplerkit.closing import Closing
-from samplerkit.errors import DatasetError, NotSupportedError
+from samplerkit.errors import DatasetError
 from samplerkit.storage.atomic import is_the_file, unlock, user_cache_folder
 from samplerkit.storage.opening import unwritable
 from samplerkit.storage.remote.access import UNKNOWN_SIZE
@@ -162,7 +162,8 @@ class DiskCache:
         going = iter(others)
         while True:
             try:
-                _take_blocks(descriptor, size)
+                if size:  # which lengthens it
+                    os.posix_fallocate(descriptor, 0, size)
             except OSError as error:
                 if error.errno not in {errno.ENOSPC, errno.EDQUOT}:
                     raise unwritable(self.folder, error) from error
@@ -199,7 +200,8 @@ class DiskCache:
                 return False
             entry.file.unlink(missing_ok=True)
             Record(name=entry.place).write(descriptor)
-            with open(entry.part, "wb", 0, opener=_without_links) as file:  # Path.open takes none
+            # Also to be read: where a filesystem takes no blocks, as NFS, the C library writes what is there.
+            with open(entry.part, "w+b", 0, opener=_without_links) as file:  # Path.open takes none
                 part = PartFile(entry, self, file.fileno())
                 write(part)
                 part.finish(descriptor)
@@ -256,14 +258,6 @@ class LocalFile(Closing):
     def __del__(self) -> None:
         if getattr(self, "_descriptor", None) is not None:
             self.close()
-
-    def __reduce__(self) -> Any:
-        raise NotSupportedError(
-            "LocalFile", "belongs to one process", hint="fetch the URL in the other one: it is in the cache"
-        )
-
-    def __repr__(self) -> str:
-        return f"LocalFile({self.path!r}, {self.size} bytes)"
 
 
 @final
@@ -344,9 +338,3 @@ def _state(path: Path) -> tuple[int, int] | None:
 def _free_on(folder: Path) -> int:
     about = os.statvfs(folder)
     return about.f_bavail * about.f_frsize
-
-
-def _take_blocks(descriptor: int, size: int) -> None:
-    """Lengthens a file, with blocks on the disk for all of it."""
-    if size:
-        os.posix_fallocate(descriptor, 0, size)

@@ -15,6 +15,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, final
 from urllib.parse import SplitResult, quote, unquote, urljoin, urlsplit
@@ -151,9 +152,10 @@ class Connections:
 
         Raises:
             Transient: the server cannot be reached.
+            Refused: the user's certificates cannot be read.
             OSError: its name is not known, or TLS failed.
         """
-        connection = self._made(route)
+        connection = in_other_words(partial(self._made, route), (OSError, TypeError), _no_certificates)
 
         def said(error: OSError) -> Exception:
             connection.close()
@@ -235,6 +237,11 @@ def number_in_words(error: Exception) -> str:
     """Gives what the system's number of an error means, in brackets; nothing if it has none."""
     number = error.errno if isinstance(error, OSError) else None
     return f" ({os.strerror(number)})" if number else ""
+
+
+def _no_certificates(error: Exception) -> Refused:
+    problem = f"cannot be asked, for the certificates that are named cannot be read ({type(error).__name__})"
+    return Refused(problem, "check `verify` and `cert`, or REQUESTS_CA_BUNDLE")
 
 
 def _quoted(text: str) -> str:

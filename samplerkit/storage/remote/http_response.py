@@ -17,6 +17,9 @@ Headers = Mapping[str, str]
 _SHORT_BODY = 4096
 """A body of which no more is left is read, since the connection can be used again then."""
 
+_BEFORE = {102, 103}
+"""Statuses of responses before the one that was asked for, which `http.client` takes for that, but of 100."""
+
 MOST_HEAD = 1 << 16
 _MIB = 1 << 20
 END_OF_HEAD = re.compile(rb"\r?\n\r?\n")
@@ -80,8 +83,12 @@ class Response:
     def __init__(self, sock: socket.socket, seconds: float, check: Callable[[], None]) -> None:
         self._receiver = _Receiver(sock, seconds, check)
         source: Any = self._receiver  # what is asked of a socket is to make a file
-        self._response = http.client.HTTPResponse(source)
-        self._response.begin()
+        response: Any = http.client.HTTPResponse(source)
+        response.begin()
+        while response.status in _BEFORE:
+            response.headers = None  # so that it begins again
+            response.begin()
+        self._response = response
         self.status = self._response.status
         named = reversed(self._response.getheaders())
         self.headers: Headers = {name.lower(): value.strip() for name, value in named}

@@ -64,14 +64,14 @@ retry_seconds=120.0, threads=16, max_unpacked_bytes=None)
     def __post_init__(self) -> None:
         checked: dict[str, Any] = {
             "cache": _folder(self.cache),
-            "max_cache_bytes": _bound("max_cache_bytes", self.max_cache_bytes),
+            "max_cache_bytes": arguments.limit("max_cache_bytes", self.max_cache_bytes),
             "timeout": arguments.seconds("timeout", self.timeout, may_be_zero=False),
             "attempts": arguments.at_least("attempts", self.attempts, 1),
             "retry_seconds": arguments.seconds("retry_seconds", self.retry_seconds, may_be_zero=True),
             "threads": arguments.at_least("threads", self.threads, 1),
             "digests": None if self.digests is None else _digests(self.digests),
-            "storage_options": _named("storage_options", self.storage_options),
-            "max_unpacked_bytes": _bound("max_unpacked_bytes", self.max_unpacked_bytes),
+            "storage_options": _storage_options(self.storage_options),
+            "max_unpacked_bytes": arguments.limit("max_unpacked_bytes", self.max_unpacked_bytes),
         }
         for name, value in checked.items():
             object.__setattr__(self, name, value)
@@ -116,15 +116,21 @@ def _folder(value: Any) -> str | None:
     return folder
 
 
-def _bound(place: str, value: Any) -> int | None:
-    return None if value is None else arguments.at_least(place, value, 1)
-
-
 def _named(place: str, value: Any) -> dict[str, Any]:
     # The value is not shown: it may be a password.
     if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
         raise ArgumentTypeError(place, f"must be a mapping by name, got a {type(value).__name__}")
     return dict(value)
+
+
+def _storage_options(value: Any) -> dict[str, Any]:
+    given = _named("storage_options", value)
+    if given.get("headers") is not None:
+        _named("headers", given["headers"])
+    auth = given.get("auth")
+    if auth is not None and (not isinstance(auth, tuple | list) or [*map(type, auth)] != [str, str]):
+        raise ArgumentTypeError("auth", "must be a user and a password, two texts")
+    return given
 
 
 def _digests(value: Any) -> dict[str, str]:

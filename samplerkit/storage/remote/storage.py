@@ -182,9 +182,6 @@ class RemoteStorage(Closing):
         # Neither connections and threads nor figures travel to another process.
         return {**self.__dict__, "_versions": dict(self._versions), "_resources_by_pid": {}}
 
-    def __repr__(self) -> str:
-        return f"RemoteStorage({self.options!r})"
-
     def _resources(self) -> RemoteResources:
         """What belongs to this process. A child gets its own: locks and threads do not survive a fork."""
         pid = os.getpid()

@@ -262,7 +262,7 @@ class TokenDataset(OpenPerProcess[Any]):
             >>> TokenDataset(prefix, 4, phase=False).windows_of_documents({0: [1]})
             (array([1, 2]), {0: array([0, 2])})
         """
-        if not isinstance(documents, Mapping):
+        if not isinstance(documents, Mapping) or not all(map(arguments.is_iterable, documents.values())):
             raise ArgumentTypeError("documents", "must be a mapping of files to numbers", documents)
         ids, others = [np.zeros(0, np.int64)], {}
         for file, wanted in documents.items():
@@ -302,8 +302,8 @@ class TokenDataset(OpenPerProcess[Any]):
             DatasetError: a file cannot be read, is cut, or was written to; or holds a token that is not below
                 `vocab_size`.
         """
-        wanted = checked_ids(ids if isinstance(ids, np.ndarray) else list(ids), len(self))
-        told = None if epochs is None else np.asarray(epochs, dtype=np.int64)
+        wanted = checked_ids(ids, len(self))
+        told = None if epochs is None else arguments.integers("epochs", epochs)
         if told is not None and (told.shape != wanted.shape or (told < 0).any()):
             raise ArgumentValueError("epochs", "must be one for each id, and not negative", epochs)
         return self._read(wanted, told)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 from math import prod
 from typing import Any, Final, final
 
@@ -17,7 +18,7 @@ from samplerkit.order.dataset_protocol import fingerprint_of
 from samplerkit.order.intervals import interval_of
 from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
-from samplerkit.storage.ids import checked_ids, checked_index
+from samplerkit.storage.ids import checked_ids, checked_index, checked_segments
 from samplerkit.storage.tokens.arguments import Dtype, layout_of, token_dtype
 from samplerkit.storage.tokens.source import TokenSource
 
@@ -71,7 +72,7 @@ class WantedOutputs:
         return cls(
             _output_names(("tokens",) if outputs is None else outputs),
             token_dtype("as_dtype", as_dtype),
-            None if vocab_size is None else arguments.positive("vocab_size", vocab_size),
+            arguments.limit("vocab_size", vocab_size),
         )
 
     @property
@@ -174,8 +175,7 @@ def _in_one_block(
 def _count_from(starts: Ids, found: Ids) -> None:
     """Fills positions that begin again at some places, in the batch laid flat."""
     flat, places = found.reshape(-1), np.arange(found.shape[1])
-    begins = starts.tolist()
-    for begin, end in zip(begins, [*begins[1:], flat.size], strict=True):
+    for begin, end in pairwise([*starts.tolist(), flat.size]):
         flat[begin:end] = places[: end - begin]
 
 
@@ -243,7 +243,7 @@ class TokenDocuments:
 
     def __getitems__(self, ids: Iterable[int]) -> list[Array]:
         """Gives documents, in the order asked for."""
-        wanted = checked_ids(ids if isinstance(ids, np.ndarray) else list(ids), len(self))
+        wanted = checked_ids(ids, len(self))
         places = [self._place(id) for id in wanted.tolist()]
         return self._read(places)
 
@@ -261,12 +261,8 @@ class TokenDocuments:
             ArgumentTypeError: integers of another shape.
             OutOfDatasetError: there is no such document, or it is shorter.
         """
-        asked = arguments.integers("segments", segments)
-        if asked.ndim != 2 or asked.shape[1] != 3:
-            raise ArgumentTypeError("segments", "must be of shape (m, 3): id, start, length", asked.shape)
-        checked_ids(asked[:, 0], len(self))
         places = []
-        for id, start, length in asked.tolist():
+        for id, start, length in checked_segments(segments, len(self)).tolist():
             file, first, tokens = self._place(id)
             if start < 0 or length < 0 or start + length > tokens:
                 problem = f"document {id} has {tokens} tokens, and no such part"

@@ -18,6 +18,7 @@ from samplerkit.storage.atomic import BegunFile, atomic
 from samplerkit.storage.threads import Progress, progress_of
 from samplerkit.storage.tokens.arguments import token_dtype
 from samplerkit.storage.tokens.token_files import HEADER, MAGIC, MEGATRON
+from samplerkit.storage.urls import is_remote, shown
 
 _LONGEST = (1 << 31) - 1
 
@@ -39,7 +40,7 @@ class TokenWriter(Writing):
 
     Raises:
         ArgumentTypeError: an argument has the wrong type.
-        ArgumentValueError: Megatron has no number for the type, or the files are there.
+        ArgumentValueError: Megatron has no number for the type, the files are there, or the prefix is a URL.
         DatasetError: they cannot be written.
 
     Example:
@@ -63,6 +64,9 @@ class TokenWriter(Writing):
     ) -> None:
         if not isinstance(prefix, str | os.PathLike) or not isinstance(os.fspath(prefix), str):
             raise ArgumentTypeError("prefix", "must be a path", prefix)
+        if is_remote(prefix):
+            hint = "write to a local folder, and upload what is in it"
+            raise ArgumentValueError("prefix", "must be local", shown(os.fspath(prefix)), hint=hint)
         self._dtype: Final = token_dtype("dtype", dtype)
         codes = {name: code for code, name in MEGATRON.items()}
         if self._dtype.str[1:] not in codes:
@@ -144,7 +148,8 @@ class TokenWriter(Writing):
             self._file.drop()
 
     def _require_free(self) -> None:
-        there = next((path for path in self.paths if path.exists()), None)
+        # Path's own raises where a name is too long.
+        there = next((path for path in self.paths if os.path.lexists(path)), None)
         if there is not None and not self._is_overwritten:
             raise ArgumentValueError(
                 "prefix",

@@ -13,7 +13,7 @@ import pytest
 
 import samplerkit as sk
 from samplerkit.cli.main import main
-from samplerkit.errors import ArgumentValueError, DatasetError
+from samplerkit.errors import ArgumentTypeError, ArgumentValueError, DatasetError
 from samplerkit.storage.catalogue.making import join_parts, make_catalogue, make_part, parts_of
 from samplerkit.storage.tar.indexing import index_shard
 from samplerkit.storage.tar.pack import pack_shard
@@ -95,8 +95,12 @@ def test_parts_that_do_not_go_together_are_refused(tmp_path):
         join_parts([f"{tmp_path}/none.skcat"], f"{tmp_path}/all.skcat")
     with pytest.raises(ArgumentValueError, match=r"must end in \.skcat"):
         join_parts(made.values(), f"{tmp_path}/all.bin")
+    with pytest.raises(ArgumentTypeError, match="out: must be"):
+        join_parts(made.values(), tmp_path / "all.skcat")
     with pytest.raises(ArgumentValueError, match="neither tar shards nor Parquet"):
         make_catalogue(FILES.written(tmp_path / "npz"), f"{tmp_path}/all.skcat")
+    with pytest.raises(DatasetError, match=r"^files: no file matches"):
+        make_catalogue(f"{tmp_path}/none*", f"{tmp_path}/all.skcat")
 
 
 @pytest.mark.parametrize("wrong", ["threads", "part_files"])

@@ -217,3 +217,15 @@ def test_damage_is_an_error_or_the_same_data(tmp_path, name):
         assert [place for _, place in others if place not in case.values] == []
         assert found["error"] >= case.errors * TIMES
         assert not found["signal of a cut"]
+
+
+def test_a_lack_of_memory_names_what_was_read(tmp_path, monkeypatch):
+    """A damaged length of a buffer of Arrow's is one."""
+    pa = pytest.importorskip("pyarrow")
+    with pa.ipc.new_stream(f"{tmp_path}/a.arrow", (batch := pa.record_batch({"x": [1]})).schema) as stream:
+        stream.write_batch(batch)
+    dataset = sk.ArrowDataset(f"{tmp_path}/a.arrow")
+    monkeypatch.setattr(ArrowFile, "read", lambda *_: bytearray(1 << 62))
+    with pytest.raises(MemoryError) as caught:
+        len(dataset), dataset[0]
+    assert f"{tmp_path}/a.arrow, record batch 0" in "".join(caught.value.__notes__)

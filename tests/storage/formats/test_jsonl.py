@@ -181,6 +181,12 @@ def test_what_a_file_unpacks_to_has_a_limit_that_can_be_said(tmp_path, name):
     assert len(made(tmp_path / name, max_unpacked_bytes=100_000)) == 50
 
 
+def test_a_file_may_have_a_name_so_long_that_no_index_can_be_beside_it(tmp_path):
+    path = tmp_path / f"{'a' * 249}.jsonl"
+    path.write_bytes(text_of(map(row, range(3))))
+    assert made(path)[2] == row(2)
+
+
 def test_an_index_is_made_once_takes_nine_bytes_a_line_and_is_made_again_for_another_file(
     tmp_path, monkeypatch
 ):

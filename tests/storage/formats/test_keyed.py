@@ -204,6 +204,23 @@ def test_keys_are_in_the_order_of_their_database_and_a_store_that_is_open_here_s
             assert told(dataset) == [(key, key * 900) for key in keys]
 
 
+def test_a_store_that_another_thread_closes_before_it_is_read_is_opened_again(tmp_path, monkeypatch):
+    filled(tmp_path / "a.db")
+    with sk.SqliteDataset(tmp_path / "a.db", "samples") as dataset:
+        process = dataset._processes.here()
+        original, opened = process.opened, []
+
+        def open_and_close(*arguments):
+            opened.append(original(*arguments))
+            if len(opened) == 1:
+                dataset.close()
+            return opened[-1]
+
+        monkeypatch.setattr(process, "opened", open_and_close)
+        assert dataset[1]["text"] == "row 1"
+        assert len(opened) == 2
+
+
 def test_several_values_of_a_key_are_refused(tmp_path):
     lmdb = pytest.importorskip("lmdb", reason="lmdb is not installed: it writes the store")
     with lmdb.open(str(tmp_path), max_dbs=1) as store, store.begin(write=True) as writing:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from samplerkit.errors import DatasetError
+from samplerkit.errors import ArgumentTypeError, DatasetError
 from samplerkit.storage.remote.filesystem import expand
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.urls import digest_of, identity, is_remote, shown
@@ -58,6 +58,13 @@ def test_http_has_no_patterns_and_a_file_is_its_own():
     for pattern in ("https://h/*.tar?secret", "https://h/[ab].tar?v=1"):
         with pytest.raises(DatasetError, match=r"^https://h/[^?]*HTTP has no listing; name each URL"):
             expand(pattern, RemoteOptions())
+
+
+@pytest.mark.parametrize("options", [{"auth": "me:pw"}, {"auth": ("pw",)}, {"auth": 5}, {"headers": ["pw"]}])
+def test_options_of_http_of_another_form_are_refused_and_not_shown(options):
+    with pytest.raises(ArgumentTypeError, match=r"^(auth|headers): must be") as caught:
+        RemoteOptions(storage_options=options)
+    assert "pw" not in str(caught.value)
 
 
 def test_which_urls_are_one_file():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import pickle
 import random
 import signal
 import time
@@ -13,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from samplerkit.errors import DatasetError, NotSupportedError
+from samplerkit.errors import DatasetError
 from samplerkit.storage.remote.cache_entries import FOLDER_LOCK, evicted, held, kept_in
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage
@@ -178,14 +177,6 @@ def test_a_child_that_lives_on_does_not_keep_what_its_parent_let_go(server, stor
     assert content(reader.fetch(server.put("/b", DATA[1:1001]))) == DATA[1:1001]
     assert child.process.is_alive()
     child.kill()
-
-
-def test_a_local_file_does_not_travel_to_another_process(server, storage):
-    with (
-        storage().fetch(server.put("/a", b"a")) as local,
-        pytest.raises(NotSupportedError, match="one process"),
-    ):
-        pickle.dumps(local)
 
 
 def test_processes_that_fill_a_cache_together_keep_its_bound(server, storage, tmp_path):

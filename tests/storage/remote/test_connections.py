@@ -202,6 +202,9 @@ def test_a_certificate_is_verified(certificate, storage):
             storage().version(f"{url}?secret")
         assert "secret" not in str(caught.value)
         assert "tried" not in str(caught.value)
+        for wrong in ({"verify": 5}, {"verify": "/no/such"}, {"cert": 5}, {"cert": "/no/such"}):
+            with pytest.raises(DatasetError, match="certificates that are named cannot be read"):
+                storage(storage_options=wrong).version(url)
 
 
 def test_a_stalled_answer_over_tls_ends_in_time(certificate, storage):

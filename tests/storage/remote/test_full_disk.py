@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 
 import pytest
@@ -46,6 +47,20 @@ def test_a_disk_that_is_full_of_files_in_use_evicts_none(server, storage, small_
     with pytest.raises(DatasetError, match="No space left on device"):
         reader.fetch(server.put("/more", DATA[:4_000_000]))
     assert [content(each) for each in pinned] == [DATA[:3_000_000], DATA[1:3_000_001]]
+
+
+def test_a_filesystem_of_which_the_c_library_takes_the_blocks_itself_holds_a_cache(
+    server, storage, tmp_path, monkeypatch
+):
+    """It reads what is there, to write the same again."""
+    take = os.posix_fallocate
+
+    def as_of_nfs(descriptor, offset, size):
+        os.pread(descriptor, 1, 0)
+        take(descriptor, offset, size)
+
+    monkeypatch.setattr(os, "posix_fallocate", as_of_nfs)
+    assert content(storage(cache=tmp_path).fetch(server.put("/a", DATA[:100]))) == DATA[:100]
 
 
 def test_without_a_bound_half_of_what_is_free_is_used(server, storage, small_disk):

@@ -16,6 +16,12 @@ RESPONSES = {
         b"a",
         True,
     ),
+    "early hints": (
+        b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n" * 2
+        + b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\na",
+        b"a",
+        True,
+    ),
     "no content": (b"HTTP/1.1 204 No Content\r\n\r\n", b"", True),
     "chunks": (CHUNKED + b"2;note\r\nab\r\n3\r\ncde\r\n0\r\n\r\n", b"abcde", True),
     "no length": (b"HTTP/1.1 200 OK\r\n\r\nabcde", b"abcde", False),

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import samplerkit as sk
-from samplerkit.errors import ArgumentValueError, DatasetError
+from samplerkit.errors import ArgumentTypeError, ArgumentValueError, DatasetError
 from samplerkit.testing import DatasetContract
 from tests.storage.tokens.test_reading import written
 
@@ -197,6 +197,15 @@ def test_numbers_that_nothing_can_hold_are_refused(tmp_path):
         len(sk.TokenDataset(tmp_path / "a.npy", 4, documents=-1))
     with pytest.raises(DatasetError, match=r"a\.npy: has no index that says where documents begin"):
         len(sk.TokenDataset(tmp_path / "a.npy", 4, documents="idx"))
+    with pytest.raises(DatasetError, match=r"cannot be the path of a file .embedded null byte"):
+        len(sk.TokenDataset(f"{tmp_path}/a\0.npy", 4))
+
+
+@pytest.mark.parametrize("epochs", [[0.5, 1], ["a", "b"], [0]])
+def test_epochs_that_are_no_integers_are_refused(tmp_path, epochs):
+    np.save(tmp_path / "a.npy", np.zeros(50, np.uint32))
+    with pytest.raises((ArgumentTypeError, ArgumentValueError), match=r"^epochs"):
+        sk.TokenDataset(tmp_path / "a.npy", 4).__getitems__([0, 1], epochs)
 
 
 @pytest.mark.parametrize(("token", "place"), [(50, 37), (-1, 0), (9000, 111)])
@@ -269,6 +278,8 @@ def test_a_writer_leaves_both_files_or_none(tmp_path):
         sk.TokenWriter(prefix)
     with pytest.raises(DatasetError, match="was closed, or could not be written"):
         writer.write([1])
+    with pytest.raises(ArgumentValueError, match="prefix: must be local, got 's3://bucket/a'"):
+        sk.TokenWriter("s3://key:secret@bucket/a")
 
 
 @pytest.mark.parametrize(
@@ -285,6 +296,9 @@ def test_a_writer_whose_folder_cannot_be_made_says_so(tmp_path):
     (tmp_path / "file").write_text("no folder")
     with pytest.raises(DatasetError, match="cannot be written"):
         sk.TokenWriter(tmp_path / "file" / "a").write([1])
+    with pytest.raises(DatasetError, match="File name too long"):
+        sk.TokenWriter(tmp_path / ("a" * 300)).close()
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
 def test_of_two_writers_at_one_prefix_the_second_to_end_is_refused(tmp_path):

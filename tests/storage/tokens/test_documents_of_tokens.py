@@ -49,8 +49,10 @@ def test_segments_are_parts_of_documents(documents):
         documents.__getsegments__([[1, 0, 2]])
     with pytest.raises(OutOfDatasetError, match="outside of a dataset of 5"):
         documents.__getsegments__([[5, 0, 1]])
-    with pytest.raises(ArgumentTypeError, match="must be of shape"):
-        documents.__getsegments__([3, 0, 1])
+    for dataset in (documents, sk.TreeDataset({"a": documents})):
+        for wrong in ([3, 0, 1], [[3, 0]], [[3, 0.5, 1]]):
+            with pytest.raises(ArgumentTypeError, match=r"^segments: must be"):
+                dataset.__getsegments__(wrong)
 
 
 def test_documents_of_a_part_are_those_of_its_sequences(tmp_path):
