@@ -55,7 +55,7 @@ class Hdf5Dataset(FormatOfFiles):
 
     Example:
         >>> Hdf5Dataset("train.h5", ["x", "y"], batches="tensors")
-        Hdf5Dataset(1 files, not counted)
+        Hdf5Dataset(1 files, not looked at)
     """
 
     def __init__(
@@ -140,7 +140,7 @@ class ZarrDataset(FormatOfFiles):
 
     Example:
         >>> ZarrDataset("train.zarr", ["x", "y"])
-        ZarrDataset('train.zarr', not counted)
+        ZarrDataset('train.zarr', not looked at)
     """
 
     def __init__(

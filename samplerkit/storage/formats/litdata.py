@@ -48,7 +48,7 @@ class LitDataset(FolderDataset):
 
     Example:
         >>> LitDataset("/data/optimized/train", ["image", "label"])
-        LitDataset('/data/optimized/train', not counted)
+        LitDataset('/data/optimized/train', not looked at)
     """
 
     def _found_in(self, index: bytes, place: str) -> FoundShards:

@@ -52,7 +52,7 @@ class MdsDataset(FolderDataset):
 
     Example:
         >>> MdsDataset("/data/c4/train", ["tokens"])
-        MdsDataset('/data/c4/train', not counted)
+        MdsDataset('/data/c4/train', not looked at)
     """
 
     def _found_in(self, index: bytes, place: str) -> FoundShards:

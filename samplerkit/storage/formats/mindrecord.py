@@ -66,7 +66,7 @@ class MindRecordDataset(FormatOfFiles):
 
     Example:
         >>> MindRecordDataset(["train.mindrecord0", "train.mindrecord1"], ["image", "label"])
-        MindRecordDataset(2 files, not counted)
+        MindRecordDataset(2 files, not looked at)
     """
 
     def __init__(

@@ -75,7 +75,7 @@ class TfRecordDataset(IndexedFiles, FormatOfFiles):
 
     Example:
         >>> TfRecordDataset(["train-0.tfrecord", "train-1.tfrecord"], scalars=["label"])
-        TfRecordDataset(2 files, not counted)
+        TfRecordDataset(2 files, not looked at)
     """
 
     _looking = "files indexed:"
