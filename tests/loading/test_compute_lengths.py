@@ -123,6 +123,8 @@ def broken(_):
         (lambda text: -1, sk.ArgumentRangeError, r"lengths\[0\]: must be in"),
         (lambda text: 1 << 31, sk.ArgumentRangeError, r"lengths\[0\]: must be in"),
         (lambda text: (1, 2, 3), sk.ArgumentTypeError, r"lengths\[0\]"),
+        (lambda text: [[1, 2], [3, 4]], sk.ArgumentTypeError, r"lengths\[0\]: must be an integer"),
+        (lambda text: (1, [2, 3]), sk.ArgumentTypeError, r"lengths\[0\]: must be an integer"),
         (lambda text: (1, 2) if text else 1, sk.ArgumentTypeError, "a number for each sample"),
         (broken, sk.DatasetError, r"sample 0: cannot be measured \(LookupError: no tokenizer"),
         (FieldLength("txt"), sk.DatasetError, "field: is none of the sample, got 'txt'; name no field"),
