@@ -205,7 +205,7 @@ def _like(first: Any, parts: list[Any]) -> Any:
 
 
 def _names(fields: Any) -> tuple[str, ...]:
-    if isinstance(fields, str | bytes) or not isinstance(fields, Collection):
+    if isinstance(fields, str | bytes) or not arguments.is_iterable(fields):
         raise ArgumentTypeError("fields", "must be a list of names", fields, hint='say ["text"]')
     for field in fields:
         if not isinstance(field, str):
