@@ -75,12 +75,17 @@ def checked_cut(batches: Any, size: int) -> list[Ids]:
     """
     if not isinstance(batches, Sequence):
         raise ArgumentTypeError("cut", "must give a list of arrays, one a batch", batches)
-    arrays = [np.asarray(batch) for batch in batches]
-    for number, batch in enumerate(arrays):
-        if batch.ndim != 1 or (batch.dtype.kind not in "iu"):
+    arrays = []
+    for number, batch in enumerate(batches):
+        try:
+            array = np.asarray(batch)
+        except (TypeError, ValueError, RuntimeError):  # rows of different lengths, a tensor on a device
+            array = np.asarray(None)
+        if array.ndim != 1 or (array.dtype.kind not in "iu"):
             raise ArgumentTypeError(f"cut: batch {number}", "must be a flat array of integers", batch)
-        if not batch.size:
-            raise ArgumentValueError(f"cut: batch {number}", "must not be empty", batch)
+        if not array.size:
+            raise ArgumentValueError(f"cut: batch {number}", "must not be empty", array)
+        arrays.append(array)
     if not arrays:
         return []
     places = np.concatenate(arrays)

@@ -188,7 +188,7 @@ def is_sequence(item: Any) -> bool:
         return False
     while isinstance(item, list) and item:
         item = item[0]
-    return item == [] or isinstance(item, int | float | np.number | np.bool_)
+    return isinstance(item, list | int | float | np.number | np.bool_)  # a list is empty here
 
 
 def field_of(path: str, items: list[Any], ids: Ids | None) -> SequenceField:

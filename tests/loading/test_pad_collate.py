@@ -234,3 +234,10 @@ def test_columns_are_padded_as_samples_are_and_none_is_lost():
     dataset.lost = 1
     with pytest.raises(sk.DatasetError, match=r"gives columns with more or fewer.*'text': 3, 'size': 2"):
         next(iter(loader))
+
+
+def test_a_list_of_arrays_is_no_sequence_of_numbers():
+    samples = [{"boxes": [np.array([size]), np.array([4])], "text": [1] * size} for size in (1, 2)]
+    batch = sk.PadCollate()(samples)
+    assert batch["boxes"][0].tolist() == [[1], [2]]
+    assert batch["text"].shape == (2, 2)
