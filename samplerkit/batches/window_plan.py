@@ -210,10 +210,8 @@ class WindowPlan(BatchPlan):
             batch = np.searchsorted(cut.edges, at, side="right") - 1
             found.append(which[mine[placed]])
             numbers.append(self._before_of(window) + come.backward(batch))
-        places, batches = np.concatenate(found), np.concatenate(numbers)
-        if self.measure.pack is not None:
-            # Two parts of a sample may be in one batch.
-            places, batches = np.unique(np.stack([places, batches]), axis=1)
+        # Two parts of a sample may be in one batch, and so may more repeats than a window has batches.
+        places, batches = np.unique([np.concatenate(found), np.concatenate(numbers)], axis=1)
         is_there = batches < self._limited(LARGEST)
         return places[is_there], batches[is_there]
 
