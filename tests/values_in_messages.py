@@ -48,6 +48,12 @@ class Columns:
         return 3
 
 
+class Unnamed(list[int]):
+    """A dataset whose columns have no names yet."""
+
+    column_names = None
+
+
 class Given(sk.Sampler):
     """Draws what it was given."""
 
@@ -81,7 +87,7 @@ _NAMES = {"sk": sk, "np": np, "math": math, "torch": torch} | {
     each.__name__.rpartition(".")[2]: each
     for each in (
         *(distributed, quality, time_machine, detect_world, index_shards),
-        *(Columns, Given, bridge, nested, cycle),
+        *(Columns, Unnamed, Given, bridge, nested, cycle),
     )
 }
 """What wrong calls may name."""

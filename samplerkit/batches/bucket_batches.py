@@ -49,9 +49,14 @@ def kinds_of(given: Any) -> tuple[tuple[Any, ...], SampleLengths]:
         >>> keys, numbers.at(np.arange(3))
         (((64, 64), (64, 96)), array([0, 1, 0]))
     """
-    if isinstance(given, str | bytes | dict | set | frozenset) or not hasattr(given, "__len__"):
-        raise ArgumentTypeError("keys", "must be a list or an array, one key a sample", given)
-    values, numbers = _of_array(np.asarray(given)) if hasattr(given, "__array__") else _of_list(given)
+    problem = "must be a list or an array, one key a sample"
+    if isinstance(given, str | bytes | dict | set | frozenset) or not arguments.is_iterable(given):
+        raise ArgumentTypeError("keys", problem, given)
+    try:
+        array = np.asarray(given) if hasattr(given, "__array__") else None
+    except (TypeError, RuntimeError):  # a tensor on a device
+        raise ArgumentTypeError("keys", problem, given) from None
+    values, numbers = _of_list(list(given)) if array is None else _of_array(array)
     return values, SampleLengths(numbers, "keys")
 
 
@@ -232,7 +237,7 @@ class BucketBatches(BatchRecipe):
             return {key: arguments.positive(name, size, _MOST_SAMPLES) for key, name, size in named}
         if hasattr(given, "__index__") and not np.ndim(given):
             return arguments.positive("batch_size", given, _MOST_SAMPLES)
-        if self.keys is not None or isinstance(given, str | bytes) or not hasattr(given, "__len__"):
+        if self.keys is not None or isinstance(given, str | bytes) or not arguments.is_iterable(given):
             raise ArgumentTypeError("batch_size", "must be a number, or one for each bucket", given)
         sizes = [
             arguments.positive(f"batch_size[{at}]", size, _MOST_SAMPLES) for at, size in enumerate(given)

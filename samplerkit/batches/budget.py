@@ -87,10 +87,13 @@ class Budget:
 
 
 def _costs_of_a_user(cost: Cost, lengths: Ids) -> np.ndarray[Any, Any]:
-    costs = np.asarray(cost(lengths))
+    problem = f"must give one number for each of {lengths.shape[0]} lengths"
+    hint = "write it with numpy's arithmetic on int64 lengths of shape (m,), or (m, 2) for pairs"
+    try:
+        costs = np.asarray(cost(lengths))
+    except (TypeError, ValueError) as error:  # of one length at a time, or rows of different lengths
+        raise ArgumentTypeError("cost", problem, cost, hint=hint) from error
     if costs.shape != lengths.shape[:1] or costs.dtype.kind not in "iuf":
-        problem = f"must give one number for each of {lengths.shape[0]} lengths"
-        hint = "write it with numpy's arithmetic on int64 lengths of shape (m,), or (m, 2) for pairs"
         raise ArgumentTypeError("cost", problem, costs, hint=hint)
     if costs.dtype.kind == "f" and not np.isfinite(costs).all():
         raise ArgumentRangeError("cost", "must be finite", float(costs[~np.isfinite(costs)][0]))

@@ -226,7 +226,7 @@ _SAVE = "write it by samplerkit lengths, or numpy.save(path, lengths), lengths a
 
 def _array(source: Any, place: str) -> np.ndarray[Any, Any]:
     if isinstance(source, bytes | dict | set | frozenset) or not (
-        hasattr(source, "__array__") or hasattr(source, "__len__") or hasattr(source, "__iter__")
+        hasattr(source, "__array__") or hasattr(source, "__getitem__") or hasattr(source, "__iter__")
     ):
         raise ArgumentTypeError(place, "must be integers, or the path of an .npy file", source)
     entries = source if hasattr(source, "__array__") else list(source)

@@ -345,7 +345,7 @@ class BatchPlan(ABC):
     def _samples_of(self, numbers: Any) -> BatchSamples:
         """Looks up what a user names; negative numbers count from the end, for which the length is needed."""
         found = integers("index", numbers).reshape(-1)
-        low, high = int(found.min(initial=0)), int(found.max(initial=-1))
+        low, high = int(found.min(initial=0)), int(found.max()) if found.size else -1
         if low < 0 or (found.size and not self.has(high)):
             count = len(self)
             if low < -count or high >= count:

@@ -75,12 +75,17 @@ def checked_cut(batches: Any, size: int) -> list[Ids]:
     """
     if not isinstance(batches, Sequence):
         raise ArgumentTypeError("cut", "must give a list of arrays, one a batch", batches)
-    arrays = [np.asarray(batch) for batch in batches]
-    for number, batch in enumerate(arrays):
-        if batch.ndim != 1 or (batch.dtype.kind not in "iu"):
+    arrays = []
+    for number, batch in enumerate(batches):
+        try:
+            array = np.asarray(batch)
+        except (TypeError, ValueError, RuntimeError):  # rows of different lengths, a tensor on a device
+            array = np.asarray(None)
+        if array.ndim != 1 or (array.dtype.kind not in "iu"):
             raise ArgumentTypeError(f"cut: batch {number}", "must be a flat array of integers", batch)
-        if not batch.size:
-            raise ArgumentValueError(f"cut: batch {number}", "must not be empty", batch)
+        if not array.size:
+            raise ArgumentValueError(f"cut: batch {number}", "must not be empty", array)
+        arrays.append(array)
     if not arrays:
         return []
     places = np.concatenate(arrays)
@@ -205,10 +210,8 @@ class WindowPlan(BatchPlan):
             batch = np.searchsorted(cut.edges, at, side="right") - 1
             found.append(which[mine[placed]])
             numbers.append(self._before_of(window) + come.backward(batch))
-        places, batches = np.concatenate(found), np.concatenate(numbers)
-        if self.measure.pack is not None:
-            # Two parts of a sample may be in one batch.
-            places, batches = np.unique(np.stack([places, batches]), axis=1)
+        # Two parts of a sample may be in one batch, and so may more repeats than a window has batches.
+        places, batches = np.unique([np.concatenate(found), np.concatenate(numbers)], axis=1)
         is_there = batches < self._limited(LARGEST)
         return places[is_there], batches[is_there]
 

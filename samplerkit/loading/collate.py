@@ -20,6 +20,7 @@ from samplerkit.loading.sample_fields import (
     field_of,
     is_sequence,
     require_alike,
+    rows_of,
     sample_words,
 )
 from samplerkit.order import arguments
@@ -94,7 +95,8 @@ class PadCollate(PlannedCollate):
                 are no buckets to pad to.
         """
         found: dict[str, SequenceField] = {}
-        tree = self._found("", list(samples), ids, found)
+        samples = rows_of(samples, None if ids is None else ids.size)
+        tree = self._found("", samples, ids, found)
         for path in self.fields or ():
             if path not in found:
                 hint = f"they have {sample_words(samples[0])}"
@@ -203,7 +205,7 @@ def _like(first: Any, parts: list[Any]) -> Any:
 
 
 def _names(fields: Any) -> tuple[str, ...]:
-    if isinstance(fields, str | bytes) or not isinstance(fields, Collection):
+    if isinstance(fields, str | bytes) or not arguments.is_iterable(fields):
         raise ArgumentTypeError("fields", "must be a list of names", fields, hint='say ["text"]')
     for field in fields:
         if not isinstance(field, str):
@@ -280,7 +282,7 @@ class PackCollate(PlannedCollate):
         if self._measure is None:
             hint = "give batches=PackBatches(...) to the loader, or plan= to PackCollate"
             raise ArgumentValueError("plan", "is not known, and so neither how long a pack is", hint=hint)
-        name, fields, others = self._fields(samples, ids)
+        name, fields, others = self._fields(rows_of(samples, None if ids is None else ids.size), ids)
         tokens = fields[name]
         if segments is None:
             nothing = np.zeros_like(tokens.lengths)
@@ -303,7 +305,8 @@ class PackCollate(PlannedCollate):
         at = torch.from_numpy(places)
         packed = {key: self._packed(key, field, at, shape) for key, field in fields.items()}
         return {
-            "input_ids": packed.pop(name),
+            # Lists without a token are of no type.
+            "input_ids": packed.pop(name) if places.size else packed.pop(name).long(),
             "position_ids": torch.from_numpy(positions),
             "segment_ids": torch.from_numpy(parts),
             "cu_seqlens": torch.from_numpy(bounds.astype(np.int32)),
@@ -318,7 +321,7 @@ class PackCollate(PlannedCollate):
         """Gives the key of the tokens, what is packed as they are, and the other fields."""
         first = samples[0]
         if not isinstance(first, Mapping):
-            return "", {"": field_of("", list(samples), ids)}, {}
+            return "", {"": field_of("", samples, ids)}, {}
         require_alike("", samples, lambda one: isinstance(one, Mapping) and one.keys() == first.keys(), ids)
         name = self._name(first)
         fields = {name: field_of(name, [sample[name] for sample in samples], ids)}

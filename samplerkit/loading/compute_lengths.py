@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import is_dataclass
 from functools import partial
@@ -25,7 +25,7 @@ from samplerkit.errors import (
     StateError,
 )
 from samplerkit.loading.loader import Loader
-from samplerkit.loading.sample_fields import SampleCollate
+from samplerkit.loading.sample_fields import SampleCollate, rows_of
 from samplerkit.loading.state.identity import describe_dataset
 from samplerkit.order import arguments
 from samplerkit.order.deal import World
@@ -124,9 +124,8 @@ class _MeasuringCollate(SampleCollate):
             ArgumentRangeError: a length is out of range.
             DatasetError: the function fails.
         """
+        samples = rows_of(samples, None if ids is None else ids.size)
         numbers = range(len(samples)) if ids is None else ids.tolist()
-        if isinstance(samples, Mapping):  # columns
-            samples = [{name: column[at] for name, column in samples.items()} for at in range(len(numbers))]
         lengths = [self._length(id, sample) for id, sample in zip(numbers, samples, strict=True)]
         try:
             return np.array(lengths, dtype=np.int64)
@@ -142,17 +141,17 @@ class _MeasuringCollate(SampleCollate):
         except Exception as error:  # whatever a function of the user's raises
             problem = f"cannot be measured ({type(error).__name__}: {error})"
             raise DatasetError(f"sample {id}", problem) from error
-        return _checked(f"lengths[{id}]", found)
-
-
-# A union that is written where it is asked for is made each time.
-_SEVERAL, _FLOATS = tuple | list | np.ndarray, float | np.floating
+        return _checked(f"lengths[{id}]", found.tolist() if isinstance(found, np.ndarray) else found)
 
 
 def _checked(place: str, found: Any) -> Any:
-    if isinstance(found, _SEVERAL) and np.shape(found) == (2,):
-        return [_checked(place, number) for number in found]
-    if isinstance(found, _FLOATS):
+    if isinstance(found, tuple | list) and len(found) == 2:
+        return [_number(place, number) for number in found]
+    return _number(place, found)
+
+
+def _number(place: str, found: Any) -> int:
+    if isinstance(found, float | np.floating):
         raise ArgumentTypeError(place, "must be an integer", found, hint=INTEGERS)
     length = arguments.integer(place, found)
     if not 0 <= length <= LONGEST:

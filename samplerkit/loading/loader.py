@@ -50,12 +50,13 @@ class Loader(MetricsMixin, Closing):
     next iteration begins the epoch again, or resumes where it stopped: see `after_break`.
 
     Args:
-        dataset: a map-style dataset. If it has `__getitems__`, it gets the ids of a batch as an int64 array.
+        dataset: a map-style dataset. If it has `__getitems__`, it gets the ids of a batch as an int64 array,
+            and gives a list with a sample for each, an array with a row for each, or columns.
         sampler: the recipe; None for the dataset's own order: that of `.shuffle` on a tar dataset, or
             storage order.
         batch_size: samples a rank and step; or else:
         batches: a recipe for batches of samples of different lengths, one a rank and step: see `plan`.
-        num_workers: workers that read in the background.
+        num_workers: workers that read in the background, 4,096 at most.
         workers: `processes`, or `threads`, which share the dataset, unless it has `copy_for_thread`.
         file_affinity: let each file be read by one worker process, not by each. Batches stay what they are;
             one whose samples lie in files of several workers is collated in the loop. Without workers, and by

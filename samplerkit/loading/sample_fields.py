@@ -151,6 +151,30 @@ class SequenceField:
         return Padded(values, torch.arange(length, device=values.device) < ends[:, None])
 
 
+def rows_of(samples: Any, size: int | None = None) -> list[Any]:
+    """Returns what a dataset gives of several samples with an entry for each; of columns, its row of each.
+
+    Args:
+        samples: which may be columns.
+        size: how many there are, where it is known.
+
+    Raises:
+        DatasetError: columns have other lengths.
+
+    Example:
+        >>> rows_of({"text": ["a", "b"], "label": torch.tensor([0, 1])})
+        [{'text': 'a', 'label': tensor(0)}, {'text': 'b', 'label': tensor(1)}]
+    """
+    if not isinstance(samples, Mapping):
+        return samples if isinstance(samples, list) else list(samples)
+    columns = [rows_of(column) for column in samples.values()]
+    lengths = [*map(len, columns)]
+    if lengths.count(lengths[0] if size is None else size) != len(lengths):
+        problem = "gives columns with more or fewer entries than samples"
+        raise DatasetError("dataset", problem, dict(zip(samples, lengths, strict=True)))
+    return [dict(zip(samples, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
 def is_sequence(item: Any) -> bool:
     """Whether a field holds a sequence: a tensor or an array that is no scalar, or a list of numbers.
 
@@ -164,7 +188,7 @@ def is_sequence(item: Any) -> bool:
         return False
     while isinstance(item, list) and item:
         item = item[0]
-    return item == [] or isinstance(item, int | float | np.number | np.bool_)
+    return isinstance(item, list | int | float | np.number | np.bool_)  # a list is empty here
 
 
 def field_of(path: str, items: list[Any], ids: Ids | None) -> SequenceField:

@@ -38,7 +38,7 @@ def integer(place: str, value: Any) -> int:
         raise ArgumentTypeError(place, "must be an integer", value)
     try:
         return operator.index(value)
-    except TypeError:
+    except (TypeError, ValueError, RuntimeError):  # a tensor without a number
         raise ArgumentTypeError(place, "must be an integer", value) from None
 
 

@@ -30,8 +30,9 @@ def find_column(dataset: Any, *names: str) -> tuple[str, Any] | None:
         >>> find_column(Pictures(), "label", "targets")
         ('targets', [3, 1])
     """
+    columns = getattr(dataset, "column_names", None)
     for name in names:
-        is_column = name in getattr(dataset, "column_names", ())
+        is_column = columns is not None and name in columns
         found = dataset[name] if is_column else getattr(dataset, name, None)
         if found is not None and not callable(found):
             return name, found

@@ -57,7 +57,7 @@ class World:
         try:
             part = mesh if dimension is None else mesh[dimension]
             return cls(part.size(), part.get_local_rank())
-        except (KeyError, AttributeError, TypeError, RuntimeError) as error:
+        except (LookupError, AttributeError, TypeError, RuntimeError) as error:
             raise WorldError("mesh", f"gives no rank in the dimension {dimension}", mesh) from error
 
     @property

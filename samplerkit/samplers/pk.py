@@ -153,7 +153,7 @@ def checked_labels(labels: Any, place: str) -> np.ndarray[Any, Any]:
         raise ArgumentTypeError(place, "must be a list of labels", labels)
     try:
         array = np.asarray(labels).copy()
-    except ValueError:  # lists of different lengths
+    except (TypeError, ValueError, RuntimeError):  # rows of different lengths, a tensor on a device
         array = np.empty((0, 0))
     if array.ndim != 1 or array.dtype.kind not in "iubUSf":
         raise ArgumentTypeError(place, "must be a flat list of integers or strings", labels)

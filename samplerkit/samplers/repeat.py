@@ -235,11 +235,15 @@ class RepeatFactorSampler(Sampler):
             raise ArgumentRangeError("threshold", "must be in (0, 1]", threshold)
         if isinstance(categories, str | bytes) or not arguments.is_iterable(categories):
             raise ArgumentTypeError("categories", "must be a list of lists", categories)
-        held = list(categories)
-        for number, names in enumerate(held):
+        sets = []
+        for number, names in enumerate(categories):
             if isinstance(names, str | bytes) or not arguments.is_iterable(names):
                 raise ArgumentTypeError(f"categories[{number}]", "must be a list", names)
-        sets = [{*names} for names in held]
+            try:
+                sets.append({*names})
+            except TypeError:  # a list in it
+                problem = "must hold numbers or names"
+                raise ArgumentTypeError(f"categories[{number}]", problem, names) from None
         counts = Counter(name for names in sets for name in names)
         rarest = [min((counts[name] for name in names), default=len(sets)) for names in sets]
         return np.maximum(1.0, np.sqrt(share * len(sets) / np.array(rarest, dtype=np.float64)))

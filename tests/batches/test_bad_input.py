@@ -74,6 +74,7 @@ CASES: dict[str, tuple[type[sk.SamplerkitError], str, Any]] = {
     ),
     "a cut that is none": (TYPE, "cut: must give a list", lambda _: cut(None)),
     "a cut of floats": (TYPE, "cut: batch 0", lambda _: cut([np.array([0.5])])),
+    "a cut of ragged rows": (TYPE, "cut: batch 0", lambda _: cut([[0, [1]]])),
     "a cut of ids": (VALUE, "outside of a window of 4, got 77; give places", lambda _: cut([[0, 1], [77]])),
     "a cut that repeats": (VALUE, "a place twice, got 1", lambda _: cut([[0, 1], [1]])),
     "an empty cut": (VALUE, "batch 1: must not be empty", lambda _: cut([[0], np.array([], int)])),

@@ -269,3 +269,28 @@ def test_a_recipe_in_words_tells_one_run_from_another_and_is_short():
 def test_dealt_tokens_are_known_without_reading():
     plan = sk.TokenBatches(400, lengths=LENGTHS).plan(sk.RandomSampler(), 300)
     assert plan.tokens(np.arange(len(plan))).tolist() == [int(LENGTHS[batch].sum()) for batch in plan]
+
+
+@pytest.mark.parametrize("kind", [np.uint8, np.uint64, np.int32])
+def test_batches_are_named_by_integers_of_any_type(kind):
+    plan = sk.TokenBatches(12, lengths=[3, 4] * 5).plan(sk.RandomSampler(seed=7), 10)
+    numbers = np.array([2, 0], kind)
+    assert [batch.tolist() for batch in plan.batches(numbers)] == [plan[2].tolist(), plan[0].tolist()]
+    with pytest.raises(sk.OutOfDatasetError, match="outside of a plan"):
+        plan[2**63]
+
+
+class Pairs(sk.BatchRecipe):
+    """Neighbours in pairs."""
+
+    window = 4
+    lengths = np.array([3, 3])
+
+    def cut(self, ids, lengths, context):
+        return np.split(np.arange(ids.size), range(2, ids.size, 2))
+
+
+def test_a_batch_that_holds_a_sample_twice_is_found_once():
+    plan = Pairs().plan(sk.SubsetSampler([0, 0, 1]), 2)
+    assert sorted(batch.tolist() for batch in plan) == [[0, 0], [1]]
+    assert plan.batch_of(0).size == 1

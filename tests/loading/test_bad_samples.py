@@ -106,3 +106,40 @@ def test_a_batch_without_a_good_sample_is_an_error():
 def test_the_batch_of_an_answer_is_pinned_by_torchs_rules():
     pinned = Answer([np.arange(2), "text"]).pin_memory()
     assert pinned.batch[1] == "text"
+
+
+class OtherNumber(list):
+    """Gives what a function makes of the samples of a batch."""
+
+    def __init__(self, given):
+        super().__init__(range(12))
+        self.given = given
+
+    def __getitems__(self, ids):
+        return self.given(ids)
+
+
+@pytest.mark.parametrize("workers", [0, 1, "2 threads"])
+@pytest.mark.parametrize(
+    "given",
+    [
+        lambda ids: ids[1:].tolist(),
+        lambda ids: (*ids, 7),
+        lambda ids: [],
+        lambda ids: ids[1:],
+        lambda ids: torch.zeros(3, 2),
+        lambda ids: [torch.tensor(1)] * 3,
+    ],
+)
+def test_a_dataset_that_gives_more_or_fewer_samples_of_a_batch_is_an_error_or_read_one_by_one(given, workers):
+    loader = sk.Loader(OtherNumber(given), batch_size=4, **beside(workers))
+    with pytest.raises(sk.DatasetError, match="__getitems__: must give one sample for each of 4 ids"):
+        next(iter(loader))
+    loader = sk.Loader(OtherNumber(given), batch_size=4, bad_samples="skip", **beside(workers))
+    assert [id for batch in loader for id in batch.tolist()] == [*range(12)]
+
+
+def test_a_batch_may_be_columns_or_have_samples_along_another_axis():
+    for given in (lambda ids: (ids, ids + 1), lambda ids: torch.zeros(7, len(ids)), lambda ids: {"n": 3}):
+        loader = sk.Loader(OtherNumber(given), batch_size=4, collate_fn=lambda batch: batch)
+        assert len(list(loader)) == 3

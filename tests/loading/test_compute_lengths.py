@@ -132,6 +132,8 @@ def test_what_was_left_by_a_function_of_other_arguments_is_refused(tmp_path):
         (lambda text: -1, sk.ArgumentRangeError, r"lengths\[0\]: must be in"),
         (lambda text: 1 << 31, sk.ArgumentRangeError, r"lengths\[0\]: must be in"),
         (lambda text: (1, 2, 3), sk.ArgumentTypeError, r"lengths\[0\]"),
+        (lambda text: [[1, 2], [3, 4]], sk.ArgumentTypeError, r"lengths\[0\]: must be an integer"),
+        (lambda text: (1, [2, 3]), sk.ArgumentTypeError, r"lengths\[0\]: must be an integer"),
         (lambda text: (1, 2) if text else 1, sk.ArgumentTypeError, "a number for each sample"),
         (broken, sk.DatasetError, r"sample 0: cannot be measured \(LookupError: no tokenizer"),
         (FieldLength("txt"), sk.DatasetError, "field: is none of the sample, got 'txt'; name no field"),

@@ -174,3 +174,10 @@ def test_a_state_of_a_past_that_is_not_in_this_one_is_refused(read_loader, said)
     state = forged_section(read_loader.state_dict(), "read", **said)
     with pytest.raises(sk.StateError):
         read_loader.history().since(state)
+
+
+@pytest.mark.parametrize("stretch", [[0, 1, 0, 25], [0, 1, 25, -1]], ids=str)
+def test_a_stretch_behind_the_end_of_its_epoch_is_refused(read_loader, stretch):
+    state = forged_section(read_loader.state_dict(), "read", stretches=[stretch])
+    with pytest.raises(sk.StateError, match="holds a stretch that no run reads"):
+        len(read_loader.history(state))

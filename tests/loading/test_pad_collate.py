@@ -214,3 +214,30 @@ def test_samples_of_another_structure_are_named_by_their_ids_without_batches_too
         pytest.raises(sk.DatasetError, match="sample 17, field text: must be a sequence"),
     ):
         list(loader)
+
+
+class Columns(list):
+    """Lists that come together as a column, whatever is said of one of them."""
+
+    lost = 0
+
+    def __getitems__(self, ids):
+        return {"text": [self[id] for id in ids], "size": [len(self[id]) for id in ids][self.lost :]}
+
+
+def test_columns_are_padded_as_samples_are_and_none_is_lost():
+    dataset = Columns([[1], [2, 3], [4, 5, 6]])
+    loader = sk.Loader(dataset, sk.SequentialSampler(), batch_size=3, collate_fn=sk.PadCollate())
+    (batch,) = loader
+    assert batch["text"].tolist() == [[1, 0, 0], [2, 3, 0], [4, 5, 6]]
+    assert batch["size"].tolist() == batch["text_mask"].sum(1).tolist() == [1, 2, 3]
+    dataset.lost = 1
+    with pytest.raises(sk.DatasetError, match=r"gives columns with more or fewer.*'text': 3, 'size': 2"):
+        next(iter(loader))
+
+
+def test_a_list_of_arrays_is_no_sequence_of_numbers():
+    samples = [{"boxes": [np.array([size]), np.array([4])], "text": [1] * size} for size in (1, 2)]
+    batch = sk.PadCollate()(samples)
+    assert batch["boxes"][0].tolist() == [[1], [2]]
+    assert batch["text"].shape == (2, 2)

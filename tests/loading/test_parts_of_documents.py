@@ -188,3 +188,8 @@ def test_a_plain_dataloader_takes_packs_of_whole_documents_and_no_others():
     for refused in ({}, {"long": "truncate"}, {"long": "drop", "packs": 2}):
         with pytest.raises(sk.NotSupportedError, match=r"parts of documents.*samplerkit\.Loader.*long="):
             plain(**refused)
+
+
+def test_packs_of_lists_without_a_token_hold_integers_too():
+    loader = sk.Loader([[], []], sk.SequentialSampler(), batches=sk.PackBatches(4, lengths=[2, 2]))
+    assert next(iter(loader))["input_ids"].dtype == torch.int64

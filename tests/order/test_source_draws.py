@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import samplerkit as sk
 from samplerkit.order.keys import Key
+from samplerkit.order.mixing import source_counts
 from samplerkit.order.mixing.source_counts import SourceCounts
 from samplerkit.order.mixing.source_draws import SourceDraws
 from samplerkit.order.mixing.source_ends import outermost
@@ -276,3 +277,24 @@ def test_the_first_and_the_last_turn_are_those_of_all_rows(key, weights, lanes, 
     for last, expected in ((False, min(every)), (True, max(every))):
         row, first = outermost(draws, lane, np.array(turns), low, high, last=last)
         assert (row, first if row < 1 << 62 else expected[1]) == expected
+
+
+class Shared(SourceCounts):
+    """Counts that another thread reads as soon as some lanes were counted."""
+
+    def _keep(self, lanes):
+        kept = super()._keep(lanes)
+        super()._keep([40, 41, 42])
+        return kept
+
+
+def test_threads_share_counts_of_more_lanes_than_are_kept(monkeypatch):
+    monkeypatch.setattr(source_counts, "_KEPT_LANES", 2)
+    monkeypatch.setattr(source_counts, "_MOST_KEPT", 1)
+    draws, ends = SourceDraws(Key(7, 0, 0, "sources")), np.stack([thresholds([1, 2]), thresholds([2, 1])])
+    lanes, rows = np.arange(40), np.arange(5, 405, 10)
+    alone, shared = (
+        kind(draws, ends, lambda lane: np.array([lane * 10])).read(lanes, rows)
+        for kind in (SourceCounts, Shared)
+    )
+    assert np.array_equal(alone, shared)

@@ -93,7 +93,13 @@ def _changed(batch: Any, changes: dict[Any, Any]) -> Any:
     is_dataclass = dataclasses.is_dataclass(batch)
     if isinstance(batch, tuple) and not is_dataclass:
         items = [changes.get(place, item) for place, item in enumerate(batch)]
-        return getattr(kind, "_make", kind)(items)
+        try:
+            made = tuple.__new__(kind, items)
+        except TypeError:  # one of C, as `torch.return_types`
+            return kind(items)
+        if hasattr(batch, "__dict__"):
+            vars(made).update(vars(batch))
+        return made
     if not (is_dataclass or isinstance(batch, list | MutableMapping)):
         return kind({**batch, **changes})
     new: Any = copy.copy(batch)

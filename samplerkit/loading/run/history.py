@@ -218,7 +218,10 @@ def _parts_of(run: Run, past: Past) -> Iterator[tuple[int, int, int]]:
     total: int | None = None
     for stretch in past.stretches:
         for epoch in range(stretch.epoch, stretch.epoch + stretch.epochs):
-            if stretch.end < 0 and (differ or total is None):
+            if stretch.end < 0 if differ else total is None:
                 counted = run.epoch(epoch).total
                 total = counted if isinstance(counted, int) else len(counted)
-            yield epoch, stretch.begin, stretch.end_in(total or 0)
+            end = stretch.end_in(total or 0)
+            if end < stretch.begin or (total is not None and not differ and end > total):
+                raise StateError("read", "holds a stretch that no run reads", list(stretch))
+            yield epoch, stretch.begin, end

@@ -207,7 +207,7 @@ class Run:
             state = replace(state, dataset=dataset)
         here = self.state(Place(0, 0))
         cost_of = partial(resume_cost, saved=state, sampler=self.recipe, dataset=self.dataset)
-        state.require_equal(here, allow or (), None if allow is None else cost_of)
+        state.require_equal(here, () if allow is None else allow, None if allow is None else cost_of)
         if {*state.differing(here)} - {"tail"}:
             # What was read by another order is not found by this one.
             state = Past.of(state).forgotten().in_state(state)

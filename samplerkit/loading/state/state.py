@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, StateError
-from samplerkit.order.arguments import INT64_MAX, MOST_LANES
+from samplerkit.order.arguments import INT64_MAX, MOST_LANES, is_iterable
 
 SCHEMA = 1
 """The version of the state's fields; a newer one is refused."""
@@ -245,7 +245,7 @@ class State:
             StateError: a field differs; it names the field, the saved and the current value. Or this run does
                 not read a section, without which the position means nothing.
         """
-        if isinstance(allow, str) or not isinstance(allow, Collection):
+        if isinstance(allow, str) or not (isinstance(allow, Collection) and is_iterable(allow)):
             raise ArgumentTypeError("allow", "must be a set of field names", allow)
         for name in allow:
             if name not in COMPARED:

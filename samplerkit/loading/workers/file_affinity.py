@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from samplerkit.errors import DatasetError
+from samplerkit.loading.sample_fields import rows_of
 from samplerkit.loading.workers.batch_maker import SendingMaker
 from samplerkit.loading.workers.protocol import Answer, Batches, Request
 from samplerkit.loading.workers.worker_processes import WorkerProcesses
@@ -177,7 +178,7 @@ def _in_order(several: Sequence[Any], order: Ids) -> Any:
     if all(isinstance(one, Mapping) and one.keys() == first.keys() for one in several):
         return {name: _in_order([one[name] for one in several], order) for name in first}
     if all(isinstance(one, Mapping | list | tuple | np.ndarray | torch.Tensor) for one in several):
-        rows = [_rows(one) for one in several]
+        rows = [rows_of(one) if isinstance(one, Mapping) else one for one in several]
         if sum(map(len, rows)) != order.size:
             problem = f"gives another number of samples than the {order.size} of a batch"
             raise DatasetError("dataset", problem, sum(map(len, rows)))
@@ -194,12 +195,3 @@ def _in_order(several: Sequence[Any], order: Ids) -> Any:
         type(first),
         hint="give a list of samples, or arrays with a row a sample, or leave file_affinity out",
     )
-
-
-def _rows(given: Any) -> Sequence[Any]:
-    """Returns what was read with a place for each sample; of columns, its row of each."""
-    if not isinstance(given, Mapping):
-        rows: Sequence[Any] = given
-        return rows
-    columns = {name: _rows(column) for name, column in given.items()}
-    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]

@@ -288,6 +288,9 @@ def requests_of(
         reading = cursor.run.reading(reading.epoch + 1, 0)
 
 
+_MOST_WORKERS = 4096
+
+
 def checked_options(
     options: Mapping[str, Any], num_workers: int, workers: WorkerKind = "processes"
 ) -> dict[str, Any]:
@@ -349,10 +352,12 @@ def checked_workers(
 
     Raises:
         ArgumentTypeError: no text.
-        ArgumentValueError: another word, or a negative number; or threads, and what only processes can do.
+        ArgumentValueError: another word, or a negative number, or one so large that starting as many would
+            leave the machine without processes; or threads, and what only processes can do.
     """
-    if num_workers < 0:
-        raise ArgumentValueError("num_workers", "must not be negative", num_workers)
+    if not 0 <= num_workers <= _MOST_WORKERS:
+        problem = f"must be at most {_MOST_WORKERS}" if num_workers > 0 else "must not be negative"
+        raise ArgumentValueError("num_workers", problem, num_workers)
     checked = cast("WorkerKind", arguments.choice("workers", workers, get_args(WorkerKind)))
     if checked == "threads" and num_workers and seed_draws:
         raise ArgumentValueError(

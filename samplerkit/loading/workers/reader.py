@@ -13,13 +13,15 @@ from dataclasses import dataclass, is_dataclass, replace
 from functools import partial
 from typing import Any, cast, final
 
+import numpy as np
+import torch
 import torch.utils.data
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from samplerkit.batches.segments import Segments
 from samplerkit.errors import DatasetError
 from samplerkit.loading.generators import seed_generators, seed_worker
-from samplerkit.loading.sample_fields import is_sequence
+from samplerkit.loading.sample_fields import is_sequence, rows_of
 from samplerkit.loading.workers.protocol import Answer, Batches, Report, Request, SkippedSample
 from samplerkit.order.dataset_protocol import gives_segments
 from samplerkit.order.draws import Draws
@@ -197,7 +199,29 @@ def _ways_to_read(dataset: Any, options: ReaderOptions) -> tuple[Read | None, Re
 
 
 def _together(dataset: Any, request: Request) -> Answer:
-    return Answer(dataset.__getitems__(request.ids, *request.columns))
+    samples = dataset.__getitems__(request.ids, *request.columns)
+    if not _may_be(samples, request.ids.size):
+        raise _other_number("__getitems__", "sample", request, samples)
+    return Answer(samples)
+
+
+def _may_be(samples: Any, size: int) -> bool:
+    """Returns whether these may be so many samples: one each, or columns of as many."""
+    if isinstance(samples, np.ndarray | torch.Tensor):
+        return size in samples.shape
+    if not isinstance(samples, list | tuple) or len(samples) == size:
+        return True
+    columns = [one for one in samples if isinstance(one, list | tuple) or getattr(one, "ndim", None)]
+    return len(columns) == len(samples) > 0 and all(len(column) == size for column in columns)
+
+
+def _other_number(place: str, what: str, request: Request, given: Any) -> DatasetError:
+    return DatasetError(
+        place,
+        f"must give one {what} for each of {request.ids.size} ids",
+        len(given) if isinstance(given, list | tuple) else getattr(given, "shape", given),
+        hint="give a list of them, in the order of the ids",
+    )
 
 
 def _one(dataset: Any, request: Request, place: int) -> Any:
@@ -206,7 +230,7 @@ def _one(dataset: Any, request: Request, place: int) -> Any:
 
 def _by_itself(dataset: Any, request: Request, place: int) -> Any:
     one = slice(place, place + 1)
-    return only_sample(dataset.__getitems__(request.ids[one], *(column[one] for column in request.columns)))
+    return only_sample(_together(dataset, request.at(one)).batch)
 
 
 def _present(dataset: Any, request: Request) -> Answer:
@@ -234,12 +258,7 @@ def _parts(dataset: Any, request: Request) -> Answer:
     segments = cast("Segments", request.segments)
     parts = dataset.__getsegments__(segments.table(request.ids), *request.columns)
     if not hasattr(parts, "__len__") or len(parts) != request.ids.size:
-        raise DatasetError(
-            "__getsegments__",
-            f"must give one part for each of {request.ids.size} segments",
-            len(parts) if hasattr(parts, "__len__") else parts,
-            hint="give a list of them, in the order of the rows",
-        )
+        raise _other_number("__getsegments__", "part", request, parts)
     return Answer(list(parts))
 
 
@@ -284,12 +303,11 @@ def cut(samples: Any, segments: Segments) -> list[Any]:
         >>> cut([[5, 6, 7, 8, 9], {"text": [1, 2, 3]}], segments)
         [[7, 8], {'text': [1, 2, 3]}]
     """
-    if isinstance(samples, Mapping):
-        samples = [{key: column[at] for key, column in samples.items()} for at in range(len(segments))]
+    whole = rows_of(samples, len(segments))
     begins, lengths, is_last = segments.starts.tolist(), segments.lengths.tolist(), segments.is_last.tolist()
     return [
         sample if begin == 0 and last else _part(sample, slice(begin, None if last else begin + length))
-        for sample, begin, length, last in zip(samples, begins, lengths, is_last, strict=True)
+        for sample, begin, length, last in zip(whole, begins, lengths, is_last, strict=True)
     ]
 
 

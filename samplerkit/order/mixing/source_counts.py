@@ -197,12 +197,12 @@ class SourceCounts:
         """The first rows of a lane's segments but the first, and the offsets: shape (segments, sources)."""
         kept = self._kept.get(lane)
         if kept is None:
-            self._keep([lane])
-            kept = self._kept[lane]
+            kept = self._keep([lane])[lane]
         return kept
 
-    def _keep(self, lanes: list[int]) -> None:
-        """Counts for some lanes at once, as far as they fit."""
+    def _keep(self, lanes: list[int]) -> dict[int, tuple[Ids, Ids]]:
+        """Counts for some lanes at once, and returns a table with the last of them, as far as they fit."""
+        kept = self._kept  # a table only grows, until another one replaces it: threads read it meanwhile
         together = max(_COUNTED_TOGETHER, _MOST_COUNTED // self.ends.size)
         most = max(_KEPT_LANES, _MOST_KEPT // self.ends.size)
         for begin in range(0, len(lanes), together):
@@ -216,9 +216,10 @@ class SourceCounts:
             shape = (len(some), len(self.ends) - 1, self.ends.shape[1] - 1)
             offsets = np.zeros((shape[0], shape[1] + 1, shape[2]), dtype=np.int64)
             np.cumsum((before - after).reshape(shape), axis=1, out=offsets[:, 1:])
-            if len(self._kept) + len(some) > most:
-                self._kept.clear()
-            self._kept.update(zip(some, zip(firsts, offsets, strict=True), strict=True))
+            if len(kept) + len(some) > most:
+                kept = self._kept = {}
+            kept.update(zip(some, zip(firsts, offsets, strict=True), strict=True))
+        return kept
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_kept": {}}

@@ -57,6 +57,15 @@ class Tagged(list):
         self.tag = "train"
 
 
+class Located(tuple):
+    """A tuple whose constructor takes something else than its items, and keeps more than these."""
+
+    def __new__(cls, item, tag):
+        made = super().__new__(cls, [item])
+        made.tag = tag
+        return made
+
+
 class Table(collections.UserDict):
     pass
 
@@ -97,6 +106,8 @@ HOLDERS = {
     "a list": ([1, tensor()], lambda b: b[1]),
     "a tuple": ((tensor(), "x"), lambda b: b[0]),
     "a named tuple": (Point(tensor(), 2), lambda b: b.x),
+    "a subclass of tuple": (Located(tensor(), "left"), lambda b: b[0]),
+    "torch's tuple": (torch.eye(2).max(dim=0), lambda b: b.indices),
     "a dict": ({"x": tensor()}, lambda b: b["x"]),
     "a detection batch": ((tensor(), ({"boxes": tensor(), "id": 3}, "x")), lambda b: b[1][0]["boxes"]),
     "a nest": ({"x": [(Point(0, {"y": tensor()}),)]}, lambda b: b["x"][0][0].y["y"]),
