@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from samplerkit.compat.megatron.samples import BlendedSamples, Cut, Spans
-from samplerkit.errors import ArgumentTypeError, ArgumentValueError, DatasetError
+from samplerkit.errors import ArgumentRangeError, ArgumentTypeError, ArgumentValueError, DatasetError
 from samplerkit.order import arguments
 from samplerkit.order.caching import cached_property
 from samplerkit.order.typing import Ids
@@ -28,6 +28,7 @@ Array = npt.NDArray[Any]
 
 _RULE = "megatron-core-0.16.1"
 _SEEDS = 2**32
+_MOST_SURPLUS = 1000
 
 
 @final
@@ -118,6 +119,9 @@ class MegatronDataset:
         self.split: Final = None if split is None else arguments.text("split", split)
         self._weights: Final = None if weights is None else arguments.weights(weights).tolist()
         self._surplus: Final = arguments.number("mid_level_dataset_surplus", mid_level_dataset_surplus)
+        if not 0 <= self._surplus <= _MOST_SURPLUS:
+            problem = f"must be in [0, {_MOST_SURPLUS}]"
+            raise ArgumentRangeError("mid_level_dataset_surplus", problem, mid_level_dataset_surplus)
         self._pad: Final = arguments.integer("pad_token", pad_token)
         storage = storage_for(any(map(is_remote, self.prefixes)), None, RemoteOptions.of(remote))
         self._storage: Final = storage

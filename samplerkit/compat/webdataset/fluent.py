@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Iterator
 from copy import copy
 from dataclasses import replace
 from functools import partial as bound
-from itertools import chain
+from itertools import chain, islice
 from typing import Any, Literal, Self, final
 
 from torch.utils.data import DataLoader
@@ -100,7 +100,8 @@ class Fluent:
 
     def map_tuple(self, *functions: Callable[[Any], Any] | None, handler: Handler | None = None) -> Self:
         """Applies a function to each place of a tuple; None leaves a place as it is."""
-        return self._each("map_tuple", bound(stages.map_tuple, functions), handler)
+        checked = tuple(each if each is None else checked_function("map_tuple", each) for each in functions)
+        return self._each("map_tuple", bound(stages.map_tuple, checked), handler)
 
     def map(self, f: Callable[[Any], Any], handler: Handler | None = None) -> Self:
         """Applies a function to each item; one for which it gives None is left out, as in webdataset."""
@@ -189,6 +190,10 @@ class Fluent:
 
     def slice(self, *bounds: int | None) -> Self:
         """Keeps a part of the items of each worker, as `itertools.islice` does."""
+        try:
+            islice((), *bounds)
+        except (TypeError, ValueError) as error:
+            raise ArgumentValueError("slice", f"is none of itertools.islice ({error})", bounds) from None
         return self._then(stages.Uncounted("slice", bound(stages.in_slice, bounds)))
 
     def compose(self, *functions: Callable[[Iterator[Any]], Any]) -> Self:

@@ -145,6 +145,10 @@ def test_methods_and_specifications_that_are_not_here_say_what_to_do(tmp_path):
         dataset.shuffle(5, rng=np.random)
     with pytest.raises(sk.ArgumentTypeError, match="first that gives"):
         dataset.decode(post=[])
+    with pytest.raises(sk.ArgumentTypeError, match="map_tuple: must be a function"):
+        dataset.map_tuple(None, 5)
+    with pytest.raises(sk.ArgumentValueError, match=r"slice: is none of itertools\.islice"):
+        dataset.slice("a")
 
 
 def test_several_patterns_and_a_tar_dataset_are_taken(tmp_path):
