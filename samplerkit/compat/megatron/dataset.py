@@ -15,6 +15,7 @@ from samplerkit.compat.megatron.samples import BlendedSamples, Cut, Spans
 from samplerkit.errors import ArgumentRangeError, ArgumentTypeError, ArgumentValueError, DatasetError
 from samplerkit.order import arguments
 from samplerkit.order.caching import cached_property
+from samplerkit.order.intervals import groups
 from samplerkit.order.typing import Ids
 from samplerkit.storage.files.stored import WantedBytes
 from samplerkit.storage.ids import checked_ids, checked_index
@@ -161,8 +162,7 @@ class MegatronDataset:
         Raises:
             OutOfDatasetError: there is no such sample.
         """
-        corpora, spans = self.samples.spans(checked_ids([arguments.integer("id", id)], len(self)))
-        columns = (corpora, spans.documents, spans.offsets, spans.lengths)
+        _, *columns = self.samples.spans(checked_ids([arguments.integer("id", id)], len(self)))
         return list(zip(*(column.tolist() for column in columns), strict=True))
 
     def __len__(self) -> int:
@@ -217,17 +217,17 @@ class MegatronDataset:
         return tuple(file.index.firsts() for file in self._opened.files)
 
     def _read(self, ids: Ids) -> Array:
-        corpora, spans = self.samples.spans(ids)
+        spans = self.samples.spans(ids)
         width = self.cut.seq_length + self.cut.extra
         rows = np.empty((ids.size, width), dtype=self._opened.files[0].dtype)
         filled = np.bincount(spans.which, spans.lengths, minlength=ids.size).astype(np.int64)
-        self._opened.data.fill(self._parts(rows, corpora, spans, filled))
+        self._opened.data.fill(self._parts(rows, spans, filled))
         tokens = rows.astype(np.int64)
         if (filled < width).any():
             tokens[np.arange(width) >= filled[:, None]] = self._pad
         return tokens
 
-    def _parts(self, rows: Array, corpora: Ids, spans: Spans, filled: Ids) -> Iterator[WantedBytes]:
+    def _parts(self, rows: Array, spans: Spans, filled: Ids) -> Iterator[WantedBytes]:
         """Where each span lies, corpus by corpus, and the piece of a row that it fills."""
         size, width = rows.itemsize, rows.shape[1]
         ends = (
@@ -235,8 +235,7 @@ class MegatronDataset:
             + (np.arange(filled.size) * width - np.cumsum(filled) + filled)[spans.which]
         )
         flat = rows.reshape(-1).view(np.uint8)
-        for corpus in np.unique(corpora).tolist():
-            at = np.flatnonzero(corpora == corpus)
+        for corpus, at in groups(spans.corpora):
             begins = (self._begins[corpus][spans.documents[at]] + spans.offsets[at]) * size
             stops, counts = ends[at] * size, spans.lengths[at] * size
             for begin, stop, count in zip(begins.tolist(), stops.tolist(), counts.tolist(), strict=True):

@@ -78,8 +78,7 @@ def contiguous_blocks(size: int, num_shards: int, offset: int) -> Ids:
     position = np.arange(size)
     shard = (position + offset) % num_shards
     lengths = np.bincount(shard, minlength=num_shards)
-    first = (shard - offset) % num_shards
-    return (np.cumsum(lengths) - lengths)[shard] + (position - first) // num_shards
+    return (np.cumsum(lengths) - lengths)[shard] + position // num_shards
 
 
 _TIE = 1e-12
