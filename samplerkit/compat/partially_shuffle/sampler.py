@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from samplerkit.closing import Closing
-from samplerkit.compat.partially_shuffle.files import DatasetFiles, Item, batches
+from samplerkit.compat.partially_shuffle.files import DatasetFiles, Item
 from samplerkit.compat.torch.epoch_sampler import GivenRank, ResumableSampler, part_of_order
 from samplerkit.errors import ArgumentRangeError, DatasetError
 from samplerkit.loading.agreement import agree
 from samplerkit.loading.cursor import FunctionCursor, Iteration
 from samplerkit.loading.state.state import Place, State
+from samplerkit.loading.torch_sampler import in_batches
 from samplerkit.order import arguments
 from samplerkit.order.algebra import Shard, compose
 from samplerkit.order.keys import ALGORITHM
@@ -176,8 +177,8 @@ class DistributedSamplerViaLocallyShuffle(  # type: ignore[override]  # torch ha
         iteration = self._cursor.begin(upcoming)
         reading = self._reading = object()
         try:
-            files.expect(batches(order, self.batch_size))
-            for ids in batches(order, self.batch_size):
+            files.expect(in_batches(order, self.batch_size))
+            for ids in in_batches(order, self.batch_size):
                 if self._reading is None:
                     problem = "was closed while it was read"
                     raise DatasetError("sampler", problem, hint="iterate over it again")

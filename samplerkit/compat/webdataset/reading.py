@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator
 from contextlib import closing
 from dataclasses import dataclass
 from functools import cache
@@ -294,13 +294,12 @@ def _read(dataset: TarDataset, part: Order) -> Generator[Any, None, None]:
         dataset.close()
 
 
-def _present(dataset: TarDataset, ids: Ids) -> Iterator[Any]:
-    """Yields the samples of a batch, `Dropped` in place of those that are missing."""
+def _present(dataset: TarDataset, ids: Ids) -> list[Any]:
+    """Returns the samples of a batch, `Dropped` in place of those that are missing."""
     if dataset.read_present is None:
-        yield from dataset.__getitems__(ids)
-        return
+        return dataset.__getitems__(ids)
     found = dataset.read_present(ids, logs=True)
-    missing = {place for place, *_ in found.missing}
-    samples = iter(found)
-    for place in range(ids.size):
-        yield stages.Dropped if place in missing else next(samples)
+    for place, *_ in found.missing:
+        found.insert(place, stages.Dropped)
+    # Where all are missing, there is one that stands in for them.
+    return found[: ids.size]
