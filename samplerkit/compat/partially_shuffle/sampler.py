@@ -148,18 +148,13 @@ class DistributedSamplerViaLocallyShuffle(  # type: ignore[override]  # torch ha
         self._reading: object | None = None
 
     @property
-    def num_samples(self) -> int:  # type: ignore[override]  # torch has a plain attribute
-        """How many samples this rank reads in an epoch."""
-        return len(self._part_of(self._size(0)))
-
-    @property
     def stats(self) -> FileStats:
         """What was read and waited for in this process, since the sampler was made."""
         return self._source.stats
 
     def __len__(self) -> int:
         """The number of samples of this rank, as in the original, not that of items."""
-        return self.num_samples
+        return len(self._part_of(self._size(0)))
 
     def __iter__(self) -> Iterator[Item]:
         if not self._is_placed:

@@ -147,10 +147,6 @@ class DistributedSampler(EpochSampler[int]):
     def world(self) -> World:
         return World(self.num_replicas, self.rank)
 
-    @property
-    def _is_shuffled(self) -> bool:
-        return bool(self.shuffle)
-
     def _size(self, epoch: int) -> int:
         return len(self.dataset)
 

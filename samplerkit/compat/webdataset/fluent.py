@@ -201,9 +201,8 @@ class Fluent:
         checked = (checked_function("compose", function) for function in functions)
         return self._then(*(stages.Uncounted("compose", function) for function in checked))
 
-    def pipe(self, *functions: Callable[[Iterator[Any]], Any]) -> Self:
-        """The older name of `compose`."""
-        return self.compose(*functions)
+    pipe = compose
+    """The older name of `compose`."""
 
     def with_epoch(self, nsamples: int = -1, nbatches: int = -1) -> Self:
         """Makes an iteration give so many items in each worker, from as many passes as that takes.
