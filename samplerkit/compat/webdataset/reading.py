@@ -208,12 +208,11 @@ class SamplePipeline:
 
     def items(self, seat: Seat, cursor: WorkerPlace) -> Generator[Any, None, None]:
         """Yields the items of one worker, from where the cursor stands; it moves along."""
-        if self.most_items is not None and cursor.items >= self.most_items:
-            return
+        most_items = self.most_items or FOREVER
         # A worker that reads a part reads another part of a shuffled dataset in the next pass.
         is_another = seat.count > 1 and self.mode is not Shuffle.FALSE
         empty_passes, most_empty_passes = 0, EMPTY_PASSES * seat.count if is_another else 1
-        while cursor.passes < self.passes:
+        while cursor.passes < self.passes and cursor.items < most_items:
             items, start = cursor.items, cursor.rows
             epoch = cursor.epoch + cursor.passes * PASS_STRIDE
             with closing(self._samples(seat, epoch, cursor)) as samples:
@@ -222,7 +221,7 @@ class SamplePipeline:
                 for item in stages.run(self.stages, samples, draws, may_drop=may_drop):
                     cursor.items += 1
                     yield item
-                    if cursor.items == self.most_items:
+                    if cursor.items == most_items:
                         return
             if cursor.passes + 1 == self.passes:
                 return
