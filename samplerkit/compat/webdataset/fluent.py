@@ -232,7 +232,7 @@ class Fluent:
             n: the length.
             silent: not needed.
         """
-        return self._changed(length=arguments.integer("with_length", n))
+        return self._changed(length=arguments.at_least("with_length", n, 0))
 
     @property
     def _shown_stages(self) -> str:

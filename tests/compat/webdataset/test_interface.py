@@ -149,6 +149,10 @@ def test_methods_and_specifications_that_are_not_here_say_what_to_do(tmp_path):
         dataset.map_tuple(None, 5)
     with pytest.raises(sk.ArgumentValueError, match=r"slice: is none of itertools\.islice"):
         dataset.slice("a")
+    with pytest.raises(sk.ArgumentRangeError, match="with_length: must not be negative"):
+        dataset.with_length(-1)
+    with pytest.raises(sk.ArgumentTypeError, match="cache"):
+        wds.WebDataset("https://host/a.tar", cache_dir=3)
 
 
 def test_several_patterns_and_a_tar_dataset_are_taken(tmp_path):
