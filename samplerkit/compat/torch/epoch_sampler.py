@@ -99,8 +99,8 @@ class ResumableSampler(EpochByCursor, torch.utils.data.DistributedSampler[Item_c
     def _part_of(self, size: int, start: int = 0) -> range:
         """Returns those of so many positions that this rank reads: start + rank, start + rank + W, ...
 
-        W is the number of ranks. All end together, at the `stop` of each: what is left of `size` positions
-        is rounded up to a multiple of W, or down. A position from the number of samples on wraps around, as
+        W is the number of ranks. All end together, at the `stop` of each: the rest of `size` positions is
+        rounded up to a multiple of W, or down. A position from the number of samples on wraps around, as
         often as need be: torch's padding.
         """
         left, ranks = max(0, size - start), self.world.num_shards
