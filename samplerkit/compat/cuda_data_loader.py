@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 import torch
 
-from samplerkit.closing import Closing
 from samplerkit.loading.device.batch_tree import map_leaves
 from samplerkit.loading.device.loader import DeviceLoader
 from samplerkit.loading.device.streams import BLOCKING, move
 from samplerkit.storage.threads import weakly
 
 
-class CudaDataLoader(Closing):
+class CudaDataLoader(DeviceLoader):
     """Loads batches to a device in the background, epoch after epoch.
 
     It is its own iterator. An epoch ends with `StopIteration`, and the next one is being loaded by then: a
     sampler with `set_epoch` receives its number. After an early break, the next `for` begins the epoch again.
-    A subclass may override `load_instance`.
+    A subclass may override `load_instance`. All else, such as its state, is that of the `DeviceLoader` which
+    it is.
 
     What is different from the class of that name: the loop waits for the copy before it uses a batch, errors
     of the loader are raised in the loop, batches keep the classes of what they are nested in, `None` and
@@ -52,29 +52,13 @@ class CudaDataLoader(Closing):
         overrides = type(self).load_instance is not CudaDataLoader.load_instance
         # The thread refers to it weakly: else a loader that was dropped would live as long as its thread.
         load = weakly(self.load_instance) if overrides else None
-        self._loader: Final = DeviceLoader(loader, device, depth=queue_size, run_ahead=True, load=load)
+        super().__init__(loader, device, depth=queue_size, run_ahead=True, load=load)
         self._batches: Iterator[Any] | None = None
-
-    @property
-    def loader(self) -> Any:
-        """The loader that was given."""
-        return self._loader.loader
-
-    @property
-    def device(self) -> torch.device:
-        """Where batches go."""
-        return self._loader.device
 
     @property
     def queue_size(self) -> int:
         """How many batches are loaded ahead."""
-        return self._loader.depth
-
-    def __getattr__(self, name: str) -> Any:
-        # What it does not have itself, such as `sampler` and `dataset`, is the loader's.
-        if name.startswith("_"):
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        return getattr(self._loader, name)
+        return self.depth
 
     def load_instance(self, sample: Any) -> Any:
         """Returns a batch on the device; what a subclass makes of it here is what the loop gets.
@@ -87,12 +71,8 @@ class CudaDataLoader(Closing):
         non_blocking = self.device.type not in BLOCKING
         return map_leaves(partial(move, device=self.device, non_blocking=non_blocking), sample)
 
-    def __len__(self) -> int:
-        """The number of batches in an epoch."""
-        return len(self._loader)
-
     def __iter__(self) -> CudaDataLoader:
-        self._batches = iter(self._loader)
+        self._batches = super().__iter__()
         return self
 
     def __next__(self) -> Any:
@@ -102,7 +82,7 @@ class CudaDataLoader(Closing):
             StopIteration: the epoch is over.
         """
         if self._batches is None:
-            self._batches = iter(self._loader)
+            self._batches = super().__iter__()
         try:
             return next(self._batches)
         except BaseException:
@@ -113,23 +93,15 @@ class CudaDataLoader(Closing):
         """Returns the next batch, as `next(loader)` does."""
         return next(self)
 
-    def set_epoch(self, epoch: int) -> None:
-        """Sets the epoch that the next iteration reads; what was loaded ahead of another one is dropped."""
-        self._loader.set_epoch(epoch)
-
     def reset(self) -> None:
         """Begins the current epoch again at the next batch."""
-        self._loader.close()
+        super().close()
         self._batches = None
-
-    def state_dict(self) -> dict[str, Any]:
-        """Returns the state after the batches handed out; see `DeviceLoader`."""
-        return self._loader.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Makes the next iteration begin where a saved state stands."""
         self.reset()
-        self._loader.load_state_dict(state)
+        super().load_state_dict(state)
 
     def close(self) -> None:
         """Ends the thread. The loader can be used again."""

@@ -206,8 +206,7 @@ class TorchSampler(TorchNames, EpochByCursor, torch.utils.data.DistributedSample
     def _batches_of(self, iteration: Iteration, size: int | None) -> Iterator[Ids]:
         if size is None:
             return (ids for _, ids in self._cursor.reading_of(iteration).batches())
-        chunks = _evaluated(self._rest_of(iteration), size)
-        return (chunk[at : at + size] for chunk in chunks for at in range(0, chunk.size, size))
+        return in_batches(self._rest_of(iteration), size)
 
     def __len__(self) -> int:
         self._require_samples()
@@ -250,6 +249,11 @@ class TorchSampler(TorchNames, EpochByCursor, torch.utils.data.DistributedSample
     def _order_from(self, epoch: int, position: int) -> Order:
         deal = self.recipe.chain.root_deal(self.dataset) or Deal()
         return deal.shard(self._cursor.run.undealt(epoch), self.world, position)
+
+
+def in_batches(order: Order, size: int) -> Iterator[Ids]:
+    """Cuts an order into arrays of `size` ids; the last one may be shorter, but not empty."""
+    return (chunk[at : at + size] for chunk in _evaluated(order, size) for at in range(0, chunk.size, size))
 
 
 def _evaluated(order: Order, size: int) -> Iterator[Ids]:

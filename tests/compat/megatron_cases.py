@@ -46,9 +46,8 @@ def built(case: dict[str, Any], part: str) -> BlendedSamples:
 
 def spans(samples: BlendedSamples) -> list[list[list[int]]]:
     """All samples as it says them: spans of document, offset and length, of a blend with the corpus."""
-    corpora, found = samples.spans(np.arange(len(samples)))
-    columns = [found.documents, found.offsets, found.lengths]
-    rows = np.stack(columns if samples.dataset_index is None else [corpora, *columns], axis=1).tolist()
+    found = samples.spans(np.arange(len(samples)))
+    rows = np.stack(found[2 if samples.dataset_index is None else 1 :], axis=1).tolist()
     told: list[list[list[int]]] = [[] for _ in range(len(samples))]
     for number, row in zip(found.which.tolist(), rows, strict=True):
         told[number].append(row)

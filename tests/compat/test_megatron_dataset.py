@@ -171,6 +171,7 @@ def test_an_index_that_lies_is_an_error_that_names_it(prefix):
         ({"weights": [1.0], "num_samples": None}, sk.ArgumentValueError, "num_samples"),
         ({"split": "1,0,1", "part": "valid"}, sk.ArgumentValueError, "gives nothing to the part valid"),
         ({"split": "996,3,1", "part": "test"}, sk.DatasetError, "Megatron looks for ever"),
+        ({"mid_level_dataset_surplus": float("nan")}, sk.ArgumentRangeError, "surplus: must be in"),
         ({"random_seed": 2**32}, sk.ArgumentValueError, "as Megatron's"),
         ({"sequence_length": 0}, sk.ArgumentRangeError, "must be positive"),
         ({"num_samples": -1}, sk.ArgumentRangeError, "must not be negative"),

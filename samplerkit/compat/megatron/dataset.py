@@ -12,9 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from samplerkit.compat.megatron.samples import BlendedSamples, Cut, Spans
-from samplerkit.errors import ArgumentTypeError, ArgumentValueError, DatasetError
+from samplerkit.errors import ArgumentRangeError, ArgumentTypeError, ArgumentValueError, DatasetError
 from samplerkit.order import arguments
 from samplerkit.order.caching import cached_property
+from samplerkit.order.intervals import groups
 from samplerkit.order.typing import Ids
 from samplerkit.storage.files.stored import WantedBytes
 from samplerkit.storage.ids import checked_ids, checked_index
@@ -28,6 +29,7 @@ Array = npt.NDArray[Any]
 
 _RULE = "megatron-core-0.16.1"
 _SEEDS = 2**32
+_MOST_SURPLUS = 1000
 
 
 @final
@@ -118,6 +120,9 @@ class MegatronDataset:
         self.split: Final = None if split is None else arguments.text("split", split)
         self._weights: Final = None if weights is None else arguments.weights(weights).tolist()
         self._surplus: Final = arguments.number("mid_level_dataset_surplus", mid_level_dataset_surplus)
+        if not 0 <= self._surplus <= _MOST_SURPLUS:
+            problem = f"must be in [0, {_MOST_SURPLUS}]"
+            raise ArgumentRangeError("mid_level_dataset_surplus", problem, mid_level_dataset_surplus)
         self._pad: Final = arguments.integer("pad_token", pad_token)
         storage = storage_for(any(map(is_remote, self.prefixes)), None, RemoteOptions.of(remote))
         self._storage: Final = storage
@@ -157,8 +162,7 @@ class MegatronDataset:
         Raises:
             OutOfDatasetError: there is no such sample.
         """
-        corpora, spans = self.samples.spans(checked_ids([arguments.integer("id", id)], len(self)))
-        columns = (corpora, spans.documents, spans.offsets, spans.lengths)
+        _, *columns = self.samples.spans(checked_ids([arguments.integer("id", id)], len(self)))
         return list(zip(*(column.tolist() for column in columns), strict=True))
 
     def __len__(self) -> int:
@@ -213,17 +217,17 @@ class MegatronDataset:
         return tuple(file.index.firsts() for file in self._opened.files)
 
     def _read(self, ids: Ids) -> Array:
-        corpora, spans = self.samples.spans(ids)
+        spans = self.samples.spans(ids)
         width = self.cut.seq_length + self.cut.extra
         rows = np.empty((ids.size, width), dtype=self._opened.files[0].dtype)
         filled = np.bincount(spans.which, spans.lengths, minlength=ids.size).astype(np.int64)
-        self._opened.data.fill(self._parts(rows, corpora, spans, filled))
+        self._opened.data.fill(self._parts(rows, spans, filled))
         tokens = rows.astype(np.int64)
         if (filled < width).any():
             tokens[np.arange(width) >= filled[:, None]] = self._pad
         return tokens
 
-    def _parts(self, rows: Array, corpora: Ids, spans: Spans, filled: Ids) -> Iterator[WantedBytes]:
+    def _parts(self, rows: Array, spans: Spans, filled: Ids) -> Iterator[WantedBytes]:
         """Where each span lies, corpus by corpus, and the piece of a row that it fills."""
         size, width = rows.itemsize, rows.shape[1]
         ends = (
@@ -231,8 +235,7 @@ class MegatronDataset:
             + (np.arange(filled.size) * width - np.cumsum(filled) + filled)[spans.which]
         )
         flat = rows.reshape(-1).view(np.uint8)
-        for corpus in np.unique(corpora).tolist():
-            at = np.flatnonzero(corpora == corpus)
+        for corpus, at in groups(spans.corpora):
             begins = (self._begins[corpus][spans.documents[at]] + spans.offsets[at]) * size
             stops, counts = ends[at] * size, spans.lengths[at] * size
             for begin, stop, count in zip(begins.tolist(), stops.tolist(), counts.tolist(), strict=True):

@@ -43,12 +43,14 @@ class Spans(NamedTuple):
 
     Args:
         which: the number, in the request, of the sample that each is a part of.
+        corpora: the number of the corpus.
         documents: the document, as the file numbers it.
         offsets: the first token, from the beginning of the document.
         lengths: how many tokens, at least 1.
     """
 
     which: Ids
+    corpora: Ids
     documents: Ids
     offsets: Ids
     lengths: Ids
@@ -121,11 +123,12 @@ class ShuffledCorpus:
     def __len__(self) -> int:
         return self.shuffle_index.size
 
-    def spans(self, samples: Ids) -> Spans:
+    def spans(self, samples: Ids, corpus: int = 0) -> Spans:
         """Returns the tokens of some samples.
 
         Args:
             samples: int64 array of shape (m,), each in [0, len).
+            corpus: the number of this corpus.
         """
         size = self._cut.seq_length
         begins = self.shuffle_index[samples].astype(np.int64) * size
@@ -139,7 +142,8 @@ class ShuffledCorpus:
         lengths = np.minimum(ends[which], self._ends[places]) - starts - offsets
         held = lengths > 0  # documents without tokens lie between others
         documents = self.document_index[places].astype(np.int64)
-        return Spans(which[held], documents[held], offsets[held], lengths[held])
+        corpora = np.full(which.size, corpus)
+        return Spans(*(column[held] for column in (which, corpora, documents, offsets, lengths)))
 
     @cached_property
     def sample_index(self) -> Ids:
@@ -224,28 +228,21 @@ class BlendedSamples:
     def __len__(self) -> int:
         return len(self.corpora[0]) if self.dataset_index is None else self.dataset_index.size
 
-    def spans(self, samples: Ids) -> tuple[Ids, Spans]:
+    def spans(self, samples: Ids) -> Spans:
         """Returns the tokens of some samples.
 
         Args:
             samples: int64 array of shape (m,), each in [0, len).
-
-        Returns:
-            The corpus of each span, and the spans, in the order in which they are read.
         """
-        if self.dataset_index is None or self.dataset_sample_index is None:
-            spans = self.corpora[0].spans(samples)
-            return np.zeros_like(spans.which), spans
-        corpora: list[Ids] = []
+        if self.dataset_index is None or self.dataset_sample_index is None or not samples.size:
+            return self.corpora[0].spans(samples)
         found: list[Spans] = []
         for corpus, at in groups(self.dataset_index[samples].astype(np.int64)):
-            spans = self.corpora[corpus].spans(self.dataset_sample_index[samples[at]])
-            corpora.append(np.full(spans.which.size, corpus))
+            spans = self.corpora[corpus].spans(self.dataset_sample_index[samples[at]], corpus)
             found.append(spans._replace(which=at[spans.which]))
-        joined = [np.concatenate(fields) for fields in zip(*found, strict=True)] if found else [samples] * 4
-        in_turn = np.argsort(joined[0], kind="stable")
-        corpus_of = np.concatenate(corpora)[in_turn] if corpora else samples
-        return corpus_of, Spans(*(field[in_turn] for field in joined))
+        joined = Spans(*map(np.concatenate, zip(*found, strict=True)))
+        in_turn = np.argsort(joined.which, kind="stable")
+        return Spans(*(field[in_turn] for field in joined))
 
     def _require_enough(self, sizes: Ids, read: Ids, surplus: float) -> None:
         if (read > sizes).any():

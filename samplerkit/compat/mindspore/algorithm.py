@@ -217,11 +217,10 @@ class MindSporeChain(Chain):
             return Table(
                 record_files.partial_order(layout, seed, mode.partial_size, num_shards, deal.num_samples)
             )
-        rows = None if shuffle is Shuffle.FALSE else _rows(shuffle, layout, seed)
+        order = Range(0, size) if shuffle is Shuffle.FALSE else Table(_rows(shuffle, layout, seed))
         if self.quirks and is_offset:
-            dealt = record_files.contiguous_blocks(size, num_shards, deal.offset)
-            rows = dealt if rows is None else rows[dealt]
-        return Range(0, size) if rows is None else Table(rows)
+            return compose(Table(record_files.contiguous_blocks(size, num_shards, deal.offset)), order)
+        return order
 
     def _subset(self, sampler: SubsetRandomSampler, layout: Layout, context: Context) -> Order:
         listed, seed = sampler._listed(layout), sampler.seed

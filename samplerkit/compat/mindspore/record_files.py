@@ -41,8 +41,10 @@ def infile_order(layout: Layout, seed: int) -> Ids:
 
 def blocks_order(num_rows: int, block_size: int, seed: int) -> Ids:
     """Shuffles consecutive blocks of rows, all in the same way, the last one by its own size."""
-    whole, rest = divmod(num_rows, block_size)
-    return infile_order(Layout([*[block_size] * whole, rest]), seed)
+    size = max(1, min(block_size, num_rows))
+    blocks = np.arange(0, num_rows - size + 1, size)[:, None] + global_order(size, seed)
+    rest = np.arange(blocks.size, num_rows)
+    return np.append(blocks, rest[global_order(rest.size, seed)])
 
 
 def partial_order(
@@ -76,8 +78,7 @@ def contiguous_blocks(size: int, num_shards: int, offset: int) -> Ids:
     position = np.arange(size)
     shard = (position + offset) % num_shards
     lengths = np.bincount(shard, minlength=num_shards)
-    first = (shard - offset) % num_shards
-    return (np.cumsum(lengths) - lengths)[shard] + (position - first) // num_shards
+    return (np.cumsum(lengths) - lengths)[shard] + position // num_shards
 
 
 _TIE = 1e-12

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from copy import copy
 from dataclasses import replace
 from functools import partial
@@ -15,8 +15,6 @@ from samplerkit.loading.state.identity import describe_dataset
 from samplerkit.order import arguments
 from samplerkit.order.caching import cached_property
 from samplerkit.order.layout import Layout
-from samplerkit.order.order import Order
-from samplerkit.order.permutation import CHUNK
 from samplerkit.order.typing import Ids
 from samplerkit.storage.files.chunked import ChunkCache, ChunkedDataset, ChunkLimits, Chunks
 from samplerkit.storage.files.content import ContentPart, FileContent
@@ -168,13 +166,6 @@ def _told_lengths(files_len: Any) -> dict[str, int]:
         os.fspath(file): arguments.integer(f"files_len[{file!r}]", length)
         for file, length in files_len.items()
     }
-
-
-def batches(order: Order, size: int) -> Iterator[Ids]:
-    """Cuts an order into arrays of `size` ids; the last one may be shorter, but not empty."""
-    for chunk in order.chunks(size * max(1, CHUNK // size)):
-        for start in range(0, chunk.size, size):
-            yield chunk[start : start + size]
 
 
 def _read(

@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from samplerkit.closing import Closing
-from samplerkit.compat.partially_shuffle.files import DatasetFiles, Item, batches
+from samplerkit.compat.partially_shuffle.files import DatasetFiles, Item
 from samplerkit.compat.torch.epoch_sampler import GivenRank, ResumableSampler, part_of_order
 from samplerkit.errors import ArgumentRangeError, DatasetError
 from samplerkit.loading.agreement import agree
 from samplerkit.loading.cursor import FunctionCursor, Iteration
 from samplerkit.loading.state.state import Place, State
+from samplerkit.loading.torch_sampler import in_batches
 from samplerkit.order import arguments
 from samplerkit.order.algebra import Shard, compose
 from samplerkit.order.keys import ALGORITHM
@@ -147,18 +148,13 @@ class DistributedSamplerViaLocallyShuffle(  # type: ignore[override]  # torch ha
         self._reading: object | None = None
 
     @property
-    def num_samples(self) -> int:  # type: ignore[override]  # torch has a plain attribute
-        """How many samples this rank reads in an epoch."""
-        return len(self._part_of(self._size(0)))
-
-    @property
     def stats(self) -> FileStats:
         """What was read and waited for in this process, since the sampler was made."""
         return self._source.stats
 
     def __len__(self) -> int:
         """The number of samples of this rank, as in the original, not that of items."""
-        return self.num_samples
+        return len(self._part_of(self._size(0)))
 
     def __iter__(self) -> Iterator[Item]:
         if not self._is_placed:
@@ -176,8 +172,8 @@ class DistributedSamplerViaLocallyShuffle(  # type: ignore[override]  # torch ha
         iteration = self._cursor.begin(upcoming)
         reading = self._reading = object()
         try:
-            files.expect(batches(order, self.batch_size))
-            for ids in batches(order, self.batch_size):
+            files.expect(in_batches(order, self.batch_size))
+            for ids in in_batches(order, self.batch_size):
                 if self._reading is None:
                     problem = "was closed while it was read"
                     raise DatasetError("sampler", problem, hint="iterate over it again")

@@ -185,25 +185,16 @@ class ShardedSampler(GivenRank, EpochSampler[Any]):  # type: ignore[override]  #
         self._noted = Drawn(-1, 0, "")
 
     @property
-    def num_samples(self) -> int:  # type: ignore[override]  # torch has a plain attribute
-        """How many items this rank reads; needs a sampler with a length."""
-        return len(self._part_of(len(self.sampler)))
-
-    @property
     def shuffle(self) -> bool:  # type: ignore[override]  # torch has a plain attribute
         """Whether two epochs may differ: not for a sequential sampler or a list."""
-        return self._is_shuffled
+        *_, innermost = nested(self.sampler)
+        return not isinstance(innermost, torch.utils.data.SequentialSampler | list | tuple | range)
 
     @property
     def batch_size(self) -> int | None:
         """The batch size of the sampler, if it makes batches: trainers ask for it."""
         size: int | None = getattr(self.sampler, "batch_size", None)
         return size
-
-    @property
-    def _is_shuffled(self) -> bool:
-        *_, innermost = nested(self.sampler)
-        return not isinstance(innermost, torch.utils.data.SequentialSampler | list | tuple | range)
 
     def _size(self, epoch: int) -> int:
         return self._about(epoch).size
@@ -258,7 +249,8 @@ class ShardedSampler(GivenRank, EpochSampler[Any]):  # type: ignore[override]  #
         agree(self.world, self._agreement_seconds, lambda: identity)
 
     def __len__(self) -> int:
-        return self.num_samples
+        """How many items this rank reads; needs a sampler with a length."""
+        return len(self._part_of(len(self.sampler)))
 
 
 distributed = ShardedSampler

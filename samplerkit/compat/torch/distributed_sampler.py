@@ -94,15 +94,12 @@ class DistributedSampler(EpochSampler[int]):
             raise ArgumentTypeError("dataset", "must have a length", dataset)
         self._cursor = self._new_cursor()  # before torch's constructor, which sets the epoch
         self._descriptions = Latest[str]()
-        super().__init__(dataset, world.num_shards, world.shard_id, shuffle, self._checked(seed), drop_last)
+        is_ours = self.algorithm == ALGORITHM
+        number = arguments.seed(seed) if is_ours else _torchs_seed("seed", arguments.integer("seed", seed))
+        super().__init__(dataset, world.num_shards, world.shard_id, shuffle, number, drop_last)
         # torch divides in floating point, which is the same below 2^53 samples.
         self.num_samples = len(self._part_of(len(dataset)))
         self.total_size = self.num_samples * world.num_shards
-
-    def _checked(self, seed: Any) -> int:
-        if self.algorithm == ALGORITHM:
-            return arguments.seed(seed)
-        return _torchs_seed("seed", arguments.integer("seed", seed))
 
     def _checked_epoch(self, epoch: Any) -> int:
         # torch takes negative epochs, since it only adds them to the seed.
@@ -146,10 +143,6 @@ class DistributedSampler(EpochSampler[int]):
     @property
     def world(self) -> World:
         return World(self.num_replicas, self.rank)
-
-    @property
-    def _is_shuffled(self) -> bool:
-        return bool(self.shuffle)
 
     def _size(self, epoch: int) -> int:
         return len(self.dataset)

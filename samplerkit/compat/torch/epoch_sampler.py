@@ -24,21 +24,6 @@ from samplerkit.order.sequences import Table
 from samplerkit.order.typing import Ids
 
 
-def dealt_part(size: int, world: World, *, drop_last: bool = False, start: int = 0) -> range:
-    """Returns the positions that a rank reads: start + rank, start + rank + W, ..., W the number of ranks.
-
-    All ranks end together, at the `stop` of each: the rest of `size` positions is rounded up to a multiple of
-    W, or down. A position from the number of samples on wraps around, as often as need be: torch's padding.
-
-    Example:
-        >>> dealt_part(10, World(4, 3)), dealt_part(10, World(4, 3), drop_last=True)
-        (range(3, 12, 4), range(3, 8, 4))
-    """
-    left, ranks = max(0, size - start), world.num_shards
-    rows = left // ranks if drop_last else -(-left // ranks)
-    return range(start + world.shard_id, start + rows * ranks, ranks)
-
-
 def part_of_order(part: range, undealt: Order) -> Order:
     """Returns a part of an order; nothing is computed until it is read."""
     return Shard(undealt, part.step, part.start, length=len(part))
@@ -112,8 +97,15 @@ class ResumableSampler(EpochByCursor, torch.utils.data.DistributedSampler[Item_c
         return self._part_of(self._size(epoch), start).stop
 
     def _part_of(self, size: int, start: int = 0) -> range:
-        """Returns those of so many positions, from one of them on, that this rank reads."""
-        return dealt_part(size, self.world, drop_last=bool(self.drop_last), start=start)
+        """Returns those of so many positions that this rank reads: start + rank, start + rank + W, ...
+
+        W is the number of ranks. All end together, at the `stop` of each: the rest of `size` positions is
+        rounded up to a multiple of W, or down. A position from the number of samples on wraps around, as
+        often as need be: torch's padding.
+        """
+        left, ranks = max(0, size - start), self.world.num_shards
+        rows = left // ranks if self.drop_last else -(-left // ranks)
+        return range(start + self.world.shard_id, start + rows * ranks, ranks)
 
     @abstractmethod
     def _identity(self, epoch: int) -> dict[str, Any]:
@@ -178,11 +170,6 @@ class EpochSampler(ResumableSampler[Item_co]):
         """Fixes what an iteration of the current epoch reads from a position on; calling it reads."""
 
     @property
-    @abstractmethod
-    def _is_shuffled(self) -> bool:
-        """Whether two epochs may differ."""
-
-    @property
     def yielded(self) -> int:
         """How many of this rank's items of the epoch were handed out: torchdata's name. It cannot be set."""
         return self._cursor.at.start // self.world.num_shards + self._cursor.at.taken
@@ -210,7 +197,7 @@ class EpochSampler(ResumableSampler[Item_co]):
 
     def _warn_of_a_repeated(self, upcoming: Iteration) -> None:
         is_repeated = upcoming.ended == upcoming.epoch and not (upcoming.is_spent or upcoming.is_loaded)
-        if not is_repeated or self._has_warned or not self._is_shuffled:
+        if not is_repeated or self._has_warned or not self.shuffle:
             return
         self._has_warned = True
         warnings.warn(

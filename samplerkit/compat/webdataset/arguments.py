@@ -175,7 +175,7 @@ def _add_cache(options: dict[str, Any], cache_dir: Any, cache_size: Any) -> None
     if cache_dir is None:
         return
     remote = RemoteOptions.of(options.get("remote"))
-    said: dict[str, Any] = {"cache": os.fspath(cache_dir)} | ({"max_cache_bytes": size} if size > 0 else {})
+    said: dict[str, Any] = {"cache": cache_dir} | ({"max_cache_bytes": size} if size > 0 else {})
     for place, name in zip(("cache_dir", "cache_size"), said, strict=False):
         if getattr(remote, name) is not None:
             problem, hint = f"is said twice: by {name} of remote, too", "say it in one of them"

@@ -21,9 +21,13 @@ from typing import Any, final
 
 from samplerkit.compat.webdataset import supervisor
 from samplerkit.compat.webdataset.handlers import Handler, goes_on, of_shard
-from samplerkit.compat.webdataset.reading import Seat, Shuffling
+from samplerkit.compat.webdataset.reading import SamplePipeline, Seat
 from samplerkit.compat.webdataset.stages import in_buffer
 from samplerkit.errors import ArgumentValueError, DatasetError
+from samplerkit.order.deal import World
+from samplerkit.order.modes import Shuffle
+from samplerkit.samplers.shuffled import RandomSampler
+from samplerkit.samplers.subset import SequentialSampler
 from samplerkit.storage.inflate import GzipError, TooLargeError, inflated
 from samplerkit.storage.tar.format.flaws import Flaw, Reason
 from samplerkit.storage.tar.format.headers import BLOCK, padded
@@ -321,17 +325,17 @@ class Piped:
     timeout: float = field(repr=False)
     handler: Handler | None = field(repr=False)
 
-    def __call__(self, seat: Seat, epoch: int, shuffling: Shuffling) -> Generator[dict[str, Any], None, None]:
+    def __call__(self, pipeline: SamplePipeline, seat: Seat, epoch: int) -> Generator[Any, None, None]:
         """Returns the samples that one worker reads in an epoch."""
-        samples = self._in_order(seat, epoch, shuffling)
-        if not shuffling.window:
+        samples = self._in_order(pipeline, seat, epoch)
+        if not pipeline.window:
             return samples
-        return in_buffer(shuffling.window, samples, shuffling.draws(seat.number, epoch, ROLE)(0))
+        return in_buffer(pipeline.window, samples, pipeline.draws(seat.number, epoch, ROLE)(0))
 
-    def _in_order(
-        self, seat: Seat, epoch: int, shuffling: Shuffling
-    ) -> Generator[dict[str, Any], None, None]:
-        shards = list(shuffling.of_shards(len(self.commands), epoch))
+    def _in_order(self, pipeline: SamplePipeline, seat: Seat, epoch: int) -> Generator[Any, None, None]:
+        is_shuffled = pipeline.mode is not Shuffle.FALSE
+        sampler = RandomSampler(seed=pipeline.seed) if is_shuffled else SequentialSampler()
+        shards = list(sampler.order(len(self.commands), epoch, world=World()))
         # Those that share a shard: seats own, own + shards, ...; where there are as many shards, one alone.
         turn, own = divmod(seat.number, len(shards))
         sharing = len(range(own, seat.count, len(shards)))

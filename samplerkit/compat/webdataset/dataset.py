@@ -18,7 +18,7 @@ from samplerkit.compat.webdataset.commands import Piped
 from samplerkit.compat.webdataset.epochs import EpochLedger
 from samplerkit.compat.webdataset.fluent import Fluent
 from samplerkit.compat.webdataset.handlers import Handler
-from samplerkit.compat.webdataset.reading import FOREVER, SamplePipeline, Seat, Shuffling, Split, WorkerPlace
+from samplerkit.compat.webdataset.reading import FOREVER, SamplePipeline, Seat, WorkerPlace
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, StateError
 from samplerkit.loading.state.state import digest, mismatch, require_fields, whole
 from samplerkit.order import arguments
@@ -61,10 +61,11 @@ def _identity(pipeline: SamplePipeline, seat: Seat) -> dict[str, Any]:
     for stage in pipeline.stages:
         if isinstance(stage, stages.Uncounted):
             return {"obstacle": f"of .{stage.name}"}
-    order = (pipeline.shuffling, pipeline.split, pipeline.passes, pipeline.most_items)
+    shuffle = pipeline.seed, pipeline.mode, pipeline.window, pipeline.lanes
+    part = pipeline.equal_steps, pipeline.batch_size, pipeline.passes, pipeline.most_items
     return {
         "dataset": pipeline.tar.fingerprint,
-        "order": digest(repr(order)),
+        "order": digest(repr((shuffle, part))),
         "num_shards": seat.world.num_shards,
         "shard_id": seat.world.shard_id,
         "workers": seat.workers,
@@ -189,17 +190,13 @@ class WebDataset(Fluent, Closing, torch.utils.data.IterableDataset[Any]):
         )
         self._pipeline = SamplePipeline(
             shards,
-            shuffling=Shuffling(
-                0 if seed is None else arguments.seed(seed),
-                is_resampled or taken.shard_shuffle(shardshuffle),
-                lanes=arguments.lanes(lanes),
-            ),
-            split=Split(
-                None
-                if equal_steps is None
-                else arguments.choice("equal_steps", equal_steps, get_args(EqualSteps)),
-                1 if batch_size is None else arguments.positive("batch_size", batch_size),
-            ),
+            seed=0 if seed is None else arguments.seed(seed),
+            moves_shards=is_resampled or taken.shard_shuffle(shardshuffle),
+            lanes=arguments.lanes(lanes),
+            equal_steps=None
+            if equal_steps is None
+            else arguments.choice("equal_steps", equal_steps, get_args(EqualSteps)),
+            batch_size=None if batch_size is None else arguments.positive("batch_size", batch_size),
             passes=FOREVER if is_resampled or arguments.boolean("repeat", repeat) else 1,
             handler=checked,
             may_be_empty=not arguments.boolean("empty_check", empty_check),
@@ -207,8 +204,6 @@ class WebDataset(Fluent, Closing, torch.utils.data.IterableDataset[Any]):
         if isinstance(shards, Piped) and equal_steps is not None:
             problem = "cannot be kept: how many samples a command writes is not known"
             raise ArgumentValueError("equal_steps", problem, equal_steps, hint="say with_epoch(n)")
-        self._length = None
-        self._knows_batches = batch_size is not None
         self._start_counting(0)
 
     @property
@@ -236,17 +231,17 @@ class WebDataset(Fluent, Closing, torch.utils.data.IterableDataset[Any]):
         return iteration
 
     def __len__(self) -> int:
-        if self._length is not None:
-            return self._length
-        dataset, chain = self._pipeline.tar, self._pipeline.stages
-        is_known = self._knows_batches or stages.batch_size(chain) > 1
+        pipeline = self._pipeline
+        if pipeline.length is not None:
+            return pipeline.length
+        dataset, chain = pipeline.tar, pipeline.stages
         # How often the limit of a worker counts depends on how many a DataLoader has.
-        is_endless = self._pipeline.passes == FOREVER or self._pipeline.most_items is not None
-        if dataset is None or not is_known or stages.uncounted(chain) or is_endless:
+        is_endless = pipeline.passes == FOREVER or pipeline.most_items is not None
+        if dataset is None or pipeline.batch_size is None or stages.uncounted(chain) or is_endless:
             hint = "say batch_size= (that of your DataLoader), .batched(n) or .with_length(n)"
             raise ArgumentTypeError("len", "is not known of this dataset", self, hint=hint)
-        rows = self._pipeline.split.rows_of_rank(len(dataset), Seat.here(self._world).world)
-        return self._pipeline.passes * stages.length(chain, rows)
+        rows = pipeline.rows_of_rank(len(dataset), Seat.here(self._world).world)
+        return pipeline.passes * stages.length(chain, rows)
 
     def state_dict(self) -> dict[str, Any]:
         """Returns how far the iteration of this process is, for torchdata's `StatefulDataLoader`.

@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Iterator
 from copy import copy
 from dataclasses import replace
 from functools import partial as bound
-from itertools import chain
+from itertools import chain, islice
 from typing import Any, Literal, Self, final
 
 from torch.utils.data import DataLoader
@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader
 from samplerkit.compat.webdataset import arguments as taken
 from samplerkit.compat.webdataset import stages
 from samplerkit.compat.webdataset.handlers import Handler
-from samplerkit.compat.webdataset.reading import FOREVER, SamplePipeline, Seat, Shuffling, Split, WorkerPlace
+from samplerkit.compat.webdataset.reading import FOREVER, SamplePipeline, Seat, WorkerPlace
 from samplerkit.compat.webdataset.stages import default_collation_fn
 from samplerkit.compat.webdataset.tensors import tensors
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, CompositionError
@@ -27,7 +27,6 @@ class Fluent:
     """The methods that add to what a dataset does."""
 
     _pipeline: SamplePipeline
-    _length: int | None
 
     def shuffle(
         self, size: int, *, seed: int | None = None, initial: Any = None, rng: Any = None, handler: Any = None
@@ -51,12 +50,13 @@ class Fluent:
         number = arguments.integer("shuffle", size)
         if number < 1:
             return self
-        chosen = self._pipeline.shuffling.seed if seed is None else arguments.seed(seed)
-        return self._shuffled(number, replace(self._pipeline.shuffling, seed=chosen))
+        seeded = self if seed is None else self._changed(seed=arguments.seed(seed))
+        return seeded._shuffled(number)
 
-    def _shuffled(self, size: int, shuffling: Shuffling) -> Self:
-        window = max(shuffling.window, size * stages.batch_size(self._pipeline.stages))
-        return self._changed(shuffling=replace(shuffling, window=window))
+    def _shuffled(self, size: int) -> Self:
+        return self._changed(
+            window=max(self._pipeline.window, size * stages.batch_size(self._pipeline.stages))
+        )
 
     def decode(
         self,
@@ -100,7 +100,8 @@ class Fluent:
 
     def map_tuple(self, *functions: Callable[[Any], Any] | None, handler: Handler | None = None) -> Self:
         """Applies a function to each place of a tuple; None leaves a place as it is."""
-        return self._each("map_tuple", bound(stages.map_tuple, functions), handler)
+        checked = tuple(each if each is None else checked_function("map_tuple", each) for each in functions)
+        return self._each("map_tuple", bound(stages.map_tuple, checked), handler)
 
     def map(self, f: Callable[[Any], Any], handler: Handler | None = None) -> Self:
         """Applies a function to each item; one for which it gives None is left out, as in webdataset."""
@@ -189,6 +190,10 @@ class Fluent:
 
     def slice(self, *bounds: int | None) -> Self:
         """Keeps a part of the items of each worker, as `itertools.islice` does."""
+        try:
+            islice((), *bounds)
+        except (TypeError, ValueError) as error:
+            raise ArgumentValueError("slice", f"is none of itertools.islice ({error})", bounds) from None
         return self._then(stages.Uncounted("slice", bound(stages.in_slice, bounds)))
 
     def compose(self, *functions: Callable[[Iterator[Any]], Any]) -> Self:
@@ -196,9 +201,8 @@ class Fluent:
         checked = (checked_function("compose", function) for function in functions)
         return self._then(*(stages.Uncounted("compose", function) for function in checked))
 
-    def pipe(self, *functions: Callable[[Iterator[Any]], Any]) -> Self:
-        """The older name of `compose`."""
-        return self.compose(*functions)
+    pipe = compose
+    """The older name of `compose`."""
 
     def with_epoch(self, nsamples: int = -1, nbatches: int = -1) -> Self:
         """Makes an iteration give so many items in each worker, from as many passes as that takes.
@@ -228,9 +232,7 @@ class Fluent:
             n: the length.
             silent: not needed.
         """
-        other = self._changed()
-        other._length = arguments.integer("with_length", n)
-        return other
+        return self._changed(length=arguments.at_least("with_length", n, 0))
 
     @property
     def _shown_stages(self) -> str:
@@ -241,18 +243,17 @@ class Fluent:
 
     def _then(self, *added: stages.Stage) -> Self:
         wrong = stages.uncounted(added)
-        if wrong is not None and self._pipeline.split.equal_steps is not None:
+        if wrong is not None and self._pipeline.equal_steps is not None:
             problem = f"cannot be kept by .{wrong.name}, which changes the number of samples"
             raise CompositionError("equal_steps", problem, hint="leave equal_steps out and say with_epoch(n)")
-        return self._changed(stages=(*self._pipeline.stages, *added))
+        done = (*self._pipeline.stages, *added)
+        size = stages.batch_size(done)
+        return self._changed(stages=done, batch_size=size if size > 1 else self._pipeline.batch_size)
 
     def _changed(self, **changes: Any) -> Self:
         """Returns the dataset with another pipeline."""
-        other, pipeline = copy(self), replace(self._pipeline, **changes)
-        block = stages.batch_size(pipeline.stages)
-        if block > 1:
-            pipeline = replace(pipeline, split=replace(pipeline.split, block=block))
-        other._pipeline = pipeline
+        other = copy(self)
+        other._pipeline = replace(self._pipeline, **changes)
         return other
 
 
@@ -275,8 +276,7 @@ class WebLoader(Fluent):
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         self._loader: DataLoader[Any] = DataLoader(*arguments, **options)
-        self._pipeline = SamplePipeline(self._batches, Shuffling(), Split(), may_be_empty=True)
-        self._length: int | None = None
+        self._pipeline = SamplePipeline(self._batches, may_be_empty=True)
         self._epoch = 0
 
     def __iter__(self) -> Iterator[Any]:
@@ -285,8 +285,8 @@ class WebLoader(Fluent):
 
     def __len__(self) -> int:
         pipeline = self._pipeline
-        if self._length is not None:
-            return self._length
+        if pipeline.length is not None:
+            return pipeline.length
         most = pipeline.most_items or FOREVER
         is_endless = pipeline.passes == most == FOREVER
         if pipeline.stages or is_endless:
@@ -296,10 +296,9 @@ class WebLoader(Fluent):
     def _batches(self, *_: object) -> Generator[Any, None, None]:
         yield from self._loader
 
-    def _shuffled(self, size: int, shuffling: Shuffling) -> Self:
+    def _shuffled(self, size: int) -> Self:
         # Nothing can be computed of what comes, so here the place in the pipeline matters.
-        shuffled = self._then(stages.Uncounted("shuffle", bound(stages.in_buffer, size), draws=True))
-        return shuffled._changed(shuffling=shuffling)
+        return self._then(stages.Uncounted("shuffle", bound(stages.in_buffer, size), draws=True))
 
     def __repr__(self) -> str:
         return f"WebLoader(){self._shown_stages}"

@@ -8,8 +8,7 @@ import tarfile
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
-from types import MappingProxyType
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn
 
 from torch.utils.data import get_worker_info
 
@@ -93,11 +92,10 @@ class EmptyDatasetError(DatasetError, ValueError):
     """There is no sample."""
 
 
-Kind = TypeVar("Kind", bound=DatasetError)
-
-_OF_STEPS: Mapping[str, type[DatasetError]] = MappingProxyType(
-    {"decode": DecodingError, "to_tuple": FieldError, "rename": FieldError, "map_dict": FieldError}
-)
+_OF_STEPS: Mapping[str, type[DatasetError]] = {
+    "decode": DecodingError,
+    **dict.fromkeys(("to_tuple", "rename", "map_dict"), FieldError),
+}
 
 
 def of_shard(error: DatasetError) -> DatasetError:
@@ -165,7 +163,7 @@ def goes_on(handler: Handler | None, error: Exception, note: str = "") -> bool:
     return bool(verdict)
 
 
-def _as(kind: type[Kind], error: DatasetError) -> Kind:
+def _as(kind: type[DatasetError], error: DatasetError) -> DatasetError:
     made = kind(str(error))
     made.__dict__.update(error.__dict__)
     made.__cause__ = error.__cause__

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator
 from contextlib import closing
 from dataclasses import dataclass
-from functools import cache, partial
-from itertools import chain
+from functools import cache
 from typing import Any, Final, final
 
 import numpy as np
@@ -23,14 +22,10 @@ from samplerkit.order.modes import Shuffle
 from samplerkit.order.order import Order
 from samplerkit.order.sequences import LaneWeave
 from samplerkit.order.typing import Ids
-from samplerkit.samplers.shuffled import DistributedSampler, RandomSampler
-from samplerkit.samplers.subset import SequentialSampler
+from samplerkit.samplers.shuffled import DistributedSampler
 from samplerkit.storage.tar.dataset import TarDataset
 from samplerkit.storage.threads import this_worker
 from samplerkit.storage.urls import is_remote
-
-AT_ONCE = 4096
-"""Ids that are computed in one go."""
 
 
 @dataclass(frozen=True)
@@ -67,121 +62,6 @@ class Seat:
         return self.world.num_shards * self.workers
 
 
-@dataclass(frozen=True)
-class Split:
-    """How an epoch is split: by rank like cards, and by worker into runs of neighbours.
-
-    The order is woven of as many lanes as there are ranks, so a rank reads one lane: files that follow one
-    another. A run of it is a worker's. No sample is read twice, and none is left out, unless `equal_steps`
-    says so.
-
-    Args:
-        equal_steps: `pad` or `drop`; None for each sample once: ranks may differ by one sample then.
-        block: the samples of a batch: where one worker ends and the next begins is a border of batches.
-
-    Example:
-        >>> from samplerkit.order.sequences import Range
-        >>> seats = [Seat(World(2, rank), worker, 2) for rank in range(2) for worker in range(2)]
-        >>> [[ids.tolist() for ids in Split().ids(Range(0, 7), seat)] for seat in seats]
-        [[[0, 2]], [[4, 6]], [[1, 3]], [[5]]]
-    """
-
-    equal_steps: str | None = None
-    block: int = 1
-
-    def rows_of_rank(self, total: int, world: World) -> int:
-        """Returns how many samples of `total` a rank reads."""
-        least, more = divmod(total, world.num_shards)
-        return least + {"pad": more > 0, "drop": False}.get(self.equal_steps or "", world.shard_id < more)
-
-    def ids(
-        self,
-        order: Order,
-        seat: Seat,
-        start: int = 0,
-        *,
-        never_none: bool = False,
-        at_once: int = AT_ONCE,
-    ) -> Iterator[Ids]:
-        """Yields the ids that a worker reads, some at a time.
-
-        Args:
-            order: the undealt order of the epoch.
-            seat: who reads.
-            start: how many of them to leave out at the beginning.
-            never_none: whether one for whom there is nothing reads what its rank reads.
-            at_once: how many.
-        """
-        world = seat.world
-        mine = Shard(order, world.num_shards, world.shard_id, padded=self.equal_steps == "pad")
-        of_rank = range(self.rows_of_rank(len(order), world))
-        starts = LaneWeave(-(-len(of_rank) // self.block), seat.workers).starts * self.block
-        of_worker = of_rank[starts[seat.worker] : starts[seat.worker + 1]]
-        rows = (of_rank if never_none and not of_worker else of_worker)[start:]
-        for first in rows[::at_once]:
-            yield mine[first : min(first + at_once, rows.stop)]
-
-
-@final
-@dataclass(frozen=True)
-class Shuffling:
-    """How a dataset is shuffled.
-
-    Args:
-        seed: of the order, in [0, 2^64).
-        shards: whether the shards are read in a random order.
-        window: samples that are shuffled among themselves; 0 for no shuffle within shards.
-        lanes: into how many lanes the order is woven; None for the number of ranks.
-
-    Example:
-        >>> import samplerkit as sk
-        >>> order = Shuffling(seed=7, shards=True).order(sk.Layout([3, 3, 3]), 0, World(1, 0))
-        >>> sorted(order) == list(range(9)), order[0] % 3, order[1] - order[0]
-        (True, 0, 1)
-    """
-
-    seed: int = 0
-    shards: bool = False
-    window: int = 0
-    lanes: int | None = None
-
-    @property
-    def mode(self) -> Shuffle:
-        """The shuffle mode: PARTIAL for a window, FILES for shards alone."""
-        if self.window:
-            return Shuffle.PARTIAL
-        return Shuffle.FILES if self.shards else Shuffle.FALSE
-
-    def order(self, dataset: Any, epoch: int, world: World) -> Order:
-        """Returns the order of all ranks together."""
-        # Lanes also where nothing is shuffled: so each rank reads shards of its own.
-        sampler = DistributedSampler(
-            world.num_shards,
-            world.shard_id,
-            shuffle=self.mode,
-            seed=self.seed,
-            partial_size=max(1, self.window),
-            lanes=self.lanes or world.num_shards,
-        )
-        return sampler.undealt_order(dataset, epoch)
-
-    def of_shards(self, count: int, epoch: int) -> Order:
-        """Returns the order of shards that cannot be read at any place."""
-        sampler = RandomSampler(seed=self.seed) if self.shards or self.window else SequentialSampler()
-        return sampler.order(count, epoch, world=World())
-
-    def draws(self, seat: int, epoch: int, role: str) -> Callable[[int], np.random.Generator]:
-        """Returns the generators of what cannot be computed: one for each place in the pipeline.
-
-        Args:
-            seat: which of all workers of all ranks draws.
-            epoch: the epoch.
-            role: what for.
-        """
-        key = Key(self.seed, epoch, 0, role)
-        return lambda place: np.random.Generator(np.random.Philox(key=key.words(2, seat, place)))
-
-
 AHEAD: Final = 32
 """Samples of remote shards that are asked for at a time; the next ones are read meanwhile."""
 
@@ -214,33 +94,54 @@ class WorkerPlace:
     items: int = 0
 
 
-ReadOnce = Callable[[Seat, int, Shuffling], Generator[Any, None, None]]
-"""Returns the samples that one worker reads in an epoch, of what can be read from front to back only."""
-
-
 @final
 @dataclass(frozen=True)
 class SamplePipeline:
-    """What an iteration reads.
+    """What an iteration reads: the order of an epoch, the part of one worker, and what is done to it.
+
+    The order is woven of as many lanes as there are ranks, so a rank reads one lane: files that follow one
+    another. A run of it is a worker's. No sample is read twice, and none is left out, unless `equal_steps`
+    says so.
 
     Args:
         shards: that can be read at any place, or what can be read only once; or what is wrong with them,
             which is raised when they are read, as in webdataset.
-        shuffling: the order.
-        split: the part.
+        seed: of the order, in [0, 2^64).
+        moves_shards: whether the shards are read in a random order.
+        window: samples that are shuffled among themselves; 0 for no shuffle within shards.
+        lanes: into how many lanes the order is woven; None for the number of ranks.
+        equal_steps: `pad` or `drop`; None for each sample once: ranks may differ by one sample then.
+        batch_size: the samples of a batch, where they are known: where one worker ends and the next begins
+            is a border of batches.
         stages: what is done to samples.
         passes: how often the dataset is read.
         most_items: after how many items an iteration ends; None for no limit.
+        length: what `len` gives, where the user says it.
         handler: what is asked about flaws of archives.
         may_be_empty: whether a dataset without samples is fine.
+
+    Example:
+        >>> import samplerkit as sk
+        >>> pipeline = SamplePipeline(lambda *_: iter(()), seed=7, moves_shards=True)
+        >>> order = pipeline.order(sk.Layout([3, 3, 3]), 0, World(1, 0))
+        >>> sorted(order) == list(range(9)), order[0] % 3, order[1] - order[0]
+        (True, 0, 1)
+        >>> seats = [Seat(World(2, rank), worker, 2) for rank in range(2) for worker in range(2)]
+        >>> [list(pipeline.part(sk.SequentialSampler().order(7), seat)) for seat in seats]
+        [[0, 2], [4, 6], [1, 3], [5]]
     """
 
     shards: TarDataset | ReadOnce | DatasetError
-    shuffling: Shuffling
-    split: Split
+    seed: int = 0
+    moves_shards: bool = False
+    window: int = 0
+    lanes: int | None = None
+    equal_steps: str | None = None
+    batch_size: int | None = None
     stages: tuple[stages.Stage, ...] = ()
     passes: int = 1
     most_items: int | None = None
+    length: int | None = None
     handler: Handler | None = None
     may_be_empty: bool = False
 
@@ -255,57 +156,115 @@ class SamplePipeline:
             raise of_shard(self.shards)
         return self.shards if isinstance(self.shards, TarDataset) else None
 
+    @property
+    def mode(self) -> Shuffle:
+        """The shuffle mode: PARTIAL for a window, FILES for shards alone."""
+        if self.window:
+            return Shuffle.PARTIAL
+        return Shuffle.FILES if self.moves_shards else Shuffle.FALSE
+
+    def order(self, dataset: Any, epoch: int, world: World) -> Order:
+        """Returns the order of all ranks together."""
+        # Lanes also where nothing is shuffled: so each rank reads shards of its own.
+        sampler = DistributedSampler(
+            world.num_shards,
+            world.shard_id,
+            shuffle=self.mode,
+            seed=self.seed,
+            partial_size=max(1, self.window),
+            lanes=self.lanes or world.num_shards,
+        )
+        return sampler.undealt_order(dataset, epoch)
+
+    def rows_of_rank(self, total: int, world: World) -> int:
+        """Returns how many samples of `total` a rank reads."""
+        least, more = divmod(total, world.num_shards)
+        return least + {"pad": more > 0, "drop": False}.get(self.equal_steps or "", world.shard_id < more)
+
+    def part(self, order: Order, seat: Seat, start: int = 0) -> Order:
+        """Returns what a worker reads of the undealt order of an epoch, without some at the beginning.
+
+        Where the dataset is read without end, one for whom there is nothing reads what its rank reads.
+        """
+        world = seat.world
+        of_rank = range(self.rows_of_rank(len(order), world))
+        block = self.batch_size or 1
+        starts = LaneWeave(-(-len(of_rank) // block), seat.workers).starts * block
+        of_worker = of_rank[starts[seat.worker] : starts[seat.worker + 1]]
+        rows = (of_rank if self.passes == FOREVER and not of_worker else of_worker)[start:]
+        first = world.shard_id + rows.start * world.num_shards
+        return Shard(order, world.num_shards, first, length=len(rows))
+
+    def draws(self, seat: int, epoch: int, role: str) -> Callable[[int], np.random.Generator]:
+        """Returns the generators of what cannot be computed: one for each place in the pipeline.
+
+        Args:
+            seat: which of all workers of all ranks draws.
+            epoch: the epoch.
+            role: what for.
+        """
+        key = Key(self.seed, epoch, 0, role)
+        return lambda place: np.random.Generator(np.random.Philox(key=key.words(2, seat, place)))
+
     def items(self, seat: Seat, cursor: WorkerPlace) -> Generator[Any, None, None]:
         """Yields the items of one worker, from where the cursor stands; it moves along."""
-        if self.most_items is not None and cursor.items >= self.most_items:
-            return
-        empty_passes = 0
-        while cursor.passes < self.passes:
+        most_items = self.most_items or FOREVER
+        # A worker that reads a part reads another part of a shuffled dataset in the next pass.
+        is_another = seat.count > 1 and self.mode is not Shuffle.FALSE
+        empty_passes, most_empty_passes = 0, EMPTY_PASSES * seat.count if is_another else 1
+        while cursor.passes < self.passes and cursor.items < most_items:
             items, start = cursor.items, cursor.rows
-            with closing(self._samples(seat, cursor)) as samples:
-                draws = self.shuffling.draws(seat.number, _epoch(cursor), stages.ROLE)
-                may_drop = self.split.equal_steps is None
+            epoch = cursor.epoch + cursor.passes * PASS_STRIDE
+            with closing(self._samples(seat, epoch, cursor)) as samples:
+                draws = self.draws(seat.number, epoch, stages.ROLE)
+                may_drop = self.equal_steps is None
                 for item in stages.run(self.stages, samples, draws, may_drop=may_drop):
                     cursor.items += 1
                     yield item
-                    if cursor.items == self.most_items:
+                    if cursor.items == most_items:
                         return
             if cursor.passes + 1 == self.passes:
                 return
             empty_passes = empty_passes + 1 if cursor.items == items and not start else 0
-            if self.passes == FOREVER and empty_passes >= self._most_empty_passes(seat):
+            if self.passes == FOREVER and empty_passes >= most_empty_passes:
                 what = "the pipeline leaves all samples out" if cursor.rows else "there is no sample"
                 raise DatasetError("dataset", f"cannot be read again and again: {what}")
             cursor.passes, cursor.rows = cursor.passes + 1, 0
 
-    def _samples(self, seat: Seat, cursor: WorkerPlace) -> Generator[Any, None, None]:
+    def _samples(self, seat: Seat, epoch: int, cursor: WorkerPlace) -> Generator[Any, None, None]:
         """Yields the samples of a pass; those that are missing are counted, too."""
-        epoch, tar = _epoch(cursor), self.tar
+        tar = self.tar
         if tar is not None:
             samples = self._from_tar(tar, seat, epoch, cursor.rows)
         else:
             read_once: Any = self.shards
-            samples = read_once(seat, epoch, self.shuffling)
+            samples = read_once(self, seat, epoch)
         with closing(samples):
             for sample in samples:
                 cursor.rows += 1
                 if sample is not stages.Dropped:
                     yield sample
-        # Of those who share what commands write, one may be left without a sample.
-        if tar is None and cursor.rows == 0 and seat.count == 1:
-            self._refuse_empty()
+        # Of those who share a dataset, one may be left without a sample.
+        is_empty = cursor.rows == 0 and (seat.count == 1 if tar is None else not len(tar.layout))
+        if is_empty and not self.may_be_empty:
+            raise EmptyDatasetError("dataset", "has no samples", hint="say empty_check=False if that is fine")
 
     def _from_tar(
         self, dataset: TarDataset, seat: Seat, epoch: int, start: int
     ) -> Generator[Any, None, None]:
-        path_of = cache(partial(_path, dataset))
+        @cache
+        def path_of(url: str) -> str | None:
+            # Where the shard lies: for all samples of a remote dataset, or for none.
+            is_whole = dataset.fetch == "shards" or not is_remote(url)
+            return dataset.local_path(url) if is_whole else None
+
         try:
-            self._ask_about_flaws(dataset)
-            if not len(dataset.layout):
-                self._refuse_empty()
-            order = self.shuffling.order(dataset, epoch, seat.world)
-            of_worker = partial(self.split.ids, order, seat, start, never_none=self.passes == FOREVER)
-            with closing(_read(dataset, of_worker)) as samples:
+            for flaw in dataset.skipped.places if self.handler is not None else ():
+                error = of_shard(flaw.error())
+                if not goes_on(self.handler, error):
+                    raise error
+            part = self.part(self.order(dataset, epoch, seat.world), seat, start)
+            with closing(_read(dataset, part)) as samples:
                 for sample in samples:
                     if isinstance(sample, dict) and "__url__" in sample:
                         path = path_of(sample["__url__"])
@@ -315,55 +274,31 @@ class SamplePipeline:
         except DatasetError as error:
             raise of_shard(error) from error.__cause__
 
-    def _most_empty_passes(self, seat: Seat) -> int:
-        """After how many passes that gave nothing there is no hope of another one."""
-        # A worker that reads a part reads another part of a shuffled dataset in the next pass.
-        is_another = seat.count > 1 and self.shuffling.mode is not Shuffle.FALSE
-        return EMPTY_PASSES * seat.count if is_another else 1
 
-    def _ask_about_flaws(self, dataset: TarDataset) -> None:
-        if self.handler is not None:
-            for flaw in dataset.skipped.places:
-                error = of_shard(flaw.error())
-                if not goes_on(self.handler, error):
-                    raise error
-
-    def _refuse_empty(self) -> None:
-        if not self.may_be_empty:
-            raise EmptyDatasetError("dataset", "has no samples", hint="say empty_check=False if that is fine")
+ReadOnce = Callable[[SamplePipeline, Seat, int], Generator[Any, None, None]]
+"""Returns the samples that one worker reads in an epoch, of what can be read from front to back only."""
 
 
-def _epoch(cursor: WorkerPlace) -> int:
-    return cursor.epoch + cursor.passes * PASS_STRIDE
-
-
-def _path(dataset: TarDataset, url: str) -> str | None:
-    """Where the shard of a sample lies: for all samples of a remote dataset, or for none."""
-    is_whole = dataset.fetch == "shards" or not is_remote(url)
-    return dataset.local_path(url) if is_whole else None
-
-
-def _read(dataset: TarDataset, ids: Callable[..., Iterator[Ids]]) -> Generator[Any, None, None]:
+def _read(dataset: TarDataset, part: Order) -> Generator[Any, None, None]:
     """Yields samples; those of remote shards are read ahead."""
     if dataset.expect is None:
-        yield from dataset.in_order(chain.from_iterable(part.tolist() for part in ids()))
+        yield from dataset.in_order(part)
         return
-    dataset.expect(ids(at_once=AHEAD))
+    dataset.expect(part.chunks(AHEAD))
     try:
-        for batch in ids(at_once=AHEAD):
-            yield from _present(dataset, batch)
+        for ids in part.chunks(AHEAD):
+            yield from _present(dataset, ids)
     finally:
         # Nothing is read ahead for a loop that was left.
         dataset.close()
 
 
-def _present(dataset: TarDataset, ids: Ids) -> Iterator[Any]:
-    """Yields the samples of a batch, `Dropped` in place of those that are missing."""
+def _present(dataset: TarDataset, ids: Ids) -> list[Any]:
+    """Returns the samples of a batch, `Dropped` in place of those that are missing."""
     if dataset.read_present is None:
-        yield from dataset.__getitems__(ids)
-        return
+        return dataset.__getitems__(ids)
     found = dataset.read_present(ids, logs=True)
-    missing = {place for place, *_ in found.missing}
-    samples = iter(found)
-    for place in range(ids.size):
-        yield stages.Dropped if place in missing else next(samples)
+    for place, *_ in found.missing:
+        found.insert(place, stages.Dropped)
+    # Where all are missing, there is one that stands in for them.
+    return found[: ids.size]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,26 +21,7 @@ _CHUNK = struct.Struct("<8sq")
 _HEADER = struct.Struct("<8s8sq")
 
 
-@dataclass(frozen=True)
-class OfExtensions:
-    """A function for `decode` that is called for some extensions only.
-
-    Args:
-        targets: the parts of each extension, as in `("seg", "jpg")`.
-        function: takes the bytes.
-    """
-
-    targets: tuple[tuple[str, ...], ...]
-    function: Callable[[bytes], Any]
-
-    def __call__(self, extension: str, data: bytes) -> Any:
-        """Decodes a field; None if it has another extension."""
-        parts = tuple(extension.lower().split("."))
-        is_meant = any(parts[-len(target) :] == target for target in self.targets)
-        return self.function(data) if is_meant else None
-
-
-def handle_extension(extensions: str, f: Callable[[bytes], Any]) -> OfExtensions:
+def handle_extension(extensions: str, f: Callable[[bytes], Any]) -> Callable[[str, bytes], Any]:
     """Makes a function for `decode`.
 
     Args:
@@ -60,7 +41,16 @@ def handle_extension(extensions: str, f: Callable[[bytes], Any]) -> OfExtensions
     targets = tuple(tuple(word.split(".")) for word in words)
     if not targets:
         raise ArgumentValueError("extensions", "must not be empty", extensions)
-    return OfExtensions(targets, checked_function("f", f))
+    return partial(_by_extension, targets, checked_function("f", f))
+
+
+def _by_extension(
+    targets: tuple[tuple[str, ...], ...], function: Callable[[bytes], Any], extension: str, data: bytes
+) -> Any:
+    """Decodes a field with one of some extensions, by parts as in `("seg", "jpg")`; None for others."""
+    parts = tuple(extension.lower().split("."))
+    is_meant = any(parts[-len(target) :] == target for target in targets)
+    return function(data) if is_meant else None
 
 
 def tensors(extension: str, data: bytes) -> list[np.ndarray[Any, Any]] | None:

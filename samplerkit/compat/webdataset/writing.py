@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from samplerkit.errors import ArgumentTypeError, ArgumentValueError, NotSupportedError
+from samplerkit.errors import ArgumentRangeError, ArgumentTypeError, ArgumentValueError, NotSupportedError
 from samplerkit.order import arguments
 from samplerkit.storage.tar import writer
 from samplerkit.storage.tar.steps import checked_function
@@ -97,8 +98,11 @@ def ShardWriter(  # noqa: N802  # a class in webdataset
         3
     """
     ours = _ours({**options, "opener": opener})
-    size = int(min(arguments.number("maxsize", maxsize, "bytes"), arguments.LARGEST))  # infinity is no limit
-    limits = {"samples_per_shard": maxcount, "bytes_per_shard": size, "start_shard": start_shard}
+    size = arguments.number("maxsize", maxsize, "bytes")
+    if math.isnan(size):
+        raise ArgumentRangeError("maxsize", "must not be NaN", maxsize)
+    most = int(min(size, arguments.LARGEST))  # infinity is no limit
+    limits = {"samples_per_shard": maxcount, "bytes_per_shard": most, "start_shard": start_shard}
     return EncodedWriter(pattern, encoder, post, **limits, **ours)
 
 

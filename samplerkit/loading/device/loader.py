@@ -42,7 +42,6 @@ _CHECKS = {
 }
 
 
-@final
 class DeviceLoader(Closing):
     """Hands out the batches of a loader on a device; while the loop trains, the next ones are on their way.
 

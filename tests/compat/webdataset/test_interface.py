@@ -145,6 +145,14 @@ def test_methods_and_specifications_that_are_not_here_say_what_to_do(tmp_path):
         dataset.shuffle(5, rng=np.random)
     with pytest.raises(sk.ArgumentTypeError, match="first that gives"):
         dataset.decode(post=[])
+    with pytest.raises(sk.ArgumentTypeError, match="map_tuple: must be a function"):
+        dataset.map_tuple(None, 5)
+    with pytest.raises(sk.ArgumentValueError, match=r"slice: is none of itertools\.islice"):
+        dataset.slice("a")
+    with pytest.raises(sk.ArgumentRangeError, match="with_length: must not be negative"):
+        dataset.with_length(-1)
+    with pytest.raises(sk.ArgumentTypeError, match="cache"):
+        wds.WebDataset("https://host/a.tar", cache_dir=3)
 
 
 def test_several_patterns_and_a_tar_dataset_are_taken(tmp_path):
@@ -268,7 +276,7 @@ def test_functions_by_extension_are_called_as_webdatasets_are():
     ours, theirs = (module.handle_extension("JPG seg.png", len) for module in (wds, autodecode))
     names = (".jpg", ".left.JPG", ".seg.png", ".png", ".a.seg.png", ".jpg.x", ".", ".xseg.png")
     assert [ours(name, b"123") for name in names] == [theirs(name, b"123") for name in names]
-    assert pickle.loads(pickle.dumps(ours)) == ours  # noqa: S301  # our own
+    assert pickle.loads(pickle.dumps(ours))(".jpg", b"123") == 3  # noqa: S301  # our own
     for extensions, text in (("", "must not be empty"), (3, "must be a string")):
         with pytest.raises(sk.SamplerkitError, match=text):
             wds.handle_extension(extensions, len)

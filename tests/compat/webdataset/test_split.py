@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 
-import numpy as np
 import pytest
 from torch.utils.data import DataLoader
 
 import samplerkit as sk
 from samplerkit.compat import webdataset as wds
 from samplerkit.compat.webdataset import WebDataset
-from samplerkit.compat.webdataset.reading import Seat, Split
+from samplerkit.compat.webdataset.reading import SamplePipeline, Seat
 from samplerkit.order.sequences import Range
 from tests.compat.webdataset.shards import (
     is_even,
@@ -27,9 +26,9 @@ def test_a_worker_opens_few_shards(tmp_path):
     urls = write(tmp_path, 16, 160)
     dataset = wds.WebDataset(urls, cache=tmp_path / "cache").shuffle(5)
     for rank in range(2):
-        order = dataset._pipeline.shuffling.order(dataset._pipeline.tar, 0, sk.World(2, rank))
+        order = dataset._pipeline.order(dataset._pipeline.tar, 0, sk.World(2, rank))
         for worker in range(4):
-            ids = np.concatenate([*Split().ids(order, Seat(sk.World(2, rank), worker, 4))])
+            ids = dataset._pipeline.part(order, Seat(sk.World(2, rank), worker, 4))[:]
             assert len(ids) == 20
             assert len(set((ids // 10).tolist())) <= 3
 
@@ -40,18 +39,14 @@ def test_a_worker_opens_few_shards(tmp_path):
 @pytest.mark.parametrize("block", [1, 4])
 def test_the_split_loses_and_repeats_nothing_and_equal_steps_are_equal(total, ranks, workers, block):
     def read(equal_steps):
-        split = Split(equal_steps, block)
+        pipeline = SamplePipeline(lambda *_: iter(()), equal_steps=equal_steps, batch_size=block)
         by_rank = []
         for rank in range(ranks):
             parts = [
-                [
-                    id
-                    for ids in split.ids(Range(0, total), Seat(sk.World(ranks, rank), worker, workers))
-                    for id in ids.tolist()
-                ]
+                list(pipeline.part(Range(0, total), Seat(sk.World(ranks, rank), worker, workers)))
                 for worker in range(workers)
             ]
-            assert sum(map(len, parts)) == split.rows_of_rank(total, sk.World(ranks, rank))
+            assert sum(map(len, parts)) == pipeline.rows_of_rank(total, sk.World(ranks, rank))
             assert sum(len(part) % block > 0 for part in parts) <= 1
             by_rank.append(parts)
         return by_rank

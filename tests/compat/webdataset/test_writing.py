@@ -109,6 +109,7 @@ def test_what_is_not_done_is_refused_by_its_name(tmp_path, make, options, kind, 
     [
         ({"opener": open}, sk.NotSupportedError, "opener: is not supported; .*post="),
         ({"post": 3}, sk.ArgumentTypeError, "post: must be a function"),
+        ({"maxsize": float("nan")}, sk.ArgumentRangeError, "maxsize: must not be NaN"),
         ({"maxsize": "3"}, sk.ArgumentTypeError, "maxsize: must be a number of bytes"),
         ({"start_shard": -1}, sk.ArgumentRangeError, "start_shard: must not be negative"),
         ({"maxcount": 0}, sk.ArgumentRangeError, "samples_per_shard"),
