@@ -349,7 +349,7 @@ def when_document(
         where its tokens are those that an epoch leaves out.
 
     Raises:
-        ArgumentValueError: the dataset does not tell in which windows a document lies, or has
+        ArgumentValueError: the dataset does not know which windows hold a document, or has
             no file of that name.
         OutOfDatasetError: there is no such document.
         DatasetError: the file has no index.

@@ -235,7 +235,7 @@ BATCHES_AHEAD: Final = 2
 
 
 LONGEST_TIMEOUT: Final = 2_000_000
-"""Seconds, 23 days: the system waits for no more of them, and nobody means a longer `timeout`."""
+"""Seconds, 23 days: about the longest that the system can wait. A longer `timeout` is cut to it."""
 
 
 class WorkerPool(Workers):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from functools import partial
@@ -387,11 +388,10 @@ def source_of(urls: Any, options: TarOptions, progress: Progress, lengths: Any) 
         # What is told and skipped may be missing from the start.
         names = archive_names(urls, remote, keeps_absent=lengths is not None and options.skips)
         public = tuple(map(shown, names))
-        url_of = dict(zip(public, names, strict=True))
-        for name, url in zip(public, names, strict=True):
-            if url_of[name] != url:  # errors, indexes and samples would confuse them
-                problem, hint = "differ in their queries or credentials only", "name each by its own path"
-                raise ArgumentValueError("urls", problem, name, hint=hint)
+        if len({*public}) < len({*names}):  # errors, indexes and samples would confuse them
+            name, _ = Counter(map(shown, dict.fromkeys(names))).most_common(1)[0]
+            problem, hint = "differ in their queries or credentials only", "name each by its own path"
+            raise ArgumentValueError("urls", problem, name, hint=hint)
         storage, told = storage_for(any(map(is_remote, names)), lengths, remote), None
         if lengths is not None:
             told = given_lengths(lengths, names, short_names(names), storage)
