@@ -151,16 +151,16 @@ BOUNDS += [("batches", "window", wrong) for wrong in ([1, 3], [4, 4000], [99, 0]
 def test_wrong_values_in_a_section_are_refused_by_field_and_the_run_is_as_it_was(name):
     run = SECTIONS[name]()
     state, before = run.state_dict(step=run.steps_left - 1), run.state_dict()
-    wrong_values = [*product([*state["sections"][name], "more"], [*WRONG, MISSING])]
-    wrong_values += [(field, value) for section, field, value in BOUNDS if section == name]
-    for field, wrong in wrong_values:
-        if (wrong is None and field in {"pool", "seq_len", "block_len", "tokens"}) or (
-            wrong is MISSING and field == "more"
-        ):
+    any_field = [(field, {field, name}, wrong) for field, wrong in product(state["sections"][name], WRONG)]
+    any_field += [("more", {name}, wrong) for wrong in WRONG]
+    any_field += [(field, {name}, MISSING) for field in state["sections"][name]]
+    beyond = [(field, {field}, wrong) for section, field, wrong in BOUNDS if section == name]
+    for field, named, wrong in any_field + beyond:
+        if wrong is None and field in {"pool", "seq_len", "block_len", "tokens"}:
             continue
         with pytest.raises(sk.StateError) as caught:
             run.load_state_dict(forged_section(state, name, **{field: wrong}))
-        assert caught.value.field in ({name} if wrong is MISSING or field == "more" else {field, name})
+        assert caught.value.field in named, (field, wrong)
         assert run.state_dict() == before
     run.load_state_dict(forged_section(state, name))
     assert run.state_dict() == state

@@ -23,6 +23,7 @@ from samplerkit.storage.files.readers import (
     ParquetReader,
     TextReader,
 )
+from samplerkit.storage.inflate import FLOOR
 
 
 def all_of(dataset):
@@ -61,6 +62,19 @@ def test_counting_reads_headers_only(tmp_path):
     data[2000:-1000] = bytes(len(data) - 3000)  # what is in between may be anything
     (tmp_path / "a.npz").write_bytes(data)
     assert NpzReader(keys=("x",)).count(str(tmp_path / "a.npz")) == 1000
+
+
+def test_an_npz_file_that_unpacks_to_more_than_it_may_is_an_error_that_names_the_limit(tmp_path):
+    path = str(tmp_path / "bomb.npz")
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
+        with archive.open("x.npy", "w", force_zip64=True) as member:
+            header = {"descr": "|u1", "fortran_order": False, "shape": (FLOOR + 1,)}
+            np.lib.format.write_array_header_1_0(member, header)
+            member.write(b"x" * 1000)
+        archive.infolist()[0].file_size = FLOOR + 129  # so says its entry
+        archive.infolist()[0].compress_size = 2_000_000
+    with pytest.raises(DatasetError, match=rf"unpacks to more than {FLOOR} bytes \(max_unpacked_bytes\)"):
+        FileDataset([path], "npz", [1])[0]
 
 
 def test_the_limit_of_what_an_npz_file_unpacks_to_can_be_said(tmp_path):

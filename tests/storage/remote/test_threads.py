@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import random
+import signal
 import threading
 import time
 from pathlib import Path
@@ -10,16 +12,26 @@ from pathlib import Path
 import pytest
 
 from samplerkit.errors import DatasetError
-from samplerkit.storage.remote.storage import Span
+from samplerkit.storage.remote.storage import RemoteStorage, Span
 from tests.own_seconds import OwnSeconds
 from tests.storage.remote import faults
+from tests.storage.remote.children import Child
 from tests.storage.remote.contents import content
 from tests.storage.remote.server import right
-from tests.waiting import wait_until
+from tests.waiting import begun_since, wait_until
 
 pytestmark = pytest.mark.usefixtures("apart")
 
 DATA = random.Random(7).randbytes(3_000_000)
+
+
+def interrupted(options, url):
+    """Reads until it is interrupted, and waits until no thread is left."""
+    before = set(threading.enumerate())
+    with pytest.raises(KeyboardInterrupt), RemoteStorage(options) as reader:
+        reader.read([Span(url, number, 10) for number in range(20)])
+    wait_until(lambda: not begun_since(before))
+    return [thread.name for thread in begun_since(before)]
 
 
 def test_no_more_requests_than_threads_are_on_their_way(server, storage):
@@ -55,6 +67,17 @@ def test_a_part_that_fails_gives_up_the_others(server, storage):
         assert reader.read(wanted) == [DATA[number : number + 10] for number in range(4)]
     assert own.seconds < 15
     assert len(server.asked("GET", "/a")) <= 4
+
+
+def test_an_interrupted_read_leaves_no_thread(server, storage):
+    url = server.put("/a", DATA[:1000])
+    server.always["GET", "/a"] = faults.stalls_before_the_head
+    child = Child(interrupted, storage(timeout=60.0, threads=4).options, url)
+    wait_until(lambda: len(server.asked("GET")) >= 4)
+    with OwnSeconds() as own:
+        os.kill(child.process.pid, signal.SIGINT)
+        assert child.result() == []
+    assert own.seconds < 10
 
 
 def test_nothing_grows_with_use(server, storage):
