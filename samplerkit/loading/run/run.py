@@ -12,8 +12,8 @@ from samplerkit.batches.recipe import BatchRecipe
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, CompositionError, NotSupportedError
 from samplerkit.loading.run.batch_unit import BatchUnit
 from samplerkit.loading.run.delivery import Delivery, Reading, Tail
+from samplerkit.loading.run.token_windows import TokenWindowUnit
 from samplerkit.loading.run.units import EpochUnits, RunFacts, Unit
-from samplerkit.loading.run.window_unit import WindowUnit
 from samplerkit.loading.state.edits import EditHistory
 from samplerkit.loading.state.identity import (
     describe_chain,
@@ -266,7 +266,7 @@ def unit_of(recipe: Sampler, dataset: Any, batches: Any) -> Unit:
         ArgumentTypeError: `batches` is no recipe for batches.
         NotSupportedError: they cannot be made of this chain.
     """
-    samples = WindowUnit.of(recipe, dataset) or Unit()
+    samples = TokenWindowUnit.of(recipe, dataset) or Unit()
     return samples if batches is None else BatchUnit.of(recipe, batches, samples)
 
 

@@ -16,7 +16,7 @@ from samplerkit.order.typing import Ids
 from samplerkit.storage.catalogue.catalogue_file import read_known, refuse_lengths
 from samplerkit.storage.files.chunked import ChunkLimits, Chunks, DatasetOfFiles
 from samplerkit.storage.files.content import gathered_columns, gathered_samples
-from samplerkit.storage.files.reader import read_file
+from samplerkit.storage.files.file_reader import read_file
 from samplerkit.storage.files.readers import file_reader
 from samplerkit.storage.files.stored import looked_at
 from samplerkit.storage.lengths import given_lengths, save_lengths
