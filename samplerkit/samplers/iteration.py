@@ -144,7 +144,7 @@ def read_sampler(sampler: Any, size: int, epoch: int) -> Ids:
 def _checked(number: Any, place: str) -> int:
     id = arguments.integer(f"{place}: id", number)
     if not -arguments.INT64_MAX <= id <= arguments.INT64_MAX:
-        raise OutOfDatasetError(f"{place}: id", "lies outside of any dataset", id)
+        raise OutOfDatasetError(f"{place}: id", "is outside of any dataset", id)
     return id
 
 
@@ -153,7 +153,7 @@ def checked_ids(ids: Any, size: int, place: str) -> Ids:
 
     Raises:
         ArgumentTypeError: an id is no integer.
-        OutOfDatasetError: an id lies outside of [0, size).
+        OutOfDatasetError: an id is outside of [0, size).
     """
     array = arguments.integers(place, ids)
     if array.ndim != 1:
