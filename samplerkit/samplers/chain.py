@@ -172,7 +172,7 @@ class Chain:
         return self.deal_at(len(self.links) - 1, dataset)
 
     def world(self, world: World | None = None) -> World:
-        """Resolves the world: what the dealer says, then `world`, then, where it is asked, the running job.
+        """Resolves the world: from the dealer, then `world`, then, if allowed, the running job.
 
         A chain without a dealer is one shard unless `world` says otherwise.
         """

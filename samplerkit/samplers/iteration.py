@@ -31,7 +31,7 @@ def lent_randomness(sampler: Any, seed: int, epoch: int) -> Iterator[None]:
     """Makes all that a sampler may draw from depend on seed and epoch alone, for the time of a `with`.
 
     That is torch's default generator, those of CUDA where it is in use, numpy's and Python's, and the
-    generators that the sampler, or a sampler in it, holds in an attribute. Each gets a seed of its own, and
+    generators that the sampler, or a sampler in it, holds in an attribute. Each gets its own seed, and
     afterwards the state that it had before.
 
     Args:

@@ -191,9 +191,9 @@ class DeviceLoader(Closing):
 class WrappedLoader:
     """Puts a stage between the loop and a loader that does not count what was handed out; counts behind it.
 
-    Of a loader with a state of its own, such as torchdata's, a snapshot is taken after each batch, and the
-    cursor knows the epoch alone. Of any other one, batches are counted, and skipped after a restore: they are
-    read all the same, so it must give the same batches in the same order again.
+    For a loader with its own state, such as torchdata's, a snapshot is taken after each batch, and the cursor
+    knows the epoch alone. Of any other one, batches are counted, and skipped after a restore: they are read
+    all the same, so it must give the same batches in the same order again.
 
     Args:
         loader: any iterable; if it has a length, the end of an epoch is known before the loop asks for more.

@@ -2,7 +2,7 @@
 
 A state counts windows, and its section `tokens` says how many make a block. Read by a `BlockSampler`, every
 whole pool of blocks covers the same tokens at any length of windows. So between pools, and at the end of an
-epoch, a run with another length can resume, at the same position in windows of its own.
+epoch, a run with another length can resume, at the same position in its own windows.
 """
 
 from __future__ import annotations
