@@ -16,7 +16,7 @@ class SamplerkitError(Exception):
     """The root of all errors that samplerkit raises.
 
     Args:
-        place: where the bad value stands: an argument, a method or the path of a config key.
+        place: where the bad value is: an argument, a method or the path of a config key.
         problem: what is wrong with it, in a few words.
         value: the offending value, or omitted where there is none.
         hint: what to do about it.
@@ -53,7 +53,7 @@ class ArgumentTypeError(SamplerkitError, TypeError):
 
 
 class ArgumentValueError(SamplerkitError, ValueError):
-    """An argument has the right type and a value that cannot be meant."""
+    """An argument has the right type and an invalid value."""
 
 
 class ArgumentRangeError(SamplerkitError, RuntimeError):
@@ -61,7 +61,7 @@ class ArgumentRangeError(SamplerkitError, RuntimeError):
 
 
 class NotSupportedError(SamplerkitError, NotImplementedError):
-    """An argument that the interface names and that nothing implements, as in MindSpore."""
+    """An argument exists for compatibility with MindSpore, and is not implemented."""
 
 
 class CompositionError(SamplerkitError, RuntimeError):
@@ -77,7 +77,7 @@ class DatasetError(SamplerkitError, RuntimeError):
 
 
 class OutOfDatasetError(SamplerkitError, RuntimeError, IndexError):
-    """A sample id or a position lies outside of the dataset or the order."""
+    """A sample id or a position is outside of the dataset or the order."""
 
 
 class WorldError(SamplerkitError, RuntimeError):

@@ -30,20 +30,19 @@ from samplerkit.samplers.pk import DEFAULT_COLUMN, PKSampler
 class ClassBatches(BatchRecipe):
     """Batches of `num_class` classes with `num_val` samples each: for contrastive learning.
 
-    Classes come in rounds, each at most once a round, in another order each time; a class that comes again
-    continues with other samples of its own, until all but fewer than `num_val` have come. No sample and no
-    class is twice in a batch. Classes come equally often, so that samples of small ones come more often.
-    A batch stays whole, and so a loader refuses the tail `split`: with fewer classes or samples the loss is
-    another one.
+    Classes are read in rounds, each at most once per round, in another order each time; a class continues
+    with its other samples in the next round, until fewer than `num_val` remain. No sample and no class is
+    twice in a batch. All classes are read equally often, so samples of small classes are read more often.
+    Batches must stay whole, so a loader refuses the tail `split`.
 
     Args:
         num_class: P, classes in a batch.
         num_val: K, samples of each.
-        labels: of the samples of the dataset, in place of asking it.
+        labels: of the samples of the dataset; None reads them from the dataset.
         class_column: the attribute or column of the dataset that holds the labels. Where it is left out, the
             dataset's `targets` will do as well.
         num_batches: batches in an epoch; None for as many as hold as many samples as there are.
-        abreast: of no effect here, where all batches are alike; states have it.
+        abreast: has no effect, since all batches are similar; states have it.
 
     Raises:
         ArgumentTypeError: an argument has the wrong type.

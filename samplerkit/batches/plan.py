@@ -107,7 +107,7 @@ class BatchSamples:
 
     Args:
         ids: of the samples, int64 of shape (m,).
-        positions: the draw of each: no two of an epoch have one, but for parts of one sample; int64 of
+        positions: the draw of each: unique in an epoch, except that parts of one sample share one; int64 of
             shape (m,).
         edges: where each batch begins and, last, where the last one ends; shape (batches + 1,).
         segments: which parts of the samples, for packs; None where samples are whole.
@@ -244,7 +244,7 @@ class BatchPlan(ABC):
 
     @final
     def positions(self, number: int) -> Ids:
-        """Gives the draws of the samples of a batch, by which `draw_rng` is keyed: each of its own.
+        """Gives the draws of the samples of a batch, the keys of `draw_rng`.
 
         Parts of one sample, in packs, are of one draw.
 

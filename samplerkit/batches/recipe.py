@@ -106,7 +106,7 @@ class Prepared:
 class BatchRecipe(ABC):
     """A recipe for batches: how the samples of a window, or of a whole set, are cut.
 
-    Your own recipe writes one method, `cut`. Random access, dealing, resume and states come with it.
+    A subclass defines one method, `cut`. Random access, dealing, resume and states then work.
 
     Example:
         >>> import numpy as np
@@ -143,12 +143,12 @@ class BatchRecipe(ABC):
             context: the epoch, the window and keys for randomness.
 
         Returns:
-            int64 arrays of places in the window, each in [0, m) and none twice, one array a batch, the costly
-            batches first: neighbours are read in one step.
+            int64 arrays of places in the window, each in [0, m) and none twice, one array per batch,
+            expensive batches first: neighbours are read in one step.
         """
 
     def prepared(self, dataset: Any, chosen: SampleSet | None, abreast: int, kept: TableCache) -> Prepared:
-        """Finds out what is the same in each epoch: how long samples are, and whether they can be cut so.
+        """Computes what is the same in each epoch: the lengths of samples, and whether they can be cut.
 
         Args:
             dataset: what is read.
@@ -160,7 +160,7 @@ class BatchRecipe(ABC):
         return Prepared(measure, self.window or DEFAULT_WINDOW)
 
     def evened(self, abreast: int, batches: list[Ids], ids: Ids, lengths: Ids, count: int) -> list[Ids]:
-        """Brings the batches of a window to a number, a multiple of `abreast`: here by halving the largest.
+        """Cuts the batches of a window into a multiple of `abreast`, here by halving the largest.
 
         Args:
             abreast: batches in a group.
@@ -174,7 +174,7 @@ class BatchRecipe(ABC):
     def _cut_window(
         self, measure: Measure, ids: Ids, context: WindowContext, in_whole_groups: bool
     ) -> BatchSamples:
-        """Cuts a window by `cut`, and brings its batches to whole groups where that is asked."""
+        """Cuts a window by `cut`, and its batches into whole groups where that is required."""
         lengths = measure.counted(ids)
         batches = checked_cut(self.cut(ids, lengths, context), ids.size)
         if in_whole_groups:
@@ -189,9 +189,9 @@ class BatchRecipe(ABC):
         return False
 
     def arguments(self) -> dict[str, Any]:
-        """Gives the arguments that are not as by default; a state has lengths and `abreast` as well.
+        """Gives the arguments that differ from their defaults; a state has lengths and `abreast` as well.
 
-        Of a class that is no dataclass these are its attributes that hold numbers, strings or arrays, but for
+        For a class that is not a dataclass these are its attributes with numbers, strings or arrays, except
         those whose names begin with an underscore.
         """
         recipe: Any = self
@@ -206,7 +206,7 @@ class BatchRecipe(ABC):
     @final
     @property
     def words(self) -> str:
-        """The recipe in words, with the version of its rule and without lengths: what a state says of it."""
+        """A description of the recipe for a state, with the version of its rule and without lengths."""
         return in_words(f"{RULE}: {class_name(type(self))}", self.arguments())
 
     @final

@@ -48,7 +48,7 @@ class Segments:
         return Segments(self.starts, self.lengths, rows, self.is_last)
 
     def table(self, ids: Ids) -> Ids:
-        """Gives what `__getsegments__` of a dataset is asked for: id, start and length, shape (m, 3)."""
+        """Gives the argument of `__getsegments__` of a dataset: id, start and length, shape (m, 3)."""
         return np.stack([ids, self.starts, self.lengths], axis=1)
 
     def packs(self, ids: Ids) -> Packs:

@@ -1,4 +1,4 @@
-"""The plan of an order in windows of consecutive positions, each cut into batches of its own."""
+"""The plan of an order in windows of consecutive positions, each cut into batches separately."""
 
 from __future__ import annotations
 

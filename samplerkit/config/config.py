@@ -50,16 +50,16 @@ _EXAMPLE = f"sampler: {SAMPLERS.example}"
 @final
 @dataclass(frozen=True, eq=False)
 class Config:
-    """What a config says, made into live objects; `load_config` makes it.
+    """The objects described by a config; made by `load_config`.
 
-    Two configs are equal when they say the same.
+    Two configs are equal if their data are.
 
     Attributes:
         dataset: the dataset itself, or for the kinds `size` and `layout` its layout, or None where the config
             leaves it out: pass your own dataset from Python.
         sampler: the chain of samplers.
         loader: the options of the DataLoader.
-        min_quality: what the order must reach; None for anything.
+        min_quality: the mixing that the order must reach; None for no limit.
         batches: the recipe for batches of samples of different lengths; None for batches of
             `loader.batch_size`.
 
@@ -158,14 +158,14 @@ class Config:
         return Loader(self._placed(dataset, world, size), self.sampler, world=world, **given)
 
     def check_quality(self, dataset: Any = None, world: World | None = None) -> list[Figure]:
-        """Compares the order with `min_quality`, as loading the config and making a loader do by themselves.
+        """Compares the order with `min_quality`, as loading the config and making a loader do.
 
         Args:
             dataset: what is read; None for what the config says.
             world: of the first start; None asks the sampler, then the running job.
 
         Returns:
-            The figures that are asked for; label mixing is left out where no labels are known.
+            The figures of `min_quality`; without label mixing if no labels are known.
 
         Raises:
             ConfigError: a figure falls short, or there is no dataset.

@@ -18,7 +18,7 @@ from samplerkit.inspect.quality.mixing import LEAST_SAMPLES, Observation
 from samplerkit.inspect.tokens import TokenFigures, token_figures, windows_of
 from samplerkit.inspect.view import RunView, require_counted
 from samplerkit.loading.run.delivery import Delivery
-from samplerkit.loading.run.window_unit import WindowUnit
+from samplerkit.loading.run.token_windows import TokenWindowUnit
 from samplerkit.order.caching import cached_property
 from samplerkit.order.modes import Mode, Shuffle
 from samplerkit.samplers.mixing.source_reads import SourceRead, source_reads
@@ -105,7 +105,7 @@ class RunFigures:
         return batch_figures(self.view, self.epoch)
 
     @cached_property
-    def windows(self) -> WindowUnit | None:
+    def windows(self) -> TokenWindowUnit | None:
         """How windows of tokens are cut; None of other datasets, and of windows in batches of a plan."""
         return None if self.view.recipe is not None else windows_of(self.view)
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from samplerkit.inspect.view import RunView
 from samplerkit.loading.run.delivery import Reading
-from samplerkit.loading.run.window_unit import WindowUnit
+from samplerkit.loading.run.token_windows import TokenWindowUnit
 from samplerkit.order.typing import Ids
 
 _LOOKED_AT = 256
@@ -42,9 +42,9 @@ class TokenFigures:
     is_exact: bool
 
 
-def windows_of(view: RunView) -> WindowUnit | None:
+def windows_of(view: RunView) -> TokenWindowUnit | None:
     """Returns how the windows of tokens of a run are cut; None where it reads none."""
-    return WindowUnit.of(view.run.recipe, view.run.dataset)
+    return TokenWindowUnit.of(view.run.recipe, view.run.dataset)
 
 
 def token_figures(view: RunView, epoch: int, epoch_samples: int) -> TokenFigures | None:

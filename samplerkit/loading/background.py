@@ -95,7 +95,7 @@ def not_an_end(error: BaseException, where: str) -> BaseException:
 
 
 def require_process(began: int) -> None:
-    """Requires that an iteration is asked for batches where it began: a forked process has no part in it.
+    """Requires that an iteration continues in the process in which it began, not in a fork.
 
     Args:
         began: the id of the process that began it.

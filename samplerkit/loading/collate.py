@@ -36,7 +36,7 @@ class PadCollate(PlannedCollate):
     """Makes a batch of samples that hold sequences of different lengths: padded tensors, and masks.
 
     A sample is a sequence, or holds some in dicts, tuples and named tuples, also nested. A sequence is a
-    tensor or an array that is no scalar, or a list of numbers; what else a sample holds goes through torch's
+    tensor or an array that is no scalar, or a list of numbers; all else goes through torch's
     `default_collate`. A field is named by its keys and places, with dots between: `text`, `source.ids`, `0`.
 
     A padded field in a dict keeps its key; its boolean mask, True where there is no padding, is added as
@@ -223,11 +223,11 @@ class PackCollate(PlannedCollate):
     A sample is a sequence of tokens (a tensor, an array, a list of numbers), or a dict that holds one.
     The batch is a dict of
 
-    - `input_ids`, int64 of shape (packs, seq_len): parts of documents side by side, then padding;
+    - `input_ids`, int64 of shape (packs, seq_len): parts of documents, then padding;
     - `position_ids`, int64 of that shape: from 0 on in each part, 0 for padding;
     - `segment_ids`, int32 of that shape: 1, 2, ... for the parts of a pack, 0 for padding;
-    - `cu_seqlens`, int32: where each part begins in the batch laid flat and, last, where it ends. Padding is
-      a part of its own, so that no token sees any;
+    - `cu_seqlens`, int32: where each part begins in the flattened batch and, last, where it ends. Padding is
+        a separate part, so that no token attends to it;
     - `max_seqlen`, a number: the longest of these parts;
     - each other field of the samples: packed in the same way where it is as long as the tokens, and else
       made a batch by torch, one entry a part.

@@ -67,7 +67,7 @@ def compute_lengths(
             computed by another process.
         ArgumentRangeError: a length is negative or above 2^31 - 1.
         DatasetError: `function` fails; the sample is named.
-        StateError: what was left behind is of another dataset or function.
+        StateError: the unfinished file is of another dataset or function.
 
     Example:
         >>> import tempfile

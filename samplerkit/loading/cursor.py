@@ -42,8 +42,8 @@ class Iteration(LeftAtExit):
         behind: the epoch that ended before it, also where that is read again, of which a state says nothing.
 
     Attributes:
-        taken: the units that were handed out. Whoever hands them out sets it, in the line before, so that
-            the two cannot be told apart: neither a signal handler nor an exception comes between them.
+        taken: the units that were handed out. It is set in the line before a unit is handed out, so that
+            neither a signal handler nor an exception can see one without the other.
         is_open: whether it is under way.
     """
 
@@ -74,12 +74,12 @@ class Iteration(LeftAtExit):
 class Cursor(ABC):
     """Carries a reader from iteration to iteration, from epoch to epoch, and from a saved state on.
 
-    All that a state says hangs on one reference, `at`: whoever looks, be it a signal handler, sees the place
-    before a change or the one after it.
+    A state depends on one reference, `at`: any code, also a signal handler, sees the place before a change or
+    the one after it.
 
     Args:
-        advances: whether a finished epoch moves on by itself. Else it stays until `set_epoch` says another
-            one; a state then says the next epoch once any was ever set, since that is what comes.
+        advances: whether the epoch advances when it is finished. Otherwise it stays until `set_epoch`; a
+            state then has the next epoch if any epoch was set before, since the loop will set that one.
         waits: whether `set_epoch` during an iteration waits for its end, else ends it.
         resumes: whether an epoch that was left early resumes where it was left, else it begins again.
 

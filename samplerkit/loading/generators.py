@@ -50,7 +50,7 @@ def sample_rng(seed: int, epoch: int, sample: int) -> np.random.Generator:
 def seed_worker(seed: int, epoch: int, rank: int, worker: int) -> None:
     """Seeds the random state of this worker process: that of torch, numpy and Python.
 
-    Each (seed, epoch, rank, worker) gets a state of its own, so that no two workers augment alike.
+    Each (seed, epoch, rank, worker) gets its own state, so that no two workers augment in the same way.
     """
     torch.manual_seed(_seed_others(Draw(seed, epoch, rank).digest(f"worker {worker}", 24)))
 

@@ -41,7 +41,7 @@ AfterBreak = Literal["restart", "continue"]
 
 @final
 class Loader(MetricsMixin, Closing):
-    """Reads a dataset in the order of a sampler, and always knows exactly which samples it has handed out.
+    """Reads a dataset in the order of a sampler, with an exact state: which samples it has handed out.
 
     The loader deals the sampler's undealt order to the ranks of the job, whether a distributed sampler is in
     the chain or not. A batch counts as consumed when it is handed to the loop, not when it is prefetched.
@@ -52,35 +52,37 @@ class Loader(MetricsMixin, Closing):
     Args:
         dataset: a map-style dataset. If it has `__getitems__`, it gets the ids of a batch as an int64 array,
             and gives a list with a sample for each, an array with a row for each, or columns.
-        sampler: the recipe; None for the dataset's own order: that of `.shuffle` on a tar dataset, or
-            storage order.
+        sampler: the recipe; None for the default order of the dataset: that of `.shuffle` on a tar dataset,
+            or storage order.
         batch_size: samples a rank and step; or else:
         batches: a recipe for batches of samples of different lengths, one a rank and step: see `plan`.
         num_workers: workers that read in the background, 4,096 at most.
         workers: `processes`, or `threads`, which share the dataset, unless it has `copy_for_thread`.
-        file_affinity: let each file be read by one worker process, not by each. Batches stay what they are;
-            one whose samples lie in files of several workers is collated in the loop. Without workers, and by
+        file_affinity: let each file be read by one worker process, not by all. Batches do not change; one
+            whose samples are in files of several workers is collated in the loop. Without workers, and with
             threads, each file is read once anyway.
-        tail: what becomes of the last samples, which do not fill a global batch. `pad`: repeat the first ones
-            of the order, so that all ranks get the same number of samples. `drop`: leave them out. `ragged`:
-            hand out each once, so that ranks differ by at most one sample. With `batches` all of this holds
-            for batches, and `split` makes as many smaller ones of the last ones as there are ranks.
+        tail: how the last samples, which do not fill a global batch, are handled. `pad`: repeat the first
+            ones of the order, so that all ranks get the same number of samples. `drop`: leave them out.
+            `ragged`: hand out each once, so that ranks differ by at most one sample. With `batches` the same
+            applies to batches, and `split` divides the last ones into as many smaller batches as there are
+            ranks.
         world: which rank of how many this process is; None asks the running job at first use. For every
             process to read everything, say World(1, 0).
-        after_break: `restart` begins the epoch again when iteration is left early, as torch does;
-            `continue` resumes it with what was not handed out.
-        bad_samples: `raise`: what the dataset raises is raised in the loop. `skip`: a sample that cannot be
-            read is left out of its batch, logged and kept in `skipped`; the number of steps stays.
+        after_break: `restart` begins the epoch again when iteration is left early, as torch does; `continue`
+            resumes it with the samples that were not handed out.
+        bad_samples: `raise`: exceptions of the dataset are raised in the loop. `skip`: a sample that cannot
+            be read is left out of its batch, logged and listed in `skipped`; the number of steps does not
+            change.
         run_ahead: begin to read the next epoch while the loop is at the end of this one, so that an epoch
-            does not begin with a wait. The workers then live on.
+            does not begin with a wait. The workers then stay alive.
         seed_draws: seed the generators of torch (of the CPU), numpy and Python before each sample, from the
             seed, the epoch and the position in its order. So ordinary random transforms repeat exactly after
-            a resume, and on other ranks and workers. A dataset is then read sample by sample, but for our
-            own. Without workers, the generators are as before after each batch.
-        device: hand out batches on this device, loaded and copied while the step before trains; None leaves
-            them on the host. `DeviceLoader(loader, ...)` does the same with more to choose.
-        agreement_seconds: how long the ranks of a job wait for one another, when an iteration begins, to see
-            that they read by the same order.
+            a resume, and on other ranks and workers. A dataset is then read sample by sample, except those of
+            samplerkit. Without workers, the generators are restored after each batch.
+        device: hand out batches on this device, loaded and copied while the previous step trains; None leaves
+            them on the host. `DeviceLoader(loader, ...)` does the same with more options.
+        agreement_seconds: how long the ranks of a job wait for one another, when an iteration begins, to
+            check that they read the same order.
         dataloader_options: options of `torch.utils.data.DataLoader`; `drop_last=True` means `tail="drop"`.
 
     Raises:
@@ -163,7 +165,7 @@ class Loader(MetricsMixin, Closing):
     def editable_from(self) -> int:
         """The first position of the run that may be edited: all samples before it were requested.
 
-        That is what was handed out, and what workers, a device or `run_ahead` fetch before it is needed.
+        These are samples that were handed out, or prefetched by workers, a device or `run_ahead`.
         """
         return self._cursor.editable_from
 
@@ -178,14 +180,14 @@ class Loader(MetricsMixin, Closing):
             **said: its arguments, by name; without `at`, it applies at `editable_from`.
 
         Returns:
-            The position: that of the edit; with `batches`, the next border of a window, at or behind it.
+            The position: that of the edit; with `batches`, the next border of a window, at or after it.
 
         Raises:
             ArgumentTypeError: no edit, or an argument of it has the wrong type.
             NotSupportedError: the run, or its batches, cannot be edited so.
-            ArgumentValueError: the edit lies before another one, or says a `global_batch` that the ranks do
-                not divide.
-            ArgumentRangeError: it lies before `editable_from`, or a number of it is out of range.
+            ArgumentValueError: the edit is before another one, or has a `global_batch` that the ranks do not
+                divide.
+            ArgumentRangeError: it is before `editable_from`, or a number of it is out of range.
             CompositionError: the loader does not read by a ledger.
 
         Example:
@@ -239,12 +241,12 @@ class Loader(MetricsMixin, Closing):
         """Returns the state after the batches handed out: JSON values, under 4 KB, on every rank the same.
 
         After the last step it is the beginning of the next epoch, or of the one that `set_epoch` set, and
-        `ended` is the epoch that was read: in a job that loads it, `set_epoch` of that epoch reads nothing
-        of it again. A rank that with `ragged` has one batch less than others is there when its loop has
-        asked for one more.
+        `ended` is the epoch that was read: in a job that loads it, `set_epoch` of that epoch reads nothing of
+        it again. A rank that with `ragged` has one batch less than others is there when its loop has called
+        `next` once more.
 
         Args:
-            step: ask for the state after this many steps in place of the batches handed out; counted from
+            step: return the state after this many steps instead of after the batches handed out; counted from
                 where this loader began the epoch, up to the last step of any rank.
 
         Raises:

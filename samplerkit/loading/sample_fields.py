@@ -119,7 +119,7 @@ class SequenceField:
 
     Args:
         path: of the field.
-        items: all tensors, or all arrays; of one shape but for the first dimension.
+        items: all tensors, or all arrays; of one shape except for the first dimension.
         lengths: of each, int64 of shape (samples,).
     """
 
@@ -194,7 +194,7 @@ def is_sequence(item: Any) -> bool:
 def field_of(path: str, items: list[Any], ids: Ids | None) -> SequenceField:
     """Makes the sequences of a field alike: tensors of one type, or arrays of one.
 
-    Lists become int64, float or bool as torch makes them. What has no entries has no type of its own.
+    Lists become int64, float or bool as in torch. An empty list has no type.
 
     Args:
         path: of the field.
@@ -221,7 +221,7 @@ def field_of(path: str, items: list[Any], ids: Ids | None) -> SequenceField:
             made[place] = item.reshape(0, *expected)
         elif not item.ndim or tuple(item.shape[1:]) != expected:
             problem = f"must be a sequence, of shape {('length', *expected) if expected else '(length,)'}"
-            hint = "let all samples have one shape but for the first dimension"
+            hint = "let all samples have one shape except for the first dimension"
             raise DatasetError(_place(ids, place, path), problem, tuple(item.shape), hint=hint)
     return SequenceField(path, made, np.array([item.shape[0] for item in made], dtype=np.int64))
 

@@ -44,7 +44,7 @@ class CountsSteps(ABC):
 
     @property
     def world(self) -> World:
-        """Which rank of how many this process is; the running job is asked once."""
+        """Which rank of how many this process is; taken from the running job once."""
         return self._cursor.run.world
 
     @property
@@ -196,7 +196,7 @@ class MetricsMixin(CountsSteps):
         - `efficiency`: with `batches`, the part of the padded tokens of these steps that are tokens.
         - `dataset/NAME`: what the dataset reports, such as `files_read` and `bytes_read`.
 
-        Nothing is read for them, and no other rank is asked.
+        They need no reads and no communication.
 
         Example:
             >>> import samplerkit as sk

@@ -90,12 +90,11 @@ class EpochByCursor:
 class TorchSampler(TorchNames, EpochByCursor, torch.utils.data.DistributedSampler[int]):  # type: ignore[override]  # torch has plain attributes
     """Lets a plain torch `DataLoader` read a dataset in the order of a samplerkit sampler.
 
-    That is not resume-exact in mid-epoch: workers take ids ahead of the loop, so a state that is saved there
-    has counted samples that the loop has not received. Take `Loader`, or torchdata's `StatefulDataLoader`.
-
-    It is a torch `DistributedSampler`, so that trainers which replace other samplers leave it alone. A chain
-    without a distributed sampler is dealt to the world all the same. Iterating over a whole epoch moves on
-    to the next one; `set_epoch` sets it. The ranks of a job compare what they read, as those of a `Loader`.
+    Its resume in mid-epoch is not exact: workers take ids ahead of the loop, so a state counts samples that
+    the loop has not received. Use `Loader`, or torchdata's `StatefulDataLoader`. It is a torch
+    `DistributedSampler`, so that trainers which replace other samplers do not replace it. A chain without a
+    distributed sampler is also dealt to the ranks. After a whole epoch it advances to the next one;
+    `set_epoch` sets it. The ranks of a job are compared, as for a `Loader`.
 
     Args:
         sampler: the recipe; None for the dataset's own order.
@@ -172,7 +171,7 @@ class TorchSampler(TorchNames, EpochByCursor, torch.utils.data.DistributedSample
 
     @property
     def world(self) -> World:
-        """Which shard of how many this process reads; the running job is asked once."""
+        """Which shard of how many this process reads; taken from the running job once."""
         return self._cursor.run.world
 
     @property
@@ -265,9 +264,9 @@ def _evaluated(order: Order, size: int) -> Iterator[Ids]:
 
 @final
 class TorchBatchSampler(torch.utils.data.BatchSampler):
-    """Hands whole batches of indices to a torch `DataLoader`: several times as fast as one by one.
+    """Gives whole batches of indices to a torch `DataLoader`: several times as fast as single indices.
 
-    As with `TorchSampler`, a plain DataLoader is not resume-exact in mid-epoch.
+    As with `TorchSampler`, the resume of a plain DataLoader in mid-epoch is not exact.
 
     A dataset with `__getitems__` gets each batch as an int64 array, any other one as a list of integers.
 

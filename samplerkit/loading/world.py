@@ -86,7 +86,7 @@ def _from(environment: Mapping[str, str], size_name: str, rank_name: str) -> Wor
 
 
 def world_of(sampler: Sampler, given: World | None) -> World:
-    """Returns which rank this process is for a sampler; the running job is asked where nothing else says.
+    """Returns which rank this process is for a sampler; by default, that in the running job.
 
     Args:
         sampler: may be a distributed one, which says some of it.

@@ -70,10 +70,10 @@ class Composed(Order):
     def epochs_at(self, epoch: int, positions: Ids) -> Ids:
         inner = self.parts[-1]
         if self.num_passes == 1 and type(inner).epochs_at is Order.epochs_at:
-            return np.full_like(positions, epoch)  # nothing repeats, and so no id is asked for
+            return np.full_like(positions, epoch)  # nothing repeats, so ids are not needed
         repeats, positions = self._repeats(self.parts[:-1], positions)
         if repeats.any():
-            # What is repeated may be in several passes by itself.
+            # The repeated order may have several passes too.
             repeats = repeats * inner.num_passes
         return inner.epochs_at(epoch, positions) + (repeats << PASS_BITS)
 

@@ -282,6 +282,6 @@ def _is_scalar_array(entry: Any) -> bool:
 
 
 def read_only(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Makes an array of our own read-only."""
+    """Makes an array read-only."""
     array.flags.writeable = False
     return array

@@ -73,7 +73,7 @@ def fingerprint_of(*content: Any) -> str:
 
 
 def gives_segments(dataset: Any) -> bool:
-    """Returns whether a dataset gives parts of samples by itself, so that it need not read whole ones."""
+    """Returns whether a dataset can return parts of samples, without reading whole ones."""
     # Of the class: a wrapper that passes on what it does not know would be passed by. A tree of datasets has
     # it, and it is None where a part of it has none.
     return hasattr(type(dataset), "__getsegments__") and dataset.__getsegments__ is not None

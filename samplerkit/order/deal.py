@@ -94,7 +94,7 @@ class Deal:
         return self.num_shards is None or self.shard_id is None
 
     def world(self, job: World | None) -> World:
-        """Completes what was left out from the job's world.
+        """Completes missing numbers from the world of the job.
 
         Raises:
             ArgumentRangeError: shard and number of shards do not fit, or explicit ones contradict `job`.

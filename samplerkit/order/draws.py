@@ -27,7 +27,7 @@ class Draw:
     Args:
         seed: of the order, in [0, 2^64).
         epoch: the epoch, from 0.
-        position: in the undealt order of that epoch. Pads have positions of their own, behind its end.
+        position: in the undealt order of that epoch. Pads have separate positions, after its end.
 
     Example:
         >>> Draw(7, 0, 123).rng().integers(100) == Draw(7, 0, 123).rng().integers(100)
@@ -59,8 +59,8 @@ class Draws:
         seed: of the order.
         epoch: the epoch.
         positions: of the samples, in the order in which they were asked for.
-        enters_alone: whether whoever reads the batch enters the draw of each sample; else the place in the
-            batch must be said.
+        enters_alone: whether the code that reads the batch enters the draw of each sample; else the place in
+            the batch must be said.
         begin: is called with each draw that is entered, and none may be read without it; None for nothing.
 
     Attributes:
@@ -91,7 +91,7 @@ class Draws:
         return Draw(self.seed, self.epoch, int(self.positions[place]))
 
     def of(self, places: Ids, *, enters_alone: bool) -> Draws:
-        """Gives the draws of some samples, for who reads these as a batch of its own; arguments as above."""
+        """Gives the draws of some samples, which are read as a separate batch; arguments as above."""
         return replace(self, positions=np.asarray(self.positions)[places], enters_alone=enters_alone)
 
     def enter(self, place: int | None) -> None:
@@ -135,8 +135,8 @@ def draw_rng(place: int | None = None) -> np.random.Generator:
 
     A draw is a position of an epoch's order. Its generator depends on the seed of the sampler, the epoch and
     that position alone: not on ranks, workers, batches, or where the run was resumed. So a sample that is
-    drawn twice in an epoch gets two generators, and a pad one of its own. While a sample is read it is
-    always the same generator, which continues.
+    drawn twice in an epoch gets two generators, and a pad a separate one. While a sample is read it is always
+    the same generator, which continues.
 
     Args:
         place: in `__getitems__`, which of its ids is meant; left out in `__getitem__`, and in the functions
@@ -187,8 +187,8 @@ def in_draws(
 ) -> list[Result]:
     """Calls a function for each of some samples of a batch, within the draw of that sample.
 
-    For datasets that run code of the user's sample by sample, and tell so by `enters_draws = True`. Where
-    nobody reads draws, or within a single one, the function is called as it is.
+    For datasets that run the user's code sample by sample, and have `enters_draws = True`. Without draws, or
+    within a single one, the function is called directly.
 
     Args:
         read: the function.

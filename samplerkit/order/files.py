@@ -16,7 +16,7 @@ from samplerkit.order.sequences import Permuted, permuted_each
 from samplerkit.order.typing import Ids
 
 ROWS_WORTH_A_CALL = 256
-"""Rows of a block that are worth a call of its own."""
+"""Rows of a block that are worth a separate call."""
 
 _ROWS_WORTH_A_NETWORK = 4096
 """Rows of a block from which on its network is evaluated for itself, and not with those of other blocks."""
@@ -27,7 +27,7 @@ _MOST_KEPT = 1024
 
 @final
 class KeptBlocks:
-    """Gives the permutations of blocks of rows, and keeps them: a block is asked for many times.
+    """Gives the permutations of blocks of rows, and caches them: a block is used many times.
 
     Args:
         key: a block is shuffled by the words of its run and number.

@@ -22,7 +22,7 @@ _DENSE_SPAN = 1 << 16
 
 
 def interval_of(starts: Ids, values: Ids) -> Ids:
-    """Gives the number of the interval in which each value lies.
+    """Gives the number of the interval of each value.
 
     Args:
         starts: where each interval starts and, last, where the last one ends; ascending, shape (n + 1,).
@@ -38,7 +38,7 @@ def interval_of(starts: Ids, values: Ids) -> Ids:
     if values.size <= _FEW:
         # To look for a way round the search would take longer than the search.
         return starts.searchsorted(values, side="right") - 1
-    # Values that are read together mostly lie close together: search between the first and the last.
+    # Values that are read together are mostly close: search between the first and the last.
     first = int(np.searchsorted(starts, values.min(), side="right")) - 1
     last = int(np.searchsorted(starts, values.max(), side="right")) - 1
     if first == last:
@@ -55,7 +55,7 @@ def interval_of(starts: Ids, values: Ids) -> Ids:
 
 
 def _by_buckets(borders: Ids, values: Ids) -> Ids:
-    """Counts the borders up to each value; the borders lie between the smallest and the largest one.
+    """Counts the borders up to each value; all borders are between the smallest and the largest value.
 
     A search takes branches that no processor foresees. Here the bucket of a value is arithmetic, and from
     the borders before its bucket it is a step or two to its own.
@@ -78,7 +78,7 @@ def _by_buckets(borders: Ids, values: Ids) -> Ids:
 class Offsets:
     """Ascending borders among which values are sought again and again: a table leads close to each of them.
 
-    The table says for each of some equal buckets how many borders lie before it: a bucket is found by a
+    The table has for each of some equal buckets the number of borders before it: a bucket is found by a
     shift, and most values are a step or none from there. It is made when it is worth it, and has at most two
     numbers a border.
 
@@ -117,7 +117,7 @@ class Offsets:
 
     @cached_property
     def _buckets(self) -> tuple[int, Ids]:
-        """The logarithm of the width of a bucket, and how many borders lie before each."""
+        """The logarithm of the width of a bucket, and the number of borders before each."""
         shift = max(0, int(self.borders[-1]).bit_length() - self.borders.size.bit_length())
         in_bucket = np.bincount(self.borders >> shift)
         word = np.int32 if self.borders.size < 1 << 31 else np.int64
@@ -130,10 +130,10 @@ class Offsets:
 
 @final
 class Shifts:
-    """Values that move with the interval in which they lie, sought among the same few ones again and again.
+    """Values shifted by their interval, looked up again and again among the same few intervals.
 
     Few of many equal buckets hold a border: of all others a table says at once how far a value moves. It is
-    kept until values lie between other intervals, and has 64 KiB at most.
+    kept until values are in other intervals, and has 64 KiB at most.
 
     Args:
         starts: as for `interval_of`, from 0.

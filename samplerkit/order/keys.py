@@ -71,7 +71,7 @@ class Key:
 
 
 def path_number(path: tuple[str, ...]) -> int:
-    """Gives the index that stands for a place in a tree, 0 for its root."""
+    """Gives the index of a place in a tree, 0 for its root."""
     if not path:
         return 0
     names = b"".join(struct.pack("<Q", len(name.encode())) + name.encode() for name in path)

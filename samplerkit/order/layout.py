@@ -1,4 +1,4 @@
-"""The layout of a dataset: how many samples lie in which files."""
+"""The layout of a dataset: how many samples are in which files."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ DEEPEST = 64
 
 @final
 class Layout:
-    """How many samples lie in which files; sample ids run through the files in the order given.
+    """How many samples are in which files; sample ids run through the files in the given order.
 
     A tree is a layout too (`Layout.tree`): its files are those of its parts, one part after another.
 
@@ -59,7 +59,7 @@ class Layout:
 
     @classmethod
     def tree(cls, parts: Mapping[str, Any]) -> Layout:
-        """Makes the layout of several datasets, one after another, that know their names.
+        """Makes the layout of several named datasets, one after another.
 
         Args:
             parts: by name, in the order of their ids: layouts, trees among them, numbers of samples, or
@@ -67,7 +67,7 @@ class Layout:
 
         Raises:
             ArgumentTypeError: no mapping, or a name no string.
-            ArgumentValueError: no part, a name that is empty, or trees in trees, more than 64.
+            ArgumentValueError: no part, an empty name, or more than 64 nested trees.
             ArgumentRangeError: there are more than 2^62 samples.
             DatasetError: a part has neither a layout nor a length.
 
@@ -132,9 +132,9 @@ class Layout:
 
     @property
     def leaves(self) -> tuple[tuple[tuple[str, ...], Layout], ...]:
-        """What lies at the ends of a tree, in the order of the ids: the names that lead there, and a layout.
+        """The leaves of a tree, in the order of the ids: the path of names and a layout for each.
 
-        Of what is no tree it is the layout itself, and no names.
+        For a layout that is not a tree, the layout itself, with an empty path.
         """
         if not self._parts:
             return (((), self),)
@@ -160,11 +160,11 @@ class Layout:
         return read_only(edges_of(self.sizes))
 
     def file_of(self, ids: Ids) -> Ids:
-        """Gives the number of the file in which each id lies, for ids in [0, num_samples).
+        """Gives the number of the file of each id, for ids in [0, num_samples).
 
         Raises:
             ArgumentTypeError: an id is no integer.
-            OutOfDatasetError: an id lies outside.
+            OutOfDatasetError: an id is outside of the layout.
         """
         ids = integers("ids", ids)
         if ids.size and (ids.min() < 0 or ids.max() >= self.num_samples):
@@ -223,7 +223,7 @@ def named_parts(parts: Any) -> dict[str, Any]:
         if not name or any("\ud800" <= letter <= "\udfff" for letter in name):
             raise ArgumentValueError("parts", "must have names that are text, and not empty", name)
         if isinstance(part, Mapping) and any(isinstance(key, str) for key in part):
-            hint = "a part of parts is a tree of its own"
+            hint = "make a part with parts by Layout.tree"
             raise ArgumentTypeError(f"parts[{name!r}]", "is a mapping", part, hint=hint)
     return dict(parts)
 

@@ -80,13 +80,11 @@ class MadeOf:
 
 
 class Order(MadeOf, ABC):
-    """What comes when: position p of the order holds the sample id `order[p]`.
+    """A sequence of sample ids with random access: `order[p]` is the id at position p.
 
-    An order is a value. It is never built as a list: an id costs the same wherever its position lies, and
-    memory holds what was indexed. Indexing works as with a numpy array.
-
-    Subclasses are final. Each says how long it is, which ids stand at some positions (`ids_at`), and at
-    which positions some ids stand (`locate`).
+    An order is a value. It is never built as a list: all ids cost the same, at any position, and memory holds
+    only the ids that were indexed. Indexing works as with a numpy array. Subclasses are final. Each defines
+    its length, the ids at positions (`ids_at`), and the positions of ids (`locate`).
 
     Example:
         >>> import samplerkit as sk
@@ -122,21 +120,21 @@ class Order(MadeOf, ABC):
             ids: int64 array of shape (m,), any values.
 
         Returns:
-            (which, positions), two int64 arrays of one length: ids[which[i]] stands at positions[i].
-            Sorted by neither. An id that does not occur is not in `which`.
+            (which, positions), two int64 arrays of one length: ids[which[i]] is at positions[i]. Sorted by
+            neither. An id that does not occur is not in `which`.
         """
 
     @property
     def num_passes(self) -> int:
-        """A number above all that `passes_at` gives; 1 where nothing repeats."""
+        """A number above all values of `passes_at`; 1 where nothing repeats."""
         return 1
 
     def passes_at(self, positions: Ids) -> Ids:
         """Returns in which pass over its source each position is: how often the id came before there.
 
-        0 where nothing repeats, and for draws with replacement, which know nothing of one another. A pad is
-        in the pass of what it repeats. No two positions of one id are in one pass, but where a repeat reads
-        another one, passes need not come in sequence. `positions` and shapes are those of `ids_at`.
+        0 where nothing repeats, and for draws with replacement, which are independent. A pad is in the pass
+        of the sample that it repeats. No two positions of one id are in one pass, but if one sampler of
+        repeats reads another, passes need not be consecutive. `positions` and shapes are those of `ids_at`.
         """
         return np.zeros_like(positions)
 
@@ -151,7 +149,7 @@ class Order(MadeOf, ABC):
 
     @property
     def layout(self) -> Layout:
-        """What draws from this order sees: its samples, in files where these are kept together."""
+        """The layout of this order for a parent sampler: its samples, in files if these are kept together."""
         return Layout(len(self))
 
     @overload
@@ -163,7 +161,7 @@ class Order(MadeOf, ABC):
         """Gives an id for an integer, and an int64 array for a slice or an array of positions.
 
         Raises:
-            OutOfDatasetError: a position lies outside of [-len, len).
+            OutOfDatasetError: a position is outside of [-len, len).
             ArgumentTypeError: the index is none of these.
             ArgumentValueError: the step of a slice is 0.
         """
@@ -193,7 +191,7 @@ class Order(MadeOf, ABC):
         Raises:
             ArgumentTypeError: one of them is no integer.
             ArgumentValueError: `size` is not positive.
-            OutOfDatasetError: `start` lies outside of [0, len].
+            OutOfDatasetError: `start` is outside of [0, len].
 
         Example:
             >>> import samplerkit as sk
@@ -228,7 +226,7 @@ class Order(MadeOf, ABC):
 
         Returns:
             For one id, its positions in ascending order, none if it does not occur. For an array, the pair
-            (which, positions): ids[which[i]] stands at positions[i], sorted by `which`, then by position.
+            (which, positions): ids[which[i]] is at positions[i], sorted by `which`, then by position.
 
         Raises:
             ArgumentTypeError: an id is no integer.
@@ -308,11 +306,11 @@ class Order(MadeOf, ABC):
 
 
 Read = Callable[[Order, Ids], Ids]
-"""What is asked of an order at some positions: its ids, or its passes."""
+"""A value of an order at some positions: its ids, or its passes."""
 
 
 class OrderView(Order):
-    """An order that reads other ones, each at positions that it works out, and adds nothing of its own."""
+    """An order that reads other ones, each at positions that it computes, and adds no ids."""
 
     @abstractmethod
     def read(self, positions: Ids, what: Read) -> Ids:

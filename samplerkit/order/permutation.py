@@ -110,8 +110,8 @@ class Network:
         ways, right, scratch = np.empty((3, outside.size), dtype=outside.dtype)
         scratch[...] = outside
         _rounds(self, ways, right, scratch, inverse=False)
-        # Each turn goes twice as far as the last. Some cycles lie outside as a whole, so a walk until all
-        # are back in need not end, and as many steps as there are values outside are always enough.
+        # Each turn goes twice as far as the last. Some cycles are completely outside, so a walk until all are
+        # back in need not end, and as many steps as there are values outside are always enough.
         for _ in range(outside.size.bit_length()):
             still = np.flatnonzero(ways >= self.size)
             ways[still] = ways[ways[still] - self.size]
@@ -174,8 +174,8 @@ def word_count(size: int) -> int:
 def table(size: int, words: Words) -> Ids:
     """Makes the permutation of [0, size), size <= TABLE_LIMIT, as an array.
 
-    The index sits in the low bits of its own hash, so that no two compare equal and the result does not
-    hang on which sorting algorithm numpy picks.
+    The index is in the low bits of its hash, so that no two compare equal and the result does not hang on
+    which sorting algorithm numpy picks.
     """
     index_mask = np.uint64((1 << max(size - 1, 1).bit_length()) - 1)
     counters = np.arange(size)
@@ -236,7 +236,7 @@ def _walk(network: Network, values: Ids, result: Ids, buffers: Any, *, inverse: 
 
 
 def _walked_in(network: Network, current: Any, *, inverse: bool) -> Ids:
-    """Permutes domain values, which may lie outside, until each is in [0, n)."""
+    """Permutes values of the domain until each is in [0, n)."""
     result, outside = np.empty(current.size, dtype=np.int64), np.arange(current.size)
     while outside.size:
         still = network.at(outside)

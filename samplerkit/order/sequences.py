@@ -1,4 +1,4 @@
-"""Orders that stand on their own: a range, a table, and draws with replacement."""
+"""Orders that read no other order: a range, a table, and draws with replacement."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Occurrences:
 
     @cached_property
     def turns(self) -> Ids:
-        """How often the id of each position stands before it: int64 array of shape (n,)."""
+        """How often the id of each position occurs before it: int64 array of shape (n,)."""
         first = np.searchsorted(self._sorted, self._sorted, side="left")
         turns = np.empty_like(self._positions)
         turns[self._positions] = np.arange(first.size) - first
@@ -105,7 +105,7 @@ class LaneWeave(Order):
         return lane * length + np.minimum(lane, longer).astype(np.int64, copy=False)
 
     def lane_of(self, rows: Ids) -> Ids:
-        """Gives the lane in which each row lies."""
+        """Gives the lane of each row."""
         length, longer = divmod(self.num_rows, self.num_lanes)
         border = longer * (length + 1)
         late = longer + (rows - border) // max(1, length)
@@ -133,7 +133,7 @@ class LaneWeave(Order):
 @final
 @dataclass(eq=False, repr=False)
 class Permuted(Order):
-    """All ids of [0, size) in the order of a keyed permutation, evaluated where it is asked for.
+    """All ids of [0, size) in the order of a keyed permutation, evaluated on demand.
 
     Args:
         size: n, from 0 to 2^62.

@@ -59,7 +59,7 @@ class Sampler:
     deal: Deal | None = None
     """What this sampler says of shards: None for all but a distributed one."""
     reads_below: bool = False
-    """Whether `draw` evaluates what is below by itself: the chain hands it the dataset."""
+    """Whether `draw` evaluates the samplers below itself: the chain gives it the dataset."""
     reads_a_stream: bool = False
     """Whether it reads what is below epoch after epoch, as a ledger does."""
     is_fixed: ClassVar[bool] = False
@@ -117,7 +117,7 @@ class Sampler:
         return 1
 
     def looks_at(self, dataset: Any) -> dict[str, Any]:
-        """Gives by name what `draw` looks at in the dataset besides its layout: states notice a change.
+        """Gives by name all of the dataset that `draw` uses besides its layout: states notice a change.
 
         Args:
             dataset: a dataset, a `Layout`, or a number of samples.
@@ -167,7 +167,7 @@ class Sampler:
         return self._child
 
     def get_num_samples(self) -> int | None:
-        """Gives the smallest number of samples that is asked for along the chain, as MindSpore does.
+        """Gives the smallest `num_samples` of the chain, as MindSpore does.
 
         Returns:
             The number as it was given (so 0, which means all, is the smallest), or None.
@@ -244,7 +244,7 @@ class Sampler:
 
         Raises:
             ShuffleModeError: the mode needs files, and the dataset has none.
-            OutOfDatasetError: an index lies outside of the dataset.
+            OutOfDatasetError: an index is outside of the dataset.
             ArgumentRangeError: the order would be longer than 2^62.
 
         Example:
@@ -278,7 +278,7 @@ class Sampler:
     @property
     @final
     def chain(self) -> Chain:
-        """What evaluates this sampler and those below it; kept, since all that is asked begins with it."""
+        """The chain of this sampler and those below it; cached, since all evaluations begin with it."""
         links = self._links()[::-1]
         if self._kept is None or self._kept.links != links:
             algorithm = max(self._algorithms(), default=ALGORITHM)

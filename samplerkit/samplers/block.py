@@ -145,15 +145,15 @@ def cut(blocks: Order, pieces: int, pool: int, key: Key) -> Order:
 
 @final
 class BlockSampler(Sampler):
-    """Reads windows of tokens in an order that does not hang on how long a window is.
+    """Reads windows of tokens in an order that does not depend on their length.
 
-    What is ordered are blocks of K tokens, by the child or, without one, by a global permutation. Each is cut
-    into K / S windows of S tokens, and windows are shuffled within pools of `pool` consecutive blocks of that
-    order. So the first R tokens that are read are the same for every S that divides K, wherever R is a
-    multiple of `pool` K tokens, or the end of the epoch: there a run may continue with another `seq_len`.
+    Blocks of K tokens are ordered by the child or, without one, by a global permutation. Each is cut into K /
+    S windows of S tokens, and windows are shuffled within pools of `pool` consecutive blocks of that order.
+    So the first R tokens that are read are the same for every S that divides K, wherever R is a multiple of
+    `pool` K tokens, or the end of the epoch: there a run may continue with another `seq_len`.
 
     The child sees blocks as samples, in the files and parts of the dataset: a `MixtureSampler` over a tree
-    reads one block at a position, so that its draws never see S, and a `Ledger` counts blocks.
+    reads one block at a position, so that its draws do not depend on S, and a `Ledger` counts blocks.
 
     Args:
         pool: blocks within which windows are shuffled.
@@ -164,11 +164,11 @@ class BlockSampler(Sampler):
         ArgumentTypeError: an argument is no integer.
         ArgumentRangeError: `pool` or `windows_per_block` is not positive.
         ArgumentValueError: `seed` is negative.
-        DatasetError: when the order is asked for: the dataset says nothing of blocks, or has files that are
+        DatasetError: when the order is made: the dataset says nothing of blocks, or has files that are
             not whole blocks.
-        CompositionError: when the order is asked for: a distributed sampler stands below.
-        ArgumentValueError: when the order is asked for: an edit of a ledger below lies within a pool, or says
-            how many samples a step has.
+        CompositionError: when the order is made: a distributed sampler is below.
+        ArgumentValueError: when the order is made: an edit of a ledger below is within a pool, or has a
+            `global_batch`.
 
     Example:
         >>> import samplerkit as sk
@@ -213,7 +213,7 @@ class BlockSampler(Sampler):
             epoch, block = divmod(edit.at, max(1, num_blocks))
             if block % self.pool:
                 following = epoch * num_blocks + min(num_blocks, (block // self.pool + 1) * self.pool)
-                problem = f"lies within a pool of {self.pool} blocks"
+                problem = f"is within a pool of {self.pool} blocks"
                 raise ArgumentValueError(f"edit at {edit.at}", problem, edit, hint=f"say at={following}")
             if edit.global_batch is not None:
                 problem = "says how many samples a step has, below a BlockSampler, where it counts blocks"
@@ -221,7 +221,7 @@ class BlockSampler(Sampler):
 
 
 def blocks_of(sampler: Sampler) -> BlockSampler | None:
-    """Finds the sampler of blocks by which a run is read: the outermost, or what a deal alone stands above.
+    """Finds the sampler of blocks of a run: the outermost sampler, or the one below a distributed one.
 
     Example:
         >>> import samplerkit as sk

@@ -99,7 +99,7 @@ class Link(Protocol):
 
     @property
     def reads_below(self) -> bool:
-        """Whether it evaluates what is below by itself."""
+        """Whether it evaluates the samplers below it itself."""
 
     @property
     def reads_a_stream(self) -> bool:
@@ -129,7 +129,7 @@ class Chain:
     its id. It may override `check`, `deal_at`, `draw_at` and `lanes_at`, and nothing else.
 
     The outermost distributed sampler deals. At the root, it deals the order below it. Further down, the
-    samplers above it are evaluated on each shard by itself. Distributed samplers below the dealer are plain
+    samplers above it are evaluated on each shard separately. Distributed samplers below the dealer are plain
     recipes: each gives the one shard that it names.
 
     Args:
@@ -172,7 +172,7 @@ class Chain:
         return self.deal_at(len(self.links) - 1, dataset)
 
     def world(self, world: World | None = None) -> World:
-        """Resolves the world: what the dealer says, then `world`, then, where it is asked, the running job.
+        """Resolves the world: from the dealer, then `world`, then, if allowed, the running job.
 
         A chain without a dealer is one shard unless `world` says otherwise.
         """
@@ -223,7 +223,7 @@ class Chain:
         return range(len(self.links) if self._dealer is None else self._dealer + 1, len(self.links))
 
     def _up_to_the_deal(self, dataset: Any, epoch: int, constants: RunConstants) -> Order:
-        # What evaluates the links below it by itself begins again, with the dataset.
+        # A link that evaluates those below itself starts a new chain, from the dataset.
         end = self._above.start
         first = next((depth for depth in range(end - 1, 0, -1) if self.links[depth].reads_below), 0)
         order = self._drawn(range(first, end), None, dataset, epoch, constants)

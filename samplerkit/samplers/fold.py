@@ -83,12 +83,12 @@ MOST_FOLDS = 1 << 20
 
 @final
 class FoldSampler(Sampler):
-    """Reads all samples but those of one fold, or those of the fold alone, in ascending order.
+    """Reads all samples except those of one fold, or only those of the fold, in ascending order.
 
-    Folds are drawn by the seed, and stay for ever: no epoch, rank or length of a run is in them. Each sample
-    belongs to one fold. So a training and an evaluation that differ in `held_out` only never share a sample,
-    and the k evaluations read each sample once. Folds differ by at most one sample; by groups, by no more
-    than the samples of the largest group.
+    Folds depend on the seed, and not on the epoch, rank or length of a run. Each sample belongs to one fold.
+    So a training and an evaluation that differ only in `held_out` never share a sample, and the k evaluations
+    read each sample once. Folds differ by at most one sample; by groups, by no more than the samples of the
+    largest group.
 
     Args:
         num_folds: k, at least 2.
@@ -96,11 +96,11 @@ class FoldSampler(Sampler):
         held_out: whether to read the samples of the fold; else all others.
         num_samples: how many samples, from the first; None and 0 mean all.
         labels: the label of each sample of the dataset: each fold then gets the same number of samples of
-            each label, but for one.
+            each label, or one more or less.
         groups: the group of each sample of the dataset, such as a speaker or a patient, all of which belongs
             to one fold.
-        by_files: whether files are the groups. What draws from this sampler then sees the files that are
-            left: a `WindowSampler`, or a `RandomSampler` of any shuffle mode.
+        by_files: whether files are the groups. A parent then sees the remaining files: a `WindowSampler`, or
+            a `RandomSampler` of any shuffle mode.
         seed: of the folds, in [0, 2^64).
 
     Raises:
@@ -109,9 +109,9 @@ class FoldSampler(Sampler):
             `groups` is empty.
         ArgumentValueError: `num_samples` or `seed` is negative, or two of `labels`, `groups` and `by_files`
             are given.
-        DatasetError: when the order is asked for: there are fewer samples or groups than folds, not one
+        DatasetError: when the order is made: there are fewer samples or groups than folds, not one
             label or group for each sample, or no files.
-        CompositionError: when the order is asked for: the child may yield other samples in other epochs, or
+        CompositionError: when the order is made: the child may yield other samples in other epochs, or
             a sample twice, so that folds would meet.
 
     Example:
@@ -150,12 +150,13 @@ class FoldSampler(Sampler):
         ways = {"labels": labels is not None, "groups": groups is not None, "by_files": self.by_files}
         given = [name for name, is_given in ways.items() if is_given]
         if len(given) > 1:
-            raise ArgumentValueError(given[1], f"stands beside {given[0]}", None, hint="give one of them")
+            raise ArgumentValueError(given[1], f"is given with {given[0]}", None, hint="give one of them")
 
     def draw(self, layout: Layout, context: Context) -> Order:
         """Orders the samples of a layout."""
         self._require_fixed(context.child)
-        # No epoch is in it, nor where a mixture stands above: an evaluation outside of it has the same folds.
+        # It depends neither on the epoch nor on a mixture above: an evaluation outside of it has the same
+        # folds.
         key = Key(self.seed, 0, context.depth, "fold")
         return limited(self._rows(layout, context, key), self.num_samples or None)
 

@@ -31,7 +31,7 @@ def lent_randomness(sampler: Any, seed: int, epoch: int) -> Iterator[None]:
     """Makes all that a sampler may draw from depend on seed and epoch alone, for the time of a `with`.
 
     That is torch's default generator, those of CUDA where it is in use, numpy's and Python's, and the
-    generators that the sampler, or a sampler in it, holds in an attribute. Each gets a seed of its own, and
+    generators that the sampler, or a sampler in it, holds in an attribute. Each gets its own seed, and
     afterwards the state that it had before.
 
     Args:
@@ -144,7 +144,7 @@ def read_sampler(sampler: Any, size: int, epoch: int) -> Ids:
 def _checked(number: Any, place: str) -> int:
     id = arguments.integer(f"{place}: id", number)
     if not -arguments.INT64_MAX <= id <= arguments.INT64_MAX:
-        raise OutOfDatasetError(f"{place}: id", "lies outside of any dataset", id)
+        raise OutOfDatasetError(f"{place}: id", "is outside of any dataset", id)
     return id
 
 
@@ -153,7 +153,7 @@ def checked_ids(ids: Any, size: int, place: str) -> Ids:
 
     Raises:
         ArgumentTypeError: an id is no integer.
-        OutOfDatasetError: an id lies outside of [0, size).
+        OutOfDatasetError: an id is outside of [0, size).
     """
     array = arguments.integers(place, ids)
     if array.ndim != 1:

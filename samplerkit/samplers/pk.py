@@ -32,13 +32,13 @@ class PKSampler(Sampler):
     Args:
         num_val: K, how many samples of each class.
         num_class: not supported, as in MindSpore: P is the number of classes.
-        shuffle: whether the classes come in a random order, another one each epoch; else sorted. All draws
-            of a class stand together; a `RandomSampler` with this as its child mixes them.
+        shuffle: whether the classes come in a random order, another one each epoch; else sorted. All draws of
+            a class are consecutive; a `RandomSampler` with this as its child mixes them.
         class_column: the attribute or column of the dataset that holds the labels. Where it is left out,
             the dataset's `targets` will do as well.
         num_samples: how many samples, from the first; None and 0 mean all P * K.
         seed: the seed of the draws, in [0, 2^64).
-        labels: the label of each sample of the dataset, also above a child, in place of asking the dataset.
+        labels: the label of each sample of the dataset, also above a child; None reads them from the dataset.
         algorithm: the id of the algorithm.
 
     Raises:
@@ -46,7 +46,7 @@ class PKSampler(Sampler):
         ArgumentRangeError: `num_val` is not positive, or `labels` or `class_column` is empty.
         ArgumentValueError: `num_samples` or `seed` is negative, or `algorithm` is not known.
         NotSupportedError: `num_class` is given.
-        DatasetError: when the order is asked for: no labels are found, or not one for each sample.
+        DatasetError: when the order is made: no labels are found, or not one for each sample.
         ArgumentRangeError: likewise: more than 2^30 samples would be drawn.
 
     Source: `mindspore.dataset.PKSampler`.

@@ -128,18 +128,17 @@ MOST_REPEATS = 1 << 20
 class RepeatSampler(Sampler):
     """Reads each sample several times in a row: repeated augmentation.
 
-    Over a `RandomSampler` the copies of a sample stand next to one another, so that they are dealt to
-    different ranks, where there are as many. Each copy is a draw of its own (`draw_rng`), in another pass.
+    Over a `RandomSampler` the copies of a sample are consecutive, so that they are dealt to different ranks,
+    if there are as many. Each copy is a separate draw (`draw_rng`), in another pass.
 
     Args:
         repeats: how often each sample comes, at most 2^20.
-        num_samples: how many samples, copies counted; None and 0 mean all. As many as the dataset has make
-            epochs of the usual length, of which each sees a part of the samples.
+        num_samples: how many samples, including copies; None and 0 mean all. With the size of the dataset,
+            epochs have the usual length, and each reads a part of the samples.
 
     Raises:
         ArgumentTypeError: an argument is no integer.
-        ArgumentRangeError: `repeats` is not in [1, 2^20]; or, when the order is asked for, it is longer
-            than 2^62.
+        ArgumentRangeError: `repeats` is not in [1, 2^20]; or, when the order is made, it is longer than 2^62.
         ArgumentValueError: `num_samples` is negative.
 
     Source: Hoffer et al., "Augment your batch" (2019); Berman et al., "MultiGrain" (2019).
@@ -170,7 +169,7 @@ class RepeatFactorSampler(Sampler):
     """Reads sample i `factors[i]` times on average: as often as the whole number below it or above it.
 
     Which of the two it is changes from epoch to epoch; the length of an epoch does not. It is the sum of the
-    factors, rounded to a whole number, to which they are scaled. Samples stand as in the dataset, copies
+    factors, rounded to a whole number, to which they are scaled. Samples are in storage order, with copies
     next to one another: a `RandomSampler` with this as its child mixes them.
 
     Args:
@@ -184,7 +183,7 @@ class RepeatFactorSampler(Sampler):
         ArgumentRangeError: `factors` is empty, all zero, holds a negative, NaN or infinite one, or adds up
             to more than 2^30.
         ArgumentValueError: `num_samples` or `seed` is negative.
-        DatasetError: when the order is asked for: there is not one factor for each sample.
+        DatasetError: when the order is made: there is not one factor for each sample.
 
     Source: Gupta, Dollar and Girshick, "LVIS: a dataset for large vocabulary instance segmentation" (2019).
 

@@ -27,7 +27,7 @@ class ModedSampler(Sampler):
     """A sampler with a shuffle mode.
 
     Attributes:
-        mode: the arguments of the mode together; each is an attribute of its own as well.
+        mode: the arguments of the mode together; each is also a separate attribute.
         seed: of the order.
     """
 
@@ -72,8 +72,8 @@ class RandomSampler(ModedSampler):
 
     Args:
         replacement: draw each time from all samples, so that a sample may come twice.
-        num_samples: how many samples, at most those that there are; None and 0 mean all. With
-            `replacement`, a dataset of files may be asked for more than it has, as in MindSpore.
+        num_samples: how many samples, at most all; None and 0 mean all. With `replacement`, it may be more
+            than a dataset of files has, as in MindSpore.
         shuffle: the shuffle mode, any but FALSE; only GLOBAL and ADAPTIVE with `replacement`.
         seed: the seed of the order, in [0, 2^64).
         partial_size: samples in a block of PARTIAL.
@@ -88,8 +88,8 @@ class RandomSampler(ModedSampler):
         ArgumentTypeError: an argument has the wrong type.
         ArgumentValueError: `num_samples` or `seed` is negative, or `algorithm` is not known.
         ArgumentRangeError: `partial_size` or `lanes` is not positive, or `pools` neither 1 nor 2.
-        ShuffleModeError: `replacement` with a mode that it does not go with; or, when the order is asked
-            for, FILES or INFILE over a dataset without files.
+        ShuffleModeError: `replacement` with a mode that does not support it; or, when the order is made,
+            FILES or INFILE over a dataset without files.
 
     Source: `mindspore.dataset.RandomSampler`.
 
@@ -140,13 +140,13 @@ class DistributedSampler(ModedSampler):
     """Deals samples to shards: all shards share one order, and each reads its own part of it.
 
     Args:
-        num_shards: the number of shards. None asks the running job when the order is first wanted: an
-            initialised process group, then RANK and WORLD_SIZE, then MPI, then SLURM, else one shard.
-        shard_id: the shard of this process, in [0, num_shards). None asks the running job.
+        num_shards: the number of shards. None takes it from the running job when the order is first used: an
+            initialised process group, then RANK and WORLD_SIZE, then MPI, then SLURM, otherwise one shard.
+        shard_id: the shard of this process, in [0, num_shards). None takes it from the running job.
         shuffle: the shuffle mode; True means GLOBAL and False means FALSE.
         num_samples: how many samples a shard reads at most; None and 0 mean all.
         offset: -1 gives every shard the same number of samples, wrapping around to the first ones. o >= 0
-            gives each what there is and repeats nothing, the first sample to shard o.
+            repeats nothing, and gives the first sample to shard o.
         seed: the seed of the order, in [0, 2^64); the same on every shard.
         partial_size: samples in a block of PARTIAL.
         pools: 1, or 2 for samples that cross the borders of blocks: PARTIAL then shuffles blocks of twice
@@ -161,7 +161,7 @@ class DistributedSampler(ModedSampler):
         ArgumentValueError: `num_samples` or `seed` is negative, or `algorithm` is not known.
         ArgumentRangeError: `num_shards` is not positive, `shard_id` or `offset` is out of range, or
             `partial_size` or `lanes` is not positive, or `pools` is neither 1 nor 2.
-        ShuffleModeError: when the order is asked for: FILES or INFILE over a dataset without files.
+        ShuffleModeError: when the order is made: FILES or INFILE over a dataset without files.
 
     Source: `mindspore.dataset.DistributedSampler`; the lanes are what MosaicML streaming calls canonical
     nodes.
@@ -227,7 +227,7 @@ class WeightedRandomSampler(Sampler):
             those without a weight are never drawn.
         num_samples: how many draws; None and 0 mean as many as the dataset has samples.
         replacement: whether a sample may be drawn again. Without, samples are drawn one after another, each
-            in proportion to the weights of those that are left.
+            in proportion to the weights of the remaining ones.
         seed: the seed of the draws, in [0, 2^64).
         algorithm: the id of the algorithm.
 
@@ -236,7 +236,7 @@ class WeightedRandomSampler(Sampler):
         ArgumentRangeError: `weights` is empty, all zero, or holds a negative, NaN or infinite one; or, as
             soon as it can be known, without replacement, more draws than positive weights.
         ArgumentValueError: `num_samples` or `seed` is negative, or `algorithm` is not known.
-        OutOfDatasetError: when the order is asked for: there are more weights than samples.
+        OutOfDatasetError: when the order is made: there are more weights than samples.
 
     Source: `mindspore.dataset.WeightedRandomSampler`, whose draws are the same in every epoch.
 

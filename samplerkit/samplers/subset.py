@@ -36,13 +36,13 @@ class SequentialSampler(Sampler):
 
     Args:
         start_index: the first sample; None means 0.
-        num_samples: how many samples, at most those that there are; None and 0 mean all.
+        num_samples: how many samples, at most all; None and 0 mean all.
 
     Raises:
         ArgumentTypeError: an argument is no integer.
         ArgumentRangeError: `start_index` is negative or above 2^63 - 1.
         ArgumentValueError: `num_samples` is negative.
-        OutOfDatasetError: when the order is asked for: `start_index` lies outside of a dataset without
+        OutOfDatasetError: when the order is made: `start_index` is outside of a dataset without
             files. A dataset of files yields nothing then, as a MindSpore MindDataset.
 
     Source: `mindspore.dataset.SequentialSampler`.
@@ -102,7 +102,7 @@ class SubsetSampler(ListedSampler):
         ArgumentTypeError: `indices` holds something else than integers.
         ArgumentRangeError: `indices` is empty or holds a negative id.
         ArgumentValueError: `num_samples` is negative.
-        OutOfDatasetError: when the order is asked for: an id lies outside of the dataset.
+        OutOfDatasetError: when the order is made: an id is outside of the dataset.
 
     Source: `mindspore.dataset.SubsetSampler`.
 
@@ -135,7 +135,7 @@ class SubsetRandomSampler(ListedSampler):
         ArgumentTypeError: `indices` holds something else than integers.
         ArgumentRangeError: `indices` is empty or holds a negative id.
         ArgumentValueError: `num_samples` or `seed` is negative, or `algorithm` is not known.
-        OutOfDatasetError: when the order is asked for: an id lies outside of the dataset.
+        OutOfDatasetError: when the order is made: an id is outside of the dataset.
 
     Source: `mindspore.dataset.SubsetRandomSampler`, whose order is the same in every epoch.
 
@@ -167,22 +167,22 @@ class IterSampler(Sampler):
     """Reads the samples whose ids an iterable yields, for instance a torch sampler or a list.
 
     The iterable is read once for each order. If it has `set_epoch`, that is called before. While it is read,
-    the random generators of torch, numpy and Python, and those that it holds in attributes, are seeded by
-    `seed` and the epoch, and get their states back afterwards: so each rank reads the same ids, and so does a
-    job that resumes. A digest of the ids is part of a state, and ranks compare it.
+    the random generators of torch, numpy and Python, and those in its attributes, are seeded by `seed` and
+    the epoch; then their states are restored. So each rank, and a job that resumes, reads the same ids. A
+    digest of the ids is part of a state, and ranks compare it.
 
     Args:
         sampler: yields integers. It must be iterable more than once.
         num_samples: how many ids to read, from the first; None and 0 mean all. An iterable without `__len__`
             that yields more than 2^24 ids needs it, since it might never end.
-        seed: in [0, 2^64), of what the iterable draws at random.
+        seed: of the random draws of the iterable, in [0, 2^64).
 
     Raises:
-        ArgumentTypeError: `sampler` cannot be iterated, or only once, as a generator; or, when the order
-            is asked for, it yields something else than integers.
+        ArgumentTypeError: `sampler` cannot be iterated, or only once, as a generator; or, when the order is
+            made, it yields something else than integers.
         ArgumentValueError: `num_samples` is negative, or `seed` is out of range.
-        OutOfDatasetError: when the order is asked for: an id lies outside of the dataset.
-        DatasetError: when the order is asked for: it yields no id, or too many without `num_samples`.
+        OutOfDatasetError: when the order is made: an id is outside of the dataset.
+        DatasetError: when the order is made: it yields no id, or too many without `num_samples`.
 
     Source: `mindspore.dataset.IterSampler`.
 
@@ -226,8 +226,8 @@ class IterSampler(Sampler):
 class WindowSampler(Sampler):
     """Reads the first samples of windows of consecutive ones: clips of videos, parts of episodes or series.
 
-    The files of the layout are episodes, and a dataset without files is one. An episode of n samples has
-    (n - size) div stride + 1 windows, none if it is shorter than one. An id stands for the window that begins
+    The files of the layout are episodes, and a dataset without files is one. An episode of n samples has (n -
+    size) div stride + 1 windows, none if it is shorter than one. An id is that of the window that begins
     there: the dataset reads `size` samples from it on. What draws from this sampler sees windows as the
     samples of its files, so that a `RandomSampler` of any shuffle mode may be its parent, PARTIAL too.
 
@@ -240,9 +240,9 @@ class WindowSampler(Sampler):
         ArgumentTypeError: an argument is no integer.
         ArgumentRangeError: `size` or `stride` is not positive.
         ArgumentValueError: `num_samples` is negative.
-        DatasetError: when the order is asked for: all episodes are shorter than a window.
-        CompositionError: when the order is asked for: what the child yields are not whole files, in which
-            samples follow one another.
+        DatasetError: when the order is made: all episodes are shorter than a window.
+        CompositionError: when the order is made: the child does not yield whole files, in which samples
+            follow one another.
 
     Example:
         >>> episodes = Layout([5, 2, 4])

@@ -26,14 +26,14 @@ from samplerkit.storage.tree_leaves import Array, Columns, Leaf, LeafSamples, Sh
 
 @final
 class TreeDataset(OpenPerProcess[Any]):
-    """Several datasets as one map-style dataset; each part of a batch is read in one go.
+    """Several named datasets as one map-style dataset; each part reads its samples of a batch at once.
 
     Its layout is the tree of theirs: ids run through the parts in the order given, and its files are theirs,
     so the modes that know files, and mixtures by name, work over it. Each part receives from a loader
     what concerns it: the epoch, the ids that it will read next, its draws and passes. It has no threads.
 
     Args:
-        parts: by name: a `FileDataset`, a `TarDataset`, a dataset of yours, torch's `ConcatDataset`, or
+        parts: by name: a `FileDataset`, a `TarDataset`, any map-style dataset, torch's `ConcatDataset`, or
             another `TreeDataset`.
 
     Attributes:
@@ -41,7 +41,7 @@ class TreeDataset(OpenPerProcess[Any]):
 
     Raises:
         ArgumentTypeError: no mapping, a name that is no string, or a part of which nothing can be read.
-        ArgumentValueError: no parts, a name that is empty, or trees in trees, more than 64.
+        ArgumentValueError: no parts, an empty name, or more than 64 nested trees.
         DatasetError: later, a part has neither a layout nor a length, or returns something else than samples.
 
     Example:

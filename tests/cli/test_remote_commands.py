@@ -148,7 +148,7 @@ def test_nobody_fetches_files_to_count_their_samples_for_a_plan(command, refused
         line = "samplerkit: lengths: are not told, and to count the samples all files would"
         assert refused(*asked).startswith(line)
     (finding,) = in_json(command, "check", path)[1]["findings"]
-    assert finding["code"] == "lengths-not-told"
+    assert finding["code"] == "lengths-unknown"
     assert len(web.asked("GET")) == 0
     assert not home.exists()
 

@@ -138,7 +138,7 @@ PLANTED = {
     "costly-remote: samples of remote shards whose sizes cannot be asked": lambda: ours(
         sk.RandomSampler(), Shards(fails=True)
     ),
-    "lengths-not-told: remote files that nobody has counted": lambda: ours(
+    "lengths-unknown: remote files that nobody has counted": lambda: ours(
         sk.RandomSampler(), FileDataset(["http://127.0.0.1:9/a.npz"], "npz")
     ),
     "concat-padded: a ConcatDataset that the core pads": lambda: bridged(
@@ -201,7 +201,7 @@ PLANTED = {
     "same-part: one dataset twice in a tree": lambda: ours(
         sk.RandomSampler(), sk.TreeDataset({"a": ROWS, "b": sk.TreeDataset({"c": ROWS})})
     ),
-    "parts-not-told: a concatenation of datasets with an epoch": lambda: ours(
+    "parts-hidden: a concatenation of datasets with an epoch": lambda: ours(
         sk.RandomSampler(), ConcatDataset([Epochs(0), ROWS])
     ),
     "seq-len-fixed: windows of blocks in a global order": lambda: ours(

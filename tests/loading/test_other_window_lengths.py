@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import samplerkit as sk
-from samplerkit.loading.run.window_unit import steps_to_a_multiple
+from samplerkit.loading.run.token_windows import steps_to_a_multiple
 from tests.chains import under
 from tests.loading.rings import Rings
 from tests.loading.token_loaders import BLOCK, FILES, TREE, blocks, loader, mixture, tokens_of

@@ -48,8 +48,8 @@ class PackBatches(BatchRecipe):
         packs: in a batch.
         window: documents in a window; None for the whole set where the sampler fixes one, and else a power of
             two from 16,384 that holds 16 groups.
-        long: what becomes of a document that is longer than a pack. `split`: it fills packs of its own, and
-            its end is packed with others. `raise`, `drop`, `truncate`: an error, left out, cut off.
+        long: how a document that is longer than a pack is handled. `split`: it fills packs alone, and its end
+            is packed with others. `raise`, `drop`, `truncate`: an error, left out, cut off.
         length_multiple: each part takes a multiple of it, which divides `seq_len`; more of it gives more
             mixing where documents are few.
         abreast: batches that are in neighbouring steps; None for the number of ranks at the first start.

@@ -18,8 +18,8 @@ from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
 from samplerkit.storage.files.chunked import ChunkCache, ChunkedDataset, ChunkLimits, Chunks
 from samplerkit.storage.files.content import ContentPart, FileContent
+from samplerkit.storage.files.file_reader import FileReader, has_get_data, read_file
 from samplerkit.storage.files.paths import distinct_names
-from samplerkit.storage.files.reader import FileReader, has_get_data, read_file
 from samplerkit.storage.files.readers import file_reader
 from samplerkit.storage.per_process import PerProcess
 from samplerkit.storage.remote.options import RemoteOptions

@@ -18,8 +18,8 @@ from samplerkit.inspect.view import HINT, is_counted, loader_of
 from samplerkit.order import arguments
 from samplerkit.order.deal import World
 
-_LENGTHS_NOT_TOLD = kind(
-    "lengths-not-told",
+_LENGTHS_UNKNOWN = kind(
+    "lengths-unknown",
     "warning",
     "Remote files have to be fetched to count their samples, before the first batch.",
 )
@@ -89,7 +89,7 @@ count them twice
         )
         # All other rules ask how many samples there are, and in which batches.
         if not is_counted(seen.dataset):
-            return (_LENGTHS_NOT_TOLD.found(_NOT_COUNTED, HINT),)
+            return (_LENGTHS_UNKNOWN.found(_NOT_COUNTED, HINT),)
         made += [finding for find in RULES for finding in find(seen)]
     except ArgumentTypeError:
         raise

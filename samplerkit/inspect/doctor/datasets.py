@@ -70,7 +70,7 @@ def same_part(seen: Inspection) -> Faults:
 
 
 @rule("warning", any_loader)
-def parts_not_told(seen: Inspection) -> Faults:
+def parts_hidden(seen: Inspection) -> Faults:
     """A ConcatDataset reads its parts one by one, and passes on neither `expect` nor `set_epoch`.
 
     Hint:

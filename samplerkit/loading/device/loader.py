@@ -32,7 +32,7 @@ from samplerkit.samplers.mixing.edit import Edit
 MOST_AHEAD = 2**16
 
 SCHEMA: Final = 1
-"""Of the states of loaders that have none of their own."""
+"""The version of the states of loaders that have no state of their own."""
 
 _CHECKS = {
     "schema": FieldCheck(lambda value: value == SCHEMA, "is not known to this version"),
@@ -43,23 +43,24 @@ _CHECKS = {
 
 
 class DeviceLoader(Closing):
-    """Hands out the batches of a loader on a device; while the loop trains, the next ones are on their way.
+    """Hands out the batches of a loader on a device, and prefetches the next ones while the loop trains.
 
-    A thread loads, pins and copies on a side stream, so that a step costs the longer of loading and training,
-    and not both. Batches may be any nesting of tensors and objects with `to`; see `map_leaves`.
+    A thread loads, pins and copies on a side stream, so that a step takes the longer of loading and training,
+    not their sum. Batches may be any nesting of tensors and objects with `to`; see `map_leaves`.
 
-    What the state counts is what the loop received. It is that of samplerkit's `Loader`, or of torchdata's
-    `StatefulDataLoader` after the batch handed out last. Of any other loader, it is the epoch and the number
-    of batches, which are read and skipped after a restore.
+    The state counts batches that the loop received. It is that of samplerkit's `Loader`, or of torchdata's
+    `StatefulDataLoader` after the latest batch. For any other loader, it is the epoch and the number of
+    batches, which are read and skipped after a restore.
 
     A second iteration ends the first. After an early break, the next iteration begins the epoch again. The
     attributes of the loader can be read here too.
 
     Args:
         loader: a samplerkit `Loader`, a `StatefulDataLoader`, a `DataLoader`, or any iterable of batches.
-        device: where batches go; None takes the accelerator of this process, or the cpu where there is none.
-        depth: how many batches are loaded ahead; at most depth + 2 are on the device at a time.
-        pin_memory: whether tensors are pinned before they are copied; "auto" does what the device gains by.
+        device: the device of the batches; None for the accelerator of this process, or the cpu if there is
+            none.
+        depth: how many batches are prefetched; at most depth + 2 are on the device at a time.
+        pin_memory: whether tensors are pinned before they are copied; "auto" if the device benefits from it.
         run_ahead: whether loading continues into the next epoch before the loop asks for it. The sampler's
             epoch is set then. `set_epoch` with another one drops what was loaded.
         load: makes of a batch on the host, pinned where that is done, what the loop gets, in place of copying
@@ -108,8 +109,8 @@ class DeviceLoader(Closing):
         self.run_ahead: Final = arguments.boolean("run_ahead", run_ahead)
         if load is not None and not callable(load):
             raise ArgumentTypeError("load", "must be a function of a batch", load)
-        # samplerkit's own loader puts a stage behind its source by itself, and counts what leaves it: more
-        # than batches, which `load` does not know.
+        # samplerkit's own loader puts a stage behind its source itself, and counts what leaves it: more than
+        # batches, which `load` does not know.
         has_stages = load is None and callable(getattr(loader, "iterate_on", None))
         self._staged: Any = loader if has_stages else WrappedLoader(loader)
         self._counts: Final = StageCounts()
@@ -158,18 +159,18 @@ class DeviceLoader(Closing):
             **said: its arguments, by name.
 
         Raises:
-            NotSupportedError: another loader than samplerkit's is read: nobody knows what it has asked for.
+            NotSupportedError: the loader is of another package, whose requests are not known.
             SamplerkitError: as `Loader.edit`.
         """
         if not hasattr(self.loader, "edit"):
-            problem = "cannot be edited while it reads, for nobody knows what it has asked for"
+            problem = "cannot be edited while it reads, since its requests are not known"
             hint = "read by sk.Loader; or save a state, and start with a ledger that has the edit"
             raise NotSupportedError("loader", problem, self.loader, hint=hint)
         position: int = self.loader.edit(edit, **said)
         return position
 
     def state_dict(self) -> dict[str, Any]:
-        """Gives the state after the batches handed out, whatever was loaded ahead."""
+        """Gives the state after the batches handed out, without prefetched ones."""
         state: dict[str, Any] = self._staged.state_dict()
         return state
 
@@ -190,9 +191,9 @@ class DeviceLoader(Closing):
 class WrappedLoader:
     """Puts a stage between the loop and a loader that does not count what was handed out; counts behind it.
 
-    Of a loader with a state of its own, such as torchdata's, a snapshot is taken after each batch, and the
-    cursor knows the epoch alone. Of any other one, batches are counted, and skipped after a restore: they are
-    read all the same, so it must give the same batches in the same order again.
+    For a loader with its own state, such as torchdata's, a snapshot is taken after each batch, and the cursor
+    knows the epoch alone. Of any other one, batches are counted, and skipped after a restore: they are read
+    all the same, so it must give the same batches in the same order again.
 
     Args:
         loader: any iterable; if it has a length, the end of an epoch is known before the loop asks for more.

@@ -180,7 +180,7 @@ def permutation_on(device: torch.device, size: int, key: Key, *indices: int) -> 
 def _permuted(network: Network, width: int, positions: torch.Tensor) -> torch.Tensor:
     """Permutes positions in [0, n); see `order.permutation`.
 
-    Where some values fall outside of [0, n) at first, how many do is asked of the device: one number, no id.
+    If some values are outside of [0, n) at first, their number is read from the device: one number, no id.
 
     Args:
         network: of one permutation: three integers, and constants on the device.

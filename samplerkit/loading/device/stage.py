@@ -52,7 +52,7 @@ class DeviceStage(Iterator[Any]):
 
     A thread pulls from the source, at most `depth` batches ahead of the loop, and copies on a side stream. It
     starts at the first `next`. What the source raises is raised here, with its traceback, after all batches
-    before it. The stage ends when it is closed, or when nobody refers to it.
+    before it. The stage ends when it is closed or no longer referenced.
 
     `EPOCH_END` passes as it is, so that one stage can continue from one epoch to the next.
 
@@ -150,7 +150,7 @@ class DeviceStage(Iterator[Any]):
         self._release()
         thread, producer = self._thread, self._producer
         if thread is None:
-            # It never started, so nobody else will close the source.
+            # It never started, so it will not close the source.
             self._producer = None
             if producer is not None:
                 producer.end()

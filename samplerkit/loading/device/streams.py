@@ -26,7 +26,7 @@ class Streams:
     """The driver of a device: one side stream, events, and the host's waits.
 
     This one is for the cpu and for mps, and has nothing to order: it moves within the calling thread, and
-    returns when that is done. Events and streams are the driver's own; nobody else looks into them.
+    returns when that is done. Events and streams are private to the driver.
 
     Args:
         device: where to. Tensors that are on it are not copied.

@@ -32,10 +32,10 @@ _AT_ONCE = 1 << 18
 
 @final
 class TensorLoader(CountsSteps):
-    """Hands out batches of tensors that are on a device, in the order of a sampler, and never leaves it.
+    """Hands out batches of tensors that are on a device, in the order of a sampler.
 
-    Positions, ids and batches are computed on the device; the host reads how many values a
-    permutation has to walk further, and the bounds of positions, some times an epoch, and nothing else.
+    Positions, ids and batches are computed on the device; only three numbers are copied to the host, a few
+    times per epoch.
 
     The state is that of a `Loader` over as many samples, and each takes the other's: exactly the samples that
     were handed out, on any number of ranks and batch sizes.
@@ -51,9 +51,9 @@ class TensorLoader(CountsSteps):
         tail: `pad`, `drop` or `ragged`, as in a `Loader`.
         world: which rank of how many this process is; None asks the running job at first use. Each rank holds
             all rows.
-        evaluate_on: where ids are computed. `device`: there, and nothing crosses. `host`: by numpy, and the
-            ids of each batch are copied. `auto`: on the device, but on the host for rows on the cpu, where
-            numpy is faster, and for orders that `order_on` does not take; `evaluates_on` says which.
+        evaluate_on: where ids are computed. `device`: on the device. `host`: by numpy, and the ids of each
+            batch are copied. `auto`: on the device, but on the host for rows on the cpu, where numpy is
+            faster, and for orders that `order_on` does not take; `evaluates_on` says which.
         agreement_seconds: how long the ranks of a job wait for one another when an iteration begins.
 
     Raises:

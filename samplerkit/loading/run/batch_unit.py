@@ -339,6 +339,6 @@ class FlattenedBatches(Order):
         batches = np.unique(self.plan.locate(ids)[1])
         batches = batches[(batches >= self.begin) & (batches < self.end)]
         found, begins = self.plan.samples(batches), self._edges[batches - self.begin]
-        # An id that is asked for twice is found twice.
+        # An id that is given twice is found twice.
         places, which = Occurrences(ids).locate(found.ids)
         return which, numbers_in(begins, np.diff(found.edges))[places]

@@ -156,7 +156,7 @@ class Delivery:
         return as_array(self.dealt(shard, step))
 
     def dealt(self, shard: int, step: int) -> range | Ids:
-        """Returns the same positions, as a range where they lie at even distances."""
+        """Returns the same positions, as a range if they are evenly spaced."""
         first, seat, covered = self.first(step), self.seat(shard), self.stage_of(step).size
         if not self.is_whole(step):
             covered = 0 if self.tail == "drop" else self.size - first
@@ -343,7 +343,7 @@ class Reading:
         Args:
             first: the step to begin with.
             stride: every how many steps.
-            about: what is asked about each sample beside its id, `passes` or `epochs`: the `columns` of what
+            about: further values of each sample besides its id, `passes` or `epochs`: the `columns` of what
                 is read.
         """
         size = self.units.expected_size * self.delivery.batch_size
@@ -365,7 +365,7 @@ class Reading:
             first = steps[-1] + stride
 
     def _with_columns(self, read: list[StepSamples], about: Sequence[str]) -> list[StepSamples]:
-        """Adds what is asked about samples: of many steps at once, as their ids."""
+        """Adds the requested values of samples: for many steps at once, as with ids."""
         if not about:
             return read
         draws = np.concatenate([as_array(samples.draws) for samples in read])

@@ -29,12 +29,12 @@ _ORDERS_KEPT = 4
 @final
 @dataclass(frozen=True, eq=False, repr=False)
 class History(Order):
-    """What a run has read up to a state: position i holds the id that was read i-th.
+    """All samples that a run has read up to a state, as an order: position i is the id that was read i-th.
 
-    It is an order, with indexing, slices, `positions_of` and `count`. Nothing was logged: a state says which
-    stretches of which epochs all ranks together have read, and the orders of these epochs say the rest. The
-    samples of one step are in the order of the epoch, not rank by rank. Pads, and what `tail="drop"` left
-    out, are not in it; samples that `bad_samples="skip"` left out are.
+    It has indexing, slices, `positions_of` and `count`. Nothing was logged: a state says which parts of which
+    epochs all ranks together have read, and the orders of these epochs give the ids. The samples of one step
+    are in the order of the epoch, not rank by rank. Pads, and samples that `tail="drop"` left out, are not in
+    it; samples that `bad_samples="skip"` left out are.
 
     With `batches`, a batch is found by counting the samples of all batches before it, once.
 
@@ -78,7 +78,7 @@ class History(Order):
 
     @property
     def is_complete(self) -> bool:
-        """Whether the state holds all that was read: it counts no epochs that it knows nothing else of.
+        """Whether the state has all parts of epochs that were read, and not only a number of some.
 
         If not, lengths and counts are lower bounds: `past.older` epochs, or parts of one, came before.
         """
@@ -152,7 +152,7 @@ class History(Order):
         return replace(self, num_samples=wanted)
 
     def since(self, state: Mapping[str, Any]) -> History:
-        """Returns what was read behind an earlier state of this run, whatever `up_to` was.
+        """Returns the samples read after an earlier state of this run; `up_to` has no effect on it.
 
         Raises:
             StateError: the state is damaged, of another run, or not in the past of this one.
@@ -172,9 +172,9 @@ class History(Order):
         return History(self.run, Past(later, max(0, forgotten - len(parts))))
 
     def by_source(self) -> dict[str, int]:
-        """Returns how many samples of each part of a tree of datasets were read; it passes over all of them.
+        """Returns how many samples of each part of a tree of datasets were read, by evaluating all ids.
 
-        Of another dataset, the one part is called `all`.
+        For any other dataset, the one part is called `all`.
         """
         parts = Layout.of(self.run.dataset).parts
         edges = edges_of(np.array([part.num_samples for part in parts.values()], dtype=np.int64))
@@ -186,7 +186,7 @@ class History(Order):
     def unread(self) -> Order:
         """Returns the samples of the dataset that were never read, ascending: another run can read these.
 
-        It passes over all that was read, and takes a byte of memory for each sample of the dataset.
+        It evaluates all ids that were read, and takes a byte of memory for each sample of the dataset.
 
         Raises:
             InverseTooLargeError: the dataset has more than 2^30 samples.

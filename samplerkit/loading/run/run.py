@@ -12,8 +12,8 @@ from samplerkit.batches.recipe import BatchRecipe
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, CompositionError, NotSupportedError
 from samplerkit.loading.run.batch_unit import BatchUnit
 from samplerkit.loading.run.delivery import Delivery, Reading, Tail
+from samplerkit.loading.run.token_windows import TokenWindowUnit
 from samplerkit.loading.run.units import EpochUnits, RunFacts, Unit
-from samplerkit.loading.run.window_unit import WindowUnit
 from samplerkit.loading.state.edits import EditHistory
 from samplerkit.loading.state.identity import (
     describe_chain,
@@ -44,7 +44,7 @@ from samplerkit.samplers.subset import SequentialSampler
 @final
 @dataclass(frozen=True, eq=False)
 class Run:
-    """What all readers of a recipe share: loaders, samplers for torch, and whoever inspects them.
+    """The common part of all readers of a recipe: loaders, samplers for torch, and inspections.
 
     Args:
         recipe: the chain of samplers.
@@ -104,7 +104,7 @@ class Run:
 
     @cached_property
     def world(self) -> World:
-        """Which shard of how many this process reads; the running job is asked once."""
+        """Which shard of how many this process reads; taken from the running job once."""
         return world_of(self.recipe, self.given_world)
 
     @cached_property
@@ -226,7 +226,7 @@ class Run:
         return described + describe_looks(self.recipe, dataset)
 
     def replaced(self, **changed: Any) -> Run:
-        """Returns the same run but for some fields, with what is known already: the world is asked once."""
+        """Returns the run with some fields replaced, and its cached values: the world is found only once."""
         run = replace(self, **changed)
         run.__dict__.update(world=self.world, described=self.described)
         if (run.recipe, run.unit, run.constants) == (self.recipe, self.unit, self.constants):
@@ -266,7 +266,7 @@ def unit_of(recipe: Sampler, dataset: Any, batches: Any) -> Unit:
         ArgumentTypeError: `batches` is no recipe for batches.
         NotSupportedError: they cannot be made of this chain.
     """
-    samples = WindowUnit.of(recipe, dataset) or Unit()
+    samples = TokenWindowUnit.of(recipe, dataset) or Unit()
     return samples if batches is None else BatchUnit.of(recipe, batches, samples)
 
 
@@ -324,7 +324,10 @@ def beginning_of(sampler: Sampler, dataset: Any, batches: BatchRecipe | None = N
     for link, beginning in others:
         # It is unknown which of its samples the samplers above it read.
         if beginning is not None and beginning(LARGEST) != (0, 0):
-            problem, hint = "continues a run, and is below another one", "a loader deals it by itself"
+            problem, hint = (
+                "continues a run, and is below another one",
+                "leave the outer one out: a loader deals",
+            )
             raise CompositionError(type(link).__name__, problem, hint=hint)
     begins = (0, 0) if outermost[1] is None else outermost[1](len(Layout.of(dataset)))
     if batches is not None and begins[1]:

@@ -31,7 +31,7 @@ class RunCursor(Cursor):
     """Where the reader of a run is: the run as it is now, and a place in it.
 
     A loaded state and an edit replace the run. Requests may be made in a background thread, while the loop
-    edits. So whoever makes one, and whoever edits, holds the lock.
+    edits. So readings are made, and edits applied, under the lock.
 
     Args:
         run: the run; it begins at its `beginning_of`.
@@ -121,7 +121,7 @@ class RunCursor(Cursor):
 
         Args:
             reading: where it begins.
-            about: what is asked about each sample beside its id, as for `Reading.samples`.
+            about: further values of each sample besides its id, as for `Reading.samples`.
         """
         following, run = 0, None
         while run is not self.run:
@@ -141,7 +141,8 @@ class RunCursor(Cursor):
     def editable_from(self) -> int:
         """The first position of the run that may be edited: all before it was requested, or is in a state.
 
-        At the end of an epoch a state stands behind what `tail="drop"` left out, which nobody requested.
+        At the end of an epoch a state is after the samples that `tail="drop"` left out, which no worker
+        requested.
         """
         places = ((self.at.epoch, self.at.start), self.place()[:2])
         begun = [self.run.epoch(epoch).run_position(position) for epoch, position in places]
@@ -182,7 +183,7 @@ class RunCursor(Cursor):
         self.edits = ledger.edits
 
     def follow(self, edits: tuple[Edit, ...]) -> None:
-        """Makes the edits that were made in another process: a worker has a run of its own."""
+        """Makes the edits that were made in another process: a worker has its own run."""
         while len(made := self.run.edits.ledger.edits) < len(edits):
             self._edit(self.run.edits.ledger.edited(edits[len(made)]))
 
@@ -221,7 +222,7 @@ class RunCursor(Cursor):
         self._agreed = run
 
     def __getstate__(self) -> dict[str, Any]:
-        """A worker has a lock of its own, and makes readings again: an order can be large to send."""
+        """A worker has its own lock, and makes readings again: an order can be large to send."""
         return {**self.__dict__, "lock": None}
 
     def __setstate__(self, saved: dict[str, Any]) -> None:

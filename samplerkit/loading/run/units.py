@@ -1,7 +1,7 @@
 """Units: what a run counts, deals to its ranks and names in a state, behind one interface.
 
-A kind of unit is a subclass of `Unit`, and one of `EpochUnits` for those of an epoch, in a file of their own,
-and a line in `unit_of` (`loading/run/run.py`). Nothing else chooses.
+A kind of unit is a subclass of `Unit`, and one of `EpochUnits` for those of an epoch, in one file, and a line
+in `unit_of` (`loading/run/run.py`). Nothing else chooses.
 """
 
 from __future__ import annotations
@@ -56,10 +56,10 @@ class StepSamples(NamedTuple):
 
     Args:
         ids: of the samples, int64.
-        draws: the draw of each, as a range where they are evenly spaced; pads have draws of their own, from
-            the epoch's number of draws on.
+        draws: the draw of each, as a range where they are evenly spaced; pads have other draws, from the
+            epoch's number of draws on.
         segments: which parts of the samples, for packs; None for whole samples.
-        columns: what was asked about each sample beside its id.
+        columns: the requested values of each sample besides its id.
     """
 
     ids: Ids

@@ -135,7 +135,7 @@ class EditHistory:
                 f"was saved at position {position}, before which this run has an edit that its run had not",
                 f"{past} edits",
                 ledger.edits[past],
-                hint="an edit must lie at or behind the position of the state that is loaded",
+                hint="an edit must be at or after the position of the loaded state",
             )
         end = min((count for count in known if count > agreed), default=past)
         which = f"edit {end}" if end == agreed + 1 else f"one of the edits {agreed + 1} to {end}"

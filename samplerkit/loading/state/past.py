@@ -42,7 +42,7 @@ class EpochsRead(NamedTuple):
         return self.end if self.end >= 0 else total - (total - self.begin) % -self.end
 
     def is_beyond(self, place: Place) -> bool:
-        """Returns whether any of it lies behind a place of the run."""
+        """Returns whether any of it is after a place of the run."""
         last = self.epoch + self.epochs - 1
         return last > place.epoch or (last == place.epoch and not 0 <= self.end <= place.position)
 

@@ -16,7 +16,7 @@ SCHEMA = 1
 """The version of the state's fields; a newer one is refused."""
 
 Section = Mapping[str, Any]
-"""JSON values by name: what a run has to know beside its position, such as how its batches are made."""
+"""JSON values by name: what a run needs besides its position, such as the recipe of its batches."""
 
 COMPARED = ("algorithm", "seed", "dataset", "sampler", "tail", "num_shards")
 """The fields that must be the same in the run that loads a state; each can be allowed to differ."""
@@ -193,7 +193,7 @@ class State:
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the state as JSON values, with the schema and a checksum."""
-        # Sections may be kept by the run: whoever changes a saved state must not change what comes next.
+        # The run may keep the sections: a change of the saved state must not change what is read next.
         sections = {name: dict(section) for name, section in self.sections.items()}
         values = {"schema": SCHEMA, **vars(self), "seed": list(self.seed), "sections": sections}
         return {_KEYWORD: "loader", **values, "checksum": _checksum(values)}

@@ -77,7 +77,7 @@ class BatchMaker:
 
 
 def batch_of(samples: Any) -> Any:
-    """Makes a batch, as torch does where nobody says how; what a dataset gave as arrays is one already.
+    """Makes a batch, by default as torch does; arrays from a dataset are a batch already.
 
     Args:
         samples: a list; or an array with a row a sample, or a mapping of such.
@@ -142,7 +142,7 @@ class SendingMaker(BatchMaker):
 
 
 def _unsendable(request: Request, samples: Answer) -> dict[int, SkippedSample]:
-    """Returns the samples that cannot be pickled by their rows, where samples can be told apart."""
+    """Returns the samples that cannot be pickled, by their rows, if samples can be distinguished."""
     present = np.delete(np.arange(request.ids.size), samples.places_skipped).tolist()
     if not isinstance(samples.batch, list) or len(samples.batch) != len(present):
         return {}

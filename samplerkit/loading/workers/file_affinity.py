@@ -141,7 +141,7 @@ def joined(shares: Sequence[ShareRequest], answers: Sequence[Answer]) -> Answer:
     """Puts the samples of a batch together, as if one worker had read it.
 
     Args:
-        shares: what was asked of each worker.
+        shares: the request of each worker.
         answers: what each of them read.
 
     Raises:

@@ -39,7 +39,7 @@ _SWITCHES = {"pin_memory", "persistent_workers"}
 _NEED_WORKERS = ("prefetch_factor", "persistent_workers", "timeout")
 
 _STAGE_SECONDS = 0.4
-"""How long a stage may take to end by itself before the workers that it waits for are ended: together with
+"""How long a stage may take to end before the workers that it waits for are ended: together with
 `LAST_BATCH_SECONDS`, which these have then, it is below the two seconds that an end may take."""
 
 
@@ -262,7 +262,7 @@ def _ahead(batches: Iterator[Any]) -> DeviceStage:
 
 
 def batches_of(cursor: RunCursor, request: Request) -> Batches:
-    """Returns the batches of the reading that a request is of; a worker edits a run of its own first."""
+    """Returns the batches of the reading of a request; a worker edits its own run first."""
     cursor.follow(request.edits)
     return cursor.run.reading(request.epoch, request.start).batches
 

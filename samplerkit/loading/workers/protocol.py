@@ -32,7 +32,7 @@ _MOST_IDS_NAMED = 64
 
 @dataclass(eq=False)
 class Request:
-    """One batch that a rank reads. Nobody changes it; a frozen one takes longer to make.
+    """One batch that a rank reads. It is never changed, but not frozen, which would be slower.
 
     Args:
         epoch: the epoch, which so reaches persistent workers too.
@@ -62,7 +62,7 @@ class Request:
 
     @property
     def is_whole(self) -> bool:
-        """Whether these are all samples of the batch, so that whoever reads them collates them."""
+        """Whether these are all samples of the batch, so that the worker that reads them collates them."""
         return True
 
     def place(self, number: int) -> int:
@@ -144,7 +144,7 @@ class Report:
     """The figures of a worker's dataset, up to a batch.
 
     Args:
-        reader: the process id of the worker, or the number of a thread with a copy of its own.
+        reader: the process id of the worker, or the number of a thread with its own copy.
         stats: its dataset's `stats`.
     """
 
@@ -159,9 +159,9 @@ class Answer:
 
     Args:
         batch: the samples, as the dataset gave them, or the batch.
-        skipped: what was left out; of samples, each with its number in the request.
+        skipped: samples that were left out; before they are collated, each with its number in the request.
         reports: the figures of the datasets of the workers that made it, if they have any.
-        stand_in: the sample that the batch is made of, where all of its own were left out.
+        stand_in: the sample of which the batch is made, if all of its samples were left out.
     """
 
     batch: Any
@@ -265,7 +265,7 @@ class WorkerPool(Workers):
         """
 
     def withdraw(self, task: Any) -> None:
-        """Notes that nobody waits for the batch of a task any more."""
+        """Records that the batch of a task is no longer needed."""
 
     def open(self, requests: Iterator[Request], *, in_the_loop: bool) -> Iterator[Answer]:
         """Begins an iteration; the one before was cancelled."""

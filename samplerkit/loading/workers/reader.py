@@ -1,7 +1,7 @@
 """How the samples of a request are read: together where a dataset can, else one by one.
 
-A dataset gives a batch together, together but for those that are missing, or as parts of documents. Two
-functions are chosen for it: a `Read` answers a request, and a `ReadOne` gives the sample at a place of it.
+A dataset gives a batch together, together except for missing samples, or as parts of documents. Two functions
+are chosen for it: a `Read` answers a request, and a `ReadOne` gives the sample at a place of it.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class ReaderOptions:
         rank: this process's rank.
         skips: whether samples that cannot be read are left out.
         seeds_draws: whether the process-wide generators are seeded before each sample. Then a dataset is read
-            one by one, unless it has `enters_draws`: it enters the draw of each sample by itself.
+            one by one, unless it has `enters_draws`: then it enters the draw of each sample itself.
         is_packed: whether requests are for parts of samples.
     """
 
@@ -234,7 +234,7 @@ def _by_itself(dataset: Any, request: Request, place: int) -> Any:
 
 
 def _present(dataset: Any, request: Request) -> Answer:
-    """Reads of a dataset that leaves samples out by itself.
+    """Reads from a dataset that leaves out samples itself.
 
     `read_present` gives those that are there, as a list with `missing` (of each other one its place, its file
     and what is wrong) and `stand_in` (the id of the only one, where all are missing; else None).
@@ -244,7 +244,7 @@ def _present(dataset: Any, request: Request) -> Answer:
         SkippedSample(int(request.ids[place]), request.epoch, place, text, file)
         for place, file, text in samples.missing
     )
-    # A list of its own class has more than its samples, and that is in the answer.
+    # A subclass of list may have attributes, which the answer needs.
     plain = list(samples) if isinstance(samples, list) else samples
     return Answer(plain, skipped, stand_in=getattr(samples, "stand_in", None))
 

@@ -155,7 +155,7 @@ class Task:
         request: of the batch.
 
     Attributes:
-        is_cancelled: whether nobody waits for it any more.
+        is_cancelled: whether its batch is no longer needed.
         result: where the batch is put, or what was raised.
     """
 

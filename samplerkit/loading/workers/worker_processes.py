@@ -46,7 +46,7 @@ class _Task(NamedTuple):
 
 
 class WorkerProcesses(WorkerPool):
-    """Worker processes, each with a pipe of its own for requests and answers.
+    """Worker processes, each with its own pipe for requests and answers.
 
     torch has one queue for all answers, whose lock a worker may hold when it dies: then all wait for ever. A
     pipe ends with its worker.

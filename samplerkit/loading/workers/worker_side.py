@@ -73,11 +73,11 @@ class WorkerStart(NamedTuple):
     Args:
         maker: makes batches of requests, and pickles them.
         init: the `worker_init_fn` of the DataLoader.
-        seed: of all workers, from which each has seeds of its own until it begins an epoch.
+        seed: of all workers, from which each derives its own seeds until it begins an epoch.
         number: of this one.
         num_workers: how many there are.
         pipe: brings requests, and takes answers.
-        is_over: a number that processes share: not 0 where the workers are asked to end.
+        is_over: a number that processes share: not 0 if the workers should end.
     """
 
     maker: Any
@@ -90,7 +90,7 @@ class WorkerStart(NamedTuple):
 
 
 def run_worker(start: WorkerStart) -> None:
-    """Is what a worker process does: it answers requests until it is asked to end, or has no parent any more.
+    """Runs a worker process: it answers requests until it should end, or its parent is gone.
 
     A dataset finds here what it finds in a worker of torch's DataLoader: seeds, `get_worker_info`, one thread
     for torch's operations, and errors that say where they were raised.

@@ -22,7 +22,7 @@ def no_positions() -> Ids:
 
 
 def rows_before(positions: Ids, lane: int | Ids, lanes: int) -> Ids:
-    """Returns how many rows of a lane lie before each position; or of each lane before one."""
+    """Returns how many rows of a lane are before each position; or of each lane before one."""
     return np.maximum(0, -((lane - positions) // lanes))
 
 
@@ -134,7 +134,7 @@ class RemovedPositions:
     def first_kept(self, position: int) -> Ids:
         """Gives the first row of each lane that is kept at or behind a position.
 
-        What lies between the last row read before it and that one was skipped: it counts as drawn.
+        Rows between the last row read before it and that one were skipped: they count as drawn.
         """
         before = rows_before(np.array(position), np.arange(self.lanes), self.lanes)
         return np.array([self.of_lane(lane).rows(row) for lane, row in enumerate(before)], dtype=np.int64)

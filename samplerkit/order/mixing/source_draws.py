@@ -165,7 +165,7 @@ class SourceDraws:
             thresholds: likewise, each in [0, 2^60].
 
         Returns:
-            int64 array of their shape. Of all rows, a source reads what lies between two counts.
+            int64 array of their shape. Of all rows, a source reads those between two counts.
         """
         shape, lanes, rows, alpha = _flat(lanes, rows, thresholds)
         if not rows.size:

@@ -66,7 +66,7 @@ def outermost(
     for begin in range(0, at.size, _TOGETHER):
         left = at[begin : begin + _TOGETHER]
         while left.size:
-            # Rows of this number lie before the best one in the lanes before its own.
+            # Rows of this number are before the best one in earlier lanes.
             bound = np.minimum(row + (lanes[left] <= lane if last else lanes[left] < lane), BEYOND - 1)
             reads = draws.before(lanes[left], bound, high[left]) - draws.before(lanes[left], bound, low[left])
             ahead = (reads - turns[left]) / width[left]

@@ -33,8 +33,8 @@ class Mix(Stream):
         turns: which stream each row reads, and how often that was read before.
         lanes: into how many lanes the mixture is woven.
         streams: the sources.
-        starts: what is added to the ids of each source, ascending, and the end of the last: shape
-            (sources + 1,). Sources lie apart: ids of source s are in [starts[s], starts[s + 1]).
+        starts: what is added to the ids of each source, ascending, and the end of the last: shape (sources +
+            1,). Sources do not overlap: ids of source s are in [starts[s], starts[s + 1]).
     """
 
     def __init__(self, turns: SourceCounts, lanes: int, streams: Sequence[Passes | Mix], starts: Ids) -> None:
@@ -70,7 +70,7 @@ class Mix(Stream):
         """Gives what of one of the streams was drawn, where the mixture was drawn so far."""
         lanes = np.arange(self.lanes)
         turns = self.turns.drawn(source, lanes, rows_before(np.array(drawn.low), lanes, self.lanes))
-        # Lanes stand nearly side by side, so there are few positions that some have read and others not.
+        # Lanes are nearly at the same row, so there are few positions that only some have read.
         between = np.arange(drawn.low, drawn.high)
         rows, lane = np.divmod(between[drawn.has(between)], self.lanes)
         read, turn = self.turns.read(lane, rows)
@@ -82,7 +82,7 @@ class Mix(Stream):
 
     @property
     def gone(self) -> Ids:
-        """The positions that nobody reads any more, of passes that were under way when ids left."""
+        """The positions that are no longer read, in passes that were under way when ids were removed."""
         found = [no_positions()]
         for source, stream in enumerate(self.streams):
             if (gone := stream.gone).size:
@@ -140,7 +140,7 @@ class Mix(Stream):
         which = np.flatnonzero((ids >= self.starts[0]) & (ids < self.starts[-1]))
         found = [(which[:0],) * 2]
         lanes = np.arange(self.lanes)
-        # How many rows of each lane lie before the bounds, and how often these read each source.
+        # How many rows of each lane are before the bounds, and how often these read each source.
         rows = [rows_before(np.array(bound), lanes, self.lanes) for bound in (begin, end)]
         for source, at in groups(interval_of(self.starts, ids[which])):
             first, last = (self.turns.drawn(source, lanes, before) for before in rows)
@@ -181,7 +181,7 @@ class WithoutRows(Stream):
         return self.whole.num_passes(int(last.max(initial=0)) + 1)
 
     def locate(self, ids: Ids, begin: int, end: int) -> Located:
-        # Rows only move up, and what stands last in each lane was last below too.
+        # Rows only move up, so the last row of each lane was last below too.
         last = self.removed.below(np.arange(max(begin, end - self.lanes), end))
         which, below = self.whole.locate(ids, begin, int(last.max()) + 1)
         positions, is_kept = self.removed.kept(below)

@@ -27,7 +27,7 @@ _FEW = 1024
 
 
 class Piece(NamedTuple):
-    """Positions of a stream that lie in one pass over one source: the ids are `order[places] + shift`."""
+    """Positions of a stream in one pass over one source: the ids are `order[places] + shift`."""
 
     at: Ids
     order: Order
@@ -43,7 +43,7 @@ class Stream(MadeOf, ABC):
 
     @abstractmethod
     def pieces(self, positions: Ids) -> Iterator[Piece]:
-        """Returns in which orders positions lie.
+        """Returns the orders that contain positions.
 
         Args:
             positions: int64 array of shape (m,), none negative.
@@ -57,7 +57,7 @@ class Stream(MadeOf, ABC):
         """Finds all positions in [begin, end) of ids, as `Order.locate` does.
 
         Raises:
-            InverseTooLargeError: they lie in too many passes.
+            InverseTooLargeError: they are in too many passes.
         """
 
     def ids_at(self, positions: Ids) -> Ids:
@@ -136,10 +136,10 @@ class Passes(Stream):
         lanes: into how many lanes the stream is woven.
         name: of the source, for errors.
         spans: of passes that lack the same ids, ascending; none where no pass lacks any.
-        gone: the positions of passes under way when ids left that nobody reads any more.
+        gone: the positions that are no longer read, in passes that were under way when ids were removed.
 
     Raises:
-        DatasetError: when it is asked for: a pass has another length than the first of its span.
+        DatasetError: when a pass is made: it has another length than the first of its span.
     """
 
     orders: Callable[[int], Order]
@@ -228,7 +228,7 @@ class Passes(Stream):
         )
 
     def _pieces_of(self, span: PassSpan, at: Ids, places: Ids) -> Iterator[Piece]:
-        """Gives the pieces of some places of a span, which are `at` among those that are asked for."""
+        """Gives the pieces of some places of a span, which are `at` among the requested ones."""
         length = span.length
         # Once each: of a hundred sources, these two are a good part of what a batch costs.
         begun = int(places.min()) // length if places.size else 0

@@ -53,7 +53,7 @@ def thresholds(weights: Sequence[float | Fraction]) -> Ids:
     ends = [WHOLE * part // total for part in accumulate(exact)]
     if WHOLE * min(filter(None, exact)) >= total:
         return np.array([0, *ends], dtype=np.int64)
-    # Some have no draw of their own yet.
+    # Some have no draw yet.
     previous = 0
     for index, weight in enumerate(exact):
         previous = ends[index] = max(ends[index], previous + (weight > 0))

@@ -1,4 +1,4 @@
-"""An edit of a run: what is said of the order from one position on, as a value, and digests of many."""
+"""An edit of a run: a change of the order from one position on, as a value, and digests of many."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ _DIGEST_BYTES = 8
 @final
 @dataclass(frozen=True, eq=False)
 class Edit:
-    """What becomes different in a run from a position on. The order before that position stays as it was.
+    """A change of a run from a position on. The order before that position does not change.
 
     A position of a run counts samples: in epoch e of N samples, position p is e * N + p.
 
     Args:
         at: the position.
         weights: the shares of the sources of a mixture from there on, by their names; all of them.
-        skip: so many positions leave, and the rest of each lane moves up. What is skipped counts as drawn.
+        skip: how many positions are removed; the rest of each lane moves up. Skipped samples count as drawn.
         without: the ids that are not read any more.
         source: the name of a part of the dataset that the mixture reads too from there on; or parts by name,
             each with the sampler that reads it, None for all of its samples. `weights` say how much.
-        global_batch: the samples of all ranks in each step that begins there or behind it.
+        global_batch: the samples of all ranks in each step that begins there or later.
 
     Raises:
         ArgumentTypeError: an argument has the wrong type.
@@ -103,7 +103,7 @@ class Edit:
 
     @cached_property
     def digest(self) -> str:
-        """16 hexadecimal digits of what is said."""
+        """16 hexadecimal digits of its arguments."""
         return _digest(json.dumps(self.said, sort_keys=True))
 
     def __eq__(self, other: object) -> bool:
@@ -128,8 +128,7 @@ def checked_edits(edits: Any) -> tuple[Edit, ...]:
 
     Raises:
         ArgumentTypeError: no list, or one of something else.
-        ArgumentValueError: an edit lies before the one that stands ahead of it, or says again what holds from
-            its position on.
+        ArgumentValueError: an edit is before the previous one, or says again what holds from its position on.
     """
     if isinstance(edits, Edit | str | bytes | Mapping) or not arguments.is_iterable(edits):
         raise ArgumentTypeError("edits", "must be a list of edits", edits)
@@ -139,7 +138,7 @@ def checked_edits(edits: Any) -> tuple[Edit, ...]:
             raise ArgumentTypeError(f"edits[{number}]", "must be an Edit", edit)
         before = listed[max(0, number - 1)]
         if edit.at < before.at:
-            problem = f"lies before the edit ahead of it, at {before.at}"
+            problem = f"is before the previous edit, at {before.at}"
             hint = "edits are in the order of their positions"
             raise ArgumentValueError(f"edits[{number}].at", problem, edit.at, hint=hint)
         # Skips at one position add up, and so do ids that leave; of these the last one alone would count.

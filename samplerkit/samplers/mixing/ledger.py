@@ -30,22 +30,22 @@ from samplerkit.samplers.subset import SequentialSampler, SubsetRandomSampler
 
 @final
 class Ledger(Sampler):
-    """Reads by another sampler, and lets the order be edited behind what was read, epoch after epoch.
+    """Reads by another sampler, whose order can be edited after the samples that were read.
 
-    An edit says what becomes different from a position on: see `Edit`. The run stays exactly-once, on any
-    number of ranks: what an edit takes out is never read, and all else comes once. A ledger without edits
-    reads what its sampler reads, and takes the states of its sampler.
+    An edit changes the order from a position on: see `Edit`. The run stays exactly-once, on any number of
+    ranks: removed samples are never read, and all others once. A ledger without edits reads what its sampler
+    reads, and loads the states of its sampler.
 
     Args:
         sampler: the chain of samplers that is read; or it is added as a child.
         edits: in the order of their positions.
-        edits_file: a file that keeps all edits, one a line, also those that `loader.edit` makes. One that is
-            there is read; `edits` must then be the first ones of it, or begin with all of it.
+        edits_file: a file that keeps all edits, one a line, also those that `loader.edit` makes. An existing
+            file is read; `edits` must then be the first edits in it, or begin with all of them.
 
     Raises:
         ArgumentTypeError: `sampler` is no sampler, or `edits` no list of edits.
-        ArgumentValueError: an edit lies before the one that stands ahead of it, or two say weights, or a
-            global batch, at one position; or `edits_file` cannot be read, or holds other edits.
+        ArgumentValueError: an edit is before the previous one, or two say weights, or a global batch, at one
+            position; or `edits_file` cannot be read, or holds other edits.
         CompositionError: the chain holds a distributed sampler, or a ledger.
 
     Example:
@@ -79,11 +79,11 @@ class Ledger(Sampler):
         return {"edits": list(self.edits), "edits_file": self.edits_file}
 
     def edited(self, edit: Edit) -> Ledger:
-        """Gives the ledger with one more edit; this one stays as it is, and so does the file.
+        """Gives the ledger with one more edit; this one and the file do not change.
 
         Raises:
             ArgumentTypeError: no edit.
-            ArgumentValueError: it lies before the last one, or says again what that says at its position; or
+            ArgumentValueError: it is before the last one, or says again what that says at its position; or
                 `edits_file` cannot keep a sampler in it.
         """
         made = Ledger(self.get_child())
@@ -99,7 +99,7 @@ class Ledger(Sampler):
         return chained(self.edits)
 
     def past(self, position: int) -> int:
-        """Returns how many edits lie before a position of the run."""
+        """Returns how many edits are before a position of the run."""
         return bisect.bisect_left(self.edits, position, key=lambda edit: edit.at)
 
     @cached_property
@@ -224,7 +224,7 @@ def _require_one_set(
             end = start + len(Layout.of(part))
             inside, source = ids[(ids >= start) & (ids < end)] - start, sources.get(name)
             if inside.size and isinstance(source, MixtureSampler) and source.max_passes:
-                # Its passes would become shorter, and their caps lie where they lay.
+                # Its passes would become shorter, but the positions of their caps would not move.
                 problem = "says without, of what a nested mixture with caps on its passes reads"
                 raise NotSupportedError(f"{place}, source {name}", problem, source.max_passes)
             _require_one_set(f"{place}, source {name}", source, part, inside, {})

@@ -65,12 +65,12 @@ _EPOCHS = 1 << PASS_BITS
 
 @final
 class MixtureSampler(Sampler):
-    """Mixes several datasets by weights: the parts of a tree, each read by a sampler of its own.
+    """Mixes several datasets by weights: the parts of a tree, each read by its own sampler.
 
     Each position draws its source at random by the weights: any ranks and any batches read a source at least
-    as evenly as by independent draws, and each lane stays within a few samples of its share for ever. A
-    source that was read to its end begins again, in another order. In place of `sources`, a list of weights
-    mixes the files of a layout.
+    as evenly as by independent draws, and each lane always stays within a few samples of its share. A source
+    that was read to its end begins again, in another order. In place of `sources`, a list of weights mixes
+    the files of a layout.
 
     Args:
         sources: a sampler for each part, by name, mixtures among them; None for all of its samples. Parts
@@ -80,8 +80,8 @@ class MixtureSampler(Sampler):
         by: what weights are shares of: `samples`, or `tokens`, by the `lengths` of the dataset: a source
             is drawn by its weight over the mean length of its samples, in its first pass.
         shuffle: whether sources given as None are read in a random order.
-        passes: `run_on`: sources continue where the epoch before left them; `restart`: each epoch begins
-            them again, so that samples which a fixed order has last may never come.
+        passes: `run_on`: sources continue where the previous epoch left them; `restart`: each epoch begins
+            them again, so that the last samples of a fixed order may never be read.
         stop: `first` ends before a source would begin again; `all` once each was read to its end, in the
             first epoch, whose length the others have. `once` reads each sample once an epoch, in proportion
             to the sizes.
@@ -99,11 +99,11 @@ class MixtureSampler(Sampler):
             known; weights are not those of the sources, or do not go with `stop`; or caps are of no source,
             or do not go with `passes` and `stop`.
         ArgumentRangeError: `weights` is empty, all zero, or holds a negative, NaN or infinite one; a cap is
-            below 1; or, when the order is asked for, the mixture is longer than 2^62, or an epoch reads on
-            where all sources are read as often as their caps say.
+            below 1; or, when the order is made, the mixture is longer than 2^62, or an epoch continues after
+            all sources have reached their caps.
         CompositionError: a source is distributed, a ledger, or of an algorithm that replays another package;
             or a cap is of a mixture.
-        DatasetError: when the order is asked for: the dataset has no such parts, others than weights, an
+        DatasetError: when the order is made: the dataset has no such parts, others than weights, an
             empty one of positive weight, a source whose passes differ in length, or no lengths by which
             to weigh tokens.
 
@@ -241,11 +241,11 @@ class Blend:
         self._starts: Ids = np.cumsum([0, *(len(Layout.of(part)) for part in parts.values())], dtype=np.int64)
 
     def _source(self, name: str, part: Any, sampler: Sampler | None) -> Passes | Blend:
-        """Gives a source: a mixture that continues from pass to pass as a stream of its own, or passes."""
+        """Gives a source: a stream, for a mixture that continues from pass to pass, or passes."""
         path, step = (*self._context.path, name), _EPOCHS if self.restarts else 1
         place = f"source {'.'.join(path)}"
         if sampler is None and self._mixture.shuffle:
-            # By a seed of its own, that of its place.
+            # Its seed follows from its place.
             seed = int(Key(self._mixture.seed, 0, 0, "source").words(1, path_number(path))[0])
             return Passes(ShuffledPart(len(Layout.of(part)), seed, self._epoch, step), self.lanes, place)
         sampler = SequentialSampler() if sampler is None else sampler

@@ -53,7 +53,7 @@ class EpochOrders:
     Args:
         sampler: the outermost link of its chain.
         dataset: what it reads.
-        constants: the lanes, and where in a tree of mixtures it stands.
+        constants: the lanes, and its place in a tree of mixtures.
         first: the epoch of pass 0.
         step: how many epochs later each further pass is.
     """
@@ -122,23 +122,23 @@ class ShuffledPart:
 
 
 def require_undealt(place: str, sampler: Sampler, reader: str) -> None:
-    """Refuses what is dealt by itself, where something reads what all ranks read together.
+    """Refuses a distributed sampler below something that reads the order of all ranks.
 
     Raises:
         CompositionError: a distributed sampler is in the chain.
     """
     if sampler.chain.deal is not None:
         problem = f"holds a distributed sampler, and {reader} reads what all ranks read together"
-        hint = "put it above, or leave it out: a loader deals to the ranks by itself"
+        hint = "put it above, or leave it out: a loader deals to the ranks"
         raise CompositionError(place, problem, sampler, hint=hint)
 
 
 def require_source(place: str, sampler: Any) -> None:
-    """Refuses what cannot be a source of a mixture; None stands for all samples of a part.
+    """Refuses what cannot be a source of a mixture; None means all samples of a part.
 
     Raises:
         ArgumentTypeError: it is no sampler.
-        CompositionError: it is dealt by itself, read by a ledger of its own, or of another algorithm.
+        CompositionError: it is distributed, a ledger, or of another algorithm.
     """
     if sampler is None:
         return

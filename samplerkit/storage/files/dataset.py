@@ -16,7 +16,7 @@ from samplerkit.order.typing import Ids
 from samplerkit.storage.catalogue.catalogue_file import read_known, refuse_lengths
 from samplerkit.storage.files.chunked import ChunkLimits, Chunks, DatasetOfFiles
 from samplerkit.storage.files.content import gathered_columns, gathered_samples
-from samplerkit.storage.files.reader import read_file
+from samplerkit.storage.files.file_reader import read_file
 from samplerkit.storage.files.readers import file_reader
 from samplerkit.storage.files.stored import looked_at
 from samplerkit.storage.lengths import given_lengths, save_lengths
@@ -26,49 +26,49 @@ from samplerkit.storage.threads import Progress
 
 @final
 class FileDataset(DatasetOfFiles):
-    """A map-style dataset over files, each read as a whole by a function of yours and kept for a while.
+    """A map-style dataset over files, each read as a whole by your function and kept in memory for a while.
 
     A sample of a file of arrays is a dict with a row of each; of a file that is a sequence, an item. A
-    `Loader` passes on what comes next: then each file is read once an epoch and rank, before it is
-    needed, as long as `max_files` hold those between which the order goes back and forth. Without one, with
-    a plain DataLoader, the files that were used last are kept.
+    `Loader` passes on the next ids: then each file is prefetched, and read once per epoch and rank, as long
+    as `max_files` is enough for the files between which the order alternates. Without a `Loader`, the most
+    recently used files are kept.
 
     Each process has its own files in memory and its own threads: so does each worker of a loader.
 
-    Files may be remote: URLs are fetched, each once a machine, into a cache on disk that all processes of
-    the machine share, and the reader gets the path of the copy. With `read_ahead` and `threads` that is done
-    in the background, several files at a time.
+    Files may be remote: URLs are fetched, once per machine, into a cache on disk that all processes of the
+    machine share, and the reader gets the path of the copy. `read_ahead` and `threads` prefetch several files
+    in the background.
 
     Args:
-        files: a path, a URL or a glob pattern, whose matches are sorted by bytes; or a list of these, in
-            the order given. Braces are a pattern too, `{000..127}.npz`, and of web servers the only one, for
-            they list no files. Or the catalogue of all files, `train.skcat`.
+        files: a path, a URL or a glob pattern, whose matches are sorted by bytes; or a list of these, in the
+            order given. Braces are a pattern too, `{000..127}.npz`, and the only one for web servers, which
+            list no files. Or the catalogue of all files, `train.skcat`.
         reader: a function from a path to a mapping of arrays of one length, or to a sequence. It may have a
             method `count(path)`. One with an argument `get_data` gives `(data, length)` with it, and the
-            length alone without. Or the name of one that comes along, `npz`, `npy`, `parquet`, `csv`, `tsv`,
-            `jsonl` or `text`, or of one of yours after `register_reader`.
+            length alone without. Or the name of a reader: `npz`, `npy`, `parquet`, `csv`, `tsv`, `jsonl`,
+            `text`, or one added by `register_reader`.
         lengths: samples in each file: a dict by path or name, or a list, or the path or URL of a JSON file
-            from `save_lengths`; then no file is opened before it is needed, and of URLs nothing is asked.
-            None counts them at first need; URLs are fetched for it.
-        max_files: files in memory at most, those that are read ahead included.
+            from `save_lengths`; then no file is opened or requested before it is needed. None counts them at
+            first use; URLs are fetched for it.
+        max_files: files in memory at most, including prefetched ones.
         max_bytes: bytes in memory at most; None for no limit.
-        read_ahead: how many files are read before they are needed, in the background; 0 for none.
+        read_ahead: how many files are prefetched; 0 for none.
         threads: how many of them at a time; `reader` is then called from several threads.
         as_columns: hand out batches as a dict of arrays, in place of a list of samples that is collated: many
             times as fast for small samples. Use `collate_fn=torch.utils.data.default_convert` then.
-        progress: is called while files are counted, with what is done, how many are done, and how many there
-            are; None for a line on the terminal, False for nothing.
+        progress: called while files are counted, with a description, the number done and the total; None for
+            a line on the terminal, False for nothing.
         remote: how URLs are fetched: `RemoteOptions`, or a mapping of these; None for the defaults, False to
             give the URL itself to the reader.
 
     Attributes:
         files: the paths and URLs.
         is_remote: whether some of them are remote.
-        max_cache_bytes: what the cache on disk may take; None where nothing was said, or nothing is fetched.
+        max_cache_bytes: the limit of the cache on disk; None if it was not set, or nothing is fetched.
 
     Raises:
         ArgumentTypeError: an argument has the wrong type.
-        ArgumentValueError: no file, one that is named twice, or lengths that do not fit the files.
+        ArgumentValueError: no file, a file twice, or lengths that do not fit the files.
         ArgumentRangeError: `max_files`, `max_bytes` or `threads` is not positive, or `read_ahead` negative.
         DatasetError: nothing matches the pattern; later, a file cannot be read, has another length than was
             given, or is larger than `max_bytes`.

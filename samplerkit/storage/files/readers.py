@@ -18,9 +18,9 @@ from samplerkit.errors import ArgumentTypeError, ArgumentValueError, DatasetErro
 from samplerkit.order import arguments
 from samplerkit.storage.arrays import npy_header
 from samplerkit.storage.files.content import MadeSamples, require_columns
+from samplerkit.storage.files.file_reader import FileReader, has_get_data
 from samplerkit.storage.files.lines import LineDecoder, LineKind, Lines, LinesRead, lines_of, unpacked
 from samplerkit.storage.files.packages import extra
-from samplerkit.storage.files.reader import FileReader, has_get_data
 from samplerkit.storage.inflate import most_unpacked
 from samplerkit.storage.opening import opened
 

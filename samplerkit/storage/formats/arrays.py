@@ -38,9 +38,9 @@ class Hdf5Dataset(FormatOfFiles):
         chunk_rows: the rows that are read at once; None for those of the largest chunk, or 1024 where there
             are none.
         batches: what a batch is: `samples`, a list of dicts; `columns` or `tensors`, a dict of these.
-        max_chunks: chunks in memory at most, those that are read ahead included.
+        max_chunks: chunks in memory at most, including prefetched ones.
         max_bytes: bytes in memory at most; None for no limit.
-        read_ahead: how many chunks are read before they are needed; 0 for none.
+        read_ahead: how many chunks are prefetched; 0 for none.
         threads: how many threads read ahead; HDF5 itself reads one at a time.
 
     Attributes:
@@ -48,7 +48,7 @@ class Hdf5Dataset(FormatOfFiles):
 
     Raises:
         ArgumentTypeError: an argument has the wrong type.
-        ArgumentValueError: no file, one that is named twice, a URL, or a word that is not known.
+        ArgumentValueError: no file, a file twice, a URL, or an unknown option.
         ArgumentRangeError: a number is too small.
         DatasetError: nothing matches the pattern; later, h5py is not installed, a file cannot be read or is
             not the one that it was, or its arrays have other lengths.
@@ -127,14 +127,14 @@ class ZarrDataset(FormatOfFiles):
         missing_chunks: what a chunk is that is not there. zarr leaves out chunks that hold nothing but the
             fill value, so one that was lost looks the same: `raise` makes both an error, `fill` the value.
         batches: what a batch is: `samples`, a list of dicts; `columns` or `tensors`, a dict of these.
-        max_chunks: chunks in memory at most, those that are read ahead included.
+        max_chunks: chunks in memory at most, including prefetched ones.
         max_bytes: bytes in memory at most; None for no limit.
-        read_ahead: how many chunks are read before they are needed; 0 for none.
+        read_ahead: how many chunks are prefetched; 0 for none.
         threads: how many of them at a time.
 
     Raises:
         ArgumentTypeError: an argument has the wrong type.
-        ArgumentValueError: a URL, or a word that is not known.
+        ArgumentValueError: a URL, or an unknown option.
         ArgumentRangeError: a number is too small.
         DatasetError: later, zarr is not installed, the group cannot be read, or its arrays differ in length.
 

@@ -35,16 +35,16 @@ class ArrowDataset(FormatOfFiles):
     """Samples in files of Arrow's IPC, each a row: record batches are the files of the layout.
 
     Streams and files, compressed or not, with dictionaries; and folders that `datasets.Dataset.save_to_disk`
-    wrote. Nothing is mapped into memory: a file that shrinks while it is read is an error, and no signal.
+    wrote. Nothing is memory-mapped: a file that shrinks while it is read is an error, not a signal.
 
     Args:
         files: a path or a glob pattern, whose matches are sorted by bytes; a list of these, in the order
             given; or a folder from `save_to_disk`.
         columns: the columns to hand out; None for all.
         batches: what a batch is: `samples`, `columns`, `tensors` or `arrow`, as for `ParquetDataset`.
-        max_chunks: record batches in memory at most, those that are read ahead included.
+        max_chunks: record batches in memory at most, including prefetched ones.
         max_bytes: bytes in memory at most; None for no limit.
-        read_ahead: how many record batches are read before they are needed; 0 for none.
+        read_ahead: how many record batches are prefetched; 0 for none.
         threads: how many of them at a time.
 
     Attributes:
@@ -52,10 +52,10 @@ class ArrowDataset(FormatOfFiles):
 
     Raises:
         ArgumentTypeError: an argument has the wrong type.
-        ArgumentValueError: no file, one that is named twice, a URL, or a word that is not known.
+        ArgumentValueError: no file, a file twice, a URL, or an unknown option.
         ArgumentRangeError: a number is too small.
         DatasetError: pyarrow is not installed, or nothing matches the pattern; later, a file cannot be read,
-            is not the one that it was, or has other columns.
+            has changed, or has other columns.
 
     Example:
         >>> import tempfile
@@ -283,11 +283,11 @@ _MOST_RUNS = 4
 
 @final
 class HuggingFaceDataset:
-    """A `datasets.Dataset` as it is, with the layout of its chunks; nothing is copied.
+    """A wrapper of a `datasets.Dataset`, with the layout of its chunks; nothing is copied.
 
-    Its format, transform and selection are what they were: samples and batches are what it gives. Rows that
-    were selected in order keep the layout; shuffled ones have none, and GLOBAL. It maps its files into memory
-    itself; `ArrowDataset` reads the same folders without that.
+    Samples and batches are those of the dataset, with its format, transform and selection. Rows that were
+    selected in order keep the layout; a shuffled dataset has no files, so read it with GLOBAL. It memory-maps
+    its files; `ArrowDataset` reads the same folders without that.
 
     Args:
         dataset: of Hugging Face `datasets`.

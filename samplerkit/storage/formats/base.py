@@ -117,7 +117,7 @@ class FolderDataset(ChunkedDataset):
         folder: as the user gave it.
         columns: the columns to hand out; None for all.
         decode: makes a sample of what was read; None for this itself.
-        max_chunks: chunks in memory at most, those that are read ahead included.
+        max_chunks: chunks in memory at most, including prefetched ones.
         max_bytes: bytes in memory at most; None for no limit.
         read_ahead: how many chunks are read before they are needed.
         threads: how many of them at a time.

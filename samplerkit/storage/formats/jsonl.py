@@ -34,13 +34,12 @@ from samplerkit.storage.threads import Progress, all_in_threads
 class JsonlDataset(IndexedFiles):
     r"""Samples in files of JSON lines, each a line; files are the files of the layout.
 
-    Any line is read by itself, wherever it is, so that GLOBAL costs what other orders do. Where lines begin
-    is said by an index of 9 bytes a line: beside the file, under its name and `.skidx`, or in the user's
-    cache, where it is made at the first look. It also says what the bytes of each line add up to, modulo 256,
-    and a line that is read must. Files that gzip or zstd has packed are unpacked as a whole, and kept for a
-    while; their first bytes tell, not their names.
+    Lines are read individually, so that GLOBAL costs no more than other orders. An index of 9 bytes per line
+    has the offset and a checksum, the sum of the bytes modulo 256, of each: next to the file, under its name
+    and `.skidx`, or in the user's cache, where it is made at first use. Files compressed by gzip or zstd,
+    recognised by their first bytes, are unpacked as a whole, and kept in memory for a while.
 
-    Empty lines are no samples. A line ends with a newline, before which there may be a return; the last one
+    Empty lines are not samples. A line ends with a newline, which may follow a carriage return; the last one
     need not end.
 
     Args:
@@ -49,16 +48,16 @@ class JsonlDataset(IndexedFiles):
         decode: what a sample is: `json`, the value of the line; `text`, the line; `bytes`, its bytes; or a
             function that makes a sample of the value.
         columns: the fields of a JSON object to hand out, which each must have; None for what it has.
-        max_chunks: packed files in memory at most, those that are read ahead included.
+        max_chunks: compressed files in memory at most, including prefetched ones.
         max_bytes: bytes of them in memory at most; None for no limit.
-        max_unpacked_bytes: what a packed file may unpack to. None for 200 times its size, or 1 GiB if that is
-            more.
-        read_ahead: how many packed files are read before they are needed; 0 for none. None for 1, and of
+        max_unpacked_bytes: the largest unpacked size of a file. None for 200 times its size, or 1 GiB if that
+            is more.
+        read_ahead: how many packed files are prefetched; 0 for none. None for 1, and of
             remote ones for 4 a rank, as far as there is room.
         threads: how many of them at a time; None as for `read_ahead`.
         progress: is called while files are looked at; None for a line on the terminal, False for nothing.
-        remote: how URLs are read: `RemoteOptions`, or a mapping of these. A file without an index beside it
-            is fetched as a whole, once a machine, to make one; later its lines are read by ranges.
+        remote: how URLs are read: `RemoteOptions`, or a mapping of these. A file without an index next to it
+            is fetched as a whole, once per machine, to make one; later its lines are read by ranges.
 
     Attributes:
         files: the paths and URLs.
@@ -66,9 +65,9 @@ class JsonlDataset(IndexedFiles):
 
     Raises:
         ArgumentTypeError: an argument has the wrong type.
-        ArgumentValueError: no file, one that is named twice, or a word that is not known.
+        ArgumentValueError: no file, a file twice, or an unknown option.
         ArgumentRangeError: a number is too small.
-        DatasetError: nothing matches the pattern; later, a file cannot be read or is not the one that it was,
+        DatasetError: nothing matches the pattern; later, a file cannot be read or has changed,
             or a line is no JSON: the error has its number.
 
     Source: https://jsonlines.org
@@ -148,16 +147,16 @@ class JsonlDataset(IndexedFiles):
         return self._decoder.samples(LinesRead.of(lines, place, sums))
 
     def expect(self, upcoming: Iterable[Ids]) -> None:
-        """Receives what this process will read, so that packed files are unpacked ahead.
+        """Receives the ids that this process will read, so that compressed files are unpacked in advance.
 
-        A `Loader` calls it. Lines of files that are not packed are read when they are wanted.
+        A `Loader` calls it. Lines of other files are read when they are needed.
         """
         layout, (_, is_packed, _) = self.layout, self._found.files
         if is_packed.any():
             super().expect(ids[is_packed[layout.file_of(ids)]] for ids in upcoming)
 
     def close(self) -> None:
-        """Ends the threads, and lets go of what is in memory or open. The dataset can be used again."""
+        """Ends the threads, frees memory and closes files. The dataset can be used again."""
         super().close()
         if self._chunks is not None:
             *_, data = self._chunks.files

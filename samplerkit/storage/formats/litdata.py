@@ -30,10 +30,10 @@ class LitDataset(FolderDataset):
         folder: with `index.json`, on this machine or at a URL. Several are parts of a `TreeDataset`.
         columns: the entries of a sample to hand out, where samples are dicts; None for all there is.
         decode: makes a sample of what was written; None for this itself.
-        max_chunks: chunks in memory at most, those that are read ahead included.
+        max_chunks: chunks in memory at most, including prefetched ones.
         max_bytes: bytes in memory at most; None for no limit.
-        read_ahead: how many chunks are read before they are needed; 0 for none. None for 1, and
-            of remote ones for 4 a rank, as far as there is room.
+        read_ahead: how many chunks are prefetched; 0 for none. None for 1, and
+            for remote files for 4 per rank, as far as memory allows.
         threads: how many of them at a time; None as for `read_ahead`.
         remote: how URLs are read: `RemoteOptions`, or a mapping of these.
 

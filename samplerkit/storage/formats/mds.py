@@ -34,10 +34,10 @@ class MdsDataset(FolderDataset):
         folder: with `index.json`, on this machine or at a URL. Several are parts of a `TreeDataset`.
         columns: the columns to hand out; None for all.
         decode: makes a sample of the dict of one; None for the dict itself.
-        max_chunks: shards in memory at most, those that are read ahead included.
+        max_chunks: shards in memory at most, including prefetched ones.
         max_bytes: bytes in memory at most; None for no limit.
-        read_ahead: how many shards are read before they are needed; 0 for none. None for 1, and
-            of remote ones for 4 a rank, as far as there is room.
+        read_ahead: how many shards are prefetched; 0 for none. None for 1, and
+            for remote files for 4 per rank, as far as memory allows.
         threads: how many of them at a time; None as for `read_ahead`.
         remote: how URLs are read: `RemoteOptions`, or a mapping of these.
 

@@ -45,10 +45,10 @@ class MindRecordDataset(FormatOfFiles):
             the order given. Those of a dataset in several files are named without their `.db`.
         columns: the columns to hand out; None for all.
         decode: makes a sample of the dict of a row; None for the dict itself.
-        max_chunks: row groups in memory at most, those that are read ahead included.
+        max_chunks: row groups in memory at most, including prefetched ones.
         max_bytes: bytes in memory at most; None for no limit.
-        read_ahead: how many row groups are read before they are needed; 0 for none. None for 1, and
-            of remote ones for 4 a rank, as far as there is room.
+        read_ahead: how many row groups are prefetched; 0 for none. None for 1, and
+            for remote files for 4 per rank, as far as memory allows.
         threads: how many of them at a time; None as for `read_ahead`.
         progress: is called while headers are read; None for a line on the terminal, False for nothing.
         remote: how URLs are read: `RemoteOptions`, or a mapping of these.
@@ -61,7 +61,7 @@ class MindRecordDataset(FormatOfFiles):
         ArgumentTypeError: an argument has the wrong type.
         ArgumentValueError: no file, or one that is named twice.
         ArgumentRangeError: a number is too small.
-        DatasetError: nothing matches the pattern; later, a file cannot be read, is not the one that it was,
+        DatasetError: nothing matches the pattern; later, a file cannot be read, has changed,
             or has other columns.
 
     Example:

@@ -41,9 +41,9 @@ RecordKind = Literal["example", "bytes"]
 class TfRecordDataset(IndexedFiles, FormatOfFiles):
     """Samples in TFRecord files, each a record: runs of records are the files of the layout.
 
-    Where records begin is said by an index: beside the file, under its name and `.skidx`, or in the user's
-    cache, where it is made at the first look. All checksums are compared whenever a run is read. A file that
-    gzip has packed is one run. TensorFlow is not needed.
+    An index has the offsets of records: next to the file, under its name and `.skidx`, or in the user's
+    cache, where it is made at first use. All checksums are compared whenever a run is read. A file compressed
+    by gzip is one run. TensorFlow is not needed.
 
     Args:
         files: a path, a URL or a glob pattern, whose matches are sorted by bytes; or a list of these, in
@@ -53,14 +53,14 @@ class TfRecordDataset(IndexedFiles, FormatOfFiles):
         records: what a record is: `example`, a `tf.train.Example`; or `bytes`.
         decode: makes a sample of the dict of an Example, or of the bytes; None for these themselves.
         run_bytes: the bytes of records that are read at once.
-        max_chunks: runs in memory at most, those that are read ahead included.
+        max_chunks: runs in memory at most, including prefetched ones.
         max_bytes: bytes in memory at most; None for no limit.
-        read_ahead: how many runs are read before they are needed; 0 for none. None for 1, and
-            of remote ones for 4 a rank, as far as there is room.
+        read_ahead: how many runs are prefetched; 0 for none. None for 1, and
+            for remote files for 4 per rank, as far as memory allows.
         threads: how many of them at a time; None as for `read_ahead`.
         progress: is called while files are looked at; None for a line on the terminal, False for nothing.
-        remote: how URLs are read: `RemoteOptions`, or a mapping of these. A file without an index beside it
-            is fetched as a whole, once a machine.
+        remote: how URLs are read: `RemoteOptions`, or a mapping of these. A file without an index next to it
+            is fetched as a whole, once per machine.
 
     Attributes:
         files: the paths and URLs.
@@ -68,9 +68,9 @@ class TfRecordDataset(IndexedFiles, FormatOfFiles):
 
     Raises:
         ArgumentTypeError: an argument has the wrong type.
-        ArgumentValueError: no file, one that is named twice, or a word that is not known.
+        ArgumentValueError: no file, a file twice, or an unknown option.
         ArgumentRangeError: a number is too small.
-        DatasetError: nothing matches the pattern; later, a file cannot be read, is not the one that it was,
+        DatasetError: nothing matches the pattern; later, a file cannot be read, has changed,
             is empty, or holds something else.
 
     Example:

@@ -18,20 +18,20 @@ _DIGEST = re.compile(r"([a-z0-9_]+):([0-9a-f]+)")
 @final
 @dataclass(frozen=True)
 class RemoteOptions:
-    """How remote files are reached, retried and kept. Its `repr` holds nothing that is private.
+    """Options for remote files: access, retries and cache. Its `repr` has no secrets.
 
     Args:
         cache: the folder for whole files, on a disk of this machine; its ranks and workers share it. None
             for `remote` in the user's cache folder. Files of others in it are never touched.
-        max_cache_bytes: how much the files in it take at most, what was unpacked included. None for half of
-            what is free on that disk, what the cache holds counted as free.
-        timeout: seconds to connect, until the head of an answer is there, and for each MiB of its body or
-            the rest of it: a server that sends slower than that is one that stalls.
+        max_cache_bytes: how much the files in it take at most, including unpacked ones. None for half of the
+            free space on that disk, where cached files count as free.
+        timeout: seconds to connect, until the head of a response arrives, and for each MiB of its body: a
+            slower server counts as stalled.
         attempts: how often a request is made at most.
         retry_seconds: the time that one request waits between its attempts at most, in all; with 0 they
             follow at once. Each wait is drawn from [0, d), and d doubles from attempt to attempt, up to 30 s;
-            a `Retry-After` is kept to.
-        threads: how many requests for parts of files are on their way at a time, for each thread that reads.
+            a `Retry-After` is respected.
+        threads: how many requests for parts of files run at a time, for each thread that reads.
         digests: what whole files must be: "sha256:9f86d0..." by URL, or by the last parts of its path. All
             algorithms of `hashlib` with a fixed length are known.
         storage_options: those of fsspec's filesystem, such as `key`, `secret` and `endpoint_url` for S3. For

@@ -42,34 +42,33 @@ class TarDataset(View):
     the bytes of each file under its extension. Where each sample lies is indexed at first use, and kept; so
     any sample can be read at any time, and every shuffle mode and every resume works on shards.
 
-    Each method of the pipeline gives a new dataset and changes nothing of this one. What is given to them
-    is called when a sample is read, in the process that reads it.
+    Each method of the pipeline returns a new dataset and does not change this one. Their functions are called
+    when a sample is read, in the process that reads it.
 
-    Shards may be remote. Whole ones are fetched, each once a machine, into a cache on disk that all processes
-    share, and the next ones ahead of need; or single samples are read from where they lie, those of a batch
-    at the same time. See `docs/tar.md`.
+    Shards may be remote. Whole shards are fetched, once per machine, into a cache on disk that all processes
+    share, and the next ones are prefetched; or single samples are read by range requests, those of a batch at
+    the same time. See `docs/tar.md`.
 
     Args:
         urls: a path or a URL, or a list of these, plain tar or gzip; `{000..127}`, `{a,b}`, `*`, `?` and
             `[...]` are expanded. Web servers list no files. Or the catalogue of all shards, `train.skcat`.
-        on_error: what becomes of a truncated archive, a damaged header, a link, an unsafe name, a sample
-            split over shards or a key that stands twice. `raise`: an error that names archive and byte, at
-            first use. `skip`: counted in `skipped`, and the sample left out. With `lengths` the layout stays
-            as told, and what is missing is left out of its batch; so is a shard that is not there.
+        on_error: how a truncated archive, a damaged header, a link, an unsafe name, a sample split over
+            shards or a duplicate key is handled. `raise`: an error that names archive and byte, at first use.
+            `skip`: counted in `skipped`, and the sample left out. With `lengths` the layout does not change,
+            and missing samples are left out of their batches, also those of a missing shard.
         max_handles: archives that a process holds open; None for 256, or less where the system allows few.
         checksums: take a CRC-32 of each file with the index, and compare it at each reading.
         cache: the folder for indexes, unpacked gzip archives and, unless `remote` says another one, fetched
             shards; None for the user's cache folder.
-        progress: called with what is done, how many are done and how many there are; None for a line on
-            the terminal, False for nothing.
-        lengths: samples in each shard: a list, a dict by URL or name, or the path of a JSON file from
-            `save_lengths`. Then nothing is opened at the start: a shard is indexed when it is needed. None
-            indexes all at first use.
+        progress: called with a description, the number done and the total; None for a line on the terminal,
+            False for nothing. lengths: samples in each shard: a list, a dict by URL or name, or the path of a
+            JSON file from `save_lengths`. Then nothing is opened at the start: a shard is indexed when it is
+            needed. None indexes all at first use.
         remote: how remote shards are reached and kept: `RemoteOptions`, or a mapping of these.
         fetch: `shards` fetches whole remote shards, `ranges` reads single samples of them. `auto` chooses by
-            what a `Loader` says comes next (`samplerkit.storage.tar.fetch_costs.stretch_of` is the rule):
-            file-aware orders fetch shards, GLOBAL reads samples. Where nobody says, it reads samples.
-        max_shards: fetched shards that a process holds open at most, those fetched ahead included.
+            the next ids from a `Loader` (`samplerkit.storage.tar.fetch_costs.stretch_of` is the rule):
+            file-aware orders fetch shards, GLOBAL reads samples. Without a `Loader` it reads samples.
+        max_shards: fetched shards that a process holds open at most, including prefetched ones.
         read_ahead: how many shards are fetched before they are needed; 0 for none.
 
     Raises:
@@ -178,8 +177,8 @@ class TarDataset(View):
     def select(self, predicate: Callable[[Any], Any], *, by: Literal["sample", "key"] = "sample") -> Self:
         """Keeps the samples for which a function gives true.
 
-        The function is asked once for each sample, when the length or a sample is first needed; the ids of
-        those that stay are held in memory, 8 bytes each.
+        The function is called once for each sample, when the length or a sample is first needed; the selected
+        ids are held in memory, 8 bytes each.
 
         Args:
             predicate: is given the sample as it is at this place of the pipeline, or its key.
@@ -280,7 +279,7 @@ class TarDataset(View):
 
     @property
     def skipped(self) -> Skipped:
-        """What was left out because of a flaw, counted by reason, with places; empty unless asked to skip.
+        """Samples left out with `on_error="skip"` because of a flaw, counted by reason, with places.
 
         With `lengths` it is what this process has met so far.
         """
@@ -290,8 +289,8 @@ class TarDataset(View):
     def stats(self) -> FileStats | None:
         """What this process has fetched and waited for; None for indexed shards on disk.
 
-        The workers of a `Loader` are added, as their batches are handed out. Those of a plain DataLoader tell
-        nobody.
+        The workers of a `Loader` are added, as their batches are handed out. Those of a plain DataLoader are
+        not counted.
         """
         return None if self._source.is_indexed else self._source.stats
 
@@ -340,7 +339,7 @@ class TarDataset(View):
         return self._source.shards.sizes()
 
     def local_path(self, url: str) -> str | None:
-        """Returns where a shard lies on a disk of this machine, fetched ones included; None if it does not.
+        """Returns the local path of a shard, also of a fetched one; None if it is not on this machine.
 
         Args:
             url: of the shard, as in `__url__`.

@@ -64,8 +64,8 @@ def shard_names(shards: Any, first: int) -> tuple[str, ...] | None:
 class TarWriter(Writing):
     """Writes samples into one tar or into numbered shards, in the order in which they are given.
 
-    A shard gets its name when it is complete: a file under that name is never half a shard. When the
-    `with` block is left by an error, the shard at hand is dropped; the ones before stay. So it is when the
+    A shard gets its name when it is complete: a file under that name is never half a shard. If the `with`
+    block is left by an error, the current shard is deleted; the ones before stay. The same happens when the
     disk is full: then nothing more is written. The same samples give the same bytes, on every machine.
 
     Args:
@@ -74,7 +74,7 @@ class TarWriter(Writing):
         samples_per_shard: samples after which a new shard is begun; None for no limit.
         bytes_per_shard: bytes that a shard is not to exceed, unless one sample is larger; None for no limit.
             One tar has no limit.
-        index: whether the index is written beside each shard, so that nobody has to make it.
+        index: whether an index is written next to each shard.
         checksums: whether the index has a CRC-32 of each file.
         overwrite: whether shards that are there are replaced.
         start_shard: the number of the first shard.
@@ -167,7 +167,7 @@ class TarWriter(Writing):
         self.num_samples += 1
 
     def next_shard(self) -> None:
-        """Completes the shard at hand; the next sample begins another one.
+        """Completes the current shard; the next sample begins another one.
 
         Raises:
             DatasetError: it cannot be written.
@@ -185,7 +185,7 @@ class TarWriter(Writing):
         self.next_shard()
 
     def abort(self) -> None:
-        """Drops the shard at hand."""
+        """Deletes the current shard."""
         shard, self._shard = self._shard, None
         if shard is not None:
             shard.begun.drop()

@@ -210,7 +210,7 @@ def corpora_of(files: Any, options: RemoteOptions, path: tuple[str, ...] = ()) -
 
     Raises:
         ArgumentTypeError: neither paths nor a mapping.
-        ArgumentValueError: no file, one that is named twice, or an empty name.
+        ArgumentValueError: no file, a file twice, or an empty name.
         DatasetError: nothing matches a pattern.
     """
     if not isinstance(files, Mapping):

@@ -31,26 +31,26 @@ Fetch = Literal["ranges", "shards"]
 
 @final
 class TokenDataset(OpenPerProcess[Any]):
-    """Windows of `seq_len` tokens of token files, and the token behind: a map-style dataset.
+    """Windows of `seq_len` tokens of token files, and the next token: a map-style dataset.
 
-    Each file is read round as a ring, in each epoch from another token on, its phase: each token is an input
-    exactly once an epoch, but for those that do not fill a block. Windows never cross files. No index of
-    windows is made or kept: where window `i` lies is arithmetic, and it is read by `pread` from there.
+    Each file is read as a ring, in each epoch from another token on, its phase: each token is an input
+    exactly once an epoch, except those that do not fill a block. Windows never cross files. No index of
+    windows is made: the place of window `i` is computed, and it is read by `pread`.
 
     Args:
         files: the prefix of Megatron's `.bin` and `.idx`, an `.idx`, a raw `.bin` or an `.npy` array; a
             pattern of these, or a list; paths or URLs. A mapping of such by name makes a tree of corpora.
         seq_len: tokens of a window, S; rows have one more, for the labels.
-        block_len: a multiple of `seq_len`, and of each length that is to come; None for `seq_len`. A
-            `BlockSampler` orders blocks, so that `seq_len` may change between them.
-        dtype: of the tokens, `u1`, `i1`, `u2`, `i2`, `i4`, `u4` or `i8`; raw files do not tell it.
-        phase: whether each epoch begins at another token. For evaluation say False: windows stand from the
-            first token on, those that are full.
+        block_len: a multiple of `seq_len`, and of each later length; None for `seq_len`. A `BlockSampler`
+            orders blocks, so that `seq_len` may change between them.
+        dtype: of the tokens, `u1`, `i1`, `u2`, `i2`, `i4`, `u4` or `i8`; required for raw files.
+        phase: whether each epoch begins at another token. For evaluation use False: full windows, from the
+            first token on.
         seed: of the phases.
-        split: as Megatron says it, "969,30,1": each file is cut into parts, by sequences where it has an
-            index, else by tokens. Each part is a ring of its own.
+        split: as Megatron says it, "969,30,1": each file is cut into parts, by sequences if it has an index,
+            otherwise by tokens. Each part is a separate ring.
         part: which of them, `train`, `valid` or `test`.
-        documents: what says where documents begin: `idx`, or the token that ends them; None for nothing.
+        documents: the borders of documents: `idx`, or the token that ends them; None for none.
         outputs: any of `tokens`, `labels`, `loss_mask`, `position_ids`, `cu_seqlens` and `documents`; None
             for the tokens. One alone is handed out as an array, several as a dict of arrays by name.
         as_dtype: of the tokens that are handed out.
@@ -64,7 +64,7 @@ class TokenDataset(OpenPerProcess[Any]):
         seq_len: S.
         block_len: K.
         windows_per_block: K / S.
-        vocab_size: what was said of it.
+        vocab_size: as given.
         files: the paths and URLs of the data.
         is_remote: whether some are remote.
 
@@ -161,7 +161,7 @@ class TokenDataset(OpenPerProcess[Any]):
 
     @property
     def fingerprint(self) -> str:
-        """Changes with what the order of tokens depends on; it does not with `seq_len`."""
+        """A text that changes with the order of tokens; it does not depend on `seq_len`."""
         return self._source.fingerprint
 
     def of_first_parts(self, count: int) -> TokenSource:
@@ -171,7 +171,7 @@ class TokenDataset(OpenPerProcess[Any]):
 
     @property
     def stats(self) -> FileStats | None:
-        """What was asked of remote storage; None where all files are here.
+        """Counts of remote storage; None if all files are local.
 
         The workers of a `Loader` are added, as their batches are handed out.
         """
@@ -183,7 +183,7 @@ class TokenDataset(OpenPerProcess[Any]):
     def expect(self) -> Callable[[Iterable[Ids]], None] | None:
         """Receives what this process will read, batch by batch: the next one is asked for ahead.
 
-        A `Loader` calls it. None where windows are read of files that are here, or are fetched whole.
+        A `Loader` calls it. None if files are local, or are fetched whole.
         """
         return self._expect if self.is_remote and self._fetch == "ranges" else None
 
@@ -207,7 +207,7 @@ class TokenDataset(OpenPerProcess[Any]):
         return self._source.spans(wanted, self.epoch if epoch is None else arguments.epoch(epoch))
 
     def windows_of(self, document: int, *, file: int | str = 0) -> Ids:
-        """Returns in which windows a document may lie: the way back from `spans`.
+        """Returns in which windows a document may be: the inverse of `spans`.
 
         Args:
             document: its number in its index, as `spans` reports it.
@@ -238,7 +238,7 @@ class TokenDataset(OpenPerProcess[Any]):
     def windows_of_documents(
         self, documents: Mapping[int | str, Iterable[int]]
     ) -> tuple[Ids, dict[int | str, Ids]]:
-        """Returns the windows in which documents may lie, for `Edit(without=)`, and what leaves with them.
+        """Returns the windows of documents, for `Edit(without=)`, and the other documents in them.
 
         Args:
             documents: their numbers, as for `windows_of`, by their files.
@@ -272,7 +272,7 @@ class TokenDataset(OpenPerProcess[Any]):
         return np.unique(np.concatenate(ids)), others
 
     def as_documents(self) -> TokenDocuments:
-        """Returns the documents as a dataset of their own, with `lengths`, for packs.
+        """Returns a dataset of whole documents, with `lengths`, for packs.
 
         Raises:
             DatasetError: a file has no index, and `documents` is no token that ends them.
@@ -309,7 +309,7 @@ class TokenDataset(OpenPerProcess[Any]):
         return self._read(wanted, told)
 
     def close(self) -> None:
-        """Lets go of open files and connections. The dataset can be used again."""
+        """Closes files and connections. The dataset can be used again."""
         self._processes.here().close(self._storage)
         if "_source" in self.__dict__:
             self._source.close()

@@ -25,18 +25,19 @@ _LONGEST = (1 << 31) - 1
 
 @final
 class TokenWriter(Writing):
-    """Writes documents into one pair of a `.bin` and an `.idx`, each a sequence of its own.
+    """Writes documents into one pair of a `.bin` and an `.idx`, one sequence each.
 
-    Both get their names when all is written, the `.idx` last: where one is, its `.bin` is whole. When the
-    `with` block is left by an error, nothing is left. The same documents give the same bytes.
+    Both are renamed to their names when all is written, the `.idx` last: if it exists, its `.bin` is
+    complete. If the `with` block is left by an error, nothing remains. The same documents give the same
+    bytes.
 
     Args:
         prefix: of both paths, without `.bin`.
         dtype: of the tokens, one that Megatron knows: all but `u4`.
-        total: documents that are to come, for `progress`; None where nobody knows.
+        total: the number of documents, for `progress`; None if it is not known.
         overwrite: whether files that are there are replaced.
-        progress: called with what is done, how many are done, and how many there are; None for a line on the
-            terminal, False for nothing. Without `total` there is none.
+        progress: called with a description, the number done and the total; None for a line on the terminal,
+            False for nothing. Without `total` there is none.
 
     Raises:
         ArgumentTypeError: an argument has the wrong type.

@@ -25,14 +25,14 @@ BUGS = [
     ),
     Bug(
         "another length is taken within a pool",
-        "WindowUnit.converted",
+        "TokenWindowUnit.converted",
         "state.position % of_pool and state.position != end",
         "False",
         OTHER_LENGTHS,
     ),
     Bug(
         "the position stays as it was, in windows of another length",
-        "WindowUnit.converted",
+        "TokenWindowUnit.converted",
         "state.position * self.windows_per_block // before",
         "state.position",
         OTHER_LENGTHS,

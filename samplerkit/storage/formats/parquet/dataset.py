@@ -31,11 +31,11 @@ from samplerkit.storage.urls import is_remote, shown
 
 @final
 class ParquetDataset(FormatOfFiles):
-    """Samples in Parquet files, each a row: row groups are the files of the layout, and are read as they are.
+    """Samples in Parquet files, each a row: row groups are the files of the layout.
 
-    With a `Loader`, which reports what comes next, each row group is read once an epoch and rank, in one go
-    from its first to its last column, before it is needed. Of remote files, footers and row groups alone are
-    read, by ranges, and compared with the version of the file.
+    With a `Loader`, which passes on the next ids, each row group is prefetched, and read once per epoch and
+    rank, at once from its first to its last column. From remote files only footers and row groups are read,
+    by ranges, and compared with the version of the file.
 
     Args:
         files: a path, a URL or a glob pattern, whose matches are sorted by bytes; or a list of these, in
@@ -50,10 +50,10 @@ class ParquetDataset(FormatOfFiles):
             `torch.utils.data.default_convert`.
         lengths: the column of the lengths of samples, for batches by length: numbers, or lists or texts,
             whose lengths are taken. None for a column `lengths` or `length`, if there is one.
-        max_chunks: row groups in memory at most, those that are read ahead included.
+        max_chunks: row groups in memory at most, including prefetched ones.
         max_bytes: bytes in memory at most; None for no limit.
-        read_ahead: how many row groups are read before they are needed; 0 for none. None for 1, and
-            of remote ones for 4 a rank, as far as there is room.
+        read_ahead: how many row groups are prefetched; 0 for none. None for 1, and
+            for remote files for 4 per rank, as far as memory allows.
         threads: how many of them at a time; None as for `read_ahead`.
         progress: is called while footers are read; None for a line on the terminal, False for nothing.
         remote: how URLs are read: `RemoteOptions`, or a mapping of these.
@@ -64,10 +64,10 @@ class ParquetDataset(FormatOfFiles):
 
     Raises:
         ArgumentTypeError: an argument has the wrong type.
-        ArgumentValueError: no file, one that is named twice, or a word that is not known.
+        ArgumentValueError: no file, a file twice, or an unknown option.
         ArgumentRangeError: a number is too small.
         DatasetError: pyarrow is not installed, or nothing matches the pattern; later, a file cannot be read,
-            is not the one that it was, or has other columns.
+            has changed, or has other columns.
 
     Example:
         >>> import tempfile
@@ -124,7 +124,7 @@ class ParquetDataset(FormatOfFiles):
 
     @property
     def fingerprint(self) -> str:
-        """What changes with the content: a digest of the footers of all files, and of the filters."""
+        """A text that changes with the content: a digest of the footers of all files, and of the filters."""
         return digest_of(f"{self._found.digest} {self._filter!r}".encode())
 
     @property

@@ -2,7 +2,7 @@
 
 A state counts windows, and its section `tokens` says how many make a block. Read by a `BlockSampler`, every
 whole pool of blocks covers the same tokens at any length of windows. So between pools, and at the end of an
-epoch, a run with another length can resume, at the same position in windows of its own.
+epoch, a run with another length can resume, at the same position in its own windows.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _OTHER = "differs from the saved state"
 
 @final
 @dataclass(frozen=True, eq=False)
-class WindowUnit(Unit):
+class TokenWindowUnit(Unit):
     """Counts windows of tokens.
 
     Args:
@@ -51,7 +51,7 @@ class WindowUnit(Unit):
     is_edited: bool = False
 
     @classmethod
-    def of(cls, recipe: Sampler, dataset: Any) -> WindowUnit | None:
+    def of(cls, recipe: Sampler, dataset: Any) -> TokenWindowUnit | None:
         """Returns the windows of a run; None where they are no part of blocks."""
         blocks, windows = blocks_of(recipe), shared_value(dataset, "windows_per_block")
         if blocks is not None:
@@ -62,9 +62,9 @@ class WindowUnit(Unit):
         pool = None if blocks is None else blocks.pool
         return cls(windows, pool, seq_len, block_len, is_edited=ledger_below(recipe) is not None)
 
-    def of_epoch(self, run: RunFacts, epoch: int) -> EpochWindows:
+    def of_epoch(self, run: RunFacts, epoch: int) -> EpochTokenWindows:
         """Returns the windows of an epoch."""
-        return EpochWindows(epoch, run.order_maker(epoch), self)
+        return EpochTokenWindows(epoch, run.order_maker(epoch), self)
 
     def described_layout(self, dataset: Any) -> Layout | None:
         """Returns the blocks that describe a dataset; None where no `BlockSampler` orders them."""
@@ -148,14 +148,14 @@ class WindowUnit(Unit):
 
 @final
 @dataclass(frozen=True, eq=False)
-class EpochWindows(EpochUnits):
+class EpochTokenWindows(EpochUnits):
     """The windows of an epoch.
 
     Args:
         unit: how they are cut.
     """
 
-    unit: WindowUnit
+    unit: TokenWindowUnit
 
     def saved(self, position: int | None) -> dict[str, Section]:
         """Returns the section of a state: JSON values, under 200 bytes; None where batches are counted."""
