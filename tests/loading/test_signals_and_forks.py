@@ -252,3 +252,21 @@ def test_the_exit_of_a_process_that_the_loop_has_forked_ends_no_worker_of_it():
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     # At the exit of the other process multiprocessing says on stderr that it joins only its own.
     assert done.stdout == "True\n", done.stderr
+
+
+HELD = """
+import os, signal, samplerkit as sk
+loader = sk.Loader(range(20), batch_size=4)
+with loader._cursor.lock:  # as the thread of a device loader holds it now and then
+    pid = os.fork()
+    if pid == 0:
+        signal.alarm(10)
+        os._exit(sum(map(len, loader)))
+print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+"""
+
+
+def test_a_process_that_is_forked_as_a_thread_makes_a_request_reads_all():
+    command = [sys.executable, "-c", HELD]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout == "20\n", done.stderr
