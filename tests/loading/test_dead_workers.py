@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
+import resource
 import signal
+import socket
 import sys
 import time
 from functools import partial
 
 import pytest
+import torch
 
 import samplerkit as sk
+from samplerkit.loading.workers.worker_side import SMALL
 from tests.numbers import Made
 from tests.own_seconds import OwnSeconds
 
@@ -115,3 +120,36 @@ def test_a_worker_that_dies_out_of_turn_is_an_error_though_the_others_never_end(
     with OwnSeconds() as own, loader, pytest.raises(sk.WorkerError, match="-9"):
         next(iter(loader))
     assert own.seconds < SECONDS
+
+
+def without_descriptors(index):
+    """A tensor in shared memory; behind the last one its process can open no more files."""
+    tensor = torch.full((SMALL,), index).share_memory_()
+    with contextlib.suppress(OSError):
+        while index == 7:
+            os.dup(0)
+    return tensor
+
+
+def few_descriptors(_):
+    resource.setrlimit(resource.RLIMIT_NOFILE, (200, 200))
+
+
+def test_a_worker_that_can_open_no_more_files_still_sends_what_it_has_made(no_longer_than):
+    no_longer_than(AT_MOST)
+    options = {"worker_init_fn": few_descriptors, "collate_fn": list, "num_workers": 1}
+    with sk.Loader(Made(8, without_descriptors), batch_size=1, **options) as loader:
+        assert [int(tensor[0]) for (tensor,) in loader] == [*range(8)]
+
+
+def test_a_worker_that_cannot_send_is_an_error_and_not_a_loop_that_waits(no_longer_than):
+    def break_sending(_):
+        socket.send_fds = None
+
+    no_longer_than(AT_MOST)
+    dataset = Made(8, partial(torch.full, (SMALL,)))
+    with (
+        sk.Loader(dataset, batch_size=4, num_workers=1, worker_init_fn=break_sending) as loader,
+        pytest.raises(sk.WorkerError, match=": 1}"),
+    ):
+        next(iter(loader))

@@ -6,6 +6,7 @@ import os
 import random
 import threading
 import time
+import traceback
 
 import numpy as np
 import pytest
@@ -159,3 +160,27 @@ def test_a_resume_with_other_workers_goes_on_in_the_same_order(workers, new_work
     # Of the later epochs nothing is left out.
     for epoch, batches in enumerate(epochs):
         assert sum(batches, []) == np.asarray(sk.RandomSampler(seed=3).order(SIZE, epoch)).tolist()
+
+
+class Exhausted:
+    """Asks an iterator that is at its end."""
+
+    def __len__(self):
+        return 8
+
+    def __getitem__(self, index):
+        return index if index < 4 else next(iter(()))
+
+
+@pytest.mark.parametrize("device", [None, "cpu"])
+@pytest.mark.parametrize("workers", [0, 1, "1 threads", "2 threads"])
+def test_a_stop_iteration_of_the_dataset_is_an_error_that_says_so_whoever_reads(workers, device):
+    received = []
+    with (
+        sk.Loader(Exhausted(), batch_size=2, device=device, **beside(workers)) as loader,
+        pytest.raises(RuntimeError, match="a dataset or its collate function raised StopIteration") as caught,
+    ):
+        for batch in loader:
+            received += batch.tolist()
+    assert received == [0, 1, 2, 3]
+    assert "while reading sample 4" in "".join(traceback.format_exception(caught.value))

@@ -56,6 +56,39 @@ def test_an_interrupt_on_entry_of_any_function_takes_no_batch_away(workers):
     assert wrong == []
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # while a stage is closed
+def test_an_interrupt_behind_any_call_takes_no_batch_of_a_device_loader_away():
+    """Python runs the handler of a signal where a function begins, and behind a call of one in C."""
+    wrong, batches, own = [], [[number] for number in range(4)], sys._getframe().f_code
+    for number in range(1, 100_000):
+        loader, received, calls = sk.DeviceLoader(batches, "cpu"), [], 0
+
+        def interrupt(frame, event, _, at=number):
+            nonlocal calls
+            calls += frame.f_code is not own and event in {"call", "c_return"}
+            if calls == at:
+                sys.setprofile(None)
+                raise KeyboardInterrupt
+
+        before = sys.getprofile()
+        sys.setprofile(interrupt)
+        try:
+            for batch in loader:
+                received += batch
+        except KeyboardInterrupt:
+            pass
+        finally:
+            sys.setprofile(before)
+        state = loader.state_dict()
+        if state["epoch"] * len(batches) + state["step"] != len(received):
+            wrong.append((number, state, received))
+        loader.close()
+        if calls < number:
+            break
+    assert number > 100
+    assert wrong == []
+
+
 INTERRUPTED = """
 import multiprocessing, os, signal, sys, samplerkit as sk
 from multiprocessing.connection import Connection
@@ -219,3 +252,21 @@ def test_the_exit_of_a_process_that_the_loop_has_forked_ends_no_worker_of_it():
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     # At the exit of the other process multiprocessing says on stderr that it joins only its own.
     assert done.stdout == "True\n", done.stderr
+
+
+HELD = """
+import os, signal, samplerkit as sk
+loader = sk.Loader(range(20), batch_size=4)
+with loader._cursor.lock:  # as the thread of a device loader holds it now and then
+    pid = os.fork()
+    if pid == 0:
+        signal.alarm(10)
+        os._exit(sum(map(len, loader)))
+print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+"""
+
+
+def test_a_process_that_is_forked_as_a_thread_makes_a_request_reads_all():
+    command = [sys.executable, "-c", HELD]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout == "20\n", done.stderr

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+import torch
 
 import samplerkit as sk
 from samplerkit.loading.run.run import Run
@@ -155,3 +156,26 @@ def _no_thread_is_left():
     before = set(threading.enumerate())
     yield
     wait_until(lambda: not begun_since(before))
+
+
+def test_an_epoch_that_the_dataset_refused_once_is_set_again():
+    class Busy(Numbers):
+        """Refuses the second epoch once."""
+
+        epoch = -1
+
+        def set_epoch(self, epoch):
+            if epoch == 1 and not refused:
+                refused.append(epoch)
+                raise OSError("busy")
+            self.epoch = epoch
+
+        def __getitem__(self, index):
+            return self.epoch
+
+    refused = []
+    with sk.Loader(Busy(8), batch_size=4, persistent_workers=True, **THREADS) as loader:
+        assert torch.cat([*loader]).unique().tolist() == [0]
+        with pytest.raises(OSError, match="busy"):
+            list(loader)
+        assert torch.cat([*loader]).unique().tolist() == [1]

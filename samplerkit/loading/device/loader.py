@@ -305,14 +305,15 @@ class WrappedLoader:
             while True:
                 if not iteration.is_open:
                     raise StateError("iteration", "was ended by a newer one or by close()")
-                received = [next(stage)]
+                batch = next(stage)
                 self._snapshot = self._snapshots.popleft()
-                if received[0] is EPOCH_END:
+                if batch is EPOCH_END:
                     self._end_epoch(iteration, run_ahead=run_ahead)
                     return
+                # As in `Loader`: no call between these lines, in which a handler could raise.
                 iteration.taken += 1
-                # Nothing here refers to the batch while the loop has it: it may be done with it early.
-                yield received.pop()
+                yield batch
+                del batch
         finally:
             self._end(iteration)
 

@@ -208,7 +208,7 @@ def require_available(device: torch.device) -> None:
     if not hasattr(module, "Stream"):
         raise ArgumentValueError("device", "has no streams that torch knows of", str(device))
     if not module.is_available() or (device.index or 0) >= module.device_count():
-        hint = "None takes the one that is"
+        hint = f'take "{current_device().type}", which is'
         raise ArgumentValueError("device", "is not available here", str(device), hint=hint)
 
 

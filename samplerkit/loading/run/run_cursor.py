@@ -128,10 +128,11 @@ class RunCursor(Cursor):
             run = self.run
             reading = run.reading(reading.epoch, reading.start)
             for step, samples in reading.samples(following, about=about):
-                with self.lock:
-                    if run is not self.run:
-                        break
-                    if isinstance(run.recipe, Ledger):
+                # No other run is edited; and in a process that is forked just now nobody lets go of a lock.
+                if isinstance(run.recipe, Ledger):
+                    with self.lock:
+                        if run is not self.run:
+                            break
                         end = reading.units.run_position(reading.delivery.position_after(step + 1))
                         self._requested = max(self._requested, end)
                 following = step + 1

@@ -26,14 +26,14 @@ class BatchMaker:
     Args:
         reader: reads the samples.
         collate: makes a batch of a list of samples; a `SampleCollate` receives which these are.
-        pins: whether batches are pinned where they are made.
+        pins: whether batches are pinned in this process.
     """
 
     def __init__(self, reader: SampleReader, collate: Any, *, pins: bool = False) -> None:
         self.reader = reader
         self._collate = collate
         self._takes_ids = isinstance(collate, SampleCollate)
-        self._pins = pins
+        self.pins = pins
 
     def __getitem__(self, request: Request) -> Any:
         self.reader.begin(request)
@@ -47,7 +47,7 @@ class BatchMaker:
             reader: reads the samples, where a thread has a copy of the dataset.
         """
         batch = self.collated(request, (reader or self.reader).read(request))
-        return batch.pin_memory() if self._pins else batch
+        return batch.pin_memory() if self.pins else batch
 
     def collated(self, request: Request, samples: Answer) -> Answer:
         """Collates the samples of a request; an error of the collate function names them.

@@ -10,7 +10,7 @@ import torch.utils.data
 
 from samplerkit.batches.sample_set import seed_of
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError
-from samplerkit.loading.background import LeftAtExit
+from samplerkit.loading.background import LeftAtExit, not_an_end
 from samplerkit.loading.collate import PackCollate
 from samplerkit.loading.device.stage import DeviceStage, MakeStage
 from samplerkit.loading.device.streams import current_device
@@ -55,7 +55,6 @@ class WorkerIteration(LeftAtExit):
         workers: make the batches.
         requests: of the batches.
         make_stage: puts a stage behind them.
-        pins: whether the stage gets pinned batches.
         keeps_workers: whether `end` leaves the workers alive.
         keeps_generators: whether the generators of this process are as before after each batch.
     """
@@ -66,7 +65,6 @@ class WorkerIteration(LeftAtExit):
         requests: Iterator[Request],
         make_stage: MakeStage | None,
         *,
-        pins: bool,
         keeps_workers: bool,
         keeps_generators: bool,
     ) -> None:
@@ -74,9 +72,7 @@ class WorkerIteration(LeftAtExit):
         self.workers = workers
         self._make_stage = make_stage
         batches = workers.open(requests, in_the_loop=make_stage is None)
-        # A stage closes its source, but these workers may live on: so it gets a source without them.
-        source = (batch.pin_memory() if pins else batch for batch in batches)
-        self._stage = None if make_stage is None else make_stage(source)
+        self._stage = None if make_stage is None else make_stage(batches)
         self._batches: Iterator[Any] = batches if self._stage is None else iter(self._stage)
         self._keeps_workers = keeps_workers
         self._next: Any = kept_generators()(next) if keeps_generators else next
@@ -88,8 +84,11 @@ class WorkerIteration(LeftAtExit):
         return self.is_open and next_batches == (reading.epoch, reading.start, make_stage)
 
     def next(self) -> Any:
-        """Returns the next batch; raises what was raised while it was made."""
-        return self._next(self._batches)
+        """Returns the next batch, which the loop has counted; raises what was raised while it was made."""
+        try:
+            return self._next(self._batches)
+        except StopIteration as error:
+            raise not_an_end(error, "a dataset or its collate function") from error
 
     def end(self) -> bool:
         """Ends the iteration; returns whether its workers live on, and can be used for another one."""
@@ -191,8 +190,7 @@ class LoaderWorkers:
                 hint="say num_workers=1 or more, without file_affinity, or draw from samplerkit.draw_rng() "
                 "and leave it out",
             )
-        pins = self._pins and self.has_processes and not seeds_here
-        if pins and make_stage is None:
+        if self._pins and self.has_processes and not seeds_here and make_stage is None:
             make_stage = _ahead
         opened = self._open
         if opened is not None and run_ahead and opened.runs_ahead_to(reading, make_stage):
@@ -203,7 +201,6 @@ class LoaderWorkers:
             kept or self._make_workers(reading.epoch),
             requests_of(self._cursor, wanted(self._cursor.run.dataset), run_ahead, reading),
             make_stage,
-            pins=pins,
             keeps_workers=bool(self._options.get("persistent_workers")),
             keeps_generators=seeds_here,
         )
@@ -224,17 +221,16 @@ class LoaderWorkers:
         return copied.__dict__
 
     def _make_workers(self, epoch: int) -> Workers:
-        options = self._options
+        options, maker = self._options, self._maker(epoch)
         if self.has_processes:
             processes = AffineProcesses if self._is_affine else WorkerProcesses
-            return processes(self._maker(epoch, SendingMaker), self._num_workers, options)
-        maker = self._maker(epoch, partial(BatchMaker, pins=self._pins))
+            return processes(maker, self._num_workers, options)
         if not self._num_workers:
             return Workers(maker.__getitem__)
         self._held = _Held()
         return ThreadPool(maker, self._num_workers, options, self._schedule, self._held, self.token)
 
-    def _maker(self, epoch: int, make: Any) -> Any:
+    def _maker(self, epoch: int) -> Any:
         """Returns what makes batches of requests."""
         run = self._cursor.run
         dataset, plan = run.dataset, run.plan(epoch)
@@ -253,7 +249,8 @@ class LoaderWorkers:
             collate = collate.measured_by(plan.measure)
         reports = self.has_processes and reports_stats(dataset)
         reader = SampleReader(dataset, options, partial(batches_of, self._cursor), reports=reports)
-        return make(reader, collate)
+        make = SendingMaker if self.has_processes else BatchMaker
+        return make(reader, collate, pins=self._pins)
 
 
 def _ahead(batches: Iterator[Any]) -> DeviceStage:

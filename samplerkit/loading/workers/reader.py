@@ -1,7 +1,7 @@
 """How the samples of a request are read: together where a dataset can, else one by one.
 
 A dataset gives a batch together, together except for missing samples, or as parts of documents. Two functions
-are chosen for it: a `Read` answers a request, and a `ReadOne` gives the sample at a place of it.
+are chosen for it: one answers a request, the other one a request for one sample of it.
 """
 
 from __future__ import annotations
@@ -36,9 +36,6 @@ from samplerkit.storage.batch_readers import (
 
 Read = Callable[[Request], Answer]
 """Reads the samples of a request."""
-
-ReadOne = Callable[[Request, int], Any]
-"""Reads the sample at a place of a request."""
 
 
 @final
@@ -117,12 +114,13 @@ class SampleReader:
 
     def begin(self, request: Request) -> None:
         """Passes on to the dataset what begins with a request: its epoch, and which samples come next."""
-        last, self._last = self._last, request
+        last = self._last
         if last is None or last.epoch != request.epoch:
             self._begin_epoch(request.epoch)
         if self._batches_of is not None and not (last is not None and request.follows(last)):
             batches = self._batches_of(request)
             self.dataset.expect(Upcoming(partial(request.upcoming, batches, self.dataset)))
+        self._last = request  # now: what the dataset raised above is asked for again
 
     def draws(self, request: Request) -> Draws:
         """Returns the draws of a batch, at their beginning."""
@@ -159,7 +157,7 @@ class SampleReader:
                     draws.entered = place  # a call takes a third of the time of a fast dataset
                     if draws.begin is not None:
                         draws.enter(place)
-                    samples.append(dataset[index] if single is None else single(request, place))
+                    samples.append(dataset[index] if single is None else _alone(single, request, place))
                 except Exception as error:
                     if not self.options.skips:
                         request.note_reading(error, place)
@@ -185,17 +183,22 @@ def reports_stats(dataset: Any) -> bool:
     return is_dataclass(stats) and hasattr(type(stats), "__add__")
 
 
-def _ways_to_read(dataset: Any, options: ReaderOptions) -> tuple[Read | None, ReadOne | None]:
+def _ways_to_read(dataset: Any, options: ReaderOptions) -> tuple[Read | None, Read | None]:
     """Returns how all samples are read, where a dataset can, and how one is; None for `dataset[index]`."""
     if options.is_packed and gives_segments(dataset):
-        return partial(_parts, dataset), partial(_one_part, dataset)
+        return partial(_parts, dataset), partial(_parts, dataset)
     read = _present if present_reader(dataset) else _together
     together = None if batch_reader(dataset) is None else partial(read, dataset)
     # A `__getitems__` may take more of each sample than the id.
-    single = partial(_by_itself, dataset) if wanted(dataset) else None
+    single = partial(_together, dataset) if wanted(dataset) else None
     if options.is_packed:
-        return together and partial(_cut_all, together), partial(_cut_one, single or partial(_one, dataset))
+        single = partial(_cut_out, single or partial(_singly, dataset))
+        together = together and partial(_cut_out, together)
     return together, single
+
+
+def _alone(read: Read, request: Request, place: int) -> Any:
+    return only_sample(read(request.at(slice(place, place + 1))).batch)
 
 
 def _together(dataset: Any, request: Request) -> Answer:
@@ -224,13 +227,8 @@ def _other_number(place: str, what: str, request: Request, given: Any) -> Datase
     )
 
 
-def _one(dataset: Any, request: Request, place: int) -> Any:
-    return dataset[int(request.ids[place])]
-
-
-def _by_itself(dataset: Any, request: Request, place: int) -> Any:
-    one = slice(place, place + 1)
-    return only_sample(_together(dataset, request.at(one)).batch)
+def _singly(dataset: Any, request: Request) -> Answer:
+    return Answer([dataset[index] for index in request.ids.tolist()])
 
 
 def _present(dataset: Any, request: Request) -> Answer:
@@ -262,16 +260,7 @@ def _parts(dataset: Any, request: Request) -> Answer:
     return Answer(list(parts))
 
 
-def _one_part(dataset: Any, request: Request, place: int) -> Any:
-    return only_sample(_parts(dataset, request.at(slice(place, place + 1))).batch)
-
-
-def _cut_one(base: ReadOne, request: Request, place: int) -> Any:
-    segments = cast("Segments", request.segments)
-    return cut([base(request, place)], segments.at(slice(place, place + 1)))[0]
-
-
-def _cut_all(base: Read, request: Request) -> Answer:
+def _cut_out(base: Read, request: Request) -> Answer:
     """Cuts parts out of whole samples; a substitute is cut when its batch is made."""
     answer = base(request)
     if answer.stand_in is not None:

@@ -15,7 +15,7 @@ from queue import Empty, SimpleQueue
 from statistics import median
 from typing import Any, Final, final
 
-from samplerkit.loading.background import end_at_exit, loaders_read_for, not_an_end, read_for, start_thread
+from samplerkit.loading.background import end_at_exit, loaders_read_for, read_for, start_thread
 from samplerkit.loading.workers.batch_maker import BatchMaker
 from samplerkit.loading.workers.protocol import Answer, BatchesInOrder, Request, WorkerPool, timed_out
 from samplerkit.loading.workers.reader import SampleReader
@@ -140,7 +140,6 @@ class ThreadSchedule:
         self.trial += 1
 
 
-_WHERE: Final = "a dataset or its collate function"  # who raised a StopIteration, in errors
 _numbers = count(-1, -1)
 
 
@@ -260,10 +259,7 @@ class ThreadPool(WorkerPool):
     def made_here(self, request: Request) -> Answer:
         """Makes a batch in the thread that calls this, while no other one makes any."""
         trial, begun = self.schedule.trial, time.perf_counter()
-        try:
-            batch: Answer = self._maker[request]
-        except StopIteration as error:
-            raise not_an_end(error, _WHERE) from error
+        batch: Answer = self._maker[request]
         self.schedule.made(trial, time.perf_counter() - begun)
         return batch
 
@@ -298,7 +294,7 @@ class ThreadPool(WorkerPool):
                         reader.begin(task.request)
                     batch = self._maker.batch(task.request, reader)
                 except BaseException as error:  # whatever it is, it belongs into the loop
-                    batch = not_an_end(error, _WHERE)
+                    batch = error
                 seconds = time.perf_counter() - begun
                 task.result.put(batch)
                 # A thread that waits for the next request holds nothing of this one.
@@ -358,7 +354,7 @@ class ThreadPool(WorkerPool):
                 try:
                     reader.begin(task.request)
                 except BaseException as error:  # as above
-                    task.result.put(not_an_end(error, _WHERE))
+                    task.result.put(error)
                     task.is_cancelled = True
             self._taken = None
             if not task.is_cancelled:

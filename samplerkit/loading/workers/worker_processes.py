@@ -127,9 +127,9 @@ class WorkerProcesses(WorkerPool):
             WorkerError: a worker died, or the batch did not come in time.
         """
         try:
-            return self.joined(
-                task.request, task.shares, [self._answer(task, worker) for worker, _ in task.shares]
-            )
+            answers = [self._answer(task, worker) for worker, _ in task.shares]
+            batch = self.joined(task.request, task.shares, answers)
+            return batch.pin_memory() if self._maker.pins else batch
         except BaseException:
             self.can_be_reused = False  # it is not known what would come next
             raise

@@ -16,6 +16,7 @@ import os
 import signal
 import socket
 import threading
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -146,9 +147,14 @@ def _next_request(start: WorkerStart) -> tuple[int, Request] | None:
 
 def _send(pipe: Connection, messages: SimpleQueue[Message]) -> None:
     """Runs in a thread, so that a worker makes the next batch while the loop has not taken this one."""
-    with suppress(OSError):  # the loop has closed its end
-        while True:
-            send(pipe, messages.get())
+    try:
+        # One socket, made now: a dataset may leave no descriptor for another one.
+        with suppress(OSError), socket_of(pipe) as peer:  # or else the loop has closed its end
+            while True:
+                send(pipe, peer, messages.get())
+    except Exception:
+        traceback.print_exc()
+        os._exit(1)  # the loop would wait for ever for what does not come
 
 
 # What crosses between two processes.
@@ -229,16 +235,15 @@ def _storage_at(number: int) -> torch.UntypedStorage:
     return found
 
 
-def send(pipe: Connection, message: Message) -> None:
-    """Sends a message, and then what is in shared memory of it."""
+def send(pipe: Connection, peer: socket.socket, message: Message) -> None:
+    """Sends a message, and then what is in shared memory of it, by the socket that the pipe is."""
     pipe.send_bytes(message.content.getbuffer())
     for storage in message.shared:
-        with socket_of(pipe) as peer:
-            try:
-                socket.send_fds(peer, [_DESCRIPTOR], [storage._share_fd_cpu_()[0]])
-            except OSError:  # more descriptors of this user are under way than the system takes
-                peer.sendall(_COPY)
-                pipe.send_bytes(_bytes_of(storage).data)
+        try:
+            socket.send_fds(peer, [_DESCRIPTOR], [storage._share_fd_cpu_()[0]])
+        except OSError:  # more descriptors of this user are under way than the system takes
+            peer.sendall(_COPY)
+            pipe.send_bytes(_bytes_of(storage).data)
 
 
 def socket_of(pipe: Connection) -> socket.socket:

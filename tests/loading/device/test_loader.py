@@ -192,3 +192,6 @@ def test_without_an_accelerator_batches_stay_on_the_cpu_and_others_are_refused()
     for options in ({"device": "cuda"}, {"device": "xpu:1"}, {"device": "vulkan"}, {"pin_memory": True}):
         with pytest.raises(sk.ArgumentValueError):
             DeviceLoader([], **options)
+    # Of a Loader, None leaves batches where they are.
+    with pytest.raises(sk.ArgumentValueError, match="got 'cuda'; take \"cpu\", which is"):
+        next(iter(sk.Loader(range(4), batch_size=2, device="cuda")))
