@@ -191,8 +191,10 @@ def _ways_to_read(dataset: Any, options: ReaderOptions) -> tuple[Read | None, Re
         return partial(_parts, dataset), partial(_one_part, dataset)
     read = _present if present_reader(dataset) else _together
     together = None if batch_reader(dataset) is None else partial(read, dataset)
-    # A `__getitems__` may take more of each sample than the id.
-    single = partial(_by_itself, dataset) if wanted(dataset) else None
+    # A `__getitems__` may take more of each sample than the id, or be all that there is.
+    none = (None, torch.utils.data.Dataset.__getitem__)
+    lacks_single = getattr(type(dataset), "__getitem__", None) in none
+    single = partial(_by_itself, dataset) if wanted(dataset) or lacks_single else None
     if options.is_packed:
         return together and partial(_cut_all, together), partial(_cut_one, single or partial(_one, dataset))
     return together, single
