@@ -67,7 +67,15 @@ def test_an_error_that_a_dataset_keeps_and_raises_again_has_each_note_once(worke
     assert sorted(set(kept.__notes__)) == sorted(kept.__notes__)
 
 
-@pytest.mark.parametrize("dataset", [DAMAGED, DamagedInBatches(sk.Layout(20), BAD), InBatchesAlone()])
+@pytest.mark.parametrize(
+    "dataset",
+    [
+        DAMAGED,
+        DamagedInBatches(sk.Layout(20), BAD),
+        InBatchesAlone(),
+        sk.TreeDataset({"all": InBatchesAlone()}),
+    ],
+)
 @pytest.mark.parametrize("workers", [0, 2, "2 threads"])
 @pytest.mark.parametrize("options", [{}, {"collate_fn": torch.tensor}])
 def test_skipped_samples_are_counted_and_the_steps_stay(dataset, workers, options, caplog):

@@ -31,6 +31,7 @@ from samplerkit.storage.batch_readers import (
     copied_by_thread,
     only_sample,
     present_reader,
+    reads_singly,
     wanted,
 )
 
@@ -192,9 +193,7 @@ def _ways_to_read(dataset: Any, options: ReaderOptions) -> tuple[Read | None, Re
     read = _present if present_reader(dataset) else _together
     together = None if batch_reader(dataset) is None else partial(read, dataset)
     # A `__getitems__` may take more of each sample than the id, or be all that there is.
-    none = (None, torch.utils.data.Dataset.__getitem__)
-    lacks_single = getattr(type(dataset), "__getitem__", None) in none
-    single = partial(_by_itself, dataset) if wanted(dataset) or lacks_single else None
+    single = partial(_by_itself, dataset) if wanted(dataset) or not reads_singly(dataset) else None
     if options.is_packed:
         return together and partial(_cut_all, together), partial(_cut_one, single or partial(_one, dataset))
     return together, single
