@@ -63,6 +63,8 @@ class Budget:
             padded = padded.sum(axis=1)
         if self.quadratic is None:
             return padded
+        # A pair may be longer than any sample: so it is above every budget, and its square within 64 bits.
+        padded = np.minimum(padded, _MOST)
         return padded * self.quadratic + padded * padded
 
     def sizes(self, lengths: Ids, least: int = 0) -> Ids:

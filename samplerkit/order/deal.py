@@ -117,7 +117,8 @@ class Deal:
 
     def limit(self, num_shards: int) -> int | None:
         """Returns how many samples all shards together read at most; None for all."""
-        return self.num_samples * num_shards if self.num_samples else None
+        # No order is longer than the cap, and a state holds no greater limit.
+        return min(self.num_samples * num_shards, arguments.LARGEST) if self.num_samples else None
 
     def shard(self, undealt: Order, world: World, start: int = 0) -> Order:
         """Gives the part of the undealt order, from position `start` on, that this shard reads."""

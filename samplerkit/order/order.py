@@ -243,9 +243,10 @@ class Order(MadeOf, ABC):
     @final
     def __contains__(self, id: object) -> bool:
         """Returns whether a sample is read at all, by `positions_of`: only integers are in an order."""
-        if isinstance(id, bool | np.bool_) or not isinstance(id, int | np.integer):
+        try:
+            return self.positions_of(integer("id", id)).size > 0
+        except ArgumentTypeError:
             return False
-        return self.positions_of(int(id)).size > 0
 
     @final
     def index(self, id: int) -> int:

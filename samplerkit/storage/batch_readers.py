@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from operator import is_
 from typing import Any
 
-from torch.utils.data import ConcatDataset, StackDataset, Subset
+from torch.utils.data import ConcatDataset, Dataset, StackDataset, Subset
 
 from samplerkit.errors import DatasetError
 
@@ -32,6 +32,16 @@ def batch_reader(dataset: Any) -> Any:
         parts = stacked.values() if isinstance(stacked, dict) else stacked
         return dataset if any(batch_reader(part) is not None for part in parts) else None
     return dataset if callable(getattr(dataset, "__getitems__", None)) else None
+
+
+def reads_singly(dataset: Any) -> bool:
+    """Returns whether a dataset reads one sample by its id: one that reads batches need not.
+
+    Example:
+        >>> reads_singly([1, 2]), reads_singly(Dataset())
+        (True, False)
+    """
+    return getattr(type(dataset), "__getitem__", None) not in (None, Dataset.__getitem__)
 
 
 TOLD = ("passes", "epochs")

@@ -14,7 +14,7 @@ from samplerkit.errors import DatasetError, note_once
 from samplerkit.order.dataset_protocol import find_column, find_fingerprint
 from samplerkit.order.draws import entered_draws, in_draws
 from samplerkit.order.typing import Ids
-from samplerkit.storage.batch_readers import batch_reader, only_sample, present_reader, wanted
+from samplerkit.storage.batch_readers import batch_reader, only_sample, present_reader, reads_singly, wanted
 from samplerkit.storage.files.content import FileContent, gathered_columns
 from samplerkit.storage.opening import Present
 
@@ -59,7 +59,7 @@ class Leaf:
     def read_one(self, id: int) -> Any:
         """Reads one sample; what the dataset raises has a note."""
         with self._noting_errors():
-            return self.dataset[id]
+            return self._one((np.int64(id),))
 
     @contextmanager
     def _noting_errors(self) -> Iterator[None]:
@@ -147,7 +147,7 @@ class Leaf:
                 return read(*given)
 
     def _one(self, given: tuple[np.int64, ...]) -> Any:
-        if len(given) == 1:
+        if len(given) == 1 and reads_singly(self.dataset):
             return self.dataset[int(given[0])]
         return only_sample(self.dataset.__getitems__(*(np.array([number]) for number in given)))
 

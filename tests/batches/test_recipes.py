@@ -117,6 +117,12 @@ def test_pairs_of_lengths_keep_both_limits():
     assert 0.7 < plan.efficiency() <= 1
 
 
+def test_a_pair_whose_square_is_above_64_bits_is_above_the_budget():
+    pairs = [(5, 3), (2**31 - 1, 2**31 - 1), (2**31 - 1, 2**30)]
+    recipe = sk.TokenBatches(100, lengths=pairs, quadratic=10, long="alone")
+    assert sorted(laws.read(recipe.plan(sk.SequentialSampler(), 3))) == [[0], [1], [2]]
+
+
 def test_a_cost_of_ones_own_is_the_limit():
     def cost(pairs):
         return pairs[:, 0] * pairs[:, 1]

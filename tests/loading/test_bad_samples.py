@@ -26,6 +26,16 @@ class DamagedInBatches(Damaged):
         return [self[index] for index in ids.tolist()]
 
 
+class InBatchesAlone(torch.utils.data.Dataset):
+    """Has no `__getitem__` of its own."""
+
+    def __len__(self):
+        return 20
+
+    def __getitems__(self, ids):
+        return [DAMAGED[index] for index in ids.tolist()]
+
+
 @pytest.mark.parametrize("workers", [0, 1, "2 threads"])
 def test_the_error_of_a_bad_sample_tells_where_it_is(workers):
     loader = sk.Loader(DAMAGED, sk.SequentialSampler(start_index=5), batch_size=2, **beside(workers))
@@ -57,7 +67,15 @@ def test_an_error_that_a_dataset_keeps_and_raises_again_has_each_note_once(worke
     assert sorted(set(kept.__notes__)) == sorted(kept.__notes__)
 
 
-@pytest.mark.parametrize("dataset", [DAMAGED, DamagedInBatches(sk.Layout(20), BAD)])
+@pytest.mark.parametrize(
+    "dataset",
+    [
+        DAMAGED,
+        DamagedInBatches(sk.Layout(20), BAD),
+        InBatchesAlone(),
+        sk.TreeDataset({"all": InBatchesAlone()}),
+    ],
+)
 @pytest.mark.parametrize("workers", [0, 2, "2 threads"])
 @pytest.mark.parametrize("options", [{}, {"collate_fn": torch.tensor}])
 def test_skipped_samples_are_counted_and_the_steps_stay(dataset, workers, options, caplog):

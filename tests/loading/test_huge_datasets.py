@@ -30,8 +30,9 @@ def first_batch(recipe, layout, step, ranks=8, rank=3):
         (sk.RandomSampler(seed=3), sk.Layout(HUGE)),
         (sk.RandomSampler(seed=3), sk.Layout(2**62)),
         (sk.DistributedSampler(shuffle="partial", seed=3, lanes=1), sk.Layout(SIZES)),
+        (sk.DistributedSampler(num_samples=2**63 - 1, seed=3), sk.Layout(HUGE)),
     ],
-    ids=["sequential", "global", "largest", "files"],
+    ids=["sequential", "global", "largest", "files", "as many as there are"],
 )
 def test_a_rank_receives_the_right_ids_far_beyond_32_bits(recipe, layout):
     step = (len(layout) // 3 * 2) // 1024

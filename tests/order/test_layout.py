@@ -6,6 +6,7 @@ import copy
 
 import numpy as np
 import pytest
+import torch
 
 import samplerkit as sk
 from samplerkit.order.intervals import Offsets, Shifts, interval_of
@@ -71,7 +72,7 @@ def test_the_layout_of_a_dataset_is_found():
     layout = sk.Layout([1, 2])
     assert sk.Layout.of(layout) is layout
     assert sk.Layout.of(7) == sk.Layout(7)
-    assert sk.Layout.of(np.int64(7)) == sk.Layout(7)
+    assert sk.Layout.of(np.int64(7)) == sk.Layout.of(torch.tensor(7)) == sk.Layout(7)
     assert sk.Layout.of("abc") == sk.Layout(3)
     assert sk.Layout.of(range(10)) == sk.Layout(10)
     assert sk.Layout.of(WithLayout()) is WithLayout.layout

@@ -31,6 +31,7 @@ from samplerkit.storage.batch_readers import (
     copied_by_thread,
     only_sample,
     present_reader,
+    reads_singly,
     wanted,
 )
 
@@ -189,8 +190,8 @@ def _ways_to_read(dataset: Any, options: ReaderOptions) -> tuple[Read | None, Re
         return partial(_parts, dataset), partial(_parts, dataset)
     read = _present if present_reader(dataset) else _together
     together = None if batch_reader(dataset) is None else partial(read, dataset)
-    # A `__getitems__` may take more of each sample than the id.
-    single = partial(_together, dataset) if wanted(dataset) else None
+    # A `__getitems__` may take more of each sample than the id, or be the only way to read.
+    single = partial(_together, dataset) if wanted(dataset) or not reads_singly(dataset) else None
     if options.is_packed:
         single = partial(_cut_out, single or partial(_singly, dataset))
         together = together and partial(_cut_out, together)
