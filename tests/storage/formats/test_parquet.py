@@ -150,6 +150,17 @@ def test_filters_leave_the_rows_that_pyarrow_leaves(tmp_path, name):
         assert all(dataset.layout.sizes)
 
 
+@pytest.mark.parametrize(
+    "condition", [("x", "in", [0.1]), ("x", "==", np.float32(0.1)), ("y", "<", np.float32(0.1))]
+)
+def test_a_number_of_another_precision_leaves_no_row_group_out(tmp_path, condition):
+    """In float32 it is rounded, where statistics have more digits."""
+    table = pa.table({"x": pa.array([0.1, 0.3], pa.float32()), "y": [0.1, 0.3]})
+    pq.write_table(table, tmp_path / "a.parquet", row_group_size=1)
+    with sk.ParquetDataset(tmp_path / "a.parquet", filters=[condition], progress=False) as dataset:
+        assert [sample["y"] for sample in dataset.__getitems__(range(len(dataset)))] == [0.1]
+
+
 def test_row_groups_go_by_their_statistics_without_being_read(tmp_path):
     """Of the others nothing is read: a row group that is damaged and left out is no matter."""
     (path,) = write(tmp_path, [(12, 4)], write_page_checksum=True)
