@@ -113,8 +113,8 @@ def _values_of(batch: Any, rows: Ids) -> Any:
         return taken.to_pylist()
     numbers = as_numbers(taken.drop_null())
     if numbers is None:  # of lists with nulls in them: what another becomes does not depend on these
-        values = (getattr(one, "values", None) for one in taken)  # a tensor has none
-        arrays = (None if inner is None else as_numbers(inner) for inner in values)
+        inner = (getattr(one, "values", None) for one in taken)  # a tensor has none
+        arrays = [None if each is None else as_numbers(each) for each in inner]
         return [
             one.as_py() if array is None else array.copy() for one, array in zip(taken, arrays, strict=True)
         ]
