@@ -196,8 +196,9 @@ class ParquetReader:
             parquet = extra("pyarrow.parquet", "parquet").ParquetFile(file, page_checksum_verification=True)
             there = parquet.schema_arrow.names
             require_columns(path, there, self.columns or ())
-            table = parquet.read(columns=there if self.columns is None else list(self.columns))
-        return _columns_of(table)
+            chosen = there if self.columns is None else list(self.columns)
+            table = parquet.read(columns=chosen)
+        return _columns_of(table.select(chosen))
 
     def count(self, path: str) -> int:
         """Reports the number of rows from the metadata."""

@@ -161,6 +161,15 @@ def test_a_number_of_another_precision_leaves_no_row_group_out(tmp_path, conditi
         assert [sample["y"] for sample in dataset.__getitems__(range(len(dataset)))] == [0.1]
 
 
+def test_a_column_may_be_called_as_a_part_of_another_one(tmp_path):
+    table = pa.table({"a.b": [1, 2], "a": [{"b": 100}, {"b": 200}]})
+    pq.write_table(table, tmp_path / "a.parquet")
+    with sk.ParquetDataset(
+        tmp_path / "a.parquet", ["a.b"], filters=[("a.b", "==", 2)], progress=False
+    ) as dataset:
+        assert [*dataset] == [{"a.b": 2}]
+
+
 def test_row_groups_go_by_their_statistics_without_being_read(tmp_path):
     """Of the others nothing is read: a row group that is damaged and left out is no matter."""
     (path,) = write(tmp_path, [(12, 4)], write_page_checksum=True)

@@ -107,7 +107,7 @@ def ranges_of(metadata: Any, group: int, names: Sequence[str]) -> dict[str, Boun
     found = {}
     for number in range(metadata.num_columns):
         described = metadata.schema.column(number)
-        if described.path not in names:
+        if described.path not in names or described.name != described.path:  # part of another column
             continue
         column = metadata.row_group(group).column(number)
         # Statistics of another type than the column's would end the process.
