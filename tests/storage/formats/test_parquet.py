@@ -192,6 +192,10 @@ def test_lengths_are_a_column_of_numbers_or_of_lists(tmp_path):
         with sk.ParquetDataset(paths, ["id", "tokens"], lengths=name, progress=False) as dataset:
             wanted = [row % 5 if name == "tokens" else row for row in range(60)]
             assert dataset.lengths.tolist() == wanted
+    packed = pa.table({"tokens": pa.array([[5, 6, 7]] * 2, pa.list_(pa.int64(), 3))})
+    pq.write_table(packed, tmp_path / "packed.parquet")
+    with sk.ParquetDataset(tmp_path / "packed.parquet", lengths="tokens", progress=False) as dataset:
+        assert dataset.lengths.tolist() == [3, 3]
 
 
 def test_a_file_that_was_rewritten_alike_is_an_error(tmp_path):
