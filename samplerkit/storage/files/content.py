@@ -15,6 +15,7 @@ from samplerkit.errors import ArgumentTypeError, ArgumentValueError, DatasetErro
 from samplerkit.order import arguments
 from samplerkit.order.draws import in_draws
 from samplerkit.order.typing import Ids
+from samplerkit.storage.files.packages import guarded
 
 DecodeSample = Callable[[Any], Any]
 
@@ -106,11 +107,16 @@ class FileContent:
         """Gives some rows of each column, as arrays.
 
         Raises:
-            DatasetError: the file is a sequence of samples.
+            DatasetError: the file is a sequence of samples, or a column is no array.
         """
         if not isinstance(self.data, dict):
             raise DatasetError(self.path, "has no columns: its reader gives a sequence of samples")
-        return {key: np.asarray(self.taken(column, rows)) for key, column in self.data.items()}
+        found = {key: self.taken(column, rows) for key, column in self.data.items()}
+        hint = "read it as samples, where values may be of any kind"
+        return {
+            key: guarded(f"{self.path}: column {key!r}", "made an array", partial(np.asarray, values), hint)
+            for key, values in found.items()
+        }
 
     def taken(self, column: Any, rows: Ids) -> Any:
         """Gives some rows of a column: of an array a copy, of anything else a list.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -27,7 +28,11 @@ LineKind = Literal["json", "text", "bytes"]
 
 PackedBy = Literal["", "gzip", "zstd"]
 
-_MAGIC: Final[dict[PackedBy, bytes]] = {"gzip": b"\x1f\x8b", "zstd": b"\x28\xb5\x2f\xfd"}
+# pzstd begins with a frame that is to be skipped.
+_MAGIC: Final[dict[PackedBy, bytes]] = {
+    "gzip": rb"\x1f\x8b",
+    "zstd": rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18",
+}
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 _PIECE: Final = 1 << 20
 _STRETCH: Final = 64 << 20
@@ -326,7 +331,7 @@ def _value_of(line: bytes, *, is_exact: bool) -> Any:
 
 def _packing(file: BinaryIO) -> PackedBy:
     start = os.pread(file.fileno(), 4, 0)
-    return next((packing for packing, magic in _MAGIC.items() if start.startswith(magic)), "")
+    return next((packing for packing, magic in _MAGIC.items() if re.match(magic, start)), "")
 
 
 def _stretch(descriptor: int, path: str, size: int, number: int) -> list[Found]:

@@ -196,8 +196,9 @@ class ParquetReader:
             parquet = extra("pyarrow.parquet", "parquet").ParquetFile(file, page_checksum_verification=True)
             there = parquet.schema_arrow.names
             require_columns(path, there, self.columns or ())
-            table = parquet.read(columns=there if self.columns is None else list(self.columns))
-        return {name: table.column(name).to_numpy() for name in table.column_names}
+            chosen = there if self.columns is None else list(self.columns)
+            table = parquet.read(columns=chosen)
+        return _columns_of(table.select(chosen))
 
     def count(self, path: str) -> int:
         """Reports the number of rows from the metadata."""
@@ -331,7 +332,7 @@ class CsvReader:
         no_text = next((column.name for column in table.schema if arrow.types.is_binary(column.type)), None)
         if no_text is not None:
             raise DatasetError(path, f"column {no_text!r} is no text in UTF-8")
-        return {name: table.column(name).to_numpy() for name in table.column_names}
+        return _columns_of(table)
 
 
 READERS: Final[dict[str, Callable[..., Any]]] = {
@@ -344,6 +345,20 @@ READERS: Final[dict[str, Callable[..., Any]]] = {
     "text": TextReader(),
 }
 """The readers that can be named: these, and a user's after `register_reader`."""
+
+
+def _columns_of(table: Any) -> dict[str, Array]:
+    """Gives the columns of a table as arrays: integers some of which are null become floats.
+
+    Raises:
+        pyarrow.ArrowInvalid: one of these is not the same as a float.
+    """
+    arrow, columns = extra("pyarrow", "parquet"), {}
+    for name in table.column_names:
+        column = table.column(name)
+        has_nulls = column.null_count and arrow.types.is_integer(column.type)
+        columns[name] = (column.cast(arrow.float64()) if has_nulls else column).to_numpy()
+    return columns
 
 
 def _rows_in_header(file: BinaryIO | Any, what: str, num_bytes: int) -> int:

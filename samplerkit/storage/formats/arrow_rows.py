@@ -70,11 +70,11 @@ class ArrowContent:
         rows = self._of_whole(rows)
         if rows.size and (np.diff(rows) == 1).all():
             return self.whole.slice(int(rows[0]), rows.size)
-        return _taken(self.path, self.whole, rows)
+        return _taken_apart(self.path, self.whole, rows)
 
     def _array(self, name: str, rows: Ids) -> Array:
         values = self._values(name, rows)
-        if not isinstance(values, np.ndarray) and is_number(self.whole.schema.field(name).type):
+        if not isinstance(values, np.ndarray) and _is_of_numbers(self.whole.schema.field(name).type):
             hint = "read it as samples or arrow, filter the nulls out, or leave the column out"
             raise DatasetError(
                 self.path, f"column {name!r} holds a null, which no array of numbers can", hint=hint
@@ -97,24 +97,29 @@ class ArrowContent:
         # Arrow has times after Python's last year, texts that were not checked, and types without a `take`.
         what = f"converted to Python values, column {name!r}"
         hint = "read it as arrow, or leave the column out"
-        return guarded(self.path, what, lambda: _values_of(column, rows), hint)
+        return guarded(self.path, what, lambda: _values_of(self.whole.select([name]), rows), hint)
 
 
-def _values_of(column: Any, rows: Ids) -> Any:
-    """Gives some rows of a column that is not all numbers: an array, or a list."""
-    types = _arrow().types
+def _values_of(batch: Any, rows: Ids) -> Any:
+    """Gives some rows of the only column of a batch, which is not all numbers: an array, or a list."""
+    types, column = _arrow().types, batch.column(0)
     if types.is_list(column.type) or types.is_large_list(column.type):
         values = as_numbers(column.values)
         if values is not None:
             starts, there = column.offsets.to_numpy(), column.is_valid().to_numpy(zero_copy_only=False)
             return [values[starts[r] : starts[r + 1]].copy() if there[r] else None for r in rows.tolist()]
-    taken = column.take(_arrow().array(rows))
-    if taken.null_count and is_number(taken.type):
-        there = taken.is_valid().to_numpy(zero_copy_only=False)
-        numbers = iter(taken.drop_null().to_numpy(zero_copy_only=False))
-        return [next(numbers) if is_there else None for is_there in there]
-    numbers = as_numbers(taken)
-    return taken.to_pylist() if numbers is None else numbers.copy()
+    taken = _taken(batch, rows).column(0)
+    if not _is_of_numbers(taken.type):
+        return taken.to_pylist()
+    numbers = as_numbers(taken.drop_null())
+    if numbers is None:  # of lists with nulls in them: what another becomes does not depend on these
+        inner = (getattr(one, "values", None) for one in taken)  # a tensor has none
+        arrays = [None if each is None else as_numbers(each) for each in inner]
+        return [
+            one.as_py() if array is None else array.copy() for one, array in zip(taken, arrays, strict=True)
+        ]
+    there, rest = taken.is_valid().to_numpy(zero_copy_only=False), iter(numbers.copy())
+    return [next(rest) if is_there else None for is_there in there] if taken.null_count else numbers.copy()
 
 
 def gather_of(batches: Any, *, has_arrow: bool = False) -> Any:
@@ -149,13 +154,21 @@ def gathered_arrow(parts: Iterable[ContentPart], _size: int) -> Any:
     is_in_order = bool((np.diff(order) > 0).all())
     if len(found) == 1 and is_in_order:
         return found[0]
-    table = _arrow().Table.from_batches(found)
-    return as_record_batch(table if is_in_order else _taken("batch", table, np.argsort(order)))
+    batch = as_record_batch(_arrow().Table.from_batches(found))
+    return batch if is_in_order else _taken_apart("batch", batch, np.argsort(order))
 
 
-def _taken(place: str, table: Any, rows: Ids) -> Any:
+def _taken_apart(place: str, batch: Any, rows: Ids) -> Any:
     hint = "leave out columns of such types"
-    return guarded(place, "taken apart", lambda: table.take(_arrow().array(rows)), hint)
+    return guarded(place, "taken apart", lambda: _taken(batch, rows), hint)
+
+
+def _taken(batch: Any, rows: Ids) -> Any:
+    pa = _arrow()
+    try:
+        return batch.take(pa.array(rows))
+    except pa.ArrowNotImplementedError:  # of views and of runs, for example
+        return pa.concat_batches([batch.slice(row, 1) for row in rows.tolist()])
 
 
 def as_record_batch(table: Any) -> Any:
@@ -169,6 +182,13 @@ def as_record_batch(table: Any) -> Any:
     return pa.RecordBatch.from_arrays(columns, schema=table.schema)
 
 
+def _is_of_numbers(kind: Any) -> bool:
+    """Whether a type is one of numbers, or of lists or tensors of these that have one shape."""
+    while _arrow().types.is_fixed_size_list(kind) or isinstance(kind, _arrow().FixedShapeTensorType):
+        kind = kind.value_type
+    return is_number(kind)
+
+
 def is_number(kind: Any) -> bool:
     """Whether numpy has a type for a type of Arrow: numbers, truths, dates and times without a zone."""
     types = _arrow().types
@@ -178,11 +198,11 @@ def is_number(kind: Any) -> bool:
 
 def as_numbers(array: Any) -> Array | None:
     """Gives an array of numbers, or of fixed lists of these, as numpy does; None where it has nulls."""
-    if isinstance(array, _arrow().FixedShapeTensorArray):
-        tensors: Array = array.to_numpy_ndarray()
-        return tensors
     if array.null_count:
         return None
+    if isinstance(array, _arrow().FixedShapeTensorArray):
+        # It would make zeros of nulls within.
+        return None if as_numbers(array.storage) is None else array.to_numpy_ndarray()
     if _arrow().types.is_fixed_size_list(array.type):
         # `flatten` leaves out what `slice` left out, and `values` would not.
         inner = as_numbers(array.flatten())

@@ -228,6 +228,8 @@ def _groups(header: Mapping[str, Any], size: int) -> tuple[list[int], list[tuple
 
 def _cut(data: bytes, count: int, order: Literal["big", "little"]) -> list[bytes]:
     """Cuts a page into rows, or a row into its bytes and arrays, each with its length before it."""
+    if 8 * count > len(data):  # else a damaged number may take for ever
+        raise ValueError(f"{count} parts in {len(data)} bytes")
     at, found = 0, []
     for _ in range(count):
         size = int.from_bytes(data[at : at + 8], order)

@@ -67,7 +67,8 @@ class SqliteDataset(KeyedDataset):
     def _keys(self, stored: Stored) -> Ids:
         with _asking(self.path), closing(_connected(self.path)) as database:
             self._require_columns(database)
-            rows = database.execute(f"select rowid from {_quoted(self._table)} order by rowid")  # noqa: S608  # quoted
+            number = _row_number(database, self._table)
+            rows = database.execute(f"select {number} from {_quoted(self._table)} order by {number}")  # noqa: S608  # quoted
             return np.fromiter((row[0] for row in rows), dtype=np.int64)
 
     def _require_columns(self, database: sqlite3.Connection) -> None:
@@ -76,7 +77,7 @@ class SqliteDataset(KeyedDataset):
         tables = [name for (name,) in database.execute("select name from sqlite_master where type = 'table'")]
         if table.lower() not in map(str.lower, tables):
             raise DatasetError(self.path, f"holds no table {table!r}, but only", tables)
-        there = [name for (name,) in database.execute("select name from pragma_table_xinfo(?)", (table,))]
+        there = _columns(database, table)
         known = {name.lower() for name in (*there, "rowid")}
         for name in self._columns or ():
             if name.lower() not in known:
@@ -84,18 +85,19 @@ class SqliteDataset(KeyedDataset):
 
     def _opened(self, stored: Stored) -> OpenStore:
         columns = "*" if self._columns is None else ", ".join(map(_quoted, self._columns))
-        query = f"select rowid, {columns} from {_quoted(self._table)} where rowid in "  # noqa: S608  # quoted
-        return _Table(stored, query)
+        return _Table(stored, self._table, columns)
 
 
 @final
 class _Table(OpenStore):
     """A table that is open in one process."""
 
-    def __init__(self, stored: Stored, query: str) -> None:
-        self._stored, self._query = stored, query
+    def __init__(self, stored: Stored, table: str, columns: str) -> None:
+        self._stored = stored
         with _asking(stored.path):
             self._database = _connected(stored.path)
+            number = _row_number(self._database, table)
+            self._query = f"select {number}, {columns} from {_quoted(table)} where {number} in "  # noqa: S608  # quoted
             self._version = self._data_version()
 
     def read(self, keys: Ids, ids: Ids) -> list[Any]:
@@ -127,6 +129,18 @@ class _Table(OpenStore):
     def close(self, *, waits: bool = True) -> None:
         """Closes it."""
         self._database.close()
+
+
+def _columns(database: sqlite3.Connection, table: str) -> list[str]:
+    return [name for (name,) in database.execute("select name from pragma_table_xinfo(?)", (table,))]
+
+
+def _row_number(database: sqlite3.Connection, table: str) -> str:
+    """Returns a name of the numbers of rows that no column has: that would be read in their place."""
+    left = {"rowid", "oid", "_rowid_"}.difference(map(str.lower, _columns(database, table)))
+    if not left:
+        raise ValueError("columns have all names of the numbers of rows")
+    return max(left)
 
 
 @contextmanager

@@ -140,6 +140,8 @@ def _scalar(dtype: Any, data: bytes) -> Any:
 def _raw_image(data: bytes) -> Any:
     width, height, named = np.frombuffer(data, "<u4", 3).tolist()
     mode = data[12 : 12 + named].decode()
+    if width * height > 8 * len(data):  # before Pillow makes room for it
+        raise ValueError(f"an image of {width} by {height} in {len(data)} bytes")
     return _pillow().frombytes(mode, (width, height), data[12 + named :])
 
 

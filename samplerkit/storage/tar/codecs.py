@@ -174,13 +174,15 @@ def decode_image(spec: str, data: bytes) -> Any:
         data: the bytes of the file.
 
     Raises:
-        DatasetError: Pillow is not installed.
+        DatasetError: Pillow is not installed, or would start another program.
 
     Source: the short names are those of webdataset's `decode`.
     """
     kind, number, mode = IMAGE_SPECS[spec]
     with io.BytesIO(data) as stream:
         image: Any = _pillow().open(stream)
+        if image.format == "EPS":  # it goes by the content: an image of any name may be one
+            raise DatasetError("decode", "is PostScript, for which Pillow would start another program")
         image.load()
         image = image.convert(mode)
     if kind == "pil":

@@ -163,6 +163,7 @@ CSVS = {
     "id\n\xff\n": (CsvReader(), "column 'id' is no text in UTF-8"),
     "": (CsvReader(), "Empty CSV file"),
     "other\n1\n": (CsvReader(columns=("id",)), "'id'"),
+    "id,n\n9007199254740993,1\n,2\n": (CsvReader(), "9007199254740993 not in range"),  # a float is another
     "id\n1\none\n": (CsvReader(types={"id": "int64"}), "Row #3: CSV conversion error to int64"),
 }
 

@@ -27,7 +27,7 @@ def text_of(rows, end=b"\n"):
 
 
 def packed(data, name):
-    """Packs by the end of a name: zstd in frames of 200 bytes."""
+    """Packs by the end of a name: zstd in frames of 200 bytes, as pzstd does, which says sizes in others."""
     if name.endswith(".gz"):
         return gzip.compress(data)
     if name.endswith(".zst"):
@@ -35,7 +35,8 @@ def packed(data, name):
             "zstandard", reason="zstandard is not installed: nothing is packed by it"
         )
         pack = zstandard.ZstdCompressor(write_checksum=True).compress
-        return b"".join(pack(data[at : at + 200]) for at in range(0, len(data), 200))
+        skipped = b"\x50\x2a\x4d\x18\4\0\0\0size"
+        return b"".join(skipped + pack(data[at : at + 200]) for at in range(0, len(data), 200))
     return data
 
 

@@ -91,6 +91,15 @@ def test_names_of_tables_and_columns_have_no_case(tmp_path):
         assert list(dataset[1].values()) == ["row 1"]
 
 
+def test_a_column_may_be_called_what_sqlite_calls_the_numbers_of_rows(tmp_path):
+    """They are read by another name: equal values there would make one row of two."""
+    with closing(sqlite3.connect(tmp_path / "a.db")) as database, database:
+        database.execute("create table samples (rowid, _ROWID_, text)")
+        database.executemany("insert into samples values (1, 1, ?)", [("a",), ("b",)])
+    with sk.SqliteDataset(tmp_path / "a.db", "samples", ["rowid", "text"]) as dataset:
+        assert [*dataset] == [{"rowid": 1, "text": "a"}, {"rowid": 1, "text": "b"}]
+
+
 @pytest.mark.parametrize("mode", ["delete", "wal"])
 def test_a_database_that_is_written_to_while_it_is_open_is_an_error(tmp_path, mode):
     """Into the file, which has another time then; or into a log beside it, which changes no time of it."""

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import samplerkit as sk
+from samplerkit.storage.formats.values import decoder
 from samplerkit.testing import DatasetContract
 from samplerkit.testing.contract import same
 from tests.storage.formats.mds_shards import COMPRESSIONS, image_of, row_of
@@ -70,6 +71,12 @@ def test_images_are_images():
                 assert [np.asarray(image).tolist() for image in sample[name]] == [
                     np.asarray(image_of(row + more)).tolist() for more in range(2)
                 ]
+
+
+def test_an_image_that_says_it_is_larger_than_its_bytes_takes_no_memory():
+    size = np.array([40_000, 40_000, 3], "<u4").tobytes()
+    with pytest.raises(ValueError, match="an image of 40000 by 40000 in 18 bytes"):
+        decoder("pil")(size + b"RGB" + bytes(3))
 
 
 def test_a_pickle_is_never_loaded():

@@ -150,6 +150,26 @@ def test_filters_leave_the_rows_that_pyarrow_leaves(tmp_path, name):
         assert all(dataset.layout.sizes)
 
 
+@pytest.mark.parametrize(
+    "condition", [("x", "in", [0.1]), ("x", "==", np.float32(0.1)), ("y", "<", np.float32(0.1))]
+)
+def test_a_number_of_another_precision_leaves_no_row_group_out(tmp_path, condition):
+    """In float32 it is rounded, where statistics have more digits."""
+    table = pa.table({"x": pa.array([0.1, 0.3], pa.float32()), "y": [0.1, 0.3]})
+    pq.write_table(table, tmp_path / "a.parquet", row_group_size=1)
+    with sk.ParquetDataset(tmp_path / "a.parquet", filters=[condition], progress=False) as dataset:
+        assert [sample["y"] for sample in dataset.__getitems__(range(len(dataset)))] == [0.1]
+
+
+def test_a_column_may_be_called_as_a_part_of_another_one(tmp_path):
+    table = pa.table({"a.b": [1, 2], "a": [{"b": 100}, {"b": 200}]})
+    pq.write_table(table, tmp_path / "a.parquet")
+    with sk.ParquetDataset(
+        tmp_path / "a.parquet", ["a.b"], filters=[("a.b", "==", 2)], progress=False
+    ) as dataset:
+        assert [*dataset] == [{"a.b": 2}]
+
+
 def test_row_groups_go_by_their_statistics_without_being_read(tmp_path):
     """Of the others nothing is read: a row group that is damaged and left out is no matter."""
     (path,) = write(tmp_path, [(12, 4)], write_page_checksum=True)
@@ -172,6 +192,10 @@ def test_lengths_are_a_column_of_numbers_or_of_lists(tmp_path):
         with sk.ParquetDataset(paths, ["id", "tokens"], lengths=name, progress=False) as dataset:
             wanted = [row % 5 if name == "tokens" else row for row in range(60)]
             assert dataset.lengths.tolist() == wanted
+    packed = pa.table({"tokens": pa.array([[5, 6, 7]] * 2, pa.list_(pa.int64(), 3))})
+    pq.write_table(packed, tmp_path / "packed.parquet")
+    with sk.ParquetDataset(tmp_path / "packed.parquet", lengths="tokens", progress=False) as dataset:
+        assert dataset.lengths.tolist() == [3, 3]
 
 
 def test_a_file_that_was_rewritten_alike_is_an_error(tmp_path):

@@ -117,6 +117,7 @@ OBJECTS = np.array([{}], dtype=object)
         ("msg", b"\x80", "has no decoder here; give decode a function"),
         ("cls", b"seven", "cannot be decoded"),
         ("jpg", b"no image", r"cannot be decoded \(cannot identify image file"),
+        ("jpg", b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 1 1\n%%EndComments\n", "is PostScript"),
     ],
 )
 def test_what_cannot_be_decoded_is_refused(tmp_path, name, data, problem):

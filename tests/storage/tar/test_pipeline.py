@@ -127,6 +127,12 @@ def test_wrong_ids_end_an_iteration_however_far_it_is(tmp_path, lengths, wrong, 
     assert [sample["__key__"][-3:] for sample in dataset.in_order([59, 0])] == ["029", "000"]
 
 
+def test_one_sample_is_counted_from_the_end_as_in_every_dataset(tiles):
+    assert tiles[-1] == tiles[len(tiles) - 1]
+    with pytest.raises(sk.OutOfDatasetError, match=f"index: .* got -{len(tiles) + 1}"):
+        tiles[-len(tiles) - 1]
+
+
 def test_a_shard_is_found_on_disk_by_its_name_and_no_other(tiles, tmp_path):
     assert tiles.local_path(tiles[0]["__url__"]) == f"{tmp_path}/tiles-0.tar"
     with pytest.raises(sk.ArgumentValueError, match="url: is none of the shards, got 'tiles-0'"):

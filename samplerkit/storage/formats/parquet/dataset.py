@@ -218,10 +218,10 @@ def _known_file(
 
 def _values_of(content: Any, name: str, is_length: bool) -> Any:
     values = content.columns(np.arange(content.length))[name]
-    if is_length and values.dtype.kind not in "iu":
+    if is_length and (values.dtype.kind not in "iu" or values.ndim > 1):
         try:
             return np.array([len(value) for value in values], dtype=np.int64)
         except TypeError as error:
             kind = str(content.whole.schema.field(name).type)
-            raise DatasetError(content.path, f"column {name!r} has no lengths", kind) from error
+            raise DatasetError(content.path, f"column {name!r} has no lengths, or a null", kind) from error
     return values

@@ -166,10 +166,9 @@ class ParquetFile(ChunkFile):
         if table.num_rows != self.rows[group]:
             problem = f"has {table.num_rows} rows, and its footer says {self.rows[group]}"
             raise DatasetError(self.place(group), problem, hint=REWRITE)
-        if len(own) == len(columns):
-            return table
         for name, value in self.keys:
             table = table.append_column(name, extra("pyarrow", "parquet").repeat(value, table.num_rows))
+        # For `a.b` pyarrow also gives the part `b` of a column `a`.
         return table.select(list(columns))
 
     def _own(self, columns: Sequence[str]) -> list[str]:

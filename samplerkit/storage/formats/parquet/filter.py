@@ -107,7 +107,7 @@ def ranges_of(metadata: Any, group: int, names: Sequence[str]) -> dict[str, Boun
     found = {}
     for number in range(metadata.num_columns):
         described = metadata.schema.column(number)
-        if described.path not in names:
+        if described.path not in names or described.name != described.path:  # part of another column
             continue
         column = metadata.row_group(group).column(number)
         # Statistics of another type than the column's would end the process.
@@ -115,8 +115,21 @@ def ranges_of(metadata: Any, group: int, names: Sequence[str]) -> dict[str, Boun
             # There may be none, or of what Python cannot hold, such as a date behind its last year.
             with suppress(Exception):
                 if column.statistics.has_min_max:
-                    found[described.path] = (column.statistics.min, column.statistics.max)
+                    bounds = (column.statistics.min, column.statistics.max)
+                    kind = _FLOATS.get(column.physical_type)
+                    found[described.path] = bounds if kind is None else _widened(kind, *bounds)
     return found
+
+
+_FLOATS: Final = {"FLOAT": np.float32, "DOUBLE": np.float64}
+
+
+def _widened(kind: Any, least: float, most: float) -> Bounds:
+    """Gives bounds that also hold what is rounded to one of them: `in` compares with float32 after that."""
+    with np.errstate(over="ignore"):
+        found = np.nextafter(np.array([least, most], kind), np.array([-np.inf, np.inf], kind))
+    # Of numpy's type, since Python's float would be rounded to that of a value.
+    return found[0].astype(np.float64), found[1].astype(np.float64)
 
 
 def _is_condition(entry: Any) -> bool:
