@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import samplerkit as sk
+from samplerkit.storage.formats.values import decoder
 from samplerkit.testing import DatasetContract
 from samplerkit.testing.contract import same
 from tests.storage.formats.mds_shards import COMPRESSIONS, image_of, row_of
@@ -70,6 +71,15 @@ def test_images_are_images():
                 assert [np.asarray(image).tolist() for image in sample[name]] == [
                     np.asarray(image_of(row + more)).tolist() for more in range(2)
                 ]
+
+
+@pytest.mark.parametrize("kind", "uif")
+@pytest.mark.parametrize("size", [1, 2, 4, 8])
+def test_an_array_says_its_type_in_a_byte_of_bits_and_kind(kind, size):
+    if (kind, size) != ("f", 1):
+        values = np.arange(3).astype(f"<{kind}{size}")
+        read = decoder("ndarray")(bytes([8 * size + "uif".index(kind), 1 << 2, 3]) + values.tobytes())
+        assert (read.dtype, read.tolist()) == (values.dtype, [0, 1, 2])
 
 
 def test_a_pickle_is_never_loaded():
