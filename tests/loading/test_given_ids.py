@@ -38,7 +38,7 @@ class Holding(Shuffled):
 
 
 def unseeded():
-    """A generator that each process has seeded in its own way; a new one of torch's is the same everywhere."""
+    """A generator that each process has seeded in its own way: those of torch begin alike."""
     generator = torch.Generator()
     generator.seed()
     return generator
