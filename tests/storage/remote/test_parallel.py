@@ -52,6 +52,20 @@ def test_parts_are_right_in_whatever_pieces_they_come(is_secure, certificate, st
         assert len(server.requests) <= reader.stats.requests
 
 
+def test_a_connection_serves_one_part_after_another(server, storage):
+    connections = set()
+
+    def answers(handler, resource):
+        connections.add(handler.client_address)
+        right(handler, resource)
+
+    url = server.put("/a", DATA)
+    server.always["GET", "/a"] = answers
+    spans = [Span(url, first, 700) for first in range(0, 100_000, 5000)]
+    assert storage(threads=2).read(spans) == [DATA[span.offset :][:700] for span in spans]
+    assert len(connections) <= 2
+
+
 def test_a_part_that_stalls_is_asked_for_again_and_holds_up_no_other(server, storage):
     url, other = server.put("/a", DATA), server.put("/b", DATA)
     server.faults["GET", "/a"] = [faults.stalls_before_the_head, faults.stalls_in_the_body]
