@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -76,6 +77,23 @@ class Examples:
         """The folder in which `tempfile` makes files, until the test ends."""
         monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
         return tmp_path
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A disk of 8 MiB."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mounted = subprocess.run(
+        [shutil.which("mount") or "mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", folder],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if mounted.returncode:
+        pytest.skip(f"a small disk cannot be mounted: {mounted.stderr.strip()}")
+    yield folder
+    subprocess.run([shutil.which("umount") or "umount", folder], check=True)
 
 
 def pytest_configure(config):

@@ -40,7 +40,7 @@ class Segments:
 
     def without(self, places: Sequence[int]) -> Segments:
         """Gives the others."""
-        return self.at(np.delete(np.arange(len(self)), places)) if places else self
+        return self.at(np.delete(np.arange(len(self)), places))
 
     def of_one_batch(self) -> Segments:
         """Gives the same with packs that are counted from 0 on, where those before them are gone."""

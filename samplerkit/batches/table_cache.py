@@ -6,6 +6,7 @@ import os
 import zipfile
 from collections.abc import Callable
 from contextlib import suppress
+from itertools import repeat
 from pathlib import Path
 from typing import Any, Final, final
 
@@ -14,6 +15,7 @@ import numpy as np
 from samplerkit.storage.atomic import atomic, user_cache_folder
 
 _FOLDER = "batches"
+_BLOCK = 1 << 20
 
 
 @final
@@ -64,9 +66,11 @@ class TableCache:
             with atomic(path) as file:
                 header = {"descr": np.dtype(dtype).str, "fortran_order": False, "shape": (size,)}
                 np.lib.format.write_array_header_1_0(file, header)
-                file.flush()
                 start = file.tell()
-                os.ftruncate(file.fileno(), start + size * np.dtype(dtype).itemsize)
+                # Takes the blocks: to write to a hole of a mapped file, on a full disk, kills the process.
+                blocks, rest = divmod(size * np.dtype(dtype).itemsize, _BLOCK)
+                file.writelines([*repeat(bytes(_BLOCK), blocks), bytes(rest)])
+                file.flush()
                 made = np.memmap(file, dtype=dtype, mode="r+", offset=start, shape=(size,))
                 fill(made)
                 made.flush()

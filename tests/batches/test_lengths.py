@@ -143,6 +143,13 @@ def test_a_folder_that_cannot_be_written_to_costs_nothing_but_time(path, tmp_pat
     assert planned(path, tmp_path / "file") == planned(path, kept.folder)
 
 
+def test_a_table_for_which_the_disk_has_no_room_is_made_in_memory(small_disk):
+    """Its pages would be written to holes of a mapped file, which kills the process."""
+    table = TableCache(small_disk).mapped("table", 3 << 20, np.dtype("<u4"), lambda made: made.fill(7))
+    assert set(table.tolist()) == {7}
+    assert [*small_disk.iterdir()] == []
+
+
 @pytest.mark.usefixtures("kept")
 def test_tables_lie_in_the_users_cache_folder_where_nothing_is_said(path, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from itertools import product
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import samplerkit as sk
+from samplerkit.batches.window_plan import WindowContext
 from tests.batches import laws
 from tests.batches.test_laws import cuts, whole_sets
 from tests.testing.strategies import Case, chains
@@ -64,6 +66,8 @@ def test_every_law_holds_of_documents_of_several_packs(long, window):
 def test_a_chain_that_shuffles_nothing_is_packed_in_its_order():
     recipe = sk.PackBatches(10, lengths=[4, 6, 25, 5, 5, 1], window=3)
     plan = recipe.plan(sk.SequentialSampler(), 6)
+    window = recipe.cut(np.arange(3), np.array([4, 6, 25]), WindowContext(0, 0, 0, 1))
+    assert [batch.tolist() for batch in window] == [batch.ids.tolist() for batch in plan][:4]
     assert [(batch.ids.tolist(), batch.starts.tolist()) for batch in plan] == [
         ([2], [0]),
         ([2], [10]),

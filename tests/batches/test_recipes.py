@@ -11,6 +11,7 @@ import pytest
 import samplerkit as sk
 from samplerkit.batches.cutting import halved
 from samplerkit.batches.packs.pack_plan import PackPlan
+from samplerkit.batches.recipe import in_words
 from samplerkit.batches.set_plan import StaticPlan
 from samplerkit.batches.window_plan import WindowPlan
 from samplerkit.order.deal import World
@@ -260,11 +261,14 @@ def test_a_recipe_in_words_tells_one_run_from_another_and_is_short():
     recipe = sk.TokenBatches(400, lengths=LENGTHS, pool=4)
     assert recipe.words == "batches-1: TokenBatches(max_tokens=400, pool=4)"
     assert "lengths" not in repr(recipe) + repr(sk.PackBatches(8, lengths=LENGTHS))
+    assert "keys" not in repr(sk.BucketBatches(None, 2, keys=[1, 2]))
     assert sk.TokenBatches(400, pool=5).words != recipe.words
     long = sk.BucketBatches(list(range(1, 90)), list(range(1, 90)))
     other = sk.BucketBatches(list(range(1, 90)), list(range(2, 91)))
     assert len(long.words) < 160
     assert long.words != other.words
+    assert in_words("a" * 158, {}) == "a" * 158 + "()"
+    assert len(in_words("a" * 159, {})) < 159
     digests = {
         sk.TokenBatches(400, lengths=lengths).over(sk.RandomSampler(), 300).digest
         for lengths in (LENGTHS, LENGTHS + 1)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
 import yaml
 
 import samplerkit as sk
+from samplerkit.config import reading
 from samplerkit.config.datasets import DATASETS
 from samplerkit.config.loader import LOADER
 from samplerkit.config.quality import MIN_QUALITY
@@ -50,11 +52,16 @@ def test_tuples_ranges_numpy_values_paths_and_modes_are_welcome_in_a_mapping(tmp
     assert sk.load_config(config.to_dict()) == config
 
 
-def test_an_alias_stands_for_what_it_names():
+def test_an_alias_stands_for_what_it_names_and_not_for_too_much(monkeypatch):
     text = "sampler: {kind: subset, indices: &i [3, 4], child: {kind: subset, indices: *i}}"
     config = sk.Config.from_yaml(text.replace("*i", "[0, 1, 2, 5, 6]"))
     assert list(config.sampler.order(SIZE)) == [5, 6]
-    assert sk.Config.from_yaml(text).to_dict()["sampler"]["child"]["indices"] == [3, 4]
+    for most in (3, 2):
+        monkeypatch.setattr(reading, "MOST_REPEATS", most)  # a list and its two numbers come again
+        with (
+            nullcontext() if most == 3 else pytest.raises(sk.ConfigError, match="repeats more than 2 values")
+        ):
+            assert sk.Config.from_yaml(text).to_dict()["sampler"]["child"]["indices"] == [3, 4]
 
 
 def test_the_schema_is_plain_json_and_follows_the_constructors():

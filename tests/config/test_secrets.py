@@ -222,6 +222,7 @@ def test_what_a_reader_can_use_is_still_shown():
     for section, shown in (
         ({"kind": "randon"}, "'randon'"),
         ({"kind": "random", "shuffle": "GLOBL"}, "'GLOBL'"),
+        ({"kind": "random", "algorithm": "CPU"}, "'CPU'"),
         ({"kind": "random", "algorithm": "samplerkit-9"}, "'samplerkit-9'"),
         ({"kind": "subset", "indices": "/scratch/run-7/keep_0001.npz"}, "'/scratch/run-7/keep_0001.npz'"),
         ({"kind": "random", "num_samples": "1e6"}, "'1e6'"),

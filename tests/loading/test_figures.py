@@ -96,6 +96,12 @@ class TestProgress:
         monkeypatch.setenv("WORLD_SIZE", "2")
         assert self.drawn(loader())[1] == ""
 
+    def test_it_is_drawn_on_standard_error(self, monkeypatch, capsys):
+        monkeypatch.setenv("FORCE_COLOR", "1")  # rich takes it for a terminal
+        assert list(with_bar(range(3))) == [0, 1, 2]
+        printed, drawn = capsys.readouterr()
+        assert (printed, "3/3" in drawn) == ("", True)
+
 
 FILES, SAMPLES = 6, 10
 

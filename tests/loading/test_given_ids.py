@@ -37,6 +37,23 @@ class Holding(Shuffled):
         super().__init__(self.generator.shuffle)
 
 
+def unseeded():
+    """A generator that each process has seeded in its own way: those of torch begin alike."""
+    generator = torch.Generator()
+    generator.seed()
+    return generator
+
+
+class Around(torch.utils.data.Sampler):
+    """torch's, within another one."""
+
+    def __init__(self):
+        self.within = torch.utils.data.RandomSampler(range(SIZE), generator=unseeded())
+
+    def __iter__(self):
+        return iter(self.within)
+
+
 class OwnSampler(sk.Sampler):
     """MindSpore's way: ids from `__iter__`, at random."""
 
@@ -54,8 +71,9 @@ class OfTheSystem(sk.Sampler):
 SAMPLERS = {
     "torch's RandomSampler": lambda: sk.IterSampler(torch.utils.data.RandomSampler(range(SIZE))),
     "torch's, with a generator": lambda: sk.IterSampler(
-        torch.utils.data.RandomSampler(range(SIZE), generator=torch.Generator())
+        torch.utils.data.RandomSampler(range(SIZE), generator=unseeded())
     ),
+    "torch's, in another one": lambda: sk.IterSampler(Around()),
     "torch's WeightedRandomSampler": lambda: sk.IterSampler(
         torch.utils.data.WeightedRandomSampler([1.0] * SIZE, SIZE)
     ),

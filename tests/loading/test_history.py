@@ -39,8 +39,9 @@ def test_a_history_of_batches_finds_each_id_where_it_was_read():
     received = [next(iteration) for iteration in [iter(loader)] for _ in range(9)]
     history, later = loader.history(), sum(received[4:], [])
     assert history[:].tolist() == sum(received, [])
-    since = history.since({**loader.state_dict(step=4)})
-    assert since[:].tolist() == later
+    since = history.since(loader.state_dict(step=4))
+    assert (since[:].tolist(), since.is_complete) == (later, True)
+    assert history.since(loader.state_dict(step=0))[:].tolist() == history[:].tolist()
     for id in range(200):
         assert since.positions_of(id).tolist() == [at for at, read in enumerate(later) if read == id]
 

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import samplerkit as sk
+from tests.chains import under
 from tests.loading.numbers import Numbers, ids_of, numbers_loader
 from tests.loading.worker_kinds import beside, over_threads_too
 
@@ -133,6 +134,16 @@ def test_without_a_sampler_a_dataset_is_read_in_its_own_order():
     expected = list(recipe.order(20))
     assert sk.Loader(numbers, batch_size=20).ids(0).tolist() == expected
     assert list(sk.TorchSampler(None, numbers)) == expected
+
+
+def test_a_chain_that_shuffles_above_its_child_has_no_lanes_and_is_dealt_like_cards():
+    def chain():
+        return under(sk.RandomSampler(seed=1), sk.SequentialSampler())
+
+    order = list(chain().order(30))
+    for rank in range(3):  # of two lanes, each rank would be dealt neighbours of one
+        loader = sk.Loader(range(30), chain(), batch_size=2, world=sk.World(3, rank))
+        assert loader.ids(0).tolist() == order[rank:6:3]
 
 
 def test_the_longest_wait_is_that_of_one_batch_and_not_of_the_first():

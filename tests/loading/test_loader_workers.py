@@ -45,6 +45,10 @@ def test_workers_draw_differently_and_alike_after_a_restart(persistent):
     assert len({value for values in once + other for value in values}) == 3 * 16
 
 
+def test_no_worker_starts_before_an_iteration_however_many_are_allowed():
+    assert sk.Loader(range(4), batch_size=1, num_workers=4096).worker_pids == []
+
+
 @pytest.mark.parametrize("workers", [2, "2 threads"])
 @pytest.mark.parametrize("persistent", [False, True])
 @pytest.mark.parametrize("end", ["close", "break"])

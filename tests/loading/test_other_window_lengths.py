@@ -40,6 +40,9 @@ def test_within_a_pool_it_is_refused_and_the_step_that_is_named_is_taken():
 
 def test_the_identity_of_a_run_does_not_change_with_the_length():
     assert {loader(seq_len).fingerprint for seq_len in (1, 2, 6, 12)} == {loader(4).fingerprint}
+    again = loader(1)
+    again.load_state_dict(loader(1).state_dict(step=24))
+    assert len(tokens_of(again)) == 336 - 24
     others = {
         "another pool": loader(4, sampler=blocks(3)),
         "another seed": loader(4, sampler=blocks(seed=4)),

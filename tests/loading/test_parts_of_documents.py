@@ -107,6 +107,29 @@ def test_a_tree_gives_the_parts_of_its_datasets_and_reads_no_document_whole(seed
     assert parts[0].asked == before
 
 
+def damaged(id: int) -> torch.Tensor:
+    """Documents of which two cannot be read, one of several packs."""
+    if id in {3, 39}:
+        raise OSError("is damaged")
+    return document(id)
+
+
+class DamagedParts(Parts):
+    """Gives no part of these."""
+
+    def __getsegments__(self, segments: np.ndarray) -> list[torch.Tensor]:
+        return [damaged(id)[start : start + length] for id, start, length in segments.tolist()]
+
+
+@pytest.mark.parametrize("dataset", [Documents(give=damaged), DamagedParts()], ids=["whole", "parts"])
+def test_where_a_document_is_skipped_the_others_keep_all_their_tokens(dataset):
+    options = {"batches": sk.PackBatches(64, packs=2), "bad_samples": "skip"}
+    loader = sk.Loader(dataset, sk.RandomSampler(seed=3), **options)
+    lost = Counter(torch.cat([document(3), document(39)]).tolist())
+    assert Counter(token for batch in loader for token in tokens_of(batch)) == EVERY_TOKEN - lost
+    assert {skip.id for skip in loader.skipped} == {3, 39}
+
+
 class Short(Noted):
     """Gives too few parts."""
 

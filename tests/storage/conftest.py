@@ -1,9 +1,8 @@
-"""A cache of each test's own, a small disk, and a bucket."""
+"""A cache of each test's own, and a bucket."""
 
 from __future__ import annotations
 
 import pickle
-import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -33,23 +32,6 @@ def cache_home(tmp_path, monkeypatch) -> Path:
     home = tmp_path.with_name(f"{tmp_path.name}-home")
     monkeypatch.setenv("XDG_CACHE_HOME", str(home))
     return home
-
-
-@pytest.fixture
-def small_disk(tmp_path) -> Iterator[Path]:
-    """A disk of 8 MiB."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    mounted = subprocess.run(
-        [shutil.which("mount") or "mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", folder],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if mounted.returncode:
-        pytest.skip(f"a small disk cannot be mounted: {mounted.stderr.strip()}")
-    yield folder
-    subprocess.run([shutil.which("umount") or "umount", folder], check=True)
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from http.client import HTTPConnection, HTTPException, IncompleteRead, RemoteDisconnected
+from http.client import HTTPConnection, IncompleteRead, RemoteDisconnected
 from typing import Any, NamedTuple, final
 
 from samplerkit.storage.remote.access import Refused, Span, Transient, Version
@@ -260,7 +260,5 @@ class _Exchange:
                     raise Transient(f"more than the {length} bytes that were to come")
                 if not left:
                     return bytes(self._buffer[self._body_at : self._received])
-            elif self._received > MOST_HEAD:
-                raise HTTPException("a head without an end")
             if not self._is_tls:  # which may hold more that was received already
                 return None

@@ -12,9 +12,11 @@ import pytest
 import torch
 
 import samplerkit as sk
+from samplerkit.loading import background
 from samplerkit.loading.device.stage import EPOCH_END, DeviceStage
 from samplerkit.loading.stats import StageCounts
 from tests.loading.device.kinds import loading_threads
+from tests.own_seconds import OwnSeconds
 from tests.waiting import wait_until
 
 
@@ -124,6 +126,15 @@ def test_a_stage_that_becomes_garbage_ends_its_thread(in_cycle):
     gc.collect()
     assert seen() is None
     wait_until(lambda: loading_threads() == [])
+
+
+def test_the_exit_of_python_ends_a_thread_that_waits_for_the_loop_at_once():
+    stage = staged(Source(100))
+    next(stage)
+    with OwnSeconds() as own:
+        background._end_all()
+    assert own.seconds < background.LAST_BATCH_SECONDS
+    assert loading_threads() == []
 
 
 def test_figures_hold_waits_loads_and_copies():

@@ -13,6 +13,8 @@ import torch
 
 from samplerkit.loading.device.stage import DeviceStage
 from samplerkit.loading.device.streams import DeviceStreams, Streams, current_device, streams_for
+from tests.loading.device.kinds import loading_threads
+from tests.waiting import wait_until
 
 
 class Module:
@@ -22,6 +24,7 @@ class Module:
         module = self
         self.calls = []
         self.current = "the loop's stream"
+        self.has_passed = True
 
         class Event:
             def __init__(self, **options):
@@ -32,7 +35,7 @@ class Module:
                 module.calls.append(("record", str(stream)))
 
             def query(self):
-                return True
+                return module.has_passed
 
             def synchronize(self):
                 module.calls.append(("synchronize",))
@@ -98,6 +101,16 @@ def test_a_batch_is_copied_on_the_side_and_the_loops_stream_waits_for_it(monkeyp
     # Its end records the fence of the batch in the loop's hands.
     assert ("record", "the loop's stream") in module.calls
     assert ("synchronize",) not in module.calls[: module.calls.index(("wait_event",))]
+
+
+def test_what_is_still_being_copied_at_the_end_of_the_source_is_waited_for(monkeypatch):
+    module = Module(takes_blocking=True)
+    module.has_passed = False
+    monkeypatch.setattr(torch, "get_device_module", lambda device: module)
+    driver, leaves = DeviceStreams(torch.device("meta")), [Leaf(module.calls) for _ in range(3)]
+    assert len(list(DeviceStage(iter(leaves), None, depth=4, pins=False, streams=driver))) == 3
+    wait_until(lambda: loading_threads() == [])
+    assert module.calls.count(("synchronize",)) == 3
 
 
 def test_the_side_stream_waits_for_a_loader_that_works_on_the_device(monkeypatch):

@@ -128,6 +128,16 @@ def test_a_file_of_no_arrays_or_of_pickles_is_an_error_that_names_it(tmp_path, n
             all_of(FileDataset([tmp_path / name], name[-3:], lengths))
 
 
+def test_a_lack_of_memory_stays_one_where_a_file_claims_no_more_than_it_holds(tmp_path, monkeypatch):
+    def lacks(*_, **__):
+        raise MemoryError
+
+    np.save(tmp_path / "a.npy", np.arange(3))
+    monkeypatch.setattr(np, "load", lacks)
+    with pytest.raises(MemoryError):
+        NpyReader()(str(tmp_path / "a.npy"))
+
+
 # parquet
 
 

@@ -79,6 +79,15 @@ def test_an_image_that_says_it_is_larger_than_its_bytes_takes_no_memory():
         decoder("pil")(size + b"RGB" + bytes(3))
 
 
+@pytest.mark.parametrize("kind", "uif")
+@pytest.mark.parametrize("size", [1, 2, 4, 8])
+def test_an_array_says_its_type_in_a_byte_of_bits_and_kind(kind, size):
+    if (kind, size) != ("f", 1):
+        values = np.arange(3).astype(f"<{kind}{size}")
+        read = decoder("ndarray")(bytes([8 * size + "uif".index(kind), 1 << 2, 3]) + values.tobytes())
+        assert (read.dtype, read.tolist()) == (values.dtype, [0, 1, 2])
+
+
 def test_a_pickle_is_never_loaded():
     with pytest.raises(sk.DatasetError, match="column 'any' is pickled, which is never loaded, got 'pkl'"):
         len(sk.MdsDataset(FOLDER / "pickled"))

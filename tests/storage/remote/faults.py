@@ -209,6 +209,11 @@ ONLY_VERSION = ("version",)
 
 PART_OF_NINES = f"bytes 0-{'9' * 5000}/*"
 
+REFUSALS = {
+    "may not be read": (401, 403),
+    "does not exist": (404, 410),
+    "was refused by its server": (204, 304, 400, 412),
+}
 CASES = [
     *(Case(f"redirect {number}", redirects(number), "harmless") for number in (301, 302, 303, 307, 308)),
     Case("ten redirects", redirects(302, 10), "harmless"),
@@ -244,8 +249,9 @@ CASES = [
         for number in (408, 500, 502, 503, 504)
     ),
     *(
-        Case(f"status {number}", status(number), "refused", f"status {number}")
-        for number in (204, 304, 400, 401, 403, 404, 410, 412)
+        Case(f"status {number}", status(number), "refused", f"{problem} (status {number})")
+        for problem, numbers in REFUSALS.items()
+        for number in numbers
     ),
     Case("another ETag", having("ETag", '"another"'), "refused", "was changed"),
     Case("an answer without its ETag", without("ETag"), "retried", "without the ETag"),

@@ -5,6 +5,7 @@ import time
 
 import pytest
 
+from samplerkit.errors import DatasetError
 from samplerkit.storage.remote.storage import Span
 from tests.storage.remote import faults
 from tests.storage.remote.server import right, served
@@ -50,6 +51,30 @@ def test_parts_are_right_in_whatever_pieces_they_come(is_secure, certificate, st
             found = reader.read([Span(url, *part) for part in parts])
             assert found == [DATA[first : first + length] for first, length in parts]
         assert len(server.requests) <= reader.stats.requests
+
+
+def test_a_connection_serves_one_part_after_another(server, storage):
+    connections = set()
+
+    def answers(handler, resource):
+        connections.add(handler.client_address)
+        right(handler, resource)
+
+    url = server.put("/a", DATA)
+    server.always["GET", "/a"] = answers
+    spans = [Span(url, first, 700) for first in range(0, 100_000, 5000)]
+    assert storage(threads=2).read(spans) == [DATA[span.offset :][:700] for span in spans]
+    assert len(connections) <= 2
+
+
+@pytest.mark.parametrize("is_secure", [False, True], ids=["http", "https"])
+def test_a_head_without_an_end_is_an_answer_that_broke_off(is_secure, certificate, storage):
+    with served(certificate=certificate if is_secure else None) as server:
+        url, head = server.put("/a", DATA), b"HTTP/1.1 206 Partial Content\r\n"
+        server.always["GET", "/a"] = lambda handler, _: faults.floods(handler, head, b"a: b\r\n" * 10_000)
+        reader = storage(attempts=1, storage_options={"verify": str(certificate)})
+        with pytest.raises(DatasetError, match="the answer broke off"):
+            reader.read([Span(url, 0, 700), Span(url, 700, 700)])
 
 
 def test_a_part_that_stalls_is_asked_for_again_and_holds_up_no_other(server, storage):

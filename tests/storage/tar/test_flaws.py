@@ -133,8 +133,8 @@ NO_ARCHIVES = {
         "damaged header at byte 0: unknown format b'sutar",
     ),
     "no end mark": (
-        lambda data: data[: 8 * BLOCK],
-        "truncated at byte 4096: the archive ends after 4096",
+        lambda data: data[: 8 * BLOCK + 100],
+        "truncated at byte 4096: the archive ends after 4196",
     ),
     "bzip2": (bz2.compress, "is compressed by bzip2, which is not supported; unpack it"),
     "xz": (lzma.compress, "is compressed by xz, which is not supported; unpack it"),

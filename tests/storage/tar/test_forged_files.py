@@ -244,7 +244,10 @@ def test_what_lies_beside_a_remote_shard_and_cannot_be_is_left_aside_with_a_warn
 
 def test_a_header_longer_than_its_file_is_not_asked_for(tmp_path, shard):
     preamble = _PREAMBLE.pack(MAGIC, VERSION, 2**32 - 1, bytes(16))
-    Path(f"{shard}.skidx").write_bytes(preamble + bytes(64))
+    index = Path(f"{shard}.skidx")
+    index.write_bytes(preamble + bytes(64))
+    with pytest.raises(UnreadableFileError, match="too short"):
+        read_arrays(index)
     assert len(TarDataset(shard, cache=tmp_path / "cache")) == SAMPLES
 
 

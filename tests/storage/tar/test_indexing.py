@@ -57,6 +57,15 @@ def test_only_what_is_not_there_or_not_right_is_made(folder):
     assert index_shards(pattern, checksums=True).num_made == SHARDS
 
 
+def test_shards_of_one_name_in_two_folders_have_no_place_in_one(folder, tmp_path):
+    other = tmp_path / "other"
+    other.mkdir()
+    first = NAMES[0]
+    (other / first).write_bytes((folder / first).read_bytes())
+    with pytest.raises(sk.ArgumentValueError, match=rf"--out: would hold two indexes .*{first}\.skidx"):
+        index_shards([f"{folder}/{first}", f"{other}/{first}"], out=tmp_path / "out")
+
+
 def test_shards_are_fetched_at_the_same_time(folder, tmp_path):
     arrived = threading.Barrier(4, timeout=30)
 

@@ -11,6 +11,7 @@ from torch.utils.data import DataLoader
 import samplerkit as sk
 from samplerkit.storage.ids import ENOUGH
 from samplerkit.storage.tar.dataset import TarDataset
+from samplerkit.storage.tar.read import reader
 from tests.storage.tar.shards import jpeg_tiles, write
 
 
@@ -131,6 +132,15 @@ def test_one_sample_is_counted_from_the_end_as_in_every_dataset(tiles):
     assert tiles[-1] == tiles[len(tiles) - 1]
     with pytest.raises(sk.OutOfDatasetError, match=f"index: .* got -{len(tiles) + 1}"):
         tiles[-len(tiles) - 1]
+
+
+@pytest.mark.usefixtures("tiles")
+def test_large_samples_which_are_read_one_by_one_are_what_they_are_together(tmp_path, monkeypatch):
+    dataset = TarDataset(f"{tmp_path}/tiles-{{0..1}}.tar")
+    together = list(dataset)
+    monkeypatch.setattr(reader, "BYTES_AT_ONCE", 0)
+    assert list(dataset) == together
+    assert len(together) == 60
 
 
 def test_a_shard_is_found_on_disk_by_its_name_and_no_other(tiles, tmp_path):

@@ -9,6 +9,7 @@ import threading
 import pytest
 
 from samplerkit.storage.tar.format.headers import BLOCK
+from samplerkit.storage.tar.format.samples import is_header_of
 from samplerkit.storage.tar.format.scan import DENSE_WINDOW, SPARSE_WINDOW, scan
 from tests.storage.tar.shards import by_tarfile
 
@@ -60,3 +61,9 @@ def test_of_an_archive_of_large_files_little_but_headers_is_read(tmp_path, piece
         file.truncate(count * (member.size + BLOCK) + 2 * BLOCK)  # the data are holes, which no disk keeps
     assert number_of_members(path) == count
     assert sum(pieces) <= 2 * DENSE_WINDOW + count * SPARSE_WINDOW
+
+
+def test_a_header_has_to_say_the_size_of_a_file_below_8_gib():
+    """Above, it may stand in another header before it, as pax writes it."""
+    block = tarfile.TarInfo("a.bin").tobuf()
+    assert [is_header_of(block, "a", "bin", size) for size in (0, 8**11 - 1, 8**11)] == [True, False, True]
