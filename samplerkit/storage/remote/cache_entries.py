@@ -11,7 +11,7 @@ import stat
 import time
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -249,7 +249,8 @@ def is_intact(path: Path, descriptor: int) -> bool:
     if checksum.value != record.checksum:
         return False
     if now - status.st_ctime_ns > _SETTLED_NS:
-        replace(record, state=state).write(descriptor)
+        with suppress(OSError):  # on a full disk it is compared again the next time
+            replace(record, state=state).write(descriptor)
     return True
 
 

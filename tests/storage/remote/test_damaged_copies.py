@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import os
 import random
@@ -98,6 +99,18 @@ def test_a_copy_that_was_damaged_is_noticed_and_downloaded_again(
     assert len(server.asked("GET")) == 3
     assert kept(tmp_path / "cache") == [len(DATA)]
     assert leftovers(tmp_path / "cache") == []
+
+
+def test_that_a_copy_was_compared_need_not_be_written_down(server, storage, monkeypatch):
+    def fails(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    url = server.put("/a", DATA)
+    storage().fetch(url).close()
+    time.sleep(SETTLED)
+    monkeypatch.setattr(Record, "write", fails)
+    assert content(storage().fetch(url)) == DATA
+    assert len(server.asked("GET")) == 1
 
 
 def _read_by_this_process() -> int:
