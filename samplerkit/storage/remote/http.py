@@ -136,9 +136,8 @@ class Http(Client):
             problem = f"its server has a certificate that is not to be trusted ({error.verify_message})"
             return Refused(problem, hint)
         if isinstance(error, ValueError | http.client.InvalidURL):
-            return Refused(
-                "cannot be asked, or was redirected to what cannot", "check the URL and the headers"
-            )
+            hint = "check the URL, the headers, and a proxy that the environment names"
+            return Refused("cannot be asked, or was redirected to what cannot", hint)
         reasons: dict[type[Exception], str] = {
             ssl.SSLError: "TLS failed",
             TimeoutError: f"the answer stalled, for {self.options.timeout:g} s",
