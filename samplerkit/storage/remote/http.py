@@ -37,7 +37,7 @@ from samplerkit.storage.remote.http_connections import Connections, Route, numbe
 from samplerkit.storage.remote.http_response import Headers, Response
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.retries import Client, Counts, FileBytes, check_small
-from samplerkit.storage.threads import Pool, Stop
+from samplerkit.storage.threads import Pool, Stop, importing
 from samplerkit.storage.urls import is_of_s3, is_web
 
 _ROUTES = 1 << 14
@@ -266,7 +266,8 @@ class SignedUrls:
 
     def _client(self, region: str | None) -> Any:
         if region not in self._clients:
-            self._clients[region] = _made(self._options, region)
+            with importing:
+                self._clients[region] = _made(self._options, region)
         return self._clients[region]
 
 

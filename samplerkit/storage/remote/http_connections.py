@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import encodings.idna  # noqa: F401  # else the first request imports it, in whatever thread: see `importing`
 import http.client
 import netrc
 import os
