@@ -118,10 +118,15 @@ def _read_by_this_process() -> int:
     return next(int(line.split()[1]) for line in lines if line.startswith("rchar"))
 
 
-def test_a_copy_is_read_once_to_be_certain_of_it_and_not_for_each_opening(server, storage):
+@pytest.mark.parametrize("is_set_back", [False, True])
+def test_a_copy_is_read_once_to_be_certain_of_it_and_not_for_each_opening(
+    server, storage, monkeypatch, is_set_back
+):
     url = server.put("/a", DATA)
     storage().fetch(url).close()
     time.sleep(SETTLED)
+    if is_set_back:
+        monkeypatch.setattr(time, "time_ns", lambda: 10**18)
     read = []
     for _ in range(3):
         reader = storage()
