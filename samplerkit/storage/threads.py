@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import sys
 import threading
 import time
@@ -22,6 +23,13 @@ TICK = 0.1
 
 END_SECONDS = 1.0
 """How long is waited for threads that are in the middle of something when they are ended."""
+
+importing = threading.RLock()
+"""Is held while a package is imported: a child forked meanwhile would wait for that import without end."""
+
+os.register_at_fork(
+    before=importing.acquire, after_in_parent=importing.release, after_in_child=importing.release
+)
 
 Given = ParamSpec("Given")
 Item = TypeVar("Item")

@@ -5,13 +5,16 @@ from __future__ import annotations
 import gc
 import io
 import itertools
+import sys
 import threading
 import weakref
 
 import pytest
 
 from samplerkit.storage import threads
+from samplerkit.storage.files.packages import extra
 from samplerkit.storage.threads import Pool, Stop, Stopped, bounded, in_threads
+from tests.storage.remote.children import Child
 from tests.waiting import wait_until
 
 MOST = 4
@@ -116,3 +119,19 @@ def test_a_line_is_rewritten_a_few_times_a_second_and_not_at_each_step(monkeypat
     for done in range(101):
         line("counting", done, 1000)
     assert terminal.getvalue() == "".join(f"\rcounting {done} of 1,000" for done in range(5, 101, 5))
+
+
+def imported():
+    """Imports a package of the test; a module cannot be sent."""
+    return extra("slow_to_import", "slow").NAME
+
+
+def test_a_child_that_is_forked_while_a_thread_imports_a_package_has_it_too(tmp_path, monkeypatch):
+    (tmp_path / "slow_to_import.py").write_text("import time\ntime.sleep(0.5)\nNAME = 'slow'")
+    monkeypatch.syspath_prepend(tmp_path)
+    thread = threading.Thread(target=imported)
+    thread.start()
+    wait_until(lambda: "slow_to_import" in sys.modules)
+    assert Child(imported).result() == "slow"
+    thread.join()
+    del sys.modules["slow_to_import"]

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from samplerkit.errors import DatasetError, SamplerkitError, note_once
 from samplerkit.storage.opening import REWRITE
+from samplerkit.storage.threads import importing
 
 Result = TypeVar("Result")
 
@@ -31,7 +32,8 @@ def extra(module: str, name: str) -> Any:
 install it with: pip install "samplerkit[nothing]"
     """
     try:
-        return import_module(module)
+        with importing:
+            return import_module(module)
     except ImportError as error:
         package = module.split(".", maxsplit=1)[0]
         hint = f'install it with: pip install "samplerkit[{name}]"'

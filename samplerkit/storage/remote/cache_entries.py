@@ -11,7 +11,7 @@ import stat
 import time
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -248,8 +248,9 @@ def is_intact(path: Path, descriptor: int) -> bool:
         return False
     if checksum.value != record.checksum:
         return False
-    if now - status.st_ctime_ns > _SETTLED_NS:
-        replace(record, state=state).write(descriptor)
+    if abs(now - status.st_ctime_ns) > _SETTLED_NS:  # the clock may have been set back
+        with suppress(OSError):  # on a full disk it is compared again the next time
+            replace(record, state=state).write(descriptor)
     return True
 
 
@@ -324,7 +325,9 @@ def evicted(others: Sequence[Entry], excess: int) -> int:
 
 def in_order(kept: Iterable[Entry]) -> list[Entry]:
     """Sorts by what goes first."""
-    by_use = sorted(kept, key=lambda each: each.used)
+    now = time.time_ns()
+    # What was used in the future was so before the clock was set back: else it would stay for ever.
+    by_use = sorted(kept, key=lambda each: each.used if each.used <= now else 0)
     newest = {each.address: each.key for each in by_use if not each.is_part}
     return sorted(by_use, key=lambda each: (not each.is_part, newest.get(each.address) == each.key))
 

@@ -199,10 +199,10 @@ class DiskCache:
             if entry.is_there and is_intact(entry.file, descriptor):
                 return False
             entry.file.unlink(missing_ok=True)
-            Record(name=entry.place).write(descriptor)
             # Also to be read: where a filesystem takes no blocks, as NFS, the C library writes what is there.
             with open(entry.part, "w+b", 0, opener=_without_links) as file:  # Path.open takes none
                 part = PartFile(entry, self, file.fileno())
+                Record(name=entry.place).write(descriptor)  # on a full disk there is room for it only now
                 write(part)
                 part.finish(descriptor)
         except BaseException as error:

@@ -23,7 +23,7 @@ from samplerkit.storage.remote.access import (
 )
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.retries import Client, Counts, retried
-from samplerkit.storage.threads import Stop, bounded
+from samplerkit.storage.threads import Stop, bounded, importing
 from samplerkit.storage.urls import has_pattern, is_of_s3, is_remote, is_web, names_version, shown
 
 _MIB = 1 << 20
@@ -134,7 +134,8 @@ class Filesystems(Client):
         with self._lock:
             made = self._made.get(key)
             if made is None:
-                made = self._made[key] = opened_filesystem(url, self.options)
+                with importing:
+                    made = self._made[key] = opened_filesystem(url, self.options)
         filesystem, path = made
         return filesystem, path if "::" in url else str(filesystem._strip_protocol(url))
 

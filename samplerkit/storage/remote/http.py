@@ -37,7 +37,7 @@ from samplerkit.storage.remote.http_connections import Connections, Route, numbe
 from samplerkit.storage.remote.http_response import Headers, Response
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.retries import Client, Counts, FileBytes, check_small
-from samplerkit.storage.threads import Pool, Stop
+from samplerkit.storage.threads import Pool, Stop, importing
 from samplerkit.storage.urls import is_of_s3, is_web
 
 _ROUTES = 1 << 14
@@ -136,9 +136,8 @@ class Http(Client):
             problem = f"its server has a certificate that is not to be trusted ({error.verify_message})"
             return Refused(problem, hint)
         if isinstance(error, ValueError | http.client.InvalidURL):
-            return Refused(
-                "cannot be asked, or was redirected to what cannot", "check the URL and the headers"
-            )
+            hint = "check the URL, the headers, and a proxy that the environment names"
+            return Refused("cannot be asked, or was redirected to what cannot", hint)
         reasons: dict[type[Exception], str] = {
             ssl.SSLError: "TLS failed",
             TimeoutError: f"the answer stalled, for {self.options.timeout:g} s",
@@ -267,7 +266,8 @@ class SignedUrls:
 
     def _client(self, region: str | None) -> Any:
         if region not in self._clients:
-            self._clients[region] = _made(self._options, region)
+            with importing:
+                self._clients[region] = _made(self._options, region)
         return self._clients[region]
 
 

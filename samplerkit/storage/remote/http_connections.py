@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import encodings.idna  # noqa: F401  # else the first request imports it, in whatever thread: see `importing`
 import http.client
 import netrc
 import os
@@ -29,6 +30,9 @@ from samplerkit.storage.urls import is_web
 MOST_HOPS = 10
 
 REDIRECTS = {301, 302, 303, 307, 308}
+_MOST_IDLE = 256
+"""Connections that are kept: redirects may lead to hundreds of servers, and files want to be opened too."""
+
 _CA_BUNDLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "AWS_CA_BUNDLE")
 _PORTS = {"http": 80, "https": 443}
 _IN_PATHS = "!$&'()*+,/:;=?@[]~"
@@ -116,7 +120,8 @@ class Connections:
         host, server, is_signed = parts.hostname, _server(parts), address.headers is not None
         if not host:
             raise ValueError
-        named = {} if urllib.request.proxy_bypass(host) else urllib.request.getproxies()
+        near = {host, parts.netloc.rpartition("@")[2]}  # `no_proxy` may name a port
+        named = {} if any(map(urllib.request.proxy_bypass, near)) else urllib.request.getproxies()
         proxy = _proxy(named.get(parts.scheme))
         headers = {"Host": _host(server), "User-Agent": "samplerkit", "Accept": "*/*"}
         headers["Accept-Encoding"] = "identity"
@@ -172,6 +177,8 @@ class Connections:
     def release(self, route: Route, connection: http.client.HTTPConnection, *, may_be_kept: bool) -> None:
         """Keeps a connection for the next request, or closes it."""
         if may_be_kept and not self._is_closed:
+            if sum(map(len, [*self._idle.values()])) >= _MOST_IDLE:
+                self._close_idle()
             self._idle[route.server, route.proxy].append(connection)
         else:
             connection.close()
@@ -179,9 +186,13 @@ class Connections:
     def close(self) -> None:
         """Closes the connections: those in use when they are not any more."""
         self._is_closed = True
-        for idle in list(self._idle.values()):
-            while idle:
-                idle.pop().close()
+        self._close_idle()
+
+    def _close_idle(self) -> None:
+        for idle in [*self._idle.values()]:
+            with suppress(IndexError):  # also where another thread has just taken the last one
+                while True:
+                    idle.pop().close()
 
     @contextmanager
     def _sent(self, route: Route, part: str, stop: Stop) -> Iterator[Response]:

@@ -6,7 +6,7 @@ import select
 import ssl
 import time
 from collections import defaultdict, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import suppress
 from http.client import HTTPConnection, IncompleteRead, RemoteDisconnected
 from typing import Any, NamedTuple, final
@@ -142,19 +142,19 @@ class ParallelHttp:
     def _exchanged(self, exchanges: list[_Exchange], stop: Stop) -> None:
         """Makes the requests that wait, each by the next connection that is free."""
         poll = select.poll()
-        under_way = {each.socket.fileno(): each for each in exchanges if each.begin()}
-        for descriptor in under_way:
+        runs = {each.connection.sock.fileno(): each.run() for each in exchanges}
+        for descriptor in runs:
             poll.register(descriptor, select.POLLIN)
-        next_look = time.monotonic() + TICK
-        while under_way:
+        ready, next_look = [*runs], time.monotonic() + TICK
+        while runs:
             stop.check()
-            over = [each for each, _ in poll.poll(TICK * 1000) if not under_way[each].receive()]
-            if not over and (now := time.monotonic()) >= next_look:
-                over = [each for each, exchange in under_way.items() if exchange.is_late(now)]
-                next_look = now + TICK
-            for descriptor in over:
-                poll.unregister(descriptor)
-                del under_way[descriptor]
+            for descriptor in ready:
+                if next(runs[descriptor], True):
+                    poll.unregister(descriptor)
+                    del runs[descriptor]
+            ready = [descriptor for descriptor, _ in poll.poll(TICK * 1000 if runs else 0)]
+            if (now := time.monotonic()) >= next_look:
+                ready, next_look = [*runs], now + TICK  # each looks at the clock
 
 
 @final
@@ -183,82 +183,62 @@ class _Exchange:
     ) -> None:
         self.route = route
         self.connection = connection
-        self.socket: Any = connection.sock
         self._waiting = waiting
         self._answers = answers
         self._timeout = timeout
-        self.socket.settimeout(0)
         self.is_free, self.is_unusual = True, False
-        self._is_tls = isinstance(self.socket, ssl.SSLSocket)
-        self._has_answered = False
+        self._received = 0
         # Of one request after another: new memory for each would cost as much as to receive into it.
         self._buffer = memoryview(bytearray())
 
-    def begin(self) -> bool:
-        """Sends the next request, if there is one; returns whether it is under way."""
-        self.is_free = not self._waiting
-        if self.is_free:
-            return False
-        self._request = self._waiting.popleft()
-        self._head: Head | None = None
-        self._received = self._body_at = 0
-        room = self._request.span.length + MOST_HEAD
-        if len(self._buffer) < room:
-            self._buffer = memoryview(bytearray(room))
-        self._end = time.monotonic() + self._timeout
-        text = self._request.text()
-        with suppress(OSError):  # it was closed meanwhile: the request needs another way
-            return bool(self.socket.send(text) == len(text))
-        return False
+    def run(self) -> Iterator[None]:
+        """Makes the requests that wait, one after another; yields until something may have arrived.
 
-    def receive(self) -> bool:
-        """Receives what has arrived; returns whether a request, this one or the next, is under way."""
-        try:
-            part = self._part()
-        except _Unusual:
-            self.is_unusual = True
-            return False
-        except Exception as error:
-            if isinstance(error, ConnectionError) and self._has_answered and not self._received:
-                return False  # the server has closed what it had kept: the request needs another way
-            self._answers[self._request.number] = error.with_traceback(None)  # its frames would hold this
-            if isinstance(error, Refused):
-                raise
-            return False
-        if part is None:
-            return True
-        self._answers[self._request.number] = part
-        self._has_answered = True
-        return self._head is not None and self._head.is_kept and self.begin()
-
-    def is_late(self, now: float) -> bool:
-        """Whether time is over; then that is the answer."""
-        if now < self._end:
-            return False
-        self._answers[self._request.number] = TimeoutError()
-        return True
-
-    def _part(self) -> bytes | None:
-        """Receives what has arrived; gives the part if it is complete."""
-        length = self._request.span.length
-        while True:
+        Raises:
+            Refused: another attempt would not help.
+        """
+        self.connection.sock.settimeout(0)
+        has_answered = False
+        while self.is_free and self._waiting:
+            request = self._waiting.popleft()
+            self.is_free = False
             try:
-                count = self.socket.recv_into(self._buffer[self._received :])
+                self._answers[request.number] = yield from self._part(request)
+                has_answered = True
+            except _Unusual:
+                self.is_unusual = True
+            except Exception as error:
+                # Else the server has closed what it had kept: the request needs another way.
+                if not has_answered or self._received or not isinstance(error, ConnectionError):
+                    self._answers[request.number] = error.with_traceback(None)  # its frames would hold this
+                if isinstance(error, Refused):
+                    raise
+
+    def _part(self, request: _PartRequest) -> Generator[None, None, bytes]:
+        """Sends a request, and receives the part."""
+        sock, length, head = self.connection.sock, request.span.length, None
+        end = time.monotonic() + self._timeout
+        self._received = body_at = 0
+        if len(self._buffer) < length + MOST_HEAD:
+            self._buffer = memoryview(bytearray(length + MOST_HEAD))
+        sock.sendall(request.text())
+        yield
+        while head is None or self._received < body_at + length:
+            try:
+                count = sock.recv_into(self._buffer[self._received :])
             except (BlockingIOError, ssl.SSLWantReadError):
-                return None
+                if time.monotonic() >= end:
+                    raise TimeoutError from None
+                yield
+                continue
             if not count:
                 raise IncompleteRead(b"") if self._received else RemoteDisconnected
             self._received += count
-            if self._head is None and (end := END_OF_HEAD.search(self._buffer[: self._received])):
-                head = Head.of(bytes(self._buffer[: end.end()]))
-                self._request.check(head)
-                self._head, self._body_at = head, end.end()
-                self._end = time.monotonic() + self._timeout
-            if self._head is not None:
-                left = self._body_at + length - self._received
-                if left < 0:
-                    raise Transient(f"more than the {length} bytes that were to come")
-                if not left:
-                    return bytes(self._buffer[self._body_at : self._received])
-            if not self._is_tls:  # which may hold more that was received already
-                return None
+            if head is None and (found := END_OF_HEAD.search(self._buffer[: self._received])):
+                body_at, end = found.end(), time.monotonic() + self._timeout
+                head = Head.of(bytes(self._buffer[:body_at]))
+                request.check(head)
+        if self._received > body_at + length:
+            raise Transient(f"more than the {length} bytes that were to come")
+        self.is_free = head.is_kept
+        return bytes(self._buffer[body_at : self._received])

@@ -17,6 +17,7 @@ import torch
 
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, DatasetError
 from samplerkit.storage.inflate import TooLargeError, inflated, most_in_memory
+from samplerkit.storage.threads import importing
 
 Handler = Callable[[str, bytes], Any]
 """Takes an extension with its dot, and the bytes; gives what they mean, or None to leave it to others."""
@@ -200,7 +201,8 @@ def decode_image(spec: str, data: bytes) -> Any:
 def _pillow() -> Any:
     try:
         # An extra: only who decodes images needs it.
-        return import_module("PIL.Image")
+        with importing:
+            return import_module("PIL.Image")
     except ImportError as error:
         raise DatasetError(
             "decode", "needs Pillow for images", hint="install it with: pip install pillow"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import gc
 import hashlib
+import os
 import random
 from pathlib import Path
 
@@ -32,6 +33,18 @@ def test_what_was_used_least_recently_goes_first(server, storage, tmp_path, room
     assert len(server.asked("GET")) == 1
     assert kept(tmp_path / "cache") == [1000] * 3
     assert leftovers(tmp_path / "cache") == []
+
+
+def test_what_was_used_before_the_clock_was_set_back_goes(server, storage, tmp_path):
+    reader = storage(max_cache_bytes=2000)
+    urls = [server.put(f"/{number}", DATA[number:][:1000]) for number in range(3)]
+    content(reader.fetch(urls[0]))
+    (lock,) = (tmp_path / "cache").glob("samplerkit-*-*.lock")
+    os.utime(lock, (1 << 32, 1 << 32))
+    for url in urls[1:]:
+        content(reader.fetch(url))
+    assert reader.cached(urls[0]) is None
+    assert content(reader.cached(urls[1])) == DATA[1:1001]
 
 
 @pytest.mark.parametrize("way", ["fetch", "cached"])

@@ -6,6 +6,8 @@ import random
 import select
 import socket
 import time
+from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 
@@ -120,6 +122,22 @@ def test_a_proxy_of_the_environment_is_used(server, storage, monkeypatch):
     server.resources["http://store.invalid/a"] = Resource.of(DATA[:100])
     assert storage().read([Span("http://store.invalid/a", 3, 5)]) == [DATA[3:8]]
     assert [request.path for request in server.requests] == ["http://store.invalid/a"] * 2
+
+
+def test_a_host_with_its_port_is_excepted_from_the_proxy(server, storage, monkeypatch):
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    monkeypatch.setenv("no_proxy", server.url.removeprefix("http://"))
+    assert storage(attempts=1).read_small(server.put("/a", DATA[:10])) == DATA[:10]
+
+
+def test_connections_to_many_servers_are_not_all_kept(storage, monkeypatch):
+    monkeypatch.setattr("samplerkit.storage.remote.http_connections._MOST_IDLE", 3)
+    with ExitStack() as stack:
+        urls = [stack.enter_context(served()).put("/a", DATA[:100]) for _ in range(9)]
+        descriptors = Path("/dev/fd")
+        before = len([*descriptors.iterdir()])
+        assert storage(threads=1).read([Span(url, 5, 7) for url in urls]) == [DATA[5:12]] * 9
+        wait_until(lambda: len([*descriptors.iterdir()]) <= before + 2 * 3)  # both ends are of this process
 
 
 class Tunnels(Handler):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import os
 import random
@@ -100,15 +101,32 @@ def test_a_copy_that_was_damaged_is_noticed_and_downloaded_again(
     assert leftovers(tmp_path / "cache") == []
 
 
+def test_that_a_copy_was_compared_need_not_be_written_down(server, storage, monkeypatch):
+    def fails(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    url = server.put("/a", DATA)
+    storage().fetch(url).close()
+    time.sleep(SETTLED)
+    monkeypatch.setattr(Record, "write", fails)
+    assert content(storage().fetch(url)) == DATA
+    assert len(server.asked("GET")) == 1
+
+
 def _read_by_this_process() -> int:
     lines = Path("/proc/self/io").read_text(encoding="ascii").splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("rchar"))
 
 
-def test_a_copy_is_read_once_to_be_certain_of_it_and_not_for_each_opening(server, storage):
+@pytest.mark.parametrize("is_set_back", [False, True])
+def test_a_copy_is_read_once_to_be_certain_of_it_and_not_for_each_opening(
+    server, storage, monkeypatch, is_set_back
+):
     url = server.put("/a", DATA)
     storage().fetch(url).close()
     time.sleep(SETTLED)
+    if is_set_back:
+        monkeypatch.setattr(time, "time_ns", lambda: 10**18)
     read = []
     for _ in range(3):
         reader = storage()

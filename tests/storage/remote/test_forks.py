@@ -31,6 +31,35 @@ def test_forked_workers_read_right_bytes_while_their_parent_reads(shards, tmp_pa
     read(shards, tmp_path, ("s3", "fork", "reading", 1), 2)
 
 
+FORKS_DURING_THE_FIRST_REQUEST = """
+import os, sys, threading, time, warnings
+from samplerkit.storage.remote.options import RemoteOptions
+from samplerkit.storage.remote.storage import RemoteStorage, Span
+
+warnings.simplefilter("ignore")
+url, cache, package, *more = sys.argv[1:]
+options = {"anon": True, "endpoint_url": url, **dict.fromkeys(more, {})}
+storage = RemoteStorage(RemoteOptions(cache=cache, storage_options=options))
+thread = threading.Thread(target=storage.version, args=["s3://shards/0.tar"])
+thread.start()
+while package not in sys.modules:
+    time.sleep(0.001)
+if not (child := os.fork()):
+    part = storage.read([Span("s3://shards/0.tar", 0, 6)])[0]
+    print(part.decode(), flush=True)
+    os._exit(0)
+os.waitpid(child, 0)
+thread.join()
+"""
+
+
+@pytest.mark.parametrize("option", [(), ("s3_additional_kwargs",)], ids=["signed", "fsspec"])
+def test_a_child_that_is_forked_while_its_parent_imports_a_client_reads(option, shards, tmp_path):
+    package = "s3fs" if option else "botocore.session"
+    arguments = ("-c", FORKS_DURING_THE_FIRST_REQUEST, shards, str(tmp_path / "cache"), package, *option)
+    assert ended(*arguments, own_seconds=30) == (0, "000000\n", "")
+
+
 EPOCHS = {"fork": 3, "threads": 3, "forkserver": 1, "spawn": 1}
 """SAMPLERKIT_EPOCHS says how many of each. Workers that inherit nothing have nothing to race with."""
 

@@ -41,6 +41,16 @@ def test_a_disk_that_is_full_of_other_things_is_an_error_that_tells_what_is_miss
         )
 
 
+def test_a_disk_without_a_single_free_block_has_room_once_own_files_go(server, storage, small_disk):
+    reader = storage(cache=small_disk, max_cache_bytes=1 << 40)
+    reader.fetch(server.put("/a", DATA[:1_000_000])).close()
+    with (small_disk / "precious").open("wb", 0) as file, pytest.raises(OSError, match="No space"):
+        while True:
+            file.write(bytes(4096))
+    assert content(reader.fetch(server.put("/b", DATA[1:1_000_001]))) == DATA[1:1_000_001]
+    assert leftovers(small_disk) == ["precious"]
+
+
 def test_a_disk_that_is_full_of_files_in_use_evicts_none(server, storage, small_disk):
     reader = storage(cache=small_disk, max_cache_bytes=1 << 40)
     pinned = [reader.fetch(server.put(f"/{number}", DATA[number:][:3_000_000])) for number in range(2)]
