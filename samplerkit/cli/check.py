@@ -80,6 +80,8 @@ def check(
     with redirect_stdout(sys.stderr):
         config = load_config(target, check_quality=False) if is_config else None
         source: Any = _function(target) if config is None else loader_of(config, job)
+        if config is not None and epoch is not None:
+            source.set_epoch(epoch)  # nobody trains here: it is looked at as it is then
         found = [*look(source, world=job, epoch=epoch, saves_state=saves_state)]
         if config is not None:
             found = [_in_the_config(finding, config, job) for finding in found]

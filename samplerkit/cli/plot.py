@@ -46,6 +46,8 @@ def plot(
         names = [shown(path) for path in configs]
     if len(set(names)) < len(names):
         raise typer.BadParameter("names a config twice", param_hint="CONFIG")
+    # The bytes of a name may be no text, which a font has no letters for.
+    names = [name.encode(errors="backslashreplace").decode() for name in names]
     views = {name: RunView.of(opened(path, world)[1]) for name, path in zip(names, configs, strict=True)}
     if output is None:
         with tempfile.NamedTemporaryFile(prefix="samplerkit-", suffix=".html", delete=False) as made:

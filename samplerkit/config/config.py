@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import json
 import os
 from collections.abc import Callable, Mapping
@@ -13,14 +14,13 @@ from typing import Any, final
 import torch.utils.data
 
 from samplerkit.batches.recipe import BatchRecipe
-from samplerkit.config.constructor import Kinds
 from samplerkit.config.datasets import DATASETS, placed
 from samplerkit.config.derive import Made
 from samplerkit.config.error_messages import from_constructor, require_mapping, unknown_key
 from samplerkit.config.loader import LOADER, LoaderOptions
 from samplerkit.config.quality import SECTION, MinQuality, asks_samples, read_min_quality
 from samplerkit.config.reading import Folder, parse, plain, text_and_folder
-from samplerkit.config.registry import BATCHES, SAMPLERS, read_batches, require_one_size
+from samplerkit.config.registry import SAMPLERS, read_batches, require_one_size
 from samplerkit.config.schema import json_schema
 from samplerkit.errors import ConfigError, SamplerkitError
 from samplerkit.inspect.quality.figure import Figure
@@ -204,12 +204,12 @@ class Config:
             places = zip(self._places, sampler._tree(), strict=True)
             known = {id(link): (place, link) for place, link in places}
             place, link = known.get(error._sampler_id or 0, known[id(sampler)])
-            raise _at_its_key(place, error, SAMPLERS, link) from None
+            raise _at_its_key(place, error, link) from None
         if self.batches is not None:
             try:
                 self.batches.plan(sampler, drawn, constants=constants).has(0)
             except SamplerkitError as error:
-                raise _at_its_key(BATCHES.section, error, BATCHES, self.batches) from None
+                raise _at_its_key("batches", error, self.batches) from None
 
     @property
     def _dealt(self) -> dict[str, Any]:
@@ -308,6 +308,6 @@ def _built(document: Any, folder: Folder, check_quality: bool = True) -> Config:
     return config
 
 
-def _at_its_key(place: str, error: SamplerkitError, kinds: Kinds, made: Any) -> ConfigError:
-    names = [name for kind in kinds if kinds[kind].make is type(made) for name in kinds[kind].names]
+def _at_its_key(place: str, error: SamplerkitError, made: Any) -> ConfigError:
+    names = inspect.signature(type(made)).parameters
     return from_constructor(place, error, names, type(made).__name__, {})

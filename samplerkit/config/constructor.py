@@ -12,13 +12,7 @@ import numpy as np
 from pydantic import BaseModel, ValidationError
 
 from samplerkit.batches.recipe import is_same
-from samplerkit.config.derive import (
-    TABLES,
-    Made,
-    arguments_of,
-    default_of,
-    derived_model,
-)
+from samplerkit.config.derive import TABLES, Made, arguments_of, default_of, derived_model
 from samplerkit.config.error_messages import (
     below,
     from_constructor,
@@ -31,6 +25,7 @@ from samplerkit.config.error_messages import (
 )
 from samplerkit.config.reading import Folder
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, ConfigError, SamplerkitError
+from samplerkit.names import PUBLIC, found
 from samplerkit.order import arguments
 from samplerkit.order.caching import cached_property
 from samplerkit.order.modes import Shuffle
@@ -43,7 +38,7 @@ class Constructor:
 
     Args:
         name: in a config.
-        make: the class or function.
+        of: the class or function; or its public name, and then it is imported when a config names it.
         written: what is written for arguments whose types do not say it; None for what is not written.
         section: of the config, by which the schema distinguishes two models of one name.
         example: of a section, for one that is no mapping.
@@ -61,11 +56,26 @@ class Constructor:
     """
 
     name: str
-    make: Callable[..., Any]
+    of: Callable[..., Any] | str
     written: Mapping[str, Any] = field(default_factory=dict)
     section: str = "config"
     example: str = ""
     beside: tuple[str, ...] = ()
+
+    @cached_property
+    def make(self) -> Callable[..., Any]:
+        """The class or function."""
+        if not isinstance(self.of, str):
+            return self.of
+        module, _, name = self.of.rpartition(".")
+        made: Callable[..., Any] = found(module or PUBLIC[name], name)
+        return made
+
+    @property
+    def target(self) -> str:
+        """The name of the class that Hydra and LightningCLI write: of ours the public one."""
+        of = self.of
+        return f"samplerkit.{of}" if isinstance(of, str) else f"{of.__module__}.{of.__qualname__}"
 
     @cached_property
     def model(self) -> type[BaseModel]:
@@ -161,39 +171,32 @@ class Kinds(dict[str, Constructor]):
         TABLES[section] = self
 
     def add(
-        self, name: str, make: Callable[..., Any], written: Mapping[str, Any] = MappingProxyType({})
+        self, name: str, of: Callable[..., Any] | str, written: Mapping[str, Any] = MappingProxyType({})
     ) -> None:
-        """Adds a kind; `written` is as for a `Constructor`.
-
-        Raises:
-            ArgumentTypeError: the name is no string, or the signature cannot be written in a config.
-            ArgumentValueError: the name is taken or empty, or an argument is called like a key of the config.
-        """
-        if arguments.word("kind", name) in self:
-            raise ArgumentValueError(
-                "kind", f"is taken by {self[name].make!r}", name, hint="use another name"
-            )
-        constructor = Constructor(name, make, written, self.section, beside=self.beside)
-        for argument in constructor.names:
-            if argument in RESERVED:
-                raise ArgumentValueError(
-                    argument, "means something else in a config", make, hint="rename the argument"
-                )
-        self[name] = constructor
+        """Adds a kind, as a `Constructor` describes it."""
+        self[name] = Constructor(name, of, written, self.section, beside=self.beside)
 
     def register(self, name: str, made: Any = None) -> Any:
         """Adds a class of a user's; without one, gives a decorator.
 
         Raises:
-            ArgumentTypeError: no subclass of the base, or as for `add`.
-            ArgumentValueError: as for `add`.
+            ArgumentTypeError: no subclass of the base, the name is no string, or the signature cannot be
+                written in a config.
+            ArgumentValueError: the name is taken or empty, or an argument is called like a key of the config.
         """
         if made is None:
             return partial(self.register, name)
         if not (isinstance(made, type) and issubclass(made, self.base)):
             problem = f"must be a subclass of samplerkit.{self.base.__name__}"
             raise ArgumentTypeError(self.section, problem, made)
-        self.add(name, made)
+        if arguments.word("kind", name) in self:
+            problem = f"is taken by {self[name].make!r}"
+            raise ArgumentValueError("kind", problem, name, hint="use another name")
+        constructor = Constructor(name, made, section=self.section, beside=self.beside)
+        for argument in RESERVED.intersection(constructor.names):
+            problem = "means something else in a config"
+            raise ArgumentValueError(argument, problem, made, hint="rename the argument")
+        self[name] = constructor
         return made
 
     def choose(self, section: Any, place: str) -> tuple[Constructor, dict[str, Any]]:

@@ -7,28 +7,15 @@ from typing import Annotated, Any, Final, final
 
 from pydantic import Field, Strict
 
-from samplerkit.compat.megatron.dataset import MegatronDataset
 from samplerkit.config.constructor import Constructor, Kinds
 from samplerkit.config.derive import Sections, Under
 from samplerkit.config.error_messages import below
 from samplerkit.errors import ArgumentValueError, ConfigError, DatasetError, SamplerkitError
 from samplerkit.order.layout import Layout
 from samplerkit.storage.batch_readers import present_reader
-from samplerkit.storage.files.dataset import FileDataset
 from samplerkit.storage.files.lines import LineKind
-from samplerkit.storage.formats.arrays import Hdf5Dataset, ZarrDataset
-from samplerkit.storage.formats.arrow import ArrowDataset
-from samplerkit.storage.formats.jsonl import JsonlDataset
-from samplerkit.storage.formats.keyed import LmdbDataset
-from samplerkit.storage.formats.litdata import LitDataset
-from samplerkit.storage.formats.mds import MdsDataset
-from samplerkit.storage.formats.mindrecord import MindRecordDataset
-from samplerkit.storage.formats.parquet.dataset import ParquetDataset
-from samplerkit.storage.formats.sqlite import SqliteDataset
-from samplerkit.storage.formats.tfrecord import TfRecordDataset
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.tar.dataset import TarDataset
-from samplerkit.storage.tokens.dataset import TokenDataset
 from samplerkit.storage.tree import TreeDataset
 
 _Paths = str | list[str]
@@ -197,21 +184,21 @@ _WRITTEN: Final = {
 for _name, _make, _more in (
     ("size", of_size, {}),
     ("layout", of_files, {}),
-    ("files", FileDataset, {"reader": str, "lengths": PathOrLengths, "remote": RemoteOrNot}),
+    ("files", "FileDataset", {"reader": str, "lengths": PathOrLengths, "remote": RemoteOrNot}),
     ("tar", of_tar_shards, {"lengths": PathOrLengths}),
-    ("arrow", ArrowDataset, {}),
-    ("hdf5", Hdf5Dataset, {}),
-    ("jsonl", JsonlDataset, {"decode": LineKind}),
-    ("parquet", ParquetDataset, {}),
-    ("sqlite", SqliteDataset, {"decode": None}),
-    ("litdata", LitDataset, {"decode": None}),
-    ("lmdb", LmdbDataset, {"decode": None}),
-    ("mds", MdsDataset, {"decode": None}),
-    ("mindrecord", MindRecordDataset, {"decode": None}),
-    ("tfrecord", TfRecordDataset, {"decode": None}),
-    ("zarr", ZarrDataset, {}),
-    ("tokens", TokenDataset, {"files": CorpusPaths, "dtype": str | None, "as_dtype": str}),
-    ("megatron", MegatronDataset, {"prefixes": Paths}),
+    ("arrow", "ArrowDataset", {}),
+    ("hdf5", "Hdf5Dataset", {}),
+    ("jsonl", "JsonlDataset", {"decode": LineKind}),
+    ("parquet", "ParquetDataset", {}),
+    ("sqlite", "SqliteDataset", {"decode": None}),
+    ("litdata", "LitDataset", {"decode": None}),
+    ("lmdb", "LmdbDataset", {"decode": None}),
+    ("mds", "MdsDataset", {"decode": None}),
+    ("mindrecord", "MindRecordDataset", {"decode": None}),
+    ("tfrecord", "TfRecordDataset", {"decode": None}),
+    ("zarr", "ZarrDataset", {}),
+    ("tokens", "TokenDataset", {"files": CorpusPaths, "dtype": str | None, "as_dtype": str}),
+    ("megatron", "compat.megatron.MegatronDataset", {"prefixes": Paths}),
     ("tree", of_parts, {}),
 ):
     DATASETS.add(_name, _make, {**_WRITTEN, **_more})

@@ -7,12 +7,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Annotated, Any, TypeVar, final, overload
 
-from samplerkit.batches.bucket_batches import BucketBatches
-from samplerkit.batches.class_batches import ClassBatches
-from samplerkit.batches.packs.pack_batches import PackBatches
 from samplerkit.batches.recipe import BatchRecipe
-from samplerkit.batches.token_batches import TokenBatches
-from samplerkit.compat.megatron.samplers import MegatronPretrainingRandomSampler, MegatronPretrainingSampler
 from samplerkit.config.constructor import Constructor, Kinds
 from samplerkit.config.derive import Made, Sections
 from samplerkit.config.error_messages import below, meant, public, require_mapping, resembling, unknown_key
@@ -22,21 +17,7 @@ from samplerkit.config.reading import Folder
 from samplerkit.errors import CompositionError, ConfigError
 from samplerkit.order.modes import Shuffle
 from samplerkit.samplers.base import Sampler
-from samplerkit.samplers.block import BlockSampler
-from samplerkit.samplers.fold import FoldSampler
 from samplerkit.samplers.mixing.edit import Edit
-from samplerkit.samplers.mixing.ledger import Ledger
-from samplerkit.samplers.mixing.mixture import MixtureSampler
-from samplerkit.samplers.pk import PKSampler
-from samplerkit.samplers.repeat import RepeatFactorSampler, RepeatSampler
-from samplerkit.samplers.shuffled import DistributedSampler, RandomSampler, WeightedRandomSampler
-from samplerkit.samplers.subset import (
-    IterSampler,
-    SequentialSampler,
-    SubsetRandomSampler,
-    SubsetSampler,
-    WindowSampler,
-)
 
 _AnySampler = TypeVar("_AnySampler", bound=Sampler)
 
@@ -79,39 +60,36 @@ SAMPLERS = Samplers("sampler", example="{kind: random, seed: 7}", base=Sampler, 
 EDIT = Constructor("edit", Edit, example="{at: 1000, skip: 20}")
 
 for _name, _class in {
-    "sequential": SequentialSampler,
-    "random": RandomSampler,
-    "subset": SubsetSampler,
-    "subset_random": SubsetRandomSampler,
-    "weighted_random": WeightedRandomSampler,
-    "pk": PKSampler,
-    "iter": IterSampler,
-    "mixture": MixtureSampler,
-    "repeat": RepeatSampler,
-    "repeat_factor": RepeatFactorSampler,
-    "window": WindowSampler,
-    "block": BlockSampler,
-    "fold": FoldSampler,
-    "distributed": DistributedSampler,
-    "megatron_single": MegatronPretrainingSampler,
-    "megatron_cyclic": MegatronPretrainingRandomSampler,
+    "sequential": "SequentialSampler",
+    "random": "RandomSampler",
+    "subset": "SubsetSampler",
+    "subset_random": "SubsetRandomSampler",
+    "weighted_random": "WeightedRandomSampler",
+    "pk": "PKSampler",
+    "iter": "IterSampler",
+    "mixture": "MixtureSampler",
+    "repeat": "RepeatSampler",
+    "repeat_factor": "RepeatFactorSampler",
+    "window": "WindowSampler",
+    "block": "BlockSampler",
+    "fold": "FoldSampler",
+    "distributed": "DistributedSampler",
+    "megatron_single": "compat.megatron.MegatronPretrainingSampler",
+    "megatron_cyclic": "compat.megatron.MegatronPretrainingRandomSampler",
 }.items():
     SAMPLERS.add(_name, _class)
 # The sampler of a ledger is its child.
-SAMPLERS.add("ledger", Ledger, {"sampler": None, "edits": Annotated[Any, Sections("edits", EDIT, list)]})
+SAMPLERS.add("ledger", "Ledger", {"sampler": None, "edits": Annotated[Any, Sections("edits", EDIT, list)]})
 
 
 def targets() -> dict[str, str]:
-    """Returns the kinds by the names of classes that Hydra and LightningCLI write: ours by public names.
+    """Returns the kinds by the names of classes that Hydra and LightningCLI write.
 
-    Nothing is imported by name.
+    Nothing is imported by name, but public names of ours.
     """
     found: dict[str, str] = {}
     for kind, constructor in SAMPLERS.items():
-        module = constructor.make.__module__
-        if module.startswith("samplerkit."):
-            module = "samplerkit.compat.megatron" if ".megatron." in module else "samplerkit"
-        found.setdefault(f"{module}.{constructor.make.__qualname__}", kind)
+        found.setdefault(constructor.target, kind)
     return found
 
 
@@ -215,10 +193,10 @@ BATCHES = Kinds("batches", example="{kind: tokens, max_tokens: 32768}", base=Bat
 """All kinds of recipes for batches."""
 
 for _name, _class in {
-    "tokens": TokenBatches,
-    "packs": PackBatches,
-    "bucket": BucketBatches,
-    "classes": ClassBatches,
+    "tokens": "TokenBatches",
+    "packs": "PackBatches",
+    "bucket": "BucketBatches",
+    "classes": "ClassBatches",
 }.items():
     BATCHES.add(_name, _class)
 

@@ -12,7 +12,7 @@ from samplerkit.order.intervals import Shifts, distinct, edges_of, groups, inter
 from samplerkit.order.keys import Key
 from samplerkit.order.layout import Layout
 from samplerkit.order.order import Located, Order
-from samplerkit.order.sequences import Permuted, permuted_each
+from samplerkit.order.sequences import Permuted, make_tables, permuted_each
 from samplerkit.order.typing import Ids
 
 ROWS_WORTH_A_CALL = 256
@@ -50,6 +50,7 @@ def permuted_within(blocks: list[Permuted], which: Ids, rows: Ids, *, inverse: b
     together = np.array([is_few and block.is_narrow for block in blocks], dtype=np.bool_)
     if blocks and together.all():
         return permuted_each(blocks, which, rows, inverse=inverse)
+    make_tables(blocks)
     result = np.empty_like(rows)
     for number, at in groups(which):
         if not together[number]:

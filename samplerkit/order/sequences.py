@@ -19,6 +19,7 @@ from samplerkit.order.permutation import (
     network_constants,
     permuted,
     table,
+    tables,
     word_count,
 )
 from samplerkit.order.typing import Ids, Words
@@ -197,8 +198,19 @@ class Permuted(Order):
         return Network.of(self.constants)
 
 
+_TABLES_AT_ONCE = 256
+
 _ROWS_AT_ONCE = 16_384
 """Rows whose networks are laid side by side: 19 words a row, that fit the second-level cache."""
+
+
+def make_tables(several: list[Permuted]) -> None:
+    """Makes the tables that permutations need and have not, many at once."""
+    new = [one for one in several if one.size <= TABLE_LIMIT and "_table" not in vars(one)]
+    for part in (new[start : start + _TABLES_AT_ONCE] for start in range(0, len(new), _TABLES_AT_ONCE)):
+        made = tables([one.size for one in part], np.stack([one.words for one in part], axis=1))
+        for one, ids in zip(part, made, strict=True):
+            vars(one)["_table"] = ids
 
 
 def permuted_each(several: list[Permuted], which: Ids, rows: Ids, *, inverse: bool = False) -> Ids:

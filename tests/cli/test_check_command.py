@@ -9,7 +9,7 @@ from importlib import import_module
 import pytest
 
 from samplerkit.inspect.doctor.check import check
-from tests.cli.configs import in_json
+from tests.cli.configs import config, in_json
 
 FUNCTIONS = """
     import samplerkit as sk
@@ -43,6 +43,12 @@ def write_module(tmp_path, monkeypatch):
         (tmp_path / f"{name}.py").write_text(textwrap.dedent(text).lstrip())
 
     return called
+
+
+def test_a_config_is_looked_at_in_the_epoch_that_is_said(command, tmp_path):
+    path = config(tmp_path, shuffle="files")
+    code, found = in_json(command, "check", path, "--epoch", 3)
+    assert (code, found["findings"]) == (0, [])
 
 
 def test_check_reads_the_module_and_asks_a_process_with_other_hashes(command, refused, write_module):

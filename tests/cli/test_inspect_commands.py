@@ -100,6 +100,14 @@ def test_plot_draws_pictures_of_configs(command, tmp_path):
     assert set(told["orders"]) == {"first", "second"}
 
 
+def test_plot_writes_the_name_of_a_config_whatever_it_is(command, tmp_path):
+    pytest.importorskip("matplotlib", reason="pictures need the extra plot")
+    path = config(tmp_path, "a$b^$ \udcff.yaml", shuffle="files", loader={"batch_size": 4})
+    code, told = in_json(command, "plot", path, "-o", tmp_path / "order.html")
+    assert (code, [*told["orders"]]) == (0, ["a$b^$ \\udcff"])
+    assert "a$b^$ \\udcff" in (tmp_path / "order.html").read_text(encoding="utf-8")
+
+
 @pytest.mark.parametrize("display", [True, False])
 def test_a_page_with_the_settings_of_a_config_is_opened_where_there_is_a_display(
     command, tmp_path, monkeypatch, display

@@ -187,6 +187,7 @@ PLANTED = {
     "evaluation-with-phase: tokens evaluated in order, with a phase": lambda: ours(
         sk.SequentialSampler(), Rings([400], 4, 4)
     ),
+    "empty-part: a dataset without samples": lambda: ours(sk.RandomSampler(), []),
     "empty-part: a part of a tree without samples": lambda: ours(
         sk.RandomSampler(), sk.TreeDataset({"web": ROWS, "code": []})
     ),

@@ -14,7 +14,7 @@ from samplerkit.order.permutation import (
     TABLE_LIMIT,
     half_modular_domain,
 )
-from samplerkit.order.sequences import Permuted
+from samplerkit.order.sequences import Permuted, make_tables
 
 KEY = Key(seed=7, epoch=3, depth=0, role="global")
 
@@ -134,3 +134,11 @@ def test_cycles_that_lie_outside_as_a_whole_are_not_walked_for_ever():
         assert set(left.tolist()) == set((n + outside).tolist())
         np.testing.assert_array_equal(np.sort(order.ids_at(positions)), positions)
     assert found > 0
+
+
+def test_tables_made_together_are_those_made_one_by_one():
+    sizes = [1, 2, 4096, 100, 4097, *range(1, 300)]
+    alone, together = ([Permuted(size, KEY, run) for run, size in enumerate(sizes)] for _ in range(2))
+    make_tables(together)
+    assert ["_table" in vars(one) for one in together] == [size <= TABLE_LIMIT for size in sizes]
+    assert all((one[:] == other[:]).all() for one, other in zip(alone, together, strict=True))

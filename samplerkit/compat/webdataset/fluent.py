@@ -215,15 +215,14 @@ class Fluent:
     def repeat(self, nepochs: int = -1, nbatches: int = -1) -> Self:
         """Makes an iteration read the dataset several times, in another order each time.
 
+        It takes the place of a `with_epoch` before it, as in webdataset.
+
         Args:
             nepochs: how many times; -1 for no end.
             nbatches: after how many items in each worker it ends; -1 for no limit.
         """
         passes, most = arguments.integer("nepochs", nepochs), arguments.integer("nbatches", nbatches)
-        return self._changed(
-            passes=passes if passes > 0 else FOREVER,
-            most_items=most if most > 0 else self._pipeline.most_items,
-        )
+        return self._changed(passes=passes if passes > 0 else FOREVER, most_items=most if most > 0 else None)
 
     def with_length(self, n: int, silent: bool = False) -> Self:  # webdataset's
         """Says what `len` gives; it changes no epoch.

@@ -40,11 +40,14 @@ _NOT_PASSED_ON = ("__getitems__", "expect", "set_epoch")
 
 @rule("warning", run)
 def empty_part(seen: InspectedRun) -> Faults:
-    """A part of a tree holds no sample.
+    """The dataset, or a part of a tree, holds no sample.
 
     Hint:
         see whether its files are where it looks for them, or leave it out
     """
+    if not len(seen.view.layout):
+        yield Fault("the dataset holds no sample: an epoch has no batch", severity="error")
+        return
     empty = ["/".join(path) for path, leaf in seen.view.layout.leaves if path and not len(leaf)]
     if empty:
         yield Fault(f"{_named(empty)} of the tree {'holds' if len(empty) == 1 else 'hold'} no sample")

@@ -205,6 +205,8 @@ def test_a_loader_repeats_and_ends_as_webdatasets_does(tmp_path):
         (known.with_epoch(7), 7),
         (known.repeat(3, 2), 2),
         (known.repeat(2), 6),
+        (known.with_epoch(2).repeat(2), 6),  # as in webdataset: the last of the two counts
+        (known.repeat(2).with_epoch(2), 2),
     ):
         assert len(list(limited)) == len(limited) == length
     with pytest.raises(TypeError, match="with_length"):
