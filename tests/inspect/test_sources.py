@@ -28,6 +28,22 @@ def test_the_log_has_the_passes_and_tokens_of_each_source_since_the_first_epoch(
             assert figures["tokens/wiki"] == counts["wiki"] * 10
 
 
+@pytest.mark.parametrize(
+    ("sampler", "mean"),
+    [
+        (sk.SubsetRandomSampler(range(20)), 1),
+        (sk.SequentialSampler(25), 999),
+        (sk.SequentialSampler(), 500),
+        (sk.RandomSampler(seed=1), 500),
+    ],
+)
+def test_the_tokens_are_those_of_the_samples_that_a_source_reads(sampler, mean):
+    data = sk.TreeDataset({"web": Texts([1] * 20 + [999] * 20), "wiki": Texts([10] * 20)})
+    read = loader(sk.MixtureSampler({"web": sampler, "wiki": None}, 40, lanes=1), data)
+    for _ in read:
+        assert read.figures()["tokens/web"] == read.history().by_source()["web"] * mean
+
+
 def test_a_run_that_resumed_on_other_ranks_counts_from_its_first_epoch():
     begun, resumed = (loader(mixed(3, 1), world=sk.World(ranks, 0)) for ranks in (4, 2))
     begun.set_epoch(3)

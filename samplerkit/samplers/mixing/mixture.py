@@ -47,7 +47,7 @@ from samplerkit.samplers.mixing.sources import (
     require_counted_passes,
     require_source,
 )
-from samplerkit.samplers.mixing.token_shares import PartLengths, is_whole
+from samplerkit.samplers.mixing.token_shares import PartLengths
 from samplerkit.samplers.subset import SequentialSampler
 
 PassesOver = Literal["run_on", "restart"]
@@ -235,7 +235,6 @@ class Blend:
         given = mixture.sources
         samplers = {**(given or {}), **added}
         self.sources = [self._source(name, part, samplers.get(name)) for name, part in parts.items()]
-        self._is_whole = [is_whole(samplers.get(name)) for name in parts]
         self._is_read = [given is None or name in given for name in parts]
         self._names = list(parts)
         self._starts: Ids = np.cumsum([0, *(len(Layout.of(part)) for part in parts.values())], dtype=np.int64)
@@ -279,7 +278,7 @@ class Blend:
         if isinstance(source, Blend):
             return source.mean_length
         lengths = self._mixture._part_lengths(self._context.dataset, self._parts)
-        return lengths.mean_of_draws(name, None if self._is_whole[number] else source)
+        return lengths.mean_of_draws(name, source)
 
     @cached_property
     def mean_length(self) -> float:

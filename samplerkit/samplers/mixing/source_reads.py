@@ -61,7 +61,7 @@ def source_reads(sampler: Sampler, dataset: Any, order: Order, position: int) ->
 
 def _of_each(mixture: MixtureSampler, dataset: Any, mix: Mix, rows: Ids) -> Iterator[tuple[str, SourceRead]]:
     parts = mixed_parts(mixture.sources, Layout.of(dataset), dataset)
-    means = mixture._part_lengths(dataset, parts).means()
+    lengths = mixture._part_lengths(dataset, parts)
     for number, (name, part) in enumerate(parts.items()):
         stream, lanes = mix.streams[number], np.arange(mix.lanes)
         drawn = mix.turns.drawn(number, lanes, rows)
@@ -69,7 +69,7 @@ def _of_each(mixture: MixtureSampler, dataset: Any, mix: Mix, rows: Ids) -> Iter
         if isinstance(stream, Mix) and isinstance(inner, MixtureSampler):
             yield from ((f"{name}/{path}", one) for path, one in _of_each(inner, part, stream, drawn))
         elif samples := int(drawn.sum()):
-            mean = means[name]
+            passes = stream if isinstance(stream, Passes) else None
+            mean = lengths.mean(name, passes and Passes(passes.orders, passes.lanes))
             tokens = None if mean is None else round(samples * mean)
-            passes = stream.passes_in(samples) if isinstance(stream, Passes) else 0.0
-            yield name, SourceRead(samples, passes, tokens)
+            yield name, SourceRead(samples, passes.passes_in(samples) if passes else 0.0, tokens)

@@ -17,6 +17,7 @@ from samplerkit.order.mixing.streams import Passes
 from samplerkit.order.typing import Ids
 from samplerkit.samplers.base import Sampler
 from samplerkit.samplers.shuffled import RandomSampler
+from samplerkit.samplers.subset import SequentialSampler
 
 _CHUNK = 1 << 20
 _MOST_SOURCES = 1024
@@ -41,7 +42,7 @@ class PartLengths:
     def __init__(self, dataset: Any, parts: Mapping[str, Any]) -> None:
         self.dataset: Final = dataset
         self._lengths: Final = dict[str, Ids | None]()
-        self._drawn: Final = Latest[int](_MOST_SOURCES)
+        self._drawn: Final = Latest[float](_MOST_SOURCES)
         begin, whole = 0, None
         for name, part in parts.items():
             end, own = begin + len(Layout.of(part)), find_column(part, "lengths", "length")
@@ -54,49 +55,50 @@ class PartLengths:
             name: -1 if one is None else int(one.sum(dtype=np.int64)) for name, one in self._lengths.items()
         }
 
-    def mean_of_draws(self, name: str, passes: Passes | None) -> float:
-        """Gives the mean number of tokens of the samples of a source.
+    def mean(self, name: str, passes: Passes | None) -> float | None:
+        """Gives the mean number of tokens of the samples of a source; None of a part without lengths.
 
         Args:
             name: of the source.
-            passes: over it, of which the first one counts; None where that has each sample of the part once.
+            passes: over it, without edits, of which the first one counts; None for all samples of the part.
+        """
+        lengths = self._lengths[name]
+        if lengths is None:
+            return None
+        if passes is None or _is_whole(getattr(passes.orders, "sampler", None)):
+            return self.totals[name] / max(1, lengths.size)
+        return self._drawn.get((name, passes.orders), partial(_mean, lengths, passes))
+
+    def mean_of_draws(self, name: str, passes: Passes) -> float:
+        """Gives the mean number of tokens of the samples of a source that has a share of them.
 
         Raises:
             DatasetError: the part has no lengths, or no tokens.
         """
-        lengths, total = self._lengths[name], self.totals[name]
-        if lengths is None:
+        mean = self.mean(name, passes)
+        if mean is None:
             hint = (
                 "give the dataset an attribute lengths, or divide each weight by the mean tokens of a sample"
             )
             problem = "are shares of tokens, and a source has no lengths"
             raise DatasetError("weights", problem, name, hint=hint)
-        count = lengths.size
-        if passes is not None:
-            count = passes.length
-            total = self._drawn.get((name, passes.orders), partial(_total, lengths, passes))
-        if not total:
+        if not mean:
             raise DatasetError("weights", "give a share of the tokens to a source without any", name)
-        return total / count
-
-    def means(self) -> dict[str, float | None]:
-        """Gives the mean length of the samples of each part; None of a part without lengths or samples."""
-        return {
-            name: self.totals[name] / one.size if one is not None and one.size else None
-            for name, one in self._lengths.items()
-        }
+        return mean
 
 
-def _total(lengths: Ids, passes: Passes) -> int:
-    return sum(int(lengths[ids].sum(dtype=np.int64)) for ids in passes.order(0).chunks(_CHUNK))
+def _mean(lengths: Ids, passes: Passes) -> float:
+    total = sum(int(lengths[ids].sum(dtype=np.int64)) for ids in passes.order(0).chunks(_CHUNK))
+    return total / max(1, passes.length)
 
 
-def is_whole(sampler: Sampler | None) -> bool:
+def _is_whole(sampler: Sampler | None) -> bool:
     """Returns whether a source is read whole in each pass, each sample once."""
     if sampler is None:
         return True
-    plain = isinstance(sampler, RandomSampler) and not sampler.replacement and sampler.get_child() is None
-    return plain and not sampler.num_samples
+    reads_all = isinstance(sampler, RandomSampler | SequentialSampler) and sampler.get_child() is None
+    cuts = ("num_samples", "start_index", "replacement")
+    return reads_all and not any(getattr(sampler, name, None) for name in cuts)
 
 
 def _checked(name: str, given: Any, size: int) -> Ids:
