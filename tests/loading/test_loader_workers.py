@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import random
 import threading
@@ -16,6 +17,7 @@ import samplerkit as sk
 from tests.loading.numbers import Numbers, ids_of, numbers_loader
 from tests.loading.worker_kinds import THREADS, beside
 from tests.numbers import Made
+from tests.numbers import Numbers as InFiles
 from tests.own_seconds import OwnSeconds
 from tests.waiting import alive, threads_of_loaders, wait_until
 
@@ -188,3 +190,29 @@ def test_a_stop_iteration_of_the_dataset_is_an_error_that_says_so_whoever_reads(
             received += batch.tolist()
     assert received == [0, 1, 2, 3]
     assert "while reading sample 4" in "".join(traceback.format_exception(caught.value))
+
+
+@pytest.mark.parametrize("ends", [False, True])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"persistent_workers": True},
+        {"run_ahead": True},
+        {"persistent_workers": True, "device": "cpu"},
+        {"persistent_workers": True, "file_affinity": True},
+    ],
+    ids=str,
+)
+def test_worker_processes_end_with_their_loader_where_nobody_collects_garbage(options, ends):
+    gc.disable()
+    try:
+        dataset = InFiles(sk.Layout([8, 8]))
+        loader = sk.Loader(dataset, batch_size=2, num_workers=2, **options)
+        for _ in loader:
+            pids = loader.worker_pids
+            if not ends:
+                break
+        del loader
+        wait_until(lambda: not alive(pids), seconds=20)
+    finally:
+        gc.enable()

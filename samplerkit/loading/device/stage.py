@@ -307,7 +307,9 @@ class Producer:
         item = None if self._slot is None else self._make(self._slot)
         if item is not None:
             self._channel.put(item)
-        return not (item is None or isinstance(item, BaseException))
+        may_follow = isinstance(item, LoadedBatch | EpochEnd)
+        del item  # the traceback of an error refers to this frame
+        return may_follow
 
     def end(self) -> None:
         """Waits for copies under way, then ends the source, here where it ran."""

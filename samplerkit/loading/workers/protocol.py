@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import weakref
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -250,7 +251,8 @@ class WorkerPool(Workers):
         self.ahead: Final = (options.get("prefetch_factor") or BATCHES_AHEAD) * number
         self.timeout: Final = min(options.get("timeout") or 0, LONGEST_TIMEOUT) or None
         self.process: Final = os.getpid()
-        self._iteration: BatchesInOrder | None = None
+        # Weak, since it refers to these: when nobody else does, they end at once, with no collector.
+        self._iteration: Callable[[], BatchesInOrder | None] = lambda: None
 
     @abstractmethod
     def submit(self, request: Request) -> Any:
@@ -269,13 +271,14 @@ class WorkerPool(Workers):
 
     def open(self, requests: Iterator[Request], *, in_the_loop: bool) -> Iterator[Answer]:
         """Begins an iteration; the one before was cancelled."""
-        self._iteration = BatchesInOrder(self, requests)
-        return self._iteration
+        batches = BatchesInOrder(self, requests)
+        self._iteration = weakref.ref(batches)
+        return batches
 
     def cancel(self) -> None:
         """Ends the iteration; what waits is not read any more."""
-        if self._iteration is not None:
-            self._iteration.cancel()
+        if (batches := self._iteration()) is not None:
+            batches.cancel()
 
 
 class BatchesInOrder(Iterator[Answer]):

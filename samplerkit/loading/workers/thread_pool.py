@@ -226,10 +226,11 @@ class ThreadPool(WorkerPool):
         """Begins an iteration."""
         # What several threads share, the loop may read as well.
         loop_helps = in_the_loop and len(self._threads) > 1 and not (self._start or self.timeout)
-        self._iteration = (BatchesOfBoth if loop_helps else BatchesInOrder)(self, requests)
+        batches = (BatchesOfBoth if loop_helps else BatchesInOrder)(self, requests)
+        self._iteration = weakref.ref(batches)
         if self._is_stopped:  # meanwhile, by another thread that iterates over the same loader
             self.cancel()
-        return self._iteration
+        return batches
 
     def submit(self, request: Request) -> Task:
         """Has a thread make a batch."""
