@@ -6,7 +6,7 @@ instance, waits for the time limit, logs a warning, and continues alone.
 The store is one process that the whole job uses, so requests to it are few. A rank joins its group, which is
 all ranks that begin the same, with three requests, and then polls one counter with growing pauses. Groups
 that wait longer are listed under one key, by one rank of each; ranks that join another group find them there.
-Who is in a group is read for errors alone: whether each shard is read is counted, by one rank a shard.
+The members of a group are read only for errors: one rank per shard counts whether all shards are read.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ from samplerkit.order.deal import World
 _log = logging.getLogger("samplerkit")
 
 _SHORTEST_PAUSE, _LONGEST_PAUSE, _GROWTH = 0.01, 1.0, 1.5
-"""Seconds between two polls of a rank, and by how much each pause is longer than the one before."""
+"""Seconds between two polls of a rank, and the growth of each pause."""
 
 _POLLS_PER_SECOND = 50_000
-"""Polls of all ranks together that the store of a job answers; with many ranks the first pause is longer."""
+"""Polls per second of all ranks together; with many ranks the first pause is longer."""
 
 _UNLISTED_SECONDS = 1.0
 """How long a group waits before it is listed: ranks that begin at about the same time need no list."""
 
 _LISTED = "waiting"
-"""The key of the list of groups that wait. No two of them disagree: the later one was refused."""
+"""The key of the list of waiting groups. No two of them disagree: the later one was refused."""
 
 MOST_NAMED = 64
 """Ranks or shards that an error names."""
 
 JOINED = (1 << 32) - 1
-"""The bits of a group's counter that hold how many ranks have joined."""
+"""The bits of a group's counter for the number of ranks that have joined."""
 
 AGREED = 1 << 32
 """What is added to the counter when all ranks have joined."""
@@ -71,13 +71,13 @@ class Group(NamedTuple):
     refused: int
 
     def key(self, name: str) -> str:
-        """The key of something about this group in the store."""
+        """The key of a value of this group in the store."""
         return f"{name}/{self.of}/{self.completed}/{self.refused}"
 
 
 @final
 class Agreement:
-    """What one rank waits to begin, and what it sees of the others.
+    """The comparison of one rank with the others, before it begins.
 
     Args:
         store: shared by the ranks, as `torch.distributed.PrefixStore`.
@@ -92,7 +92,7 @@ class Agreement:
         self.ranks = ranks
         self._clock = clock
         self._completed: Counter[str] = Counter()
-        # How many refusals of an order this rank was given: one that comes late gets it too, once.
+        # How many refusals of an order this rank has raised: a rank that is late raises each too, once.
         self._refused: Counter[str] = Counter()
         self._joined: set[Group] = set()
         self._counting: dict[World, bool] = {}
@@ -100,13 +100,13 @@ class Agreement:
     def require(
         self, identity: dict[str, Any], seconds: float, *, world: World | None = None, alone: bool = True
     ) -> None:
-        """Waits until every rank begins the same.
+        """Waits until every rank begins the same run.
 
         Args:
             identity: what must be the same on every rank: JSON values by name.
             seconds: how long to wait for the others.
-            world: the shard that this rank reads; None for its own of one shard a rank.
-            alone: whether a rank may continue without those that do not come, with a warning in the log.
+            world: the shard that this rank reads; None for one shard per rank.
+            alone: whether a rank may continue without missing ranks, with a warning in the log.
 
         Raises:
             DisagreementError: another rank waits to begin the same dataset, or the same sampler and seed,
@@ -114,14 +114,14 @@ class Agreement:
                 Or the ranks leave a shard unread. Or some did not come, and `alone` is false.
         """
         of = digest(_written(identity))
-        # A group that was given up stays open: a rank that comes late to it need not wait, and this one
-        # does not count twice when it comes back.
+        # A group after a time-out stays open: a late rank need not wait, and this rank does not count twice
+        # when it begins again.
         mine = Group(of, self._completed[of], self._refused[of])
         self._join(mine, world or World(self.ranks, self.rank))
         lists = False
         try:
             begin, pause = self._clock.monotonic(), max(_SHORTEST_PAUSE, self.ranks / _POLLS_PER_SECOND)
-            looks = True  # a rank that comes late looks at once: others may soon give up
+            looks = True  # a late rank looks at once: others may soon time out
             while not self._has_agreed(mine, identity):
                 waited = self._clock.monotonic() - begin
                 is_late = waited >= min(_UNLISTED_SECONDS, seconds / 2)
@@ -151,7 +151,7 @@ class Agreement:
             self._complete(mine, self.store.add(readers, 0) == self.ranks + (world.num_shards << 32))
 
     def _counts_for(self, world: World) -> bool:
-        """Whether this rank counts for its shard: of several readers of one, the same one all the time."""
+        """Whether this rank counts for its shard: of several readers of a shard, always the same one."""
         if world.num_shards == self.ranks:
             return world.shard_id == self.rank
         if world not in self._counting:
@@ -162,12 +162,12 @@ class Agreement:
         return self._counting[world]
 
     def _complete(self, mine: Group, reads_all: bool) -> None:
-        """Lets all ranks continue, if they read all shards: done by the one that came last.
+        """Lets all ranks continue, if they read all shards: called by the last rank to join.
 
         Args:
             mine: the group.
-            reads_all: whether all ranks read by the same number of shards, and each of these was counted.
-                Else it must be looked at who is in the group.
+            reads_all: whether all ranks have the same number of shards, and each of these was counted.
+                Otherwise the members of the group must be read.
         """
         problem = "" if reads_all else unread_shards(self._members(mine))
         if problem:
@@ -177,7 +177,7 @@ class Agreement:
         self.store.set(mine.key("members"), "")  # the store keeps its keys for as long as the job runs
 
     def _has_agreed(self, mine: Group, identity: dict[str, Any]) -> bool:
-        """Whether all ranks have joined; raises what another rank has found."""
+        """Whether all ranks have joined; raises the error that another rank has found."""
         count = self.store.add(mine.key("joined"), 0)
         if count & AGREED:
             return True
@@ -205,7 +205,7 @@ class Agreement:
             return False
         self.store.set(f"identity/{mine.of}", _written(identity))
         with_mine = json.dumps([*groups, mine])
-        # Where another group was listed meanwhile, this one has to be compared with it first.
+        # If another group was listed meanwhile, compare with it first.
         return bool(self.store.compare_set(_LISTED, listed, with_mine).decode() == with_mine)
 
     def _unlist(self, mine: Group) -> None:
@@ -255,17 +255,17 @@ class Agreement:
         return DisagreementError("ranks", problem, hint=hint)
 
     def _let_all_know(self, groups: list[Group]) -> None:
-        """Waits twice as long as a rank of the refused groups pauses: who ends first may hold the store."""
+        """Waits for two pauses of the refused ranks: the first rank to end may hold the store."""
         for group in groups:
             following = group._replace(refused=group.refused + 1)
-            # A rank that comes late gets one error, however often the others have disagreed before it came.
+            # A late rank raises one error, however often the others have disagreed before.
             while self.store.add(following.key("joined"), 0) >= REFUSED:
                 following = following._replace(refused=following.refused + 1)
             self._refused[group.of] = max(self._refused[group.of], following.refused)
         self._clock.sleep(2 * _LONGEST_PAUSE)
 
     def _give_up(self, mine: Group, identity: dict[str, Any], seconds: float, *, alone: bool) -> None:
-        """Continues without the ranks that did not come, or raises which they are."""
+        """Continues without the missing ranks, or raises an error that names them."""
         if alone:
             _log.warning(
                 "rank %d of %d begins an order that not all ranks began within %g s (%s); if it is meant "
@@ -293,10 +293,10 @@ def agree(
     """Compares what the ranks of this process's job begin, as `Agreement.require` does.
 
     Args:
-        world: the shard that this rank reads; one that reads everything is not compared.
+        world: the shard that this rank reads; a rank that reads everything is not compared.
         seconds: how long to wait for the others.
-        make_identity: makes what must be the same on every rank, where there are others.
-        alone: whether a rank may continue without those that do not come.
+        make_identity: makes the values that must be the same on every rank, if there are others.
+        alone: whether a rank may continue without missing ranks.
     """
     if world.num_shards > 1 and (agreement := _job_agreement()) is not None:
         agreement.require(make_identity(), seconds, world=world, alone=alone)
@@ -305,7 +305,7 @@ def agree(
 def _job_agreement() -> Agreement | None:
     """Returns the agreement of this process's job; None where there is no process group of several ranks."""
     distributed = process_group()
-    # A worker has its parent's connection to the store, which two processes must not use at a time.
+    # A worker has its parent's connection to the store, which two processes must not use at the same time.
     is_worker = torch.utils.data.get_worker_info() is not None
     if distributed is None or distributed.get_world_size() == 1 or is_worker:
         return None
@@ -315,7 +315,7 @@ def _job_agreement() -> Agreement | None:
 @lru_cache(maxsize=1)  # it holds the store: another one may get its address
 def _agreement_by(store: Any) -> Agreement:
     """Makes the agreement of a process group, once."""
-    # torchrun may keep one store over its restarts, with what the ranks of before wrote to it.
+    # torchrun may keep one store over its restarts, with the keys of the previous ranks.
     attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
     job = process_group()
     prefixed = job.distributed_c10d.PrefixStore(f"samplerkit/{attempt}", store)
@@ -337,7 +337,7 @@ def are_of_one_loader(differs: dict[str, Any]) -> bool:
 
 
 def unread_shards(members: Mapping[int, World]) -> str:
-    """Returns which shards no rank reads, in words; nothing where each is read by one rank or by several.
+    """Returns a text with the shards that no rank reads; empty if each is read by at least one rank.
 
     Example:
         >>> unread_shards({0: World(2, 0), 1: World(2, 0)})
@@ -354,7 +354,7 @@ def unread_shards(members: Mapping[int, World]) -> str:
 
 
 def named(what: str, numbers: Iterable[int], count: int | None = None) -> str:
-    """Names numbered things, the first ones of many."""
+    """Names numbered things, or the first ones if there are many."""
     numbers = sorted(numbers)
     count = len(numbers) if count is None else count
     others = f" and {count - MOST_NAMED:,} others" if count > MOST_NAMED else ""

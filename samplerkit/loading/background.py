@@ -1,4 +1,4 @@
-"""Background threads and processes: how they start, for whom they read, how the exit of Python ends them."""
+"""Background threads and processes: their start, their loaders, and their end at the exit of Python."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from typing import ClassVar, Final, Generic, Protocol, TypeVar, final
 from samplerkit.errors import StateError
 
 LAST_BATCH_SECONDS: Final = 1.5
-"""How long workers may continue with the batch that they are at when they are ended."""
+"""How long workers may continue with their current batch when they are ended."""
 
 
 class Ending(Protocol):
-    """Processes or threads that are ended at the exit, in two steps: so all of them end at the same time."""
+    """Processes or threads that are ended at the exit, in two steps, so that all end at the same time."""
 
     def stop(self) -> None:
         """Asks them to end."""
@@ -30,7 +30,7 @@ class Ending(Protocol):
 
 
 class LeftAtExit:
-    """What ends something when it is garbage, and not at the exit: modules may be cleared before it."""
+    """Ends something when it is garbage, but not at the exit, when modules may be cleared already."""
 
     is_exiting: ClassVar[bool] = False
 
@@ -45,20 +45,20 @@ def end_together(several: Iterable[Ending]) -> None:
 
 
 def end_at_exit(running: Ending) -> None:
-    """Ends workers at the exit, if they are still there.
+    """Ends workers at the exit, if they still run.
 
     A daemon thread that is inside of torch when the interpreter goes would take the process down. For
-    processes, multiprocessing would wait for ever: a worker in a call to C that holds Python's lock does not
-    hear that it is to end.
+    processes, multiprocessing would wait forever: a worker in a call to C that holds the GIL does not notice
+    that it should end.
     """
     RUNNING.add(running)
-    # Again each time, since what was registered last comes first: before torch, which ends its workers too.
+    # Registered each time, since the last registration runs first: before torch, which ends its workers too.
     atexit.unregister(_end_all)
     atexit.register(_end_all)
 
 
 RUNNING: Final[weakref.WeakSet[Ending]] = weakref.WeakSet()
-"""What ends at the exit; a process that is forked from this one has a copy, of what is not its own."""
+"""The objects that end at the exit; a forked process has a copy, of objects that it does not own."""
 
 
 def _end_all() -> None:
@@ -74,7 +74,7 @@ _here = threading.local()
 
 
 def start_thread(thread: threading.Thread) -> None:
-    """Starts a thread; what a signal handler raises meanwhile is raised as it is."""
+    """Starts a thread; an exception of a signal handler during the start is raised unchanged."""
     before = sys.exception()
     try:
         thread.start()
@@ -86,7 +86,7 @@ def start_thread(thread: threading.Thread) -> None:
 
 
 def not_an_end(error: BaseException, where: str) -> BaseException:
-    """Returns what to raise in the loop: a StopIteration from elsewhere would end it without a word."""
+    """Returns the error to raise in the loop: a StopIteration of other code would end it silently."""
     if not isinstance(error, StopIteration):
         return error
     raised = RuntimeError(f"{where} raised StopIteration")
@@ -119,7 +119,7 @@ def read_for(loaders: frozenset[object]) -> None:
 
 
 def require_outside(loader: object) -> None:
-    """Requires that no thread that reads for a loader iterates over it: each would begin more of them.
+    """Requires that no thread that reads for a loader iterates over it: each would begin more threads.
 
     Raises:
         StateError: this is such a thread, or was begun by one.
@@ -138,10 +138,11 @@ SlotT = TypeVar("SlotT")
 
 @final
 class Channel(Generic[ItemT, SlotT]):
-    """Carries items one way, and free slots for them back. After `close`, both sides get None.
+    """Two queues: items in one direction, and free slots for them back.
 
-    The producer takes a slot before it makes an item, so that at most as many items are made ahead as there
-    are slots. The consumer gives slots back, each with what the producer has to know before it uses it.
+    After `close`, both sides get None. The producer takes a slot before it makes an item, so that at most as
+    many items are prefetched as there are slots. The consumer returns slots, each with a value that the
+    producer needs before it uses it.
 
     Both ways are `queue.SimpleQueue`s. They may be used by a finalizer that runs in the middle of another of
     their calls; a lock, or a condition variable, would wait for itself there.
@@ -189,7 +190,7 @@ class Channel(Generic[ItemT, SlotT]):
         return None if self.is_closed else item
 
     def drop_items(self) -> None:
-        """Drops what waits in a channel that was closed."""
+        """Drops the items of a closed channel."""
         with contextlib.suppress(queue.Empty):
             while True:
                 self._items.get_nowait()
@@ -199,7 +200,7 @@ class Channel(Generic[ItemT, SlotT]):
         self._slots.put(slot)
 
     def close(self) -> None:
-        """Wakes both sides, now and from then on; items under way are not handed out any more."""
+        """Wakes both sides, now and later; waiting items are not handed out any more."""
         self.is_closed = True
         self._items.put(None)
         self._slots.put(None)

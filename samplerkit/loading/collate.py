@@ -1,4 +1,4 @@
-"""Batches of sequences of different lengths: padded, with masks, or packed, with what keeps them apart."""
+"""Collate functions for sequences of different lengths: padded, with masks, or packed, with their borders."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from samplerkit.order.intervals import numbers_in
 from samplerkit.order.typing import Ids
 
 PadTo = Literal["longest", "bucket"]
-"""To what the sequences of a batch are padded."""
+"""The length to which the sequences of a batch are padded."""
 
 
 @final
@@ -107,7 +107,7 @@ class PadCollate(PlannedCollate):
         return self._padded(tree, self._lengths(found, ids))
 
     def _found(self, path: str, items: list[Any], ids: Ids | None, found: dict[str, SequenceField]) -> Any:
-        """Gives the structure of a sample, with a `SequenceField` in place of what is padded."""
+        """Gives the structure of a sample, with a `SequenceField` in place of each padded field."""
         first, below = items[0], f"{path}." if path else ""
         if isinstance(first, Mapping):
             keys = first.keys()
@@ -127,7 +127,7 @@ class PadCollate(PlannedCollate):
         return collated_by_torch(path, items)
 
     def _lengths(self, found: dict[str, SequenceField], ids: Ids | None) -> dict[str, int]:
-        """Gives what each field is padded to, and checks the batch against its limit."""
+        """Gives the padded length of each field, and checks the batch against its limit."""
         longest = {path: int(field.lengths.max()) for path, field in found.items()}
         measure = self._measure
         if measure is None or measure.lengths is None or measure.keys is not None:
@@ -305,7 +305,7 @@ class PackCollate(PlannedCollate):
         at = torch.from_numpy(places)
         packed = {key: self._packed(key, field, at, shape) for key, field in fields.items()}
         return {
-            # Lists without a token are of no type.
+            # Empty lists have no type.
             "input_ids": packed.pop(name) if places.size else packed.pop(name).long(),
             "position_ids": torch.from_numpy(positions),
             "segment_ids": torch.from_numpy(parts),
@@ -318,7 +318,7 @@ class PackCollate(PlannedCollate):
     def _fields(
         self, samples: list[Any], ids: Ids | None
     ) -> tuple[str, dict[str, SequenceField], dict[str, Any]]:
-        """Gives the key of the tokens, what is packed as they are, and the other fields."""
+        """Gives the key of the tokens, the fields that are packed in the same way, and the other fields."""
         first = samples[0]
         if not isinstance(first, Mapping):
             return "", {"": field_of("", samples, ids)}, {}
@@ -361,7 +361,7 @@ class PackCollate(PlannedCollate):
     def _packed(
         self, key: str, field: SequenceField, places: torch.Tensor, shape: tuple[int, int]
     ) -> torch.Tensor:
-        """Puts the sequences of a field at places of rows that hold padding else."""
+        """Copies the sequences of a field to their places in padded rows."""
         tensors = isinstance(field.items[0], torch.Tensor)
         flat = torch.cat(field.items) if tensors else torch.from_numpy(np.concatenate(field.items))
         # To signed integers: torch has few operations on unsigned ones.
@@ -373,7 +373,7 @@ class PackCollate(PlannedCollate):
 
 
 def _require_packed(limit: int, segments: Segments, lengths: Ids, taken: Ids, ids: Ids | None) -> None:
-    """Refuses a pack that its parts, of these lengths, do not fit into as they are rounded up."""
+    """Refuses a pack whose parts, of these lengths rounded up, exceed it."""
     sums = np.bincount(segments.rows, weights=taken).astype(np.int64)
     above = np.flatnonzero(sums > limit)
     if not above.size:

@@ -101,7 +101,7 @@ def compute_lengths(
         )
         with loader:
             for lengths in loader if journal.done < size else ():
-                for skipped in loader.skipped:  # by a dataset that leaves out what is missing
+                for skipped in loader.skipped:  # by a dataset that leaves out missing samples
                     raise DatasetError(f"sample {skipped.id}", f"cannot be measured ({skipped.error})")
                 journal.append(lengths)
                 report(_WHAT, journal.done, size)
@@ -175,7 +175,7 @@ _OF_OTHERS = "say another path for the lengths: this file keeps what was compute
 
 @final
 class LengthsJournal:
-    """The lengths of the first samples in a file of lines, each with its checksum; the first says of what.
+    """A file with the lengths of the first samples in lines with checksums; the first line is the identity.
 
     Args:
         file: open for reading and writing, and locked.
@@ -198,7 +198,7 @@ class LengthsJournal:
             while (lengths := _value_of(line := file.readline(_LONGEST_LINE))) is not None:
                 end += len(line)
                 self._add(lengths)
-        # What follows the last whole line was cut off, or damaged.
+        # The rest after the last complete line is truncated or damaged.
         file.seek(0)
         file.write(header)
         file.seek(end)
@@ -208,7 +208,7 @@ class LengthsJournal:
         """Adds the lengths of the next samples: of shape (m,), or (m, 2) for pairs.
 
         Raises:
-            ArgumentValueError: pairs behind single lengths, or the other way round.
+            ArgumentValueError: pairs after single lengths, or the other way round.
         """
         if self._lengths and self._lengths[0].ndim != lengths.ndim:
             problem = f"must be {'numbers' if lengths.ndim > 1 else 'pairs'}, as those before"
@@ -220,7 +220,7 @@ class LengthsJournal:
         self._add(lengths)
 
     def finish(self, out: Path) -> None:
-        """Writes the lengths as an `.npy` file, which is there as a whole or not at all."""
+        """Writes the lengths as an `.npy` file, atomically."""
         with atomic(out) as file:
             np.save(file, np.concatenate(self._lengths or [np.zeros(0, _DTYPE)]))
 
@@ -230,7 +230,7 @@ class LengthsJournal:
 
 
 def _line(value: Any) -> bytes:
-    """Writes a JSON value as a line, behind its checksum."""
+    """Writes a JSON value as a line, after its checksum."""
     text = json.dumps(value).encode() + b"\n"
     return b"%08x %s" % (zlib.crc32(text), text)
 
@@ -268,7 +268,7 @@ def journal_of(out: Path, identity: dict[str, Any]) -> Iterator[LengthsJournal]:
 
 @contextmanager
 def _written(out: Path) -> Iterator[None]:
-    """Says of which file it was that an error of the disk stopped the writing."""
+    """Names the file in an error of the disk."""
     try:
         yield
     except OSError as error:

@@ -22,8 +22,8 @@ from samplerkit.order.draws import Draw
 def sample_rng(seed: int, epoch: int, sample: int) -> np.random.Generator:
     """Returns a random generator for the augmentation of one sample in one epoch.
 
-    It depends on nothing else, so that a sample is augmented alike after a resume, on another rank, and in
-    another worker.
+    It depends on nothing else, so that a sample is augmented in the same way after a resume, on another rank,
+    and in another worker.
 
     Args:
         seed: any integer in [0, 2^64).
@@ -59,8 +59,8 @@ def seed_generators(draw: Draw, role: str = "seeds") -> None:
     """Seeds torch's generator of the CPU, numpy's legacy state and Python's for a draw.
 
     Args:
-        draw: for which.
-        role: what for: its sample, or something else.
+        draw: the draw.
+        role: its use: its sample, or something else.
     """
     # Not `torch.manual_seed`: a hundred times as slow, and it would seed the model's devices as well.
     torch.default_generator.manual_seed(_seed_others(draw.digest(role, 24)))
@@ -107,19 +107,17 @@ class LoadingThreadWarning(RuntimeWarning):
 
 
 def watched_loads() -> Iterator[str]:
-    """Looks at what the first two loads of a thread draw.
-
-    It is advanced before each load, and behind it.
+    """Checks the draws of the first two loads of a thread. It is advanced before and after each load.
 
     Yields:
-        Behind a load what is to be warned of; before one nothing.
+        After a load the warning, if any; before a load nothing.
     """
     drawn: list[str] = []
     for number in range(2):
         before = generator_states()
         yield ""
-        # In the first load, the loop does nothing but wait, but a sampler may draw its whole epoch. In the
-        # second one, the loop may draw as well. What draws in both is the dataset.
+        # In the first load the loop only waits, but a sampler may draw its whole epoch. In the second one the
+        # loop may draw too. So draws in both are from the dataset.
         found = _drawn(before, but_a_seed=number == 0)
         drawn = [name for name in found if number == 0 or name in drawn]
         yield DRAWS_RANDOM.format(", ".join(drawn)) if number and drawn else ""
@@ -129,7 +127,7 @@ def watched_loads() -> Iterator[str]:
 
 @functools.cache
 def warn_once(message: str, stacklevel: int) -> None:
-    """Warns of what was found, of the same once in a process.
+    """Warns once per process of each finding.
 
     Args:
         message: from `watched_loads`.

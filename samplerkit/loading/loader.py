@@ -277,7 +277,7 @@ class Loader(MetricsMixin, Closing):
             StateError: it is damaged, of a newer schema, or of another run; or an iteration is under way.
         """
         self._cursor.restore(state, allow)
-        self.close()  # workers that live on know the constants of before
+        self.close()  # persistent workers have the previous constants
 
     def close(self) -> None:
         """Ends the iteration and the workers. The loader can be used again; it then starts new ones."""
@@ -314,8 +314,8 @@ class Loader(MetricsMixin, Closing):
                         raise StateError("iteration", "was ended by a newer one or by close()")
             is_at_its_end = True
         finally:
-            # A break comes here, an error of the dataset, of a worker or of the loop, a handler that raised,
-            # and the end. First what a state says: what follows may wait for workers, and be interrupted.
+            # Reached by a break, an error of the dataset, of a worker or of the loop, a handler that raised,
+            # and the end. The state comes first: the rest may wait for workers, and be interrupted.
             self._cursor.end(iteration, at_its_end=is_at_its_end)
             if opened is not None and is_at_its_end and run_ahead:
                 opened.next_epoch = reading.epoch + 1

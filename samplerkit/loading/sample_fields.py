@@ -1,4 +1,4 @@
-"""The fields of the samples of a batch: sequences are found and made alike, all else is left to torch."""
+"""The fields of the samples of a batch: sequences get one type, all else is left to torch."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _NAMED = 8
 
 
 class SampleCollate(ABC):
-    """A collate function that receives from a loader which samples it makes a batch of."""
+    """A collate function that receives from a loader the ids of its samples."""
 
     def __call__(self, samples: list[Any]) -> Any:
         return self.collated(samples)
@@ -38,16 +38,16 @@ class SampleCollate(ABC):
         """
 
     def measured_by(self, measure: Measure) -> Self:
-        """Returns one that knows the lengths and the limit of a run's batches: what a loader does."""
+        """Returns a copy with the lengths and the limit of a run's batches; called by a loader."""
         return self
 
 
 class PlannedCollate(SampleCollate):
-    """What collate functions for samples of different lengths share: the padding, and a plan to check by.
+    """The base of collate functions for samples of different lengths: padding, and checks against a plan.
 
     Args:
-        value: what is padded with: a number, or one by field.
-        plan: of any epoch; None where it is not known, or comes by `measured_by`.
+        value: the padding value: a number, or one by field.
+        plan: of any epoch; None if it is not known, or given by `measured_by`.
 
     Raises:
         ArgumentTypeError: an argument is something else.
@@ -65,7 +65,7 @@ class PlannedCollate(SampleCollate):
         self._measure = None if plan is None else self._fitting(plan.measure)
 
     def measured_by(self, measure: Measure) -> Self:
-        """Returns one that knows the lengths and the limit of a run's batches.
+        """Returns a copy with the lengths and the limit of a run's batches.
 
         Raises:
             ArgumentValueError: these do not fit: they have no buckets to pad to, or no packs.
@@ -92,7 +92,7 @@ class PlannedCollate(SampleCollate):
 
 
 def _holds(dtype: Any, value: float) -> bool:
-    """Whether a number can be padded with in a type: another one would be there, without a word."""
+    """Whether a type can hold a padding value: otherwise it would change silently."""
     try:
         limits: Any = torch.iinfo(dtype) if isinstance(dtype, torch.dtype) else np.iinfo(dtype)
     except (TypeError, ValueError):  # no type of integers
@@ -152,7 +152,7 @@ class SequenceField:
 
 
 def rows_of(samples: Any, size: int | None = None) -> list[Any]:
-    """Returns what a dataset gives of several samples with an entry for each; of columns, its row of each.
+    """Returns the samples of a batch one by one; from columns, a dict of rows for each.
 
     Args:
         samples: which may be columns.
@@ -192,7 +192,7 @@ def is_sequence(item: Any) -> bool:
 
 
 def field_of(path: str, items: list[Any], ids: Ids | None) -> SequenceField:
-    """Makes the sequences of a field alike: tensors of one type, or arrays of one.
+    """Makes the sequences of a field one type: tensors, or arrays.
 
     Lists become int64, float or bool as in torch. An empty list has no type.
 
@@ -267,7 +267,7 @@ def collated_by_torch(path: str, items: list[Any]) -> Any:
 
 
 def sample_words(sample: Any) -> str:
-    """Says in a few words what a sample is."""
+    """Describes a sample in a few words."""
     if isinstance(sample, Mapping):
         return f"the keys {[*map(str, sample)]}"
     return f"{len(sample)} fields" if isinstance(sample, tuple) else f"a {type(sample).__name__}"

@@ -1,4 +1,4 @@
-"""Figures of a loader for a training log, and what its loop received with the batches."""
+"""Figures of a loader for a training log, and reports that come with its batches."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class LoaderStats:
         first_wait: seconds that the loop waited for the first one, the start of workers included.
         total_wait: seconds that it waited for all.
         longest_wait: seconds that it waited for one, the first one left out.
-        seconds: from the first request to the last batch handed out: waits, and what the loop did between.
+        seconds: from the first request to the last batch handed out: waits, and the steps of the loop.
         skipped: samples that could not be read and were left out, since the loader was made.
         dataset: the figures of the dataset, such as files read and cache hits, where it has `stats`. With
             workers, those of all workers that the loader had, added up as their batches were handed out; for
@@ -67,9 +67,9 @@ class LoaderStats:
 @final
 @dataclass
 class Waits:
-    """Adds up how long a loop waited for its batches; the first one, which starts everything, apart.
+    """Adds up how long a loop waited for its batches; the first wait, which includes the start, is separate.
 
-    Its attributes have the names that they have in figures.
+    Its attributes have the names of the figures.
     """
 
     batches: int = 0
@@ -166,11 +166,12 @@ MOST_SKIPPED = 10_000
 
 @final
 class Received:
-    """Keeps what came with the batches of a loader.
+    """The reports and skipped samples that came with the batches of a loader.
 
     Args:
-        dataset: what workers read; one with a method `count_workers` receives a function that returns their
-            figures, so that its own `stats` has them too. None in a loader without worker processes.
+        dataset: the dataset of the workers; its method `count_workers`, if any, receives a function that
+            returns their figures, so that its `stats` has them too. None in a loader without worker
+            processes.
 
     Attributes:
         skipped: the latest samples that were left out, since the loader was made.
@@ -195,7 +196,7 @@ class Received:
 
         Args:
             iteration: which.
-            readers: of the reports: those that live on from the one before.
+            readers: of the reports: those that stay alive from the previous one.
         """
         self._waits, self._iteration = Waits(), iteration
         self._left_out.clear()
@@ -204,11 +205,11 @@ class Received:
             self._of_ended_workers = _sum(self._of_ended_workers, self._of_workers.pop(reader))
 
     def ask(self) -> None:
-        """Notes that the loop asks for a batch."""
+        """Records that the loop waits for a batch."""
         self._asked = time.perf_counter()
 
     def take(self, step: int, answer: Answer) -> Any:
-        """Notes that the loop has it, and returns the batch alone."""
+        """Records that the loop has it, and returns the batch alone."""
         self._last = time.perf_counter()
         self._waits.add(self._last - self._asked)
         for skipped in answer.skipped:
@@ -225,7 +226,7 @@ class Received:
         """Returns the ids of a step without those of the samples that were left out of it.
 
         Args:
-            iteration: the current one; of another one than what was received, nothing was left out yet.
+            iteration: the current one; if nothing of it was received yet, nothing was left out.
             reading: what it reads.
             step: the step.
         """

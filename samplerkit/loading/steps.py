@@ -1,4 +1,4 @@
-"""What a trainer, a progress bar and a log ask of a loader: its epoch, its steps, and figures of them."""
+"""Attributes of a loader for trainers, progress bars and logs: its epoch, its steps, and figures."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from samplerkit.order.typing import Ids
 from samplerkit.samplers.mixing.source_reads import SourceRead, source_reads
 
 LATEST_STEPS = 64
-"""Over how many steps shares and efficiency are taken."""
+"""The number of latest steps over which shares and efficiency are computed."""
 
 
 class CountsSteps(ABC):
@@ -54,7 +54,7 @@ class CountsSteps(ABC):
 
     @property
     def batch_sampler(self) -> SimpleNamespace:
-        """Where trainers look for `set_epoch`: here, or as Lightning on the `sampler` of it."""
+        """The attribute on which trainers call `set_epoch`, or, as Lightning, on its `sampler`."""
         return SimpleNamespace(sampler=self, set_epoch=self.set_epoch)
 
     def __len__(self) -> int:
@@ -70,7 +70,7 @@ class CountsSteps(ABC):
     def epoch_step(self) -> int:
         """The batches of the whole epoch without those that remain, for a progress bar of `len(loader)`.
 
-        A resume leaves it as it was. On another number of ranks it counts in the steps of these.
+        A resume does not change it. On another number of ranks it counts their steps.
 
         Example:
             >>> import samplerkit as sk
@@ -131,11 +131,11 @@ class CountsSteps(ABC):
     def tokens(self, step: int) -> int:
         """Returns the number of tokens that all ranks read in a step, without communication: for the loss.
 
-        Ranks hold different numbers of samples and tokens. The mean of their means would weigh each token
-        by the batch that it came in, so a loss is the sum over all ranks' tokens by this number: of DDP,
-        which takes the mean over ranks, `loss.sum() * ranks / loader.tokens(step)`. Pads count, and samples
-        that were skipped. Where no lengths are known, it is the number of samples. Labels that are not
-        trained, such as those of prompts, count too: where there are some, count labels and add up ranks.
+        Ranks hold different numbers of samples and tokens. The mean of their means would weight each token by
+        its batch, so a loss is the sum over the tokens of all ranks divided by this number: with DDP, which
+        averages over ranks, `loss.sum() * ranks / loader.tokens(step)`. Pads count, and samples that were
+        skipped. Where no lengths are known, it is the number of samples. Labels that are not trained, such as
+        those of prompts, count too: where there are some, count labels and add up ranks.
 
         Args:
             step: as for `ids`.
@@ -247,7 +247,7 @@ class MetricsMixin(CountsSteps):
         order, units = run.undealt(place.epoch), run.reading(place.epoch, 0).delivery.size
         position = place.position
         if run.unit.recipe is not None:
-            # Which samples are in the batches so far would be counted batch by batch.
+            # Counting the samples of all batches so far would take long.
             position = round(len(order) * position / max(1, units))
         return source_reads(run.recipe, run.dataset, order, position)
 
@@ -270,7 +270,7 @@ class MetricsMixin(CountsSteps):
 
 
 SECONDS_BETWEEN = 0.25
-"""How often the bar is drawn: its figures cost more than to draw it."""
+"""How often the bar is drawn: its figures take longer than the drawing."""
 
 
 def with_bar(loader: Any, console: Any = None) -> Iterator[Any]:
@@ -297,7 +297,7 @@ def with_bar(loader: Any, console: Any = None) -> Iterator[Any]:
         progress.TimeRemainingColumn(),
         progress.TextColumn("{task.fields[figures]}"),
     )
-    # No thread draws it: between two batches the loop's own does.
+    # It is drawn by the loop between two batches, not by a thread.
     with progress.Progress(*columns, console=console, auto_refresh=False, transient=False) as bar:
         task = bar.add_task("", total=length_hint(loader) or None, figures="")
         drawn, done = 0.0, 0

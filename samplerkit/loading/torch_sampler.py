@@ -24,7 +24,7 @@ from samplerkit.samplers.base import Sampler
 
 
 class TorchNames(ABC):
-    """What torch's `DistributedSampler` has as plain numbers, computed when they are read.
+    """The attributes of torch's `DistributedSampler`, computed when they are read.
 
     It comes before torch's class in the order of bases, whose constructor is not called: that asks for a
     process group.
@@ -197,7 +197,7 @@ class TorchSampler(TorchNames, EpochByCursor, torch.utils.data.DistributedSample
         """
         iteration = self._begun()
         for ids in self._batches_of(iteration, size):
-            # A last batch that is smaller is a whole step all the same, in which other shards have more.
+            # A smaller last batch is also a whole step, in which other shards have more.
             iteration.taken += size or 1
             yield ids
         self._cursor.end(iteration, at_its_end=True)
@@ -308,7 +308,7 @@ class TorchBatchSampler(torch.utils.data.BatchSampler):
         self.sampler: TorchSampler = sampler
         self.drop_last = arguments.boolean("drop_last", drop_last)
         tail = checked_tail("drop" if self.drop_last else tail, batch_size, batches)
-        # None where there are batches, as torch has it for a batch sampler of one's own.
+        # None with batches, as in torch for a custom batch sampler.
         self.batch_size: Any = None if batch_size is None else arguments.positive("batch_size", batch_size)
         if batches is not None:
             sampler.deal_batches(batches, tail)

@@ -44,7 +44,7 @@ def detect_world(environment: Mapping[str, str] = os.environ) -> World:
         return World(group.get_world_size(), group.get_rank())
     if "RANK" in environment or "WORLD_SIZE" in environment:
         return _from(environment, "WORLD_SIZE", "RANK")
-    # Before Slurm: where mpirun is called within a Slurm job, Slurm's variables number the nodes.
+    # Before Slurm: if mpirun runs within a Slurm job, Slurm's variables number the nodes.
     for size_name, rank_name in _OF_MPI:
         if size_name in environment and rank_name in environment:
             return _from(environment, size_name, rank_name)
@@ -60,7 +60,7 @@ def detect_world(environment: Mapping[str, str] = os.environ) -> World:
 
 @functools.cache
 def _warn_of_no_srun(world: World) -> None:
-    """Warns once in a process, however many loaders ask."""
+    """Warns once per process."""
     _log.warning(
         "Slurm says rank %d of %d, but this process seems not to be started by srun; "
         "if it runs alone, say world=World(1, 0)",
@@ -89,16 +89,16 @@ def world_of(sampler: Sampler, given: World | None) -> World:
     """Returns which rank this process is for a sampler; by default, that in the running job.
 
     Args:
-        sampler: may be a distributed one, which says some of it.
+        sampler: may be a distributed one, which has some of the numbers.
         given: by the user; None for nothing.
     """
     return sampler.chain.world(detect_world() if given is None and sampler.chain.deal is None else given)
 
 
 def require_still(world: World, ask: Callable[[], World]) -> None:
-    """Refuses to read as a rank of what is no longer the job, where a process group says so.
+    """Refuses to read as a rank of another job than that of the process group.
 
-    Who was asked for a length before the process group was there would read everything, on each rank.
+    A reader whose length was needed before the process group existed would read everything, on each rank.
 
     Args:
         world: what the job said when it was first asked.
@@ -118,7 +118,7 @@ def require_still(world: World, ask: Callable[[], World]) -> None:
 
 
 def process_group() -> Any:
-    """Returns torch's module, where a process group is initialised: who has one has imported it."""
+    """Returns torch's module, if a process group is initialised: then it has been imported."""
     distributed: Any = sys.modules.get("torch.distributed")
     is_there = distributed is not None and distributed.is_available() and distributed.is_initialized()
     return distributed if is_there else None

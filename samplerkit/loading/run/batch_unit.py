@@ -1,4 +1,4 @@
-"""Batches of a recipe, one a rank and step: their plans epoch by epoch, and what of them a state contains."""
+"""Batches of a recipe, one per rank and step: their plans in each epoch, and their section of a state."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class EpochBatches(EpochUnits):
     """
 
     expected_size: ClassVar[int] = 1 << 20
-    """Unknown before: so the first batch is looked up alone."""
+    """Not known before, so the first batch is looked up alone."""
 
     unit: BatchUnit
     plans: Plans
@@ -158,8 +158,8 @@ class EpochBatches(EpochUnits):
         """Refuses a position behind the end, or one that is not in the window that is named with it."""
         position, (window, before) = state.position, self.known
         if self.plans.window is not None:
-            # Nothing before the window is looked at: that would be the pass that the pair spares. And a state
-            # at the beginning names the first window unseen, which may hold no batch.
+            # Nothing before the window is evaluated: the pair saves that pass. And a state at the beginning
+            # names the first window unseen, which may hold no batch.
             is_before = position < before
             found = (0, 0) if is_before or position == 0 else self.plan.window_of(position)
             if is_before or found != self.known:
@@ -172,7 +172,7 @@ class EpochBatches(EpochUnits):
         if not position:
             return 0
         window, before = self.plan.window_of(position)
-        # Of all windows of which a batch comes before the position, with no look at any.
+        # The samples of all windows with a batch before the position, without evaluating any.
         return min((window + (position > before)) * (self.plans.window or 0), self.num_draws)
 
     def applied(self, edit: Edit) -> Edit:
@@ -197,7 +197,7 @@ class BatchUnit(Unit):
     Args:
         batches: how batches are made.
         inner: of what they are made: samples, or windows of tokens.
-        words: the recipe in words. Once: a recipe of the user's may keep in itself what it finds as it cuts.
+        words: the description of the recipe, made once: a user's recipe may change its attributes as it cuts.
         abreast: what a state has fixed; None before.
         known: an epoch, with the window that a state names in it and the batches before that.
         plans: those of the run, by its constants: made at first use, and again in a worker.
@@ -272,7 +272,7 @@ class BatchUnit(Unit):
         if (window is None) != (here["window"] is None):
             raise mismatch("window", window, here["window"], _HINT)
         known = (-1, (0, 0)) if window is None else (state.epoch, (window[0], window[1]))
-        # Those made by the same are kept, so that lengths are not counted a second time.
+        # Plans of the same recipe are kept, so that lengths are not counted again.
         plans = self.plans if here["abreast"] == saved["abreast"] else Latest[Plans]()
         return replace(self, abreast=saved["abreast"], known=known, plans=plans)
 

@@ -21,7 +21,7 @@ from samplerkit.order.caching import cached_property
 from samplerkit.order.typing import Ids, as_array
 
 Tail = Literal["pad", "drop", "ragged", "split"]
-"""What becomes of the last samples, which do not fill a global batch, or of the last batches."""
+"""How the last samples, which do not fill a global batch, or the last batches are handled."""
 
 
 class SameSteps(NamedTuple):
@@ -48,8 +48,8 @@ class Delivery:
     pads: they repeat the sample at the position modulo `total`.
 
     Args:
-        total: N, the number of positions of the order; or what knows it, which is then asked where nothing
-            less will do: no step but the last one needs to know where the epoch ends.
+        total: N, the number of positions of the order; or an object with that length, which is counted only
+            for the last step: others do not need to know where the epoch ends.
         start: the position at which the delivery begins, in [0, total].
         num_shards: W, the number of ranks.
         batch_size: samples a rank and step.
@@ -122,7 +122,7 @@ class Delivery:
         return steps - (steps > 0 and not self.has(shard, steps - 1))
 
     def has(self, shard: int, step: int) -> bool:
-        """Returns whether a rank has a batch in a step, with no look at the steps behind it."""
+        """Returns whether a rank has a batch in a step, without counting later steps."""
         seat = self.seat(shard) if self.tail == "ragged" else 0
         return self.is_of_the_job(step, seat)
 
@@ -174,7 +174,7 @@ class Delivery:
         return (least, larger) if self.tail == "ragged" else (least + (larger > 0), 0)
 
     def dealt_in(self, shard: int, steps: range) -> list[range | Ids]:
-        """Returns what `dealt` gives for each of some steps; at once, where one is dealt as the other."""
+        """Returns `dealt` for each of some steps; at once, if they are dealt in the same way."""
         if self.ramp or not self._fits_lanes or not self.is_whole(steps[-1]):
             return [self.dealt(shard, step) for step in steps]
         seat, covered = self.seat(shard), self.global_batch
@@ -195,8 +195,8 @@ class Delivery:
 
     def _in_lane_order(self, first: int, covered: int, ranks: Ids) -> Ids:
         """Returns the positions of these ranks when [first, first + covered) is sorted by lane, pads last."""
-        # By three ranges of lanes, of which each has as many positions in all its lanes: there may be ten
-        # thousand lanes, and this is asked in each step.
+        # By three ranges of lanes, each with as many positions in all its lanes: there may be ten thousand
+        # lanes, and this runs in each step.
         lanes, (least, more) = self.lanes, divmod(covered, self.lanes)
         begin, end, wraps = first % lanes, first % lanes + more, first % lanes + more > lanes
         edges = np.array([0, *((end - lanes, begin) if wraps else (begin, end)), lanes])
@@ -234,7 +234,7 @@ def stages_of(start: int, size: int, ramp: Ramp) -> tuple[SameSteps, ...]:
 
 
 EVALUATED_AT_ONCE = 8192
-"""Ids that are computed in one go: a call costs as much for one batch as for some thousand ids."""
+"""Ids that are computed at once: a call costs as much for one batch as for a few thousand ids."""
 
 LOOKED_UP_AT_ONCE = 65_536
 """The same for the batches of a whole set, whose samples are in a few hundred buckets."""
@@ -280,7 +280,7 @@ class Reading:
         return replace(self.delivery, start=0).steps(self.shard)
 
     def has(self, step: int) -> bool:
-        """Returns whether there is a batch in a step, with no look at those behind it."""
+        """Returns whether there is a batch in a step, without counting later ones."""
         return not self.is_spent and self.delivery.has(self.shard, step)
 
     def ids(self, step: int) -> Ids:

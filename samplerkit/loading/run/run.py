@@ -51,7 +51,7 @@ class Run:
         dataset: what is read; anything that `Sampler.order` takes.
         unit: what is counted and dealt.
         batch_size: units a rank and step: samples, or one batch.
-        tail: what becomes of the last units, which do not fill a step of all ranks.
+        tail: how the last units, which do not fill a step of all ranks, are handled.
         given_world: which shard of how many this process reads; None asks the running job at first use.
         fixed: the constants of the first start, from a state; None in the first start itself.
     """
@@ -96,7 +96,7 @@ class Run:
             )
         if world is not None and not isinstance(world, World):
             raise ArgumentTypeError("world", "must be a World or None", world)
-        # A dataset that wants to be read in an order is content now.
+        # A dataset with a default order must not warn any more.
         order_is_given = getattr(dataset, "order_is_given", None)
         if callable(order_is_given):
             order_is_given()
@@ -209,7 +209,7 @@ class Run:
         cost_of = partial(resume_cost, saved=state, sampler=self.recipe, dataset=self.dataset)
         state.require_equal(here, () if allow is None else allow, None if allow is None else cost_of)
         if {*state.differing(here)} - {"tail"}:
-            # What was read by another order is not found by this one.
+            # This order cannot find the samples that another one has read.
             state = Past.of(state).forgotten().in_state(state)
         state = self.unit.converted(self._facts, state, self.world.num_shards * self.batch_size)
         run = self.replaced(fixed=RunConstants(state.lanes, state.limit))
@@ -292,7 +292,7 @@ def checked_tail(tail: str, batch_size: int | None, batches: Any) -> Tail:
 
 
 def default_sampler(dataset: Any) -> Sampler:
-    """Returns the sampler that a dataset asks for.
+    """Returns the default sampler of a dataset.
 
     Args:
         dataset: where it has `default_partial_size`, an integer, as a tar dataset has after
@@ -311,8 +311,8 @@ def default_sampler(dataset: Any) -> Sampler:
 def beginning_of(sampler: Sampler, dataset: Any, batches: BatchRecipe | None = None) -> tuple[int, int]:
     """Returns the epoch and the position at which a run begins.
 
-    A sampler that knows how far another package has read has `run_beginning(num_samples)`. The size of the
-    dataset is asked for only there.
+    A sampler that continues a run of another package has `run_beginning(num_samples)`. The size of the
+    dataset is needed only there.
 
     Raises:
         CompositionError: a sampler that continues another run is not the outermost one.

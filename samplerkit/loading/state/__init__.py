@@ -1,1 +1,1 @@
-"""What a saved state says, and what it is compared with."""
+"""The saved state, and its comparison with a run."""

@@ -1,4 +1,4 @@
-"""The edits of a run: which of them a state depends on, and what they change for the ranks."""
+"""The edits of a run: those on which a state depends, and their effect on ranks."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _NO_EDITS = Ledger()
 @final
 @dataclass(frozen=True, eq=False)
 class EditHistory:
-    """The edits of a run, by the ledger that it reads by; a run without one has none.
+    """The edits of a run, from its ledger; a run without a ledger has none.
 
     Args:
         ledger: the outermost sampler, or the one below a `BlockSampler`; an empty one where there is none.
@@ -169,7 +169,7 @@ class EditHistory:
         return (*((0, size) for size in before), *inside)
 
     def smaller_trees(self) -> Iterator[Any]:
-        """Yields what a tree was before its last parts were appended, which edits add to the mixture.
+        """Yields the trees before its last parts were appended, which edits add to the mixture.
 
         A state from before such an edit may be of one of them: no id of it has moved.
         """

@@ -1,4 +1,4 @@
-"""What a recipe and a dataset are, in words and digests that processes compare; the cost if they differ."""
+"""Descriptions and digests of a recipe and a dataset, which processes compare; the cost if they differ."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def describe_dataset(dataset: Any, blocks: Layout | None = None) -> str:
 
 
 def describe_looks(sampler: Sampler, dataset: Any) -> str:
-    """Describes what a chain looks at in a dataset besides its layout; nothing where it does not.
+    """Describes the values of a dataset that a chain uses besides its layout; empty if it uses none.
 
     It follows the description of the dataset.
 
@@ -109,7 +109,7 @@ def describe_chain(sampler: Sampler) -> str:
 def seeds_of(sampler: Sampler) -> list[int]:
     """Returns the seeds along a chain, outermost first, then those of its sources, by name.
 
-    Of many sources, the last number is made of the seeds that have no room: a state stays small.
+    With many sources, the last number is a digest of the remaining seeds: a state stays small.
 
     Example:
         >>> import samplerkit as sk
@@ -128,15 +128,15 @@ def seeds_of(sampler: Sampler) -> list[int]:
 def section_of_ids(order: Order) -> Section:
     """Returns the section of a state for ids that come from code of the user's, such as an iterable.
 
-    Nothing else says whether two processes read the same: not the class of the iterable, and not its seed. It
-    is made of the tables of ids in an order: JSON values, under 100 bytes.
-    Of a source that a mixture reads pass after pass, that is the table of the first pass.
+    Nothing else shows whether two processes read the same ids: neither the class of the iterable nor its
+    seed. It is made of the tables of ids in an order: JSON values, under 100 bytes. Of a source that a
+    mixture reads pass after pass, that is the table of the first pass.
     """
     return {"digest": digest(*_tables(order))}
 
 
 def require_same_ids(saved: Section, current: Section | None) -> None:
-    """Refuses a state behind other ids than this process has.
+    """Refuses a state saved after other ids than those of this process.
 
     Raises:
         StateError: the section is damaged, or the ids are others.
@@ -208,7 +208,7 @@ def resume_cost(name: str, saved: State, sampler: Sampler, dataset: Any) -> str:
     resumes = f"the epoch resumes at position {position} of a different order, which"
     size = None
     if unit == "samples":
-        # A sampler need not read another dataset: what differs must be reported all the same.
+        # A sampler may not be able to read the other dataset, but the difference must still be reported.
         with suppress(Exception):
             constants = RunConstants(saved.lanes, saved.limit)
             size = len(sampler.undealt_order(dataset, saved.epoch, constants=constants))

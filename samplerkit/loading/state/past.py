@@ -1,4 +1,4 @@
-"""The past of a run: which stretches of which epochs all ranks together have read, as a small value."""
+"""The past of a run: which parts of which epochs all ranks together have read, as a small value."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from samplerkit.loading.state.state import Place, Section, State, listed, requir
 from samplerkit.order.arguments import INT64_MAX
 
 MOST_STRETCHES = 64
-"""Stretches that a state holds; of older ones it only counts the epochs. So it stays below 4 KB."""
+"""The most stretches in a state; older ones are only counted, so that it stays below 4 KB."""
 
 SECTION = "read"
 """The name of the section of a state."""
@@ -48,7 +48,7 @@ class EpochsRead(NamedTuple):
 
     @property
     def continues_whole(self) -> bool:
-        """Whether its end means the same from the beginning of an epoch on."""
+        """Whether its end means the same if counted from the beginning of the epoch."""
         return self.end >= 0 or self.begin % -self.end == 0
 
     def joined(self, later: EpochsRead) -> EpochsRead | None:
@@ -67,7 +67,7 @@ class Past:
     """What was read, in the order in which it was read.
 
     Args:
-        stretches: at most 64, each behind the one before it in time.
+        stretches: at most 64, in the order in which they were read.
         older: how many epochs, or parts of one, were read before, of which nothing else is known.
 
     Example:
@@ -87,7 +87,7 @@ class Past:
             return self
         *before, last = self.stretches or (None,)
         if last is not None and (joined := last.joined(stretch)) is not None:
-            # What became a whole epoch may continue the epochs before it.
+            # A stretch that is now a whole epoch may continue the epochs before it.
             return Past(tuple(before), self.older).then(joined)
         kept = (*self.stretches, stretch)
         forgotten, kept = kept[:-MOST_STRETCHES], kept[-MOST_STRETCHES:]
@@ -98,7 +98,7 @@ class Past:
         return Past((), self.older + sum(one.epochs for one in self.stretches))
 
     def rescaled(self, multiple: int, before: int, after: int) -> Past:
-        """Returns the past in units of another size, from the last stretch on that has no place in these.
+        """Returns the past in units of another size, without stretches that cannot be expressed in these.
 
         Args:
             multiple: the units between two positions at which both sizes have read the same.
@@ -124,7 +124,7 @@ class Past:
 
     @classmethod
     def of(cls, state: State) -> Past:
-        """Reads the section of a state; of one that lacks it, as torch's samplers save it, nothing is known.
+        """Reads the section of a state; without it, as in states of torch's samplers, nothing is known.
 
         Raises:
             StateError: it holds what no run saves.

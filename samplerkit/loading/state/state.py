@@ -22,7 +22,7 @@ COMPARED = ("algorithm", "seed", "dataset", "sampler", "tail", "num_shards")
 """The fields that must be the same in the run that loads a state; each can be allowed to differ."""
 
 _OF_ANY_RUN = frozenset({"ids", "ledger", "read"})
-"""Sections that any run reads, though its own state may lack them."""
+"""Sections that any run reads, though its own state may not have them."""
 
 _KEYWORD = "samplerkit"
 _FINGERPRINT_DIGITS = 12
@@ -47,7 +47,7 @@ def digest(*parts: str | bytes) -> str:
 
 
 class FieldCheck(NamedTuple):
-    """What a field of a state, or of a section, may hold.
+    """The check of a field of a state, or of a section.
 
     Args:
         is_plausible: whether a run could have saved a value.
@@ -158,7 +158,7 @@ class State:
         sampler: the chain in words.
         num_shards: the number of shards of a distributed sampler below the root; None where there is none.
         unit: what the position counts.
-        sections: what else a run has to know, by name. The position depends on each.
+        sections: everything else that a run needs, by name. The position depends on each.
     """
 
     algorithm: str
@@ -231,7 +231,7 @@ class State:
     def require_equal(
         self, current: State, allow: Collection[str] = (), cost_of: Callable[[str], str] | None = None
     ) -> None:
-        """Compares the fields that make up a run's identity; those that may differ, and do, are logged.
+        """Compares the fields that identify a run; allowed differences are logged.
 
         Args:
             current: the state of the run that loads this one.
@@ -269,7 +269,7 @@ class State:
                 raise StateError(name, problem, self.sections[name], hint=hint)
 
     def differing(self, current: State) -> list[str]:
-        """Returns the names of the fields, of those that are compared, that are others in another state."""
+        """Returns the names of the compared fields that differ from another state."""
         return [name for name in COMPARED if getattr(self, name) != getattr(current, name)]
 
 
@@ -279,7 +279,7 @@ def mismatch(name: str, saved: Any, here: Any, hint: str) -> StateError:
 
 
 def _is_text(value: Any, text: str) -> bool:
-    """Compares with what may be anything, also an array."""
+    """Compares with any object, also an array."""
     return isinstance(value, str) and value == text
 
 

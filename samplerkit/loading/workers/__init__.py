@@ -1,1 +1,1 @@
-"""Workers: who reads the samples of a batch, and how it reaches the loop."""
+"""Workers, which read the samples of a batch and send it to the loop."""

@@ -40,7 +40,7 @@ class BatchMaker:
         return self.batch(request)
 
     def batch(self, request: Request, reader: SampleReader | None = None) -> Answer:
-        """Makes the batch of a request, which was begun; several threads may do so at a time.
+        """Makes the batch of a request after `begin`; several threads may do so at a time.
 
         Args:
             request: the request.
@@ -58,8 +58,8 @@ class BatchMaker:
         if samples.stand_in is None and 0 < len(samples.skipped) == request.ids.size:
             raise _none_was_read(request, samples.skipped)
         if self.reader.options.seeds_draws:
-            # It draws for the batch, so by the first draw of that. Parts of a document have one draw, so
-            # these draw by where they begin, too.
+            # The collate function draws by the first draw of the batch. Parts of a document share a draw, so
+            # these also draw by their starts.
             begin = 0 if request.segments is None else int(request.segments.starts[0])
             seed_generators(self.reader.draws(request).draw(0), f"batch {begin}" if begin else "batch")
         batch, segments = samples.batch, _segments(request, samples)
@@ -168,7 +168,7 @@ def _cannot_be_sent(request: Request, bad: list[SkippedSample], error: Exception
 
 
 def _without(samples: Answer, bad: dict[int, SkippedSample]) -> Answer:
-    """Leaves more samples out of what was read."""
+    """Leaves more samples out of an answer."""
     skipped = sorted([*samples.skipped, *bad.values()], key=lambda one: one.place)
     left = [sample for row, sample in enumerate(samples.batch) if row not in bad]
     return replace(samples, batch=left, skipped=tuple(skipped))

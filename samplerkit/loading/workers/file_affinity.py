@@ -1,4 +1,4 @@
-"""File affinity: each file is read by one worker process, and a batch in files of several is put together."""
+"""File affinity: each file is read by one worker process, and batches of several workers are joined."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _NOBODY: Final = -1
 class FileAffinity:
     """Gives each file to a worker when it first appears: to the one with the fewest samples so far.
 
-    It holds from where a reading begins, so a file that is left and comes again meets the worker that has it.
+    It starts with a reading, so a file that is left and read again goes to the same worker.
 
     Args:
         layout: the files.
@@ -138,7 +138,7 @@ def layout_of_files(dataset: Any) -> Layout:
 
 
 def joined(shares: Sequence[ShareRequest], answers: Sequence[Answer]) -> Answer:
-    """Puts the samples of a batch together, as if one worker had read it.
+    """Joins the samples of a batch, as if one worker had read it.
 
     Args:
         shares: the request of each worker.
@@ -165,7 +165,7 @@ def joined(shares: Sequence[ShareRequest], answers: Sequence[Answer]) -> Answer:
 
 
 def _in_order(several: Sequence[Any], order: Ids) -> Any:
-    """Puts together what a dataset gave in several calls.
+    """Joins the results of several calls of a dataset.
 
     Args:
         several: lists of samples, arrays or tensors with a row a sample, or mappings of such, all alike.
@@ -186,12 +186,12 @@ def _in_order(several: Sequence[Any], order: Ids) -> Any:
             return np.concatenate(several)[order]
         if all(isinstance(one, torch.Tensor) for one in several):
             return torch.cat(list(several))[torch.from_numpy(order)]
-        # One worker may have read its share one by one, to leave out what is bad.
+        # One worker may have read its share one by one, to leave out bad samples.
         samples = [sample for one in rows for sample in one]
         return [samples[place] for place in order.tolist()]
     raise DatasetError(
         "dataset",
-        "gives batches that cannot be put together of what several workers read",
+        "gives batches that cannot be joined from the shares of several workers",
         type(first),
         hint="give a list of samples, or arrays with a row a sample, or leave file_affinity out",
     )

@@ -1,4 +1,4 @@
-"""The workers of a loader: which they are, and the iterations over what they make."""
+"""The workers of a loader, and the iterations over their batches."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class WorkerIteration(LeftAtExit):
             raise not_an_end(error, "a dataset or its collate function") from error
 
     def end(self) -> bool:
-        """Ends the iteration; returns whether its workers live on, and can be used for another one."""
+        """Ends the iteration; returns whether its workers stay alive, and can be used for another one."""
         if self.is_open and not self.is_exiting:
             self.is_open = False
             self.workers.cancel()
@@ -104,12 +104,12 @@ class WorkerIteration(LeftAtExit):
 
 @final
 class _Held:
-    """Held as long as threads are: they end when this is garbage, since a signal may cut off `close`."""
+    """Held while threads run: they end when this is garbage, since a signal may interrupt `close`."""
 
 
 @final
 class LoaderWorkers:
-    """Chooses the workers of a loader, starts them at first use, and opens iterations over what they make.
+    """Chooses the workers of a loader, starts them at first use, and opens iterations over their batches.
 
     Args:
         cursor: of the run.
@@ -141,7 +141,7 @@ class LoaderWorkers:
         self._options = options
         self._seed_draws = seed_draws
         self._kind = kind
-        # Threads share what they read, and one worker reads all.
+        # Threads share their files, and one worker reads all.
         self._is_affine = file_affinity and num_workers > 1 and kind == "processes"
         self._reset()
 
@@ -291,7 +291,7 @@ _MOST_WORKERS = 4096
 def checked_options(
     options: Mapping[str, Any], num_workers: int, workers: WorkerKind = "processes"
 ) -> dict[str, Any]:
-    """Takes the options of a DataLoader, and lets torch say now what it would say at the first batch.
+    """Checks the options of a DataLoader, with torch's own checks of the first batch.
 
     Args:
         options: by torch's names; those that a loader refuses may be None.
@@ -325,7 +325,7 @@ def checked_options(
 
 
 def _require_plausible(options: Mapping[str, Any], num_workers: int) -> None:
-    """Looks at what torch would take, and some of it stumble over at the first batch."""
+    """Checks options that torch would accept, and fail on at the first batch."""
     given = {name: value for name, value in options.items() if value is not None}
     for name in _FUNCTIONS & given.keys():
         if not callable(given[name]):

@@ -1,4 +1,4 @@
-"""What a worker is: it receives a request for each batch, and gives an answer to it."""
+"""The interface of workers: they receive a request for each batch, and return an answer."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ class Request:
         step: the step of the reading.
         ids: the samples, int64 of shape (samples,).
         draws: of the samples, their positions in the epoch's order; mostly a range, which is less to send.
-        columns: what the dataset takes behind the ids: the passes over their sources, the epochs of these,
-            or both.
+        columns: further arguments of the dataset after the ids: the passes over their sources, the epochs of
+            these, or both.
         segments: which parts of the samples are read, for packs; None where they are whole.
         edits: all edits of the run, if one was made since it began.
     """
@@ -57,7 +57,7 @@ class Request:
     edits: tuple[Edit, ...] = ()
 
     def __reduce__(self) -> Any:
-        # One is sent for each batch, and the pickle of an array takes ten times as long as that of its bytes.
+        # Sent for each batch, and pickling an array takes ten times as long as pickling its bytes.
         others = {**vars(self), "ids": self.ids.tobytes()}
         return _unpickled, (type(self), *others.values())
 
@@ -93,25 +93,25 @@ class Request:
         )
 
     def note_reading(self, error: Exception, number: int | None = None) -> None:
-        """Adds to an error which sample it is about, so that a traceback alone is enough to find it."""
+        """Adds a note with the sample to an error, so that the traceback names it."""
         what = f"one of {self.some_ids}"
         if number is not None:
             what = f"sample {self.ids[number]}, at place {self.place(number)}"
         self.note(error, f"reading {what}")
 
     def note(self, error: Exception, doing: str) -> None:
-        """Adds to an error what was being done with which batch."""
+        """Adds a note with the batch to an error."""
         note_once(error, f"samplerkit: while {doing} of {self.where}")
 
     @property
     def some_ids(self) -> str:
-        """The samples in words, the first ones of many."""
+        """A text with the samples, or the first ones if there are many."""
         more = ", ..." if self.ids.size > _MOST_IDS_NAMED else ""
         return f"the samples {str(self.ids[:_MOST_IDS_NAMED].tolist())[:-1]}{more}]"
 
     @property
     def where(self) -> str:
-        """Which batch it is, in words."""
+        """A text that names the batch."""
         return f"the batch in step {self.step} of epoch {self.epoch}, counted from position {self.start}"
 
 
@@ -181,9 +181,9 @@ class Answer:
 
 
 class Workers:
-    """Makes the batches of requests, in their order, for one iteration at a time.
+    """Makes the batches of requests, in order, for one iteration at a time.
 
-    This one makes a batch in the loop, when that asks for it; a subclass has others make it.
+    This class makes a batch in the loop, on demand; subclasses make it in the background.
 
     Args:
         make: makes the batch of a request.
@@ -212,16 +212,16 @@ class Workers:
 
         Args:
             requests: of the batches.
-            in_the_loop: whether the loop asks for batches, and not the thread of a stage.
+            in_the_loop: whether batches are taken by the loop, and not by the thread of a stage.
         """
         return map(self._make, requests)
 
     def cancel(self) -> None:
-        """Ends the iteration, and the wait for a batch where that can be done while it is made."""
+        """Ends the iteration, and the wait for a batch if possible."""
 
     @final
     def close(self) -> None:
-        """Ends the workers: they may finish the batch that they are at, and are waited for shortly."""
+        """Ends the workers: they may finish their current batch, and are waited for shortly."""
         end_together([self])
 
     def stop(self) -> None:
@@ -240,7 +240,7 @@ LONGEST_TIMEOUT: Final = 2_000_000
 
 
 class WorkerPool(Workers):
-    """Workers that make batches while the loop does something else.
+    """Workers that make batches in the background.
 
     Args:
         number: of workers.
@@ -256,7 +256,7 @@ class WorkerPool(Workers):
 
     @abstractmethod
     def submit(self, request: Request) -> Any:
-        """Has a worker make a batch, and returns the task that this is."""
+        """Submits a batch to a worker, and returns the task."""
 
     @abstractmethod
     def receive(self, task: Any) -> Answer:
@@ -276,7 +276,7 @@ class WorkerPool(Workers):
         return batches
 
     def cancel(self) -> None:
-        """Ends the iteration; what waits is not read any more."""
+        """Ends the iteration; waiting requests are dropped."""
         if (batches := self._iteration()) is not None:
             batches.cancel()
 
@@ -292,7 +292,8 @@ class BatchesInOrder(Iterator[Answer]):
     def __init__(self, pool: WorkerPool, requests: Iterator[Request]) -> None:
         self._pool: Any = pool
         self._requests: Iterator[Request] | None = requests
-        # Few, and no deque: without the GIL another thread's `cancel` could not go through one that grows.
+        # A short list, not a deque: without the GIL `cancel` of another thread could not iterate over a
+        # growing deque.
         self._tasks: Final[list[Any]] = []
         self._failure: Exception | None = None
         self._is_over = False
@@ -325,7 +326,7 @@ class BatchesInOrder(Iterator[Answer]):
             raise StateError("iteration", "was ended by a newer one or by close()")
 
     def _submit(self) -> None:
-        """Keeps as many batches under way as may be."""
+        """Submits as many batches as allowed."""
         while self._requests is not None and len(self._tasks) < self._pool.ahead and not self._is_over:
             try:
                 request = next(self._requests)

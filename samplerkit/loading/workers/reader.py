@@ -1,4 +1,4 @@
-"""How the samples of a request are read: together where a dataset can, else one by one.
+"""How the samples of a request are read: together if the dataset can, otherwise one by one.
 
 A dataset gives a batch together, together except for missing samples, or as parts of documents. Two functions
 are chosen for it: one answers a request, the other one a request for one sample of it.
@@ -62,7 +62,7 @@ class ReaderOptions:
 
 @final
 class SampleReader:
-    """Reads the samples of requests, and passes the epoch on to the dataset and the worker's random state.
+    """Reads the samples of requests, and sets the epoch of the dataset and the worker's random state.
 
     Args:
         dataset: a map-style dataset. If it has `set_epoch`, that is called before the first request of each
@@ -114,7 +114,7 @@ class SampleReader:
         return is_new and callable(getattr(self.dataset, "set_epoch", None))
 
     def begin(self, request: Request) -> None:
-        """Passes on to the dataset what begins with a request: its epoch, and which samples come next."""
+        """Passes the epoch of a request, and the next ids, to the dataset."""
         last = self._last
         if last is None or last.epoch != request.epoch:
             self._begin_epoch(request.epoch)
@@ -130,7 +130,7 @@ class SampleReader:
         return Draws(seed, request.epoch, request.draws, enters_alone=alone, begin=begin)
 
     def read(self, request: Request) -> Answer:
-        """Reads the samples of a request; what is bad is left out, or an error that names it."""
+        """Reads the samples of a request; bad samples are left out, or an error that names them."""
         answer = None if self._together is None else self._read_together(self._together, request)
         answer = answer or self._read_singly(request)
         if self._reports:
@@ -138,7 +138,7 @@ class SampleReader:
         return answer
 
     def _read_together(self, read: Read, request: Request) -> Answer | None:
-        """Returns None where something is bad and is to be left out: only one by one shows what it is."""
+        """Returns None if a bad sample must be left out: it is found by reading one by one."""
         try:
             with self.draws(request):
                 return read(request)
@@ -185,7 +185,7 @@ def reports_stats(dataset: Any) -> bool:
 
 
 def _ways_to_read(dataset: Any, options: ReaderOptions) -> tuple[Read | None, Read | None]:
-    """Returns how all samples are read, where a dataset can, and how one is; None for `dataset[index]`."""
+    """Returns the functions that read all samples, if the dataset can, and one; None for `dataset[index]`."""
     if options.is_packed and gives_segments(dataset):
         return partial(_parts, dataset), partial(_parts, dataset)
     read = _present if present_reader(dataset) else _together
@@ -210,7 +210,7 @@ def _together(dataset: Any, request: Request) -> Answer:
 
 
 def _may_be(samples: Any, size: int) -> bool:
-    """Returns whether these may be so many samples: one each, or columns of as many."""
+    """Returns whether a batch may have so many samples: a list, or columns of that length."""
     if isinstance(samples, np.ndarray | torch.Tensor):
         return size in samples.shape
     if not isinstance(samples, list | tuple) or len(samples) == size:
@@ -276,8 +276,8 @@ def _cut_out(base: Read, request: Request) -> Answer:
 def cut(samples: Any, segments: Segments) -> list[Any]:
     """Cuts parts out of whole samples.
 
-    The last part of a sample is cut to the sample's end, whatever its length was said to be: so no token is
-    lost without a word.
+    The last part of a sample is cut to the sample's end, whatever its given length, so that no token is lost
+    silently.
 
     Args:
         samples: one for each segment: sequences, or dicts or tuples of them; or a mapping of columns.

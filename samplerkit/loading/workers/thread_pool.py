@@ -27,33 +27,33 @@ FIRST_PAUSE, LONGEST_PAUSE = 50, 3200
 """Batches from one trial to the next: twice as many each time that nothing changed."""
 
 LONG: Final = 0.25
-"""Seconds of a batch from which on nothing is tried: what takes that long mostly waits, or computes in C."""
+"""Seconds of a batch above which nothing is tried: such batches mostly wait, or compute in C."""
 
 PATIENCE: Final = 0.05
-"""Seconds of the batch of one thread, at the least, before all make batches: it may wait for another one."""
+"""The least seconds of the batch of one thread before all make batches: it may wait for another one."""
 
 HANDOVER: Final = 0.0001
-"""Seconds that a batch costs about when the loop takes it from a thread. A longer step of the loop is better
-spent by a thread on the next batch."""
+"""Approximate seconds of taking a batch from a thread. During a longer step of the loop, a thread should make
+the next batch."""
 
 
 @final
 class ThreadSchedule:
     """Decides who makes the batches of threads: all threads at once, one at a time, or the loop itself.
 
-    A batch of small samples is Python with many short calls that let go of the interpreter. Each time another
-    thread takes it, across processors, and so several threads can be slower together than one alone. Where a
-    batch is decoded in C, or waits for a network, threads are as many times as fast. Which it is cannot be
-    seen from a dataset, so both ways are tried now and then on a few batches, by what a batch takes in its
-    thread, and the quicker one stays. Where one thread is enough and the loop does nothing between two
-    batches, it makes them itself: to take them from a thread would only cost time.
+    A batch of small samples is Python with many short calls that release the GIL. Each time another thread
+    takes it, across processors, and so several threads can be slower together than one alone. Where a batch
+    is decoded in C, or waits for a network, threads are as many times as fast. A dataset does not show which
+    case it is, so both ways are tried now and then on a few batches, by the time of a batch in its thread,
+    and the faster one is kept. If one thread is enough and the loop does nothing between two batches, the
+    loop makes them: taking them from a thread would only cost time.
 
     Args:
         threads: how many there are.
 
     Attributes:
         at_once: how many threads may make a batch now.
-        trial: changes with `at_once`: a batch that was begun before says nothing of what is tried now.
+        trial: changes with `at_once`: a batch that was begun before does not count for the current trial.
 
     Example:
         >>> schedule = ThreadSchedule(2)
@@ -93,12 +93,12 @@ class ThreadSchedule:
         return max(PATIENCE, 4 * self._threads / rate if rate else 0.0)
 
     def give_up(self) -> None:
-        """Lets all make batches: one takes far longer than others did, and may wait for another thread."""
+        """Lets all threads make batches: one takes far longer than others, and may wait for another."""
         self._rates.pop(1, None)
         self._keep(self._threads)
 
     def stepped(self, seconds: float) -> None:
-        """Counts what the loop took between two batches."""
+        """Counts the time of the loop between two batches."""
         self._steps.append(seconds)
 
     def made(self, trial: int, seconds: float) -> None:
@@ -122,7 +122,7 @@ class ThreadSchedule:
         elif len(self._measured) < TRIED:
             return
         elif self._is_trial:
-            # Where both are alike, one thread leaves more of the processors to the loop.
+            # If both are equal, one thread leaves more of the processors to the loop.
             self._keep(1 if rates[1] > 0.95 * rates[self._threads] else self._threads)
         elif usual > LONG:
             self._keep(way)
@@ -265,14 +265,14 @@ class ThreadPool(WorkerPool):
         return batch
 
     def stop(self) -> None:
-        """Ends the wait for a batch, and the threads when they are done with the batch that they are at."""
+        """Ends the wait for a batch, and the threads after their current batch."""
         self._is_stopped = True
-        self._tasks.put(None)  # first: what a signal handler raises may cut off all that follows
+        self._tasks.put(None)  # first: an exception of a signal handler may skip the rest
         self.cancel()
         self._end_with_owner.detach()  # it would keep this alive
 
     def join(self, deadline: float) -> None:
-        """Waits for the threads until a time of the monotonic clock; what reads on is left to itself."""
+        """Waits for the threads until a time of the monotonic clock; those that still read are left."""
         if self.process != os.getpid() or sys.is_finalizing():
             return
         for thread in self._threads:
@@ -280,7 +280,7 @@ class ThreadPool(WorkerPool):
                 thread.join(max(0.0, deadline - time.monotonic()))
 
     def _run(self, place: int) -> None:
-        """Runs in each thread."""
+        """The main function of each thread."""
         shared, reader = self._maker.reader, None
         batch: Any = None
         read_for(self._loaders)
@@ -365,7 +365,7 @@ class ThreadPool(WorkerPool):
 
 @final
 class BatchesOfBoth(BatchesInOrder):
-    """An iteration over the batches of threads, in which the loop makes them itself where that is quicker."""
+    """An iteration over the batches of threads, in which the loop makes them if that is faster."""
 
     _received: float | None = None  # when the batch before was
 

@@ -1,4 +1,4 @@
-"""Worker processes: how they begin and end, and their batches; one that dies is an error, never a hang."""
+"""Worker processes: their start, batches and end; if one dies, that is an error, never a hang."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from samplerkit.loading.workers.protocol import Answer, Request, WorkerPool, tim
 from samplerkit.loading.workers.worker_side import WorkerStart, received, run_worker, socket_of, unpickled
 
 _GRACE_SECONDS = 0.5
-"""How long the batches that are finished may still arrive before the other workers are ended too."""
+"""How long finished batches may still arrive before the other workers are ended too."""
 
 
 class _Worker(NamedTuple):
-    """A worker, as the loop sees it."""
+    """A worker process and its pipe, in the loop's process."""
 
     process: Any
     pipe: Connection
@@ -48,7 +48,7 @@ class _Task(NamedTuple):
 class WorkerProcesses(WorkerPool):
     """Worker processes, each with its own pipe for requests and answers.
 
-    torch has one queue for all answers, whose lock a worker may hold when it dies: then all wait for ever. A
+    torch has one queue for all answers, whose lock a worker may hold when it dies: then all wait forever. A
     pipe ends with its worker.
 
     Args:
@@ -135,7 +135,7 @@ class WorkerProcesses(WorkerPool):
             raise
 
     def shares_of(self, request: Request) -> list[tuple[int, Request]]:
-        """Returns what of a request each worker gets: all of it the one whose turn it is."""
+        """Returns the share of each worker in a request: here all of it for one worker, in turn."""
         return [(next(self._turn), request)]
 
     def joined(self, request: Request, shares: list[tuple[int, Request]], answers: list[Answer]) -> Answer:
@@ -143,7 +143,7 @@ class WorkerProcesses(WorkerPool):
         return answers[0]
 
     def _answer(self, task: _Task, worker: int) -> Answer:
-        """Returns what a worker has made of its share of a task; raises what was raised there."""
+        """Returns the answer of a worker to its share of a task, or raises its exception."""
         try:
             number = 0
             while number != task.number:  # those of an iteration that was left come first
@@ -169,7 +169,7 @@ class WorkerProcesses(WorkerPool):
     def _message(self, worker: int) -> tuple[int, memoryview, list[torch.UntypedStorage]]:
         """Waits for what a worker sends next: the number of a task, and its answer.
 
-        It may wait for another worker, which has died: then it is not waited for much longer.
+        It may itself wait for another worker that has died, so the wait is then limited.
         """
         pipe = self._workers[worker].pipe
         ready = dict(self._polls[worker].poll(self.timeout and 1000 * self.timeout))
@@ -208,7 +208,7 @@ class WorkerProcesses(WorkerPool):
         self._workers = []  # a thread that still reads has its pipe until it is done
 
     def forget(self) -> None:
-        """Leaves the workers to the process that this one was forked from; pipes end with their owners."""
+        """Forgets the workers in a fork: they belong to the parent, and pipes end with their owners."""
         self.can_be_reused = False
         self._asked_to_end = None  # which all processes share
         for worker in self._workers:

@@ -1,8 +1,8 @@
-"""A worker process, seen from within: how it begins, what it takes and gives, and its end with its parent.
+"""The code of a worker process: its start, its messages, and its end with its parent.
 
 A batch is pickled where it is made, so that what cannot be pickled is an error at its place, or skipped, and
-unpickled when its turn comes. Small tensors are in the message, large ones in shared memory, of which the
-descriptors come behind it.
+unpickled when its turn comes. Small tensors are in the message, large ones in shared memory, whose
+descriptors follow it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from samplerkit.loading.generators import seed_worker
 from samplerkit.loading.workers.protocol import Request
 
 NUMBER_BYTES: Final = 8
-"""Of the number of a task, behind each answer."""
+"""The format of the number of a task, after each answer."""
 
 
 def end_with_parent() -> None:
@@ -62,14 +62,14 @@ def end_with_parent() -> None:
         os._exit(128 + signal.SIGTERM)
 
     if hasattr(signal, "sigwaitinfo"):
-        # First of all: a thread that is there before would still be ended by the signal.
+        # First of all: a thread started before would still be ended by the signal.
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
         threading.Thread(target=end_if_parent_asks, name="samplerkit-sigterm", daemon=True).start()
     threading.Thread(target=wait, name="samplerkit-parent", daemon=True).start()
 
 
 class WorkerStart(NamedTuple):
-    """What a worker process begins with.
+    """The arguments of a worker process.
 
     Args:
         maker: makes batches of requests, and pickles them.
@@ -93,11 +93,11 @@ class WorkerStart(NamedTuple):
 def run_worker(start: WorkerStart) -> None:
     """Runs a worker process: it answers requests until it should end, or its parent is gone.
 
-    A dataset finds here what it finds in a worker of torch's DataLoader: seeds, `get_worker_info`, one thread
-    for torch's operations, and errors that say where they were raised.
+    The environment is that of a worker of torch's DataLoader: seeds, `get_worker_info`, one thread for
+    torch's operations, and errors that say where they were raised.
     """
-    # What its parent has left to the collector is not for a forked process to end: the end of a process group
-    # of torch waits for threads that no fork takes along. And pages that are not collected stay shared.
+    # A forked process must not collect garbage of its parent: the end of a process group of torch waits for
+    # threads that a fork does not have. And pages that are not collected stay shared.
     gc.freeze()
     signal_handling._set_worker_signal_handlers()  # type: ignore[attr-defined]  # they say what a SIGBUS means: a full /dev/shm
     end_with_parent()
@@ -157,7 +157,7 @@ def _send(pipe: Connection, messages: SimpleQueue[Message]) -> None:
         os._exit(1)  # the loop would wait for ever for what does not come
 
 
-# What crosses between two processes.
+# Messages between two processes.
 
 
 SMALL: Final = 256 << 10
@@ -165,11 +165,11 @@ SMALL: Final = 256 << 10
 over through a socket, and mapped: half as much at this size, the same at about 1 MiB."""
 
 _DESCRIPTOR, _COPY = b"d", b"c"
-"""What comes next of shared memory: its descriptor, beside this byte; or behind it what is in it."""
+"""The next item of shared memory: its descriptor, sent with this byte; or its content, after the byte."""
 
 
 class Message(NamedTuple):
-    """A value on its way to another process.
+    """A pickled value for another process.
 
     Args:
         content: it, pickled, with the small storages of its tensors.
@@ -195,7 +195,7 @@ def pickled(value: Any) -> Message:
 
 
 def _is_small(storage: torch.UntypedStorage) -> bool:
-    """Returns whether it is sent in the message. What is shared stays so: somebody may want to share it."""
+    """Returns whether it is sent in the message. Shared storages stay shared, as the user may want."""
     return storage.nbytes() <= SMALL and not storage.is_shared()
 
 
@@ -205,9 +205,9 @@ def _bytes_of(storage: torch.UntypedStorage) -> np.ndarray[Any, Any]:
 
 
 def _without_storages(value: Any) -> tuple[io.BytesIO, list[torch.UntypedStorage]]:
-    """Pickles a value without the storages of its tensors: they are sent behind all else.
+    """Pickles a value without the storages of its tensors, which are sent after it.
 
-    Views of one storage stay views of one. Nothing is shared if what comes behind it cannot be pickled.
+    Views of one storage stay views of one. Nothing is shared if a later part cannot be pickled.
     """
     file, storages = io.BytesIO(), list[torch.UntypedStorage]()
 
@@ -236,7 +236,7 @@ def _storage_at(number: int) -> torch.UntypedStorage:
 
 
 def send(pipe: Connection, peer: socket.socket, message: Message) -> None:
-    """Sends a message, and then what is in shared memory of it, by the socket that the pipe is."""
+    """Sends a message, and then its shared memory, by the socket that the pipe is."""
     pipe.send_bytes(message.content.getbuffer())
     for storage in message.shared:
         try:
@@ -312,7 +312,7 @@ def sendable_errors() -> Iterator[None]:
 
 
 def sending_error(value: Any) -> str:
-    """Returns the error where a value is pickled for another process; an empty string for nothing."""
+    """Returns the error of pickling a value for another process; an empty string for none."""
     try:
         _without_storages(value)
     except Exception as error:
@@ -321,7 +321,7 @@ def sending_error(value: Any) -> str:
 
 
 def stack_small_tensors() -> None:
-    """Lets this worker process make small batches in its memory: torch's own makes each in shared memory."""
+    """Lets this worker process make small batches in its own memory, not in shared memory as torch does."""
     if default_collate_fn_map.get(torch.Tensor) is collate_tensor_fn:
         default_collate_fn_map[torch.Tensor] = _stacked
 

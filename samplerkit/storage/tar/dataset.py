@@ -61,9 +61,10 @@ class TarDataset(View):
         cache: the folder for indexes, unpacked gzip archives and, unless `remote` says another one, fetched
             shards; None for the user's cache folder.
         progress: called with a description, the number done and the total; None for a line on the terminal,
-            False for nothing. lengths: samples in each shard: a list, a dict by URL or name, or the path of a
-            JSON file from `save_lengths`. Then nothing is opened at the start: a shard is indexed when it is
-            needed. None indexes all at first use.
+            False for nothing.
+        lengths: samples in each shard: a list, a dict by URL or name, or the path of a JSON file from
+            `save_lengths`. Then nothing is opened at the start: a shard is indexed when it is needed. None
+            indexes all at first use.
         remote: how remote shards are reached and kept: `RemoteOptions`, or a mapping of these.
         fetch: `shards` fetches whole remote shards, `ranges` reads single samples of them. `auto` chooses by
             the next ids from a `Loader` (`samplerkit.storage.tar.fetch_costs.stretch_of` is the rule):
