@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from operator import getitem
 from typing import Any, Protocol, final
 
 import numpy as np
@@ -125,18 +126,12 @@ class FileContent:
             DatasetError: it refuses.
         """
         if hasattr(column, "shape"):
-            try:
-                return column[rows]
-            except MemoryError:
-                raise
-            except Exception as error:
-                what = f"{type(error).__name__}: {error}"
-                hint = "let the reader give arrays that an array of rows selects from, as numpy's do"
-                raise DatasetError(self.path, f"rows cannot be taken ({what})", hint=hint) from error
+            hint = "let the reader give arrays that an array of rows selects from, as numpy's do"
+            return guarded(self.path, "taken apart by rows", partial(getitem, column, rows), hint)
         return [self._item(column, row) for row in rows.tolist()]
 
     def _item(self, column: Any, row: int) -> Any:
-        try:
+        try:  # not `guarded`, which takes longer than many items
             return column[row]
         except Exception as error:
             what = f"{type(error).__name__}: {error}"

@@ -41,7 +41,7 @@ install it with: pip install "samplerkit[nothing]"
 
 
 def guarded(place: str, what: str, call: Callable[[], Result], hint: str = REWRITE) -> Result:
-    """Calls a package that parses; whatever it raises becomes an error that names the place.
+    """Calls a package that parses; whatever it raises becomes an error that names the place, or notes it.
 
     Args:
         place: the file, and where in it.
@@ -54,9 +54,7 @@ def guarded(place: str, what: str, call: Callable[[], Result], hint: str = REWRI
     """
     try:
         return call()
-    except SamplerkitError:
-        raise
-    except MemoryError as error:
+    except (SamplerkitError, MemoryError) as error:
         note_once(error, f"while {place} was {what}")
         raise
     except Exception as error:

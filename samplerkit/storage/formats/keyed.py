@@ -121,16 +121,11 @@ class KeyedDataset(OpenPerProcess[OpenStore]):
         if decode is None:
             return values
         numbers = list(range(len(values)))
-        return in_draws(
-            lambda at: self._decoded(decode, values[at], int(wanted[at])), numbers, numbers, len(values)
-        )
 
-    def _decoded(self, decode: Callable[[Any], Any], value: Any, id: int) -> Any:
-        try:
-            return decode(value)
-        except Exception as error:
-            what = f"cannot be decoded ({type(error).__name__}: {error})"
-            raise DatasetError(f"{self.path}, sample {id}", what) from error
+        def decoded(at: int) -> Any:
+            return guarded(f"{self.path}, sample {wanted[at]}", "decoded", partial(decode, values[at]), "")
+
+        return in_draws(decoded, numbers, numbers, len(values))
 
     def close(self) -> None:
         """Closes the store in this process. The dataset can be used again."""

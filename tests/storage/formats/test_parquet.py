@@ -7,12 +7,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from threading import Barrier
 from threading import enumerate as enumerate_threads
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import samplerkit as sk
 from samplerkit.storage.files.stored import Stored
+from samplerkit.storage.formats.parquet.filter import RowFilter, ranges_of
 from samplerkit.testing import DatasetContract
 from tests.storage.formats.damage import plain
 from tests.storage.remote.server import right, served
@@ -159,6 +161,20 @@ def test_a_number_of_another_precision_leaves_no_row_group_out(tmp_path, conditi
     pq.write_table(table, tmp_path / "a.parquet", row_group_size=1)
     with sk.ParquetDataset(tmp_path / "a.parquet", filters=[condition], progress=False) as dataset:
         assert [sample["y"] for sample in dataset.__getitems__(range(len(dataset)))] == [0.1]
+
+
+def test_statistics_of_nan_say_nothing():
+    """As those of some writers; pyarrow writes none of it."""
+    column = SimpleNamespace(path="x", name="x", physical_type="DOUBLE", statistics=SimpleNamespace())
+    vars(column.statistics).update(has_min_max=True, min=np.nan, max=2.0)
+    group = SimpleNamespace(column=lambda number: column)
+    footer = SimpleNamespace(num_columns=1, schema=group, row_group=lambda number: group)
+    found = ranges_of(footer, 0, ["x"])
+    assert [RowFilter.of([("x", word, 2.5)]).may_hold(found) for word in ("<", "==", ">")] == [
+        True,
+        False,
+        False,
+    ]
 
 
 def test_a_column_may_be_called_as_a_part_of_another_one(tmp_path):

@@ -126,10 +126,12 @@ _FLOATS: Final = {"FLOAT": np.float32, "DOUBLE": np.float64}
 
 def _widened(kind: Any, least: float, most: float) -> Bounds:
     """Gives bounds that also hold what is rounded to one of them: `in` compares with float32 after that."""
+    ends = np.array([-np.inf, np.inf], kind)
     with np.errstate(over="ignore"):
-        found = np.nextafter(np.array([least, most], kind), np.array([-np.inf, np.inf], kind))
-    # Of numpy's type, since Python's float would be rounded to that of a value.
-    return found[0].astype(np.float64), found[1].astype(np.float64)
+        found = np.nextafter(np.array([least, most], kind), ends)
+    # NaN, as some writers have it, says nothing. Python's float would be rounded to the type of a value.
+    bounds = np.where(np.isnan(found), ends, found).astype(np.float64)
+    return bounds[0], bounds[1]
 
 
 def _is_condition(entry: Any) -> bool:
