@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.client
 import io
-import socket
 import ssl
 import threading
 import time
@@ -141,7 +140,6 @@ class Http(Client):
         reasons: dict[type[Exception], str] = {
             ssl.SSLError: "TLS failed",
             TimeoutError: f"the answer stalled, for {self.options.timeout:g} s",
-            socket.gaierror: "the name of its host is not known",
             http.client.IncompleteRead: "the answer broke off",
             http.client.HTTPException: "the connection broke",
             OSError: f"the connection broke{number_in_words(error)}",

@@ -158,16 +158,18 @@ class Connections:
         Raises:
             Transient: the server cannot be reached.
             Refused: the user's certificates cannot be read.
-            OSError: its name is not known, or TLS failed.
+            OSError: TLS failed.
         """
         connection = in_other_words(partial(self._made, route), (OSError, TypeError), _no_certificates)
 
         def said(error: OSError) -> Exception:
             connection.close()
-            if isinstance(error, ssl.SSLError | socket.gaierror):
+            if isinstance(error, ssl.SSLError):
                 return error
             if isinstance(error, TimeoutError):
                 return Transient(f"no connection within {self._timeout:g} s")
+            if isinstance(error, socket.gaierror):
+                return Transient(f"the name of {'the proxy' if route.proxy else 'its host'} is not known")
             server = "the proxy" if route.proxy else "its server"
             return Transient(f"{server} cannot be reached{number_in_words(error)}")
 
@@ -275,7 +277,7 @@ def _of_netrc(host: str) -> tuple[str, str] | None:
     path = os.environ.get("NETRC") or str(Path("~/.netrc").expanduser())
     try:
         found = netrc.netrc(path).authenticators(host)
-    except (OSError, netrc.NetrcParseError):
+    except (OSError, UnicodeDecodeError, netrc.NetrcParseError):
         return None
     return (found[0] or found[1] or "", found[2] or "") if found else None
 

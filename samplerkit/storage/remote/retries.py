@@ -113,6 +113,7 @@ class Client(ABC):
     def small(self, url: str, most: int, stop: Stop) -> tuple[bytes, Version]:
         """Reads a whole small file, after asking for its version."""
         version = self.version(url, stop)
+        _check_size(version)
         check_small(version.size, most)
         data = self.part(url, version, 0, version.size, stop) if version.size else b""
         self.confirm(url, version, stop)
@@ -131,8 +132,7 @@ class Client(ABC):
             stop: ends it.
             is_verified: it is checked against a digest later.
         """
-        if version.size == UNKNOWN_SIZE:
-            raise Refused("has no size by its filesystem, so a break could not be noticed")
+        _check_size(version)
 
         def part(at: int, stop: Stop) -> bytes:
             return self.part(url, version, at, min(_PART, version.size - at), stop)
@@ -145,6 +145,11 @@ class Client(ABC):
     def confirm(self, url: str, version: Version, stop: Stop) -> None:
         """Makes certain that parts that were read are of a version, where their reading did not."""
         return
+
+
+def _check_size(version: Version) -> None:
+    if version.size == UNKNOWN_SIZE:
+        raise Refused("has no size by its filesystem, so a break could not be noticed")
 
 
 def check_small(size: int, most: int) -> None:

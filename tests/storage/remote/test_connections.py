@@ -35,6 +35,9 @@ def test_what_the_user_gives_is_sent_and_nothing_is_compressed(server, storage, 
     monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
     storage().version(url)
     assert {each.headers["Authorization"] for each in server.requests[1:]} == {"Basic eW91OnB3"}
+    (tmp_path / "netrc").write_bytes(b"machine 127.0.0.1 login you password \xe4\n")  # as curl, without it
+    storage().version(url)
+    assert "Authorization" not in server.requests[-1].headers
 
 
 def test_credentials_that_were_dropped_do_not_come_back_with_the_next_redirect(server, storage):
@@ -173,9 +176,10 @@ def test_https_goes_through_a_tunnel_of_the_proxy(certificate, storage, monkeypa
         assert told["Proxy-Authorization"] == "Basic bWU6cEBzcw=="
         assert "X-Key" not in told
         assert all("Proxy-Authorization" not in each.headers for each in safe.requests)
-        monkeypatch.setenv("https_proxy", "127.0.0.1:9")
-        with pytest.raises(DatasetError, match="the proxy cannot be reached"):
-            storage(storage_options={"verify": str(certificate)}).version(url)
+        for proxy in ("127.0.0.1:9", "no-such-host.invalid"):
+            monkeypatch.setenv("https_proxy", proxy)
+            with pytest.raises(DatasetError, match=r"the proxy (cannot be reached|is not known)"):
+                storage(storage_options={"verify": str(certificate)}).version(url)
 
 
 def test_a_header_that_would_be_two_is_refused(server, storage):

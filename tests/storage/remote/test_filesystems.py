@@ -174,3 +174,12 @@ def test_a_file_that_changes_while_it_is_fetched_is_noticed_though_the_store_fai
     monkeypatch.setattr(Cluster, "info", info)
     with pytest.raises(DatasetError, match="was changed while it was in use"):
         reader.fetch(url)
+
+
+def test_a_file_of_which_nobody_knows_the_size_is_an_error_that_says_so(storage, monkeypatch):
+    url, info = put("a.json"), Cluster.info
+    monkeypatch.setattr(Cluster, "info", lambda *given: {**info(*given), "size": None})
+    reader = storage()
+    for read in (reader.read_small, reader.fetch, lambda url: reader.read([Span(url, 0, 5)])):
+        with pytest.raises(DatasetError, match="has no size by its filesystem"):
+            read(url)
