@@ -67,6 +67,7 @@ def test_an_alias_stands_for_what_it_names_and_not_for_too_much(monkeypatch):
 def test_the_schema_is_plain_json_and_follows_the_constructors():
     schema = sk.Config.json_schema()
     assert json.loads(json.dumps(schema)) == schema
+    assert "null" not in json.dumps(schema["$defs"]["random"]["properties"]["shuffle"])
     for kinds in (SAMPLERS, DATASETS, BATCHES):
         for kind in kinds:
             # Of a name that two sections have, each is told by its section.

@@ -106,6 +106,7 @@ def test_documents_end_with_a_token(tmp_path, stored):
     assert one["position_ids"].tolist() == [0, 1, 2, 0, 1, 0, 0, 1]
     assert one["cu_seqlens"].tolist() == [0, 3, 5, 6, 8]
     assert one["loss_mask"].tolist() == [1, 1, 0, 1, 0, 0, 1, 1]
+    assert one["documents"].base.nbytes <= 5 * 64  # the block that all share: nine int64 are the longest
     nothing = data.__getitems__([])
     assert nothing["cu_seqlens"].tolist() == [0]
     assert nothing["position_ids"].shape == (0, 8)
