@@ -104,6 +104,12 @@ def test_the_end_of_many_sources_is_found_for_all_at_once():
     assert time.process_time() - begin < 10
 
 
+def test_a_nested_mixture_longer_than_any_order_is_read_as_far_as_one():
+    layout = sk.Layout.tree({"both": sk.Layout.tree({"many": 2**60, "few": 5})})
+    inner = sk.MixtureSampler({"many": None, "few": None}, weights={"many": 1e-6, "few": 1}, stop="all")
+    assert len(sk.MixtureSampler({"both": inner}, weights={"both": 1}).order(layout)) == 2**62
+
+
 def test_the_inverse_of_a_source_that_is_read_too_often_is_refused():
     order = sk.MixtureSampler([1, 1], 10**12).order(sk.Layout([5, 5]))
     begin = time.process_time()

@@ -344,7 +344,8 @@ class Blend:
         if self.restarts and self._context.epoch:
             context = replace(self._context, epoch=0)
             return Blend(self._mixture, self._layout, context, restarts=True).length
-        sizes = tuple(source.length for source in self.sources)
+        # A nested mixture may be longer than any order.
+        sizes = tuple(min(source.length, LARGEST) for source in self.sources)
         ends = tuple(self.mix.turns.ends[0].tolist())
         is_first = self._mixture.stop == "first"
         return first_length(self._draws.recipe, self.lanes, sizes, ends, is_first=is_first)
