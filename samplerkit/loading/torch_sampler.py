@@ -308,7 +308,7 @@ class TorchBatchSampler(torch.utils.data.BatchSampler):
             raise ArgumentTypeError("sampler", "must be a TorchSampler", sampler)
         self.sampler: TorchSampler = sampler
         self.drop_last = arguments.boolean("drop_last", drop_last)
-        tail = checked_tail("drop" if self.drop_last else tail, batch_size, batches)
+        tail = checked_tail(tail, batch_size, batches, drop_last=self.drop_last)
         # None where there are batches, as torch has it for a batch sampler of one's own.
         self.batch_size: Any = None if batch_size is None else arguments.positive("batch_size", batch_size)
         if batches is not None:
