@@ -118,6 +118,13 @@ def read_for(loaders: frozenset[object]) -> None:
     _here.loaders = loaders
 
 
+def ended_iteration() -> StateError:
+    """Gives the error of a loop that asks on after another one began over its loader, or after `close()`."""
+    return StateError(
+        "iteration", "was ended by a newer one or by close()", hint="make a loader for each loop"
+    )
+
+
 def require_outside(loader: object) -> None:
     """Requires that no thread that reads for a loader iterates over it: each would begin more threads.
 

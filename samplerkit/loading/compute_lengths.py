@@ -170,7 +170,7 @@ def _words(function: Callable[[Any], Any]) -> str:
 
 _DTYPE: Final = np.dtype("<i4")
 _LONGEST_LINE = 1 << 16
-_OF_OTHERS = "say another path for the lengths: this file keeps what was computed for others"
+_OF_OTHERS = "remove this file, which keeps what was computed for others, or say another path for the lengths"
 
 
 @final
@@ -193,11 +193,12 @@ class LengthsJournal:
         self.done = 0
         saved, header = _value_of(file.readline(_LONGEST_LINE)), _line(identity)
         end = len(header)
-        if saved is not None:
-            _require_same(saved, identity, path)
-            while (lengths := _value_of(line := file.readline(_LONGEST_LINE))) is not None:
-                end += len(line)
-                self._add(lengths)
+        while saved is not None and (lengths := _value_of(line := file.readline(_LONGEST_LINE))) is not None:
+            # A file without lengths, as an error of the first sample leaves it, fits any dataset.
+            if not self.done:
+                _require_same(saved, identity, path)
+            end += len(line)
+            self._add(lengths)
         # The rest after the last complete line is truncated or damaged.
         file.seek(0)
         file.write(header)

@@ -13,8 +13,8 @@ import torch.utils.data
 from samplerkit.batches.plan import BatchPlan
 from samplerkit.batches.recipe import BatchRecipe
 from samplerkit.closing import Closing
-from samplerkit.errors import ArgumentTypeError, OutOfDatasetError, StateError
-from samplerkit.loading.background import require_outside
+from samplerkit.errors import ArgumentTypeError, ArgumentValueError, OutOfDatasetError
+from samplerkit.loading.background import ended_iteration, require_outside
 from samplerkit.loading.device.stage import DeviceStage, MakeStage
 from samplerkit.loading.device.streams import checked_device
 from samplerkit.loading.run.delivery import Tail
@@ -137,7 +137,7 @@ class Loader(MetricsMixin, Closing):
         seeds = arguments.boolean("seed_draws", seed_draws)
         self.workers: Final = checked_workers(workers, num_workers, dataloader_options, seed_draws=seeds)
         self.file_affinity: Final = arguments.boolean("file_affinity", file_affinity)
-        self.tail: Final = checked_tail("drop" if drops else tail, batch_size, batches)
+        self.tail: Final = checked_tail(tail, batch_size, batches, drop_last=drops)
         self.run_ahead: Final = arguments.boolean("run_ahead", run_ahead)
         resumes = arguments.choice("after_break", after_break, get_args(AfterBreak)) == "continue"
         skips: Any = arguments.choice("bad_samples", bad_samples, get_args(BadSamples))
@@ -155,6 +155,13 @@ class Loader(MetricsMixin, Closing):
             file_affinity=self.file_affinity,
         )
         self._received = Received(self.dataset if self._workers.has_processes else None)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        # As torch's DataLoader: the value would be shown, and not be read by.
+        if "_received" in self.__dict__ and name in Loader.__init__.__annotations__:
+            hint = "make another loader, and load the state of this one"
+            raise ArgumentValueError(name, "cannot be set once the loader is made", value, hint=hint)
+        super().__setattr__(name, value)
 
     @property
     def sampler(self) -> Sampler:
@@ -311,7 +318,7 @@ class Loader(MetricsMixin, Closing):
                     # A batch may be large, and the loop is done with it.
                     del batch
                     if not iteration.is_open:
-                        raise StateError("iteration", "was ended by a newer one or by close()")
+                        raise ended_iteration()
             is_at_its_end = True
         finally:
             # Reached by a break, an error of the dataset, of a worker or of the loop, a handler that raised,

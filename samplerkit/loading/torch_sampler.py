@@ -307,7 +307,7 @@ class TorchBatchSampler(torch.utils.data.BatchSampler):
             raise ArgumentTypeError("sampler", "must be a TorchSampler", sampler)
         self.sampler: TorchSampler = sampler
         self.drop_last = arguments.boolean("drop_last", drop_last)
-        tail = checked_tail("drop" if self.drop_last else tail, batch_size, batches)
+        tail = checked_tail(tail, batch_size, batches, drop_last=self.drop_last)
         # None with batches, as in torch for a custom batch sampler.
         self.batch_size: Any = None if batch_size is None else arguments.positive("batch_size", batch_size)
         if batches is not None:

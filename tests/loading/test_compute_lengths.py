@@ -111,16 +111,24 @@ def test_what_was_left_by_another_function_or_dataset_is_refused(tmp_path):
         sk.compute_lengths(TEXTS[:-1], len, out)
 
 
-def broken(_, **_more):
-    raise LookupError("no tokenizer")
+def broken(text, *, fails_at=0, **_more):
+    if text is TEXTS[fails_at]:
+        raise LookupError("no tokenizer")
+    return len(text)
 
 
 def test_what_was_left_by_a_function_of_other_arguments_is_refused(tmp_path):
-    one, other = (partial(broken, size=size) for size in (1, 2))
+    one, other = (partial(broken, size=size, fails_at=1400) for size in (1, 2))
     with pytest.raises(sk.DatasetError, match="no tokenizer"):
         sk.compute_lengths(TEXTS, one, tmp_path / "lengths.npy")
     with pytest.raises(sk.StateError, match="function: is of other lengths"):
         sk.compute_lengths(TEXTS, other, tmp_path / "lengths.npy")
+
+
+def test_an_error_of_the_first_samples_leaves_nothing_that_is_in_the_way_of_another_function(tmp_path):
+    with pytest.raises(sk.DatasetError, match="no tokenizer"):
+        sk.compute_lengths(TEXTS, partial(broken, fails_at=3), tmp_path / "lengths.npy")
+    assert sk.compute_lengths(TEXTS, len, tmp_path / "lengths.npy").tolist() == LENGTHS
 
 
 @pytest.mark.parametrize(

@@ -195,6 +195,22 @@ def test_a_timeout_may_be_as_long_as_one_likes(workers):
 def test_drop_last_means_drop():
     assert numbers_loader(drop_last=True).tail == "drop"
     assert [len(batch) for batch in numbers_loader(drop_last=True)] == [3, 3, 3]
+    with pytest.raises(sk.ArgumentValueError, match=r"^drop_last: .* another tail is said, got 'ragged'"):
+        numbers_loader(drop_last=True, tail="ragged")
+    with pytest.raises(sk.ArgumentValueError, match=r"^tail: must be one of"):
+        numbers_loader(drop_last=True, tail="pads")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("batch_size", 5), ("dataset", range(3)), ("after_break", "continue")]
+)
+def test_an_argument_that_would_change_nothing_cannot_be_set(name, value):
+    loader = numbers_loader()
+    with pytest.raises(sk.ArgumentValueError, match=f"^{name}: cannot be set once the loader is made"):
+        setattr(loader, name, value)
+    loader.mine = 1  # attributes of a user's own can, and again
+    loader.mine = 2
+    assert (loader.mine, loader.batch_size) == (2, 3)
 
 
 def test_torch_warns_of_more_processes_than_processors_but_not_of_threads():

@@ -126,3 +126,19 @@ def test_at_the_border_of_a_block_of_draws_an_edit_is_the_same_for_one_row_as_fo
     edit = sk.Edit(at=at, weights={"a": 5.0, "b": 1.0, "c": 1.0})
     order = sk.Ledger(mixture, edits=[edit]).order(sk.Layout.tree({"a": 300, "b": 200, "c": 100}))
     assert [int(order[row]) for row in range(240, 520)] == order[:][240:520].tolist()
+
+
+@pytest.mark.parametrize("shuffle", ["global", "partial", "files", "infile"])
+def test_a_run_by_a_distributed_sampler_is_edited_by_a_random_one_in_its_place(shuffle):
+    layout, arguments = sk.Layout([40, 30, 50]), {"shuffle": shuffle, "partial_size": 60, "seed": 7}
+    dealt = sk.DistributedSampler(**arguments)
+    with pytest.raises(
+        sk.CompositionError, match="say RandomSampler with the same arguments, which reads the same"
+    ):
+        sk.Ledger(dealt)
+    world = sk.World(2, 0)
+    before = sk.Loader(layout, dealt, batch_size=5, world=world)
+    ledger = sk.Ledger(sk.RandomSampler(**arguments), [sk.Edit(at=60, skip=20)])
+    after = sk.Loader(layout, ledger, batch_size=5, world=world)
+    after.load_state_dict(before.state_dict(step=4), allow={"sampler"})
+    assert after.order[:60].tolist() == before.order[:60].tolist()

@@ -210,6 +210,7 @@ REFUSED: list[tuple[Any, type[Exception], str]] = [
     (lambda: of(NAMES, {"web": sk.DistributedSampler()}), sk.CompositionError, "sources.web"),
     (lambda: distributed_later().order(CORPUS)[:], sk.CompositionError, "source web"),
     (lambda: in_itself().order(CORPUS), sk.CompositionError, "MixtureSampler: is a source of itself"),
+    (lambda: sk.MixtureSampler(weights={"web": 1}), sk.ArgumentTypeError, "name the sources too"),
     (lambda: in_itself().chain, sk.CompositionError, "MixtureSampler: is a source of itself"),
 ]
 

@@ -199,4 +199,4 @@ def test_a_file_whose_name_has_signs_of_a_pattern_is_not_another_one_when_it_is_
 
 def test_a_folder_given_for_files_is_an_error_with_a_pattern(tmp_path):
     with pytest.raises(sk.ArgumentValueError, match=rf"give its files, as in '{tmp_path}/\*'"):
-        sk.ParquetDataset(tmp_path)
+        sk.ParquetDataset(f"{tmp_path}/")

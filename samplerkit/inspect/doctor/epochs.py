@@ -30,7 +30,7 @@ def epoch_frozen(seen: Inspection) -> Faults:
     """`set_epoch` was not called, so that each epoch has the order of the first one.
 
     Hint:
-        call sampler.set_epoch(epoch) before each epoch, or use sk.TorchSampler, which moves on alone
+        call its set_epoch(epoch) before each epoch, or use sk.TorchSampler, which moves on alone
     """
     for sampler in (*([seen.loader] if seen.is_ours else []), *seen.bridges, *seen.others):
         epoch, name = getattr(sampler, "epoch", None), type(sampler).__name__

@@ -12,7 +12,8 @@ from typing import Any, Final, final
 import torch
 
 from samplerkit.closing import Closing
-from samplerkit.errors import ArgumentTypeError, NotSupportedError, StateError
+from samplerkit.errors import ArgumentTypeError, NotSupportedError
+from samplerkit.loading.background import ended_iteration
 from samplerkit.loading.cursor import FunctionCursor, Iteration
 from samplerkit.loading.device.stage import EPOCH_END, DeviceStage, Load, MakeStage
 from samplerkit.loading.device.streams import (
@@ -304,7 +305,7 @@ class WrappedLoader:
         try:
             while True:
                 if not iteration.is_open:
-                    raise StateError("iteration", "was ended by a newer one or by close()")
+                    raise ended_iteration()
                 batch = next(stage)
                 self._snapshot = self._snapshots.popleft()
                 if batch is EPOCH_END:

@@ -21,8 +21,14 @@ from typing import Any, Final, final
 
 import torch
 
-from samplerkit.errors import StateError
-from samplerkit.loading.background import Channel, end_at_exit, not_an_end, require_process, start_thread
+from samplerkit.loading.background import (
+    Channel,
+    end_at_exit,
+    ended_iteration,
+    not_an_end,
+    require_process,
+    start_thread,
+)
 from samplerkit.loading.device.batch_tree import is_opaque, leaves, map_leaves, storages
 from samplerkit.loading.device.streams import Streams, streams_for
 from samplerkit.loading.generators import warn_once, watched_loads
@@ -171,7 +177,7 @@ class DeviceStage(Iterator[Any]):
     def _require_usable(self) -> None:
         require_process(self._process)
         if self._channel.is_closed:
-            raise StateError("iteration", "was ended by a newer one or by close()")
+            raise ended_iteration()
         if self._producer is not None:
             # At the first `next`, not before: what is made and never read starts no thread. The stage lets go
             # of the producer, and so of the source: garbage of the one must not wait for the other.

@@ -10,7 +10,8 @@ from typing import Any, Final, Literal, final, get_args
 import numpy as np
 import torch
 
-from samplerkit.errors import ArgumentTypeError, ArgumentValueError, NotSupportedError, StateError
+from samplerkit.errors import ArgumentTypeError, ArgumentValueError, NotSupportedError
+from samplerkit.loading.background import ended_iteration
 from samplerkit.loading.device.batch_tree import leaves, map_leaves
 from samplerkit.loading.device.order import DeviceOrder, order_on
 from samplerkit.loading.run.delivery import Reading, Tail
@@ -131,7 +132,7 @@ class TensorLoader(CountsSteps):
                 yield batch
                 del batch
                 if not iteration.is_open:
-                    raise StateError("iteration", "was ended by a newer one")
+                    raise ended_iteration()
             is_at_its_end = True
         finally:
             self._cursor.end(iteration, at_its_end=is_at_its_end)

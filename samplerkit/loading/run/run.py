@@ -91,9 +91,9 @@ class Run:
         """
         recipe = default_sampler(dataset) if recipe is None else recipe
         if not isinstance(recipe, Sampler):
-            raise ArgumentTypeError(
-                "sampler", "must be a samplerkit sampler", recipe, hint="wrap another one in IterSampler"
-            )
+            # One that deals to ranks, as torch's DistributedSampler, would be dealt twice.
+            hint = "give one such as RandomSampler(), or in IterSampler another one that deals to no ranks"
+            raise ArgumentTypeError("sampler", "must be a samplerkit sampler", recipe, hint=hint)
         if world is not None and not isinstance(world, World):
             raise ArgumentTypeError("world", "must be a World or None", world)
         # A dataset with a default order must not warn any more.
@@ -270,15 +270,20 @@ def unit_of(recipe: Sampler, dataset: Any, batches: Any) -> Unit:
     return samples if batches is None else BatchUnit.of(recipe, batches, samples)
 
 
-def checked_tail(tail: str, batch_size: int | None, batches: Any) -> Tail:
-    """Takes a tail, where batches have one size or else are made by a recipe.
+def checked_tail(tail: str, batch_size: int | None, batches: Any, *, drop_last: bool = False) -> Tail:
+    """Takes a tail, where batches have one size or else are made by a recipe; `drop_last` means "drop".
 
     Raises:
         ArgumentTypeError: the tail is no text.
         ArgumentValueError: the tail is not known, or is one of batches where none are given, or where they
-            must stay whole; or `batch_size` and `batches` are both given, or neither.
+            must stay whole, or not that of `drop_last`; or `batch_size` and `batches` are both given, or
+            neither.
     """
     checked = cast("Tail", arguments.choice("tail", tail, get_args(Tail)))
+    if drop_last and checked not in {"drop", "pad"}:  # "pad" may be the default
+        raise ArgumentValueError(
+            "drop_last", 'means tail="drop", and another tail is said', tail, hint="say one"
+        )
     if (batch_size is None) == (batches is None):
         hint = "say batch_size= for batches of one size, or batches= for those of a recipe"
         raise ArgumentValueError("batch_size", "or batches must be said, and not both", batch_size, hint=hint)
@@ -288,7 +293,7 @@ def checked_tail(tail: str, batch_size: int | None, batches: Any) -> Tail:
     if tail == "split" and isinstance(batches, BatchRecipe) and not batches.can_be_split:
         hint = 'say "pad" or "drop"'
         raise ArgumentValueError("tail", "splits batches, and these must stay whole", tail, hint=hint)
-    return checked
+    return "drop" if drop_last else checked
 
 
 def default_sampler(dataset: Any) -> Sampler:

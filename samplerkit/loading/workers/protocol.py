@@ -14,8 +14,8 @@ import torch.utils.data
 from torch.utils.data._utils.pin_memory import pin_memory
 
 from samplerkit.batches.segments import Segments
-from samplerkit.errors import StateError, WorkerError, note_once
-from samplerkit.loading.background import end_together, require_process
+from samplerkit.errors import WorkerError, note_once
+from samplerkit.loading.background import end_together, ended_iteration, require_process
 from samplerkit.order.typing import Ids, as_array
 from samplerkit.samplers.mixing.edit import Edit
 
@@ -323,7 +323,7 @@ class BatchesInOrder(Iterator[Answer]):
 
     def _require_open(self) -> None:
         if self._is_over:
-            raise StateError("iteration", "was ended by a newer one or by close()")
+            raise ended_iteration()
 
     def _submit(self) -> None:
         """Submits as many batches as allowed."""

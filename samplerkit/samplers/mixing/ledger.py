@@ -27,6 +27,9 @@ from samplerkit.samplers.repeat import RepeatSampler
 from samplerkit.samplers.shuffled import RandomSampler
 from samplerkit.samplers.subset import SequentialSampler, SubsetRandomSampler
 
+_IN_PLACE = "say RandomSampler with the same arguments, which reads the same order"
+"""What becomes of a distributed sampler, since nothing is put above a ledger."""
+
 
 @final
 class Ledger(Sampler):
@@ -72,7 +75,7 @@ class Ledger(Sampler):
         self._made: Final = Latest[tuple[RunStream, int, Any]]()
         self.add_child(sampler)
         if sampler is not None:
-            require_undealt("Ledger", sampler, "it")
+            require_undealt("Ledger", sampler, "it", _IN_PLACE)
 
     def arguments(self) -> dict[str, Any]:
         """Gives the constructor's arguments by name; the sampler is the child."""
@@ -124,7 +127,7 @@ class Ledger(Sampler):
         child, layout = self.get_child(), Layout.of(context.dataset)
         if child is None:
             raise CompositionError("Ledger", "has no sampler to read by", hint="give it one")
-        require_undealt("Ledger", self, "it")
+        require_undealt("Ledger", self, "it", _IN_PLACE)
         orders = EpochOrders(child, context.dataset, RunConstants(context.lanes))
         length = len(orders(0))
         if not length:

@@ -121,7 +121,9 @@ class ShuffledPart:
         return Permuted(self.size, Key(self.seed, epoch, 0, Shuffle.GLOBAL.value))
 
 
-def require_undealt(place: str, sampler: Sampler, reader: str) -> None:
+def require_undealt(
+    place: str, sampler: Sampler, reader: str, hint: str = "put it above, or leave it out"
+) -> None:
     """Refuses a distributed sampler below something that reads the order of all ranks.
 
     Raises:
@@ -129,8 +131,7 @@ def require_undealt(place: str, sampler: Sampler, reader: str) -> None:
     """
     if sampler.chain.deal is not None:
         problem = f"holds a distributed sampler, and {reader} reads what all ranks read together"
-        hint = "put it above, or leave it out: a loader deals to the ranks"
-        raise CompositionError(place, problem, sampler, hint=hint)
+        raise CompositionError(place, problem, sampler, hint=f"{hint}: a loader deals to the ranks")
 
 
 def require_source(place: str, sampler: Any) -> None:
@@ -183,6 +184,9 @@ def checked_weights(sources: Any, given: Any) -> Any:
     """Takes weights: by name for sources by name, else an array."""
     if given is None:
         return None
+    if sources is None and isinstance(given, Mapping):
+        hint = "name the sources too, as in sources={name: None}"
+        raise ArgumentTypeError("weights", "have names, and no source has one", given, hint=hint)
     if sources is None:
         return arguments.weights(given)
     if not isinstance(given, Mapping):

@@ -243,7 +243,7 @@ def joined(parts: Sequence[FileCatalogue]) -> FileCatalogue:
         raise ArgumentValueError("files", "must not be empty", [])
     for part in parts:
         if part.kind != parts[0].kind:
-            raise ArgumentValueError("files", f"are of several kinds: {parts[0].kind} and", part.kind)
+            raise ArgumentValueError("files", "are of several kinds", f"{parts[0].kind} and {part.kind}")
         first, path = parts[0].path(0), part.path(0)
         if is_remote(path) != is_remote(first):
             raise ArgumentValueError("files", "lie in part here and in part elsewhere", shown(path))

@@ -51,7 +51,7 @@ def file_paths(
             paths += _remote_matches(name, remote, place, left_out) if is_pattern else [name]
         else:
             if is_alone and os.path.isdir(name):  # noqa: PTH112  # Path's own raises where a name is too long
-                hint = f"give its files, as in '{name}/*'"
+                hint = f"give its files, as in {name.rstrip('/') + '/*'!r}"
                 raise ArgumentValueError(place, "is a folder", files, hint=hint)
             paths += _matches(name, place, left_out)
     if not paths:

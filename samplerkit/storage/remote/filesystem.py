@@ -18,6 +18,7 @@ from samplerkit.storage.remote.access import (
     Refused,
     Transient,
     Version,
+    causes,
     in_other_words,
     library_fault,
 )
@@ -166,7 +167,11 @@ def opened_filesystem(url: str, options: RemoteOptions) -> tuple[Any, str]:
         if not isinstance(error, ImportError):  # filesystems of all kinds raise errors of all kinds
             problem = f"its filesystem cannot be made ({type(error).__name__})"
             return DatasetError(shown(url), problem, hint="check its scheme and storage_options")
-        needs = f" ({error.name})" if error.name else ""
+        # fsspec raises an error without a name, from the one that has it.
+        name = next(
+            (cause.name for cause in causes(error) if isinstance(cause, ImportError) and cause.name), ""
+        )
+        needs = f" ({name})" if name else ""
         hint = "install fsspec's package for its scheme"
         return DatasetError(shown(url), f"needs a package that is not installed{needs}", hint=hint)
 

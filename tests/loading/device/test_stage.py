@@ -109,7 +109,9 @@ def test_close_wakes_a_loop_that_waits_in_another_thread_and_says_when_the_threa
     stage.close(0.01)
     waiting.join(10)
     assert not stage.close(0.01)
-    assert [str(error) for error in raised] == ["state: iteration: was ended by a newer one or by close()"]
+    assert [str(error) for error in raised] == [
+        "state: iteration: was ended by a newer one or by close(); make a loader for each loop"
+    ]
     may_continue.set()
     assert stage.close(10)
 

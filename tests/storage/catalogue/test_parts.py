@@ -87,7 +87,7 @@ def test_parts_that_do_not_go_together_are_refused(tmp_path):
         kind.name: make_part(parts_of(kind.written(tmp_path / kind.name))[0], f"{tmp_path}", kind.reader)
         for kind in (TAR, PARQUET)
     }
-    with pytest.raises(ArgumentValueError, match="several kinds"):
+    with pytest.raises(ArgumentValueError, match="are of several kinds, got 'tar and parquet'"):
         join_parts(made.values(), f"{tmp_path}/all.skcat")
     with pytest.raises(ArgumentValueError, match="name a file twice"):
         join_parts([made["tar"], made["tar"]], f"{tmp_path}/all.skcat")

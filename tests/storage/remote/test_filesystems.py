@@ -11,6 +11,7 @@ import zipfile
 
 import fsspec
 import pytest
+from fsspec.registry import known_implementations
 
 from samplerkit.errors import DatasetError
 from samplerkit.storage.remote.filesystem import expand
@@ -147,6 +148,13 @@ def test_an_extra_that_is_not_installed_is_named(storage, monkeypatch):
     monkeypatch.setattr("samplerkit.storage.remote.filesystem.import_module", missing)
     with pytest.raises(DatasetError, match=r'needs fsspec.*pip install "samplerkit\[remote\]"'):
         storage().version("hdfs://host/a")
+
+
+def test_the_package_that_a_scheme_needs_is_named(storage, monkeypatch):
+    needed = {"class": "no_such_package.FileSystem", "err": "Please install it"}
+    monkeypatch.setitem(known_implementations, "needs-it", needed)
+    with pytest.raises(DatasetError, match=r"needs a package that is not installed \(no_such_package\)"):
+        storage().version("needs-it://bucket/a")
 
 
 def test_a_chain_of_filesystems_is_read(storage):
