@@ -70,6 +70,9 @@ def test_nested_mixtures_have_their_sources_by_path_and_other_chains_none():
         "books/web": 0.25,
         "books/wiki": 0.25,
     }
+    edit = sk.Edit(at=0, weights={"web": 1, "books": 1}, source={"books": inner})
+    added = sk.Ledger(sk.MixtureSampler({"web": None}, 400, lanes=1), [edit])
+    assert plan(loader(added, data)).sources == found
     assert plan(loader(sk.RandomSampler(), data)).sources == {}
     restarting = mixed(3, 1, passes="restart")
     assert "passes/web" not in loader(restarting).figures()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -56,20 +56,25 @@ def source_reads(sampler: Sampler, dataset: Any, order: Order, position: int) ->
     if isinstance(stream, WithoutRows):
         removed, stream = stream.removed, stream.whole
         rows = np.array([removed.of_lane(lane).drawn(read) for lane, read in enumerate(rows)])
-    return dict(_of_each(mixture, dataset, stream, rows)) if isinstance(stream, Mix) else {}
+    if not isinstance(stream, Mix):
+        return {}
+    samplers = {**(mixture.sources or {}), **getattr(sampler, "new_sources", {})}
+    return dict(_of_each(mixture, samplers, dataset, stream, rows))
 
 
-def _of_each(mixture: MixtureSampler, dataset: Any, mix: Mix, rows: Ids) -> Iterator[tuple[str, SourceRead]]:
+def _of_each(
+    mixture: MixtureSampler, samplers: Mapping[str, Any], dataset: Any, mix: Mix, rows: Ids
+) -> Iterator[tuple[str, SourceRead]]:
     parts = mixed_parts(mixture.sources, Layout.of(dataset), dataset)
     lengths = mixture._part_lengths(dataset, parts)
     for number, (name, part) in enumerate(parts.items()):
         stream, lanes = mix.streams[number], np.arange(mix.lanes)
         drawn = mix.turns.drawn(number, lanes, rows)
-        inner = (mixture.sources or {}).get(name)
+        inner = samplers.get(name)
         if isinstance(stream, Mix) and isinstance(inner, MixtureSampler):
-            yield from ((f"{name}/{path}", one) for path, one in _of_each(inner, part, stream, drawn))
-        elif samples := int(drawn.sum()):
-            passes = stream if isinstance(stream, Passes) else None
-            mean = lengths.mean(name, passes and Passes(passes.orders, passes.lanes))
+            of_inner = _of_each(inner, inner.sources or {}, part, stream, drawn)
+            yield from ((f"{name}/{path}", one) for path, one in of_inner)
+        elif isinstance(stream, Passes) and (samples := int(drawn.sum())):
+            mean = lengths.mean(name, Passes(stream.orders, stream.lanes))
             tokens = None if mean is None else round(samples * mean)
-            yield name, SourceRead(samples, passes.passes_in(samples) if passes else 0.0, tokens)
+            yield name, SourceRead(samples, stream.passes_in(samples), tokens)

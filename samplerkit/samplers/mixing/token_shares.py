@@ -55,17 +55,17 @@ class PartLengths:
             name: -1 if one is None else int(one.sum(dtype=np.int64)) for name, one in self._lengths.items()
         }
 
-    def mean(self, name: str, passes: Passes | None) -> float | None:
+    def mean(self, name: str, passes: Passes) -> float | None:
         """Gives the mean number of tokens of the samples of a source; None of a part without lengths.
 
         Args:
             name: of the source.
-            passes: over it, without edits, of which the first one counts; None for all samples of the part.
+            passes: over it, without edits, of which the first one counts.
         """
         lengths = self._lengths[name]
         if lengths is None:
             return None
-        if passes is None or _is_whole(getattr(passes.orders, "sampler", None)):
+        if _is_whole(getattr(passes.orders, "sampler", None)):
             return self.totals[name] / max(1, lengths.size)
         return self._drawn.get((name, passes.orders), partial(_mean, lengths, passes))
 
