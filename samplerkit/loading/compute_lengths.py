@@ -194,8 +194,8 @@ class LengthsJournal:
         saved, header = _value_of(file.readline(_LONGEST_LINE)), _line(identity)
         end = len(header)
         if saved is not None:
-            _require_same(saved, identity, path)
             while (lengths := _value_of(line := file.readline(_LONGEST_LINE))) is not None:
+                _require_same(saved, identity, path)  # without a length, it keeps nobody's work
                 end += len(line)
                 self._add(lengths)
         # What follows the last whole line was cut off, or damaged.
