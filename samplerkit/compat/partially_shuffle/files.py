@@ -25,7 +25,7 @@ from samplerkit.storage.per_process import PerProcess
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage
 from samplerkit.storage.threads import TerminalLine
-from samplerkit.storage.urls import is_remote, shown
+from samplerkit.storage.urls import shown
 
 _log = logging.getLogger("samplerkit")
 
@@ -94,7 +94,7 @@ class DatasetFiles(ChunkedDataset):
         listed = tuple(self._dataset.files)
         if listed == self._listed:
             return self
-        given = dict(zip(map(_shown, paths_of(listed)), listed, strict=True))
+        given = dict(zip(map(shown, paths_of(listed)), listed, strict=True))
         other, processes = copy(self), PerProcess[ChunkCache]()
         processes.here().before = self.stats
         changes = {"_listed": listed, "_chunks": None, "_processes": processes}
@@ -172,16 +172,12 @@ def _read(
     reader: FileReader, paths: tuple[str, ...], sizes: Ids, is_logged: bool, number: int
 ) -> FileContent:
     if is_logged:
-        _log.info("reading %s", _shown(paths[number]))
+        _log.info("reading %s", shown(paths[number]))
     hint = "correct files_len, or leave it out to have them counted"
     content = read_file(reader, paths, sizes, number, hint)
     if not isinstance(content.data, dict):
         raise DatasetError(content.path, "must be read as a dict of arrays", hint="let the reader give one")
     return content
-
-
-def _shown(path: str) -> str:
-    return shown(path) if is_remote(path) else path
 
 
 def _item(given: Mapping[str, Any], parts: Iterable[ContentPart], _: int) -> Item:
