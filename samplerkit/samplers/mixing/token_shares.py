@@ -28,7 +28,7 @@ class PartLengths:
 
     Args:
         dataset: with `lengths` or `length`, an attribute or a column, where its parts have none; it is kept,
-            so that its number is no other one's.
+            so that no other object gets its id().
         parts: datasets or layouts by name, in the order of ids.
 
     Attributes:
@@ -59,7 +59,7 @@ class PartLengths:
 
         Args:
             name: of the source.
-            passes: over it, of which the first one counts; None where that has each sample of the part once.
+            passes: over it, of which the first one counts; None if that reads each sample of the part once.
 
         Raises:
             DatasetError: the part has no lengths, or no tokens.
