@@ -102,7 +102,7 @@ class BucketBatches(BatchRecipe):
             dataset's attribute or column `lengths` or `length`.
         keys: of the samples in place of lengths, for instance (height, width): an array of shape (n,) or
             (n, 2), or a list of hashable values.
-        short: what becomes of the last batch of a bucket: `merge` completes it from the next shorter bucket,
+        short: how the last batch of a bucket is handled: `merge` completes it from the next shorter bucket,
             `keep` leaves it short, `drop` leaves it out. None means `merge`, and `keep` with `keys`.
         window: samples in a window; None for the whole set where the sampler fixes one, and else 16,384.
         abreast: batches that cost alike; None for the number of ranks at the first start.

@@ -15,7 +15,7 @@ from samplerkit.order.intervals import edges_of
 from samplerkit.order.typing import Ids
 
 Cost = Callable[[Ids], Any]
-"""A user's cost of a sample: of int64 lengths of shape (m,), or of pairs of shape (m, 2), one number each."""
+"""A user's cost of samples: one number each, for int64 lengths of shape (m,) or pairs of shape (m, 2)."""
 
 _MOST = 1 << 31
 
@@ -50,7 +50,7 @@ class Budget:
         return -(-lengths // self.length_multiple) * self.length_multiple
 
     def costs(self, lengths: Ids) -> np.ndarray[Any, Any]:
-        """Gives what a sample of each length costs: in tokens, times Q if there is a quadratic part.
+        """Gives the cost of a sample of each length: in tokens, times Q if there is a quadratic part.
 
         Raises:
             ArgumentTypeError: a user's cost does not give one number for each length.
@@ -68,7 +68,7 @@ class Budget:
         return padded * self.quadratic + padded * padded
 
     def sizes(self, lengths: Ids, least: int = 0) -> Ids:
-        """Gives how many samples a batch holds whose longest is so long; `least` where not even one fits."""
+        """Gives how many samples fit into a batch with each longest length; `least` if not even one fits."""
         costs = self.costs(lengths)
         budget = self.max_tokens * (self.quadratic or 1) if self.cost is None else self.max_tokens
         if costs.dtype.kind == "f":
@@ -105,7 +105,7 @@ def _costs_of_a_user(cost: Cost, lengths: Ids) -> np.ndarray[Any, Any]:
 
 
 Long = Literal["raise", "drop", "truncate", "alone"]
-"""What becomes of a sample that alone is above the budget."""
+"""How a sample that alone is above the budget is handled."""
 
 LONGS: Final = get_args(Long)
 
@@ -128,7 +128,7 @@ class Buckets:
 
 
 def require_fit(histogram: Histogram, budget: Budget, long: Long) -> None:
-    """Refuses lengths above the budget where they may not be, and a cost that falls where lengths grow.
+    """Refuses lengths above the budget unless they are allowed, and a cost that falls as lengths grow.
 
     Raises:
         ArgumentRangeError: either.
@@ -158,10 +158,10 @@ def buckets_of(histogram: Histogram, budget: Budget, waste: float, pool: int, lo
 
     Args:
         histogram: of the lengths of the set.
-        budget: what a batch may hold.
+        budget: of a batch.
         waste: a part of the longest.
         pool: a number of batches.
-        long: what becomes of samples above the budget.
+        long: how samples above the budget are handled.
 
     Example:
         >>> histogram = Histogram(np.array([100, 99, 50, 10]), np.array([9, 9, 9, 9]), "")
@@ -172,7 +172,7 @@ def buckets_of(histogram: Histogram, budget: Budget, waste: float, pool: int, lo
     before = edges_of(histogram.counts)
     values = histogram.values
     sizes = budget.sizes(values)
-    # The longest come first, and so those of which not even one fits into a batch.
+    # The longest come first, and so do those of which not even one fits into a batch.
     first = int(np.count_nonzero(sizes == 0))
     starts, uppers, chosen = [], [], []
     if first and long == "alone":
@@ -185,12 +185,12 @@ def buckets_of(histogram: Histogram, budget: Budget, waste: float, pool: int, lo
     padded = budget.padded(values).tolist()
     # `bisect` requires ascending numbers.
     down, sums = [-length for length in padded], before.tolist()
-    # With "drop" those above the budget are in no bucket: the first one begins behind them.
+    # With "drop" those above the budget are in no bucket: the first bucket begins after them.
     at = first
     while at < values.size:
         upper, size = padded[at], int(sizes[at])
         least = upper - waste * upper
-        # What is padded to the same length wastes nothing: so a bucket holds one length at least.
+        # Samples padded to the same length waste nothing: so a bucket holds at least one length.
         by_waste = bisect_left(down, -least) if least < upper else bisect_right(down, -upper)
         by_pool = bisect_left(sums, sums[at] + pool * size)
         starts.append(int(before[at]))

@@ -129,7 +129,7 @@ class ClassPlan(BatchPlan):
         self._starts = edges_of(self.counts)
         self._classes, self._each = self.sizes
         self._of_members, self._of_classes = map(KeptBlocks, self.keys)
-        # A round holds as many batches as it has classes for; each time other classes are left over.
+        # A round holds as many batches as it has classes for; other classes are left over each time.
         self._in_a_round = self.counts.size // self._classes
 
     def __len__(self) -> int:
@@ -155,8 +155,8 @@ class ClassPlan(BatchPlan):
         return turns // (self.counts[classes] // self._each)
 
     def locate(self, ids: Ids) -> Located:
-        # The way of `samples` backwards: from a member to its part of each pass over the class, from there to
-        # the round in which that part is due, and to the batch of the round in which the class has a seat.
+        # The inverse of `samples`: from a member to its part of each pass over the class, from there to the
+        # round in which that part is due, and to the batch of the round in which the class has a seat.
         which, at = Occurrences(self.members).locate(ids)
         classes = interval_of(self._starts, at)
         rounds, parts = -(-self.length // self._in_a_round), self.counts[classes] // self._each

@@ -22,7 +22,7 @@ from samplerkit.order.sequences import Permuted
 from samplerkit.order.typing import Ids
 
 Short = Literal["merge", "keep", "drop"]
-"""What becomes of the last batch of a bucket, which the bucket does not fill."""
+"""How the last batch of a bucket is handled if the bucket does not fill it."""
 
 SHORTS = get_args(Short)
 
@@ -65,7 +65,7 @@ class Cuts:
         self.placed = int((self._ends[:-1] - self._places[:-1])[np.diff(self._numbers) > 0].sum())
 
     def edges(self, batches: Ids) -> tuple[Ids, Ids]:
-        """Gives the first place of each batch, and the place behind its last."""
+        """Gives the first place of each batch, and the place after its last."""
         bucket = interval_of(self._numbers, batches)
         size = self._sizes[bucket]
         begin = self._places[bucket] + (batches - self._numbers[bucket]) * size
@@ -73,7 +73,7 @@ class Cuts:
 
     def batch_of(self, places: Ids) -> Ids:
         """Gives the batch in which each place is, -1 for one in a short batch that was dropped."""
-        # Where a bucket was used up by the batch before, its piece is empty: the last piece that begins here.
+        # If the previous batch used up a bucket, its piece is empty: take the last piece that begins here.
         piece = np.searchsorted(self._places[:-1], places, side="right") - 1
         batch = self._numbers[piece] + (places - self._places[piece]) // self._sizes[piece]
         return np.where(places < self._ends[piece], batch, -1)
@@ -83,8 +83,8 @@ class Cuts:
 class Groups:
     """The order in which batches come: groups of `abreast`, whole ones permuted, the short one last.
 
-    Batches of one group cost alike, and so those of a step do. The short group is cut out at a
-    keyed place: were it always the last, dropping it would always lose the same lengths.
+    Batches of one group cost alike, and so do those of a step. The short group is cut out at a keyed place:
+    if it were always the last, dropping it would always lose the same lengths.
 
     Args:
         count: the number of batches, from the longest to the shortest.
@@ -109,7 +109,7 @@ class Groups:
             self._cut_out = abreast * int(scaled(key.words(1, index, 1), whole + 1)[0])
 
     def forward(self, numbers: Ids) -> Ids:
-        """Gives which batch, counted from the longest, comes at each number."""
+        """Gives the batch, counted from the longest, that comes at each number."""
         if self._groups is None:
             return numbers
         group, within = np.divmod(numbers, self._abreast)
@@ -136,7 +136,7 @@ _MOST_AT_ONCE = 64
 @final
 @dataclass(frozen=True, eq=False)
 class Repeats:
-    """Which places of a window hold one sample.
+    """The places of a window that hold the same sample.
 
     Args:
         firsts: the first place that holds the sample of each place.
@@ -202,7 +202,7 @@ def spread(places: Ids, sizes: Ids, repeats: Repeats | None = None) -> list[Ids]
             dealt = most
             end = at + dealt * sizes.item(at)
         block = places[at:end]
-        # Of a sample's repeats some may be in the block before.
+        # Some of a sample's repeats may be in the previous block.
         dealt = min(dealt, block.size)
         batches += [block[first::dealt] for first in range(dealt)] if dealt > 1 else [block]
         at = end
@@ -220,18 +220,18 @@ def halved(batches: Sequence[Ids], count: int, multiple: int = 1) -> list[Ids]:
 
     Args:
         batches: int64 arrays, none empty.
-        count: how many there shall be.
-        multiple: a half is a multiple of it, where the batch is larger.
+        count: how many batches to make.
+        multiple: a half is a multiple of it, if the batch is larger.
 
     Returns:
-        The batches: as many as they were if those are enough.
+        The batches, unchanged if they are enough.
 
     Example:
         >>> [batch.tolist() for batch in halved([np.arange(2), np.arange(5)], 4)]
         [[0, 1], [0, 1], [2], [3, 4]]
     """
     parts = [[batch] for batch in batches]
-    # Of parts of one size the last comes first, so that those of like batches are neighbours.
+    # Among parts of equal size the last comes first, so that parts of similar batches are neighbours.
     waiting = [(-batch.size, -number) for number, batch in enumerate(batches)]
     heapq.heapify(waiting)
     for _ in range(count - len(batches)):
@@ -252,7 +252,7 @@ def halved(batches: Sequence[Ids], count: int, multiple: int = 1) -> list[Ids]:
 def cut_again(
     batches: Sequence[Ids], sizes_at: Callable[[Ids], Ids], count: int, abreast: int, multiple: int = 1
 ) -> list[Ids]:
-    """Cuts the last batches again, so that there are as many as wanted and those of a group stay alike.
+    """Cuts the last batches again into `count` batches, so that those of a group stay alike.
 
     Halves next to whole batches make ranks wait. The last two groups, whose samples are the shortest and
     fill a batch most evenly, are cut by a part of their sizes instead.

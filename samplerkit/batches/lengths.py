@@ -54,7 +54,7 @@ def _tally(chunks: Iterable[Ids]) -> tuple[Ids, Ids]:
     values, counts = np.zeros((2, 0), dtype=np.int64)
     for chunk in chunks:
         if chunk.max(initial=0) < _COUNTED_IN_A_TABLE:
-            # Many times as fast as to sort them.
+            # Many times as fast as sorting.
             table = np.bincount(chunk)
             found = np.flatnonzero(table)
             times = table[found]
@@ -79,7 +79,7 @@ class SampleLengths:
     Args:
         source: integers, in an array or a list of shape (n,), or (n, 2) for pairs; or the path of an `.npy`
             file of them, which is mapped.
-        place: what errors call it.
+        place: its name in errors.
         kept: where what was counted in a file is kept.
 
     Raises:
@@ -107,7 +107,7 @@ class SampleLengths:
         self.size: Final = given.shape[0]
         self.are_pairs: Final = given.ndim == 2
         self.histogram: Final = self._counted(kept)
-        # The same for an array and a file that hold the same.
+        # The same for an array and a file with the same lengths.
         self.digest: Final = self.histogram.digest
 
     def at(self, ids: Ids | slice) -> Ids:
@@ -196,10 +196,10 @@ def found_lengths(
             a column `lengths` or `length`.
         dataset: the dataset.
         kept: where what was counted in a file is kept.
-        pairs_hint: what to do in place of giving pairs, which are refused then; None where they are taken.
+        pairs_hint: the hint of the error for pairs; None if pairs are allowed.
 
     Raises:
-        DatasetError: the dataset has none, or they are more or fewer than its samples.
+        DatasetError: the dataset has none, or their number is not that of its samples.
         ArgumentTypeError: as for `SampleLengths`; so ArgumentValueError and ArgumentRangeError.
     """
     place, source = "lengths", given
@@ -257,7 +257,7 @@ def _require_integers(array: np.ndarray[Any, Any], place: str) -> None:
 
 
 def _stamp(path: Path) -> str:
-    """Names a file as it is: another name as soon as it is written to, moved or replaced."""
+    """Names a file in its present state: the name changes when it is written to, moved or replaced."""
     status = path.stat()
     parts = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
     return f"lengths-{short_digest(f'{path.resolve()} {parts}'.encode())}"

@@ -21,12 +21,12 @@ from samplerkit.order.typing import Ids
 @final
 @dataclass(frozen=True, eq=False, repr=False)
 class Measure:
-    """What a plan knows of its samples.
+    """The measures of a plan's samples.
 
     Args:
-        lengths: of the samples; the numbers of their keys for batches by keys; None where nothing is known.
-        padded: rounds lengths up to what they are padded to; None where they are not rounded.
-        longest: to which longer samples are truncated; None where none are.
+        lengths: of the samples; the numbers of their keys for batches by keys; None if unknown.
+        padded: rounds lengths up to padded ones; None if they are not rounded.
+        longest: the length to which longer samples are truncated; None if none are.
         upper: gives the upper end of the bucket of a length; None where there are no buckets. A length
             above all of them is unchanged.
         most: gives how many samples a batch may hold whose longest is so long; None where nothing limits it.
@@ -119,7 +119,7 @@ class BatchSamples:
     segments: Segments | None = None
 
     def batches(self) -> list[Any]:
-        """Gives each batch as a plan gives it: its ids, or its packs."""
+        """Gives each batch as an item of a plan: its ids, or its packs."""
         parts = [slice(a, b) for a, b in pairwise(self.edges.tolist())]
         if self.segments is None:
             return [self.ids[part] for part in parts]
@@ -155,12 +155,12 @@ class BatchPlan(ABC):
         """The number of batches; a plan of windows passes over the lengths of the epoch for it, once."""
 
     def has(self, number: int) -> bool:
-        """Returns whether there is a batch of this number, from 0, with no look at those behind it."""
+        """Returns whether there is a batch of this number, from 0, without looking at later ones."""
         return 0 <= number < len(self)
 
     @abstractmethod
     def samples(self, numbers: Ids) -> BatchSamples:
-        """Gives the samples of batches that are known to be there.
+        """Gives the samples of batches that are known to exist.
 
         Args:
             numbers: of the batches, int64 of shape (b,).
@@ -222,7 +222,7 @@ class BatchPlan(ABC):
     def __iter__(self) -> Iterator[Any]:
         number = 0
         while self.has(number):
-            # Batches are looked up together, more and more of them: the first one is not kept waiting.
+            # Batches are looked up together, more and more of them, so that the first one comes soon.
             end = number + min(max(1, number), _BATCHES_AT_ONCE)
             while not self.has(end - 1):
                 end -= 1

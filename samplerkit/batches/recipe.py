@@ -30,10 +30,10 @@ from samplerkit.samplers.chain import RunConstants, class_name
 
 
 def require_positive(recipe: Any, **largest: int) -> None:
-    """Checks arguments of a frozen recipe: positive integers, or None where that is the default.
+    """Checks arguments of a frozen recipe: positive integers, or None if that is the default.
 
     Args:
-        recipe: whose arguments are checked, and set to what was understood.
+        recipe: its arguments are checked, and replaced by the checked values.
         largest: the largest value of each argument.
     """
     for name, most in largest.items():
@@ -52,12 +52,12 @@ def in_words(name: str, given: Mapping[str, Any]) -> str:
 
 
 def is_same(value: Any, default: Any) -> bool:
-    """Returns whether an argument is as by default."""
+    """Returns whether an argument has its default."""
     return type(value) is type(default) and not isinstance(value, np.ndarray) and value == default
 
 
 def is_plain(value: Any) -> bool:
-    """Returns whether a value is the same in words in every process: numbers and strings, one or several."""
+    """Returns whether a value has the same text in every process: numbers and strings, one or several."""
     if isinstance(value, tuple | list):
         return all(map(is_plain, value))
     return isinstance(value, str | int | float | np.number | np.ndarray)
@@ -90,7 +90,7 @@ PlanOfKeys = Callable[..., BatchPlan]
 @final
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """What a recipe found out of a dataset.
+    """The values that a recipe computed from a dataset.
 
     Args:
         measure: how long samples are.
@@ -335,7 +335,7 @@ class Plans:
         )
 
     def read_by(self, sampler: Sampler) -> Plans:
-        """Gives the same over another order of the same dataset: that of a ledger with one more edit."""
+        """Gives the plans over another order of the same dataset: that of a ledger with one more edit."""
         made = copy.copy(self)
         made.sampler = sampler
         return made

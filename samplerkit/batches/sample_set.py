@@ -1,4 +1,4 @@
-"""What batches rest on in a chain of samplers: its seed, whether it shuffles, and a set that it fixes."""
+"""Facts about a chain of samplers for batches: its seed, whether it shuffles, and a set that it fixes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class SampleSet:
 def seed_of(sampler: Sampler) -> int:
     """Gives the seed of a chain, from which batches and draws of samples take theirs: the outermost, or 0.
 
-    A sampler of the user's may have a `seed` that is none; it counts for nothing here.
+    A user's sampler may have a `seed` that is not a seed; it is ignored here.
 
     Example:
         >>> import samplerkit as sk
@@ -49,7 +49,7 @@ def seed_of(sampler: Sampler) -> int:
 
 
 def shuffles(sampler: Sampler) -> bool:
-    """Returns whether a chain draws at random: only then batches may come in another order than it says.
+    """Returns whether a chain draws at random: only then may batches come in another order than its own.
 
     Example:
         >>> import samplerkit as sk
@@ -71,7 +71,7 @@ def find_set(sampler: Sampler, dataset: Any) -> SampleSet | None:
     """
     if sampler.chain.algorithm != ALGORITHM:
         return None
-    # From the dataset outwards: first what only lists samples, whose list is the set.
+    # From the dataset outwards: first the samplers that only list samples; the list is the set.
     links = sampler._links()[::-1]
     listed = 0
     while listed < len(links) and links[listed].is_fixed:
@@ -85,19 +85,19 @@ def find_set(sampler: Sampler, dataset: Any) -> SampleSet | None:
         if chosen is None:
             return None
         if isinstance(link, SubsetRandomSampler) and depth == listed:
-            # It shuffles what it lists, so it may be where the list ends: what is read is still a set.
+            # It shuffles its list, so it may be the last one that lists: the samples are still a set.
             places = checked_ids(link.indices[: link.num_samples or None], chosen.size, type(link).__name__)
             chosen = _listed(places if chosen.ids is None else chosen.ids[places])
         elif not _reads_all(link, dataset if depth == 0 else chosen.size, is_root=depth == len(links) - 1):
             return None
     if chosen is None or not shuffles(sampler):
         return None
-    # Sorted: one set has one plan, in whichever order it was listed.
+    # Sorted: a set has the same plan in whichever order it is listed.
     return chosen if chosen.ids is None else SampleSet(chosen.size, np.sort(chosen.ids))
 
 
 def require_whole(sampler: Sampler, size: int) -> None:
-    """Refuses `num_samples` where it would cut the order: a set has no first samples.
+    """Refuses a `num_samples` that would cut the order: a set has no first samples.
 
     Raises:
         ArgumentRangeError: a random or distributed sampler of the chain has one.
@@ -123,7 +123,7 @@ def _cuts(link: Sampler, size: int) -> bool:
 
 
 def _reads_all(link: Sampler, dataset: Any, *, is_root: bool) -> bool:
-    """Returns whether a sampler reads all that there is below it, in an order that knows no files."""
+    """Returns whether a sampler reads everything below it, in an order that knows no files."""
     if not isinstance(link, RandomSampler | DistributedSampler):
         return False
     if isinstance(link, DistributedSampler) and not is_root:
@@ -131,7 +131,7 @@ def _reads_all(link: Sampler, dataset: Any, *, is_root: bool) -> bool:
     if isinstance(link, RandomSampler) and link.replacement:
         return False
     if link.shuffle in FILE_AWARE:
-        return False  # over windows too, whose files this room does not know
+        return False  # over windows too, whose files are not known here
     mode = link.mode.resolve(Layout.of(dataset))
     return mode is Shuffle.GLOBAL or (mode is Shuffle.FALSE and link.get_child() is not None)
 

@@ -82,7 +82,7 @@ class SortedMembers:
         end = high.copy()
         while (low < high).any():
             middle = (low + high) // 2
-            # A search that has ended may point behind the table.
+            # A search may end after the table.
             is_before = self._table[np.minimum(middle, self.size - 1)] < wanted
             is_open = low < high
             low, high = (
@@ -125,7 +125,7 @@ KEPT_UP_TO = 1 << 22
 """Sets up to this size keep the samples at the places of an epoch: 16 MiB at most."""
 
 KEPT_ABREAST = 4
-"""With more ranks each looks up its own samples: that costs less than to permute those of all ranks."""
+"""With more ranks each looks up its own samples: that costs less than permuting those of all ranks."""
 
 
 @dataclass(eq=False, repr=False)
@@ -135,7 +135,7 @@ class SetPlan(BatchPlan):
     Args:
         measure: how long samples are.
         abreast: batches in a group.
-        num_batches: how many batches there may be, from the first; None for all.
+        num_batches: at most so many batches, from the first; None for all.
         members: the set, sorted by length.
         keys: of the members and of the groups.
     """
@@ -145,7 +145,7 @@ class SetPlan(BatchPlan):
     keys: tuple[Key, Key]
 
     def _set_count(self, count: int) -> None:
-        """Says how many batches there are in all."""
+        """Sets the number of all batches."""
         self._groups = Groups(count, self.abreast, self.keys[1])
         self._length = count if self.num_batches is None else min(self.num_batches, count)
 
@@ -161,7 +161,7 @@ class StaticPlan(SetPlan):
 
     Args:
         buckets: of the set.
-        short: what becomes of the last batch of a bucket.
+        short: how the last batch of a bucket is handled.
     """
 
     buckets: Buckets
@@ -203,7 +203,7 @@ class StaticPlan(SetPlan):
             block, start = self._shuffle.block(bucket), int(self._starts[bucket])
             rows = block.permuted(np.arange(block.size))
             self._kept[start : start + block.size] = self.members.at(rows + self._first + start)
-            # Last: another thread may look at the same moment.
+            # Set last: another thread may read it at the same time.
             self._is_kept[bucket] = True
         return self._kept[places].astype(np.int64)
 

@@ -1,4 +1,4 @@
-"""What can be computed again and is kept in a folder: found by its name, written as a whole or not at all."""
+"""Tables that can be computed again, in a folder: found by name, written as a whole or not at all."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class TableCache:
         self.folder: Final = user_cache_folder() / _FOLDER if folder is None else Path(folder)
 
     def arrays(self, name: str, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        """Gives the small arrays that were kept by a name; where there are none, they are made first."""
+        """Gives the small arrays that were kept by a name; makes them if there are none."""
         path = self.folder / f"{name}.npz"
         try:
             with np.load(path, allow_pickle=False) as found:
@@ -46,7 +46,7 @@ class TableCache:
         return made
 
     def mapped(self, name: str, size: int, dtype: Any, fill: Callable[[Any], None]) -> np.ndarray[Any, Any]:
-        """Maps the large array that was kept by a name; where there is none, it is made first.
+        """Maps the large array that was kept by a name; makes it if there is none.
 
         Args:
             name: under which it is kept.
@@ -55,7 +55,7 @@ class TableCache:
             fill: writes the entries of an empty array.
 
         Returns:
-            The array, read-only and mapped; in memory where the folder cannot be written to.
+            The array, read-only and mapped; in memory if the folder cannot be written to.
         """
         path = self.folder / f"{name}.npy"
         found = _opened(path, size, dtype)
@@ -76,7 +76,7 @@ class TableCache:
                 made.flush()
                 del made
             found = _opened(path, size, dtype)
-        if found is None:  # or somebody empties the folder at this very moment
+        if found is None:  # or the folder is emptied at this moment
             found = np.empty(size, dtype=dtype)
             fill(found)
         return found

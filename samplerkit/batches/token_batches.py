@@ -64,10 +64,10 @@ class TokenBatches(BatchRecipe):
         window: samples in a window; None for the whole set where the sampler fixes one, and else a power of
             two from 4,096 that holds 16 groups.
         abreast: batches that cost alike; None for the number of ranks at the first start.
-        short: what becomes of the last batch of a bucket, or of a window, if it is not full: `merge` (with
-            the next bucket), `keep` or `drop`.
-        long: what becomes of a sample above the budget: `raise`, `drop`, `truncate` or `alone`. `raise`
-            checks the samples of the set that the sampler fixes, or else all samples of the dataset.
+        short: how the last batch of a bucket, or of a window, is handled if it is not full: `merge` (with the
+            next bucket), `keep` or `drop`.
+        long: how a sample above the budget is handled: `raise`, `drop`, `truncate` or `alone`. `raise` checks
+            the samples of the set that the sampler fixes, or else all samples of the dataset.
         num_batches: batches in an epoch at most; None for all.
         cost: the cost of a sample, in place of its length: a function of int64 lengths of shape (m,), or
             (m, 2) for pairs, padded, that gives one number each and grows with each length.
@@ -128,7 +128,7 @@ class TokenBatches(BatchRecipe):
 
     @property
     def budget(self) -> Budget:
-        """What a batch may hold."""
+        """The budget of a batch."""
         return Budget(**{argument.name: getattr(self, argument.name) for argument in fields(Budget)})
 
     def prepared(self, dataset: Any, chosen: SampleSet | None, abreast: int, kept: TableCache) -> Prepared:
@@ -140,7 +140,7 @@ class TokenBatches(BatchRecipe):
             return Prepared(measure, self.window or _WINDOW_OF_PAIRS)
         histogram = lengths.histogram_of(chosen)
         require_fit(histogram, budget, self.long)
-        # How many batches the samples fill: in integers, whose sums no version of numpy changes.
+        # The number of batches that the samples fill, in integers: their sums are the same in every numpy.
         parts = int((histogram.counts * (_PARTS // np.maximum(budget.sizes(histogram.values), 1))).sum())
         if self.long == "truncate":
             measure = replace(measure, longest=budget.longest())
@@ -167,10 +167,10 @@ class TokenBatches(BatchRecipe):
         return batches
 
     def _cut_lengths(self, lengths: Ids, repeats: Repeats | None) -> list[Ids]:
-        # Samples of one length as they come, repeats together.
+        # Samples of one length in their order, repeats together.
         places = longest_first(lengths) if repeats is None else np.lexsort((repeats.firsts, -lengths))
         descending = lengths[places]
-        # A size for each length that occurs, not for each sample.
+        # One size per distinct length, not per sample.
         first = np.flatnonzero(np.diff(descending, prepend=-1))
         sizes = np.repeat(self.budget.sizes(descending[first]), np.diff(first, append=places.size))
         above = int(np.count_nonzero(sizes == 0))

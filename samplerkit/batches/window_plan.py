@@ -46,8 +46,10 @@ class WindowContext:
 
 
 CutFunction = Callable[[Ids, WindowContext, bool], BatchSamples]
-"""Cuts the samples of a window into batches, the longest first, with their places as positions; where
-the last argument is true, into whole groups of them."""
+"""Cuts the samples of a window into batches, the longest first, with their places as positions.
+
+Into whole groups if the last argument is true.
+"""
 
 
 _GROUPS_IN_A_WINDOW, _LARGEST_WINDOW = 16, 1 << 20
@@ -128,10 +130,10 @@ class WindowPlan(BatchPlan):
     def __post_init__(self) -> None:
         self._windows = -(-len(self.order) // self.size)
         self._first, before = self.known
-        # How many batches come before each window, from the first known one on, as far as one has looked.
-        # Two threads may look at the same moment: an entry is set once, and by both to the same.
+        # How many batches come before each window, from the first known one to the last window that was cut.
+        # Two threads may do this at the same time: an entry is set once, by both to the same value.
         self._before = {self._first: before}
-        # The batches of a window as they were cut, and how these come.
+        # The batches of a window as they were cut, and the order in which they come.
         self._kept = Latest[tuple[BatchSamples, Groups]](2)
 
     @property
@@ -172,8 +174,8 @@ class WindowPlan(BatchPlan):
         return window, self._before_of(window)
 
     def learn(self, other: WindowPlan, end: int) -> None:
-        """Takes over what another plan has found out of windows up to a position, where both are alike."""
-        # Of a copy: a thread that reads may look further meanwhile.
+        """Copies the windows of another plan up to a position, before which both are equal."""
+        # From a copy: a reading thread may add windows meanwhile.
         known = other._before.copy().items()
         self._before.update({window: count for window, count in known if window * self.size <= end})
 
@@ -187,7 +189,8 @@ class WindowPlan(BatchPlan):
             cut, come = self._window(window)
             batches = come.forward(numbers[mine] - self._before_of(window))
             count = cut.edges[batches + 1] - cut.edges[batches]
-            # Where the samples of each batch begin, as they are taken: window after window.
+            # Where the samples of each batch begin, in the order in which they are taken: window after
+            # window.
             row[mine] = before + np.cumsum(count) - count
             sizes[mine] = count
             taken.append((cut, numbers_in(cut.edges[batches], count)))
@@ -205,7 +208,7 @@ class WindowPlan(BatchPlan):
         for window in np.unique(positions // self.size).tolist():
             cut, come = self._window(window)
             mine = np.flatnonzero(positions // self.size == window)
-            # One that was dropped is nowhere, and one that was cut into parts in several batches.
+            # A dropped sample is in no batch, and one that was cut into parts may be in several.
             placed, at = Occurrences(cut.positions).locate(positions[mine])
             batch = np.searchsorted(cut.edges, at, side="right") - 1
             found.append(which[mine[placed]])
@@ -220,7 +223,7 @@ class WindowPlan(BatchPlan):
 
     @cached_property
     def _from_start(self) -> WindowPlan:
-        """The same plan, of which no window is known: for batches before the known one."""
+        """The same plan without known windows: for batches before the known one."""
         return replace(self, known=(0, 0))
 
     def _last(self) -> tuple[int, int]:
@@ -229,7 +232,7 @@ class WindowPlan(BatchPlan):
         return window, self._before[window]
 
     def _grow(self) -> bool:
-        """Looks at one window more; False if there is none."""
+        """Cuts the next window; False if there is none."""
         window, count = self._last()
         if window >= self._windows:
             return False
@@ -237,7 +240,7 @@ class WindowPlan(BatchPlan):
         return True
 
     def _window_of(self, number: int) -> int | None:
-        """Finds the window of a batch, None for one behind the last."""
+        """Finds the window of a batch, None for one after the last."""
         if number < self._before[self._first]:
             return self._from_start._window_of(number)
         while self._last()[1] <= number:
@@ -247,7 +250,7 @@ class WindowPlan(BatchPlan):
         return self._first + bisect_right(known, number, key=self._before.__getitem__) - 1
 
     def _windows_at(self, numbers: Ids) -> Ids:
-        """Gives the windows of batches that are known to be there."""
+        """Gives the windows of batches that are known to exist."""
         first, last = self._window_of(int(numbers.min())), self._window_of(int(numbers.max()))
         assert first is not None and last is not None  # noqa: S101, PT018  # the caller asked `has`
         before = np.array([self._before_of(window) for window in range(first, last + 1)])
@@ -267,7 +270,8 @@ class WindowPlan(BatchPlan):
         first = window * self.size
         ids = self.order[first : first + self.size]
         context = replace(self.context, window=window)
-        # Without whole groups all groups behind this window would be out of step; behind the last are none.
+        # Without whole groups all groups after this window would be out of step; after the last there are
+        # none.
         in_whole_groups = self.key is not None and window < self._windows - 1
         cut = self.cut(ids, context, in_whole_groups)
         groups = Groups(cut.edges.size - 1, self.abreast, self.key, window)

@@ -61,7 +61,7 @@ class Composed(Order):
         """Gives the repeats of positions in some orders, and what these orders hold there."""
         repeats = np.zeros_like(positions)
         for part in parts:
-            # As digits of one number, the outermost first: so no two repeats of an id get the same.
+            # The digits of one number, the outermost first: no two repeats of an id get the same number.
             if part.num_passes > 1:
                 repeats = repeats * part.num_passes + part.passes_at(positions)
             positions = part.ids_at(positions)
@@ -98,10 +98,10 @@ class Shard(OrderView):
         order: the undealt order, of N positions.
         num_shards: how many shards it is dealt to.
         first: the first position of this shard, in [0, num_shards).
-        padded: every shard gets as many rows as any, and rows from N on wrap around; else each gets what
-            there is.
+        padded: every shard gets the same number of rows, and rows from N on wrap around; else each gets its
+            rows below N.
         start: the position at which the deal begins, in [0, N].
-        length: how many rows it has, in place of what `padded` says; they wrap around as often as need be.
+        length: how many rows it has, overriding `padded`; they wrap around as often as needed.
     """
 
     def __init__(
@@ -145,7 +145,7 @@ class Shard(OrderView):
         mine = (row >= 0) & (rest == 0) & (row < self._length)
         if not self._wraps:
             return which[mine], row[mine]
-        # The rows that wrap around: of a padded deal the last one, if any, and so few.
+        # The rows that wrap around: in a padded deal only the last one, if any.
         rows = np.arange(max(0, -((self._first - len(self._order)) // self._num_shards)), self._length)
         places = (self._first + rows * self._num_shards) % len(self._order)
         in_turn = np.argsort(places)

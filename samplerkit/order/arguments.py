@@ -48,7 +48,7 @@ def optional_integer(place: str, value: Any) -> int | None:
 
 
 def boolean(place: str, value: Any) -> bool:
-    """Takes a bool and nothing that is only like one."""
+    """Takes a bool; refuses values such as 0 or 1."""
     if not isinstance(value, bool | np.bool_):
         raise ArgumentTypeError(place, "must be a bool", value)
     return bool(value)
@@ -113,7 +113,7 @@ def text(place: str, value: Any) -> str:
 
 
 def word(place: str, value: Any) -> str:
-    """Takes a name that somebody gives to something of theirs."""
+    """Takes a name that a user chose."""
     name = text(place, value)
     if not name or name != name.strip():
         raise ArgumentValueError(place, "must be a word", name)
@@ -158,7 +158,7 @@ def is_iterable(value: Any) -> bool:
 
 
 def holds_bool(entries: Iterable[Any]) -> bool:
-    """Returns whether one of the entries is a bool, which numpy takes for an integer beside others."""
+    """Returns whether an entry is a bool, which numpy would convert to an integer among others."""
     return not {bool, np.bool_}.isdisjoint(map(type, entries))
 
 

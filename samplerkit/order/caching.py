@@ -1,4 +1,4 @@
-"""Values that are computed once, or kept shortly, without a lock, for which a forked process would wait."""
+"""Caches without locks, since a forked process could wait for a lock for ever."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ _Value = TypeVar("_Value")
 class cached_property(Generic[_Value]):  # noqa: N801  # used as a decorator, like property
     """Computes a property when it is first read, and keeps it in the object.
 
-    That of `functools` holds a lock up to Python 3.11, one for all objects of a class: a process forked while
-    another thread computes would wait for it for ever. Here two threads may both compute; the first value is
-    kept.
+    Up to Python 3.11, the one in `functools` holds one lock for all objects of a class: a process that is
+    forked while another thread computes would wait for it for ever. Here two threads may both compute; the
+    first value is kept.
 
     Args:
-        compute: the method that it decorates.
+        compute: the decorated method.
 
     Example:
         >>> class Shelf:
@@ -53,10 +53,10 @@ class cached_property(Generic[_Value]):  # noqa: N801  # used as a decorator, li
 class Latest(Generic[_Value]):
     """Keeps the latest values, such as the orders of two epochs; a copy in another process has none.
 
-    Threads may ask at the same time: no table is changed while somebody goes through it.
+    Threads may use it at the same time: no table is changed while a thread iterates over it.
 
     Args:
-        most: how many.
+        most: how many values are kept.
 
     Example:
         >>> squares = Latest[int](2)
@@ -69,13 +69,13 @@ class Latest(Generic[_Value]):
         self._kept: dict[Hashable, _Value] = {}
 
     def get(self, key: Hashable, make: Callable[[], _Value]) -> _Value:
-        """Returns the value of a key, which is computed unless it is kept."""
+        """Returns the value of a key; computes it unless it is kept."""
         kept = self._kept
         if key in kept:  # a table only grows, until another one replaces it
             return kept[key]
         made, kept = make(), self._kept
         if len(kept) >= self._most:
-            # Half of them at once: one by one, each new value would have all the others copied.
+            # Removes half of them at once: if it removed one, each new value would copy all others.
             kept = self._kept = dict([*kept.copy().items()][(self._most + 1) // 2 :])
         kept[key] = made
         return made

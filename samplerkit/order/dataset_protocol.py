@@ -1,6 +1,6 @@
-"""What a dataset says of itself besides its layout: a value for each sample, its content, parts it gives.
+"""What samplerkit reads from a dataset besides its layout: columns, a fingerprint, parts of samples.
 
-And the number of a file that somebody names.
+And the number of a file that a user names.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from samplerkit.order.layout import Layout
 
 
 def find_column(dataset: Any, *names: str) -> tuple[str, Any] | None:
-    """Finds what a dataset has for each sample: a column, as datasets of Hugging Face do, or an attribute.
+    """Finds a value for each sample: a column of the dataset, as in Hugging Face datasets, or an attribute.
 
     Args:
         dataset: any dataset.
-        names: what it may be called, the first choice first.
+        names: its possible names, the preferred one first.
 
     Returns:
-        (name, values) of the first one that is there; None where none is.
+        (name, values) of the first one that exists; None if there is none.
 
     Example:
         >>> class Pictures:
@@ -40,13 +40,13 @@ def find_column(dataset: Any, *names: str) -> tuple[str, Any] | None:
 
 
 def find_fingerprint(dataset: Any) -> str | None:
-    """Finds what changes with the content of a dataset: `fingerprint`, or Hugging Face's `_fingerprint`.
+    """Finds the fingerprint of a dataset: its `fingerprint`, or Hugging Face's `_fingerprint`.
 
     Args:
         dataset: any dataset.
 
     Returns:
-        The first of them that is a string; None where none is.
+        The first of them that is a string; None if neither is.
 
     Example:
         >>> class Pictures:
@@ -59,7 +59,7 @@ def find_fingerprint(dataset: Any) -> str | None:
 
 
 def fingerprint_of(*content: Any) -> str:
-    """Makes the fingerprint of a dataset of what identifies its content.
+    """Makes the fingerprint of a dataset from values that identify its content.
 
     Args:
         content: plain values, as JSON has them.
@@ -74,8 +74,8 @@ def fingerprint_of(*content: Any) -> str:
 
 def gives_segments(dataset: Any) -> bool:
     """Returns whether a dataset can return parts of samples, without reading whole ones."""
-    # Of the class: a wrapper that passes on what it does not know would be passed by. A tree of datasets has
-    # it, and it is None where a part of it has none.
+    # Looked up in the class: a wrapper that forwards unknown attributes would otherwise be bypassed. A tree
+    # of datasets has the method, and it is None if a part has none.
     return hasattr(type(dataset), "__getsegments__") and dataset.__getsegments__ is not None
 
 

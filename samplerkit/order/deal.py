@@ -73,14 +73,14 @@ class World:
 
 @dataclass(frozen=True)
 class Deal:
-    """What a distributed sampler says of shards: a plain value.
+    """The arguments of a distributed sampler about shards: a plain value.
 
     Args:
-        num_shards: the number of shards; None to ask the running job.
-        shard_id: which one is ours; None to ask the running job.
-        offset: -1 gives every shard ceil(N / num_shards) samples, wrapping around; o >= 0 rotates the
-            shards by o and gives each what there is.
-        num_samples: samples a shard at most; None and 0 for all.
+        num_shards: the number of shards; None takes it from the running job.
+        shard_id: the shard of this process; None takes it from the running job.
+        offset: -1 gives every shard ceil(N / num_shards) samples, wrapping around; o >= 0 rotates the shards
+            by o and repeats no sample.
+        num_samples: samples per shard at most; None and 0 for all.
     """
 
     num_shards: int | None = None

@@ -39,7 +39,7 @@ class Draw:
     position: int
 
     def digest(self, role: str, size: int) -> bytes:
-        """Gives random bytes for a role, at most 16 ASCII characters: at most 64 of them."""
+        """Gives at most 64 random bytes for a role, a name of at most 16 ASCII characters."""
         content = struct.pack("<QQQ", self.seed, self.epoch, self.position)
         salt = role.encode("ascii")
         return hashlib.blake2b(content, digest_size=size, salt=salt, person=b"samplerkit").digest()
@@ -53,15 +53,15 @@ class Draw:
 @final
 @dataclass(eq=False, repr=False)
 class Draws:
-    """The draws of a batch while it is read, in one thread: within `with`, `draw_rng` speaks of these.
+    """The draws of a batch while it is read, in one thread: within `with`, `draw_rng` uses them.
 
     Args:
         seed: of the order.
         epoch: the epoch.
-        positions: of the samples, in the order in which they were asked for.
-        enters_alone: whether the code that reads the batch enters the draw of each sample; else the place in
-            the batch must be said.
-        begin: is called with each draw that is entered, and none may be read without it; None for nothing.
+        positions: of the samples, in the order of the batch.
+        enters_alone: whether the code that reads the batch enters the draw of each sample; else `draw_rng`
+            needs the place in the batch.
+        begin: called with each draw that is entered, and required for all of them; None for no call.
 
     Attributes:
         entered: the place of the sample that is read; None where that is not known.
@@ -79,7 +79,8 @@ class Draws:
         self._rngs: dict[int, np.random.Generator] = {}
 
     def __enter__(self) -> Self:
-        # Weakly: what a signal handler raises may cut off `__exit__`, and then these are garbage.
+        # A weak reference: an exception in a signal handler may prevent `__exit__`, and then the draws are
+        # garbage.
         self._before = _being_read.set(ref(self))
         return self
 
@@ -91,11 +92,11 @@ class Draws:
         return Draw(self.seed, self.epoch, int(self.positions[place]))
 
     def of(self, places: Ids, *, enters_alone: bool) -> Draws:
-        """Gives the draws of some samples, which are read as a separate batch; arguments as above."""
+        """Gives the draws of some samples that are read as a separate batch; arguments as above."""
         return replace(self, positions=np.asarray(self.positions)[places], enters_alone=enters_alone)
 
     def enter(self, place: int | None) -> None:
-        """Begins the draw of a sample, which ends the one before; None ends it only."""
+        """Begins the draw of a sample and ends the previous one; None only ends that."""
         self.entered = place
         if self.begin is not None and place is not None:
             self.begin(self.draw(place))
@@ -114,7 +115,7 @@ class Draws:
             size = len(self.positions) if known is None else 1
             if not 0 <= place < size:
                 raise OutOfDatasetError("place", f"must be in [0, {size}), the samples read here", place)
-            # What is read alone is a batch of one.
+            # A sample that is read alone is a batch of one.
             known = place if known is None else known
         if known is None:
             hint = "draw_rng(i) is for the i-th id that __getitems__ got"
@@ -175,7 +176,7 @@ def draw_rng(place: int | None = None) -> np.random.Generator:
 
 
 def entered_draws(size: int) -> Draws | None:
-    """Gives the draws of the batch that is being read, if a reader of this many samples enters each."""
+    """Gives the draws of the batch that is being read, if each of its `size` samples must be entered."""
     draws = _being_read.get()()
     if draws is None or not draws.enters_alone or draws.entered is not None:
         return None

@@ -72,7 +72,7 @@ class FileSequence(Order):
         files: the numbers of those that are read, in the order in which they come; int64 of shape (m,).
         counts: how many samples of each of these are read; None for all.
         stride: from one sample of a file to the next one that is read.
-        keeps_files: whether what draws from this order sees its samples in these files.
+        keeps_files: whether a sampler that draws from this order sees its samples in these files.
     """
 
     of: Layout
@@ -135,7 +135,7 @@ class BlockShuffle(Order):
 
     def __post_init__(self) -> None:
         longest = int(np.diff(self.starts).max(initial=1))
-        # No block is longer than its run, and so all sums fit into 64 bits.
+        # No block is longer than its run: all sums fit into 64 bits.
         self._block_size = min(self.block_size or longest, longest)
         # A first block that is shorter than the others lacks its first rows.
         self._missing = self._block_size - min(self.first_size or self._block_size, self._block_size)
@@ -159,7 +159,7 @@ class BlockShuffle(Order):
         if first == last:
             return self._permuted_in(first, rows, inverse=inverse)
         if (last - first) * ROWS_WORTH_A_CALL < rows.size and (rows[1:] >= rows[:-1]).all():
-            # As an epoch is read: the rows of each block are a slice.
+            # The usual case of an epoch in order: the rows of each block are a slice.
             ends = [self._start_of(number + 1) for number in range(first, last)]
             parts = np.split(rows, np.searchsorted(rows, ends))
             numbered = zip(range(first, last + 1), parts, strict=True)

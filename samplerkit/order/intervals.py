@@ -1,4 +1,4 @@
-"""Arrays by intervals and labels: in which a value is, the numbers in some, equal labels together."""
+"""Arrays by intervals and labels: the interval of a value, numbers in intervals, groups of equal labels."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def interval_of(starts: Ids, values: Ids) -> Ids:
         array([0, 0, 2, 2])
     """
     if values.size <= _FEW:
-        # To look for a way round the search would take longer than the search.
+        # For so few values a plain search is faster than choosing a better one.
         return starts.searchsorted(values, side="right") - 1
     # Values that are read together are mostly close: search between the first and the last.
     first = int(np.searchsorted(starts, values.min(), side="right")) - 1
@@ -57,8 +57,8 @@ def interval_of(starts: Ids, values: Ids) -> Ids:
 def _by_buckets(borders: Ids, values: Ids) -> Ids:
     """Counts the borders up to each value; all borders are between the smallest and the largest value.
 
-    A search takes branches that no processor foresees. Here the bucket of a value is arithmetic, and from
-    the borders before its bucket it is a step or two to its own.
+    A binary search takes branches that a processor cannot predict. Here the bucket of a value is found by
+    arithmetic, and its border is a step or two after the borders before the bucket.
     """
     low, high = int(values.min()), int(values.max())
     bits = max(_BUCKET_BITS, borders.size.bit_length() + 1)
@@ -76,11 +76,11 @@ def _by_buckets(borders: Ids, values: Ids) -> Ids:
 
 @final
 class Offsets:
-    """Ascending borders among which values are sought again and again: a table leads close to each of them.
+    """Ascending borders for many searches: a table leads close to the right border.
 
-    The table has for each of some equal buckets the number of borders before it: a bucket is found by a
-    shift, and most values are a step or none from there. It is made when it is worth it, and has at most two
-    numbers a border.
+    The table has the number of borders before each of some equal buckets: a bucket is found by a shift, and
+    most values are at most one step further. It is made once it saves time, and has at most two numbers per
+    border.
 
     Args:
         borders: int64 array of shape (n,), ascending, none below 0; equal ones are passed together.
@@ -132,7 +132,7 @@ class Offsets:
 class Shifts:
     """Values shifted by their interval, looked up again and again among the same few intervals.
 
-    Few of many equal buckets hold a border: of all others a table says at once how far a value moves. It is
+    Few of many equal buckets hold a border: for all others a table gives at once how far a value moves. It is
     kept until values are in other intervals, and has 64 KiB at most.
 
     Args:
@@ -211,7 +211,7 @@ def numbers_in(begins: Ids, counts: Ids) -> Ids:
 
 
 def edges_of(counts: Ids) -> Ids:
-    """Gives where each of several things begins, and where the last one ends, by how many each holds.
+    """Gives where each of several runs begins, and where the last one ends, from their lengths.
 
     Example:
         >>> edges_of(np.array([2, 3]))
@@ -223,7 +223,7 @@ def edges_of(counts: Ids) -> Ids:
 
 
 def groups(labels: Ids) -> Iterator[tuple[int, Ids]]:
-    """Gives each distinct label with its indices.
+    """Gives each distinct label and its indices.
 
     Example:
         >>> [(label, at.tolist()) for label, at in groups(np.array([5, 3, 5]))]

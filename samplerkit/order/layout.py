@@ -21,7 +21,7 @@ from samplerkit.order.intervals import edges_of, interval_of
 from samplerkit.order.typing import Ids
 
 DEEPEST = 64
-"""Trees in trees; Python itself gives up not much further down."""
+"""The deepest nesting of trees; Python's recursion limit is not much deeper."""
 
 
 @final
@@ -122,7 +122,7 @@ class Layout:
 
     @property
     def parts(self) -> Mapping[str, Layout]:
-        """The parts of a tree by name, in the order of their ids; empty where it is none."""
+        """The parts of a tree by name, in the order of their ids; empty for a layout that is not a tree."""
         return MappingProxyType(dict(self._parts))
 
     @cached_property
@@ -142,9 +142,9 @@ class Layout:
 
     @cached_property
     def names(self) -> tuple[str, ...] | None:
-        """The names of the files, if they have some.
+        """The names of the files; None if they have none.
 
-        In a tree all have: the parts that lead there, and the name or the number of the file.
+        In a tree all files have one: the path of parts, and the name or the number of the file.
         """
         if not self._parts:
             return self._names
@@ -229,7 +229,7 @@ def named_parts(parts: Any) -> dict[str, Any]:
 
 
 def require_depth(depth: int) -> None:
-    """Refuses trees in trees that are too deep.
+    """Refuses trees that are nested too deeply.
 
     Raises:
         ArgumentValueError: more than `DEEPEST`.

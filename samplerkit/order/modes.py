@@ -46,7 +46,7 @@ class Shuffle(str, Enum):
 
     @classmethod
     def parse(cls, value: Any, place: str = "shuffle") -> Shuffle:
-        """Understands a mode, a mode's value, or a bool.
+        """Takes a mode, a mode's value, or a bool.
 
         Raises:
             ArgumentTypeError: it is none of these.
@@ -81,7 +81,7 @@ class Mode:
         lanes: the number of lanes; None for the run's number of shards in the file-aware modes, else 1.
         pools: the passes of PARTIAL. With 2, blocks have twice the size, and a second pass is shifted by half
             a block, so that samples cross the borders of blocks.
-        owner: the sampler whose mode it is, as errors name it.
+        owner: the name of the sampler in errors.
     """
 
     shuffle: Shuffle

@@ -17,11 +17,11 @@ from samplerkit.order.permutation import CHUNK
 from samplerkit.order.typing import Ids
 
 Located = tuple[Ids, Ids]
-"""Which of the ids asked for, and a position of it: two arrays of one length."""
+"""Which of the given ids, and a position of it: two arrays of one length."""
 
 
 def sought(ids: Any, locate: Callable[[Ids], Located]) -> Ids | Located:
-    """Looks up what a user names: one id, or an array of them.
+    """Looks up one id, or an array of ids.
 
     Args:
         ids: what was given.
@@ -36,7 +36,7 @@ def sought(ids: Any, locate: Callable[[Ids], Located]) -> Ids | Located:
     wanted = integers("ids", ids)
     flat = wanted.reshape(-1)
     if flat.dtype == object:
-        # Integers that no dtype holds: they occur nowhere, like those just outside.
+        # Integers that fit no dtype: no order holds them, as it holds none out of range.
         flat = np.clip(flat, -1, LARGEST)
     which, places = locate(flat.astype(np.int64))
     sequence = np.lexsort((places, which))
@@ -53,14 +53,14 @@ _COMES_AND_GOES = 1 << 22
 
 
 class MadeOf:
-    """What is equal to all of its class that was made of the same; nothing is evaluated for it."""
+    """A base of values that are equal if their class and recipe are equal; no id is evaluated."""
 
     @property
     def recipe(self) -> tuple[object, ...] | None:
-        """What it was made of: orders of one class and equal recipes are equal, and hold the same ids.
+        """What it was made from: orders of one class with equal recipes are equal, and hold the same ids.
 
-        Orders of the same ids that were made in different ways are not equal: compare `order[:]` for that.
-        That are the fields of a dataclass. None where nothing says so: it is equal to itself alone.
+        For a dataclass these are its fields; None for a value that is equal to itself alone. Orders with the
+        same ids that were made in different ways are not equal: compare `order[:]` for that.
         """
         return tuple(getattr(self, field.name) for field in fields(self)) if is_dataclass(self) else None
 
@@ -288,7 +288,7 @@ class Order(MadeOf, ABC):
 
     def _ids_of_range(self, positions: range) -> Ids:
         _have_memory_kept()
-        # In chunks, what is computed on the way stays in the processor's cache.
+        # In chunks, temporary arrays stay in the processor's cache.
         ids = np.empty(len(positions), dtype=np.int64)
         for start in range(0, ids.size, CHUNK):
             part = positions[start : start + CHUNK]
@@ -307,20 +307,20 @@ class Order(MadeOf, ABC):
 
 
 Read = Callable[[Order, Ids], Ids]
-"""A value of an order at some positions: its ids, or its passes."""
+"""Reads values of an order at some positions: ids, or passes."""
 
 
 class OrderView(Order):
-    """An order that reads other ones, each at positions that it computes, and adds no ids."""
+    """An order that reads others at positions that it computes, and adds no ids."""
 
     @abstractmethod
     def read(self, positions: Ids, what: Read) -> Ids:
-        """Asks the orders behind it for something, and gives what they answer, position by position."""
+        """Reads values of the orders that it reads, and gives them position by position."""
 
     @property
     @abstractmethod
     def viewed(self) -> Sequence[Order]:
-        """The orders behind it."""
+        """The orders that it reads."""
 
     def ids_at(self, positions: Ids) -> Ids:
         return self.read(positions, lambda order, inner: order.ids_at(inner))
@@ -353,16 +353,16 @@ def _is_same(one: object, other: object) -> bool:
 
 @cache
 def _have_memory_kept() -> None:
-    """Frees one array of the size of those that come and go, once in a process.
+    """Frees one array as large as the usual temporary ones, once per process.
 
-    What the GNU C library was never seen to free it hands back to the system, and takes again for the next
-    array, page by page: half of the time that an order is read in.
+    The GNU C library returns memory of sizes that it has never freed before to the system, and takes it again
+    for the next array, page by page: half of the time that reading an order takes.
     """
     np.empty(_COMES_AND_GOES, dtype=np.uint8)
 
 
 def part_of(length: int, index: slice) -> range:
-    """Gives the positions that a slice of an order names."""
+    """Gives the positions of a slice of an order."""
     try:
         return range(*index.indices(length))
     except TypeError:

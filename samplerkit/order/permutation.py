@@ -30,16 +30,16 @@ from samplerkit.order.keys import keyed_hash
 from samplerkit.order.typing import Ids, Words
 
 FEW: Final = 4
-"""So many values are sooner permuted one by one."""
+"""Up to this many values are faster to permute one by one."""
 
 
 def permuted_few(network: Any, values: list[int], *, inverse: bool) -> Iterator[int]:
-    """Permutes some values, as `order.permutation` does many.
+    """Permutes a few values, as `order.permutation` permutes many.
 
     Args:
         network: the `Network` of one permutation of [0, n).
         values: each in [0, n).
-        inverse: whether they are led back.
+        inverse: whether to apply the inverse.
     """
     size, modulus, bits = int(network.size), int(network.modulus), int(network.bits)
     width, sign = network.size.dtype.itemsize * 8, -1 if inverse else 1
@@ -96,15 +96,15 @@ class Network:
     @classmethod
     def of(cls, constants: Any) -> Network:
         """Makes the network of one permutation."""
-        # Arrays without dimensions: a numpy function takes them a third quicker than scalars.
+        # Arrays without dimensions: numpy functions take them in two thirds of the time of scalars.
         of_size, of_modulus, of_bits, *of_rounds = [constants[i, ...] for i in range(constants.size)]
         return cls(of_size, of_modulus, of_bits, tuple(of_rounds[:ROUNDS]), tuple(of_rounds[ROUNDS:]))
 
     @cached_property
     def ways_in(self) -> Any:
-        """Where each walk of one permutation comes back in, by the value of the domain that is outside.
+        """Where each walk of one permutation returns, by the value of the domain outside of [0, n).
 
-        A walk that goes round outside for ever stays there. None that began inside gets into it.
+        A walk that cycles outside for ever stays there; no walk that began inside reaches such a cycle.
         """
         outside = np.arange(int(self.size), int(self.modulus << self.bits)).astype(self.size.dtype)
         ways, right, scratch = np.empty((3, outside.size), dtype=outside.dtype)
@@ -121,7 +121,7 @@ class Network:
     def each(cls, constants: Any, which: Ids) -> Network:
         """Makes the network in which position i uses column which[i]; all sizes have words of one width."""
         if (which[1:] >= which[:-1]).all():
-            # Several times as fast as to look each of them up.
+            # Several times as fast as looking each of them up.
             counts = np.bincount(which, minlength=constants.shape[1])
             constants = np.repeat(constants, counts, axis=1)
         else:
@@ -153,7 +153,7 @@ def half_modular_domain(size: int) -> tuple[int, int]:
 
 
 def network_constants(sizes: list[int], words: Words) -> Any:
-    """Gives what the networks of permutations are made of, a column each: size, domain and rounds.
+    """Gives the numbers that make the networks of permutations, a column each: size, domain and rounds.
 
     Args:
         sizes: all above `TABLE_LIMIT`, and below `NARROW_LIMIT` or none.
@@ -167,15 +167,15 @@ def network_constants(sizes: list[int], words: Words) -> Any:
 
 
 def word_count(size: int) -> int:
-    """Returns how many words the permutation of [0, size) is made of."""
+    """Returns how many words the permutation of [0, size) needs."""
     return _TABLE_WORDS if size <= TABLE_LIMIT else 2 * ROUNDS
 
 
 def table(size: int, words: Words) -> Ids:
     """Makes the permutation of [0, size), size <= TABLE_LIMIT, as an array.
 
-    The index is in the low bits of its hash, so that no two compare equal and the result does not hang on
-    which sorting algorithm numpy picks.
+    The index is in the low bits of its hash, so that no two hashes are equal and the result does not depend
+    on numpy's sorting algorithm.
     """
     mask = _index_mask(size)
     hashes = _hashed(words, np.arange(size), mask)
@@ -204,7 +204,7 @@ def _index_mask(size: int) -> Any:
 
 def _hashed(words: Words, counters: Ids, mask: Any) -> Words:
     hashes = keyed_hash(words, counters)
-    # In place: a source of a hundred samples has a table for each pass.
+    # In place, for speed: a source of a hundred samples has a table for each pass.
     hashes &= ~mask
     hashes |= counters.view(np.uint64)
     return hashes
@@ -216,7 +216,7 @@ def permuted(network: Network, values: Ids, *, inverse: bool = False) -> Ids:
     Args:
         network: of one permutation, or with an entry for every value.
         values: int64 array of shape (m,), each in [0, n).
-        inverse: whether they are led back.
+        inverse: whether to apply the inverse.
 
     Returns:
         int64 array of shape (m,), each in [0, n).
@@ -232,7 +232,7 @@ def permuted(network: Network, values: Ids, *, inverse: bool = False) -> Ids:
 
 
 def _buffers(size: int, word: Any) -> Any:
-    """Makes three arrays; long ones begin where a cache line does, which is worth a quarter of the time."""
+    """Makes three arrays; long ones begin at a cache line, which saves a quarter of the time."""
     if size < _SHORT:
         return np.empty((3, size), dtype=word)
     length = -(-size // _LINE) * _LINE
@@ -251,14 +251,15 @@ def _walk(network: Network, values: Ids, result: Ids, buffers: Any, *, inverse: 
         return
     outside = np.flatnonzero(left >= network.size)
     if is_one and not inverse and values.size >> max(_WORTH_KEEPING, int(network.bits) + 3):
-        # Fewer than 2^b values are outside: walked once and for all, they cost less than part by part.
+        # Fewer than 2^b values are outside: walking all of them once costs less than walking them part by
+        # part.
         result[outside] = network.ways_in[left[outside] - network.size]
     else:
         result[outside] = _walked_in(network.at(outside), left[outside], inverse=inverse)
 
 
 def _walked_in(network: Network, current: Any, *, inverse: bool) -> Ids:
-    """Permutes values of the domain until each is in [0, n)."""
+    """Permutes values of the domain again until each is in [0, n)."""
     result, outside = np.empty(current.size, dtype=np.int64), np.arange(current.size)
     while outside.size:
         still = network.at(outside)

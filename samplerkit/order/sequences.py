@@ -25,7 +25,7 @@ from samplerkit.order.permutation import (
 from samplerkit.order.typing import Ids, Words
 
 SCAN_LIMIT = 1 << 26
-"""The longest order that `positions_of` scans where there is no arithmetic."""
+"""The longest order that `positions_of` scans if positions cannot be computed."""
 
 
 class Occurrences:
@@ -76,9 +76,9 @@ class Range(Order):
 @final
 @dataclass(frozen=True, eq=False, repr=False)
 class LaneWeave(Order):
-    """The rows of a sequence, one of each lane in turn: position k * lanes + l is row k of lane l.
+    """The rows of a sequence, one from each lane in turn: position k * lanes + l is row k of lane l.
 
-    The sequence is cut into contiguous runs, one a lane, the first ones one row longer.
+    The sequence is cut into contiguous runs, one per lane; the first ones may be one row longer.
 
     Args:
         num_rows: the length of the sequence.
@@ -115,12 +115,12 @@ class LaneWeave(Order):
     def ids_at(self, positions: Ids) -> Ids:
         count = self.num_lanes
         if count & (count - 1):
-            # numpy divides by one number several times as fast as it gives quotient and remainder.
+            # In numpy, a division by one number is several times as fast as quotient and remainder together.
             row = positions // count
             lane = positions - row * count
         else:
             row, lane = positions >> (count.bit_length() - 1), positions & (count - 1)
-        # A shard of as many as there are lanes, or of a multiple of them, reads one lane.
+        # If there are as many shards as lanes, or a multiple, a shard reads one lane.
         one = lane.size and lane.min() == lane.max()
         row += self.start_of(lane[:1] if one else lane)
         return row
@@ -139,8 +139,8 @@ class Permuted(Order):
     Args:
         size: n, from 0 to 2^62.
         key: where its randomness comes from.
-        run: of a block of rows, names its words: the file or the lane.
-        number: likewise: which block of the run.
+        run: the file or lane of a block of rows.
+        number: which block of that run.
 
     Example:
         >>> shuffle = Permuted(10**12, Key(seed=7, epoch=0, depth=0, role="global"))
@@ -201,7 +201,7 @@ class Permuted(Order):
 _TABLES_AT_ONCE = 256
 
 _ROWS_AT_ONCE = 16_384
-"""Rows whose networks are laid side by side: 19 words a row, that fit the second-level cache."""
+"""Rows whose networks are in one table: 19 words per row, which fit the second-level cache."""
 
 
 def make_tables(several: list[Permuted]) -> None:
@@ -232,7 +232,7 @@ def permuted_each(several: list[Permuted], which: Ids, rows: Ids, *, inverse: bo
 
 @final
 class Table(Order):
-    """Ids that were written down: an array, of which a copy is kept unless it is read-only."""
+    """Listed ids: an array, which is copied unless it is read-only."""
 
     def __init__(self, ids: Ids) -> None:
         self.ids: Final = (np.array if ids.flags.writeable else np.asarray)(ids, dtype=np.int64)
@@ -265,7 +265,7 @@ class Table(Order):
 
 @final
 class DrawsWithReplacement(Order):
-    """Independent draws with replacement: position p draws by the hash of p, so any p can be asked for.
+    """Independent draws with replacement: position p draws by the hash of p, so access is random.
 
     Args:
         length: the number of draws.

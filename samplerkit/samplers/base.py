@@ -57,19 +57,19 @@ class Sampler:
     _child: Sampler | None = None
     _kept: Chain | None = None
     deal: Deal | None = None
-    """What this sampler says of shards: None for all but a distributed one."""
+    """The sampler's arguments about shards; None except for a distributed sampler."""
     reads_below: bool = False
     """Whether `draw` evaluates the samplers below itself: the chain gives it the dataset."""
     reads_a_stream: bool = False
-    """Whether it reads what is below epoch after epoch, as a ledger does."""
+    """Whether it reads the samplers below it epoch after epoch, as a ledger does."""
     is_fixed: ClassVar[bool] = False
     """Whether it reads the same samples of its layout in each epoch, and in the same order."""
     yields_files: bool = False
     """Whether what it yields are whole files, so that a parent of any shuffle mode may draw from it."""
     num_samples: int | None = None
-    """The number of samples asked for, as it was given."""
+    """The argument `num_samples`, as it was given."""
     dataset_size: int = 0
-    """How many samples there are to draw from; known while `__iter__` runs."""
+    """The number of samples to draw from; known while `__iter__` runs."""
 
     def __init__(self, num_samples: int | None = None) -> None:
         self.num_samples = arguments.num_samples(num_samples)
@@ -95,7 +95,7 @@ class Sampler:
         return read_sampler(self, len(layout), context.epoch)
 
     def __getitem__(self, index: Any) -> NoReturn:
-        """Refuses to be read itself, as `iter` does, and so a plain DataLoader, where there is no `__iter__`.
+        """Refuses to be iterated, for example by a plain DataLoader, if the subclass has no `__iter__`.
 
         Raises:
             ArgumentTypeError: always.
@@ -180,7 +180,7 @@ class Sampler:
         return min((count for count in counts if count is not None), default=None)
 
     def _links(self) -> list[Sampler]:
-        """The links from this one down to the one without a child."""
+        """The samplers of the chain, from this one down to the one without a child."""
         links = [self]
         while links[-1]._child is not None:
             links.append(links[-1]._child)
@@ -191,10 +191,10 @@ class Sampler:
         return {}
 
     def _tree(self, above: tuple[Sampler, ...] = ()) -> Iterator[Sampler]:
-        """The links of the chain and of all its branches, from this one on; `above` branched to it."""
+        """The samplers of the chain and of all its branches, from this one on; `above` branched to it."""
         for link in self._links():
             if any(link is one for one in above):
-                # No value: what holds itself is shown without end.
+                # Without the value: one that contains itself would be shown without end.
                 hint = "give it a sampler that does not hold it"
                 raise CompositionError(type(link).__name__, "is a source of itself", hint=hint)
             yield link
@@ -209,7 +209,7 @@ class Sampler:
         return " <- ".join(link._described() for link in self._links())
 
     def _described(self) -> str:
-        """Names a link with the arguments that are not as by default."""
+        """Names a sampler, with the arguments that differ from their defaults."""
         defaults = _defaults(type(self).__init__)
         said = [
             f"{name}={_short(value)}"
@@ -220,11 +220,11 @@ class Sampler:
 
     @property
     def _counts_alone(self) -> bool:
-        """Whether the sampler's own number of samples is the chain's: MindSpore's rule for custom ones."""
+        """Whether this sampler's number of samples is the chain's: MindSpore's rule for custom samplers."""
         return hasattr(type(self), "__iter__")
 
     def _own_num_samples(self) -> int | None:
-        """The number of samples that this sampler asks for, whatever its child does."""
+        """The number of samples of this sampler alone, whatever its child has."""
         if hasattr(type(self), "__iter__"):
             return self.num_samples or self.dataset_size
         return self.num_samples
@@ -347,7 +347,7 @@ def plain(value: Any, place: str) -> Any:
 
 
 def made_of(kept: Any) -> Any:
-    """Makes the value of which `plain` gives the data.
+    """Makes a value from the data that `plain` gives.
 
     Raises:
         ArgumentValueError: a sampler in it is of a class that is not samplerkit's own. Nothing is imported

@@ -28,17 +28,17 @@ _HINT = "give a TokenDataset, or say windows_per_block= for another one whose fi
 
 
 def shared_value(dataset: Any, name: str) -> Any:
-    """Gives an attribute of a dataset, such as `windows_per_block`, or what all of its parts have for it.
+    """Gives an attribute of a dataset, such as `windows_per_block`, or the value that all of its parts share.
 
     Returns:
-        None where it has none, or its parts have different ones.
+        None if it has none, or its parts have different values.
     """
     values = {*_values(dataset, name).values()}
     return values.pop() if len(values) == 1 else None
 
 
 def block_layout(dataset: Any, pieces: int) -> Layout:
-    """Gives the layout of the blocks of a dataset: as that of its windows, files and parts too.
+    """Gives the layout of the blocks of a dataset, with the files and parts of its windows.
 
     Args:
         dataset: a dataset, a layout, or a number of windows.
@@ -57,10 +57,10 @@ def block_layout(dataset: Any, pieces: int) -> Layout:
 
 
 def required_pieces(dataset: Any, given: int | None) -> int:
-    """Returns how many windows make a block, by what was given, or by the dataset.
+    """Returns the number of windows in a block, from the argument or from the dataset.
 
     Raises:
-        DatasetError: neither says so, or they contradict one another, or parts of a tree do.
+        DatasetError: neither has it, or they contradict one another, or parts of a tree do.
     """
     reported, said = _values(dataset, "windows_per_block"), shared_value(dataset, "windows_per_block")
     if len({*reported.values()}) > 1:
@@ -96,7 +96,7 @@ class CutBlocks(OrderView):
     """The windows of an order of blocks, block after block.
 
     Args:
-        blocks: which block comes when.
+        blocks: the order of the blocks.
         pieces: windows in a block.
     """
 
@@ -127,7 +127,7 @@ def cut(blocks: Order, pieces: int, pool: int, key: Key) -> Order:
     """Cuts an order of blocks into windows, and shuffles these within pools.
 
     Args:
-        blocks: which block comes when.
+        blocks: the order of the blocks.
         pieces: windows in a block.
         pool: positions of blocks in a pool; the last pool may have fewer.
         key: of the shuffle.
@@ -188,7 +188,7 @@ class BlockSampler(Sampler):
         self.windows_per_block: Final = arguments.limit("windows_per_block", windows_per_block)
 
     def draw(self, layout: Layout, context: Context) -> Order:
-        """Orders the windows of a dataset, by the dataset's layout: the child reads its blocks."""
+        """Orders the windows of a dataset, from the dataset's layout: the child reads its blocks."""
         dataset = layout if context.dataset is None else context.dataset
         pieces = required_pieces(dataset, self.windows_per_block)
         blocks = self._blocks(block_layout(dataset, pieces), context)
@@ -207,7 +207,7 @@ class BlockSampler(Sampler):
         return child.undealt_order(layout, context.epoch, constants=constants)
 
     def _require_between_pools(self, num_blocks: int) -> None:
-        """Refuses edits that would change a pool of which some was read."""
+        """Refuses edits that would change a pool that was partly read."""
         child = self.get_child()
         for edit in child.edits if isinstance(child, Ledger) else ():
             epoch, block = divmod(edit.at, max(1, num_blocks))

@@ -32,12 +32,12 @@ from samplerkit.samplers.iteration import checked_ids
 
 @dataclass(frozen=True)
 class RunConstants:
-    """What the first start of a run fixes, so that later starts on other numbers of ranks agree with it.
+    """Numbers that the first start of a run fixes, so that later starts on other numbers of ranks agree.
 
     Args:
         lanes: the number of lanes where a sampler leaves it out: the number of shards at the first start.
         limit: how many samples all shards read at most in an epoch; None for all.
-        path: of a source of a mixture: the names of the parts that lead there; empty for the run itself.
+        path: for a source of a mixture, the names of the parts from the root to it; empty for the run itself.
 
     Example:
         >>> import samplerkit as sk
@@ -58,9 +58,9 @@ class Context:
         epoch: the epoch, from 0.
         depth: the sampler's place in the chain; the one that reads the dataset has depth 0.
         lanes: the number of lanes where the sampler leaves it out.
-        dataset: what was given to `Sampler.order`: a dataset, a layout or a number.
+        dataset: the argument of `Sampler.order`: a dataset, a layout or a number.
         child: the order of the child, whose positions this sampler draws; None at depth 0.
-        path: of a source of a mixture: the names of the parts that lead there.
+        path: for a source of a mixture, the names of the parts from the root to it.
     """
 
     epoch: int
@@ -82,7 +82,7 @@ class Context:
             place: for errors.
 
         Raises:
-            DatasetError: these are more or fewer.
+            DatasetError: there are more or fewer.
         """
         size = len(Layout.of(self.dataset))
         if values.size != size:
@@ -91,19 +91,19 @@ class Context:
 
 
 class Link(Protocol):
-    """What a chain asks of each of its samplers; `Sampler` says what it is."""
+    """The members of a sampler that a chain uses; `Sampler` documents them."""
 
     @property
     def deal(self) -> Deal | None:
-        """What it says of shards."""
+        """Its arguments about shards."""
 
     @property
     def reads_below(self) -> bool:
-        """Whether it evaluates the samplers below it itself."""
+        """Whether its `draw` evaluates the samplers below it."""
 
     @property
     def reads_a_stream(self) -> bool:
-        """Whether it reads what is below epoch after epoch."""
+        """Whether it reads the samplers below it epoch after epoch."""
 
     def draw(self, layout: Layout, context: Context) -> Any:
         """Orders the samples of a layout."""
@@ -116,7 +116,7 @@ class Link(Protocol):
 
 
 def class_name(kind: type) -> str:
-    """Names a class as states do: one of the user's with its module."""
+    """Names a class as states do: a user's class with its module."""
     is_ours = kind.__module__.startswith("samplerkit.")
     return kind.__name__ if is_ours else f"{kind.__module__}.{kind.__qualname__}"
 
@@ -142,7 +142,7 @@ class Chain:
 
     @classmethod
     def check(cls, sampler: Link) -> None:
-        """Refuses, when a sampler is made, what this algorithm does not know of its arguments."""
+        """Refuses, when a sampler is made, arguments that this algorithm does not support."""
 
     def deal_at(self, depth: int, dataset: Any) -> Deal | None:
         """Returns how the sampler at a depth deals the shards of a dataset; None if it deals none."""
@@ -164,7 +164,7 @@ class Chain:
 
     @cached_property
     def deal(self) -> Deal | None:
-        """What the dealer says of shards; None for a chain without a distributed sampler."""
+        """The dealer's arguments about shards; None for a chain without a distributed sampler."""
         return None if self._dealer is None else self.links[self._dealer].deal
 
     def root_deal(self, dataset: Any) -> Deal | None:
@@ -189,17 +189,17 @@ class Chain:
         return resolved
 
     def constants(self, world: World | None = None) -> RunConstants:
-        """Returns what a first start in this world fixes for the whole run."""
+        """Returns the numbers that a first start in this world fixes for the whole run."""
         num_shards = self.world(world).num_shards
         return RunConstants(num_shards, self.deal.limit(num_shards) if self.deal else None)
 
     def undealt(self, dataset: Any, epoch: int, constants: RunConstants) -> Order:
-        """Gives the order of all shards together: their weave, where the dealer is not the root."""
+        """Gives the order of all shards together: their weave if the dealer is not the root."""
         order = self._up_to_the_deal(dataset, epoch, constants)
         deal = None if self._dealer is None else self.deal_at(self._dealer, dataset)
         if deal is None or self._dealer == len(self.links) - 1:
             return order
-        # Left to the job, the number of shards below the root is a constant of the run too.
+        # If the job decides it, the number of shards below the root is a constant of the run too.
         num_shards = deal.num_shards or constants.lanes
         shards = (deal.shard(order, World(num_shards, shard)) for shard in range(num_shards))
         return Weave([self._drawn(self._above, shard, dataset, epoch, constants) for shard in shards])
@@ -223,14 +223,14 @@ class Chain:
         return range(len(self.links) if self._dealer is None else self._dealer + 1, len(self.links))
 
     def _up_to_the_deal(self, dataset: Any, epoch: int, constants: RunConstants) -> Order:
-        # A link that evaluates those below itself starts a new chain, from the dataset.
+        # A sampler that evaluates the samplers below it starts a new chain, from the dataset.
         end = self._above.start
         first = next((depth for depth in range(end - 1, 0, -1) if self.links[depth].reads_below), 0)
         order = self._drawn(range(first, end), None, dataset, epoch, constants)
         return limited(order, constants.limit)
 
     def _drawn(self, depths: range, order: Any, dataset: Any, epoch: int, constants: RunConstants) -> Order:
-        """Draws from the dataset or from an order, and at each further depth from what was drawn."""
+        """Draws from the dataset or from an order, and at each further depth from the previous order."""
         for depth in depths:
             inner = None if depth == self._dealer else self.deal_at(depth, dataset)
             world = None if inner is None else inner.world(None)
@@ -240,7 +240,7 @@ class Chain:
             try:
                 drawn = self.draw_at(depth, layout, context)
             except SamplerkitError as error:
-                # The innermost one: what draws from a mixture passes its refusal on.
+                # The innermost one: a sampler that draws from a mixture passes the mixture's error on.
                 if error._sampler_id is None:
                     error._sampler_id = id(self.links[depth])
                 raise
@@ -257,7 +257,7 @@ class Chain:
 
 
 def running_job() -> World:
-    """Asks the running job for its world; samplers know no job, so who asks is imported when it is wanted."""
+    """Asks the running job for its world; imported only here, since samplers know no job."""
     return cast("World", names.found("loading.world", "detect_world")())
 
 

@@ -1,4 +1,4 @@
-"""Parts of a dataset that never meet: folds for cross-validation, and held-out parts."""
+"""Disjoint parts of a dataset: folds for cross-validation, and held-out parts."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from samplerkit.samplers.pk import given_labels
 class FoldRows(Order):
     """The rows of one fold, or those of all others, in ascending order.
 
-    The rows of a block of `num_folds` belong to one fold each. A row stays in its fold when rows are added
-    behind it. Nothing is kept in memory.
+    Each row of a block of `num_folds` rows belongs to another fold. A row stays in its fold when rows are
+    added behind it. Nothing is kept in memory.
 
     Args:
         size: the number of rows.
         num_folds: how many.
-        key: of the turn by which the folds of a block are shifted.
+        key: of the random shift of the folds within a block.
         fold: the number of the fold.
         held_out: the rows of the fold; else the others.
 

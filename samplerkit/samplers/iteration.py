@@ -1,4 +1,4 @@
-"""Ids that come from a user: what is iterated over, and what is drawn."""
+"""Ids from a user's code: iterables of ids, and the random generators that they use."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ from samplerkit.order.keys import Key
 from samplerkit.order.typing import Ids
 
 ROLE = "lent"
-"""The role in the keys of what is lent."""
+"""The role in the keys of the seeds that are lent."""
 
 
 Lent = tuple[Callable[[], Any], Callable[[int], Any], Callable[[Any], Any]]
-"""A random generator of any library: what gives its state, seeds it with 64 bits, and sets its state."""
+"""Functions of a random generator: get its state, seed it with 64 bits, set its state."""
 
 
 @contextmanager
 def lent_randomness(sampler: Any, seed: int, epoch: int) -> Iterator[None]:
-    """Makes all that a sampler may draw from depend on seed and epoch alone, for the time of a `with`.
+    """Seeds all generators that a sampler may draw from by seed and epoch, within a `with`.
 
-    That is torch's default generator, those of CUDA where it is in use, numpy's and Python's, and the
-    generators that the sampler, or a sampler in it, holds in an attribute. Each gets its own seed, and
-    afterwards the state that it had before.
+    These are torch's default generator, those of CUDA if it is in use, numpy's and Python's, and the
+    generators in attributes of the sampler or of a sampler in it. Each gets a separate seed, and afterwards
+    its previous state again.
 
     Args:
-        sampler: what draws.
+        sampler: the sampler that draws.
         seed: in [0, 2^64).
         epoch: from 0.
 
@@ -50,7 +50,7 @@ def lent_randomness(sampler: Any, seed: int, epoch: int) -> Iterator[None]:
         True
     """
     torch = _torch()
-    # torch's comes first, and those of CUDA last: what the others are seeded with hangs on neither.
+    # torch's comes first, and those of CUDA last: the seeds of the others depend on neither.
     holders = [torch and torch.default_generator, np.random, random, *_held_by(sampler, torch)]
     if torch is not None and torch.cuda.is_initialized():
         holders += torch.cuda.default_generators
@@ -65,7 +65,7 @@ def lent_randomness(sampler: Any, seed: int, epoch: int) -> Iterator[None]:
 
 
 def _lent(holder: Any, torch: Any) -> Lent | None:
-    """Gives how a random generator, or a module that has one, is seeded; None for what is none."""
+    """Gives the functions of a random generator, or of a module with one; None for any other object."""
     if torch is not None and isinstance(holder, torch.Generator):
         return holder.get_state, holder.manual_seed, holder.set_state
     if isinstance(holder, np.random.Generator):
@@ -99,13 +99,13 @@ def _held_by(sampler: Any, torch: Any) -> Iterator[Any]:
 
 
 def _torch() -> Any:
-    """Gives torch, if it was imported; a module that is half imported has no generators yet."""
+    """Gives torch if it is imported; a module that is half imported has no generators yet."""
     torch = sys.modules.get("torch")
     return torch if hasattr(torch, "default_generator") and "torch.utils.data" in sys.modules else None
 
 
 LONGEST_ITERATION = 1 << 28
-"""The most ids that are read from an iterable with a length, which ends."""
+"""The most ids that are read from an iterable with a length."""
 
 LONGEST_UNSIZED = 1 << 24
 """The most ids that are read from an iterable without a length, which might never end: a few seconds."""
@@ -129,12 +129,12 @@ def read_ids(ids: Iterable[Any], limit: int | None, place: str) -> Ids:
 
 
 def read_sampler(sampler: Any, size: int, epoch: int) -> Ids:
-    """Reads the ids that the `__iter__` of a sampler yields, where it draws from so many samples.
+    """Reads the ids that the `__iter__` of a sampler yields for a number of samples.
 
     Generators of the process, and those that it holds, are seeded by its `seed`, or 0, and the epoch: each
     rank reads the same, and so does a job that resumes.
     """
-    # The copy keeps the recipe as it is, while __iter__ may count on the size and keep state.
+    # A copy, so that the recipe does not change: __iter__ may use the size and keep state.
     reader = copy.copy(sampler)
     reader.dataset_size = size
     with lent_randomness(reader, getattr(sampler, "seed", 0), epoch):
@@ -149,7 +149,7 @@ def _checked(number: Any, place: str) -> int:
 
 
 def checked_ids(ids: Any, size: int, place: str) -> Ids:
-    """Checks ids that a user gave against the number of samples there are to draw from.
+    """Checks a user's ids against the number of samples.
 
     Raises:
         ArgumentTypeError: an id is no integer.

@@ -89,7 +89,7 @@ class PKSampler(Sampler):
         return self.drawn(context, partial(self._pick, context))
 
     def drawn(self, context: Context, pick: Callable[[Ids], tuple[Ids, Ids]]) -> Order:
-        """Gives the samples of chosen members of the classes.
+        """Gives the samples of the chosen members of classes.
 
         Args:
             context: where the labels are found.
@@ -129,7 +129,7 @@ class PKSampler(Sampler):
         return classes, (hashes >> np.uint64(33)).astype(np.int64) * counts[classes] >> 31
 
     def looks_at(self, dataset: Any) -> dict[str, Any]:
-        """The labels of the dataset, where they were not given."""
+        """The labels of the dataset, if they were not given."""
         return {self.class_column: self._labels_of(dataset)} if self.labels is None else {}
 
     def _labels_of(self, dataset: Any) -> np.ndarray[Any, Any]:

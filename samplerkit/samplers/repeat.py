@@ -1,4 +1,4 @@
-"""Samples that come several times an epoch: repeated augmentation, and repeats by factors."""
+"""Samples that are read several times per epoch: repeated augmentation, and repeats by factors."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ UNIT_BITS = 32
 """Factors are counted in units of 2^-32."""
 
 MOST_DRAWS = 1 << 30
-"""The largest sum of factors: as many units fit into 63 bits."""
+"""The largest sum of factors: its units fit into 63 bits."""
 
 
 @final
@@ -116,7 +116,7 @@ def sums_of_factors(factors: np.ndarray[Any, np.dtype[np.float64]]) -> Ids:
     sums = np.cumsum(units)
     total = int(sums[-1])
     whole = max(1, (total + (1 << UNIT_BITS - 1)) >> UNIT_BITS) << UNIT_BITS
-    # What is missing is below 2^32: its parts are exact enough as doubles, and the last one is all of it.
+    # The difference is below 2^32: its parts are exact enough as doubles, and the last one is the whole.
     sums += np.floor(sums / total * (whole - total)).astype(np.int64)
     return np.append(0, sums)
 
@@ -166,11 +166,11 @@ class RepeatSampler(Sampler):
 
 @final
 class RepeatFactorSampler(Sampler):
-    """Reads sample i `factors[i]` times on average: as often as the whole number below it or above it.
+    """Reads sample i `factors[i]` times on average: rounded down in some epochs, and up in others.
 
-    Which of the two it is changes from epoch to epoch; the length of an epoch does not. It is the sum of the
-    factors, rounded to a whole number, to which they are scaled. Samples are in storage order, with copies
-    next to one another: a `RandomSampler` with this as its child mixes them.
+    The length of an epoch does not change: it is the sum of the factors, rounded to a whole number, and the
+    factors are scaled to it. Samples are in storage order, with copies next to one another: a `RandomSampler`
+    with this as its child mixes them.
 
     Args:
         factors: of each sample: a list, tuple or array of numbers, none negative. Above a child,

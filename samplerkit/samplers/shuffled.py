@@ -206,7 +206,7 @@ class DistributedSampler(ModedSampler):
 
     @cached_property
     def deal(self) -> Deal:
-        """What this sampler says of shards."""
+        """The sampler's arguments about shards."""
         return Deal(self.num_shards, self.shard_id, self.offset, self.num_samples)
 
     def draw(self, layout: Layout, context: Context) -> Order:
@@ -275,7 +275,7 @@ class WeightedRandomSampler(Sampler):
         return Table(draw_without_replacement(integers, count, key)) if count else Range(0, 0)
 
     def check_over(self, layout: Layout) -> None:
-        """Refuses weights that do not fit the samples there are to draw from."""
+        """Refuses weights that do not fit the samples."""
         size = len(layout)
         if self.weights.size > size:
             problem = f"are more than the {size} samples of the dataset"

@@ -228,8 +228,8 @@ class WindowSampler(Sampler):
 
     The files of the layout are episodes, and a dataset without files is one. An episode of n samples has (n -
     size) div stride + 1 windows, none if it is shorter than one. An id is that of the window that begins
-    there: the dataset reads `size` samples from it on. What draws from this sampler sees windows as the
-    samples of its files, so that a `RandomSampler` of any shuffle mode may be its parent, PARTIAL too.
+    there: the dataset reads `size` samples from it on. A sampler that draws from this one sees windows as the
+        samples of its files, so that a `RandomSampler` of any shuffle mode may be its parent, PARTIAL too.
 
     Args:
         size: samples in a window.

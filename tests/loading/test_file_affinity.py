@@ -247,7 +247,7 @@ class Tables(Files):
     ("dataset", "problem"),
     [
         (Unsent(), "gives samples that cannot be sent from a worker"),
-        (Tables(), "gives batches that cannot be put together"),
+        (Tables(), "gives batches that cannot be joined"),
         (range(20), "has no files that could be spread"),
     ],
 )

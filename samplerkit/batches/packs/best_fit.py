@@ -13,7 +13,7 @@ from samplerkit.order.intervals import edges_of, interval_of, numbers_in
 from samplerkit.order.typing import Ids
 
 LongDocument = Literal["split", "raise", "drop", "truncate"]
-"""What becomes of a document that is longer than a pack."""
+"""How a document that is longer than a pack is handled."""
 
 LONG_DOCUMENTS: Final = get_args(LongDocument)
 
@@ -26,7 +26,7 @@ class Fit:
     Args:
         seq_len: tokens of a pack.
         multiple: lengths are rounded up to it, which divides `seq_len`.
-        long: what becomes of a document that is longer than a pack.
+        long: how a document that is longer than a pack is handled.
 
     Example:
         >>> Fit(8, 2, "split").parts(np.array([3, 8, 16, 17, 0]))
@@ -45,7 +45,7 @@ class Fit:
     def parts(self, lengths: Ids) -> tuple[Ids, Ids]:
         """Gives how many packs a document of each length fills alone, and the tokens that are left of it.
 
-        Nothing is left of one that is left out: without tokens, or too long.
+        Nothing is left of a document that is left out because it has no tokens or is too long.
         """
         whole = np.maximum(lengths - 1, 0) // self.seq_len
         if self.long == "split":
@@ -69,9 +69,9 @@ class Bins:
     """The bins that list best-fit decreasing makes: each item goes where it leaves the least space.
 
     Among bins of equal space it goes to the first one, and into a new one where it fits nowhere. Items are
-    numbered from the largest to the smallest. What one size adds to a run of like bins is an entry: so many
-    copies in each bin of the run, the items from a number on. Entries follow one another as items do, which
-    makes it arithmetic both which items are in a bin and in which bin an item is.
+    numbered from the largest to the smallest. An entry is what one size adds to a run of equal bins: a number
+    of copies in each bin of the run, of the items from a number on. Entries are in the order of items, so
+    both the items of a bin and the bin of an item are found by arithmetic.
 
     Args:
         sizes: the sizes that occur, descending, each in [1, capacity]; int64 of shape (d,).
@@ -94,7 +94,7 @@ class Bins:
         ends = ends[np.argsort(ends[:, 0])]
         self.count = int(ends[:, 1].sum())
         self._starts = np.append(ends[:, 0], self.count)
-        # The entries of each class from the largest items to the smallest: chains of entries, laid out.
+        # The entries of each class, from the largest items to the smallest: chains of entries in one array.
         depths = np.zeros(len(ends), dtype=np.int64)
         chains = []
         at = ends[:, 2]
@@ -182,7 +182,7 @@ class _OpenRuns:
 def _packed(sizes: list[int], counts: list[int], capacity: int) -> tuple[list[_Entry], list[_Run]]:
     """Packs sizes one after another.
 
-    A bin that took an item and has space for another one of the size has the least space of all that have:
+    A bin that took an item and has space for another of the same size has the least space of all such bins:
     so it is filled before the next one of its run, and a run becomes three at most.
     """
     entries: list[_Entry] = []

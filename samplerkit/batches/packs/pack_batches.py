@@ -125,7 +125,7 @@ class PackBatches(BatchRecipe):
         whole, rest = self.fit.parts(lengths)
         sizes = self.fit.sizes(rest)
         turns = Occurrences(ids).turns if has_repeats(ids) else None
-        # Those of a size as they come, but what comes again behind all that comes once: so they are apart.
+        # Documents of one size in their order, but repeats after all first ones: so they are apart.
         by_size = longest_first(sizes) if turns is None else np.lexsort((turns, -sizes))
         by_size = by_size[: np.count_nonzero(sizes)]
         descending = sizes[by_size]
@@ -141,7 +141,7 @@ class PackBatches(BatchRecipe):
         is_last = np.append(np.zeros(alone.size, dtype=bool), self.fit.is_last(lengths[ends]))
         pack_edges = np.concatenate([np.arange(alone.size), alone.size + edges])
         number = np.repeat(np.arange(pack_edges.size - 1), np.diff(pack_edges))
-        # A batch ends with each so many packs, and with the last one.
+        # A batch ends after each `packs` packs, and after the last one.
         batch_edges = np.append(pack_edges[: -1 : self.packs], pack_edges[-1])
         segments = Segments(starts, parts, number % self.packs, is_last)
         return BatchSamples(ids[places], places, batch_edges, segments)

@@ -43,7 +43,7 @@ class PackedSet:
         self.lasts = fit.is_last(values)
         self.whole_starts = edges_of(self.whole * histogram.counts)
         self.num_whole = int(self.whole_starts[-1])
-        # Lengths in the order of items: neighbours of one size are a run, whatever they are the end of.
+        # Lengths in the order of items: neighbours of one size are a run, whichever documents they end.
         sizes = fit.sizes(self.rest)
         self.by_item = np.argsort(-sizes, kind="stable")[: np.count_nonzero(sizes)]
         counts = histogram.counts[self.by_item]
@@ -113,7 +113,7 @@ class PackPlan(SetPlan):
         return BatchSamples(self.members.at(places), places, edges[batch_edges], segments)
 
     def _parts(self, packs: Ids) -> tuple[Ids, Ids, Ids]:
-        """Gives length, place and start of what fills packs alone."""
+        """Gives length, place and start of the parts that fill packs alone."""
         packed = self.packed
         parts = self._whole.permuted(packs)
         value = interval_of(packed.whole_starts, parts)
@@ -163,8 +163,8 @@ _KEY_WORDS = 3
 class GroupedPermutation:
     """Permutes the places of runs, each run within itself, by one key.
 
-    `BlockShuffle` takes the words of a block from a digest, one block after another. Lengths that are packed
-    make a run each, and a pack has places of a dozen of them: so here all words are one hash of many numbers.
+    `BlockShuffle` takes the words of a block from a digest, one block after another. Here each packed length
+    makes a run, and a pack has places of a dozen runs: so all words come from one hash of many numbers.
 
     Args:
         starts: the first place of each run and the number of places at the end; int64 of shape (runs + 1,).
@@ -222,13 +222,13 @@ class GroupedPermutation:
         if missing.size:
             missing = np.unique(missing)
             self._make(table, missing, inverse=inverse)
-            # Last: another thread may look at the same moment.
+            # Set last: another thread may read it at the same time.
             is_made[missing] = True
         found: Ids = table[self._small_starts[run] + rows].astype(np.int64)
         return found
 
     def _make(self, table: np.ndarray[Any, Any], runs: Ids, *, inverse: bool) -> None:
-        """Sorts the rows of runs by keyed hashes of their places, all in one go."""
+        """Sorts the rows of runs by keyed hashes of their places, all at once."""
         sizes = self._starts[runs + 1] - self._starts[runs]
         which = np.repeat(np.arange(runs.size), sizes)
         begins = np.cumsum(sizes) - sizes

@@ -145,7 +145,7 @@ def joined(shares: Sequence[ShareRequest], answers: Sequence[Answer]) -> Answer:
         answers: what each of them read.
 
     Raises:
-        DatasetError: a dataset gave what cannot be put together.
+        DatasetError: a dataset gave batches that cannot be joined.
     """
     both = [*zip(shares, answers, strict=True)]
     skipped = [replace(one, place=share.place(one.place)) for share, answer in both for one in answer.skipped]

@@ -141,7 +141,8 @@ def checked_edits(edits: Any) -> tuple[Edit, ...]:
             problem = f"is before the previous edit, at {before.at}"
             hint = "edits are in the order of their positions"
             raise ArgumentValueError(f"edits[{number}].at", problem, edit.at, hint=hint)
-        # Skips at one position add up, and so do ids that leave; of these the last one alone would count.
+        # Skips at one position add up, and so do removed ids; of these arguments only the last one would
+        # count.
         for name in ("weights", "global_batch"):
             value = getattr(edit, name)
             first = number if value is None else held.setdefault((edit.at, name), number)
@@ -153,7 +154,7 @@ def checked_edits(edits: Any) -> tuple[Edit, ...]:
 
 
 def chained(edits: Sequence[Edit]) -> list[str]:
-    """Gives the digests of the first 0, 1, 2 ... edits: each follows from the one before and one edit.
+    """Gives the digests of the first 0, 1, 2 ... edits: each is made from the previous one and one edit.
 
     Example:
         >>> first, second = Edit(at=5, skip=1), Edit(at=9, skip=1)
@@ -169,7 +170,7 @@ def lines_of(edits: Sequence[Edit]) -> str:
 
 
 def edit_of(said: dict[str, Any]) -> Edit:
-    """Makes an edit of what `Edit.said` gives.
+    """Makes an edit from the data that `Edit.said` gives.
 
     Raises:
         ArgumentValueError: a sampler in it is not samplerkit's own; and what the constructor raises.
@@ -178,7 +179,7 @@ def edit_of(said: dict[str, Any]) -> Edit:
 
 
 def edits_in(path: str | os.PathLike[str]) -> tuple[Edit, ...]:
-    """Reads a file of edits; one that is not there holds none.
+    """Reads a file of edits; a missing file holds none.
 
     Raises:
         ArgumentValueError: it cannot be read, or a line is no edit.

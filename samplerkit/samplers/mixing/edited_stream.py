@@ -1,4 +1,4 @@
-"""What edits and caps make of a stream: rows and ids leave, a mixture reads its draws by other weights."""
+"""A stream with edits and caps: rows and ids are removed, a mixture draws by other weights."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from samplerkit.samplers.mixing.edit import Edit
 
 @final
 class RunStream(NamedTuple):
-    """What a run reads, epoch after epoch.
+    """The samples that a run reads, epoch after epoch.
 
     Args:
         source: with all its rows.
         removed: those that are not read.
-        end: the position from which on caps leave nothing to read.
+        end: the position from which on nothing is read, since all caps are reached.
     """
 
     source: Passes | Mix
@@ -55,7 +55,7 @@ def edited(
     caps: Mapping[int, int] = MappingProxyType({}),
     first: Sequence[float] = (),
 ) -> RunStream:
-    """Gives a stream as edits make it, and the position from which on caps leave it nothing to read.
+    """Gives a stream with edits, and the position from which on nothing is read because of caps.
 
     A cap is an edit whose position is computed: where the first of all lanes would read a source once more
     than it may be, its weight becomes 0.
@@ -85,7 +85,7 @@ def edited(
             break
         del left[number]
         changes = _stopped(changes, at, number, first)
-        # Where no source has a weight, the run ends, and what edits say behind it is not looked at.
+        # Where no source has a weight, the run ends, and later edits are ignored.
         end = next((one.at for one in changes if one.weights is not None and not any(one.weights)), LARGEST)
         changes = [one for one in changes if one.at < end]
         made = _changed(source, changes)._replace(end=end)
@@ -93,7 +93,7 @@ def edited(
 
 
 class _Change(NamedTuple):
-    """What an edit says of a stream, with the weights of all its sources; or what a cap says."""
+    """An edit of a stream with the weights of all its sources; or a cap."""
 
     at: int
     weights: Sequence[float] | None = None
@@ -102,7 +102,7 @@ class _Change(NamedTuple):
 
 
 def _changed(source: Passes | Mix, changes: Sequence[_Change]) -> RunStream:
-    """Gives a stream with the weights and passes that changes make, and the rows that leave it."""
+    """Gives a stream with the weights and passes after changes, and the rows that are removed from it."""
     weights = [one.weights for one in changes if one.weights is not None]
     removed, begins, have_left = RemovedPositions(source.lanes), tuple[int, ...](), False
     for at, group in groupby(changes, key=lambda change: change.at):
@@ -124,8 +124,8 @@ def _changed(source: Passes | Mix, changes: Sequence[_Change]) -> RunStream:
 
 
 def _first_beyond(made: RunStream, number: int, passes: int) -> int:
-    """Gives the first position that would read a source for one pass more; 2^62 where none would."""
-    mix: Any = made.source  # caps are of mixtures, and of sources that are passes
+    """Gives the first position that would read a source one pass more; 2^62 if none would."""
+    mix: Any = made.source  # only mixtures have caps, for sources that are read in passes
     begin = mix.streams[number].pass_begin(passes)
     beyond = mix.positions_of(number, np.arange(begin, begin + mix.lanes))
     return int(made.removed.kept(beyond[beyond < LARGEST])[0].min(initial=LARGEST))
@@ -146,13 +146,13 @@ def _stopped(changes: Sequence[_Change], at: int, source: int, first: Sequence[f
 
 @dataclass(frozen=True)
 class _FirstRows:
-    """Gives the first row of a lane behind each of some positions."""
+    """Gives the first row of a lane after each of some positions."""
 
     removed: RemovedPositions
     begins: tuple[int, ...]
 
     def __call__(self, lane: int) -> Ids:
-        # Behind the last row read before the edit: what is skipped at its position is drawn by it already.
+        # After the last row read before the edit: rows that are skipped at its position count as drawn.
         before = rows_before(np.array(self.begins, dtype=np.int64), lane, self.removed.lanes)
         return self.removed.of_lane(lane).drawn(before) if self.removed else before
 

@@ -92,7 +92,7 @@ class Ledger(Sampler):
         made = Ledger(self.get_child())
         edits = checked_edits((*self.edits, edit))
         if self.edits_file is not None:
-            edit_of(edit.said)  # a file keeps only what can be read again
+            edit_of(edit.said)  # a file keeps only edits that can be read again
         made.__dict__.update(edits=edits, edits_file=self.edits_file)
         return made
 
@@ -117,13 +117,13 @@ class Ledger(Sampler):
 
     def draw(self, layout: Layout, context: Context) -> Order:
         """Orders an epoch of the run, by the dataset's layout: the child is read beyond one epoch."""
-        # The dataset is kept with what was made of it, so that its number is no other one's.
+        # The dataset is kept with its stream, so that no other object gets its id().
         key = (id(context.dataset), context.lanes)
         stream, length, _ = self._made.get(key, lambda: (*self._stream(context), context.dataset))
         return stream.epoch(context.epoch * length, length)
 
     def _stream(self, context: Context) -> tuple[RunStream, int]:
-        """Gives what is read, epoch after epoch, as edits make it, and the length of an epoch."""
+        """Gives the samples of the run with edits, epoch after epoch, and the length of an epoch."""
         child, layout = self.get_child(), Layout.of(context.dataset)
         if child is None:
             raise CompositionError("Ledger", "has no sampler to read by", hint="give it one")
@@ -190,7 +190,7 @@ def shares(edits: Sequence[Edit], sampler: Any, layout: Layout) -> dict[int, lis
 def require_removable(
     edits: Sequence[Edit], sampler: Sampler, dataset: Any, added: Mapping[str, Sampler | None]
 ) -> None:
-    """Refuses to take out ids that are not there, or of what reads other samples in each pass.
+    """Refuses to remove ids that do not exist, or ids of a source that reads other samples in each pass.
 
     Args:
         edits: all of them.
@@ -227,7 +227,7 @@ def _require_one_set(
             end = start + len(Layout.of(part))
             inside, source = ids[(ids >= start) & (ids < end)] - start, sources.get(name)
             if inside.size and isinstance(source, MixtureSampler) and source.max_passes:
-                # Its passes would become shorter, but the positions of their caps would not move.
+                # Its passes would become shorter, but the positions of its caps would not move.
                 problem = "says without, of what a nested mixture with caps on its passes reads"
                 raise NotSupportedError(f"{place}, source {name}", problem, source.max_passes)
             _require_one_set(f"{place}, source {name}", source, part, inside, {})
@@ -239,7 +239,7 @@ def _require_one_set(
 
 
 def _reads_one_set(sampler: Sampler, dataset: Any) -> bool:
-    """Returns whether each epoch of a chain has the same samples, each as often."""
+    """Returns whether each epoch of a chain has the same samples, equally often."""
     below, is_listed = len(Layout.of(dataset)), True
     for link in sampler._links()[::-1]:
         size = len(link.undealt_order(dataset))

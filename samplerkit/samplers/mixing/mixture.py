@@ -51,13 +51,13 @@ from samplerkit.samplers.mixing.token_shares import PartLengths
 from samplerkit.samplers.subset import SequentialSampler
 
 PassesOver = Literal["run_on", "restart"]
-"""What becomes of sources at the end of an epoch: they continue, or begin again."""
+"""What sources do at the end of an epoch: they continue, or begin again."""
 
 Stop = Literal["first", "all", "once"]
 """When an epoch ends: before a source would begin again, or once each was read to its end, or all once."""
 
 By = Literal["samples", "tokens"]
-"""What weights are shares of."""
+"""The unit of weights."""
 
 _EPOCHS = 1 << PASS_BITS
 """Where passes restart, pass t of epoch e is the source's epoch e + t * 2^40, which no other pass is."""
@@ -172,7 +172,7 @@ class MixtureSampler(Sampler):
         return run_lanes if self.lanes is None else self.lanes
 
     def looks_at(self, dataset: Any) -> dict[str, Any]:
-        """Gives what samplers of sources look at in their parts, and the tokens of these."""
+        """Gives the data that samplers of sources use in their parts, and the tokens of the parts."""
         looked: dict[str, Any] = {}
         if self.by == "tokens":
             parts = mixed_parts(self.sources, Layout.of(dataset), dataset)
@@ -222,7 +222,7 @@ class Blend:
         self._context = context
         self.restarts = restarts or mixture.passes == "restart" or mixture.stop == "once"
         self.lanes = mixture.lane_count(layout, context.lanes)
-        # What reads each sample once has no further passes, which would be those of other epochs.
+        # A source that reads each sample once has no further passes: they would be those of other epochs.
         if self.restarts and mixture.stop != "once" and context.epoch >= _EPOCHS:
             problem = "must be below 2^40 where sources begin again in each epoch"
             raise ArgumentRangeError("epoch", problem, context.epoch)
@@ -288,7 +288,7 @@ class Blend:
 
     @cached_property
     def weights(self) -> list[float]:
-        """The share of the draws of each part, in the order of ids; 0 for one that is no source."""
+        """The share of the draws of each part, in the order of ids; 0 for a part that is no source."""
         given = self._mixture.weights
         if isinstance(given, Mapping):
             weights = [given.get(name, 0) for name in self._names]
@@ -317,7 +317,7 @@ class Blend:
 
     @cached_property
     def stream(self) -> RunStream:
-        """What the mixture reads, with its caps."""
+        """The samples that the mixture reads, with its caps."""
         return edited(self.mix, caps=self.caps, first=self.weights)
 
     @cached_property
@@ -338,7 +338,7 @@ class Blend:
 
     @cached_property
     def length(self) -> int:
-        """How many positions an epoch has: the number given, or as many as `stop` says of epoch 0."""
+        """The number of positions of an epoch: the given one, or the one that `stop` gives for epoch 0."""
         if self._mixture.num_samples:
             return self._mixture.num_samples
         if self.restarts and self._context.epoch:

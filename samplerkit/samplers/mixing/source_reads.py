@@ -1,4 +1,4 @@
-"""What a run has read of each source of a mixture, by the counts of its draws."""
+"""How much a run has read of each source of a mixture, by the counts of its draws."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from samplerkit.samplers.mixing.sources import mixed_parts
 @final
 @dataclass(frozen=True)
 class SourceRead:
-    """What was read of a source since the run began.
+    """How much of a source was read since the run began.
 
     Args:
         samples: how many were drawn, those among them that an edit skipped.

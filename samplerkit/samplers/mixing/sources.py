@@ -1,4 +1,4 @@
-"""What a mixture mixes: the parts of a tree by name, or files, and the checks of its sources and weights."""
+"""The sources of a mixture: the parts of a tree by name, or files, and the checks of sources and weights."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def parts_of(dataset: Any) -> dict[str, Any]:
 
 
 def mixed_parts(sources: Mapping[str, Any] | None, layout: Layout, dataset: Any) -> dict[str, Any]:
-    """Gives what is mixed, by name in the order of ids: the parts of a tree, or files.
+    """Gives the sources by name, in the order of ids: the parts of a tree, or files.
 
     Raises:
-        DatasetError: there are no parts, or no such ones.
+        DatasetError: there are no parts, or not the given ones.
     """
     if sources is None:
         if not layout.has_files:
@@ -79,9 +79,9 @@ class EpochOrders:
 
     @property
     def _read(self) -> object:
-        """What is read: the chain, and what it sees of the dataset.
+        """The chain, and the data of the dataset that it uses.
 
-        The class of a user's may hold what its arguments do not say, so that it is like itself alone.
+        A user's class may hold more than its arguments, so that it is equal to itself only.
         """
         if any(link.is_foreign for link in self.sampler._tree()):
             return id(self.sampler), id(self.dataset)
@@ -124,7 +124,7 @@ class ShuffledPart:
 def require_undealt(
     place: str, sampler: Sampler, reader: str, hint: str = "put it above, or leave it out"
 ) -> None:
-    """Refuses a distributed sampler below something that reads the order of all ranks.
+    """Refuses a distributed sampler below a sampler that reads the order of all ranks.
 
     Raises:
         CompositionError: a distributed sampler is in the chain.
@@ -135,7 +135,7 @@ def require_undealt(
 
 
 def require_source(place: str, sampler: Any) -> None:
-    """Refuses what cannot be a source of a mixture; None means all samples of a part.
+    """Refuses a sampler that cannot be a source of a mixture; None means all samples of a part.
 
     Raises:
         ArgumentTypeError: it is no sampler.
@@ -231,10 +231,10 @@ def checked_caps(given: Any, sources: Any, weights: Any) -> dict[str, int] | Non
 
 
 def require_counted_passes(passes: str, stop: str, num_samples: int | None) -> None:
-    """Refuses caps on passes where no run counts them, or an epoch's length would depend on them.
+    """Refuses caps on passes if no run counts passes, or an epoch's length would depend on them.
 
     Raises:
-        ArgumentValueError: so it is.
+        ArgumentValueError: one of these is the case.
     """
     if passes == "restart":
         hint = "say passes='run_on'"

@@ -29,7 +29,7 @@ class PartLengths:
 
     Args:
         dataset: with `lengths` or `length`, an attribute or a column, where its parts have none; it is kept,
-            so that its number is no other one's.
+            so that no other object gets its id().
         parts: datasets or layouts by name, in the order of ids.
 
     Attributes:
@@ -60,7 +60,7 @@ class PartLengths:
 
         Args:
             name: of the source.
-            passes: over it, without edits, of which the first one counts.
+            passes: over it, without edits; the first one counts.
         """
         lengths = self._lengths[name]
         if lengths is None:
