@@ -122,11 +122,6 @@ class Filesystems(Client):
         urls = [filesystem.unstrip_protocol(name) if before is None else before + name for name in paths]
         return tuple(sorted(urls, key=lambda url: url.encode("utf-8", "surrogateescape")))
 
-    def close(self) -> None:
-        """Lets go of the filesystems; fsspec closes their connections when they are garbage."""
-        with self._lock:
-            self._made = {}
-
     def _opened(self, url: str) -> tuple[Any, str]:
         """Gives the filesystem of a URL, and the path in it."""
         scheme, _, rest = url.partition("://")

@@ -37,10 +37,6 @@ class _PartRequest(NamedTuple):
     span: Span
     version: Version
 
-    def text(self) -> bytes:
-        """Gives what is sent."""
-        return self.route.request(f"{self.span.offset}-{self.span.offset + self.span.length - 1}")
-
     def check(self, head: Head) -> None:
         """Compares the head of the response with the request.
 
@@ -216,12 +212,12 @@ class _Exchange:
 
     def _part(self, request: _PartRequest) -> Generator[None, None, bytes]:
         """Sends a request, and receives the part."""
-        sock, length, head = self.connection.sock, request.span.length, None
+        sock, head, (_, offset, length) = self.connection.sock, None, request.span
         end = time.monotonic() + self._timeout
         self._received = body_at = 0
         if len(self._buffer) < length + MOST_HEAD:
             self._buffer = memoryview(bytearray(length + MOST_HEAD))
-        sock.sendall(request.text())
+        sock.sendall(request.route.request(f"{offset}-{offset + length - 1}"))
         yield
         while head is None or self._received < body_at + length:
             try:

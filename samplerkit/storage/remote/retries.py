@@ -106,10 +106,6 @@ class Client(ABC):
     def fault(self, error: Exception) -> Exception:
         """Gives what an error of its library means, in words of our own; other errors as they are."""
 
-    @abstractmethod
-    def close(self) -> None:
-        """Lets connections go."""
-
     def small(self, url: str, most: int, stop: Stop) -> tuple[bytes, Version]:
         """Reads a whole small file, after asking for its version."""
         version = self.version(url, stop)

@@ -379,5 +379,4 @@ class RemoteResources:
             return
         self.stop.set()
         self.pool.end()
-        for client in (self._http, self._filesystems):
-            client.close()
+        self._http.close()
