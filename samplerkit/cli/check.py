@@ -27,7 +27,7 @@ from samplerkit.storage.urls import is_remote, shown
 
 
 def validate(config: ConfigPath, as_json: AsJson = False) -> None:
-    """Tell whether a config is right: its keys, its values, its nesting, and that its order can be made.
+    """Check a config: its keys, its values, its nesting, and that its order can be made.
 
     Remote files are not fetched to count their samples: then nothing is said of the order.
     """
@@ -51,7 +51,7 @@ def schema(as_json: AsJson = False) -> None:  # noqa: ARG001  # every command ha
     """Print the JSON Schema of configs, for editors and for checks in other languages.
 
     Options:
-        as_json: as it always is: JSON.
+        as_json: no effect: the output is always JSON.
     """
     show(json_schema(), as_json=True)
 
@@ -64,12 +64,12 @@ def check(
     saves_state: bool = False,
     as_json: AsJson = False,
 ) -> None:
-    """Look for mistakes in how data are loaded: samplerkit's, or anyone's torch DataLoader.
+    """Look for mistakes in how data are loaded, by samplerkit or by any torch DataLoader.
 
     Options:
         target: a config, or a function that makes a DataLoader.
-        rank: which of them this is.
-        epoch: the epoch of training; 0 for a loader that is new.
+        rank: the rank of this process, from 0.
+        epoch: the epoch of training; 0 for a new loader.
         saves_state: the run saves the state of its sampler.
     """
     if rank >= (world or 1):

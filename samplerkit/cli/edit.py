@@ -41,7 +41,7 @@ def edit(
         config: the config of the run.
         output: where the edited config is written.
         at: the position; else that of the checkpoint.
-        skip: so many positions leave.
+        skip: how many positions are removed.
         weights: shares, such as web=0.5,code=0.5.
         source: a part that is read too; or parts and their samplers, as YAML such as
             'new: {kind: random, seed: 7}', or a file of it. --weights has their shares.

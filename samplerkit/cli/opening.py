@@ -32,7 +32,7 @@ ManyPaths = Annotated[list[str], typer.Argument()]
 ConfigPath = Annotated[str, typer.Argument(metavar="CONFIG", help="The config, a YAML file or its URL.")]
 NumRanks = Annotated[
     int | None,
-    typer.Option("--world", min=1, help="Ranks of the job; else what the config says, or the running job."),
+    typer.Option("--world", min=1, help="Ranks of the job; else those of the config, or of the running job."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 StatePath = Annotated[

@@ -40,12 +40,12 @@ def plan(
     """Show what each rank will read, what that costs, and how well it mixes, before anything is read.
 
     Options:
-        mixing: the mixing that is wanted of a recommendation, in (0, 1].
+        mixing: the least mixing of a recommendation, in (0, 1].
         cache_files: files that a rank can hold.
         cache_samples: samples that a rank can hold.
-        first_world: ranks at the first start, of a run that continues on others.
+        first_world: ranks at the first start, if the run continues on another number.
         ranks_per_machine: ranks that share a cache of remote files; else all.
-        samples_per_file: a guess, for files whose samples nobody has counted.
+        samples_per_file: a guess, for files whose samples are not counted.
     """
     read, loader = opened(
         config, world, counts=False, first_world=first_world, samples_per_file=samples_per_file

@@ -38,7 +38,7 @@ def seen(
     world: NumRanks = None,
     as_json: AsJson = False,
 ) -> None:
-    """Tell what a run has read up to a checkpoint: how much, of which part, and when a sample was read.
+    """Show what a run has read up to a checkpoint: how much, of which part, and when a sample was read.
 
     Ranks and steps are those of a job of the config's ranks and batch size.
 
@@ -47,7 +47,7 @@ def seen(
         since: leave out what an earlier checkpoint had read.
         sample: when was this sample read? Its id.
         document: when was this document of tokens read? Its number.
-        file: of the document: the number of its file.
+        file: the number of the document's file.
         part: how much of this part of a tree was read?
         out: write all ids, in the order of reading, to a .npy or .parquet file.
     """
@@ -131,7 +131,7 @@ def state(
     world: NumRanks = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show and verify the state of a loader, wherever in a checkpoint it stands.
+    """Show and verify the state of a loader, at any place in a checkpoint.
 
     Options:
         file: a checkpoint: JSON, or from torch.save.

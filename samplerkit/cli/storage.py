@@ -40,16 +40,16 @@ def index(
     jsonl: bool = False,
     as_json: AsJson = False,
 ) -> None:
-    """Write the index of each tar shard, and the lengths of all, so that nobody has to make them later.
+    """Write the index of each tar shard, and the lengths of all, so that no job has to make them later.
 
     Files that are there and right stay: who was stopped resumes where it was. Shards at URLs
     are fetched into the user's cache for it.
 
     Options:
         urls: paths or URLs, braces such as train-{000..127}.tar, globs.
-        out: a folder for what is written; needed for URLs without --upload.
-        upload: put what is written beside shards at URLs, in their bucket.
-        lengths: where lengths go; lengths.json beside the shards if nothing is said.
+        out: the folder for the files; needed for URLs without --upload.
+        upload: upload the files next to the shards at URLs.
+        lengths: the file of lengths; by default lengths.json in the folder of the shards.
         jobs: shards that are indexed at a time.
         checksums: keep a CRC-32 of each file, to find damage when it is read.
         tfrecord: the files are TFRecords: the index of each, and nothing else.
@@ -108,15 +108,15 @@ def pack(
     overwrite: bool = False,
     as_json: AsJson = False,
 ) -> None:
-    """Pack a folder of files into tar shards, each with its index beside it.
+    """Pack a folder of files into tar shards, each with an index file.
 
     Options:
         source: a folder; files of one name up to the dot are a sample.
         shards: shards: out-%06d.tar, or out-{000..007}.tar for so many of one size; or one tar.
         samples_per_shard: samples in a shard.
-        bytes_per_shard: bytes that a shard is not to exceed; 1 GiB if nothing is said.
+        bytes_per_shard: bytes of a shard at most; 1 GiB by default.
         checksums: keep a CRC-32 of each file, to find damage when it is read.
-        overwrite: replace shards that are there.
+        overwrite: replace existing shards.
     """
     for place, path in (("source", source), ("shards", shards)):
         if is_remote(path):
@@ -144,14 +144,14 @@ def pack(
 def catalogue(
     files: ManyPaths, out: Path, reader: str | None = None, jobs: FromOne = JOBS, as_json: AsJson = False
 ) -> None:
-    """Write one file that says of each file what a job asks at its start: size, version, samples, row groups.
+    """Write one file with what a job needs of each file at its start: size, version, samples, row groups.
 
     A dataset takes it in place of the files. Who was stopped resumes where it was.
 
     Options:
         files: paths or URLs, braces, globs: tar, Parquet, other files; or catalogues to join.
         out: the catalogue that is written; it ends in .skcat.
-        reader: what reads files that are neither tar nor Parquet: npz, npy, csv, jsonl or text.
+        reader: the reader of files that are neither tar nor Parquet: npz, npy, csv, jsonl or text.
         jobs: files that are looked at at a time.
     """
     with progress() as told:

@@ -31,7 +31,7 @@ def at(
     state: StatePath = None,
     as_json: AsJson = False,
 ) -> None:
-    """Tell what a rank reads in a step, without a log of the run.
+    """Show what a rank reads in a step, without a log of the run.
 
     Options:
         epoch: the epoch, from 0.
@@ -124,12 +124,12 @@ def when(
     state: StatePath = None,
     as_json: AsJson = False,
 ) -> None:
-    """Tell when a sample, or a document of tokens, is read, in which step of which rank.
+    """Show when a sample, or a document of tokens, is read: in which step of which rank.
 
     Options:
         sample: the id of the sample.
-        document: in place of it a document of tokens: its number in its index.
-        file: of the document: its file, by number or by name.
+        document: instead of a sample, the number of a document of tokens in its index.
+        file: the file of the document, by number or by name.
         epochs: one epoch, or a range such as 0:10.
     """
     if (sample is None) == (document is None):

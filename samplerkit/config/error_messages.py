@@ -263,7 +263,7 @@ def from_constructor(
 ) -> ConfigError:
     """Makes the error of a config from one that a constructor raised."""
     if not isinstance(error, SamplerkitError):
-        # The text is of whoever wrote the constructor, and may repeat what it was given.
+        # The text is the constructor's, and may repeat its arguments.
         reason = " ".join(scrubbed(f"{type(error).__name__}: {error}", given).split())[:_LONGEST_PROBLEM]
         return ConfigError(place, f"{of} refuses its arguments ({reason})")
     shown = error.value.value if isinstance(error.value, Enum) else error.value

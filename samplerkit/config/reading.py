@@ -289,7 +289,7 @@ class _PlainLoader(yaml.SafeLoader):
         is_fast = yaml.__with_libyaml__ and len(text) >= LONG
         super().__init__("" if is_fast else text)
         if is_fast:
-            # Nodes and values are made, and looked at, as ever; only their text is read by other code.
+            # Nodes and values are made and checked as usual; only their text is read by other code.
             parser: Any = yaml.cyaml.CParser(text)  # type: ignore[attr-defined]  # typeshed does not export it
             for name in ("check_event", "peek_event", "get_event"):
                 setattr(self, name, getattr(parser, name))

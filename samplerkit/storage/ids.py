@@ -36,7 +36,7 @@ def checked_ids(ids: Any, total: int) -> Ids:
 
     Raises:
         ArgumentTypeError: no flat list of integers.
-        OutOfDatasetError: one lies outside of a dataset of `total` samples.
+        OutOfDatasetError: one is outside of a dataset of `total` samples.
     """
     try:
         numbers = np.asarray(ids)

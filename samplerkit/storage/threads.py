@@ -244,7 +244,7 @@ def in_threads(
     finally:
         stop.set()
         pool.wake()
-    pool.end()  # all have nothing more to do: whoever counts threads afterwards finds none
+    pool.end()  # all are idle: a count of threads afterwards finds none
 
 
 def all_in_threads(

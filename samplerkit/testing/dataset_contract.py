@@ -161,7 +161,7 @@ class DatasetContract:
             require(run.returncode == 0, "another process reads alike", run.stderr.decode()[-500:])
 
     def test_what_is_closed_holds_nothing_and_can_be_used_again(self) -> None:
-        """No file of the data stays open, no thread is left; and the next sample is read as ever."""
+        """No file of the data stays open, no thread is left; and the next sample is read as before."""
         with self._written() as (folder, files):
             samples, threads = _joined(files), set(threading.enumerate())
             dataset = self.make(folder)

@@ -24,6 +24,9 @@ PLAIN = {
     r"\b(dice|throws? a die)\b": "independent weighted draws",
     r"\bwhat is (asked for|left|there|wanted)\b(?! out)": "the noun: request, remainder, available samples",
     r"\bbeside the loop\b": "in a background thread",
+    r"\bwhoever\b": "the caller, a thread, anyone who",
+    r"\bas ever\b": "as before, as usual",
+    r"\blies? outside\b": "is outside",
     r"\bsome hundred\b": "a number",
     r"\bin front of other work\b": "on a loaded machine",
 }

@@ -162,8 +162,8 @@ class MegatronPretrainingSampler(Sampler):
     Args:
         micro_batch_size: samples of a rank in a step over there.
         data_parallel_size: the number of data-parallel ranks over there.
-        consumed_samples: where the run stood when it was last started there, and where a `Loader` begins; the
-            attribute is its remainder modulo a step, since steps are counted from there.
+        consumed_samples: the position at which the run was last started in Megatron, where a `Loader`
+            begins; the attribute is its remainder modulo a step, since steps are counted from there.
 
     Raises:
         ArgumentTypeError: an argument is no integer.
@@ -207,8 +207,8 @@ class MegatronPretrainingRandomSampler(Sampler):
     Args:
         micro_batch_size: samples of a rank in a step over there.
         data_parallel_size: the number of data-parallel ranks over there.
-        data_sharding: whether each rank has a bucket of its own; False is `--no-data-sharding`.
-        consumed_samples: where the run stands over there, and where a `Loader` begins.
+        data_sharding: whether each rank has a separate bucket; False is `--no-data-sharding`.
+        consumed_samples: the position of the run in Megatron, where a `Loader` begins.
 
     Raises:
         ArgumentTypeError: an argument has the wrong type.

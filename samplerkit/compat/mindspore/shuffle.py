@@ -176,7 +176,7 @@ _tables: WeakValueDictionary[tuple[Hashable, int], Table] = WeakValueDictionary(
 def carried(name: Hashable, epoch: int, arrange: Callable[[int, int], Ids]) -> Table:
     """Returns the ids of an epoch, each epoch arranged out of the ids of the one before.
 
-    The latest earlier epoch that somebody still holds is where the work starts; without one it starts at
+    The work starts at the latest earlier epoch that is still referenced; without one it starts at
     epoch 0, so that epoch e costs e + 1 arrangements. Nothing is kept here.
 
     Args:

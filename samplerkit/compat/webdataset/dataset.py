@@ -110,7 +110,7 @@ class WebDataset(Fluent, Closing, torch.utils.data.IterableDataset[Any]):
         batch_size: that of your DataLoader. One worker then ends, and the next begins, between two batches:
             a rank has one smaller batch rather than one a worker, and `len` is known.
         lanes: into how many lanes the order is woven; None for the number of ranks.
-        allow_commands: whether `pipe:` urls are run. Whoever can write the urls runs programs as you.
+        allow_commands: whether `pipe:` urls are run. Anyone who can write the urls runs programs as you.
         command_timeout: how many seconds a command may send nothing.
         tar_options: of `TarDataset`: `remote`, `cache`, `on_error`, `checksums` and so on.
 

@@ -192,7 +192,7 @@ def _is_of(note: Note, group: list[Note]) -> bool:
 
 
 def _nameless_file() -> int:
-    """Opens a file without a name; what is written to it is appended as a whole, whoever writes.
+    """Opens a file without a name; each write is appended as a whole, from any process.
 
     Raises:
         WorkerError: it cannot be opened.

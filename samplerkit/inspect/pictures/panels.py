@@ -1,6 +1,6 @@
 """The pictures of a run: its order, its batches by length, its files side by side, mixing, files of a batch.
 
-Each function draws on a figure, and gives the heading for whoever places it.
+Each function draws on a figure, and gives the heading for the caller to place.
 """
 
 from __future__ import annotations

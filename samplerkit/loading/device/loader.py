@@ -286,7 +286,7 @@ class WrappedLoader:
         if self._must_set_epoch:
             self._set_epoch_of_loader()
         elif isinstance(known := getattr(_takes_epoch(self._loader), "epoch", None), int) and known != epoch:
-            # Somebody set the sampler's epoch, and not ours.
+            # The sampler's epoch was set directly, not through this loader.
             epoch = known
             self._cursor.go_to(epoch, skipped)
         # Worker processes are started by the thread that trains, as without a device loader.

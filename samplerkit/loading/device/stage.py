@@ -164,7 +164,7 @@ class DeviceStage(Iterator[Any]):
         # A finalizer, or a source that closes its stage, may run in the loading thread itself.
         if thread is not threading.current_thread() and thread.is_alive():
             thread.join(seconds)
-        # What waits holds device memory, and would hold it for as long as somebody keeps the stage.
+        # Waiting batches hold device memory, and would hold it for as long as the stage is referenced.
         self._channel.drop_items()
         return not thread.is_alive()
 
@@ -190,7 +190,7 @@ class DeviceStage(Iterator[Any]):
         if isinstance(item, EpochEnd):
             return item
         if item is None:
-            # Somebody closed it while the loop waited: that is an error there, and no quiet end.
+            # It was closed while the loop waited: an error there, not a quiet end.
             self._require_usable()
         self._is_over = True
         self.close()

@@ -207,7 +207,7 @@ class ThreadPool(WorkerPool):
         ]
         self._end_with_owner: Final = weakref.finalize(owner, self.stop)
         self._end_with_owner.atexit = False
-        del owner  # what a signal handler raises below holds this frame, for as long as somebody holds that
+        del owner  # an exception of a signal handler below holds this frame as long as it is kept
         end_at_exit(self)
         for thread in self._threads:
             start_thread(thread)

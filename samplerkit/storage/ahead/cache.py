@@ -23,7 +23,7 @@ class ReadAheadCache(Generic[Content]):
 
     What is read next is known where `expect` was called. `CacheEntries` chooses which file goes, and which
     ones are read ahead. A file that a thread uses stays; who finds all room taken by such files waits in a
-    line until another thread is done. Whoever waits uses no file, so it moves on.
+    line until another thread is done. A waiting thread uses no file, so the line moves.
 
     Args:
         read: reads a file, by its number; called from several threads.

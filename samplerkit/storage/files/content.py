@@ -89,7 +89,7 @@ class FileContent:
     def samples(self, rows: Ids, places: Ids, size: int) -> list[Any]:
         """Gives some samples: of columns, a dict of rows each; of a sequence, its items, each in its draw.
 
-        What comes from arrays is a copy, so that whoever changes a sample does not change the file.
+        Values from arrays are copies, so that a change of a sample does not change the file.
 
         Args:
             rows: of the samples in this file.

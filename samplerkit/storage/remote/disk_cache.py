@@ -118,7 +118,7 @@ class DiskCache:
             pause = min(TICK, 2 * pause)
 
     def find(self, entry: Entry) -> LocalFile | None:
-        """Gives a file that is there, pinned; None if it is not, is damaged, or somebody is at work on it."""
+        """Gives a file of the cache, pinned; None if it is missing, damaged, or being written or removed."""
         return self._pinned(entry)[0]
 
     def bound(self, kept: Iterable[Entry]) -> int:

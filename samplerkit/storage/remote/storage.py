@@ -94,7 +94,7 @@ class RemoteStorage(Closing):
             The bytes of each part, in the order asked for.
 
         Raises:
-            OutOfDatasetError: a part lies outside of its file.
+            OutOfDatasetError: a part is outside of its file.
             DatasetError: a part cannot be read, or its file was changed.
         """
         resources, wanted = self._resources(), list(spans)
