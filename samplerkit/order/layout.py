@@ -239,7 +239,7 @@ def require_depth(depth: int) -> None:
 
 
 def _is_integer(value: Any) -> bool:
-    return hasattr(value, "__index__") and not (isinstance(value, bool) or getattr(value, "ndim", 0))
+    return hasattr(value, "__index__") and not isinstance(value, bool) and not getattr(value, "ndim", 0)
 
 
 def _part(name: str, part: Any) -> Layout:
