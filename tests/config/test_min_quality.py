@@ -45,6 +45,7 @@ def test_an_order_that_falls_short_fails_with_the_figure_the_weakest_window_and_
     figure = mixing(sk.RandomSampler(shuffle="partial", partial_size=1437), sk.Layout([1437] * 8), 32)
     caught = refused(sk.load_config, written(0.3))
     assert caught.place == "min_quality.mixing"
+    assert str(refused(sk.Config.from_yaml, json.dumps(written(0.3)))) == str(caught)
     message = str(caught)
     assert f"mixing is {figure.value:.3f}".replace("0.", ".") in message
     assert "falls short of .300" in message

@@ -142,6 +142,15 @@ READERS = {
     "batches": lambda sampler, world: sk.Loader(
         range(SIZE), sampler, batches=sk.TokenBatches(4, lengths=[1] * SIZE, window=8), world=world
     ),
+    "a deal above": lambda sampler, world: sk.Loader(
+        range(SIZE), under(sk.RandomSampler(), under(sk.DistributedSampler(2, 0), sampler)), batch_size=2
+    ),
+    "a mixture": lambda sampler, world: sk.Loader(
+        Numbers(TREE),
+        sk.MixtureSampler({"a": sampler, "b": None}, seed=1, num_samples=SIZE),
+        batch_size=2,
+        world=world,
+    ),
 }
 
 

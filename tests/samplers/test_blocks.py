@@ -100,6 +100,10 @@ def test_a_dataset_or_its_parts_say_how_many_windows_make_a_block():
         blocks(2).order(Windows(4))
     with pytest.raises(sk.DatasetError, match="says nothing of blocks"):
         sk.BlockSampler().order(12)
+    alone = Windows(4)
+    alone.parts = ["of no tree"]
+    del alone.windows_per_block
+    assert blocks(4).order(alone)[:].tolist() == of_dataset[:].tolist()
 
 
 def test_it_costs_nothing_at_any_size_and_beyond_the_limit_is_refused():

@@ -168,7 +168,7 @@ def _tables(order: Order) -> Iterator[bytes]:
             waiting.append(value.order(0))
         elif isinstance(value, Order | Stream):
             waiting.extend(reversed(value.recipe or ()))
-        elif isinstance(value, tuple):
+        elif isinstance(value, tuple | list):
             waiting.extend(reversed(value))
 
 

@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from samplerkit.storage.tar.format.headers import BLOCK
+from samplerkit.storage.tar.format.headers import BLOCK, parse
 from samplerkit.storage.tar.format.samples import is_header_of
 from samplerkit.storage.tar.format.scan import DENSE_WINDOW, SPARSE_WINDOW, scan
 from tests.storage.tar.shards import by_tarfile
@@ -61,6 +61,11 @@ def test_of_an_archive_of_large_files_little_but_headers_is_read(tmp_path, piece
         file.truncate(count * (member.size + BLOCK) + 2 * BLOCK)  # the data are holes, which no disk keeps
     assert number_of_members(path) == count
     assert sum(pieces) <= 2 * DENSE_WINDOW + count * SPARSE_WINDOW
+
+
+def test_a_long_name_in_two_fields_of_a_header_is_one():
+    name = f"{'d' * 90}/{'f' * 90}.bin"
+    assert parse(tarfile.TarInfo(name).tobuf(tarfile.USTAR_FORMAT)).name == name.encode()
 
 
 def test_a_header_has_to_say_the_size_of_a_file_below_8_gib():

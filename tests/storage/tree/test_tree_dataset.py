@@ -77,6 +77,10 @@ def test_a_batch_is_what_a_walk_over_the_parts_finds(dataset, data):
     assert describe_dataset(again) == describe_dataset(dataset)
 
 
+def test_a_part_that_says_nothing_of_being_remote_is_not():
+    assert not sk.TreeDataset({"a": [1, 2]}).is_remote
+
+
 def test_real_files_and_shards_beside_one_another(tmp_path):
     files = sk.FileDataset(write_npz(tmp_path / "files", [4, 3]), "npz")
     shards = sk.TarDataset(write_shards(tmp_path / "tar"), cache=tmp_path / "cache").decode()
