@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from types import MappingProxyType
 from typing import Any, Final, final
 
@@ -15,7 +16,7 @@ from samplerkit.errors import (
     DatasetError,
     OutOfDatasetError,
 )
-from samplerkit.order.arguments import LARGEST, integers, is_iterable, read_only
+from samplerkit.order.arguments import LARGEST, integer, integers, is_iterable, read_only
 from samplerkit.order.caching import cached_property
 from samplerkit.order.intervals import edges_of, interval_of
 from samplerkit.order.typing import Ids
@@ -239,7 +240,12 @@ def require_depth(depth: int) -> None:
 
 
 def _is_integer(value: Any) -> bool:
-    return hasattr(value, "__index__") and not isinstance(value, bool) and getattr(value, "ndim", 0) == 0
+    if getattr(value, "ndim", 0):  # an array of one integer is one size of several
+        return False
+    with suppress(ArgumentTypeError):
+        integer("sizes", value)
+        return True
+    return False
 
 
 def _part(name: str, part: Any) -> Layout:
