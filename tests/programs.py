@@ -158,6 +158,8 @@ def _forking_for(_: int) -> str:
         start_new_session=True,
     )
     atexit.register(process.communicate)  # which closes its input, and it ends
+    # A fork has a copy of that input, and would wait for the end for ever.
+    os.register_at_fork(after_in_child=lambda: atexit.unregister(process.communicate))
     assert process.stdout is not None
     return process.stdout.readline().strip()
 

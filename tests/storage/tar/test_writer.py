@@ -148,3 +148,10 @@ def test_shards_are_limited_in_bytes_unless_their_number_is_said(tmp_path, monke
     for name in range(6):
         (tmp_path / "source" / f"{name}.txt").write_text("x" * 2000)
     assert len(pack_folder(tmp_path / "source", f"{tmp_path}/{shards}").paths) == number
+
+
+def test_an_array_has_an_encoding_in_a_field_of_arrays_only(tmp_path):
+    with TarWriter(tmp_path / "a.tar") as writer:
+        with pytest.raises(sk.ArgumentTypeError, match="bin: has no encoding for such a value"):
+            writer.write({"__key__": "a", "bin": np.arange(3)})
+        writer.write({"__key__": "a", "npy": np.arange(3)})
