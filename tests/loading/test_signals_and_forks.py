@@ -65,7 +65,9 @@ def test_an_interrupt_behind_any_call_takes_no_batch_of_a_device_loader_away():
 
         def interrupt(frame, event, _, at=number):
             nonlocal calls
-            calls += frame.f_code is not own and event in {"call", "c_return"}
+            is_counted = event in {"call", "c_return"} and frame.f_code is not own
+            # An interrupt within the start of a thread leaves it in Python's list of threads for ever.
+            calls += is_counted and frame.f_globals["__name__"] != "threading"
             if calls == at:
                 sys.setprofile(None)
                 raise KeyboardInterrupt
