@@ -145,7 +145,7 @@ def read_arrays(path: Path, *, verify: bool = True) -> tuple[dict[str, Any], dic
         meta, end = dict(described["meta"]), start + described["bytes"]
         arrays = {name: _array(plain, *place) for name, place in described["arrays"].items()}
     except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
-        raise UnreadableFileError(f"its header says what cannot be: {error}") from error
+        raise UnreadableFileError(f"its header is invalid: {error}") from error
     if size != end:
         raise UnreadableFileError("of the wrong size")
     return meta, arrays

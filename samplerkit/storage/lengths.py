@@ -76,7 +76,7 @@ def _by_file(lengths: Mapping[Any, Any], paths: Sequence[str], names: Sequence[s
     extra = next(iter(given.keys() - set(used)), None)
     if extra is not None:
         told = shown(extra) if isinstance(extra, str) and is_remote(extra) else extra
-        raise ArgumentValueError("lengths", "names what is not among the files", told)
+        raise ArgumentValueError("lengths", "names a file that is not in the dataset", told)
     return [given[key] for key in used]
 
 

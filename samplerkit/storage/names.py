@@ -159,7 +159,7 @@ def matching_files(pattern: str) -> list[str]:
             hint = "name the files in it too, or use a pattern that only files match"
             raise DatasetError(path, "is a folder, and matches a pattern for files", pattern, hint=hint)
     for path in sorted(broken - matches):
-        problem = "is a link whose target is missing, where the pattern looks into folders"
+        problem = "is a link whose target is missing, and may be a folder that the pattern searches"
         raise DatasetError(path, problem, pattern, hint="restore the target, or remove the link")
     kept: dict[str, str] = {}
     folders: dict[str, str] = {}

@@ -304,7 +304,7 @@ def bounded(call: Callable[[], Result], seconds: float, stop: Stop) -> Result:
 
 
 def join(threads: Iterable[threading.Thread]) -> None:
-    """Waits for threads that were told to end, at most a second in total."""
+    """Waits for threads that were stopped, at most a second in total."""
     end = time.monotonic() + END_SECONDS
     for thread in threads:
         if thread is not threading.current_thread():
@@ -332,7 +332,7 @@ def weakly(method: Callable[Given, Result]) -> Callable[Given, Result]:
     def call(*arguments: Given.args, **named: Given.kwargs) -> Result:
         bound = found()
         if bound is None:
-            raise ReferenceError("what this belonged to is gone")
+            raise ReferenceError("the object of this method was deleted")
         return bound(*arguments, **named)
 
     return call

@@ -166,7 +166,7 @@ class TreeDataset(OpenPerProcess[Any]):
 
     @property
     def order_is_given(self) -> Callable[[], None] | None:
-        """A method that tells the parts that their order is chosen on purpose; None if none has it."""
+        """A method that notifies the parts that their order is chosen on purpose; None if none has it."""
         return self._calling_each("order_is_given")
 
     def with_parts(self, change: Callable[[Any], Any]) -> TreeDataset:
@@ -229,7 +229,7 @@ class TreeDataset(OpenPerProcess[Any]):
         if isinstance(found, np.ndarray):
             return Present(found)
         if not isinstance(found, Present):
-            problem = "gives columns, of which no sample can be left out"
+            problem = "returns columns, from which missing samples cannot be left out"
             raise DatasetError("dataset", problem, list(found), hint="say as_columns=False")
         return found
 
@@ -296,6 +296,6 @@ def leaves_of(name: str, dataset: Any) -> Iterator[Leaf]:
     elif isinstance(dataset, int | Layout) or not (
         hasattr(dataset, "__getitem__") or hasattr(dataset, "__getitems__")
     ):
-        raise ArgumentTypeError(f"parts[{name!r}]", "is no dataset that samples are read of", dataset)
+        raise ArgumentTypeError(f"parts[{name!r}]", "is not a map-style dataset", dataset)
     else:
         yield Leaf(name, dataset)

@@ -97,9 +97,7 @@ class Leaf:
             raise DatasetError(self.place, "gives neither a list of samples nor columns", samples)
         missing = len(getattr(samples, "missing", ()))
         if not isinstance(samples, Mapping) and not missing and len(samples) != ids.size:
-            raise DatasetError(
-                self.place, f"gives other than {ids.size} samples for as many ids", len(samples)
-            )
+            raise DatasetError(self.place, f"must return {ids.size} samples for as many ids", len(samples))
         return samples
 
     def read_segments(self, segments: Ids, about: Mapping[str, Ids], places: Ids, size: int) -> list[Any]:
@@ -123,7 +121,7 @@ class Leaf:
         parts = self._called(read, one, segments, about, places, size)
         if not hasattr(parts, "__len__") or len(parts) != len(segments):
             number = len(parts) if hasattr(parts, "__len__") else parts
-            problem = f"gives other than {len(segments)} parts for as many segments"
+            problem = f"must return {len(segments)} parts for as many segments"
             raise DatasetError(self.place, problem, number)
         return list(parts)
 

@@ -172,7 +172,7 @@ def _laws(found: FileCatalogue) -> Iterator[tuple[str, bool]]:
     yield f"it has {number} sizes, and {len(names)} names", 0 < number == len(names) == len(found.versions)
     yield "its names are not sorted", all(one < other for one, other in pairwise(names))
     counts = (found.sizes, found.chunks, samples, found.footers)
-    yield "it counts below zero", min(int(each.min(initial=0)) for each in counts) == 0
+    yield "it has a negative number", min(int(each.min(initial=0)) for each in counts) == 0
     are_all = found.chunks.size == number and int(found.chunks.max()) <= samples.size
     yield "its chunks are not those of its files", are_all and int(found.chunks.sum()) == samples.size
     yield "it has more samples than can be", int(samples.max(initial=0)) <= LARGEST // max(1, samples.size)

@@ -246,7 +246,7 @@ def joined(parts: Sequence[FileCatalogue]) -> FileCatalogue:
             raise ArgumentValueError("files", f"are of several kinds: {parts[0].kind} and", part.kind)
         first, path = parts[0].path(0), part.path(0)
         if is_remote(path) != is_remote(first):
-            raise ArgumentValueError("files", "lie in part here and in part elsewhere", shown(path))
+            raise ArgumentValueError("files", "are local in part and remote in part", shown(path))
         if part.columns != parts[0].columns:
             problem = f"has other columns than {shown(first)}, {list(parts[0].columns)}"
             raise DatasetError(shown(path), problem, list(part.columns))

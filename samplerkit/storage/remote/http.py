@@ -102,7 +102,7 @@ class Http(Client):
     def rest(
         self, url: str, version: Version, offset: int, pool: Pool, stop: Stop, *, is_verified: bool
     ) -> Iterator[FileBytes]:
-        """Reads a file from an offset to its end by one request; the end must be certain, or `is_verified`."""
+        """Reads a file from an offset to its end by one request, with a certain end or `is_verified`."""
         if offset and offset == version.size:  # the earlier response broke off after the last byte
             return
         with self._asked(url, stop, f"{offset}-" if offset else "") as answer:
@@ -136,7 +136,7 @@ class Http(Client):
             return Refused(problem, hint)
         if isinstance(error, ValueError | http.client.InvalidURL):
             hint = "check the URL, the headers, and a proxy that the environment names"
-            return Refused("cannot be asked, or was redirected to what cannot", hint)
+            return Refused("cannot be requested: its URL, a header, a redirect or the proxy is invalid", hint)
         reasons: dict[type[Exception], str] = {
             ssl.SSLError: "TLS failed",
             TimeoutError: f"the answer stalled, for {self.options.timeout:g} s",

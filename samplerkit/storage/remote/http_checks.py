@@ -125,7 +125,7 @@ def content_length(headers: Headers) -> int:
 def check_end(headers: Headers, hint: str = "") -> None:
     """Refuses a body whose end cannot be distinguished from a broken connection."""
     if content_length(headers) < 0 and "chunked" not in headers.get("transfer-encoding", "").lower():
-        raise Refused("is sent without its length, so its end cannot be told from a break", hint)
+        raise Refused("is sent without its length, so a broken connection could not be detected", hint)
 
 
 def content_range(headers: Headers) -> list[int]:

@@ -253,7 +253,7 @@ def number_in_words(error: Exception) -> str:
 
 
 def _no_certificates(error: Exception) -> Refused:
-    problem = f"cannot be asked, for the certificates that are named cannot be read ({type(error).__name__})"
+    problem = f"cannot be requested, since the given certificates cannot be read ({type(error).__name__})"
     return Refused(problem, "check `verify` and `cert`, or REQUESTS_CA_BUNDLE")
 
 

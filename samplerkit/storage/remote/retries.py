@@ -149,7 +149,7 @@ class Client(ABC):
 
 def _check_size(version: Version) -> None:
     if version.size == UNKNOWN_SIZE:
-        raise Refused("has no size by its filesystem, so a break could not be noticed")
+        raise Refused("has no size in its filesystem, so truncation could not be detected")
 
 
 def check_small(size: int, most: int) -> None:
@@ -224,7 +224,7 @@ def unless_closed(url: str, call: Callable[[], Result]) -> Result:
 def final_error(url: str, fault: Exception) -> Exception:
     """Returns the `DatasetError` for `Refused` or `Stopped`; returns other exceptions unchanged."""
     if isinstance(fault, Stopped):
-        return DatasetError(shown(url), "was given up, since it is not wanted any more")
+        return DatasetError(shown(url), "was stopped, since the storage was closed")
     if isinstance(fault, Refused):
         kind = AbsentError if isinstance(fault, Absent) else DatasetError
         return kind(shown(url), fault.problem, hint=fault.hint)

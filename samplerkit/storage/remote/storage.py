@@ -237,7 +237,7 @@ class RemoteStorage(Closing):
 def _check(span: Span, size: int) -> None:
     if span.offset < 0 or span.length < 0:
         raise OutOfDatasetError(
-            shown(span.url), "has no part that begins or is so long", (span.offset, span.length)
+            shown(span.url), "has no part with this offset and length", (span.offset, span.length)
         )
     if size != UNKNOWN_SIZE and span.offset + span.length > size:
         last = span.offset + span.length

@@ -131,9 +131,7 @@ class Decode:
             except DatasetError as error:
                 raise DatasetError(f"field {name!r}", error.problem, hint=error.hint) from error
             except TooLargeError as error:
-                problem = (
-                    f"{error}, 200 times its size or 256 MiB, as a field does that is made to fill memory"
-                )
+                problem = f"{error}, 200 times its size or 256 MiB, as a decompression bomb does"
                 hint = "leave it out by only=, and unpack it by map if you trust it"
                 raise DatasetError(f"field {name!r}", problem, hint=hint) from error
             except Exception as error:

@@ -263,7 +263,7 @@ class TarDataset(View):
         return self._source.reading.keys(self._source_ids(numbers))
 
     def order_is_given(self) -> None:
-        """Tells a shuffled dataset that its order is chosen on purpose, so that it does not warn."""
+        """Notifies a shuffled dataset that its order is chosen on purpose, so that it does not warn."""
         if self._watch is not None:
             self._watch.stop()
 

@@ -280,7 +280,7 @@ def _checked_key(sample: Any) -> str:
         hint = "what follows the first dot would be taken for a part of the extension"
         raise ArgumentValueError("__key__", "must have no dot in its last part", key, hint=hint)
     if "/" in key and is_meta(name):
-        raise ArgumentValueError("__key__", "begins with a folder that is left out by readers", key)
+        raise ArgumentValueError("__key__", "begins with a folder that readers skip", key)
     return key
 
 
@@ -288,7 +288,7 @@ def _checked_field(key: str, name: str) -> str:
     if not name or "/" in name or "\0" in name or name != name.lower():
         raise ArgumentValueError("field", "must be an extension in lower case", name)
     if is_meta(_encoded_name("field", key, name)):
-        raise ArgumentValueError("field", "gives a file a name that readers leave out", f"{key}.{name}")
+        raise ArgumentValueError("field", "gives a file a name that readers skip", f"{key}.{name}")
     return name
 
 
@@ -297,4 +297,4 @@ def _encoded_name(place: str, key: str, extension: str) -> bytes:
         return f"{key}.{extension}".encode("utf-8", "surrogateescape")
     except UnicodeEncodeError as error:
         name = f"{key}.{extension}"
-        raise ArgumentValueError(place, "has a letter that no file's name can have", name) from error
+        raise ArgumentValueError(place, "has a character that is not valid in file names", name) from error

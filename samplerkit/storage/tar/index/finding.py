@@ -156,7 +156,7 @@ def unpack(archive: Archive, cache: Cache) -> LocalFile | Flaw:
         return Flaw(archive.url, error.offset, "damaged gzip", detail)
     except TooLargeError as error:
         why = "200 times its size, or 1 GiB" if most is None else "max_unpacked_bytes"
-        problem = f"{error} ({why}), as an archive does that is made to fill disks"
+        problem = f"{error} ({why}), as a decompression bomb does"
         hint = "if you trust it, say remote={'max_unpacked_bytes': ...}, or store it unpacked"
         raise DatasetError(archive.url, problem, hint=hint) from error
 

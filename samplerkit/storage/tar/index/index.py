@@ -118,7 +118,7 @@ class Index:
         """Returns the error for an index next to an archive that is of another version of it."""
         return DatasetError(
             self.archive.url,
-            "has an index beside it that is of another state of it",
+            "has an index next to it that is of another version of it",
             hint="make it again with `samplerkit index` and put it there, or take it away",
         )
 

@@ -243,8 +243,8 @@ class Shards:
         if index is None:
             name = f"{archive.url}{INDEX_SUFFIX}"
             warnings.warn(
-                f"{name} is damaged, or of another state of the archive, and is not used: make it again with "
-                "`samplerkit index`",
+                f"{name} is damaged, or of another version of the archive, and is not used: make it again "
+                "with `samplerkit index`",
                 stacklevel=2,
             )
         return index if index is not None and index.serves(self.options.checksums) else None
