@@ -230,7 +230,7 @@ class ShardReading:
             samples[place] = sample
 
     def _read_ranges(self, wanted: list[WantedRows], storage: RemoteStorage, samples: list[Any]) -> int:
-        """Reads parts of shards, and returns the bytes; if flaws are skipped, only missing shards fail."""
+        """Reads parts of shards, and returns their size in bytes; missing shards may be skipped."""
         try:
             return read_ranges(wanted, storage, samples)
         except AbsentError as error:
