@@ -1,4 +1,4 @@
-"""A file of named arrays: written at once or not at all, checked and mapped when it is read."""
+"""Files of named arrays: written atomically, and verified and memory-mapped when they are read."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from samplerkit.storage.opening import without_waiting
 
 MAGIC = b"samplkit"
 VERSION = 2
-"""Changes with what indexes, catalogues and lengths hold: a file of another version is made again."""
+"""Changes with the content of indexes, catalogues and lengths; files of another version are rebuilt."""
 
 _PREAMBLE = struct.Struct("<8sII16s")
 _ALIGNMENT = 64
@@ -31,21 +31,21 @@ _AT_ONCE = 1 << 24
 Array = np.ndarray[Any, np.dtype[Any]]
 
 DTYPES = ("|u1", "<u2", "<u4", "<i8")
-"""The types of numbers that are written."""
+"""The dtypes of stored arrays."""
 
 
 class UnreadableFileError(Exception):
-    """A file of arrays is damaged, of another version, says what cannot be, or is no such file."""
+    """A file of arrays is damaged, inconsistent, of another version, or of another format."""
 
 
 @dataclass(frozen=True)
 class Column:
-    """An array that is to be written.
+    """An array to write.
 
     Args:
-        dtype: the type of its numbers.
-        size: how many.
-        parts: gives them, in arrays one after another.
+        dtype: its type.
+        size: the number of its elements.
+        parts: returns the content as consecutive arrays.
     """
 
     dtype: np.dtype[Any]
@@ -54,12 +54,12 @@ class Column:
 
     @classmethod
     def of(cls, array: Array) -> Column:
-        """Takes an array as it is."""
+        """Makes a column of an array."""
         return cls(array.dtype, array.size, lambda: [array])
 
 
 def narrow(largest: int) -> np.dtype[Any]:
-    """Returns the type for numbers from 0 to `largest`: uint16, uint32 or int64.
+    """Returns the smallest type for integers from 0 to `largest`: uint16, uint32 or int64.
 
     Example:
         >>> narrow(70_000)
@@ -71,15 +71,15 @@ def narrow(largest: int) -> np.dtype[Any]:
 
 
 def write_arrays(path: Path, meta: Mapping[str, Any], columns: Mapping[str, Column]) -> None:
-    """Writes a file of arrays: to a temporary file beside it, which then takes its name.
+    """Writes a file of arrays atomically: to a temporary file in the same folder, which is then renamed.
 
     Args:
-        path: of the file; its folder is made if need be.
+        path: the path of the file; its folder is created if needed.
         meta: JSON values.
         columns: the arrays by name.
 
     Raises:
-        OSError: the file cannot be written; nothing is left behind.
+        OSError: the file cannot be written; the temporary file is deleted.
     """
     layout = {}
     offset = 0
@@ -89,7 +89,7 @@ def write_arrays(path: Path, meta: Mapping[str, Any], columns: Mapping[str, Colu
     header = json.dumps({"meta": meta, "arrays": layout, "bytes": offset}).encode()
     header += b" " * (-(_PREAMBLE.size + len(header)) % _ALIGNMENT)
     path.parent.mkdir(parents=True, exist_ok=True)
-    # It can be made again, and is checked against its digest: no disk need be waited for.
+    # No fsync: the file can be rebuilt, and reading checks its digest.
     with atomic(path, is_synced=False) as file:
         digest = hashlib.blake2b(header, digest_size=_DIGEST_BYTES)
         file.write(bytes(_PREAMBLE.size) + header)
@@ -108,18 +108,18 @@ def write_arrays(path: Path, meta: Mapping[str, Any], columns: Mapping[str, Colu
 
 
 def read_arrays(path: Path, *, verify: bool = True) -> tuple[dict[str, Any], dict[str, Array]]:
-    """Maps a file of arrays.
+    """Maps a file of arrays into memory.
 
     Args:
-        path: of the file.
-        verify: whether the digest of all its bytes is compared; the sizes always are.
+        path: the path of the file.
+        verify: whether to check the digest of the whole file. Sizes are always checked.
 
     Returns:
         The meta values, and read-only arrays by name.
 
     Raises:
-        OSError: there is no such file, or it cannot be read.
-        UnreadableFileError: the file is damaged, of another version, or not by `write_arrays`.
+        OSError: the file does not exist, or cannot be read.
+        UnreadableFileError: the file is damaged, of another version, or was not written by `write_arrays`.
     """
     with open(path, "rb", opener=without_waiting) as file:  # Path's has no opener
         status = os.fstat(file.fileno())
@@ -145,7 +145,7 @@ def read_arrays(path: Path, *, verify: bool = True) -> tuple[dict[str, Any], dic
         meta, end = dict(described["meta"]), start + described["bytes"]
         arrays = {name: _array(plain, *place) for name, place in described["arrays"].items()}
     except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
-        raise UnreadableFileError(f"its header says what cannot be: {error}") from error
+        raise UnreadableFileError(f"its header is invalid: {error}") from error
     if size != end:
         raise UnreadableFileError("of the wrong size")
     return meta, arrays
@@ -153,9 +153,9 @@ def read_arrays(path: Path, *, verify: bool = True) -> tuple[dict[str, Any], dic
 
 @contextmanager
 def on_disk(data: bytes) -> Iterator[Path]:
-    """Puts the bytes of a file of arrays on disk for a moment; what was mapped of it stays.
+    """Writes the bytes of a file of arrays to a temporary file; arrays mapped from it stay valid afterwards.
 
-    So pages that are not needed take no memory.
+    Mapped pages that are not needed take no memory.
     """
     with NamedTemporaryFile(prefix="samplerkit-") as file:
         file.write(data)
@@ -164,12 +164,12 @@ def on_disk(data: bytes) -> Iterator[Path]:
 
 
 def npy_header(file: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:
-    """Reads the header of an `.npy` file; gives the shape and the type of its array.
+    """Reads the header of an `.npy` file, and returns the shape and the dtype of its array.
 
     Raises:
-        ValueError: it is none.
+        ValueError: the file is not an `.npy` file.
     """
-    # Later versions differ from 2.0 only in the encoding of the names of fields.
+    # Later versions differ from 2.0 only in the encoding of field names.
     of_npy: Any = np.lib.format
     is_first = of_npy.read_magic(file) == (1, 0)
     shape, _, dtype = (of_npy.read_array_header_1_0 if is_first else of_npy.read_array_header_2_0)(file)
@@ -177,7 +177,7 @@ def npy_header(file: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:
 
 
 def _array(plain: Array, dtype: Any, count: Any, offset: Any) -> Array:
-    """Gives an array that lies in some bytes; numpy raises a ValueError where it cannot."""
+    """Returns an array as a view of a buffer; numpy raises a ValueError if the buffer is too short."""
     if dtype not in DTYPES or count < 0:
         raise ValueError(f"{count} numbers of type {dtype}")
     return np.frombuffer(plain, dtype, count, offset)

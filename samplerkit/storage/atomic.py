@@ -1,4 +1,4 @@
-"""Files that are there as a whole or not at all; locks between processes; and the folder of caches."""
+"""Atomic writes of files, locks between processes, and the cache folder of the user."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from typing import IO, final
 
 _SUFFIX = ".samplerkit-part"
 _WRITERS = 8
-"""Writers of one file at a time whose leftovers are taken up again."""
+"""Fixed temporary names per target, which are reused after a crash; more writers get random names."""
 
 
 @contextmanager
 def atomic(path: Path, *, is_synced: bool = True) -> Iterator[IO[bytes]]:
-    """Opens a temporary file that takes the name `path` when all is written, and vanishes on an error.
+    """Opens a temporary file that is renamed to `path` at the end, and deleted on an error.
 
-    A writer that is killed leaves it behind; the next one that writes the same file takes it up, for nobody
-    locks it any more.
+    A killed writer leaves its temporary file behind; the next writer of the same path reuses it, since it is
+    no longer locked.
 
     Args:
-        path: of the file; its folder is there.
-        is_synced: wait until the bytes are on the disk before the name is given, and then for the name: else
-            a power cut may leave a file of zeros. Not needed where reading compares a digest.
+        path: the path of the file; its folder must exist.
+        is_synced: whether to fsync the file before it is renamed, and its folder afterwards. Without it, a
+            power failure may leave a file of zeros. Not needed if a digest is checked on reading.
 
     Yields:
         The file, open for writing.
 
     Raises:
-        OSError: it cannot be written; nothing is left behind.
+        OSError: the file cannot be written; the temporary file is deleted.
 
     Example:
         >>> from tempfile import TemporaryDirectory
@@ -46,7 +46,7 @@ def atomic(path: Path, *, is_synced: bool = True) -> Iterator[IO[bytes]]:
     """
     part, descriptor = _begun(path)
     with os.fdopen(descriptor, "wb") as file:
-        # The lock is held until it has its name, or is gone: another writer would take it up.
+        # The file is locked until it is renamed or deleted, or another writer would reuse it.
         try:
             yield file
             file.flush()
@@ -62,16 +62,16 @@ def atomic(path: Path, *, is_synced: bool = True) -> Iterator[IO[bytes]]:
 
 @final
 class BegunFile:
-    """A file of `atomic` that is written in several calls: it gets its name at the end, or is dropped.
+    """A file that is written in several calls, as by `atomic`: `finish` renames it, `drop` deletes it.
 
     Args:
-        path: of the file; its folder is there.
+        path: the path of the file; its folder must exist.
 
     Attributes:
-        file: open for writing.
+        file: the temporary file, open for writing.
 
     Raises:
-        OSError: it cannot be written.
+        OSError: the file cannot be written.
     """
 
     def __init__(self, path: Path) -> None:
@@ -79,29 +79,29 @@ class BegunFile:
         self.file: IO[bytes] = self._stack.enter_context(atomic(path))
 
     def finish(self) -> None:
-        """Gives it its name.
+        """Renames the temporary file to `path`.
 
         Raises:
-            OSError: it cannot be written; nothing is left behind.
+            OSError: the file cannot be written; the temporary file is deleted.
         """
         self._stack.close()
 
     def drop(self) -> None:
-        """Deletes what was written; nothing, once it has its name."""
+        """Deletes the temporary file; does nothing after `finish`."""
         error = _DroppedError()
-        with suppress(OSError):  # a full disk takes what is still in memory no more than what came before
+        with suppress(OSError):  # on a full disk, closing may fail to write buffered data
             self._stack.__exit__(type(error), error, None)
 
 
 class _DroppedError(Exception):
-    """Ends a temporary file."""
+    """Raised into `atomic` to delete the temporary file."""
 
 
 def sync_folder(folder: Path) -> None:
-    """Waits until the names in a folder are on the disk, where its filesystem can do that."""
+    """Calls fsync for a folder, so that new names in it are on disk, if its filesystem supports that."""
     try:
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except PermissionError:  # a folder that may be written to, but not be listed
+    except PermissionError:  # a folder that is writable but not readable
         return
     try:
         os.fsync(descriptor)
@@ -120,7 +120,7 @@ def _begun(path: Path) -> tuple[Path, int]:
             descriptor = locked(part, is_exclusive=True)
         except NoLocksError:
             break
-        except OSError:  # another user's, or no plain file
+        except OSError:  # owned by another user, or not a regular file
             continue
         if descriptor is None:
             continue
@@ -134,7 +134,7 @@ def _begun(path: Path) -> tuple[Path, int]:
 
 
 def user_cache_folder() -> Path:
-    """Gives samplerkit's folder in the user's cache folder.
+    """Returns samplerkit's folder in the user's cache folder.
 
     Source: the XDG Base Directory Specification.
     """
@@ -143,36 +143,36 @@ def user_cache_folder() -> Path:
         return Path(base) / "samplerkit"
     try:
         return Path.home() / ".cache" / "samplerkit"
-    except RuntimeError:  # no home folder is known
+    except RuntimeError:  # the user has no home folder
         return Path(tempfile.gettempdir()) / f"samplerkit-{os.getuid()}"
 
 
 class NoLocksError(OSError):
-    """A filesystem knows no locks."""
+    """The filesystem does not support locks."""
 
 
 def locked(path: Path, *, is_exclusive: bool, may_make: bool = True) -> int | None:
-    """Locks a file if that can be done at once.
+    """Locks a file without waiting.
 
     Args:
-        path: of the file; links are not followed.
-        is_exclusive: nobody else may hold it; else others may share it.
-        may_make: make the file if there is none.
+        path: the path of the file; symbolic links are not followed.
+        is_exclusive: whether the lock is exclusive; otherwise it is shared.
+        may_make: whether to create the file if it does not exist.
 
     Returns:
-        A descriptor, for `unlock`; None if another one holds it, or if the file was deleted or
-        renamed meanwhile: a lock on such a file keeps nobody out. None, too, if there is none, and none may
-        be made.
+        A file descriptor, for `unlock`; or None if the lock is held elsewhere, if the file was deleted or
+        renamed meanwhile, so that the lock would exclude nobody, or if it does not exist and `may_make` is
+        False.
 
     Raises:
-        NoLocksError: the filesystem knows no locks.
-        OSError: it cannot be opened.
+        NoLocksError: the filesystem does not support locks.
+        OSError: the file cannot be opened.
     """
     flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | (os.O_CREAT if may_make else 0)
     try:
         descriptor = os.open(path, flags, 0o666)
     except FileNotFoundError:
-        if may_make:  # then there is no folder
+        if may_make:  # the folder is missing
             raise
         return None
     try:
@@ -190,9 +190,9 @@ def locked(path: Path, *, is_exclusive: bool, may_make: bool = True) -> int | No
 
 
 def unlock(descriptor: int) -> None:
-    """Ends a lock, and closes its descriptor.
+    """Releases a lock, and closes its file descriptor.
 
-    A process that was forked meanwhile holds the same lock: closing alone would not end it, and the fork
+    A process that was forked meanwhile shares the lock: closing alone would not release it, and the child
     would wait for itself.
     """
     fcntl.flock(descriptor, fcntl.LOCK_UN)
@@ -200,7 +200,7 @@ def unlock(descriptor: int) -> None:
 
 
 def is_the_file(descriptor: int, path: Path) -> bool:
-    """Returns whether a path still leads to the file that was opened."""
+    """Returns whether a path still refers to an opened file."""
     try:
         now = path.lstat()
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""How a dataset of anyone's is read: in batches or one by one, in threads, with passes or gaps."""
+"""How any map-style dataset is read: in batches or by sample, with passes and epochs, and by threads."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from samplerkit.errors import DatasetError
 
 
 def batch_reader(dataset: Any) -> Any:
-    """Returns what reads whole batches in a dataset: itself, or what a torch `Subset` of it asks.
+    """Returns the object that reads whole batches: the dataset itself, or the dataset in a torch `Subset`.
 
     Returns:
-        None where samples are read one by one, by torch's wrappers too.
+        None if samples are read one by one, even inside torch's wrappers.
 
     Example:
         >>> from torch.utils.data import Subset
@@ -35,7 +35,7 @@ def batch_reader(dataset: Any) -> Any:
 
 
 def reads_singly(dataset: Any) -> bool:
-    """Returns whether a dataset reads one sample by its id: one that reads batches need not.
+    """Returns whether a dataset has `__getitem__`, which a dataset with `__getitems__` may lack.
 
     Example:
         >>> reads_singly([1, 2]), reads_singly(Dataset())
@@ -45,18 +45,18 @@ def reads_singly(dataset: Any) -> bool:
 
 
 TOLD = ("passes", "epochs")
-"""What a dataset may want to know of each sample, in the order in which it is reported."""
+"""The additional arguments of `__getitems__` that a dataset may request, in their order."""
 
 
 def wanted(dataset: Any) -> tuple[str, ...]:
-    """Returns what a dataset wants to know of each sample, which its `__getitems__` is given behind the ids.
+    """Returns the names of the arguments that a dataset requests for its `__getitems__`, after the ids.
 
     Args:
-        dataset: with `wants_passes = True` it is given the passes over their sources, with
-            `wants_epochs = True` the epochs of these, with both first the passes.
+        dataset: with `wants_passes = True` it receives for each sample the pass over its source, with
+            `wants_epochs = True` the epoch of its source, and with both first the passes.
 
     Raises:
-        DatasetError: it has no `__getitems__` that could be given them.
+        DatasetError: the dataset has no `__getitems__`.
 
     Example:
         >>> class Rings:
@@ -66,7 +66,7 @@ def wanted(dataset: Any) -> tuple[str, ...]:
         >>> wanted(Rings()), wanted([1, 2])
         (('epochs',), ())
     """
-    # Of the dataset itself: what wraps it, as torch's `Subset`, would not hand them on.
+    # Only the dataset itself: a wrapper such as torch's `Subset` would not pass them on.
     names = tuple(name for name in TOLD if getattr(dataset, f"wants_{name}", False) is True)
     if names and not callable(getattr(dataset, "__getitems__", None)):
         raise DatasetError(
@@ -79,7 +79,7 @@ def wanted(dataset: Any) -> tuple[str, ...]:
 
 
 def only_sample(batch: Any) -> Any:
-    """Returns the sample of a batch of one: of columns, its row of each.
+    """Returns the sample in a batch of one; of a dict of columns, a dict of their first rows.
 
     Example:
         >>> only_sample(["a"]), only_sample({"x": [1], "y": [2]})
@@ -89,18 +89,18 @@ def only_sample(batch: Any) -> Any:
 
 
 def present_reader(dataset: Any) -> Callable[..., Any] | None:
-    """Returns what reads a batch of a dataset that leaves samples out by itself; None for any other one."""
-    # Of the class: a wrapper that passes on what it does not know would be passed by.
+    """Returns the `read_present` of a dataset that skips missing samples; None for other datasets."""
+    # Looked up on the class: a wrapper that forwards unknown attributes would be bypassed.
     return dataset.read_present if hasattr(type(dataset), "read_present") else None
 
 
 def copied_by_thread(dataset: Any, copies: ExitStack) -> Any:
-    """Returns what one of several threads reads: the dataset, unless it or a part of it asks for copies.
+    """Returns the dataset that a reading thread uses: a copy if it or a part of it has `copy_for_thread`.
 
     Args:
-        dataset: one with a method `copy_for_thread` gives a copy for the thread that calls it. torch's
-            wrappers of such a dataset are copied around it.
-        copies: closes the copies that can be closed.
+        dataset: its method `copy_for_thread`, if any, returns a copy for the calling thread. torch's wrappers
+            of such a dataset are copied with it.
+        copies: receives the `close` methods of the copies.
 
     Example:
         >>> from torch.utils.data import Subset
@@ -121,7 +121,7 @@ def copied_by_thread(dataset: Any, copies: ExitStack) -> Any:
     def copied(part: Any) -> Any:
         return copied_by_thread(part, copies)
 
-    if hasattr(type(dataset), "with_parts"):  # a tree of ours
+    if hasattr(type(dataset), "with_parts"):  # a TreeDataset
         return dataset.with_parts(copied)
     if not isinstance(dataset, Subset | ConcatDataset | StackDataset):
         return dataset
@@ -136,10 +136,10 @@ def copied_by_thread(dataset: Any, copies: ExitStack) -> Any:
 
 
 def changed_parts(change: Callable[[Any], Any], held: Any) -> Any:
-    """Returns what a function makes of each dataset in a list, a tuple or a mapping.
+    """Applies a function to each dataset in a list, a tuple or a mapping.
 
     Returns:
-        What was given, where the function changes none.
+        The changed container, or the given one if the function changes no dataset.
 
     Example:
         >>> changed_parts(lambda part: part, one := {"a": [1]}) is one

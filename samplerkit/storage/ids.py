@@ -1,4 +1,4 @@
-"""The ids that a dataset is asked for: integers, and within it; and whether they are in order."""
+"""Checks of requested ids: that they are integers within the dataset, and whether they are in order."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _FEW = 16
 
 
 def checked_index(index: Any, dataset: Sized, of: str = "samples") -> int:
-    """Takes the index of one sample of a dataset, which counts from the end where it is negative.
+    """Checks the index of one sample of a dataset, and returns it; negative ones count from the end.
 
     Raises:
-        ArgumentTypeError: no integer.
-        OutOfDatasetError: there is no such sample.
+        ArgumentTypeError: the index is not an integer.
+        OutOfDatasetError: the index is out of range.
     """
     number, size = arguments.integer("index", index), len(dataset)
     if not -size <= number < size:
@@ -32,11 +32,11 @@ def checked_index(index: Any, dataset: Sized, of: str = "samples") -> int:
 
 
 def checked_ids(ids: Any, total: int) -> Ids:
-    """Takes the ids of a batch, as a list or an array.
+    """Checks the ids of a batch, a list or an array, and returns them as an int64 array.
 
     Raises:
-        ArgumentTypeError: no flat list of integers.
-        OutOfDatasetError: one is outside of a dataset of `total` samples.
+        ArgumentTypeError: the ids are not a flat list of integers.
+        OutOfDatasetError: an id is not in [0, `total`).
     """
     try:
         numbers = np.asarray(ids)
@@ -47,7 +47,7 @@ def checked_ids(ids: Any, total: int) -> Ids:
     if numbers.ndim != 1 or numbers.dtype.kind not in "iu":
         raise ArgumentTypeError("ids", "must be a flat list of integers", ids)
     found: Ids = numbers.astype(np.int64, copy=False)
-    # Few are sooner looked at in a list; seen without a sign, a negative one is the largest.
+    # For few ids a list is faster; as unsigned integers, negative ids are the largest.
     few = found.tolist() if found.size <= _FEW else None
     if (min(few) < 0 or max(few) >= total) if few else int(found.view(np.uint64).max()) >= total:
         outside = int(found[(found < 0) | (found >= total)][0])
@@ -56,11 +56,11 @@ def checked_ids(ids: Any, total: int) -> Ids:
 
 
 def checked_segments(segments: Any, total: int) -> Ids:
-    """Takes parts of samples: for each the id of the sample, the first token in it, and how many.
+    """Checks segments of samples: for each the id of the sample, its first token, and the number of tokens.
 
     Raises:
-        ArgumentTypeError: no integers of shape (m, 3).
-        OutOfDatasetError: one is of no sample of a dataset of `total` samples.
+        ArgumentTypeError: the segments are not integers of shape (m, 3).
+        OutOfDatasetError: an id is not in [0, `total`).
     """
     asked = arguments.integers("segments", segments)
     if asked.ndim != 2 or asked.shape[1] != 3:
@@ -70,7 +70,7 @@ def checked_segments(segments: Any, total: int) -> Ids:
 
 
 def by_file(layout: Layout, ids: Ids) -> dict[int, tuple[Ids, Ids]]:
-    """Returns for each file the numbers of its samples in it, and their places among the ids.
+    """Groups ids by file: returns for each file the indices within it, and their positions among the ids.
 
     Example:
         >>> by_file(Layout([3, 4]), np.array([5, 1, 3]))
@@ -84,15 +84,15 @@ def by_file(layout: Layout, ids: Ids) -> dict[int, tuple[Ids, Ids]]:
 
 
 ENOUGH = 16
-"""Ascending ids by which reading from front to back is recognised: by chance once in 2 * 10^13."""
+"""Ascending ids after which an order counts as sequential; 16 random ids ascend once in 2 * 10^13."""
 
 
 @final
 class OrderWatch:
-    """Warns once if a plain DataLoader reads a shuffled dataset in the order in which it lies.
+    """Warns once if a plain DataLoader reads a dataset with `.shuffle(n)` in storage order.
 
-    The window of `.shuffle(n)` is the default of samplerkit's own loader and samplers. A plain DataLoader
-    does not know of it.
+    The window of `.shuffle(n)` is the default of samplerkit's loader and samplers. A plain DataLoader ignores
+    it.
     """
 
     def __init__(self) -> None:
@@ -101,11 +101,11 @@ class OrderWatch:
         self._is_over = False
 
     def stop(self) -> None:
-        """Says that the order was chosen, whatever it is."""
+        """Turns the warning off, since the order was chosen on purpose."""
         self._is_over = True
 
     def see(self, ids: list[int]) -> None:
-        """Looks at ids that are read; of the workers of a loader, one is enough."""
+        """Checks the ids of a read; only the first worker of a loader checks."""
         if self._is_over or this_worker()[0] != 0:
             return
         looked_at = [self._last, *ids][: ENOUGH - self._ascending + 1]

@@ -1,4 +1,4 @@
-"""What is packed by gzip or zstd, unpacked within limits: more than these is made to fill memory or disks."""
+"""Decompression of gzip and zstd with limits on the size, against decompression bombs."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from functools import partial
 from typing import Any, Final, final
 
 RATIO = 200
-"""How many times as large as what is packed may be what it unpacks to, unless a limit is said,"""
+"""By default, the largest allowed ratio of decompressed to compressed bytes."""
 
 FLOOR = 1 << 30
-"""and the bytes that it may be in any case: zeros alone shrink a thousandfold, and no data do."""
+"""Decompressed bytes that are allowed at any ratio: only constant data shrink a thousandfold, as zeros do."""
 
 
 def most_unpacked(packed: int, said: int | None = None, floor: int = FLOOR) -> int:
-    """Returns the bytes that something may unpack to.
+    """Returns the most bytes to which data may be decompressed.
 
     Args:
-        packed: its bytes.
-        said: a limit that the user says.
-        floor: what it may be in any case.
+        packed: the compressed bytes.
+        said: a limit set by the user; None for the default.
+        floor: bytes that are allowed at any ratio.
 
     Example:
         >>> most_unpacked(1000), most_unpacked(10_000_000), most_unpacked(10_000_000, 5)
@@ -39,9 +39,9 @@ class GzipError(Exception):
     """A gzip or zstd stream is damaged or ends early.
 
     Args:
-        offset: the byte at which that was found.
+        offset: the byte at which the problem was found.
         problem: what is wrong there.
-        ends_early: whether nothing is wrong but that there is no more.
+        ends_early: whether the stream is only truncated.
     """
 
     def __init__(self, offset: int, problem: str, *, ends_early: bool = False) -> None:
@@ -51,10 +51,10 @@ class GzipError(Exception):
 
 
 class TooLargeError(Exception):
-    """A gzip or zstd stream unpacks to more than it may.
+    """A gzip or zstd stream decompresses to more bytes than allowed.
 
     Args:
-        limit: the most bytes that it may.
+        limit: the most bytes that are allowed.
     """
 
     def __init__(self, limit: int) -> None:
@@ -63,7 +63,7 @@ class TooLargeError(Exception):
 
 
 def most_in_memory(packed: int) -> int:
-    """Returns the bytes that a field of a sample may unpack to: it is unpacked into memory.
+    """Returns the most bytes to which a field of a sample may be decompressed, since it is held in memory.
 
     Example:
         >>> most_in_memory(1000), most_in_memory(10_000_000)
@@ -75,14 +75,14 @@ def most_in_memory(packed: int) -> int:
 @final
 @dataclass(frozen=True)
 class Packing:
-    """How a stream is packed: by members one after another, each of which says where it ends.
+    """A compression format: consecutive members, each of which marks its own end.
 
     Args:
-        new: makes what unpacks one member, as zlib's `decompressobj`.
-        unpack: gives what some bytes unpack to, by what `new` made.
-        error: what that raises.
-        at_once: bytes that are unpacked at once, so that what comes out fits into memory.
-        padding: what may be between two members.
+        new: makes the decompressor of one member, such as zlib's `decompressobj`.
+        unpack: decompresses some bytes with such a decompressor.
+        error: the exception that `unpack` raises.
+        at_once: compressed bytes of a call of `unpack`, so that the result fits into memory.
+        padding: bytes that are allowed between two members.
     """
 
     new: Callable[[], Any]
@@ -93,20 +93,20 @@ class Packing:
 
 
 GZIP: Final = Packing(
-    # Padding of zeros is usual on tapes.
+    # Tapes are often padded with zeros.
     partial(zlib.decompressobj, wbits=31),
     lambda member, piece: member.decompress(piece, _PIECE),
     zlib.error,
     _PIECE,
     b"\0",
 )
-"""Members of gzip; zlib compares the CRC and the length of each, and gives 1 MiB at most at a time."""
+"""gzip; zlib checks the CRC and the length of each member, and returns at most 1 MiB at a time."""
 
 
 def zstd_packing(zstandard: Any) -> Packing:
-    """Returns how frames of zstd are unpacked, by the package `zstandard`, which compares their checksums.
+    """Returns zstd as a format, for the package `zstandard`, which checks the checksums of frames.
 
-    A block of 3 bytes unpacks to 128 KiB at most.
+    A block of 3 bytes decompresses to at most 128 KiB.
     """
     new = partial(zstandard.ZstdDecompressor(max_window_size=1 << 31).decompressobj)
     return Packing(new, lambda frame, piece: frame.decompress(piece), zstandard.ZstdError, 1 << 12)
@@ -115,19 +115,19 @@ def zstd_packing(zstandard: Any) -> Packing:
 def inflated(
     read: Callable[[int], bytes], most: int | None = None, packing: Packing = GZIP
 ) -> Iterator[bytes]:
-    """Unpacks all members of a stream.
+    """Decompresses all members of a stream.
 
     Args:
-        read: gives some bytes of the stream, at most so many, and none at its end.
-        most: the bytes that it may unpack to; None for 200 times what is read, or 1 GiB if that is more.
-        packing: how it is packed.
+        read: returns at most the given number of bytes of the stream, and none at its end.
+        most: the most decompressed bytes; None for 200 times the bytes read, or 1 GiB if that is more.
+        packing: the compression format.
 
     Yields:
-        The content, in pieces, none of them empty; of gzip at most 1 MiB each.
+        The content in non-empty pieces; for gzip of at most 1 MiB each.
 
     Raises:
         GzipError: the stream is damaged or ends early.
-        TooLargeError: it unpacks to more than it may.
+        TooLargeError: the stream decompresses to more bytes than allowed.
 
     Example:
         >>> import gzip, io
@@ -139,7 +139,7 @@ def inflated(
     while piece := pending or read(packing.at_once):
         pending = b""
         if unpacker.eof:
-            # Anything but padding is the next member.
+            # Anything other than padding is the next member.
             whole, piece = len(piece), piece.lstrip(packing.padding)
             offset += whole - len(piece)
             if not piece:
@@ -150,7 +150,7 @@ def inflated(
                 data = packing.unpack(unpacker, piece)
             except packing.error as error:
                 raise GzipError(offset, str(error)) from error
-            # At the end of a member zlib keeps the tail that it had before: only one of the two is left.
+            # At the end of a member zlib keeps its old `unconsumed_tail`: only one of the two is valid.
             left = unpacker.unused_data if unpacker.eof else unpacker.unconsumed_tail
             offset += len(piece) - len(left)
             piece = b"" if unpacker.eof else left

@@ -1,4 +1,4 @@
-"""How many samples lie in which file: told by the user, counted, or read from where they were saved."""
+"""The number of samples in each file: given by the user, or saved and loaded."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from samplerkit.storage.remote.storage import RemoteStorage
 from samplerkit.storage.urls import is_remote, shown
 
 COUNTING_THREADS = 16
-"""Files that are counted at the same time, where counting does not read all of a file."""
+"""Files that are counted in parallel, for formats where counting does not read the whole file."""
 
 _HINT = "write it with dataset.save_lengths(path)"
 
@@ -25,21 +25,21 @@ _HINT = "write it with dataset.save_lengths(path)"
 def given_lengths(
     lengths: Any, paths: Sequence[str], names: Sequence[str], storage: RemoteStorage | None
 ) -> list[int]:
-    """Takes the lengths that a user gives.
+    """Checks the lengths that the user gives, and returns them in the order of the files.
 
     Args:
-        lengths: one number a file, in the order of the files; or a dict from each file, by its path as given,
-            by its URL without the query, or by its name, to its number; or the path or URL of a JSON file
+        lengths: a list with the number of samples of each file; or a dict of these numbers, whose keys are
+            the paths as given, the URLs without the query, or the names; or the path or URL of a JSON file
             with such a dict, as `save_lengths` writes it.
-        paths: the files as they were given.
+        paths: the files as given.
         names: their names.
-        storage: fetches; None where URLs are not fetched.
+        storage: fetches the JSON file; None if URLs are not fetched.
 
     Raises:
-        ArgumentTypeError: none of these, or no integer.
-        ArgumentValueError: a file is missing or not among the files, a number is negative, or a URL, and
-            nobody to fetch it.
-        DatasetError: the JSON file cannot be read, or holds no dict of lengths.
+        ArgumentTypeError: `lengths` is of another type, or a length is not an integer.
+        ArgumentValueError: a file is missing or unknown, a number is negative, or `lengths` is a URL and
+            URLs are not fetched.
+        DatasetError: the JSON file cannot be read, or has no dict of lengths.
     """
     if isinstance(lengths, str | os.PathLike):
         lengths = _loaded(os.fspath(lengths), storage)
@@ -53,7 +53,7 @@ def given_lengths(
 
 
 def save_lengths(path: str | os.PathLike[str], names: Sequence[str], lengths: Ids) -> None:
-    """Writes lengths by name as JSON, all or nothing.
+    """Writes lengths by name as JSON, atomically.
 
     Raises:
         ArgumentValueError: the path is a URL.
@@ -67,7 +67,7 @@ def save_lengths(path: str | os.PathLike[str], names: Sequence[str], lengths: Id
 
 
 def _by_file(lengths: Mapping[Any, Any], paths: Sequence[str], names: Sequence[str]) -> list[Any]:
-    """Sorts a dict of lengths by file."""
+    """Returns the values of a dict of lengths in the order of the files."""
     given = {os.fspath(key) if isinstance(key, os.PathLike) else key: value for key, value in lengths.items()}
     used = [_key(given, path, name) for path, name in zip(paths, names, strict=True)]
     missing = next((key for key in used if key not in given), None)
@@ -76,12 +76,12 @@ def _by_file(lengths: Mapping[Any, Any], paths: Sequence[str], names: Sequence[s
     extra = next(iter(given.keys() - set(used)), None)
     if extra is not None:
         told = shown(extra) if isinstance(extra, str) and is_remote(extra) else extra
-        raise ArgumentValueError("lengths", "names what is not among the files", told)
+        raise ArgumentValueError("lengths", "names a file that is not in the dataset", told)
     return [given[key] for key in used]
 
 
 def _key(given: Mapping[Any, Any], path: str, name: str) -> str:
-    """Returns what a dict calls a file: its path as given, its URL without the query, or its name."""
+    """Returns the key of a file in a dict: its path as given, its URL without the query, or its name."""
     if path in given:
         return path
     if is_remote(path) and shown(path) in given:
@@ -97,7 +97,7 @@ def _loaded(path: str, storage: RemoteStorage | None) -> Mapping[Any, Any]:
             raise ArgumentValueError("lengths", "is a URL, with remote=False", name, hint=hint)
         data = storage.read_shared(path, MOST_BYTES)
     elif Path(path).exists():
-        if not Path(path).is_file():  # of a pipe or a device there may be no end
+        if not Path(path).is_file():  # a pipe or a device may have no end
             raise DatasetError("lengths", "is no plain file", name)
         try:
             data = Path(path).read_bytes()
@@ -114,10 +114,10 @@ def lengths_text(lengths: Mapping[str, int]) -> str:
 
 
 def lengths_in(data: bytes, name: str) -> Mapping[Any, Any]:
-    """Understands a dict of lengths in JSON, alone or as `save_lengths` writes it.
+    """Parses a dict of lengths in JSON, either bare or as `save_lengths` writes it.
 
     Raises:
-        DatasetError: there is none; `name` is the file's name.
+        DatasetError: the JSON is invalid or has no such dict; `name` is the name of the file.
     """
     try:
         content = json.loads(data)
@@ -130,7 +130,7 @@ def lengths_in(data: bytes, name: str) -> Mapping[Any, Any]:
 
 
 def _has_length(lengths: Any) -> bool:
-    # An array or tensor of one value has a method for it, which refuses.
+    # Arrays and tensors without dimensions have `__len__`, but it raises.
     return hasattr(lengths, "__len__") and getattr(lengths, "ndim", 1) > 0
 
 

@@ -1,4 +1,4 @@
-"""Names of files and shards: what braces and globs mean, and the rest without the shared folder."""
+"""Names of files and shards: expansion of braces and globs, and short names without the common folder."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from samplerkit.errors import ArgumentValueError, DatasetError
 from samplerkit.storage.urls import is_remote, shown
 
 MOST_NAMES = 10_000_000
-"""More names than this are taken for a mistake."""
+"""A pattern for more names than this is an error."""
 
 _RANGE = re.compile(r"(-?\d+)\.\.(-?\d+)(?:\.\.(-?\d+))?\Z")
 _LETTERS = re.compile(r"([A-Za-z])\.\.([A-Za-z])(?:\.\.(-?\d+))?\Z")
@@ -43,7 +43,7 @@ def expand_braces(pattern: str) -> list[str]:
 
 
 def short_names(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Gives names below the folder that all archives share, which stay the same when that is moved.
+    """Returns names relative to the common folder of all files, which stay the same when that is moved.
 
     Example:
         >>> short_names(("/data/a/0.tar", "/data/b/0.tar"))
@@ -54,7 +54,7 @@ def short_names(names: tuple[str, ...]) -> tuple[str, ...]:
     # `Path.absolute` keeps "..", and is slow.
     full = [shown(name) if is_remote(name) else os.path.abspath(name) for name in names]  # noqa: PTH100
     folders = [folder.split("/") for folder in {name.rpartition("/")[0] for name in full}]
-    # Of lists, the longest one that all begin with lies between the smallest and the largest.
+    # The common prefix of all lists is that of the smallest and the largest.
     first, last = min(folders), max(folders)
     same = next((at for at, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first))
     length = len("/".join(first[:same])) + (same > 0)
@@ -75,7 +75,7 @@ def _expanded(pattern: str) -> Iterator[str]:
 
 
 def _in_braces(pattern: str, start: int) -> tuple[list[str], int]:
-    """Splits what is in braces at the commas that are in no inner ones; and says where the braces close."""
+    """Splits the content of braces at its top-level commas; also returns where the braces close."""
     borders, depth = [start], 0
     for position in range(start, len(pattern)):
         depth += {"{": 1, "}": -1}.get(pattern[position], 0)
@@ -111,7 +111,7 @@ def _range(first: int, last: int, step: str | None, pattern: str) -> range:
     if stride == 0:
         raise ArgumentValueError("urls", "has a step of 0", pattern)
     numbers = range(first, last + 1, stride) if first <= last else range(first, last - 1, -stride)
-    # Told before any is made; of choices and nested braces, `expand_braces` counts what they come to.
+    # Checked before any name is made; `expand_braces` counts the names of choices and nested braces.
     if len(numbers) > MOST_NAMES:
         raise _too_many(pattern)
     return numbers
@@ -122,21 +122,22 @@ def _too_many(pattern: str) -> ArgumentValueError:
 
 
 def matching_files(pattern: str) -> list[str]:
-    """Returns the files that match, sorted by bytes.
+    """Returns the files that match a pattern, sorted by the bytes of their paths.
 
-    What may be a file of the dataset is never left out: a link whose target is missing, a pipe or a device is
-    returned too, and is the error that it is where it is named without a pattern.
+    Nothing that may belong to the dataset is skipped: broken links, pipes and devices are returned as well,
+    and raise the same error as if they were named without a pattern.
 
-    A file to which links lead as well is given once: by the path with the fewest links, and of these by the
-    first. Hard links are files of their own, for none of them is the link. `**` means the folder and all
-    below, links to folders included, each gone through once.
+    A file that is also reachable by symbolic links is returned once: by the path with the fewest links, and
+    of these by the first. Hard links are separate files, since none of them is the original. `**` means the
+    folder and everything below it; linked folders are followed, and each folder is visited once.
 
     Args:
-        pattern: with `*`, `?`, `[...]` and `**`; hidden names match only where a pattern begins with a dot.
+        pattern: a pattern with `*`, `?`, `[...]` and `**`; hidden names match only where the part of the
+            pattern begins with a dot.
 
     Raises:
-        DatasetError: a folder matches whose name the pattern gives in part, cannot be listed, or may be the
-            missing target of a link.
+        DatasetError: a folder matches a pattern for files, a folder cannot be listed, or a link that
+            may lead to a folder is broken.
 
     Example:
         >>> import tempfile
@@ -158,7 +159,7 @@ def matching_files(pattern: str) -> list[str]:
             hint = "name the files in it too, or use a pattern that only files match"
             raise DatasetError(path, "is a folder, and matches a pattern for files", pattern, hint=hint)
     for path in sorted(broken - matches):
-        problem = "is a link whose target is missing, where the pattern looks into folders"
+        problem = "is a link whose target is missing, and may be a folder that the pattern searches"
         raise DatasetError(path, problem, pattern, hint="restore the target, or remove the link")
     kept: dict[str, str] = {}
     folders: dict[str, str] = {}
@@ -170,10 +171,10 @@ def matching_files(pattern: str) -> list[str]:
 
 
 def may_match_folders(pattern: str) -> bool:
-    """Returns whether folders that match are left out: `*` and `**` take whatever is there.
+    """Returns whether folders that match a pattern are skipped: only if its last part is `*` or `**`.
 
-    Elsewhere a folder is an error. One called `0.parquet` or `0.tar` holds data, as Spark writes it, and
-    without it the dataset would be smaller than its files look.
+    Otherwise a matching folder is an error. A folder called `0.parquet` or `0.tar` contains data, such as
+    Spark writes it, and skipping it would silently make the dataset smaller.
 
     Example:
         >>> [may_match_folders(pattern) for pattern in ("data/*", "data/**", "data/*.tar", "data/train*")]
@@ -183,7 +184,7 @@ def may_match_folders(pattern: str) -> bool:
 
 
 def _matches(folder: str, parts: Sequence[str], broken: set[str]) -> Iterator[str]:
-    """Returns the paths below a folder that match, of any kind; broken links to folders are kept apart."""
+    """Yields matching paths of any kind below a folder; broken links on the way are added to `broken`."""
     part, rest = parts[0], parts[1:]
     if part == "**":
         for below in _folders(folder, broken):
@@ -206,7 +207,7 @@ def _matches(folder: str, parts: Sequence[str], broken: set[str]) -> Iterator[st
 
 
 def _folders(base: str, broken: set[str]) -> Iterator[str]:
-    """Returns a folder and all below it, each once: by its own path if it has one, else by that of a link."""
+    """Yields a folder and all folders below it, each once: by its own path if possible, else by a link's."""
     seen: set[tuple[int, int]] = set()
     wave = [base]
     while wave:
@@ -229,7 +230,7 @@ def _folders(base: str, broken: set[str]) -> Iterator[str]:
 
 
 def _is_folder(path: str, broken: set[str]) -> bool:
-    """Returns whether a path leads to a folder; a link without a target is added to `broken`."""
+    """Returns whether a path is a folder or a link to one; broken links are added to `broken`."""
     try:
         return stat.S_ISDIR(os.stat(path or ".").st_mode)  # noqa: PTH116  # "" is the working folder
     except ValueError:  # a null byte
@@ -264,7 +265,7 @@ def _listed(folder: str) -> list[os.DirEntry[str]]:
 
 
 def _real_path(path: str, folders: dict[str, str]) -> str:
-    """Returns the path without links; those of folders are kept in a table, for files lie together."""
+    """Returns the path with links resolved; resolved folders are cached, since many files share one."""
     if os.path.islink(path):  # noqa: PTH114  # Path's own is slow
         return os.path.realpath(path)
     folder, name = os.path.split(path)
@@ -274,5 +275,5 @@ def _real_path(path: str, folders: dict[str, str]) -> str:
 
 
 def _links(path: str) -> int:
-    """Counts the links in a path."""
+    """Returns the number of symbolic links in a path."""
     return sum(link.is_symlink() for link in (Path(path), *Path(path).parents))

@@ -1,4 +1,4 @@
-"""Files that are opened and held open, or are missing, and the batches without what is missing."""
+"""Opening files and keeping them open; missing files, and batches without missing samples."""
 
 from __future__ import annotations
 
@@ -31,27 +31,27 @@ ERRNOS = frozenset(
         errno.ENAMETOOLONG,
     }
 )
-"""What a system says of a file that is not there or cannot be read, and that is no fault of the process."""
+"""Error numbers that mean that a file is missing or unreadable, and not that the process is at fault."""
 
 
 class AbsentError(DatasetError):
-    """A file is not there or may not be read, or a sample that was listed for one is not in it."""
+    """A file is missing or may not be read, or lacks a sample that it should have."""
 
     @property
     def absent_from(self) -> str:
-        """The file: who leaves its samples out says so once for all of them."""
+        """The file; skipping its samples is logged once per file."""
         return self.place
 
 
 def unopened(name: str, what: str, error: OSError) -> DatasetError:
-    """Returns the error for a file that cannot be opened, which is absent or not."""
+    """Returns the error for a file that cannot be opened: an `AbsentError` if it is missing."""
     kind = AbsentError if error.errno in ERRNOS else DatasetError
     hint = "put it there again, or leave it out of the dataset" if error.errno == errno.ENOENT else ""
     return kind(name, f"{what} ({error.strerror})", hint=hint)
 
 
 def unwritable(folder: Path, error: OSError) -> DatasetError:
-    """Gives the error for a cache folder that cannot be written to."""
+    """Returns the error for a cache folder that cannot be written to."""
     if isinstance(error, FileNotFoundError):
         hint = "leave it alone while it is in use, and start again"
         return DatasetError("cache", "was emptied while it was in use", str(folder), hint=hint)
@@ -61,10 +61,10 @@ def unwritable(folder: Path, error: OSError) -> DatasetError:
 
 
 def opened(path: str) -> BinaryIO:
-    """Opens a file for reading: what all readers of this package go through.
+    """Opens a file for reading; all readers of this package call it.
 
     Raises:
-        DatasetError: it is a pipe or a device, which might be waited for without end.
+        DatasetError: the file is a pipe or a device, for which reading might block forever.
     """
     file = open(path, "rb", opener=without_waiting)  # noqa: SIM115  # Path.open takes no opener
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
@@ -74,21 +74,21 @@ def opened(path: str) -> BinaryIO:
 
 
 def without_waiting(path: str, flags: int) -> int:
-    """Opens a file for `open`, at once: a pipe of its name may have no writer."""
+    """Opens a file without blocking, as `opener` of `open`: it may be a pipe that has no writer."""
     return os.open(path, flags | os.O_NONBLOCK)
 
 
 MOST_OPEN = 256
-"""Open files of a dataset in a process, unless said otherwise and if the system allows as many."""
+"""Files that a dataset holds open in a process by default, if the system allows as many."""
 
 
 @final
 class Handle:
-    """An open file, closed when it is no longer held: a thread may still read what was dropped.
+    """An open file that is closed when it is garbage collected, since a thread may still read it.
 
     Args:
         descriptor: the file descriptor.
-        is_copy: whether it is of a copy in the cache, which may be evicted meanwhile.
+        is_copy: whether the file is a copy in the cache, which may be evicted meanwhile.
     """
 
     __slots__ = ("_is_copy", "descriptor")
@@ -99,20 +99,20 @@ class Handle:
 
     @property
     def is_evicted(self) -> bool:
-        """Whether it holds room on the disk of a copy that is not in the cache any more."""
+        """Whether it is a copy that was evicted from the cache, but takes disk space while it is open."""
         return self._is_copy and os.fstat(self.descriptor).st_nlink == 0
 
     def __del__(self, close: Callable[[int], None] = os.close) -> None:
-        # The interpreter's end may clear this module before it lets go of the last files.
+        # At exit, the interpreter may clear this module before it deletes the last handles.
         close(self.descriptor)
 
 
 def read_part(descriptor: int, offset: int, length: int) -> bytes:
-    """Reads a part of an open file; less of it where the file ends before."""
+    """Reads a part of an open file; returns fewer bytes if the file ends earlier."""
     data = os.pread(descriptor, length, offset)
     if len(data) == length:
         return data
-    pieces, have = [data], len(data)  # Linux reads at most 2 GiB by one call
+    pieces, have = [data], len(data)  # Linux reads at most 2 GiB per call
     while have < length and pieces[-1]:
         pieces.append(os.pread(descriptor, length - have, offset + have))
         have += len(pieces[-1])
@@ -121,14 +121,14 @@ def read_part(descriptor: int, offset: int, length: int) -> bytes:
 
 @final
 class Handles:
-    """Opens files by number, and keeps at most so many open.
+    """Opens files by number, and keeps the most recently used ones open.
 
-    It can be used by several threads, and is copied to other processes empty. A forked process may use the
-    descriptors that it inherits, for reading at a given place does not move them.
+    It is thread-safe; pickled copies are empty. A forked process may use the descriptors that it inherits,
+    since reading at an offset does not move them.
 
     Args:
         open_file: opens the file of a number.
-        most: how many stay open; None for 256, or a quarter of what the system allows if that is less.
+        most: the most open files; None for 256, or a quarter of what the system allows if that is less.
     """
 
     def __init__(self, open_file: Callable[[int], Handle], most: int | None = None) -> None:
@@ -140,13 +140,13 @@ class Handles:
         self._process = os.getpid()
 
     def get(self, number: int) -> Handle:
-        """Returns the open file of a number; hold the handle while reading.
+        """Returns the open file of a number. The caller must keep the handle while reading.
 
         Raises:
             DatasetError: the file cannot be opened, or was changed.
         """
         if self._process != os.getpid():
-            # Another thread of the parent may have held the lock at the fork.
+            # At the fork, another thread of the parent may have held the lock.
             self._lock, self._process = threading.Lock(), os.getpid()
         with self._lock:
             handle = self._held.get(number)
@@ -174,42 +174,46 @@ class Handles:
 
 
 def open_at_most(most: int, share: float) -> int:
-    """Returns how many files may stay open: so many, or a share of those that still may if that is less."""
+    """Returns the smaller of `most` and a share of the files that the process may still open."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY:
         return most
-    with suppress(OSError):  # where nothing says what is open
+    with suppress(OSError):  # systems without /dev/fd
         soft -= len([*Path("/dev/fd").iterdir()])
     return max(1, min(most, int(share * soft)))
 
 
 def open_for_reading(path: str, shown: str) -> int:
-    """Opens a file.
+    """Opens a file, and returns its descriptor.
+
+    Args:
+        path: the path of the file, or of its copy in the cache.
+        shown: the name of the file in errors.
 
     Raises:
-        AbsentError: it is not there, or may not be read; `shown` is its name there.
-        DatasetError: it cannot be opened, or is a copy, and the cache was emptied.
+        AbsentError: the file is missing or may not be read.
+        DatasetError: the file cannot be opened, or the cache with its copy was emptied.
     """
     try:
-        # Without waiting: a pipe of its name may have no writer.
+        # Without blocking: it may be a pipe that has no writer.
         return os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as error:
         if path != shown and isinstance(error, FileNotFoundError):
-            # The copy is gone and not the archive: nobody is to leave its samples out.
+            # The copy is missing, not the archive, so its samples must not be skipped.
             raise unwritable(Path(path).parent, error) from error
         raise unopened(shown, "cannot be opened", error) from error
 
 
 def plain_file(path: str, name: str | None = None) -> os.stat_result:
-    """Looks at a file.
+    """Returns the status of a regular file.
 
     Args:
-        path: where it is.
-        name: what errors call it; None for the path.
+        path: the path of the file.
+        name: its name in errors; None for the path.
 
     Raises:
-        AbsentError: it is not there, may not be read, or is no plain file.
-        DatasetError: it cannot be looked at.
+        AbsentError: the file is missing, may not be read, or is not a regular file.
+        DatasetError: its status cannot be read.
     """
     try:
         status = os.stat(path)  # noqa: PTH116  # Path's own is slow
@@ -225,17 +229,17 @@ def plain_file(path: str, name: str | None = None) -> os.stat_result:
 _LOGGER = logging.getLogger(__name__)
 
 MOST_TRIED = 64
-"""Shards in which a sample is looked for that replaces a batch of which nothing is there."""
+"""Shards that are searched for a sample to replace a batch whose samples are all missing."""
 
 
 @final
 class Present(list[Any]):
-    """The samples of a batch that are there.
+    """The samples of a batch without the missing ones.
 
     Attributes:
-        missing: of each other one its place in the batch, the shard, and what is wrong, in words.
-        stand_in: the id of the only sample here, where all of the batch is missing: a step needs a batch, and
-            ranks need equal numbers of steps; else None.
+        missing: for each missing sample its position in the batch, the shard, and the problem as text.
+        stand_in: the id of the only sample in the list, which replaces a batch that is missing completely,
+            since a step needs a batch and ranks need equal numbers of steps; otherwise None.
     """
 
     def __init__(self, samples: Iterable[Any]) -> None:
@@ -249,10 +253,10 @@ class Present(list[Any]):
                 self.append(sample)
 
     def fill(self, ids: Ids, layout: Layout, sample_of: Callable[[int], Any]) -> None:
-        """Takes a sample if there is none: the first one of the first id's shard, or of the next that has it.
+        """Adds a sample if all are missing: the first one of the shard of the first id, or of a later shard.
 
         Raises:
-            DatasetError: many shards one after another lack theirs: then something larger is broken.
+            DatasetError: the first samples of many consecutive shards are missing, so the storage is broken.
         """
         if self or not self.missing:
             return
@@ -275,11 +279,11 @@ class Present(list[Any]):
 
 
 def log_missing(missing: Iterable[tuple[int, str, str]], told: set[str]) -> None:
-    """Logs what is missing, once a shard.
+    """Logs missing samples, once per shard.
 
     Args:
         missing: as in `Present`.
-        told: the shards that were logged before; it grows.
+        told: the shards that were logged already; new ones are added.
     """
     for _, shard, text in missing:
         if shard not in told:

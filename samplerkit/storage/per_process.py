@@ -1,4 +1,4 @@
-"""What a dataset has in one process: threads and what is open, from the first use on."""
+"""The state of a dataset in each process: open files or shards, and threads, created at first use."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from samplerkit.storage.urls import is_remote
 
 
 class Open(Protocol):
-    """What is open: files in memory, or shards."""
+    """The open files or shards of a dataset in one process."""
 
     @property
     def stats(self) -> FileStats:
-        """Its figures."""
+        """Its counters."""
 
     def close(self, *, waits: bool = True) -> None:
-        """Lets everything go; threads end when they are done with what they do now.
+        """Closes everything; threads end after their current task.
 
         Args:
-            waits: for the threads, for a second or two.
+            waits: whether to wait for the threads, for a second or two.
         """
 
 
@@ -36,13 +36,13 @@ Held = TypeVar("Held", bound=Open)
 
 @final
 class Process(Generic[Held]):
-    """What a dataset has in one process.
+    """The state of a dataset in one process.
 
     Attributes:
-        lock: held while files are counted, and while what is open is made or let go.
-        held: what is open, from the first use on.
-        before: the figures of what was before that.
-        of_workers: tell the figures of the workers that read for loaders of this process.
+        lock: held while files are counted, and while `held` is created or closed.
+        held: the open files or shards; None before the first use and after `close`.
+        before: the counters of earlier `held` objects.
+        of_workers: functions that return the counters of the workers of loaders in this process.
     """
 
     _finalizer: weakref.finalize[Any, Any]
@@ -55,20 +55,20 @@ class Process(Generic[Held]):
 
     @property
     def stats(self) -> FileStats:
-        """The figures so far."""
+        """The counters so far."""
         held = self.held
         return self.before if held is None else held.stats
 
     def with_workers(self, own: FileStats) -> FileStats:
-        """Adds the figures of workers to those of this process."""
+        """Adds the counters of workers to those of this process."""
         return sum(filter(None, (told() for told in self.of_workers)), own)
 
     def opened(self, owner: object, make: Callable[[FileStats], Held]) -> Held:
-        """Returns what is open, made now if there is nothing.
+        """Returns the open files or shards; opens them first if needed.
 
         Args:
-            owner: the dataset; what is open is stopped when it is garbage, and at the interpreter's end.
-            make: makes it, with the figures to begin with. What it makes must not hold the owner.
+            owner: the dataset; `held` is closed when it is garbage collected, and at interpreter exit.
+            make: creates `held` from the initial counters. The result must not refer to the owner.
         """
         with self.lock:
             if self.held is None:
@@ -78,16 +78,16 @@ class Process(Generic[Held]):
             return self.held
 
     def close(self, storage: RemoteStorage | None = None) -> None:
-        """Ends the threads and lets go of what is open.
+        """Ends the threads, and closes the open files or shards.
 
         Args:
-            storage: what the threads read from; it is closed before they are waited for.
+            storage: the storage from which the threads read; it is closed before waiting for them.
         """
         with self.lock:
             held, self.held = self.held, None
             if held is not None:
                 held.close(waits=False)
-            # Now, so that threads do not wait for what is on its way.
+            # Closed now, so that threads do not wait for running requests.
             if storage is not None:
                 storage.close()
             if held is not None:
@@ -98,13 +98,13 @@ class Process(Generic[Held]):
 
 @final
 class PerProcess(Generic[Held]):
-    """What a dataset has in each process. A child gets its own: locks and threads do not survive a fork."""
+    """The state of a dataset for each process: a child has its own, since threads do not survive a fork."""
 
     def __init__(self) -> None:
         self._processes: dict[int, Process[Held]] = {}
 
     def here(self) -> Process[Held]:
-        """Returns what belongs to this process."""
+        """Returns the state of this process."""
         pid = os.getpid()
         process = self._processes.get(pid)
         if process is None:
@@ -114,13 +114,13 @@ class PerProcess(Generic[Held]):
 
 
 class OpenPerProcess(Closing, Generic[Held]):
-    """A dataset that each process opens for itself: what is open, locks and threads do not travel."""
+    """A dataset that each process opens for itself: open files, locks and threads are not pickled."""
 
     def __init__(self) -> None:
         self._processes: PerProcess[Held] = PerProcess()
 
     def count_workers(self, told: Callable[[], FileStats | None]) -> None:
-        """Receives what reports the figures of the workers of a loader; a `Loader` calls it."""
+        """Adds a function that returns the counters of a loader's workers; a `Loader` calls it."""
         self._processes.here().of_workers.append(told)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -128,12 +128,12 @@ class OpenPerProcess(Closing, Generic[Held]):
 
 
 def storage_for(has_urls: bool, lengths: Any, options: RemoteOptions | None) -> RemoteStorage | None:
-    """Gives what fetches the files of a dataset; None where nothing is to be fetched.
+    """Returns the storage that fetches the files of a dataset; None if nothing has to be fetched.
 
     Args:
         has_urls: whether a file is remote.
-        lengths: as the user told them: they may lie at a URL too.
-        options: None where URLs are left to the reader.
+        lengths: as the user gave them, possibly a URL.
+        options: options of remote storage; None if the reader opens URLs itself.
     """
     if options is None or not (has_urls or (isinstance(lengths, str) and is_remote(lengths))):
         return None
@@ -141,7 +141,7 @@ def storage_for(has_urls: bool, lengths: Any, options: RemoteOptions | None) -> 
 
 
 def with_requests(stats: FileStats, storage: RemoteStorage | None) -> FileStats:
-    """Adds what was asked of remote storage to the figures of a dataset."""
+    """Adds the counters of remote storage to those of a dataset."""
     if storage is None:
         return stats
     asked = storage.stats

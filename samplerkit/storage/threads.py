@@ -1,4 +1,4 @@
-"""Threads that never keep the interpreter from its end, progress of their work, and which worker this is."""
+"""Daemon threads that never delay interpreter exit, progress reports, and the number of this worker."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from samplerkit.errors import ArgumentTypeError
 from samplerkit.order import arguments
 
 TICK = 0.1
-"""Seconds after which all that waits looks whether it is still wanted."""
+"""Seconds after which waiting calls check whether they were stopped."""
 
 END_SECONDS = 1.0
-"""How long is waited for threads that are in the middle of something when they are ended."""
+"""Seconds to wait for threads that are busy when they are stopped."""
 
 importing = threading.RLock()
-"""Is held while a package is imported: a child forked meanwhile would wait for that import without end."""
+"""Held while a package is imported, and at a fork: a child forked during an import would hang in it."""
 
 os.register_at_fork(
     before=importing.acquire, after_in_parent=importing.release, after_in_child=importing.release
@@ -37,16 +37,16 @@ Result = TypeVar("Result")
 
 
 @final
-class Stopped(Exception):  # noqa: N818  # what was begun is not wanted any more
-    """What is waited for was ended meanwhile, or another part of what was asked for has failed."""
+class Stopped(Exception):  # noqa: N818  # a signal to stop, and no fault
+    """The work was stopped meanwhile, or another part of the same request has failed."""
 
 
 @final
 class Stop:
-    """Is set once, and then ends what looks at it.
+    """A flag that is set once to stop all work that checks it.
 
     Args:
-        outer: one that ends this too.
+        outer: another flag that also sets this one.
     """
 
     def __init__(self, outer: Stop | None = None) -> None:
@@ -54,28 +54,28 @@ class Stop:
         self._outer = outer
 
     def set(self) -> None:
-        """Ends what looks at it."""
+        """Stops the work that checks this flag."""
         self._event.set()
 
     @property
     def is_set(self) -> bool:
-        """Whether it was set, or the outer one was."""
+        """Whether this flag or the outer one was set."""
         return self._event.is_set() or (self._outer is not None and self._outer.is_set)
 
     def check(self) -> None:
-        """Ends the caller if it was set.
+        """Raises an exception if the flag was set.
 
         Raises:
-            Stopped: it was.
+            Stopped: the flag was set.
         """
         if self.is_set:
             raise Stopped
 
     def sleep(self, seconds: float) -> None:
-        """Waits, but not beyond the moment at which it is set.
+        """Waits, at most until the flag is set.
 
         Raises:
-            Stopped: it was set.
+            Stopped: the flag was set.
         """
         end = time.monotonic() + seconds
         self.check()
@@ -86,15 +86,15 @@ class Stop:
 
 @final
 class Pool:
-    """Threads that are begun when they are needed, and wait for more to do until they are ended.
+    """A pool of threads that are started when needed, and wait for work until they are stopped.
 
     Args:
-        most: how many of them.
-        name: of the threads, without the number of each.
-        stop: ends them all.
+        most: the most threads.
+        name: the prefix of the threads' names.
+        stop: stops all threads.
 
     Attributes:
-        most: how many of them.
+        most: the most threads.
     """
 
     def __init__(self, most: int, name: str, stop: Stop) -> None:
@@ -107,18 +107,18 @@ class Pool:
         self._idle = 0
 
     def map(self, call: Callable[[Item, Stop], Result], items: Sequence[Item]) -> list[Result]:
-        """Calls with each item, several at a time; if one fails, the others are given up.
+        """Calls a function with each item, in parallel; if a call fails, the others are stopped.
 
         Raises:
-            Exception: the first that a call raised.
-            Stopped: the threads were ended.
+            Exception: the first exception of a call.
+            Stopped: the threads were stopped.
         """
         if not items:
             return []
         found: list[Any] = [None] * len(items)
         rest = iter(range(len(items)))
 
-        # Each thread takes one item after another, so that it is woken once and not for each of them.
+        # Each thread takes item after item, so that it is woken only once.
         def take(_: int, stop: Stop) -> None:
             for number in rest:
                 stop.check()
@@ -130,10 +130,10 @@ class Pool:
     def each(
         self, call: Callable[[Item, Stop], Result], items: Sequence[Item]
     ) -> Iterator[tuple[int, Result]]:
-        """Does the same, and yields the number of each item with its result, as that becomes known."""
+        """Like `map`, but yields the number and the result of each item as soon as it is done."""
         group: _Group[Result] = _Group(Stop(self._stop))
         with self._changed:
-            self._stop.check()  # when it is set, there may be no thread left to end what is begun
+            self._stop.check()  # once it is set, no thread may be left to do the work
             for number, item in enumerate(items):
                 self._queue.append((group.stop, partial(group.run, number, partial(call, item, group.stop))))
             wanted = len(self._queue) + len(self._threads) - self._idle
@@ -151,12 +151,12 @@ class Pool:
                 self._queue = deque(each for each in self._queue if each[0] is not group.stop)
 
     def end(self) -> None:
-        """Waits for the threads, for a second at most, once `stop` is set."""
+        """Waits for the threads, at most a second; `stop` must be set before."""
         self.wake()
         join(self._threads)
 
     def wake(self) -> None:
-        """Lets the threads see that `stop` is set."""
+        """Wakes the threads, so that they check `stop`."""
         with self._changed:
             self._changed.notify_all()
 
@@ -171,32 +171,32 @@ class Pool:
                     return
                 run = self._queue.popleft()[1]
             run()
-            # A thread that waits for the next one holds nothing of this one.
+            # A waiting thread must not keep objects of its last call alive.
             del run
 
 
 @final
 class _Group(Generic[Result]):
-    """What one call of `each` waits for."""
+    """The pending calls of one `each`."""
 
     def __init__(self, stop: Stop) -> None:
         self.stop = stop
         self._done: SimpleQueue[tuple[int, Any, BaseException | None]] = SimpleQueue()
 
     def run(self, number: int, call: Callable[[], Result]) -> None:
-        """Makes one of the calls."""
+        """Runs one of the calls."""
         try:
             self.stop.check()
             self._done.put((number, call(), None))
-        except BaseException as error:  # raised where it is waited for
+        except BaseException as error:  # raised again by `next`
             if not self.stop.is_set:
                 self._done.put((number, None, error))
 
     def next(self, seconds: float | None = None) -> tuple[int, Result]:
-        """Waits for the next result or failure; with `seconds`, it looks at the clock meanwhile."""
+        """Waits for the next result or failure, at most for `seconds`."""
         end = math.inf if seconds is None else time.monotonic() + seconds
         while True:
-            # What runs in a thread may not look at `stop`, such as a library's own request.
+            # The call in the thread may not check `stop`, such as a request by a library.
             self.stop.check()
             left = end - time.monotonic()
             if left <= 0:
@@ -208,11 +208,11 @@ class _Group(Generic[Result]):
             if error is not None:
                 raise error
         finally:
-            del error  # it holds this frame
+            del error  # it refers to this frame
         return number, result
 
     def end(self) -> None:
-        """Gives up what is not done. A failure holds the frames that it went through, and these hold this."""
+        """Stops pending calls, and drops results: an exception refers to frames, and these refer to this."""
         self.stop.set()
         self._done = SimpleQueue()
 
@@ -220,17 +220,17 @@ class _Group(Generic[Result]):
 def in_threads(
     work: Callable[[int], Result], items: Iterable[int], threads: int, name: str
 ) -> Iterator[tuple[int, Result]]:
-    """Yields each item with what became of it, as that becomes known.
+    """Calls a function with each item in threads, and yields each item with its result when it is done.
 
     Args:
-        work: is called with each item, from several threads.
+        work: called with each item, from several threads.
         items: numbers.
-        threads: how many at a time; one that hangs is not waited for.
-        name: of the threads, without the number of each.
+        threads: the most threads; at the end, threads that hang are not waited for.
+        name: the prefix of the threads' names.
 
     Raises:
-        ArgumentRangeError: there is none, who would be waited for without end.
-        Exception: the first that `work` raises; what is not begun then is left.
+        ArgumentRangeError: `threads` is not positive.
+        Exception: the first exception of `work`; items that were not started yet are skipped.
 
     Example:
         >>> dict(in_threads(lambda number: number * number, range(4), 2, "square"))[3]
@@ -244,7 +244,7 @@ def in_threads(
     finally:
         stop.set()
         pool.wake()
-    pool.end()  # all are idle: a count of threads afterwards finds none
+    pool.end()  # all threads are idle, so none is left afterwards
 
 
 def all_in_threads(
@@ -254,17 +254,17 @@ def all_in_threads(
     name: str,
     progress: Callable[[int, int], object] | None = None,
 ) -> list[Result]:
-    """Returns what becomes of each of the items 0 to `number` - 1, in their order.
+    """Returns the results of a function for the items 0 to `number` - 1, in this order.
 
     Args:
-        work: is called with each item, from several threads.
-        number: of items.
-        threads: how many at a time.
-        name: of the threads, without the number of each.
-        progress: receives how many are done, and of how many; None reports nothing.
+        work: called with each item, from several threads.
+        number: the number of items.
+        threads: the most threads.
+        name: the prefix of the threads' names.
+        progress: called with the number of finished items and the total; None for no progress.
 
     Raises:
-        Exception: the first that `work` raises; what is not begun then is left.
+        Exception: the first exception of `work`; items that were not started yet are skipped.
     """
     found: dict[int, Result] = {}
     if progress is not None:
@@ -277,18 +277,19 @@ def all_in_threads(
 
 
 def bounded(call: Callable[[], Result], seconds: float, stop: Stop) -> Result:
-    """Calls in a thread of its own, and gives up waiting when time is over.
+    """Calls a function in a new thread, with a timeout.
 
-    What then still runs in that thread cannot be ended from outside; the interpreter does not wait for it.
+    After the timeout the thread keeps running, since it cannot be stopped from outside; the interpreter does
+    not wait for it at exit.
 
     Args:
-        call: to what has no time limit of its own.
-        seconds: the longest that it may take.
-        stop: ends the waiting too.
+        call: a function without a timeout of its own.
+        seconds: the timeout.
+        stop: also ends the waiting.
 
     Raises:
-        TimeoutError: time is over.
-        Stopped: it is not wanted any more.
+        TimeoutError: the timeout is over.
+        Stopped: `stop` was set.
 
     Example:
         >>> bounded(lambda: 6 * 7, 10.0, Stop())
@@ -303,7 +304,7 @@ def bounded(call: Callable[[], Result], seconds: float, stop: Stop) -> Result:
 
 
 def join(threads: Iterable[threading.Thread]) -> None:
-    """Waits for threads that were asked to end, for a second at most in all."""
+    """Waits for threads that were stopped, at most a second in total."""
     end = time.monotonic() + END_SECONDS
     for thread in threads:
         if thread is not threading.current_thread():
@@ -311,10 +312,10 @@ def join(threads: Iterable[threading.Thread]) -> None:
 
 
 def weakly(method: Callable[Given, Result]) -> Callable[Given, Result]:
-    """Makes a method callable for something that its object holds: so neither waits for the collector.
+    """Returns a function that calls a method by a weak reference, which avoids reference cycles.
 
     Args:
-        method: of an object. When that is gone, calling raises a ReferenceError.
+        method: a bound method. After its object is deleted, a call raises a ReferenceError.
 
     Example:
         >>> class Shelf:
@@ -331,7 +332,7 @@ def weakly(method: Callable[Given, Result]) -> Callable[Given, Result]:
     def call(*arguments: Given.args, **named: Given.kwargs) -> Result:
         bound = found()
         if bound is None:
-            raise ReferenceError("what this belonged to is gone")
+            raise ReferenceError("the object of this method was deleted")
         return bound(*arguments, **named)
 
     return call
@@ -344,24 +345,24 @@ def this_worker() -> tuple[int, int]:
         >>> this_worker()
         (0, 1)
     """
-    # Who has not imported torch is no worker of its loader: files are read without waiting for it.
+    # A process that has not imported torch is no worker of its loader, so torch is not imported here.
     data: Any = sys.modules.get("torch.utils.data")
     info = None if data is None else data.get_worker_info()
     return (0, 1) if info is None else (info.id, info.num_workers)
 
 
 Progress = Callable[[str, int, int], None]
-"""Is called with what is done, how many are done, and how many there are."""
+"""A function that is called with a description, the number done and the total."""
 
 PATIENCE_SECONDS = 1.0
-"""A pass that is over sooner shows nothing."""
+"""Shorter passes show no progress."""
 
 
 def progress_of(wanted: Any) -> Progress:
-    """Checks what a user says of progress: None for a line on a terminal, False for nothing, or a function.
+    """Checks the argument `progress`: None for a line on the terminal, False for nothing, or a function.
 
     Raises:
-        ArgumentTypeError: something else.
+        ArgumentTypeError: it is none of these.
     """
     if wanted is None:
         return TerminalLine()
@@ -374,11 +375,11 @@ def progress_of(wanted: Any) -> Progress:
 
 
 def silence(what: str, done: int, total: int) -> None:
-    """Says nothing."""
+    """Shows no progress."""
 
 
 class TerminalLine:
-    """One line on the terminal, rewritten a few times a second; nothing where there is no terminal."""
+    """One line on the terminal, updated a few times a second; nothing if stderr is not a terminal."""
 
     def __init__(self) -> None:
         self._last: float | None = None

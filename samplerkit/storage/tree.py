@@ -1,4 +1,4 @@
-"""`TreeDataset`: several datasets as one, by name."""
+"""`TreeDataset`: several named datasets as one."""
 
 from __future__ import annotations
 
@@ -28,21 +28,22 @@ from samplerkit.storage.tree_leaves import Array, Columns, Leaf, LeafSamples, Sh
 class TreeDataset(OpenPerProcess[Any]):
     """Several named datasets as one map-style dataset; each part reads its samples of a batch at once.
 
-    Its layout is the tree of theirs: ids run through the parts in the order given, and its files are theirs,
-    so the modes that know files, and mixtures by name, work over it. Each part receives from a loader
-    what concerns it: the epoch, the ids that it will read next, its draws and passes. It has no threads.
+    Its layout is the tree of the parts' layouts: ids run through the parts in the given order, and its files
+    are those of the parts, so file-aware modes and mixtures by name work. A loader's information is passed on
+    to each part: the epoch, its upcoming ids, its draws and passes. It has no threads.
 
     Args:
-        parts: by name: a `FileDataset`, a `TarDataset`, any map-style dataset, torch's `ConcatDataset`, or
-            another `TreeDataset`.
+        parts: datasets by name: a `FileDataset`, a `TarDataset`, any map-style dataset, torch's
+            `ConcatDataset`, or another `TreeDataset`.
 
     Attributes:
         parts: the same.
 
     Raises:
-        ArgumentTypeError: no mapping, a name that is no string, or a part of which nothing can be read.
-        ArgumentValueError: no parts, an empty name, or more than 64 nested trees.
-        DatasetError: later, a part has neither a layout nor a length, or returns something else than samples.
+        ArgumentTypeError: `parts` is not a mapping, a name is not a string, or a part is not a map-style
+            dataset.
+        ArgumentValueError: there are no parts, a name is empty, or trees are nested more than 64 deep.
+        DatasetError: later, if a part has neither a layout nor a length, or returns anything but samples.
 
     Example:
         >>> import samplerkit as sk
@@ -52,7 +53,7 @@ class TreeDataset(OpenPerProcess[Any]):
     """
 
     enters_draws = True
-    """A Loader that seeds draws need not read this one by one: each part is read in its own draws."""
+    """Each part is read within its draws, so a Loader that seeds draws may read whole batches."""
 
     def __init__(self, parts: Mapping[str, Any]) -> None:
         self.parts: Final[Mapping[str, Any]] = named_parts(parts)
@@ -68,12 +69,12 @@ class TreeDataset(OpenPerProcess[Any]):
 
     @cached_property
     def layout(self) -> Layout:
-        """The tree of the layouts of the parts; counted now if one is not known."""
+        """The tree of the parts' layouts; parts whose layout is not known are counted now."""
         return Layout.tree(self.parts)
 
     @cached_property
     def _starts(self) -> Ids:
-        _ = self.layout  # its errors name the part
+        _ = self.layout  # first, since its errors name the part
         sizes = [len(Layout.of(leaf.dataset)) for leaf in self._leaves]
         return np.cumsum([0, *sizes], dtype=np.int64)
 
@@ -92,7 +93,7 @@ class TreeDataset(OpenPerProcess[Any]):
 
     @property
     def fingerprint(self) -> str | None:
-        """A text that changes when that of a part does; None where no part has one."""
+        """A string that changes when the fingerprint of a part does; None if no part has one."""
         known = [leaf.fingerprint for leaf in self._leaves]
         if not any(known):
             return None
@@ -100,10 +101,10 @@ class TreeDataset(OpenPerProcess[Any]):
 
     @property
     def lengths(self) -> np.ndarray[Any, Any] | None:
-        """The length of each sample, from the `lengths` of the parts, for batches; None if all lack them.
+        """The length of each sample, from the `lengths` of the parts; None if no part has lengths.
 
         Raises:
-            DatasetError: some parts have lengths and others none, or more or fewer than samples, or pairs.
+            DatasetError: only some parts have lengths, or the lengths of a part have the wrong shape.
         """
         found = {leaf: leaf.lengths for leaf in self._leaves}
         known = {leaf: np.asarray(lengths) for leaf, lengths in found.items() if lengths is not None}
@@ -120,9 +121,9 @@ class TreeDataset(OpenPerProcess[Any]):
 
     @property
     def stats(self) -> FileStats | None:
-        """What parts have read and waited for, added up over those that have `FileStats`; None if none has.
+        """The sum of the `FileStats` of the parts that have them; None if no part has.
 
-        The workers of a `Loader` are added, as their batches are handed out.
+        Includes the workers of a `Loader`, up to the batches that it has returned.
         """
         of_parts = (getattr(dataset, "stats", None) for dataset in self._datasets)
         known = [stats for stats in of_parts if isinstance(stats, FileStats)]
@@ -141,40 +142,40 @@ class TreeDataset(OpenPerProcess[Any]):
 
     @property
     def expect(self) -> Callable[[Iterable[Ids]], None] | None:
-        """Receives what this process will read, batch by batch; each part receives its own ids.
+        """A method that receives the upcoming ids of this process by batch, and passes them to the parts.
 
-        A `Loader` calls it. None where no part has such a method.
+        A `Loader` calls it. None if no part has such a method.
         """
         return self._expect if any(map(expects_ids, self._datasets)) else None
 
     @property
     def read_present(self) -> Callable[..., Present] | None:
-        """Reads a batch, and reports what parts left out of it; None where no part leaves anything out."""
+        """A method that reads a batch and reports missing samples; None if no part skips missing samples."""
         reads = any(present_reader(dataset) is not None for dataset in self._datasets)
         return self._present if reads else None
 
     @property
     def __getsegments__(self) -> Callable[..., list[Any]] | None:
-        """Returns parts of samples, for packs; None where a part cannot, so that whole samples are read."""
+        """A method that reads segments of samples, for packing; None if a part cannot read segments."""
         return self._segments if all(map(gives_segments, self._datasets)) else None
 
     @property
     def set_epoch(self) -> Callable[[int], None] | None:
-        """Passes the epoch on to the parts that have such a method; None where none has."""
+        """A method that passes the epoch to the parts that have `set_epoch`; None if none has."""
         return self._calling_each("set_epoch")
 
     @property
     def order_is_given(self) -> Callable[[], None] | None:
-        """Informs the parts that have such a method that their order is chosen on purpose; else None."""
+        """A method that notifies the parts that their order is chosen on purpose; None if none has it."""
         return self._calling_each("order_is_given")
 
     def with_parts(self, change: Callable[[Any], Any]) -> TreeDataset:
-        """Returns the tree of what a function makes of each part; this one where it changes none."""
+        """Returns a tree with a function applied to each part; the same tree if no part changes."""
         parts = changed_parts(change, self.parts)
         return self if parts is self.parts else TreeDataset(parts)
 
     def of_first_parts(self, count: int) -> TreeDataset:
-        """Returns the tree of the first parts: what this one was before the others were appended."""
+        """Returns the tree of the first `count` parts: this tree before the others were appended."""
         return TreeDataset(dict(list(self.parts.items())[:count]))
 
     def __len__(self) -> int:
@@ -189,23 +190,23 @@ class TreeDataset(OpenPerProcess[Any]):
     def __getitems__(
         self, ids: Iterable[int], passes: Ids | None = None, epochs: Ids | None = None
     ) -> list[Any] | Columns | Array:
-        """Returns a batch, in the order of the ids; each part reads its own in one go.
+        """Returns a batch, in the order of the ids; each part reads its samples in one call.
 
         Args:
-            ids: of the samples, in [0, len), as a list or an array.
-            passes: in which pass over its source each is, for the parts that use it; None for 0.
-            epochs: in which epoch of its source each is, for the parts that use it; None for the one that
+            ids: the ids of the samples, in [0, len), as a list or an array.
+            passes: for each sample the pass over its source, for parts that use it; None for 0.
+            epochs: for each sample the epoch of its source, for parts that use it; None for the epoch that
                 was set.
 
         Returns:
-            A list of samples; an array with a row a sample where the parts return such arrays, all alike; a
-            dict of arrays where they return columns; the `cu_seqlens` of windows of tokens, of the flattened
-            batch, where these are the only output.
+            A list of samples; or an array with one row per sample if the parts return such arrays of one
+            shape and dtype; or a dict of arrays if they return columns; or the `cu_seqlens` of the flattened
+            batch if the parts return token windows with this output only.
 
         Raises:
-            OutOfDatasetError: there is no such sample.
-            DatasetError: a part returns something else than samples, or others than the part before. What a
-                part raises has a note that names it.
+            OutOfDatasetError: an id is out of range.
+            DatasetError: a part returns anything but samples, or parts return different kinds of samples.
+                Exceptions of a part have a note with its name.
         """
         found = self._read(ids, passes, epochs)
         if not isinstance(found, Present):
@@ -214,7 +215,7 @@ class TreeDataset(OpenPerProcess[Any]):
         return list(found)
 
     def close(self) -> None:
-        """Closes the parts that can be closed. The dataset can be used again where they can."""
+        """Closes the parts that can be closed. The dataset can be used again if its parts can."""
         with ExitStack() as closing:
             for dataset in self._datasets:
                 if callable(close := getattr(dataset, "close", None)):
@@ -228,7 +229,7 @@ class TreeDataset(OpenPerProcess[Any]):
         if isinstance(found, np.ndarray):
             return Present(found)
         if not isinstance(found, Present):
-            problem = "gives columns, of which no sample can be left out"
+            problem = "returns columns, from which missing samples cannot be left out"
             raise DatasetError("dataset", problem, list(found), hint="say as_columns=False")
         return found
 
@@ -252,7 +253,7 @@ class TreeDataset(OpenPerProcess[Any]):
     def _of_parts(
         self, ids: Ids, passes: Ids | None, epochs: Ids | None
     ) -> Iterator[tuple[Leaf, int, Ids, dict[str, Ids]]]:
-        """Yields each part that has some of a batch, its first id, their places, and passes and epochs."""
+        """Yields each part with samples in a batch, its first id, their positions, passes and epochs."""
         known = {"passes": passes, "epochs": epochs}
         leaf_of = interval_of(self._starts, ids)
         for number in np.unique(leaf_of).tolist():
@@ -277,15 +278,15 @@ class TreeDataset(OpenPerProcess[Any]):
 
 
 def expects_ids(dataset: Any) -> bool:
-    """Returns whether a dataset receives the upcoming ids."""
+    """Returns whether a dataset has the method `expect`, which receives the upcoming ids."""
     return callable(getattr(dataset, "expect", None))
 
 
 def leaves_of(name: str, dataset: Any) -> Iterator[Leaf]:
-    """Yields the datasets in a part: itself, or those of a tree or a concatenation.
+    """Yields the datasets in a part: the part itself, or those of a tree or a concatenation.
 
     Raises:
-        ArgumentTypeError: nothing can be read of it.
+        ArgumentTypeError: the part is not a map-style dataset.
     """
     if isinstance(dataset, TreeDataset):
         yield from (replace(leaf, name=f"{name}/{leaf.name}") for leaf in dataset._leaves)
@@ -295,6 +296,6 @@ def leaves_of(name: str, dataset: Any) -> Iterator[Leaf]:
     elif isinstance(dataset, int | Layout) or not (
         hasattr(dataset, "__getitem__") or hasattr(dataset, "__getitems__")
     ):
-        raise ArgumentTypeError(f"parts[{name!r}]", "is no dataset that samples are read of", dataset)
+        raise ArgumentTypeError(f"parts[{name!r}]", "is not a map-style dataset", dataset)
     else:
         yield Leaf(name, dataset)

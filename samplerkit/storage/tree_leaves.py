@@ -1,4 +1,4 @@
-"""The datasets at the leaves of a tree: how each reads its share of a batch, and which ids it will read."""
+"""The leaf datasets of a tree: reading and joining their shares of a batch, and their upcoming ids."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from samplerkit.storage.files.content import FileContent, gathered_columns
 from samplerkit.storage.opening import Present
 
 MOST_GLANCED = 1 << 14
-"""Ids of all parts that are searched for one of them before a thread that reads ahead may pause."""
+"""Ids of all parts that are searched for those of one part before `glance` returns None."""
 
 
 @final
@@ -28,7 +28,7 @@ class Leaf:
     """A dataset in a tree.
 
     Args:
-        name: the names that lead there, with slashes between.
+        name: the names on the path to it, joined by slashes.
         dataset: a map-style dataset.
     """
 
@@ -37,17 +37,17 @@ class Leaf:
 
     @property
     def place(self) -> str:
-        """What errors call it."""
+        """Its name in errors."""
         return f"part {self.name!r}"
 
     @property
     def fingerprint(self) -> str | None:
-        """A text that changes with the content of the dataset, if it has one."""
+        """A string that changes with the content of the dataset, if it has one."""
         return find_fingerprint(self.dataset)
 
     @property
     def has_borders(self) -> bool:
-        """Whether its batches have `cu_seqlens`: positions in the flattened batch, not one row a sample."""
+        """Whether its batches have `cu_seqlens`: positions in the flattened batch, not one row per sample."""
         return BORDERS in (getattr(batch_reader(self.dataset), "outputs", None) or ())
 
     @property
@@ -57,7 +57,7 @@ class Leaf:
         return found and found[1]
 
     def read_one(self, id: int) -> Any:
-        """Reads one sample; what the dataset raises has a note."""
+        """Reads one sample; exceptions of the dataset get a note with its name."""
         with self._noting_errors():
             return self._one((np.int64(id),))
 
@@ -70,20 +70,21 @@ class Leaf:
             raise
 
     def read(self, ids: Ids, about: Mapping[str, Ids], places: Ids, size: int) -> Any:
-        """Reads its share of a batch in one go, each sample in its draw.
+        """Reads its share of a batch in one call, each sample within its draw.
 
         Args:
-            ids: in the dataset.
-            about: of each, by name: in which pass over its source it is, and in which epoch of that.
-            places: of the samples in the batch.
-            size: the samples of the whole batch.
+            ids: the ids in the dataset.
+            about: by name, for each sample the pass over its source, and the epoch of its source.
+            places: the positions of the samples in the batch.
+            size: the number of samples in the whole batch.
 
         Returns:
-            What the dataset gives: a list of samples, one with `missing`, an array of numbers whose rows are
-            samples, or a mapping of columns.
+            What the dataset returns: a list of samples, a `Present`, a numeric array whose rows are samples,
+            or a mapping of columns.
 
         Raises:
-            DatasetError: it is none of these, or of another length. What the dataset raises has a note.
+            DatasetError: the dataset returned another type or number of samples. Exceptions of the dataset
+                get a note with its name.
         """
         in_batches = batch_reader(self.dataset) is not None
         read = (present_reader(self.dataset) or self.dataset.__getitems__) if in_batches else None
@@ -96,22 +97,21 @@ class Leaf:
             raise DatasetError(self.place, "gives neither a list of samples nor columns", samples)
         missing = len(getattr(samples, "missing", ()))
         if not isinstance(samples, Mapping) and not missing and len(samples) != ids.size:
-            raise DatasetError(
-                self.place, f"gives other than {ids.size} samples for as many ids", len(samples)
-            )
+            raise DatasetError(self.place, f"must return {ids.size} samples for as many ids", len(samples))
         return samples
 
     def read_segments(self, segments: Ids, about: Mapping[str, Ids], places: Ids, size: int) -> list[Any]:
-        """Reads parts of samples, of a dataset that gives them, in one go, each in its draw.
+        """Reads segments of samples in one call of the dataset's `__getsegments__`, each within its draw.
 
         Args:
-            segments: for each the id in the dataset, the first token in it, and how many; shape (m, 3).
+            segments: for each the id in the dataset, the first token and the number of tokens; shape (m, 3).
             about: as for `read`.
-            places: of the parts in the batch.
-            size: the parts of the whole batch.
+            places: the positions of the segments in the batch.
+            size: the number of segments in the whole batch.
 
         Raises:
-            DatasetError: it gives more or fewer. What the dataset raises has a note.
+            DatasetError: the dataset returned another number of segments. Exceptions of the dataset get a
+                note with its name.
         """
         read = self.dataset.__getsegments__
 
@@ -121,7 +121,7 @@ class Leaf:
         parts = self._called(read, one, segments, about, places, size)
         if not hasattr(parts, "__len__") or len(parts) != len(segments):
             number = len(parts) if hasattr(parts, "__len__") else parts
-            problem = f"gives other than {len(segments)} parts for as many segments"
+            problem = f"must return {len(segments)} parts for as many segments"
             raise DatasetError(self.place, problem, number)
         return list(parts)
 
@@ -134,11 +134,11 @@ class Leaf:
         places: Ids,
         size: int,
     ) -> Any:
-        """Reads all in one go; one by one where it cannot, or does not enter draws that are seeded."""
+        """Reads all in one call, or one by one if the dataset reads no batches or ignores seeded draws."""
         draws = entered_draws(size)
         enters_alone = bool(getattr(batch_reader(self.dataset), "enters_draws", False))
         with self._noting_errors():
-            # It knows the epoch from `set_epoch` already.
+            # No default for epochs: the dataset knows the epoch from `set_epoch`.
             first = {"passes": np.zeros(len(what), dtype=np.int64), **about}
             given = (what, *(first[name] for name in wanted(self.dataset) if name in first))
             if read is None or (draws is not None and draws.begin is not None and not enters_alone):
@@ -154,7 +154,7 @@ class Leaf:
 
 @final
 class Share(Iterator[Ids]):
-    """The ids of one part in each upcoming batch that has some of it; no empty arrays.
+    """Iterates over the ids of one part in each upcoming batch; batches without any are skipped.
 
     Args:
         upcoming: the ids of each batch.
@@ -173,10 +173,10 @@ class Share(Iterator[Ids]):
         self._glanced = 0
 
     def glance(self) -> Ids | None:
-        """Gives what `next` does; or None now and then, where other parts have nearly all samples.
+        """Returns the next ids, or None after a bounded search if other parts have nearly all samples.
 
         Raises:
-            StopIteration: the end is reached.
+            StopIteration: there are no more ids.
         """
         while self._glanced < MOST_GLANCED:
             ids = np.asarray(next(self._upcoming), dtype=np.int64)
@@ -194,8 +194,8 @@ class Share(Iterator[Ids]):
 
 
 def copies(upcoming: Iterable[Any], number: int) -> Iterable[Iterator[Any]]:
-    """Gives iterators over the same batches, each of which may be far ahead of the others."""
-    # What is no iterator, as from a loader, starts again; else the batches between two copies are in memory.
+    """Returns independent iterators over the same batches."""
+    # An iterable, such as a loader's, is iterated again; of an iterator, `tee` keeps batches in memory.
     return tee(upcoming, number) if iter(upcoming) is upcoming else [iter(upcoming) for _ in range(number)]
 
 
@@ -203,21 +203,20 @@ Array = np.ndarray[Any, Any]
 Columns = dict[Any, Array]
 
 BORDERS: Final = "cu_seqlens"
-"""The output of windows of tokens that says where documents begin."""
+"""The output of token windows with the positions at which documents begin."""
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class LeafSamples:
-    """What one dataset returned of a batch.
+    """The share of a batch that one dataset returned.
 
     Args:
-        place: what errors call the dataset.
-        start: its first id.
-        samples: a list of samples, one with `missing` and `stand_in`, an array whose rows are samples, or a
-            mapping of columns.
-        places: of the samples in the batch.
-        has_borders: whether it returns `cu_seqlens`, which have no row a sample.
+        place: the name of the dataset in errors.
+        start: its first id in the tree.
+        samples: a list of samples, a `Present`, an array whose rows are samples, or a mapping of columns.
+        places: the positions of the samples in the batch.
+        has_borders: whether it returns `cu_seqlens`, which have no row per sample.
     """
 
     place: str
@@ -228,14 +227,14 @@ class LeafSamples:
 
 
 def joined(shares: Sequence[LeafSamples], size: int) -> Present | Columns | Array:
-    """Puts the shares of a batch together.
+    """Joins the shares of a batch.
 
     Args:
-        shares: of all datasets that have some of it.
-        size: the samples of the whole batch.
+        shares: the shares of all datasets that have samples in the batch.
+        size: the number of samples in the whole batch.
 
     Raises:
-        DatasetError: one returns columns and another one samples, or other columns than the one before.
+        DatasetError: some datasets return columns and others samples, or their columns differ.
 
     Example:
         >>> shares = [LeafSamples("a", 0, ["x"], np.array([1])), LeafSamples("b", 9, ["y"], np.array([0]))]
@@ -267,7 +266,7 @@ def _joined_columns(shares: Sequence[LeafSamples], size: int) -> Columns:
 
 
 def _with_borders(shares: Sequence[LeafSamples], size: int) -> Columns | Array:
-    """Puts shares of windows of tokens together; documents begin at positions of the flattened batch."""
+    """Joins shares of token windows; `cu_seqlens` are positions in the flattened batch."""
     names = list(shares[0].samples)
     found, width = [], int(shares[0].samples[BORDERS][-1]) // shares[0].places.size
     for share in shares:
@@ -289,7 +288,7 @@ def _with_borders(shares: Sequence[LeafSamples], size: int) -> Columns | Array:
 
 
 def _are_rows(shares: Sequence[LeafSamples]) -> bool:
-    """Whether all shares are arrays whose rows go into one."""
+    """Returns whether all shares are arrays with the same dtype and shape of rows."""
     kinds = {
         (share.samples.dtype, share.samples.shape[1:]) if isinstance(share.samples, np.ndarray) else None
         for share in shares
@@ -298,7 +297,7 @@ def _are_rows(shares: Sequence[LeafSamples]) -> bool:
 
 
 def _joined_rows(shares: Sequence[LeafSamples], size: int) -> Array:
-    """One array is collated as it is; as a list of rows, each of them would become a tensor first."""
+    """Joins rows into one array, which collates faster than a list: its rows would become tensors first."""
     first = shares[0].samples
     rows = np.empty((size, *first.shape[1:]), dtype=first.dtype)
     for share in shares:
@@ -323,7 +322,7 @@ def _joined_samples(shares: Sequence[LeafSamples], size: int) -> Present:
     gone = {place for place, _, _ in missing}
     found = Present(sample for place, sample in enumerate(samples) if place not in gone)
     found.missing = sorted(missing)
-    if not found and stand_ins:  # where other parts gave some, the step has its batch
+    if not found and stand_ins:  # if other parts have samples, the batch needs no replacement
         found.stand_in, sample = stand_ins[0]
         found.append(sample)
     return found

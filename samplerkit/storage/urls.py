@@ -1,4 +1,4 @@
-"""URLs as text: which paths are remote, how one is shown, and what distinguishes two."""
+"""URLs as strings: which paths are remote, how a URL is shown, and what identifies a file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _WEB_SCHEMES = {"http", "https"}
 _S3_SCHEMES = {"s3", "s3a"}
 
 _ACCOUNT_SCHEMES = {"abfs", "abfss", "wasb", "wasbs"}
-"""Azure's schemes write CONTAINER@ACCOUNT: what stands before the @ is part of the name."""
+"""Azure's schemes have the form CONTAINER@ACCOUNT, so the part before the @ belongs to the name."""
 
 _SIGNATURE = re.compile(r"(x-[a-z]+-)?sig(nature)?", re.IGNORECASE)
 _SIGNED = re.compile(
@@ -21,7 +21,7 @@ _SIGNED = re.compile(
     r"|expires|policy|key-pair-id|s[etpvr]|spr|sip|sk[a-z]{1,3}",
     re.IGNORECASE,
 )
-"""The parameters of a signed URL, which differ each time that one is made for the same file."""
+"""The query parameters of signed URLs, which differ each time a URL is signed for the same file."""
 
 
 def is_remote(path: str | os.PathLike[str]) -> bool:
@@ -38,7 +38,7 @@ def is_remote(path: str | os.PathLike[str]) -> bool:
 
 
 def local_path(path: str) -> str:
-    """Returns the path that a URL of this machine means; what is none stays as it is.
+    """Returns the path of a `file:` or `local:` URL; anything else is returned unchanged.
 
     Example:
         >>> local_path("file:///data/a%20b.npz"), local_path("/data/a%20b.npz")
@@ -49,25 +49,25 @@ def local_path(path: str) -> str:
 
 
 def is_web(url: str) -> bool:
-    """Returns whether a URL is one of HTTP or HTTPS."""
+    """Returns whether a URL is an HTTP or HTTPS URL."""
     return url.partition("://")[0].lower() in _WEB_SCHEMES
 
 
 def is_of_s3(url: str) -> bool:
-    """Returns whether a URL is one of S3."""
+    """Returns whether a URL is an S3 URL."""
     return url.partition("://")[0].lower() in _S3_SCHEMES
 
 
 def names_version(url: str) -> bool:
-    """Returns whether a URL of S3 says which version of an object is meant."""
+    """Returns whether a URL is an S3 URL with a version of the object."""
     return is_of_s3(url) and "?versionId=" in url
 
 
 def shown(url: str) -> str:
-    """Returns the form of a URL that errors, logs, names and files may hold.
+    """Returns a URL in the form that is safe for errors, logs, names and files.
 
-    Without user, password, query and fragment: signatures and tokens stand there. A local path
-    stays as it is.
+    User, password, query and fragment are removed, since they may hold signatures and tokens. A local path
+    is returned unchanged.
 
     Example:
         >>> shown("https://me:secret@host:8080/a/b.tar?X-Amz-Signature=5f3a#part")
@@ -79,7 +79,7 @@ def shown(url: str) -> str:
 
 
 def beside(url: str, suffix: str) -> str:
-    """Returns the path or URL of the file that lies beside another; a URL's query stays at the end.
+    """Returns a path or URL with a suffix added to the file name; a URL's query stays at the end.
 
     Example:
         >>> beside("https://host/a.tar?v=2", ".skidx"), beside("/data/a?.tar", ".skidx")
@@ -91,7 +91,7 @@ def beside(url: str, suffix: str) -> str:
 
 
 def has_pattern(url: str) -> bool:
-    """Returns whether a URL's path has a glob pattern; in HTTP a `?` begins the query.
+    """Returns whether a URL's path has a glob pattern; in HTTP URLs a `?` begins the query.
 
     Example:
         >>> has_pattern("s3://bucket/a-?.tar"), has_pattern("https://[::1]:80/a.tar?v=*")
@@ -104,9 +104,9 @@ def has_pattern(url: str) -> bool:
 
 
 def identity(url: str) -> str:
-    """Returns what distinguishes files, for keys: the URL without credentials and signatures.
+    """Returns a string that identifies a file, for keys: the URL without credentials and signatures.
 
-    The rest of the query stays, for `?id=1` and `?id=2` may be two files. It is not to be shown.
+    The rest of the query is kept, since `?id=1` and `?id=2` may be two files. It must not be shown.
 
     Example:
         >>> identity("https://host/get?id=5&X-Amz-Signature=5f3a&X-Amz-Date=2026")
@@ -120,7 +120,7 @@ def identity(url: str) -> str:
 
 
 def _link_shown(link: str) -> str:
-    """Gives one URL of a chain such as `zip://inner.npz::https://host/a.zip` without what is private."""
+    """Returns one URL of a chain such as `zip://inner.npz::https://host/a.zip` without private parts."""
     scheme, mark, rest = link.partition("://")
     if not mark:
         return scheme
@@ -131,20 +131,20 @@ def _link_shown(link: str) -> str:
         if scheme.lower() not in _ACCOUNT_SCHEMES or ":" in user:
             rest = rest[len(user) + 1 :]
     elif port[1] and not port[2].isdigit():
-        # No port, so it is a password with a slash or a question mark in it that was not quoted.
+        # Not a port, so it is a password with an unquoted slash or question mark.
         rest = rest.rpartition("@")[2] if "@" in rest else "..."
     return f"{scheme}://{re.split(r'[?#]', rest, maxsplit=1)[0]}"
 
 
 def digest_of(digests: Mapping[str, str] | None, url: str) -> str | None:
-    """Finds the digest of a URL: by the URL, else by the longest end of its path that is named.
+    """Returns the digest of a URL: by the URL itself, or by the longest matching end of its path.
 
     Args:
-        digests: by URL, or by the last parts of a path, such as "a.tar" and "train/a.tar".
-        url: of the file.
+        digests: digests by URL, or by the end of a path, such as "a.tar" or "train/a.tar".
+        url: the URL of the file.
 
     Returns:
-        As it was given, such as "sha256:9f86d0..."; None if none was.
+        The digest as given, such as "sha256:9f86d0..."; None if the URL has none.
 
     Example:
         >>> digest_of({"a.tar": "md5:1", "train/a.tar": "md5:2"}, "https://host/train/a.tar?token=5")

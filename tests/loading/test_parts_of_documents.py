@@ -160,7 +160,7 @@ SHORT_IN_A_TREE = sk.TreeDataset({"good": Noted(0, 9), "bad": Short(9, SIZES.siz
             "hold no sequence.*__getsegments__",
         ),
         (Short(0, SIZES.size), sk.PackBatches(64), "__getsegments__: must give one part for each of"),
-        (SHORT_IN_A_TREE, sk.PackBatches(64), r"part 'bad': gives other than \d+ parts for as many"),
+        (SHORT_IN_A_TREE, sk.PackBatches(64), r"part 'bad': must return \d+ parts for as many"),
     ],
 )
 def test_documents_that_cannot_be_packed_are_named(dataset, recipe, message):

@@ -1,4 +1,4 @@
-"""Whole batches that are read before they are asked for, one ahead: where a batch has parts of many files."""
+"""Prefetching of whole batches, one ahead, for orders whose batches have samples of many files."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from samplerkit.storage.ahead.uses import MOST_OVERTAKEN
 from samplerkit.storage.threads import weakly
 
 MOST_BYTES = 256 << 20
-"""Bytes of a batch from which on none is read ahead."""
+"""Batches with more bytes are not prefetched."""
 
 
 @dataclass(frozen=True, eq=False)
 class SampleBatch:
-    """Samples that were read together.
+    """A batch of samples that were read together.
 
     Args:
-        samples: of the batch; None where they were too large to be read ahead.
-        num_bytes: that were read for it.
-        path: nothing: a batch has no name.
+        samples: the samples; None if they were too large to be prefetched.
+        num_bytes: the bytes read for them.
+        path: always empty; the cache requires this attribute.
     """
 
     samples: list[Any] | None
@@ -35,11 +35,11 @@ class SampleBatch:
 
 @final
 class BatchesAhead:
-    """The batches that come next: while one is worked on, the next one is read in a thread.
+    """Prefetches upcoming batches: while one is processed, the next one is read in a thread.
 
     Args:
-        read: reads a batch; called from that thread, too.
-        upcoming: the ids of each batch to come; iterated over a bounded way ahead.
+        read: reads a batch; also called from that thread.
+        upcoming: the ids of each upcoming batch; iterated a bounded number of ids ahead.
     """
 
     def __init__(self, read: Callable[[Ids], SampleBatch], upcoming: Iterable[Any]) -> None:
@@ -47,18 +47,18 @@ class BatchesAhead:
         self._expected: dict[int, Ids] = {}
         self._looked_at: list[int] = []
         self._num_bytes = 0
-        # To the cache each batch is a file that is used once.
+        # For the cache each batch is a file that is used once.
         limits = CacheLimits(max_files=3, max_bytes=None, read_ahead=1, threads=1, keeps_unneeded=False)
         self._cache = ReadAheadCache(weakly(self._read), 1, limits, FileStats())
         self._cache.expect(self._numbered(upcoming), weakly(self._numbers))
 
     @property
     def is_right(self) -> bool:
-        """Whether what is read is still what was expected."""
+        """Whether the batches that are read are still the expected ones."""
         return self._cache.is_expecting
 
     def read(self, ids: Ids) -> list[Any]:
-        """Returns the samples of a batch; one that was not expected is read now, and many of them end it."""
+        """Returns the samples of a batch, read now if it is unexpected; many such batches end prefetching."""
         found = self._cache.begin(ids)
         if not found:
             if not self.is_right:
@@ -67,7 +67,7 @@ class BatchesAhead:
         number, samples = found[0], None
         expected = self._expected.get(number)
         try:
-            # It has the size, the first and the last id of what was expected; here all ids are compared.
+            # The cache compared the size, the first and the last id; here all ids are compared.
             if expected is not None and np.array_equal(expected, ids):
                 with self._cache.using(number) as batch:
                     samples = batch.samples
@@ -78,7 +78,7 @@ class BatchesAhead:
         return self._now(ids) if samples is None else samples
 
     def close(self, *, waits: bool = True) -> None:
-        """Ends the thread when it has read what it reads now; `waits` for that, for a second at most."""
+        """Ends the thread after its current read; with `waits`, waits for it, at most a second."""
         self._cache.close(waits=waits)
 
     def _now(self, ids: Ids) -> list[Any]:
@@ -101,6 +101,6 @@ class BatchesAhead:
             yield self._expected[number]
 
     def _numbers(self, _: Ids) -> Ids:
-        """Returns the number of the batch of each id, of all batches that were looked at since."""
+        """Returns for each id the number of its batch, over all batches taken since the last call."""
         numbers, self._looked_at = self._looked_at, []
         return np.repeat(numbers, [self._expected[number].size for number in numbers])

@@ -1,4 +1,4 @@
-"""What is at hand of some files: which stay, which go, and which are read ahead."""
+"""An in-memory cache of files that prefetches, and evicts by the known upcoming uses."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from samplerkit.storage.threads import join
 
 @final
 class ReadAheadCache(Generic[Content]):
-    """What one process has at hand of some files: their content in memory, or open shards.
+    """A cache of files in one process: their content in memory, or open shards.
 
-    What is read next is known where `expect` was called. `CacheEntries` chooses which file goes, and which
-    ones are read ahead. A file that a thread uses stays; who finds all room taken by such files waits in a
-    line until another thread is done. A waiting thread uses no file, so the line moves.
+    After `expect`, the upcoming reads are known. `CacheEntries` chooses which files are evicted and which
+    are prefetched. A file that a thread uses is not evicted; if all room is taken by such files, further
+    threads wait in a queue until another thread is done. Waiting threads use no file, so none blocks another.
 
     Args:
-        read: reads a file, by its number; called from several threads.
+        read: reads a file by its number; called from several threads.
         num_files: the number of files.
-        limits: what the cache may hold.
-        stats: the figures to begin with.
+        limits: limits of the cache.
+        stats: the initial counters.
 
     Attributes:
-        read_again: how often a file was read that had been read before, since `expect` told what comes.
+        read_again: the number of reads of files that had been read before, since the last `expect`.
     """
 
     def __init__(
@@ -41,48 +41,48 @@ class ReadAheadCache(Generic[Content]):
         self._read = read
         self._limits = limits
         self._stats = stats
-        self._hits = 0  # apart: each file of each batch is one
+        self._hits = 0  # apart from the stats, since it changes for each file of each batch
         self.read_again = 0
         self._read_before: set[int] = set()
         self._pid = os.getpid()
         self._changed = threading.Condition()
         self._entries: CacheEntries[Content] = CacheEntries(limits, num_files)
         self._failures: dict[int, BaseException] = {}
-        self._unused: set[int] = set()  # read ahead, and not wanted yet
+        self._unused: set[int] = set()  # prefetched, and not used yet
         self._queue: deque[int] = deque()
-        self._line: dict[int, None] = {}  # the threads that wait for room, the first one first
+        self._line: dict[int, None] = {}  # the threads that wait for room, in their order
         self._threads: list[threading.Thread] = []
         self._is_stopped = False
 
     @property
     def stats(self) -> FileStats:
-        """The figures so far."""
+        """The counters so far."""
         return replace(self._stats, hits=self._stats.hits + self._hits)
 
     @property
     def is_too_small(self) -> bool:
-        """Whether it is certain that there is too little room for what `expect` told.
+        """Whether the cache is certainly too small for the order given to `expect`.
 
-        It is when more files were read again than were ever here at a time: a few at the borders of lanes are
-        no matter.
+        True if more files were read again than were ever in the cache at a time; a few at the borders of
+        lanes are normal.
         """
         return self.read_again > self._stats.peak_files
 
     def expect(self, upcoming: Iterable[Any], file_of: Callable[[Ids], Ids]) -> None:
-        """Receives what this process will read, batch by batch; forgets what it received before."""
+        """Receives the upcoming ids of this process, batch by batch; replaces those received before."""
         limits = self._limits
         with self._changed:
-            # So far Belady's choice between the files in memory is exact.
+            # With so many known files, Belady's choice between the files in memory is exact.
             self._change_plan(Uses(upcoming, file_of, limits.max_files + limits.read_ahead + 1))
             self._read_ahead()
 
     @property
     def is_expecting(self) -> bool:
-        """Whether what is read is still what `expect` told."""
+        """Whether the batches that are read are still those given to `expect`."""
         return self._entries.uses is not None
 
     def begin(self, ids: Ids) -> list[int]:
-        """Notes that a batch is read now; returns its files, and none if it was not expected."""
+        """Starts a batch; returns its files, or none if the batch was not expected."""
         with self._changed:
             uses = self._entries.uses
             if uses is None:
@@ -93,7 +93,7 @@ class ReadAheadCache(Generic[Content]):
             return files
 
     def end(self) -> None:
-        """Notes that the batch is over: its files may go."""
+        """Ends the batch of this thread: its files may be evicted."""
         with self._changed:
             if self._entries.uses is not None:
                 self._entries.uses.end()
@@ -102,17 +102,17 @@ class ReadAheadCache(Generic[Content]):
             self._read_ahead()
 
     def each(self, parts: dict[int, tuple[Ids, Ids]]) -> Generator[tuple[Content, Ids, Ids], None, None]:
-        """Goes through the files of a batch, each when it can be had first; then the batch is over.
+        """Iterates over the files of a batch, those that are available first; then ends the batch.
 
         Args:
-            parts: by file, rows of it and their places in the batch, which come with its content. It is used
-                up.
+            parts: by file, rows in it and their positions in the batch, which are yielded with its content.
+                The dict is emptied.
 
         Raises:
             DatasetError: as `using`.
         """
         try:
-            # Not sorted once for all: while one file is gone through, another one arrives.
+            # Not sorted in advance: while one file is processed, another one may become available.
             while parts:
                 number = self._nearest(parts)
                 part = parts.pop(number)
@@ -124,10 +124,10 @@ class ReadAheadCache(Generic[Content]):
 
     @contextmanager
     def using(self, file: int) -> Iterator[Content]:
-        """Returns a file for the time of a block, read now if it was not read ahead.
+        """Returns a file for the duration of a `with` block; reads it now if it was not prefetched.
 
         Raises:
-            DatasetError: it cannot be read, also if that was tried ahead; the next call tries again.
+            DatasetError: the file cannot be read, now or when it was prefetched; the next call tries again.
         """
         try:
             yield self._wanted(file)
@@ -138,10 +138,10 @@ class ReadAheadCache(Generic[Content]):
                 self._leave_line()
 
     def close(self, *, waits: bool = True) -> None:
-        """Lets everything go; threads end when they have read what they read now.
+        """Drops all files; threads end after their current read.
 
         Args:
-            waits: for the threads, for a second at most.
+            waits: whether to wait for the threads, at most a second.
         """
         if os.getpid() != self._pid:  # the lock may have been held when this process was forked
             return
@@ -171,7 +171,7 @@ class ReadAheadCache(Generic[Content]):
             return content
 
     def _nearest(self, files: Collection[int]) -> int:
-        """Returns the file that can be had first: one in memory, else one that is being read, else any."""
+        """Returns the file that is available first: one in memory, else one that is being read, else any."""
         with self._changed:
             for here in (self._entries.contents, self._entries.loading):
                 found = next((file for file in files if file in here), None)
@@ -179,7 +179,7 @@ class ReadAheadCache(Generic[Content]):
                     return found
             return next(iter(files))
 
-    # All below is called with the lock held.
+    # All methods below are called with the lock held.
 
     def _waited_for(self, file: int) -> Content:
         """Returns a file that is not in memory."""
@@ -190,15 +190,15 @@ class ReadAheadCache(Generic[Content]):
                     raise self._failures.pop(file)
                 if file in self._entries.contents:
                     return self._entries.contents[file]
-                # What is waited for is not ahead any more: the one after it can be begun.
+                # A file that is waited for no longer counts as prefetched, so another one can be started.
                 self._unused.discard(file)
-                if file in self._queue:  # nobody has begun to read it
+                if file in self._queue:  # no thread has started to read it
                     self._queue.remove(file)
                     return self._load(file)
                 if file not in self._entries.loading and self._is_first() and self._make_room():
                     self._leave_line()
                     return self._load(file)
-                # It is being read, or all the room is taken by what is being read or used.
+                # It is being read, or all room is taken by files that are being read or used.
                 self._read_ahead()
                 self._changed.wait()
         finally:
@@ -207,7 +207,7 @@ class ReadAheadCache(Generic[Content]):
             self._stats = replace(self._stats, waits=self._stats.waits + 1, wait_seconds=waited)
 
     def _load(self, file: int) -> Content:
-        """Reads a file for which there is room; the lock is released meanwhile."""
+        """Reads a file for which there is room; the lock is released while reading."""
         self._entries.loading.add(file)
         in_memory = max(self._stats.peak_files, self._entries.num_files)
         self._stats = replace(self._stats, files_read=self._stats.files_read + 1, peak_files=in_memory)
@@ -223,7 +223,7 @@ class ReadAheadCache(Generic[Content]):
         return content
 
     def _admit(self, file: int, content: Content) -> None:
-        """Keeps a file that was read."""
+        """Adds a file that was read."""
         if self._is_stopped:
             return
         self._entries.put(file, content)
@@ -236,24 +236,24 @@ class ReadAheadCache(Generic[Content]):
         self._keep_within_limits()
 
     def _keep_within_limits(self) -> None:
-        """Drops files that are larger than was thought; those that are used go when they are used no more."""
+        """Drops files while there are more bytes than allowed; files in use are dropped after their use."""
         while self._entries.is_too_large and (victim := self._entries.victim()) is not None:
             self._drop(victim)
 
     def _is_first(self) -> bool:
-        """Returns whether it is this thread's turn; it is in the line from now on."""
+        """Adds this thread to the queue, and returns whether it is the first one."""
         me = threading.get_ident()
         self._line.setdefault(me)
         return next(iter(self._line)) == me
 
     def _leave_line(self) -> None:
-        """Lets those who still wait for room look again."""
+        """Removes this thread from the queue, and wakes the threads that still wait for room."""
         self._line.pop(threading.get_ident(), None)
         if self._line:
             self._changed.notify_all()
 
     def _make_room(self) -> bool:
-        """Drops files until the one that is wanted now fits; returns whether it does."""
+        """Drops files until a file that is needed now fits; returns whether it does."""
         while self._entries.is_full:
             victim = self._entries.victim()
             if victim is not None:
@@ -265,10 +265,11 @@ class ReadAheadCache(Generic[Content]):
         return True
 
     def _make_room_ahead(self, file: int) -> bool:
-        """Drops files until one that is used later fits; returns whether it does.
+        """Drops files until a file that is prefetched fits; returns whether it does.
 
-        What goes is what would have to go then, and not before it was used for the last time: so no file is
-        read more often than without reading ahead (Cao et al. 1995 call that conservative).
+        Only files are dropped that would have to be evicted anyway when the new file is used, after their
+        last use before that. So no file is read more often than without prefetching (Cao et al. 1995 call
+        this conservative).
         """
         while self._entries.is_full:
             victim = self._entries.victim_for(file)
@@ -282,7 +283,7 @@ class ReadAheadCache(Generic[Content]):
         self._unused.discard(file)
 
     def _forget(self, file: int) -> None:
-        """Gives up the place of a file that was to be read ahead."""
+        """Frees the place that was reserved for a file to be prefetched."""
         self._entries.loading.discard(file)
         self._unused.discard(file)
 
@@ -295,7 +296,7 @@ class ReadAheadCache(Generic[Content]):
         self._failures.clear()
 
     def _read_ahead(self) -> None:
-        """Returns the threads to read the files needed next, as far as there is room for it."""
+        """Queues the files that are needed next for the threads, as far as there is room for them."""
         number = self._limits.read_ahead - len(self._unused)
         if number <= 0 or self._is_stopped or self._line:
             return
@@ -312,7 +313,7 @@ class ReadAheadCache(Generic[Content]):
                 self._threads[-1].start()
 
     def _work(self) -> None:
-        """What a thread does: it reads ahead until all is over."""
+        """Prefetches files until the cache is closed; the body of each thread."""
         with self._changed:
             while True:
                 while not self._queue and not self._is_stopped:
@@ -322,7 +323,7 @@ class ReadAheadCache(Generic[Content]):
                 file = self._queue.popleft()
                 try:
                     self._load(file)
-                except BaseException as error:  # raised where the file is wanted
+                except BaseException as error:  # raised again when the file is used
                     self._unused.discard(file)
-                    if not self._is_stopped:  # else it would hold this cache for ever, which holds it
+                    if not self._is_stopped:  # else a reference cycle would keep this cache alive
                         self._failures[file] = error

@@ -1,4 +1,4 @@
-"""What is at hand, within the limits, and what of it goes: nothing but bookkeeping."""
+"""The entries of a cache, its limits, and the choice of files to evict and to prefetch, without threads."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from samplerkit.storage.threads import this_worker
 
 
 class Cacheable(Protocol):
-    """What a cache can keep."""
+    """An object that a cache can hold."""
 
     @property
     def path(self) -> str:
-        """Its name, for errors."""
+        """Its name in errors."""
 
     @property
     def num_bytes(self) -> int:
@@ -30,15 +30,15 @@ Content = TypeVar("Content", bound=Cacheable)
 
 @dataclass(frozen=True)
 class CacheLimits:
-    """What a cache of files may hold and do.
+    """Limits of a cache of files.
 
     Args:
-        max_files: files in memory, those being read included.
-        max_bytes: bytes in memory; None for no limit.
-        read_ahead: files that are read before they are wanted.
-        threads: readers ahead.
-        keeps_unneeded: whether a file stays, where there is room, when its next use is not known.
-        called: the argument by which a user says `max_files`.
+        max_files: the most files in memory, including those being read.
+        max_bytes: the most bytes in memory; None for no limit.
+        read_ahead: the number of files to prefetch.
+        threads: the number of prefetching threads.
+        keeps_unneeded: whether a file whose next use is unknown stays as long as there is room.
+        called: the name of the user's argument for `max_files`.
     """
 
     max_files: int
@@ -51,22 +51,22 @@ class CacheLimits:
 
 @final
 class CacheEntries(Generic[Content]):
-    """The files in memory, the places that are kept for those being read, and which file goes or comes next.
+    """The files in memory, places for those being read, and the choice of files to evict or prefetch.
 
-    Where it is known what is read next, the file goes whose next use lies furthest in the future (Belady
-    1966), and those come that are used next. Elsewhere the file goes that was used least recently, and the
-    next ones come while files are read one after another. It knows of no threads.
+    If upcoming uses are known, the file whose next use is furthest in the future is evicted (Belady 1966),
+    and the files that are used next are prefetched. Otherwise the least recently used file is evicted, and
+    following files are prefetched as long as files are read sequentially. It is not thread-safe by itself.
 
     Args:
-        limits: what may be in memory.
+        limits: limits of the cache.
         num_files: the number of files.
 
     Attributes:
         contents: the files by number, the least recently used first.
-        loading: the files for which a place is kept.
-        num_bytes: the memory that the contents take.
-        uses: what is read next; None where that is not known.
-        held: how many threads read from each file now: none of these goes.
+        loading: the files for which a place is reserved.
+        num_bytes: the memory of the contents in bytes.
+        uses: the upcoming uses; None if unknown.
+        held: for each file, how many threads use it now; such files are not evicted.
     """
 
     def __init__(self, limits: CacheLimits, num_files: int) -> None:
@@ -86,7 +86,7 @@ class CacheEntries(Generic[Content]):
 
     @property
     def num_files(self) -> int:
-        """The number of files, those being read included."""
+        """The number of files, including those being read."""
         return len(self.contents) + len(self.loading)
 
     @property
@@ -96,19 +96,19 @@ class CacheEntries(Generic[Content]):
             return True
         if self._limits.max_bytes is None or not self.num_files:
             return False
-        # The size of a file is known when it is read; before, the largest so far stands for it.
+        # The size of a file is unknown until it is read; before, the largest size so far is assumed.
         return self.num_bytes + (len(self.loading) + 1) * self._largest > self._limits.max_bytes
 
     @property
     def is_too_large(self) -> bool:
-        """Whether there are more bytes than there may be."""
+        """Whether there are more bytes than allowed."""
         return self._limits.max_bytes is not None and self.num_bytes > self._limits.max_bytes
 
     def put(self, file: int, content: Content) -> None:
-        """Takes a file that was read.
+        """Adds a file that was read.
 
         Raises:
-            DatasetError: it alone is larger than all may be.
+            DatasetError: the file alone exceeds the limit.
         """
         most, size = self._limits.max_bytes, content.num_bytes
         if most is not None and size > most:
@@ -122,21 +122,21 @@ class CacheEntries(Generic[Content]):
         self.num_bytes += size
 
     def touch(self, file: int) -> None:
-        """Makes a file the most recently used one, if it is there."""
+        """Makes a file the most recently used one, if it is in memory."""
         if file in self.contents:
             self.contents[file] = self.contents.pop(file)
 
     def drop(self, file: int) -> None:
-        """Lets a file go."""
+        """Removes a file."""
         self.num_bytes -= self.contents.pop(file).num_bytes
 
     def clear(self) -> None:
-        """Lets all files go."""
+        """Removes all files."""
         self.contents.clear()
         self.num_bytes = 0
 
     def turn_to(self, file: int) -> bool:
-        """Notes that a file is wanted now; returns whether what came ahead was a wrong guess."""
+        """Notes that a file is needed now; returns whether the prefetched files were a wrong guess."""
         moves = 0 if self._last is None else file - self._last
         self._last = file
         if moves:
@@ -144,11 +144,11 @@ class CacheEntries(Generic[Content]):
         return bool(moves) and self.uses is None and not self._is_sequential
 
     def hold(self, file: int) -> None:
-        """Notes that a thread reads from a file from now on."""
+        """Marks a file as used by one more thread."""
         self.held[file] = self.held.get(file, 0) + 1
 
     def let_go(self, file: int) -> None:
-        """Notes that a thread reads from a file no more."""
+        """Marks a file as used by one thread less."""
         left = self.held.pop(file, 0) - 1
         if left > 0:
             self.held[file] = left
@@ -156,23 +156,23 @@ class CacheEntries(Generic[Content]):
     def next_use(self, file: int) -> float:
         """Returns the number of the next batch that uses a file, `NEVER` if none is known.
 
-        Where nobody told, the file that was used last is taken to be used next.
+        Without known uses, the file that was used last is assumed to be used next.
         """
         if self.uses is None:
             return 0 if file == self._last else NEVER
         return self.uses.next_use(file)
 
     def unneeded(self) -> list[int]:
-        """Returns the files that are not used again, as far as is known."""
+        """Returns the files without a known next use that no thread uses."""
         return [file for file in self.contents if self.next_use(file) == NEVER and file not in self.held]
 
     def victim(self) -> int | None:
-        """Returns the file whose next use is furthest away; of several, the least recently used."""
+        """Returns the file to evict: the one used furthest in the future, then the least recently used."""
         files = (file for file in self.contents if file not in self.held)
         return max(files, key=self.next_use, default=None)
 
     def victim_for(self, file: int) -> int | None:
-        """Returns the file that would have to go for another one when that is used, if it can go already."""
+        """Returns the file that would be evicted for another one when that is used, if it can go already."""
         uses = self.uses
         if uses is None:
             found = self.victim()
@@ -184,11 +184,11 @@ class CacheEntries(Generic[Content]):
         return found if can_go and uses.next_use(found) > batch else None
 
     def wanted_next(self, number: int, failed: Container[int]) -> list[int]:
-        """Returns the files that are wanted next and are not here, the first first.
+        """Returns the files to prefetch, ordered by their next use.
 
         Args:
-            number: how many of them.
-            failed: files that are not tried again before they are wanted.
+            number: the most files.
+            failed: files that could not be prefetched, and are not tried again before they are used.
         """
 
         def missing(files: Iterable[tuple[int, int]]) -> Iterator[Any]:
@@ -206,21 +206,21 @@ class CacheEntries(Generic[Content]):
 
 @dataclass(frozen=True)
 class FileStats:
-    """What a dataset of files has done so far, in this process and in the workers of its loaders.
+    """Counters of a dataset of files, in this process and in the workers of its loaders.
 
     Args:
-        files_read: how often a file was read.
-        files_counted: how often a file was opened only to count its samples.
-        bytes_read: the memory that all files that were read took, as the reader gave them.
-        hits: how often a file was wanted and lay in memory.
-        waits: how often a file was wanted and had to be waited for.
-        wait_seconds: for how long, in all.
-        peak_files: the most files in memory at a time, those being read included.
-        peak_bytes: the most bytes in memory at a time; those of a file count once it is read.
-        requests: what was asked of remote storage, attempts that failed included.
-        retries: how many of these were made again.
-        downloads: how many files this process fetched; what others of the machine had fetched is not counted.
-        bytes_downloaded: the bytes that came.
+        files_read: the number of file reads.
+        files_counted: the number of files opened only to count their samples.
+        bytes_read: the total size in memory of the files read, as returned by the reader.
+        hits: how often a needed file was in memory.
+        waits: how often a needed file had to be waited for.
+        wait_seconds: the total time of these waits.
+        peak_files: the most files in memory at a time, including those being read.
+        peak_bytes: the most bytes in memory at a time; a file counts once it is read.
+        requests: the number of requests to remote storage, including failed attempts.
+        retries: how many of these were retries.
+        downloads: the number of files that this process fetched, without those that others had fetched.
+        bytes_downloaded: the number of bytes received.
     """
 
     files_read: int = 0
@@ -237,7 +237,7 @@ class FileStats:
     bytes_downloaded: int = 0
 
     def __add__(self, other: FileStats) -> FileStats:
-        """Adds up the figures of two processes; of the peaks it takes the higher one."""
+        """Adds the counters of two processes; of peaks the higher one is taken."""
         peaks = {"peak_files": max(self.peak_files, other.peak_files)}
         peaks["peak_bytes"] = max(self.peak_bytes, other.peak_bytes)
         names = (field.name for field in fields(self) if field.name not in peaks)
@@ -248,13 +248,11 @@ _log = logging.getLogger("samplerkit")
 
 
 def tell_of_rereading(read_again: int, limits: CacheLimits) -> None:
-    """Reports in the log that memory holds too few files for the order.
-
-    Of the workers of a loader only the first one logs it.
+    """Logs a warning that the cache is too small for the order; of the workers, only the first one logs it.
 
     Args:
-        read_again: how often a file was read that had been read before, in this epoch and process.
-        limits: what memory may hold.
+        read_again: the number of reads of files that had been read before, in this epoch and process.
+        limits: limits of the cache.
     """
     if this_worker()[0] == 0:
         and_bytes = "" if limits.max_bytes is None else f", max_bytes={limits.max_bytes}"

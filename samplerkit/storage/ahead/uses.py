@@ -1,4 +1,4 @@
-"""Which files a process will use, and when: computed from the ids that it will read, a bounded way ahead."""
+"""The upcoming uses of files by a process, computed from its upcoming ids within a bounded lookahead."""
 
 from __future__ import annotations
 
@@ -14,38 +14,38 @@ import numpy as np
 from samplerkit.order.typing import Ids
 
 NEVER = float("inf")
-"""The next use of a file that is not used again, as far as is known."""
+"""The next use of a file without a known next use."""
 
 MOST_USES = 1 << 15
-"""Uses that are looked ahead at most; each is one file in one batch."""
+"""The most uses of the lookahead; a use is one file in one batch."""
 
 MOST_MISTAKES = 8
-"""Batches in a row that were not expected, after which nothing is expected any more."""
+"""Consecutive unexpected batches after which the plan counts as wrong."""
 
 MOST_OVERTAKEN = 16
-"""By how many places a batch may come late where several threads read; later, it is taken not to come."""
+"""By how many batches a batch may be late if several threads read; later, it is not expected any more."""
 
 _LEAST_IDS = 8192
 _IDS_AHEAD_PER_ID = 16
 
 Mark = tuple[int, ...]
-"""By what a batch is known again: its size, first and last id."""
+"""Identifies a batch: its size, first and last id."""
 
 
 @final
 class Uses:
-    """The uses of files by the batches to come.
+    """The uses of files by upcoming batches.
 
-    It looks ahead until it knows the next `wanted` files, as far as `MOST_USES` allow. A batch that is read
-    may bring it further by some times its own size only, so that no step waits for a long look ahead. What
-    is to come may be a `Share`: then it also rests where that has gone far without much to show.
+    It looks ahead until it knows the next `wanted` files, or `MOST_USES` uses. Each batch that is read
+    extends the lookahead by at most a multiple of its size, so that no step waits for a long lookahead. If
+    `upcoming` is a `Share`, the lookahead also pauses when `glance` returns None.
 
-    Several threads may read, each a batch of its own: they begin them nearly in order.
+    Several threads may read batches, which they begin nearly in order.
 
     Args:
-        upcoming: the ids of each batch to come, computed as it is iterated over.
-        file_of: gives the file of each id.
-        wanted: how many files to know.
+        upcoming: the ids of each upcoming batch, computed lazily.
+        file_of: returns the file of each id.
+        wanted: the number of distinct upcoming files to know.
     """
 
     def __init__(self, upcoming: Iterable[Any], file_of: Callable[[Ids], Ids], wanted: int) -> None:
@@ -55,7 +55,7 @@ class Uses:
         self._wanted = wanted
         self._batches: deque[tuple[int, Mark, list[int]]] = deque()
         self._uses: dict[int, deque[int]] = {}
-        self._known = 0  # batches that were looked at
+        self._known = 0  # batches taken from `upcoming`
         self._now: dict[int, tuple[int, list[int]]] = {}  # the batch that each thread reads, and its files
         self._num_uses = 0
         self._mistakes = 0
@@ -63,11 +63,11 @@ class Uses:
 
     @property
     def is_right(self) -> bool:
-        """Whether what is read is still what was expected."""
+        """Whether the batches that are read are still the expected ones."""
         return self._mistakes < MOST_MISTAKES
 
     def begin(self, ids: Ids) -> list[int]:
-        """Notes that a batch is read now, and returns its files; one that nobody expected changes nothing."""
+        """Starts a batch of this thread, and returns its files; none if the batch was not expected."""
         while not self._batches and self._upcoming is not None:
             self._look_ahead(_LEAST_IDS)
         wanted, near = _mark(ids), enumerate(islice(self._batches, MOST_OVERTAKEN))
@@ -87,17 +87,17 @@ class Uses:
         return files
 
     def used(self, file: int) -> None:
-        """Notes that the batch that this thread reads needs a file no more."""
+        """Notes that the current batch of this thread no longer needs a file."""
         if (now := self._now.get(threading.get_ident())) is not None:
             self._leave_out(now[0], (file,))
 
     def end(self) -> None:
-        """Notes that the batch that this thread reads is over."""
+        """Ends the current batch of this thread."""
         if (now := self._now.pop(threading.get_ident(), None)) is not None:
             self._leave_out(*now)
 
     def _leave_out(self, number: int, files: Iterable[int]) -> None:
-        """Forgets that a batch uses some files."""
+        """Removes the uses of some files by a batch."""
         for file in files:
             uses = self._uses.get(file)
             if not uses or uses[0] > number:
@@ -114,8 +114,8 @@ class Uses:
         """Returns the number of the next batch that uses a file, `NEVER` if none is known.
 
         Args:
-            file: its number.
-            after: only batches after this one.
+            file: the number of the file.
+            after: the number of a batch; only later batches count.
         """
         uses = self._uses.get(file)
         if not uses or uses[-1] <= after:
@@ -123,8 +123,8 @@ class Uses:
         return uses[0] if uses[0] > after else uses[bisect_right(uses, after)]
 
     def upcoming_files(self, here: Iterable[Any] = ()) -> list[tuple[int, int]]:
-        """Returns the next batch of each file that is used and not here, and the file; in no order."""
-        # It is asked at each use of a file, and mostly all are here: so sets are compared first.
+        """Returns pairs of next batch and file for the used files that are not in `here`, in no order."""
+        # Called at each use of a file, when mostly all files are here, so sets are compared first.
         return [(self._uses[file][0], file) for file in self._uses.keys() - here]
 
     def _look_ahead(self, most_ids: int) -> None:
@@ -138,7 +138,7 @@ class Uses:
             most_ids -= self._take(min(most_ids, _LEAST_IDS))
 
     def _take(self, num_ids: int) -> int:
-        """Looks at some more batches; gives the number of their ids."""
+        """Takes more batches from `upcoming`; returns the number of their ids."""
         batches: list[Ids] = []
         taken = 0
         glance = getattr(self._upcoming, "glance", None)
@@ -169,9 +169,9 @@ class Uses:
         file = self._file_of(np.concatenate(batches))
         if not file.size:
             return [[] for _ in batches]
-        # Neighbours mostly share a file: of each run one is left, and there is little to sort.
+        # Neighbours mostly share a file, so after removing repeats there is little to sort.
         label = np.repeat(np.arange(len(batches)), sizes) * (int(file.max()) + 1) + file
-        # `np.unique` would import numpy's masked arrays for it, which takes as long as some hundred samples.
+        # `np.unique` would import numpy's masked arrays, which takes as long as reading hundreds of samples.
         label = _without_repeats(np.sort(_without_repeats(label)))
         batch, file = np.divmod(label, int(file.max()) + 1)
         borders = np.searchsorted(batch, np.arange(1, len(batches)))

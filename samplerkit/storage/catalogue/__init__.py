@@ -1,1 +1,1 @@
-"""Catalogues: what is known of millions of files, in one file that a job reads at its start."""
+"""Catalogues: sizes, versions and lengths of millions of files in one file that a job reads at its start."""

@@ -1,4 +1,4 @@
-"""The file of a catalogue: written as a whole, and believed in nothing that can be looked at."""
+"""Reading and writing of catalogue files; everything in them that can be checked is checked."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from samplerkit.storage.urls import is_remote, local_path, shown
 Result = TypeVar("Result")
 
 SUFFIX: Final = ".skcat"
-"""A catalogue has a name that ends so: by that a dataset knows it from data."""
+"""The suffix of catalogues, by which datasets distinguish them from data."""
 
 VERSION: Final = 1
 
@@ -44,22 +44,22 @@ _KINDS: Final[Mapping[str, str]] = {
 
 
 def write_catalogue(catalogue: FileCatalogue, out: str, remote: RemoteOptions | None = None) -> None:
-    """Writes a catalogue, all or nothing.
+    """Writes a catalogue atomically.
 
-    Where all files lie beside it, or in folders below, it does not say where that is: the folder may be moved
-    with it, as long as files keep their times.
+    If all files are in the folder of the catalogue or below it, paths are stored relative to it: the folder
+    may be moved together with the catalogue, as long as files keep their modification times.
 
     Args:
-        catalogue: what is known.
+        catalogue: the catalogue to write.
         out: a path or a URL that ends in `.skcat`.
-        remote: how a URL is reached.
+        remote: options for a URL.
 
     Raises:
-        DatasetError: it cannot be written.
+        DatasetError: the catalogue cannot be written.
     """
     folder = catalogue.folder
     if not is_remote(out) and not catalogue.is_remote:
-        own = os.path.abspath(os.path.dirname(out))  # noqa: PTH100, PTH120  # links stay what they are
+        own = os.path.abspath(os.path.dirname(out))  # noqa: PTH100, PTH120  # links are kept
         if f"{folder}/".startswith(own.rstrip("/") + "/"):
             folder = os.path.relpath(folder or "/", own)
     names, versions = catalogue.names.packed(), catalogue.versions.packed()
@@ -88,16 +88,16 @@ def write_catalogue(catalogue: FileCatalogue, out: str, remote: RemoteOptions | 
 def read_catalogue(
     path: str, remote: RemoteOptions | None = None, *, shared: bool = False
 ) -> FileCatalogue | None:
-    """Reads a catalogue; None if there is none.
+    """Reads a catalogue; returns None if it does not exist.
 
     Args:
-        path: or URL.
-        remote: how a URL is reached.
-        shared: whether all processes of this machine read it: then one of them fetches it into the cache.
-            Else it is read by one request.
+        path: a path or a URL.
+        remote: options for a URL.
+        shared: whether all processes of this machine read it, so that one of them fetches it into the cache.
+            Otherwise it is read by one request.
 
     Raises:
-        DatasetError: it is damaged, was cut, is of another version, or says what cannot be.
+        DatasetError: the catalogue is damaged, truncated, of another version, or inconsistent.
     """
     place = shown(path)
     with closing(RemoteStorage(remote or RemoteOptions())) as storage:
@@ -113,10 +113,10 @@ def read_catalogue(
 
 
 def opened_catalogue(files: Any, kind: Kind, remote: RemoteOptions | None) -> FileCatalogue | None:
-    """Returns the catalogue that a user named in place of files; None where something else was named.
+    """Returns the catalogue that the user gave in place of files; None if `files` is not a catalogue.
 
     Raises:
-        DatasetError: there is none, it cannot be read, or it is of other files than the dataset reads.
+        DatasetError: the catalogue does not exist, cannot be read, or is of another kind of files.
     """
     if not isinstance(files, str | os.PathLike) or not isinstance(os.fspath(files), str):
         return None
@@ -164,7 +164,7 @@ def _understood(path: str, meta: Mapping[str, Any], arrays: Mapping[str, Array])
 
 
 def _laws(found: FileCatalogue) -> Iterator[tuple[str, bool]]:
-    """Gives what is so in each catalogue, though no digest says it, in words for where it is not so."""
+    """Yields the invariants of catalogues: a message for the violation, and whether the invariant holds."""
     number, samples = found.num_files, found.samples
     kind, texts = found.kind in get_args(Kind), [text for column in found.columns for text in column]
     yield "its kind or its columns are none", kind and all(isinstance(text, str) for text in texts)
@@ -172,7 +172,7 @@ def _laws(found: FileCatalogue) -> Iterator[tuple[str, bool]]:
     yield f"it has {number} sizes, and {len(names)} names", 0 < number == len(names) == len(found.versions)
     yield "its names are not sorted", all(one < other for one, other in pairwise(names))
     counts = (found.sizes, found.chunks, samples, found.footers)
-    yield "it counts below zero", min(int(each.min(initial=0)) for each in counts) == 0
+    yield "it has a negative number", min(int(each.min(initial=0)) for each in counts) == 0
     are_all = found.chunks.size == number and int(found.chunks.max()) <= samples.size
     yield "its chunks are not those of its files", are_all and int(found.chunks.sum()) == samples.size
     yield "it has more samples than can be", int(samples.max(initial=0)) <= LARGEST // max(1, samples.size)
@@ -183,21 +183,21 @@ def _laws(found: FileCatalogue) -> Iterator[tuple[str, bool]]:
 
 
 def _folder(path: str, folder: str) -> str:
-    """Returns the folder of the files: as it is written there, or relative to the catalogue's own."""
+    """Returns the folder of the files: as stored, or resolved relative to the folder of the catalogue."""
     if not folder or is_remote(f"{folder}/") or folder.startswith("/"):
         return folder.rstrip("/") if folder == "/" else folder
     if is_remote(path):
         problem = "was made of files on a disk, and is remote itself"
         raise DatasetError(shown(path), problem, folder, hint="make it of the URLs of the files")
-    own = os.path.abspath(os.path.dirname(path))  # noqa: PTH100, PTH120  # links stay what they are
+    own = os.path.abspath(os.path.dirname(path))  # noqa: PTH100, PTH120  # links are kept
     return os.path.normpath(f"{own}/{folder}").rstrip("/")
 
 
 def refuse_lengths(lengths: Any) -> None:
-    """Refuses lengths beside a catalogue, which has them.
+    """Refuses `lengths` together with a catalogue, which has them already.
 
     Raises:
-        ArgumentValueError: there are some.
+        ArgumentValueError: `lengths` is not None.
     """
     if lengths is not None:
         raise ArgumentValueError("lengths", "go with files, and a catalogue has them", hint="leave them out")
@@ -206,6 +206,6 @@ def refuse_lengths(lengths: Any) -> None:
 def read_known(
     catalogue: FileCatalogue, storage: RemoteStorage | None, read: Callable[[int], Result], number: int
 ) -> Result:
-    """Reads a file of a catalogue, by its number, if it is the one that the catalogue says."""
+    """Reads a file of a catalogue by its number, after checking that it did not change since."""
     catalogue.require(number, storage)
     return read(number)

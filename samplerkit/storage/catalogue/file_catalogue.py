@@ -1,4 +1,4 @@
-"""What is known of files before one is opened: a row for each, and all of them in arrays."""
+"""`FileCatalogue`: sizes, versions and numbers of samples of many files, as arrays with a row per file."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _END: Final = b"\0"
 
 @final
 class Texts:
-    """Texts without zero bytes, one behind another; a text is made when it is asked for.
+    """A compact sequence of strings without zero bytes; each Python string is created when it is accessed.
 
-    A million Python strings take 90 MB and more; here each takes its own bytes, and 9 more.
+    A million Python strings take 90 MB or more; here each takes its bytes and 9 more.
 
     Args:
-        data: the texts in UTF-8, with a zero byte behind each.
+        data: the strings in UTF-8, each followed by a zero byte.
 
     Example:
         >>> names = Texts.of([b"a.tar", b"b.tar"])
@@ -42,19 +42,19 @@ class Texts:
 
     @classmethod
     def of(cls, texts: Iterable[bytes]) -> Texts:
-        """Takes texts, none of which has a zero byte."""
+        """Makes the sequence from encoded strings, none of which has a zero byte."""
         return cls(b"".join(text + _END for text in texts))
 
     @classmethod
     def unpacked(cls, packed: Array, size: int) -> Texts:
-        """Takes what `packed` gave.
+        """Decompresses the result of `packed`.
 
         Args:
-            packed: bytes.
-            size: how many bytes they must become: more are never made.
+            packed: the compressed bytes.
+            size: the expected number of decompressed bytes; more are never allocated.
 
         Raises:
-            ValueError: they become others.
+            ValueError: the bytes are damaged, or decompress to another size.
         """
         inflating = zlib.decompressobj()
         try:
@@ -66,11 +66,11 @@ class Texts:
         return cls(data)
 
     def packed(self) -> Array:
-        """Returns the texts deflated: names and times that are alike take a few bytes each."""
+        """Returns the strings compressed by zlib: similar names and times take a few bytes each."""
         return np.frombuffer(zlib.compress(self.data), dtype=np.uint8)
 
     def as_bytes(self) -> list[bytes]:
-        """Returns all of them."""
+        """Returns all strings as bytes."""
         return self.data.split(_END)[:-1]
 
     def __len__(self) -> int:
@@ -85,20 +85,20 @@ class Texts:
 
 
 def decoded(text: bytes) -> str:
-    """Returns the text that bytes are, as names of files are read."""
+    """Decodes bytes like names of files, in UTF-8 with surrogate escapes."""
     return text.decode("utf-8", "surrogateescape")
 
 
 def encoded(text: str) -> bytes:
-    """Returns the bytes of a text, as names of files are written."""
+    """Encodes a string like names of files, in UTF-8 with surrogate escapes."""
     return text.encode("utf-8", "surrogateescape")
 
 
 Kind = Literal["tar", "parquet", "files"]
-"""What files are: tar shards, Parquet files, or files with a reader."""
+"""The kind of files: tar shards, Parquet files, or files with a reader."""
 
 DIGEST_BYTES: Final = 16
-"""Of the footer of a Parquet file."""
+"""Bytes of the digest of a Parquet footer."""
 
 AGAIN: Final = "make the catalogue again with `samplerkit catalogue`"
 
@@ -106,20 +106,20 @@ AGAIN: Final = "make the catalogue again with `samplerkit catalogue`"
 @final
 @dataclass(frozen=True, eq=False)
 class FileCatalogue:
-    """What is known of many files, sorted by the bytes of their paths.
+    """Sizes, versions and numbers of samples of many files, sorted by the bytes of their paths.
 
     Args:
-        kind: what they are.
-        folder: what all paths begin with, up to a slash.
+        kind: the kind of the files.
+        folder: the common folder of all paths, without the slash at its end.
         names: the rest of each path.
-        sizes: bytes of each, shape (files,).
-        versions: what changes with the content of each: here the time of the last change in nanoseconds,
-            elsewhere the tag that the server sends, or "".
-        chunks: how many chunks each file has, shape (files,): of Parquet row groups, else one.
-        samples: of each chunk of each file, shape (chunks,).
-        columns: of Parquet, the names and types.
-        footers: of Parquet, the bytes of each footer, shape (files,); else (0,).
-        digests: of Parquet, those of the footers, one behind another.
+        sizes: the size of each file in bytes, shape (files,).
+        versions: a string that changes with the content of each file: for local files the modification time
+            in nanoseconds, for remote ones the tag that the server sends, or "".
+        chunks: the number of chunks of each file, shape (files,): row groups of Parquet, otherwise 1.
+        samples: the number of samples in each chunk of all files, shape (chunks,).
+        columns: for Parquet, the names and types of columns.
+        footers: for Parquet, the size of each footer in bytes, shape (files,); otherwise shape (0,).
+        digests: for Parquet, the concatenated digests of the footers.
 
     Example:
         >>> shards = [
@@ -157,7 +157,7 @@ class FileCatalogue:
         """Makes the catalogue of one file.
 
         Raises:
-            ArgumentValueError: its path is not absolute, or a URL that holds what is private.
+            ArgumentValueError: the path is not absolute, or is a URL with a query or credentials.
         """
         if shown(path) != path:
             problem = "has a query or credentials, which a catalogue would give away"
@@ -185,7 +185,7 @@ class FileCatalogue:
 
     @property
     def is_remote(self) -> bool:
-        """Whether they are remote."""
+        """Whether the files are remote."""
         return is_remote(self.path(0))
 
     @cached_property
@@ -196,12 +196,12 @@ class FileCatalogue:
 
     @cached_property
     def starts(self) -> Ids:
-        """Where the chunks of each file begin among all, and their number: shape (files + 1,)."""
+        """The first chunk of each file, and at the end the number of chunks: shape (files + 1,)."""
         return _starts(self.chunks)
 
     @property
     def lengths(self) -> Ids:
-        """The samples of each file, shape (files,)."""
+        """The number of samples of each file, shape (files,)."""
         return np.diff(_starts(self.samples)[self.starts])
 
     def path(self, number: int) -> str:
@@ -209,16 +209,16 @@ class FileCatalogue:
         return f"{self.folder}/{self.names[number]}"
 
     def require(self, number: int, storage: RemoteAccess | None) -> None:
-        """Sees to it that a file is read as it was.
+        """Ensures that a file is read in the version of the catalogue.
 
-        A local one is looked at; of a remote one the version is passed on.
+        The size and time of a local file are checked; the version of a remote one is passed to its storage.
 
         Args:
-            number: of the file.
-            storage: what fetches; None where nothing does.
+            number: the number of the file.
+            storage: the storage that fetches the file; None if it is not fetched.
 
         Raises:
-            DatasetError: a local file is gone, or is another one.
+            DatasetError: a local file is missing or was changed.
         """
         path, size = self.path(number), int(self.sizes[number])
         if is_remote(path):
@@ -235,9 +235,9 @@ def joined(parts: Sequence[FileCatalogue]) -> FileCatalogue:
     """Joins catalogues of one kind.
 
     Raises:
-        ArgumentValueError: they are none or of several kinds, or a file is named twice, or some lie here and
-            others elsewhere.
-        DatasetError: of Parquet, two have other columns.
+        ArgumentValueError: there are no parts, they are of several kinds, a file is in two of them, or some
+            files are local and others remote.
+        DatasetError: Parquet files have different columns.
     """
     if not parts:
         raise ArgumentValueError("files", "must not be empty", [])
@@ -246,7 +246,7 @@ def joined(parts: Sequence[FileCatalogue]) -> FileCatalogue:
             raise ArgumentValueError("files", "are of several kinds", f"{parts[0].kind} and {part.kind}")
         first, path = parts[0].path(0), part.path(0)
         if is_remote(path) != is_remote(first):
-            raise ArgumentValueError("files", "lie in part here and in part elsewhere", shown(path))
+            raise ArgumentValueError("files", "are local in part and remote in part", shown(path))
         if part.columns != parts[0].columns:
             problem = f"has other columns than {shown(first)}, {list(parts[0].columns)}"
             raise DatasetError(shown(path), problem, list(part.columns))
@@ -263,7 +263,7 @@ def joined(parts: Sequence[FileCatalogue]) -> FileCatalogue:
         np.concatenate([getattr(part, name) for part in parts]) for name in ("chunks", "samples")
     )
     starts, sorted_chunks = _starts(chunks), chunks[order]
-    # The chunks of each file, wherever they stood before.
+    # The chunks of each file in the new order.
     places = np.arange(samples.size) + np.repeat(starts[order] - _starts(sorted_chunks)[:-1], sorted_chunks)
     footers = np.concatenate([part.footers for part in parts])
     return FileCatalogue(
@@ -286,7 +286,7 @@ def _paths(part: FileCatalogue) -> Iterable[bytes]:
 
 
 def _folder(paths: Sequence[bytes]) -> bytes:
-    # Of sorted paths, what the first and the last share, all share; `commonpath` knows no URLs.
+    # The common prefix of sorted paths is that of the first and the last; `commonpath` does not support URLs.
     first, last = paths[0], paths[-1]
     pairs = zip(first, last, strict=False)
     same = next((at for at, (one, other) in enumerate(pairs) if one != other), min(len(first), len(last)))

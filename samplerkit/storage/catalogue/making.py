@@ -1,4 +1,4 @@
-"""Catalogues made in parts, each by itself and on whatever machine, and joined to one."""
+"""Making of catalogues in parts, independently and on any machines, and joining them."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ _PARQUET = (".parquet", ".pq")
 
 
 def kind_of(path: str, reader: Any) -> Kind:
-    """Returns what a file is: by the reader that was given, or by its name.
+    """Returns the kind of a file, by the given reader or by the name of the file.
 
     Raises:
-        ArgumentValueError: neither says so.
+        ArgumentValueError: the kind is unknown.
 
     Example:
         >>> kind_of("s3://bucket/0.tar", None), kind_of("/data/0.npz", "npz")
@@ -53,20 +53,20 @@ def kind_of(path: str, reader: Any) -> Kind:
 
 
 def look(path: str, reader: Any = None, *, storage: RemoteStorage | None = None) -> FileCatalogue:
-    r"""Looks at one file: of Parquet at its footer, of a tar shard at its index, else it is counted.
+    r"""Returns the catalogue of one file, from a Parquet footer, the index of a tar shard, or by counting.
 
-    An index that lies beside a shard or in the user's cache is used; else the shard is gone through, fetched
-    for it if need be, and its index kept in the cache.
+    An index next to a shard or in the user's cache is used; otherwise the shard is indexed, fetched first if
+    it is remote, and the index is kept in the cache.
 
     Args:
-        path: of the file, or its URL.
-        reader: of files that are neither tar shards nor Parquet, as for a `FileDataset`.
-        storage: fetches; None for one with the defaults, for this file alone.
+        path: the path or URL of the file.
+        reader: the reader of files that are neither tar shards nor Parquet, as for a `FileDataset`.
+        storage: the storage for remote files; None for one with the defaults, for this file alone.
 
     Raises:
-        ArgumentTypeError: the reader is none.
-        ArgumentValueError: nothing says what the file is.
-        DatasetError: it cannot be read, or has a flaw.
+        ArgumentTypeError: `reader` is not a reader.
+        ArgumentValueError: the kind of the file is unknown.
+        DatasetError: the file cannot be read, or has a flaw.
 
     Example:
         >>> import tempfile
@@ -80,7 +80,7 @@ def look(path: str, reader: Any = None, *, storage: RemoteStorage | None = None)
         with RemoteStorage(RemoteOptions()) as own:
             return look(path, reader, storage=own)
     if not is_remote(path):
-        path = os.path.abspath(path)  # noqa: PTH100  # links stay what they are
+        path = os.path.abspath(path)  # noqa: PTH100  # links are kept
     kind = kind_of(path, reader)
     if kind == "tar":
         return _shard(path, storage)
@@ -116,23 +116,23 @@ def _counted(path: str, reader: FileReader, storage: RemoteStorage) -> FileCatal
 
 
 PART_FILES: Final = 1024
-"""Files of a part, unless said otherwise: what is done again at most after a kill, in each process."""
+"""The default number of files in a part, which is the work that a killed process may lose."""
 
 THREADS: Final = 16
-"""Files that are looked at at a time."""
+"""Files that are examined in parallel."""
 
 
 def parts_of(files: Any, size: int = PART_FILES, *, remote: RemoteOptions | None = None) -> list[list[str]]:
-    """Lists files, and cuts the list into parts.
+    """Lists files, and splits the list into parts.
 
     Args:
-        files: paths or URLs, or patterns of them, with braces or stars.
-        size: files of a part at most.
-        remote: how patterns of URLs are expanded.
+        files: paths or URLs, or patterns of them with braces or globs.
+        size: the most files of a part.
+        remote: options for patterns of URLs.
 
     Raises:
-        ArgumentRangeError: a part would have none.
-        DatasetError: nothing matches.
+        ArgumentRangeError: `size` is not positive.
+        DatasetError: no file matches.
 
     Example:
         >>> parts_of([f"s3://bucket/{number}.parquet" for number in range(5)], 2)[-1]
@@ -153,26 +153,26 @@ def make_part(
     remote: RemoteOptions | None = None,
     tell: Callable[[int], object] | None = None,
 ) -> str:
-    """Makes the catalogue of some files, unless it is there: the task that an engine runs, and may run again.
+    """Writes the catalogue of some files unless it exists: an idempotent task for distributed engines.
 
-    Its name is made of those of the files, so two tasks of the same files write the same file, each as a
-    whole.
+    Its name is a hash of the files' names, so two tasks with the same files write the same file, each
+    atomically.
 
     Args:
-        files: their paths or URLs: one of the parts of `parts_of`.
-        folder: where it goes, a path or a URL that all machines reach.
-        reader: of files that are neither tar shards nor Parquet, as for a `FileDataset`.
-        threads: files that are looked at at a time.
-        remote: how URLs are reached.
-        tell: is called with the number of files done.
+        files: paths or URLs: one of the parts of `parts_of`.
+        folder: the folder for the part, a path or a URL that all machines can access.
+        reader: the reader of files that are neither tar shards nor Parquet, as for a `FileDataset`.
+        threads: files that are examined in parallel.
+        remote: options for URLs.
+        tell: called with the number of finished files.
 
     Returns:
         The path or URL of the part, for `join_parts`.
 
     Raises:
-        ArgumentValueError: nothing says what the files are.
-        ArgumentRangeError: there is no thread.
-        DatasetError: one cannot be read, or the part cannot be written.
+        ArgumentValueError: the kind of the files is unknown.
+        ArgumentRangeError: `threads` is not positive.
+        DatasetError: a file cannot be read, or the part cannot be written.
     """
     name = hashlib.blake2b(b"\0".join(map(encoded, files)), digest_size=10, person=b"catalogue")
     out = f"{folder.rstrip('/')}/{name.hexdigest()}{SUFFIX}"
@@ -192,16 +192,17 @@ def make_part(
 
 
 def join_parts(parts: Iterable[str], out: str, *, remote: RemoteOptions | None = None) -> FileCatalogue:
-    """Joins catalogues to one, and writes it.
+    """Joins catalogues into one, writes it, and returns it.
 
     Args:
-        parts: their paths or URLs, in whatever order.
+        parts: the paths or URLs of the catalogues, in any order.
         out: a path or URL that ends in `.skcat`.
-        remote: how URLs are reached.
+        remote: options for URLs.
 
     Raises:
-        ArgumentValueError: a file is in two of them, or they are of several kinds, or `out` ends otherwise.
-        DatasetError: one is not there or damaged, or two tell different columns, or it cannot be written.
+        ArgumentValueError: a file is in two parts, the parts are of several kinds, or `out` does not end in
+            `.skcat`.
+        DatasetError: a part does not exist or is damaged, columns differ, or `out` cannot be written.
     """
     require_suffix(out)
     read = []
@@ -225,23 +226,23 @@ def make_catalogue(
     remote: RemoteOptions | None = None,
     progress: Progress = silence,
 ) -> FileCatalogue:
-    r"""Makes the catalogue of files on this machine; who was stopped continues where it was.
+    r"""Writes the catalogue of files on this machine; an interrupted call can be resumed by calling it again.
 
     Args:
         files: paths or URLs, or patterns of them; or catalogues, which are joined.
-        out: a path that ends in `.skcat`. Until all is done, parts lie in a folder beside it.
-        reader: of files that are neither tar shards nor Parquet, as for a `FileDataset`.
-        part_files: files of a part at most: what is done again after a kill.
-        threads: files that are looked at at a time.
-        remote: how URLs are reached.
-        progress: receives how many files are done.
+        out: a path that ends in `.skcat`. Until all is done, parts are in a folder next to it.
+        reader: the reader of files that are neither tar shards nor Parquet, as for a `FileDataset`.
+        part_files: the most files of a part, which is the work that may be lost when the process is killed.
+        threads: files that are examined in parallel.
+        remote: options for URLs.
+        progress: called with the number of finished files.
 
     Raises:
-        ArgumentTypeError: the reader is none.
-        ArgumentValueError: `out` is a URL or ends otherwise, or nothing says what the files are, or a file is
-            named twice.
-        ArgumentRangeError: there is no thread, or a part would have no file.
-        DatasetError: nothing matches, or a file cannot be read, or has a flaw.
+        ArgumentTypeError: `reader` is not a reader.
+        ArgumentValueError: `out` is a URL or does not end in `.skcat`, the kind of a file is unknown, or a
+            file is given twice.
+        ArgumentRangeError: `threads` or `part_files` is not positive.
+        DatasetError: no file matches, or a file cannot be read or has a flaw.
 
     Example:
         >>> import tempfile
@@ -276,11 +277,11 @@ def make_catalogue(
 
 
 def require_suffix(out: str) -> None:
-    """Refuses a name by which nobody would know a catalogue.
+    """Checks that the name of a catalogue ends in `.skcat`.
 
     Raises:
-        ArgumentTypeError: it is no text.
-        ArgumentValueError: it ends otherwise.
+        ArgumentTypeError: the name is not a string.
+        ArgumentValueError: the name ends differently.
     """
     if not shown(arguments.text("out", out)).endswith(SUFFIX):
         raise ArgumentValueError(

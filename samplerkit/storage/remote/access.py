@@ -1,7 +1,7 @@
-"""How remote files are accessed: what may be asked, what is known of a file, and what can go wrong.
+"""Access to remote files: the protocol, versions of files, requests, and faults.
 
-No fault leaves this package: `retried` makes a `DatasetError` of each. Exceptions of other libraries hold
-URLs with their queries, so they are never chained, and their texts never shown.
+No fault leaves this package: `retried` turns each into a `DatasetError`. Exceptions of other libraries may
+contain URLs with their queries, so they are never chained, and their texts are never shown.
 """
 
 from __future__ import annotations
@@ -14,25 +14,25 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeVar, final
 
 MODIFIED = "modified "
-"""How a tag begins that is only the time of the last change."""
+"""The prefix of a tag that is only a modification time."""
 
 UNKNOWN_SIZE = -1
-"""The size of a file of which the server does not tell it."""
+"""The size of a file whose size the server does not report."""
 
 
 OF_HTTP = {"headers", "auth", "verify", "cert"}
-"""The storage options that are for HTTP alone."""
+"""The storage options that apply to HTTP only."""
 
 
 @final
 @dataclass(frozen=True)
 class Version:
-    """Which content a URL had when it was first asked.
+    """The version of a remote file at its first request.
 
     Args:
-        size: in bytes; -1 if the server does not tell.
-        tag: what changes with the content: the ETag, else a checksum, a generation or the time of the last
-            change, with its name before it; "" if it does not say.
+        size: the size in bytes; -1 if the server does not report it.
+        tag: a string that changes with the content: the ETag, else a checksum, a generation or the
+            modification time, with its name before it; "" if the server sends none.
     """
 
     size: int
@@ -40,21 +40,21 @@ class Version:
 
     @property
     def may_resume(self) -> bool:
-        """Whether a broken download may resume where it broke: the tag stands for each byte up to the end."""
+        """Whether a broken download may be resumed, since a strong tag identifies every byte."""
         is_strong = self.tag != "" and not self.tag.startswith(("W/", MODIFIED))
         return is_strong and self.size != UNKNOWN_SIZE
 
     def check(self, size: int, tag: str, name: str = "tag") -> None:
-        """Compares the version of an answer with this one.
+        """Compares the version of a response with this one.
 
         Args:
-            size: of the whole file as the answer says, -1 if it does not.
-            tag: of the answer, "" if it has none.
-            name: of the tag, for the message.
+            size: the size of the whole file in the response, -1 if it has none.
+            tag: the tag in the response, "" if it has none.
+            name: the name of the tag, for the message.
 
         Raises:
-            Refused: it is another version.
-            Transient: the answer has no tag, though one was given before.
+            Refused: the versions differ.
+            Transient: the response has no tag, though an earlier one had.
         """
         if UNKNOWN_SIZE not in {size, self.size} and size != self.size:
             raise changed()
@@ -62,7 +62,7 @@ class Version:
             return
         if not tag:
             raise Transient(f"an answer without the {name} that was given before")
-        # Weakness tells about equality of meaning; a weak tag that differs is another version all the same.
+        # A weak tag only promises equivalent content; but if it differs, the version differs in any case.
         if tag.removeprefix("W/") != self.tag.removeprefix("W/"):
             raise changed()
 
@@ -72,9 +72,9 @@ class Span(NamedTuple):
     """A part of a remote file.
 
     Args:
-        url: of the file.
-        offset: of the first byte.
-        length: in bytes.
+        url: the URL of the file.
+        offset: the offset of the first byte.
+        length: the length in bytes.
     """
 
     url: str
@@ -84,12 +84,12 @@ class Span(NamedTuple):
 
 @final
 class Address(NamedTuple):
-    """Where a file is asked for by HTTP.
+    """The HTTP address of a file.
 
     Args:
-        url: of HTTP.
-        headers: what goes along in place of the `headers`, `auth` and `.netrc` of the user, where the URL
-            holds a signature; None for a URL that the user names.
+        url: an HTTP URL.
+        headers: for a signed URL, the headers that are sent instead of the `headers`, `auth` and `.netrc` of
+            the user; None for a URL given by the user.
     """
 
     url: str
@@ -97,22 +97,22 @@ class Address(NamedTuple):
 
 
 class RemoteAccess(Protocol):
-    """What reads remote files: a `RemoteStorage`, for who need not know how."""
+    """The interface of `RemoteStorage`, for modules that do not depend on its implementation."""
 
     def version(self, url: str) -> Version:
-        """Returns the size and tag that a file had when it was first asked."""
+        """Returns the size and tag that a file had at its first request."""
 
     def know(self, url: str, version: Version) -> None:
-        """Receives the version of a file, so that it is not asked."""
+        """Sets the version of a file, so that it is not requested."""
 
     def read(self, spans: Sequence[Span]) -> list[bytes]:
-        """Reads parts of files, in the order asked for."""
+        """Reads parts of files, in the given order."""
 
     def read_shared(self, url: str, most_bytes: int) -> bytes | None:
-        """Reads a file that all processes of this machine need as a whole; None if there is none."""
+        """Reads a whole file that all processes of this machine need; returns None if it does not exist."""
 
     def fetch(self, url: str) -> AbstractContextManager[Any]:
-        """Brings a whole file into the cache of this machine; its `path` is there within the context."""
+        """Fetches a whole file into the cache of this machine; its `path` exists within the context."""
 
 
 Result = TypeVar("Result")
@@ -120,12 +120,12 @@ Fault = TypeVar("Fault", bound=Exception)
 
 
 @final
-class Transient(Exception):  # noqa: N818  # not an error yet: it may go well the next time
-    """An attempt failed in a way that may pass.
+class Transient(Exception):  # noqa: N818  # not an error yet, since the next attempt may succeed
+    """An attempt failed, but another one may succeed.
 
     Args:
-        reason: what happened, in words of our own.
-        wait: seconds that the server asks to wait before the next attempt; None if it does not say.
+        reason: what happened, without text of other libraries.
+        wait: seconds that the server asks to wait before the next attempt; None if it does not ask.
     """
 
     def __init__(self, reason: str, wait: float | None = None) -> None:
@@ -134,11 +134,11 @@ class Transient(Exception):  # noqa: N818  # not an error yet: it may go well th
         self.wait = wait
 
 
-class Refused(Exception):  # noqa: N818  # a DatasetError is made of it
-    """Another attempt would not help.
+class Refused(Exception):  # noqa: N818  # it is turned into a DatasetError
+    """An attempt failed, and another one would not help.
 
     Args:
-        problem: what is wrong, in words of our own.
+        problem: what is wrong, without text of other libraries.
         hint: what to do about it.
     """
 
@@ -150,7 +150,7 @@ class Refused(Exception):  # noqa: N818  # a DatasetError is made of it
 
 @final
 class Absent(Refused):
-    """There is no such file, or it may not be read."""
+    """The file does not exist, or may not be read."""
 
 
 def in_other_words(
@@ -158,12 +158,12 @@ def in_other_words(
     kinds: type[Fault] | tuple[type[Fault], ...],
     said: Callable[[Fault], Exception],
 ) -> Result:
-    """Calls, and raises something else in place of an error, which is no part of its chain.
+    """Calls a function, and replaces its exceptions by others, without chaining them.
 
     Args:
-        call: may raise.
-        kinds: of errors.
-        said: gives what is raised in place of one; itself, too.
+        call: the function.
+        kinds: the types of exceptions to replace.
+        said: returns the exception to raise instead, which may be the same one.
     """
     try:
         return call()
@@ -172,12 +172,12 @@ def in_other_words(
     try:
         raise other
     finally:
-        # An error holds the frames that it went through: one that holds the error holds a whole storage.
+        # Exceptions refer to frames: if a frame referred to the exception, it would keep the storage alive.
         del other
 
 
 def causes(error: BaseException) -> list[BaseException]:
-    """Gives an exception and all that it was made of."""
+    """Returns an exception and its chain of causes and contexts."""
     found: list[BaseException] = []
     cause: BaseException | None = error
     while cause is not None and not any(cause is known for known in found):
@@ -187,19 +187,19 @@ def causes(error: BaseException) -> list[BaseException]:
 
 
 def changed() -> Refused:
-    """Gives the fault of a file that was replaced after its version was asked."""
+    """Returns the fault for a file that was replaced after its version was requested."""
     return Refused("was changed while it was in use", "start again, so that all of it is of one version")
 
 
 NEAR = 64 << 10
-"""Bytes between two parts of a file that are read along: they cost less than a request of their own.
+"""The largest gap in bytes between two parts of a file that share a request, since reading it is cheaper.
 
-Measured by `python -m tests.benchmarks.remote_gaps` of commit 7237367a: two requests and one cost the
-same at a gap of more than 256 KiB on loopback, where nothing has to be waited for.
+Measured by `python -m tests.benchmarks.remote_gaps` of commit 7237367a: two requests cost the same as one
+at a gap of more than 256 KiB on loopback, where there is no latency.
 """
 
 LONGEST = 8 << 20
-"""Bytes that one request asks for at most: two at the same time are faster."""
+"""The most bytes of one request, since two requests in parallel are faster."""
 
 
 @final
@@ -208,8 +208,8 @@ class Requests:
     """The requests for parts of files.
 
     Args:
-        spans: what each asks for.
-        places: the numbers of those that hold a part.
+        spans: the span of each request.
+        places: for each part, the numbers of the requests that contain it.
     """
 
     spans: list[Span]
@@ -217,7 +217,7 @@ class Requests:
 
     @classmethod
     def of(cls, parts: Iterable[Span]) -> Requests:
-        """Joins parts that are near one another, and cuts those that are long.
+        """Joins parts that are close together, and splits long ones.
 
         Example:
             >>> requests = Requests.of([Span("s3://b/k", 9, 1), Span("s3://b/k", 2, 3)])
@@ -238,16 +238,16 @@ class Requests:
         return cls(spans, places)
 
     def taken(self, part: Span, answers: Sequence[bytes]) -> bytes:
-        """Takes a part out of what was answered; nothing if no byte of it was asked for."""
+        """Extracts a part from the responses; returns no bytes if the part was not requested."""
         numbers = self.places.get(part, range(0))
-        if len(numbers) != 1:  # with the last one, what is near the end of the part may have been asked for
+        if len(numbers) != 1:  # the last request may extend beyond the part, if another one was joined to it
             return b"".join(answers[number] for number in numbers)[: part.length]
         at = part.offset - self.spans[numbers[0]].offset
         return answers[numbers[0]][at : at + part.length]
 
 
 def _joined(before: Span, part: Span) -> Span | None:
-    """Gives one span for both, where they are near one another, and together not long."""
+    """Returns one span for two that are close together, or None if they are not or it would be too long."""
     end = max(before.offset + before.length, part.offset + part.length)
     is_near = before.offset <= part.offset <= before.offset + before.length + NEAR
     if part.url != before.url or not is_near or end - before.offset > LONGEST:
@@ -263,27 +263,27 @@ _PERMANENT_NUMBERS = {
     errno.ENOTDIR,
     errno.ENOTSUP,
     errno.EPERM,
-    getattr(errno, "EREMCHG", errno.ENOENT),  # s3fs: the bucket lies in another region
+    getattr(errno, "EREMCHG", errno.ENOENT),  # s3fs: the bucket is in another region
 }
 
 _MISTAKES = (ValueError, TypeError, LookupError, AttributeError, ImportError, NotImplementedError)
 
 
 def may_pass(status: int) -> bool:
-    """Returns whether a refused request may be answered the next time, by its HTTP status."""
+    """Returns whether a request with an HTTP error status may succeed the next time."""
     return status >= 500 or status in {408, 429}
 
 
 def library_fault(error: Exception, library: str, *, is_mistake: bool = False) -> Transient | Refused:
-    """Distinguishes the errors of a library that may pass from those that will not.
+    """Classifies an exception of a library as transient or permanent.
 
     Args:
-        error: that it raised.
-        library: what messages call it.
-        is_mistake: the caller knows that it will not pass.
+        error: the exception.
+        library: the name of the library in messages.
+        is_mistake: whether the caller knows that the error is permanent.
 
     Returns:
-        `Absent` for "not found" and "forbidden"; `Refused` for a mistake; `Transient` for all else.
+        `Absent` for "not found" and "forbidden"; `Refused` for permanent errors; `Transient` for all others.
     """
     if isinstance(error, FileNotFoundError):
         return Absent("does not exist", "check the URL")
@@ -300,22 +300,22 @@ def _is_permanent(error: Exception, name: str, status: int | None) -> bool:
     if status is not None:
         return not may_pass(status)
     numbers = {each.errno for each in causes(error) if isinstance(each, OSError)}
-    # Some errors of connections are ValueErrors too; an OSError counts first.
+    # Some connection errors are both an OSError and a ValueError; these are not permanent.
     is_mistake = isinstance(error, _MISTAKES) and not isinstance(error, OSError)
     return is_mistake or "Credentials" in name or bool(numbers & _PERMANENT_NUMBERS)
 
 
 def _code(error: BaseException) -> str:
-    """Gives the code in the answer of an S3 store, as botocore hands it on."""
+    """Returns the error code in the response of an S3 store, from an exception of botocore."""
     response: Any = getattr(error, "response", None)
     found = response.get("Error", {}).get("Code", "") if isinstance(response, dict) else ""
     return found if isinstance(found, str) and found.isalnum() else ""
 
 
 def _status(error: BaseException) -> int | None:
-    """Gives the HTTP status that stores of other kinds put into their exceptions."""
+    """Returns the HTTP status that other stores put into their exceptions."""
     chain = causes(error)
-    # aiohttp gives the status 400 to an answer that broke off, or is not HTTP.
+    # aiohttp uses status 400 for a response that broke off or is not HTTP.
     if any(type(each).__module__ == "aiohttp.http_exceptions" for each in chain):
         return None
     for each in chain:
@@ -327,7 +327,7 @@ def _status(error: BaseException) -> int | None:
 
 
 def _detail(error: BaseException) -> str:
-    """Gives what is known besides the class: a code of a store, or a number of the system."""
+    """Returns details of an exception other than its class: the code of a store, or the text of an errno."""
     for each in causes(error):
         if code := _code(each):
             return f": {code}"

@@ -1,4 +1,4 @@
-"""The files of the cache: their names, which of a folder are ours, their locks, and which go first."""
+"""The files of the cache on disk: their names, locks, checksums, and the order of eviction."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ _NAME = re.compile(r"samplerkit-([0-9a-f]{32}-[0-9a-f]{16})\.(file|part|lock)")
 @final
 @dataclass(frozen=True)
 class Entry:
-    """A version of a file in the cache: the whole of it, or the part that has arrived, and a lock file.
+    """A version of a file in the cache: the whole file, or the part received so far, and a lock file.
 
     Args:
-        folder: of the cache.
-        key: digests of its identity and of the version.
-        place: what errors and people who look call it, without what is private; "" where it is only counted.
-        size: that it must have; -1 if that is not known. Of one that lies in the folder: the bytes of the
-            file and of the part, which for that are those that it will have at its end.
-        used: when it was used last, in nanoseconds.
-        is_part: there is no whole file: it is being written, or its owner died.
+        folder: the folder of the cache.
+        key: digests of the identity of the file and of its version.
+        place: the name in errors and in the lock file, without secrets; "" for an entry found in the folder.
+        size: the required size; -1 if unknown. For an entry found in the folder: the bytes of the file and
+            of the part, where a part already has its final size.
+        used: the time of the last use in nanoseconds.
+        is_part: whether there is no whole file: it is being written, or its writer died.
     """
 
     folder: Path
@@ -54,22 +54,22 @@ class Entry:
 
     @property
     def file(self) -> Path:
-        """The whole file, once it is there."""
+        """The path of the whole file."""
         return self.folder / f"samplerkit-{self.key}.file"
 
     @property
     def part(self) -> Path:
-        """What is being written."""
+        """The path of the file while it is being written."""
         return self.folder / f"samplerkit-{self.key}.part"
 
     @property
     def lock(self) -> Path:
-        """Locked by whom writes or deletes it; shared by those who use it; it holds a `Record`."""
+        """The path of the lock file: locked exclusively to write or delete, shared to use; has a `Record`."""
         return self.folder / f"samplerkit-{self.key}.lock"
 
     @property
     def is_there(self) -> bool:
-        """Whether there is a whole file, of the size that it must have."""
+        """Whether the whole file exists and has the required size."""
         try:
             about = self.file.lstat()
         except (FileNotFoundError, NotADirectoryError):
@@ -78,24 +78,24 @@ class Entry:
 
     @property
     def address(self) -> str:
-        """The half of the key that all versions of a file share."""
+        """The first half of the key, which is the same for all versions of a file."""
         return self.key.partition("-")[0]
 
     def delete(self) -> None:
-        """Deletes what there is of it; the caller holds its lock."""
+        """Deletes all its files; the caller must hold its lock."""
         for path in (self.file, self.part, self.lock):
             path.unlink(missing_ok=True)
 
 
 def entry_of(folder: Path, place: str, identity: str, version: Version, digest: str | None) -> Entry:
-    """Gives the entry of a version of a file; one that was checked against a digest is another one.
+    """Returns the entry of a version of a file; files checked against a digest have another entry.
 
     Args:
-        folder: of the cache.
-        place: what errors call the file.
-        identity: of the file: what distinguishes it from all others, without what is private.
-        version: of it.
-        digest: that it was checked against, or None.
+        folder: the folder of the cache.
+        place: the name of the file in errors.
+        identity: a string that identifies the file, without secrets.
+        version: the version of the file.
+        digest: the digest against which the file is checked, or None.
 
     Example:
         >>> first, second = (Version(9, tag) for tag in ('"1"', '"2"'))
@@ -109,10 +109,10 @@ def entry_of(folder: Path, place: str, identity: str, version: Version, digest: 
 
 
 def kept_in(folder: Path) -> Iterator[Entry]:
-    """Goes through the entries of a folder; all other files, and links, are passed over.
+    """Yields the entries in a folder; ignores all other files, and links.
 
     Raises:
-        DatasetError: the folder is gone, or cannot be read.
+        DatasetError: the folder does not exist, or cannot be read.
     """
     found: dict[str, dict[str, os.stat_result]] = {}
     try:
@@ -131,9 +131,9 @@ def kept_in(folder: Path) -> Iterator[Entry]:
             if stat.S_ISREG(about.st_mode):
                 found.setdefault(match[1], {})[match[2]] = about
     for key, files in found.items():
-        if "lock" not in files:  # without it nobody can tell whether it is ours, nor whether it is in use
+        if "lock" not in files:  # without it, ownership and use cannot be determined
             continue
-        # Who uses it touches the lock: the times of the file tell whether anything was written to it.
+        # Using an entry touches its lock file, since the times of the file itself show whether it changed.
         size = sum(about.st_size for kind, about in files.items() if kind != "lock")
         used = files["lock"].st_mtime_ns
         yield Entry(folder, key, size=size, used=used, is_part="file" not in files)
@@ -145,20 +145,20 @@ def _digest(text: str, size: int) -> str:
 
 
 MARKER = b"samplerkit remote cache 1\n"
-"""A lock file of ours begins so."""
+"""The first bytes of samplerkit's lock files."""
 
 _PAGE = 4096
 _PIECE = 1 << 20
 _LONGEST = 4096
 _SETTLED_NS = 10**8
-"""A file that was written less than this ago may be written again without another time: clocks tick."""
+"""A file written less than this many ns ago may be written again with the same time, as clocks are coarse."""
 
 
 @final
 class Checksum:
-    """The checksum of a file while its bytes come: the CRC-32 of the sums of its pages.
+    """The incremental checksum of a file: the CRC-32 of the sums of its pages.
 
-    It is for what a loss of power leaves, pages of zeros or of another file, and takes an eighth of the time
+    It detects what a power failure leaves, pages of zeros or of another file, and takes an eighth of the time
     of a CRC-32 of all bytes, which was a quarter of the processor time of a download.
 
     Example:
@@ -175,7 +175,7 @@ class Checksum:
         self._rest = b""
 
     def add(self, data: bytes | memoryview) -> None:
-        """Adds what comes next."""
+        """Adds the next bytes."""
         data = self._rest + data if self._rest else data
         end = len(data) // _PAGE * _PAGE
         pages = np.frombuffer(data, np.uint64, end // 8).reshape(-1, _PAGE // 8)
@@ -184,19 +184,19 @@ class Checksum:
 
     @property
     def value(self) -> int:
-        """That of all that was added."""
+        """The checksum of all bytes that were added."""
         return zlib.crc32(self._rest, self._sums)
 
 
 @final
 @dataclass(frozen=True)
 class Record:
-    """What a lock file of ours says, as JSON.
+    """The content of a lock file, stored as JSON.
 
     Args:
-        checksum: of the file, as it was taken while it was written; None while it is being written.
-        state: in which state, as `_state_of` gives it, the file was last checked against that.
-        name: for whom it was written, as it may be shown; it is for people who look.
+        checksum: the checksum of the file, computed while it was written; None while it is being written.
+        state: the state of the file, from `_state_of`, when its checksum was last verified.
+        name: the name of the file for people who look at the cache, without secrets.
     """
 
     checksum: int | None = None
@@ -205,7 +205,7 @@ class Record:
 
     @classmethod
     def read(cls, descriptor: int) -> Record | None:
-        """Reads a lock file; None if it is not ours."""
+        """Reads a lock file; returns None if it was not written by samplerkit."""
         data = os.pread(descriptor, _LONGEST, 0)
         if not data.startswith(MARKER):
             return None
@@ -215,7 +215,7 @@ class Record:
             return cls()
 
     def write(self, descriptor: int) -> None:
-        """Writes a lock file; those who share it may do so at the same time, for only the state differs."""
+        """Writes a lock file; processes that share its lock may do so at once, as only the state differs."""
         said = {"checksum": self.checksum, "state": f"{self.state:120}", "name": self.name[:200]}
         data = MARKER + json.dumps(said).encode()
         os.pwrite(descriptor, data, 0)
@@ -223,14 +223,14 @@ class Record:
 
 
 def is_intact(path: Path, descriptor: int) -> bool:
-    """Whether a file holds what was written, as far as its lock file says.
+    """Returns whether the content of a file matches the checksum in its lock file.
 
-    It is read and checked against its checksum unless that was done since the machine started, and nothing
-    has written to the file since then: a loss of power leaves zeros in its place without any trace.
+    The file is read and its checksum verified, unless that was done since the machine was booted and the file
+    did not change since: a power failure may replace content by zeros without any other trace.
 
     Args:
-        path: of the file.
-        descriptor: of its lock file, locked in whichever way.
+        path: the path of the file.
+        descriptor: the descriptor of its lock file, with a shared or exclusive lock.
     """
     record = Record.read(descriptor)
     if record is None or record.checksum is None:
@@ -249,20 +249,20 @@ def is_intact(path: Path, descriptor: int) -> bool:
     if checksum.value != record.checksum:
         return False
     if abs(now - status.st_ctime_ns) > _SETTLED_NS:  # the clock may have been set back
-        with suppress(OSError):  # on a full disk it is compared again the next time
+        with suppress(OSError):  # on a full disk the checksum is verified again the next time
             replace(record, state=state).write(descriptor)
     return True
 
 
 def _state_of(status: os.stat_result) -> str:
-    """Gives what is another one after a start of the machine, and after whatever was written to a file."""
+    """Returns a string that changes when the machine is booted, and when the file is written to."""
     times = f"{status.st_mtime_ns:x} {status.st_ctime_ns:x}"
     return f"{_start()} {status.st_ino:x} {status.st_size:x} {times}"
 
 
 @cache
 def _start() -> str:
-    """Gives what distinguishes one start of the machine from another; where that is not told, a process."""
+    """Returns an id of the current boot of the machine, or of this process if the system has none."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip().replace("-", "")
     except OSError:
@@ -273,10 +273,10 @@ _PAUSE = 0.005
 
 
 def locked(path: Path, *, is_exclusive: bool, may_make: bool = True) -> int | None:
-    """Locks a lock file of the cache if that can be done at once: see `samplerkit.storage.atomic.locked`.
+    """Locks a lock file of the cache without waiting: see `samplerkit.storage.atomic.locked`.
 
     Raises:
-        DatasetError: the folder cannot be written to, or does not know such locks.
+        DatasetError: the folder is not writable, or its filesystem does not support such locks.
     """
     try:
         return atomic.locked(path, is_exclusive=is_exclusive, may_make=may_make)
@@ -290,11 +290,11 @@ def locked(path: Path, *, is_exclusive: bool, may_make: bool = True) -> int | No
 
 @contextmanager
 def held(path: Path, stop: Stop) -> Iterator[None]:
-    """Waits for an exclusive lock, for as long as it is wanted. It is for what takes a moment only.
+    """Waits for an exclusive lock, and holds it within the context; for short operations only.
 
     Raises:
         DatasetError: as `locked`.
-        Stopped: it is not wanted any more.
+        Stopped: `stop` was set.
     """
     while (descriptor := locked(path, is_exclusive=True)) is None:
         stop.sleep(_PAUSE)
@@ -305,18 +305,18 @@ def held(path: Path, stop: Stop) -> Iterator[None]:
 
 
 def evicted(others: Sequence[Entry], excess: int) -> int:
-    """Evicts until no more than `-excess` bytes are left, if that can be.
+    """Evicts entries until at most `-excess` bytes are left, if possible.
 
     Args:
-        others: entries, those that go first before the others.
-        excess: the bytes that are to come, less those that there may be.
+        others: the entries in order of eviction.
+        excess: the bytes of the new file minus the limit of the cache.
 
     Returns:
         The bytes that are left.
     """
     used = sum(each.size for each in others)
     for each in others:
-        # What a dead process left goes in any case.
+        # Parts left by dead processes are always evicted.
         is_wanted_away = used + excess > 0
         if (each.is_part or is_wanted_away) and evict(each, may_be_whole=is_wanted_away):
             used -= each.size
@@ -324,20 +324,20 @@ def evicted(others: Sequence[Entry], excess: int) -> int:
 
 
 def in_order(kept: Iterable[Entry]) -> list[Entry]:
-    """Sorts by what goes first."""
+    """Sorts entries in order of eviction."""
     now = time.time_ns()
-    # What was used in the future was so before the clock was set back: else it would stay for ever.
+    # A use in the future was before the clock was set back; it counts as old, or it would never be evicted.
     by_use = sorted(kept, key=lambda each: each.used if each.used <= now else 0)
     newest = {each.address: each.key for each in by_use if not each.is_part}
     return sorted(by_use, key=lambda each: (not each.is_part, newest.get(each.address) == each.key))
 
 
 def evict(entry: Entry, *, may_be_whole: bool = True) -> bool:
-    """Deletes an entry that nobody uses; returns whether it is gone.
+    """Deletes an entry if it is not in use; returns whether it was deleted.
 
     Args:
-        entry: which.
-        may_be_whole: whether it goes also if it has become a whole file meanwhile.
+        entry: the entry.
+        may_be_whole: whether to delete it even if it has become a whole file meanwhile.
     """
     descriptor = locked(entry.lock, is_exclusive=True, may_make=False)
     if descriptor is None:
@@ -345,7 +345,7 @@ def evict(entry: Entry, *, may_be_whole: bool = True) -> bool:
     try:
         if not may_be_whole and entry.file.exists():
             return False
-        # An empty one is of a process that died before it wrote the marker, or the machine lost power then.
+        # An empty lock file is left if its process died, or power failed, before the marker was written.
         is_ours = os.fstat(descriptor).st_size == 0 or Record.read(descriptor) is not None
         if is_ours:
             entry.delete()

@@ -1,4 +1,4 @@
-"""Whole files on a disk of this machine, shared by all processes that use the same folder."""
+"""`DiskCache`: whole files on a disk of this machine, shared by all processes that use the same folder."""
 
 from __future__ import annotations
 
@@ -39,26 +39,26 @@ _WARN_SECONDS = 60.0
 _HINT = "raise max_cache_bytes, or say cache=FOLDER on a larger disk"
 
 _STEP = 64 << 20
-"""Bytes for which room is made at a time where a size is not told; less in a small cache."""
+"""Bytes that are reserved at a time if the size of a file is unknown; less in a small cache."""
 
 
 @final
 @dataclass(frozen=True)
 class DiskCache:
-    """Whole files on a disk of this machine, shared by all processes that use the same folder.
+    """A cache of whole files on a disk of this machine, shared by all processes that use the same folder.
 
-    A file is written by one process, under another name, while it holds the lock of its entry; when that
-    process ends, however it does, so does the lock, and another one begins again. Who uses a file shares its
-    lock. What was written has a checksum, which each process that opens it can rely on: see `is_intact`.
+    A file is written by one process under a temporary name, while it holds the exclusive lock of the entry.
+    If that process dies, the lock is released, and another process starts again. Processes that use a file
+    hold a shared lock. Each file has a checksum, which is verified when it is opened: see `is_intact`.
 
-    What a file needs is counted under a short lock of the folder. What goes first is what a process that died
-    has left, then versions of a file of which there is a newer one, then what was used least recently. Files
-    in use never go, and those of others are never touched.
+    Space is reserved under a short lock of the folder. The order of eviction is: parts left by dead
+    processes, versions of a file that has a newer version, and then the least recently used files. Files in
+    use are never evicted, and other files in the folder are never touched.
 
     Args:
-        folder: of the cache; made when the first file comes.
-        most: the bytes that it may hold; None for half of what is free, itself counted as free.
-        patience: seconds to wait for files in use, when only they are left.
+        folder: the folder; created for the first file.
+        most: the most bytes of the cache; None for half of the free space, where cached files count as free.
+        patience: seconds to wait for files in use, if nothing else can be evicted.
         stop: ends the waiting.
     """
 
@@ -69,23 +69,23 @@ class DiskCache:
 
     @classmethod
     def of(cls, options: RemoteOptions, stop: Stop) -> DiskCache:
-        """Gives the cache that options tell of."""
+        """Returns the cache for some options."""
         folder = user_cache_folder() / "remote" if options.cache is None else Path(options.cache)
         return cls(folder.absolute(), options.max_cache_bytes, options.timeout, stop)
 
     def get(self, entry: Entry, write: Callable[[PartFile], None]) -> tuple[LocalFile, bool]:
-        """Gives a file, written if it is not there, or is not what was written.
+        """Returns a file; writes it first if it does not exist or is damaged.
 
         Args:
-            entry: which.
-            write: writes it.
+            entry: the entry of the file.
+            write: writes the file.
 
         Returns:
-            The file, pinned; and whether this call has written it.
+            The file, which is not evicted until it is closed; and whether this call has written it.
 
         Raises:
-            DatasetError: it does not fit, or the folder cannot be used; or as the writing raises.
-            Stopped: it is not wanted any more.
+            DatasetError: the file does not fit, or the folder cannot be used; or as raised by `write`.
+            Stopped: `stop` was set.
         """
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -95,7 +95,7 @@ class DiskCache:
         begun = warned = time.monotonic()
         pause = _FIRST_PAUSE
         while True:
-            if damaged is None or damaged != _state(entry.file):  # another process may have made it again
+            if damaged is None or damaged != _state(entry.file):  # another process may have replaced it
                 local, damaged = self._pinned(entry)
                 if local is not None:
                     return local, False
@@ -118,25 +118,25 @@ class DiskCache:
             pause = min(TICK, 2 * pause)
 
     def find(self, entry: Entry) -> LocalFile | None:
-        """Gives a file of the cache, pinned; None if it is missing, damaged, or being written or removed."""
+        """Returns a file that exists, pinned; None if it is missing, damaged, or being written or deleted."""
         return self._pinned(entry)[0]
 
     def bound(self, kept: Iterable[Entry]) -> int:
-        """Gives the bytes that the folder may hold, with these entries in it."""
+        """Returns the size limit of the folder, given the entries in it."""
         if self.most is not None:
             return self.most
         return (_free_on(self.folder) + sum(each.size for each in kept)) // 2
 
     def reserve(self, entry: Entry, descriptor: int, size: int) -> None:
-        """Makes room for a file, and takes it on the disk, so that writing it finds none missing.
+        """Makes room for a file and allocates it on disk, so that writing cannot run out of space.
 
         Args:
-            entry: of the file; its lock is held by the caller.
-            descriptor: of its part, which has that size then, so that others count it.
-            size: that it will have.
+            entry: the entry of the file; the caller must hold its lock.
+            descriptor: the descriptor of its part, which gets this size, so that other processes count it.
+            size: the size that the file will have.
 
         Raises:
-            DatasetError: it does not fit.
+            DatasetError: the file does not fit.
         """
         end = time.monotonic() + self.patience
         while True:
@@ -158,16 +158,16 @@ class DiskCache:
             self.stop.sleep(TICK)
 
     def _allocate(self, place: str, descriptor: int, size: int, others: Sequence[Entry]) -> None:
-        """Takes the blocks of a file; while the disk, or the user's quota, is too full, others go."""
+        """Allocates the blocks of a file; evicts others as long as the disk or the user's quota is full."""
         going = iter(others)
         while True:
             try:
-                if size:  # which lengthens it
+                if size:  # also extends the file
                     os.posix_fallocate(descriptor, 0, size)
             except OSError as error:
                 if error.errno not in {errno.ENOSPC, errno.EDQUOT}:
                     raise unwritable(self.folder, error) from error
-                # Nobody says what is free in a quota.
+                # The free space of a quota is unknown.
                 free = 0 if error.errno == errno.EDQUOT else _free_on(self.folder)
                 reason = error.strerror
             else:
@@ -181,7 +181,7 @@ class DiskCache:
                 raise DatasetError(place, problem, str(self.folder), hint=hint)
 
     def _pinned(self, entry: Entry) -> tuple[LocalFile | None, tuple[int, int] | None]:
-        """Gives a file that is there and that nobody is at work on; or the state of one that is damaged."""
+        """Returns a file that exists and is not being written, pinned; or the state of a damaged file."""
         if not entry.is_there:
             return None, None
         descriptor = locked(entry.lock, is_exclusive=False)
@@ -194,15 +194,15 @@ class DiskCache:
         return None, damaged
 
     def _made(self, entry: Entry, descriptor: int, write: Callable[[PartFile], None]) -> bool:
-        """Writes a file whose lock is held, unless it has come; lets go of the lock if that fails."""
+        """Writes a file unless another process has; the lock is held, and released if writing fails."""
         try:
             if entry.is_there and is_intact(entry.file, descriptor):
                 return False
             entry.file.unlink(missing_ok=True)
-            # Also to be read: where a filesystem takes no blocks, as NFS, the C library writes what is there.
+            # Also readable: on filesystems without fallocate, such as NFS, the C library reads the file.
             with open(entry.part, "w+b", 0, opener=_without_links) as file:  # Path.open takes none
                 part = PartFile(entry, self, file.fileno())
-                Record(name=entry.place).write(descriptor)  # on a full disk there is room for it only now
+                Record(name=entry.place).write(descriptor)  # after room was made, as the disk may be full
                 write(part)
                 part.finish(descriptor)
         except BaseException as error:
@@ -214,7 +214,7 @@ class DiskCache:
         return True
 
     def _is_shared_now(self, entry: Entry, descriptor: int) -> bool:
-        """Shares a lock that was held alone; lets go if another one came between and deleted the file."""
+        """Makes an exclusive lock shared; releases it if another process deleted the file in between."""
         try:
             fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
             is_pinned = is_the_file(descriptor, entry.lock) and entry.is_there
@@ -231,12 +231,12 @@ class DiskCache:
 
 @final
 class LocalFile(Closing):
-    """A file in the cache that is in use: it is not evicted until this is closed, or is garbage.
+    """A file in the cache that is not evicted until this object is closed or garbage collected.
 
     Args:
-        path: where it lies; read it only, for it is shared.
-        size: in bytes.
-        descriptor: of its lock file, which is locked for sharing; this closes it.
+        path: its path; only for reading, since the file is shared.
+        size: its size in bytes.
+        descriptor: the descriptor of its lock file, with a shared lock; this object closes it.
     """
 
     def __init__(self, path: Path, size: int, descriptor: int) -> None:
@@ -246,13 +246,13 @@ class LocalFile(Closing):
         self._pid = os.getpid()
 
     def close(self) -> None:
-        """Lets go of the file. It may be evicted from now on."""
+        """Releases the file, which may be evicted from now on."""
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is None:
             return
         if self._pid == os.getpid():
             unlock(descriptor)
-        else:  # the lock of the process that was forked
+        else:  # in a forked child: the lock belongs to the parent
             os.close(descriptor)
 
     def __del__(self) -> None:
@@ -262,12 +262,12 @@ class LocalFile(Closing):
 
 @final
 class PartFile:
-    """A file of the cache while it arrives, under another name; the caller holds the entry's lock.
+    """A file of the cache that is being written, under a temporary name; the caller holds the entry's lock.
 
     Args:
-        entry: which.
-        cache: that it comes into.
-        descriptor: of the file, which the caller closes.
+        entry: the entry of the file.
+        cache: the cache.
+        descriptor: the descriptor of the file, which the caller closes.
     """
 
     def __init__(self, entry: Entry, cache: DiskCache, descriptor: int) -> None:
@@ -280,10 +280,10 @@ class PartFile:
             self._reserve(entry.size)
 
     def write(self, data: bytes | memoryview) -> None:
-        """Adds what has arrived.
+        """Appends data.
 
         Raises:
-            DatasetError: the disk is full, also after files that are not in use were evicted.
+            DatasetError: the disk is full, even after files that are not in use were evicted.
         """
         if self.written + len(data) > self._reserved:
             step = min(_STEP, (self._cache.bound(kept_in(self._entry.folder)) - self.written) // 8)
@@ -299,21 +299,21 @@ class PartFile:
             rest = rest[count:]
 
     def restart(self) -> None:
-        """Forgets what has arrived."""
+        """Discards all data written so far."""
         self.written, self._checksum = 0, Checksum()
 
     def finish(self, lock: int) -> None:
-        """Gives it its name. It may not be on the disk yet: after a loss of power `is_intact` looks at it.
+        """Renames the file to its final name, without fsync: after a power failure `is_intact` checks it.
 
         Args:
-            lock: the descriptor of the lock file, which has the checksum before the file has its name.
+            lock: the descriptor of the lock file, to which the checksum is written before.
 
         Raises:
-            OSError: it cannot be written there.
+            OSError: the file cannot be renamed.
         """
         os.ftruncate(self._descriptor, self.written)
         Record(self._checksum.value, name=self._entry.place).write(lock)
-        # Who lists a folder in which a file gets another name may meet it under neither, and not count it.
+        # A process that lists the folder during a rename may see neither name, and not count the file.
         with held(self._cache.folder / FOLDER_LOCK, self._cache.stop):
             self._entry.part.rename(self._entry.file)
 
@@ -327,7 +327,7 @@ def _without_links(path: str, flags: int) -> int:
 
 
 def _state(path: Path) -> tuple[int, int] | None:
-    """Gives what changes when a file is written to, or is another one; None if there is none."""
+    """Returns values that change when a file is written to or replaced; None if it does not exist."""
     try:
         about = path.lstat()
     except OSError:

@@ -1,4 +1,4 @@
-"""Remote files through fsspec: S3, the stores of Google and Azure, HDFS, a user's own; and small files."""
+"""Remote files through fsspec, such as S3, Google, Azure and HDFS; and small files, local or remote."""
 
 from __future__ import annotations
 
@@ -33,21 +33,21 @@ _TAGS = (
     "ETag", "generation", "etag", "md5Hash", "md5", "content_md5", "checksum", "crc32c",
     "mtime", "LastModified", "last_modified", "modified", "updated", "modificationTime", "created",
 )  # fmt: skip
-"""What distinguishes versions, by the names that filesystems have for it; the best first."""
+"""The keys of versions in `info` of filesystems; the best first."""
 
 Result = TypeVar("Result")
 
 _opened: list[Any] = []
-"""All filesystems that this process, and those that it was forked from, have opened; fsspec keeps them too.
+"""All filesystems that this process and its ancestors by fork have opened; fsspec also keeps them.
 
-In a child they must not become garbage: their connections would be taken off the event loop of the parent,
-which shares its descriptors with the child, so that the parent would wait for answers that have come.
+In a child they must not be garbage collected: that would remove their connections from the event loop of the
+parent, whose descriptors the child shares, so that the parent would wait forever for received responses.
 """
 
 
 @final
 class Filesystems(Client):
-    """The filesystems of one process, made in it: connections and event loops do not survive a fork."""
+    """The fsspec filesystems of one process, since connections and event loops do not survive a fork."""
 
     def __init__(self, options: RemoteOptions, counts: Counts) -> None:
         super().__init__(options, counts)
@@ -55,7 +55,7 @@ class Filesystems(Client):
         self._made: dict[str, Any] = {}
 
     def version(self, url: str, stop: Stop) -> Version:
-        """Asks for the size and the tag by `info`, past the listings that fsspec keeps."""
+        """Requests the size and the tag by `info`, bypassing the listings that fsspec caches."""
         filesystem, path = self._opened(url)
 
         def ask() -> Any:
@@ -66,14 +66,14 @@ class Filesystems(Client):
         if info.get("type") == "directory":
             raise Refused("is a folder", "give its files")
         size = info.get("size")
-        # Azure's tag has quotes or none, depending on what is asked.
+        # Azure's tag has quotes or not, depending on the request.
         tag = next((f"{name} {info[name]}" for name in _TAGS if info.get(name)), "")
-        tag = tag.removeprefix("ETag ").replace('etag "', "etag ")  # that of S3 is as it is by HTTP
+        tag = tag.removeprefix("ETag ").replace('etag "', "etag ")  # for S3 the same as by HTTP
         tag = tag.rstrip('"') if tag.startswith("etag ") else tag
         return Version(UNKNOWN_SIZE if size is None else int(size), tag)
 
     def part(self, url: str, version: Version, offset: int, length: int, stop: Stop) -> bytes:
-        """Reads a part of a file, of at least one byte, and of whatever version there is."""
+        """Reads a part of at least one byte of a file, in whatever version the file has."""
         filesystem, path = self._opened(url)
 
         def ask() -> bytes:
@@ -86,7 +86,7 @@ class Filesystems(Client):
         return data
 
     def fault(self, error: Exception) -> Exception:
-        """Gives what an error of a filesystem means: those of all kinds raise errors of all kinds."""
+        """Classifies an exception of a filesystem; filesystems raise exceptions of many types."""
         if isinstance(error, TimeoutError):
             return Transient(
                 f"no answer in time, which is {self.options.timeout:g} s and as much for each MiB"
@@ -94,17 +94,17 @@ class Filesystems(Client):
         return library_fault(error, "its filesystem")
 
     def put(self, url: str, data: bytes, stop: Stop) -> None:
-        """Writes a small file as a whole."""
+        """Writes a small file by one request."""
         filesystem, path = self._opened(url)
         self._called(lambda: filesystem.pipe_file(path, data), len(data), stop)
 
     def confirm(self, url: str, version: Version, stop: Stop) -> None:
-        """Asks for the version again."""
+        """Requests the version again, and compares it."""
         found = self.version(url, stop)
         version.check(found.size, found.tag)
 
     def matches(self, pattern: str, stop: Stop) -> tuple[str, ...]:
-        """Lists the files that a pattern means, as URLs sorted by bytes."""
+        """Lists the files that match a pattern, as URLs sorted by bytes."""
         filesystem, path = self._opened(pattern)
 
         def ask() -> Any:
@@ -117,13 +117,13 @@ class Filesystems(Client):
             problem = f"matches a folder, {min(folders)!r}"
             raise Refused(problem, "name the files in it too, or use a pattern that only files match")
         paths = [name for name in found if name not in folders]
-        # What stands before the path, such as the host of `ftp://host/path`, is not in what is listed.
+        # The part before the path, such as the host of `ftp://host/path`, is missing in the listing.
         before = pattern[: -len(path)] if pattern.endswith(path) else None
         urls = [filesystem.unstrip_protocol(name) if before is None else before + name for name in paths]
         return tuple(sorted(urls, key=lambda url: url.encode("utf-8", "surrogateescape")))
 
     def _opened(self, url: str) -> tuple[Any, str]:
-        """Gives the filesystem of a URL, and the path in it."""
+        """Returns the filesystem of a URL, and the path in it."""
         scheme, _, rest = url.partition("://")
         key = url if "::" in url else f"{scheme}://{rest.partition('/')[0]}"
         key += "?" * names_version(url)  # other options
@@ -136,7 +136,7 @@ class Filesystems(Client):
         return filesystem, path if "::" in url else str(filesystem._strip_protocol(url))
 
     def _called(self, call: Callable[[], Result], length: int, stop: Stop) -> Result:
-        """Calls a filesystem, which has, as with HTTP, so long for each MiB, and once for its head."""
+        """Calls a filesystem; as for HTTP, the timeout is for the first response and for each MiB."""
         self.counts.add(requests=1)
         return bounded(call, self.options.timeout * (1 + math.ceil(length / _MIB)), stop)
 
@@ -148,10 +148,10 @@ def opened_filesystem(url: str, options: RemoteOptions) -> tuple[Any, str]:
         The filesystem, and the path in it.
 
     Raises:
-        DatasetError: fsspec, or its package for the scheme, is not there; or there is no such scheme.
+        DatasetError: fsspec, or its package for the scheme, is not installed; or the scheme is unknown.
     """
     try:
-        # An extra: only URLs other than those of HTTP need it.
+        # An optional dependency, not needed for HTTP.
         core = import_module("fsspec.core")
     except ImportError as error:
         hint = 'install it with: pip install "samplerkit[remote]"'
@@ -159,7 +159,7 @@ def opened_filesystem(url: str, options: RemoteOptions) -> tuple[Any, str]:
     given = {key: value for key, value in options.storage_options.items() if key not in OF_HTTP}
 
     def failed(error: Exception) -> DatasetError:
-        if not isinstance(error, ImportError):  # filesystems of all kinds raise errors of all kinds
+        if not isinstance(error, ImportError):  # filesystems raise exceptions of many types
             problem = f"its filesystem cannot be made ({type(error).__name__})"
             return DatasetError(shown(url), problem, hint="check its scheme and storage_options")
         # fsspec raises an error without a name, from the one that has it.
@@ -176,20 +176,21 @@ def opened_filesystem(url: str, options: RemoteOptions) -> tuple[Any, str]:
     if not any(filesystem is known for known in _opened):
         _opened.append(filesystem)
     if hasattr(filesystem, "call_s3"):
-        filesystem.retries = 1  # trying again is our business, so that attempts are counted
+        filesystem.retries = 1  # samplerkit retries itself, and counts attempts
     return filesystem, str(path)
 
 
 def expand(pattern: str, options: RemoteOptions) -> tuple[str, ...]:
-    """Lists the files that a remote glob pattern means, as URLs sorted by bytes.
+    """Lists the files that match a remote glob pattern, as URLs sorted by bytes.
 
     Args:
-        pattern: a URL with `*`, `?`, `[...]` or `**` in its path; one without them is given back as it is,
-            and nothing is asked.
-        options: how the store is reached.
+        pattern: a URL with `*`, `?`, `[...]` or `**` in its path; a URL without them is returned unchanged,
+            without a request.
+        options: options for the store.
 
     Raises:
-        DatasetError: nothing matches; the store cannot be listed, as HTTP cannot; fsspec is not there.
+        DatasetError: no file matches; the store does not support listing, such as HTTP; or fsspec is not
+            installed.
     """
     if not has_pattern(pattern):
         return (pattern,)
@@ -207,29 +208,29 @@ def expand(pattern: str, options: RemoteOptions) -> tuple[str, ...]:
 
 
 def _s3_defaults(url: str, given: Mapping[str, Any], timeout: float) -> dict[str, Any]:
-    """Adds our time limits to the options of an S3 store, and leaves trying again to us."""
+    """Adds the timeouts to the options of an S3 store, and turns its own retries off."""
     options = dict(given)
     if is_of_s3(url):
         ours = {"connect_timeout": timeout, "read_timeout": timeout, "retries": {"total_max_attempts": 1}}
         options["config_kwargs"] = {**ours, **options.get("config_kwargs", {})}
-        if names_version(url):  # which s3fs ignores by default
+        if names_version(url):  # s3fs ignores versions by default
             options.setdefault("version_aware", True)
     return options
 
 
 MOST_BYTES = 1 << 30
-"""A larger file is none that is meant to be read as a whole."""
+"""The largest file that is read as a whole."""
 
 
 def read_small(path: str, read_remote: Callable[[str, int], bytes | None]) -> bytes | None:
-    """Reads a file that is there; None if there is none.
+    """Reads a small file; returns None if it does not exist.
 
     Args:
-        path: or URL.
-        read_remote: reads a URL, of so many bytes at most: a method of a `RemoteStorage`.
+        path: a path or a URL.
+        read_remote: reads a URL of at most the given number of bytes: a method of a `RemoteStorage`.
 
     Raises:
-        DatasetError: it cannot be read.
+        DatasetError: the file cannot be read.
     """
     if is_remote(path):
         return read_remote(path, MOST_BYTES)
@@ -242,15 +243,15 @@ def read_small(path: str, read_remote: Callable[[str, int], bytes | None]) -> by
 
 
 def write_small(path: str, data: bytes, options: RemoteOptions) -> None:
-    """Writes a file, all or nothing; at a URL through fsspec, by one request.
+    """Writes a small file atomically; a URL is written through fsspec by one request.
 
     Args:
-        path: or URL.
-        data: what it is to hold.
-        options: how a URL is reached, and how often that is tried.
+        path: a path or a URL.
+        data: the content.
+        options: options for a URL, including retries.
 
     Raises:
-        DatasetError: it cannot be written, or is on a web server.
+        DatasetError: the file cannot be written, or is on a web server.
 
     Example:
         >>> import fsspec

@@ -1,4 +1,4 @@
-"""Remote files by HTTP, also those of S3: each answer is checked against the request and the version."""
+"""Remote files by HTTP, including S3; each response is checked against the request and the version."""
 
 from __future__ import annotations
 
@@ -40,19 +40,19 @@ from samplerkit.storage.threads import Pool, Stop, importing
 from samplerkit.storage.urls import is_of_s3, is_web
 
 _ROUTES = 1 << 14
-"""Of so many URLs it is kept how they are reached: a dataset may have millions."""
+"""The most URLs whose routes are cached, since a dataset may have millions."""
 
 _ROUTE_SECONDS = 300.0
-"""So long that is used: a signature holds for an hour."""
+"""Seconds for which a route is used; a signature is valid for an hour."""
 
 
 @final
 class Http(Client):
-    """HTTP requests of one process.
+    """The HTTP client of one process.
 
     Attributes:
-        connections: of this process.
-        without_ranges: URLs of which only the whole file can be had.
+        connections: the connections of this process.
+        without_ranges: URLs whose servers do not support range requests.
     """
 
     def __init__(self, options: RemoteOptions, counts: Counts) -> None:
@@ -63,11 +63,11 @@ class Http(Client):
         self._routes: dict[str, tuple[float, Route]] = {}
 
     def serves(self, url: str) -> bool:
-        """Whether a file can be read by HTTP: it has such a URL, or is given one."""
+        """Returns whether a file can be read by HTTP: it has an HTTP URL, or a signed one can be made."""
         return is_web(url) or self._s3.serves(url)
 
     def version(self, url: str, stop: Stop) -> Version:
-        """Asks for the size and the tag by a GET of the first byte: a URL may be signed for GET alone."""
+        """Requests the size and the tag by a GET of the first byte, as a URL may be signed for GET only."""
         with self._asked(url, stop, "0-0") as answer:
             if answer.status != 416:
                 check_answer(url, answer)
@@ -80,30 +80,30 @@ class Http(Client):
             return version_of(content_length(answer.headers), answer.headers)
 
     def part(self, url: str, version: Version, offset: int, length: int, stop: Stop) -> bytes:
-        """Reads a part of a file, of at least one byte; nothing where only the whole of it can be had."""
+        """Reads a part of at least one byte; returns no bytes if the server does not support ranges."""
         last = offset + length - 1
         with self._asked(url, stop, f"{offset}-{last}") as answer:
             end = check_part(url, answer, version, offset, last)
             if answer.status == 200:
                 self.without_ranges.add(url)
                 return b""
-            data = io.BytesIO()  # which gives its bytes without a copy
+            data = io.BytesIO()  # `getvalue` returns its bytes without a copy
             data.writelines(self._body(answer, end))
             return data.getvalue()
 
     def plain_route(self, url: str) -> Route | None:
-        """Gives how the server of a file is reached, if parts of it can be had by plain requests."""
+        """Returns the route to the server of a file, or None if plain range requests do not apply."""
         if url in self.without_ranges or not (url in self._routes or self.serves(url)):
             return None
-        with suppress(ValueError, Refused, Transient):  # the client of the file says why it cannot be read
+        with suppress(ValueError, Refused, Transient):  # the client of the file reports the problem later
             return self._route(url)
         return None
 
     def rest(
         self, url: str, version: Version, offset: int, pool: Pool, stop: Stop, *, is_verified: bool
     ) -> Iterator[FileBytes]:
-        """Reads a file from a byte on to its end, by one request; its end is certain, or a digest is."""
-        if offset and offset == version.size:  # what broke off was behind its last byte
+        """Reads a file from an offset to its end by one request, with a certain end or `is_verified`."""
+        if offset and offset == version.size:  # the earlier response broke off after the last byte
             return
         with self._asked(url, stop, f"{offset}-" if offset else "") as answer:
             end = check_part(url, answer, version, offset, version.size - 1 if offset else None)
@@ -115,7 +115,7 @@ class Http(Client):
                 known = max(0, known - len(piece))
 
     def small(self, url: str, most: int, stop: Stop) -> tuple[bytes, Version]:
-        """Reads a whole small file by one request; its version comes with the same answer."""
+        """Reads a whole small file by one request, with its version from the same response."""
         with self._asked(url, stop) as answer:
             end = check_part(url, answer, Version(UNKNOWN_SIZE), 0, None)
             version = version_of(end, answer.headers)
@@ -128,15 +128,15 @@ class Http(Client):
         return bytes(data), Version(len(data), version.tag)
 
     def fault(self, error: Exception) -> Exception:
-        """Gives what an error of a request means."""
+        """Classifies an exception of a request."""
         if isinstance(error, ssl.SSLCertVerificationError):
-            # Its reason names the certificate and no URL.
+            # Its message is about the certificate, without a URL.
             hint = "correct the certificate, or name its authority by REQUESTS_CA_BUNDLE or `verify`"
             problem = f"its server has a certificate that is not to be trusted ({error.verify_message})"
             return Refused(problem, hint)
         if isinstance(error, ValueError | http.client.InvalidURL):
             hint = "check the URL, the headers, and a proxy that the environment names"
-            return Refused("cannot be asked, or was redirected to what cannot", hint)
+            return Refused("cannot be requested: its URL, a header, a redirect or the proxy is invalid", hint)
         reasons: dict[type[Exception], str] = {
             ssl.SSLError: "TLS failed",
             TimeoutError: f"the answer stalled, for {self.options.timeout:g} s",
@@ -148,11 +148,11 @@ class Http(Client):
         return Transient(reason) if reason else error
 
     def close(self) -> None:
-        """Closes the connections: those in use when they are not any more."""
+        """Closes the connections; those in use are closed after their use."""
         self.connections.close()
 
     def _body(self, answer: Response, end: int) -> Iterator[FileBytes]:
-        """Reads a body of so many bytes, -1 for how many there may be; each piece until the next is read."""
+        """Yields the pieces of a body of `end` bytes, -1 if unknown; each is valid until the next one."""
         at = 0
         while piece := answer.read():
             at += len(piece)
@@ -190,7 +190,7 @@ _NAMES = {
     "key": "aws_access_key_id", "secret": "aws_secret_access_key", "token": "aws_session_token",
     "endpoint_url": "endpoint_url", "region_name": "region_name", "use_ssl": "use_ssl",
 }  # fmt: skip
-"""The arguments of botocore's clients that may be given, also as `client_kwargs`, by what s3fs calls them."""
+"""The supported arguments of botocore's clients, by their names in s3fs; allowed also in `client_kwargs`."""
 
 _KNOWN = {*_NAMES, "anon", "profile", "requester_pays", "client_kwargs", "config_kwargs"}
 
@@ -199,18 +199,18 @@ _OF_NO_USE = {
     "default_fill_cache", "listings_expiry_time", "max_paths",
     "skip_instance_cache", "use_listings_cache", "version_aware",
 }  # fmt: skip
-"""Options about HTTP, listings, caches and open files, which are not used here."""
+"""Options for HTTP, listings, caches and open files, which have no effect here."""
 
 
 @final
 class SignedUrls:
-    """Gives URLs of HTTP for the objects of S3, signed for an hour by botocore: every process can read these.
+    """Makes HTTP URLs for S3 objects, signed for an hour by botocore.
 
-    Credentials, endpoints and regions are found as the tools of AWS find them.
+    Credentials, endpoints and regions are found as by the AWS tools.
 
     Args:
-        options: as s3fs has them.
-        headers: gives those of the answer to a request, which name the region of a bucket.
+        options: options with the names of s3fs.
+        headers: returns the headers of the response to a request, which contain the region of a bucket.
     """
 
     def __init__(self, options: Mapping[str, Any], headers: Callable[[Address], Mapping[str, str]]) -> None:
@@ -223,21 +223,21 @@ class SignedUrls:
         self._regions: dict[str, str | None] = {}
 
     def serves(self, url: str) -> bool:
-        """Whether a URL is one of S3 that can be signed, with the options that were given."""
-        is_bucket = not {"@", ":"} & set(_bucket(url))  # and not user and password, or an access point
+        """Returns whether a URL is an S3 URL that can be signed with the given options."""
+        is_bucket = not {"@", ":"} & set(_bucket(url))  # neither user and password, nor an access point
         return self._is_known and is_of_s3(url) and is_bucket and _has_botocore()
 
     def address(self, url: str) -> Address:
-        """Gives where a file is asked for, by GET.
+        """Returns the signed HTTP address of a file, for GET.
 
         Args:
-            url: one that is served.
+            url: a URL for which `serves` is true.
 
         Raises:
             Refused: there are no credentials, or botocore cannot use the options.
-            Transient: the credentials could not be had this time.
+            Transient: the credentials could not be obtained this time.
         """
-        with self._lock:  # sixteen threads would make sixteen clients
+        with self._lock:  # otherwise sixteen threads would make sixteen clients
             return in_other_words(lambda: self._sign(url), Exception, _fault)
 
     def _sign(self, url: str) -> Address:
@@ -254,11 +254,11 @@ class SignedUrls:
         return Address(client.generate_presigned_url("get_object", wanted, _SIGNED_SECONDS), headers)
 
     def _region_of(self, bucket: str) -> str | None:
-        """Asks AWS in which region a bucket is; None for the one of the options, or of another store."""
+        """Requests the region of a bucket from AWS; None for the region of the options or another store."""
         endpoint = self._client(None).meta.endpoint_url
         if not _is_of_aws(endpoint):
             return None
-        with suppress(Exception):  # reading the file will say what is wrong
+        with suppress(Exception):  # reading the file will report the problem
             return self._headers(Address(f"{endpoint}/{bucket}", {})).get("x-amz-bucket-region")
         return None
 
@@ -270,9 +270,9 @@ class SignedUrls:
 
 
 def _made(options: Mapping[str, Any], region: str | None) -> Any:
-    """Makes a client of botocore."""
+    """Makes a botocore client."""
     config = {"signature_version": "s3v4", **(options.get("config_kwargs") or {})}
-    if region is not None:  # else some URLs are of the endpoint for all regions, which redirects
+    if region is not None:  # otherwise some URLs have the global endpoint, which redirects
         config = {"s3": {"addressing_style": "virtual"}, **config}
     given = {_NAMES[key]: value for key, value in options.items() if key in _NAMES and value is not None}
     given = {**(options.get("client_kwargs") or {}), **given}
@@ -290,7 +290,7 @@ def _made(options: Mapping[str, Any], region: str | None) -> Any:
 
 @cache
 def _models() -> Any:
-    """Gives what botocore makes clients from: 13 MB and a tenth of a second, once for all of them."""
+    """Returns botocore's loader of models, shared by all clients, since it takes 13 MB and 0.1 seconds."""
     return import_module("botocore.loaders").create_loader()
 
 

@@ -1,4 +1,4 @@
-"""What the head of an HTTP response means for a part of a file: its bytes, its version, or a fault."""
+"""Checks of the head of an HTTP response for a part of a file: its range, its version, and faults."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ from samplerkit.storage.urls import is_web
 _CONTENT_RANGE = re.compile(r"bytes (?:(\d+)-(\d+)|\*)/(\d+|\*)", re.ASCII)
 
 _MOST_DIGITS = 18
-"""A longer number is no size of a file; Python refuses to read one of some thousand digits."""
+"""The most digits of a file size; Python refuses to parse numbers of thousands of digits."""
 
 
 def check_part(url: str, answer: Head | Response, version: Version, first: int, last: int | None) -> int:
-    """Compares the head of an answer with the request.
+    """Compares the head of a response with the request.
 
     Args:
-        url: of the file.
-        answer: its head says what it holds.
-        version: that it must be of.
-        first: the first byte that was asked for.
-        last: the last one; None if the whole file was asked for.
+        url: the URL of the file.
+        answer: the response or its head.
+        version: the expected version.
+        first: the first requested byte.
+        last: the last requested byte; None if the whole file was requested.
 
     Returns:
-        How many bytes its body has, be it of the part or of the whole file; -1 if that is not known.
+        The number of bytes of the body, which is the part or the whole file; -1 if unknown.
 
     Raises:
-        Transient: another part, or none.
-        Refused: another version.
+        Transient: the response has another part, or none.
+        Refused: the response is of another version.
     """
     headers = answer.headers
     if answer.status in {412, 416}:
@@ -65,13 +65,13 @@ def check_part(url: str, answer: Head | Response, version: Version, first: int, 
 
 
 def check_answer(url: str, answer: Head | Response) -> None:
-    """Lets an answer pass that has content as it is in the file, and raises the fault that another one means.
+    """Checks that a response has the unchanged content of the file.
 
     Raises:
-        Transient: 408, 429 and 5xx, with the time that `Retry-After` asks for.
-        Absent: 401, 403, 404, 410.
-        Refused: any other; or content that is compressed on its way: its ranges and lengths are not those of
-            the file.
+        Transient: status 408, 429 or 5xx, with the time of `Retry-After`.
+        Absent: status 401, 403, 404 or 410.
+        Refused: any other status; or the content is compressed for transfer, so that its ranges and lengths
+            are not those of the file.
     """
     status, headers = answer.status, answer.headers
     if may_pass(status):
@@ -84,14 +84,14 @@ def check_answer(url: str, answer: Head | Response) -> None:
     if status not in {200, 206}:
         raise Refused(f"was refused by its server (status {status})")
     encoding = headers.get("content-encoding", "identity").lower()
-    # An object of S3 has the one that it was stored with, and is not encoded on its way.
+    # For S3, this is the encoding with which the object was stored, and not one of the transfer.
     if encoding not in {"", "identity"} and is_web(url):
         problem = f"is sent with the content encoding {encoding[:20]!r}, though none was asked for"
         raise Refused(problem, "store it without Content-Encoding")
 
 
 def version_of(size: int, headers: Headers) -> Version:
-    """Gives a version, tagged by the ETag, else by the time of the last change."""
+    """Returns a version, with the ETag as its tag, else the modification time."""
     tag = headers.get("etag", "")
     if not tag and "last-modified" in headers:
         tag = MODIFIED + headers["last-modified"].strip()
@@ -99,11 +99,11 @@ def version_of(size: int, headers: Headers) -> Version:
 
 
 def check_version(version: Version, size: int, headers: Headers) -> None:
-    """Compares an answer with the version that is known, by the header that its tag comes from.
+    """Compares a response with the known version, by the header from which its tag was taken.
 
     Raises:
-        Refused: it is of another version.
-        Transient: it does not tell its version, though that was given before.
+        Refused: the versions differ.
+        Transient: the response has no version, though an earlier one had.
     """
     before = MODIFIED if version.tag.startswith(MODIFIED) else ""
     name = "Last-Modified" if before else "ETag"
@@ -112,10 +112,10 @@ def check_version(version: Version, size: int, headers: Headers) -> None:
 
 
 def content_length(headers: Headers) -> int:
-    """Gives the length that is given for a body, -1 if none is.
+    """Returns the length of the body in the headers, -1 if they have none.
 
     Raises:
-        Transient: it is longer than any file.
+        Transient: the length is larger than any file.
     """
     text = headers.get("content-length", "")
     is_chunked = "chunked" in headers.get("transfer-encoding", "").lower()
@@ -123,16 +123,16 @@ def content_length(headers: Headers) -> int:
 
 
 def check_end(headers: Headers, hint: str = "") -> None:
-    """Refuses a body of which the end cannot be told from a connection that broke."""
+    """Refuses a body whose end cannot be distinguished from a broken connection."""
     if content_length(headers) < 0 and "chunked" not in headers.get("transfer-encoding", "").lower():
-        raise Refused("is sent without its length, so its end cannot be told from a break", hint)
+        raise Refused("is sent without its length, so a broken connection could not be detected", hint)
 
 
 def content_range(headers: Headers) -> list[int]:
-    """Gives what `Content-Range` says: the first byte, the last one, and the size; -1 for what it does not.
+    """Parses `Content-Range`: the first byte, the last one, and the size; -1 for missing values.
 
     Raises:
-        Transient: it is not there, cannot be understood, or says more bytes than any file has.
+        Transient: the header is missing or invalid, or a number is larger than any file.
 
     Example:
         >>> content_range({"content-range": "bytes 0-9/100"}), content_range({"content-range": "bytes */9"})

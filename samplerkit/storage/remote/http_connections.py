@@ -1,4 +1,4 @@
-"""HTTP requests by connections that are kept, whose answers may not stall; redirects by rules of our own."""
+"""HTTP requests through a pool of connections, with limits on stalled responses and on redirects."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MOST_HOPS = 10
 
 REDIRECTS = {301, 302, 303, 307, 308}
 _MOST_IDLE = 256
-"""Connections that are kept: redirects may lead to hundreds of servers, and files want to be opened too."""
+"""The most idle connections, since redirects may lead to hundreds of servers, and descriptors are limited."""
 
 _CA_BUNDLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "AWS_CA_BUNDLE")
 _PORTS = {"http": 80, "https": 443}
@@ -43,13 +43,13 @@ _LONE_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
 @final
 @dataclass(frozen=True)
 class Route:
-    """How the server of a URL is reached.
+    """The route to the server of a URL.
 
     Args:
-        address: the URL, and what goes along with it.
+        address: the URL and its headers.
         server: scheme, host and port.
-        proxy: the one that the environment names for it, or None.
-        head: of each request, without the empty line at its end.
+        proxy: the proxy from the environment, or None.
+        head: the head of each request, without the empty line at its end.
     """
 
     address: Address
@@ -58,7 +58,7 @@ class Route:
     head: bytes
 
     def request(self, part: str) -> bytes:
-        """Gives the text of a request for a part of the file, such as "0-99", or "" for all of it."""
+        """Returns the request for a part of the file, such as "0-99", or "" for the whole file."""
         return self.head + (f"Range: bytes={part}\r\n\r\n" if part else "\r\n").encode()
 
 
@@ -69,7 +69,7 @@ class Connections:
     Proxies, certificates (`REQUESTS_CA_BUNDLE`, `SSL_CERT_FILE`) and `.netrc` come from the environment.
 
     Args:
-        options: of them the timeout, and `headers`, `auth`, `verify` and `cert` of the storage options.
+        options: options with the timeout, and `headers`, `auth`, `verify` and `cert` in storage options.
     """
 
     def __init__(self, options: RemoteOptions) -> None:
@@ -81,18 +81,18 @@ class Connections:
 
     @contextmanager
     def response(self, route: Route, part: str, stop: Stop) -> Iterator[Response]:
-        """Makes a request, follows redirects, and gives the response, of which the body is still to be read.
+        """Makes a request, follows redirects, and yields the response, whose body is not read yet.
 
         Args:
-            route: to the file.
-            part: of it that is wanted, such as "0-99"; "" for all of it.
-            stop: ends it.
+            route: the route to the file.
+            part: the part of the file, such as "0-99"; "" for the whole file.
+            stop: stops the request.
 
         Raises:
             Transient: the server cannot be reached.
-            Refused: a redirect makes no sense.
-            Stopped: it is not wanted any more.
-            Exception: what `fault` knows.
+            Refused: a redirect is invalid, or there are too many.
+            Stopped: `stop` was set.
+            Exception: any exception that `Http.fault` classifies.
         """
         (url, given), is_named = route.address, True
         for _ in range(MOST_HOPS + 1):
@@ -101,20 +101,20 @@ class Connections:
                 if target is None:
                     yield response
                     return
-            # What the user gives may be secret, and is for the host that the user names.
+            # The user's headers and credentials may be secret, and are only for the host given by the user.
             is_named = is_named and is_same_place(url, target)
             url, route = target, self.route(Address(target, given), is_named=is_named)
         raise Refused(f"was redirected more than {MOST_HOPS} times", "check the server's redirects")
 
     def route(self, address: Address, *, is_named: bool = True) -> Route:
-        """Gives how the server of a file is reached.
+        """Returns the route to the server of a file.
 
         Args:
-            address: of the file.
-            is_named: it is at the place that the user names, for which the user's `headers` and `auth` are.
+            address: the address of the file.
+            is_named: whether the server is the one given by the user, so that `headers` and `auth` are sent.
 
         Raises:
-            ValueError: it cannot be asked.
+            ValueError: the URL or a header is invalid.
         """
         parts = urlsplit(address.url)
         host, server, is_signed = parts.hostname, _server(parts), address.headers is not None
@@ -142,7 +142,7 @@ class Connections:
         return Route(address, server, proxy, "".join(f"{line}\r\n" for line in lines).encode("latin-1"))
 
     def kept(self, route: Route) -> http.client.HTTPConnection | None:
-        """Takes a connection that was kept; one that the server has closed meanwhile is not used."""
+        """Returns an idle connection that the server has not closed, or None."""
         with suppress(IndexError):
             kept = self._idle[route.server, route.proxy].pop()
             poll = select.poll()
@@ -153,7 +153,7 @@ class Connections:
         return None
 
     def connected(self, route: Route) -> http.client.HTTPConnection:
-        """Makes a connection.
+        """Returns a new connection.
 
         Raises:
             Transient: the server cannot be reached.
@@ -186,19 +186,19 @@ class Connections:
             connection.close()
 
     def close(self) -> None:
-        """Closes the connections: those in use when they are not any more."""
+        """Closes the connections; those in use are closed after their use."""
         self._is_closed = True
         self._close_idle()
 
     def _close_idle(self) -> None:
         for idle in [*self._idle.values()]:
-            with suppress(IndexError):  # also where another thread has just taken the last one
+            with suppress(IndexError):  # also if another thread has just taken the last one
                 while True:
                     idle.pop().close()
 
     @contextmanager
     def _sent(self, route: Route, part: str, stop: Stop) -> Iterator[Response]:
-        """Sends one request; its connection is kept if the body was read to its end."""
+        """Sends one request; the connection is reused if the body was read to its end."""
         stop.check()
         made = self.kept(route) or self.connected(route)
         may_be_kept = False
@@ -213,7 +213,7 @@ class Connections:
             self.release(route, made, may_be_kept=may_be_kept)
 
     def _auth(self, parts: SplitResult, *, is_named: bool) -> tuple[str, str] | None:
-        """Gives user and password: those of the options, of the URL, or of the user's `.netrc`."""
+        """Returns user and password, from the options, the URL, or the user's `.netrc`."""
         auth: tuple[str, str] | None = self._given.get("auth") if is_named else None
         if is_named and auth is None and parts.username is not None:
             auth = unquote(parts.username), unquote(parts.password or "")
@@ -230,7 +230,7 @@ class Connections:
         return made
 
     def _trusted(self) -> ssl.SSLContext:
-        """Gives the certificates that are trusted, read once, and the user's own."""
+        """Returns the TLS context with trusted certificates and the user's own, which are read once."""
         if self._tls is not None:
             return self._tls
         verify, cert = self._given.get("verify"), self._given.get("cert")
@@ -247,18 +247,18 @@ class Connections:
 
 
 def number_in_words(error: Exception) -> str:
-    """Gives what the system's number of an error means, in brackets; nothing if it has none."""
+    """Returns the text for the errno of an exception in parentheses; "" if it has none."""
     number = error.errno if isinstance(error, OSError) else None
     return f" ({os.strerror(number)})" if number else ""
 
 
 def _no_certificates(error: Exception) -> Refused:
-    problem = f"cannot be asked, for the certificates that are named cannot be read ({type(error).__name__})"
+    problem = f"cannot be requested, since the given certificates cannot be read ({type(error).__name__})"
     return Refused(problem, "check `verify` and `cert`, or REQUESTS_CA_BUNDLE")
 
 
 def _quoted(text: str) -> str:
-    """Escapes what may not be in a request; what is escaped already stays."""
+    """Escapes characters that are not allowed in a request; what is escaped already is kept."""
     return quote(text, _IN_PATHS if _LONE_PERCENT.search(text) else f"{_IN_PATHS}%")
 
 
@@ -273,7 +273,7 @@ def _proxy_headers(proxy: SplitResult) -> dict[str, str]:
 
 
 def _of_netrc(host: str) -> tuple[str, str] | None:
-    """Gives what the user's `.netrc` has for a host; as curl does, nothing if it cannot be read."""
+    """Returns user and password of a host in the user's `.netrc`; as in curl, None if it cannot be read."""
     path = os.environ.get("NETRC") or str(Path("~/.netrc").expanduser())
     try:
         found = netrc.netrc(path).authenticators(host)
@@ -283,16 +283,16 @@ def _of_netrc(host: str) -> tuple[str, str] | None:
 
 
 def _basic(user: str, password: str = "") -> str:
-    # As `requests` does: most servers read Latin-1.
+    # As in `requests`, since most servers expect Latin-1.
     return "Basic " + base64.b64encode(f"{user}:{password}".encode("latin-1", "replace")).decode()
 
 
 def target_of(url: str, status: int, headers: Headers) -> str | None:
-    """Gives the URL that an answer redirects to; None if it does not.
+    """Returns the URL to which a response redirects; None if it does not.
 
     Raises:
-        Refused: to what is not HTTP, or from HTTPS to HTTP.
-        ValueError: the place makes no sense.
+        Refused: the redirect is not to an HTTP URL, or is from HTTPS to HTTP.
+        ValueError: the location is invalid.
 
     Example:
         >>> target_of("https://host/a?v=2", 302, {"location": "../b"})
@@ -300,7 +300,7 @@ def target_of(url: str, status: int, headers: Headers) -> str | None:
     """
     if status not in REDIRECTS or "location" not in headers:
         return None
-    # The bytes of a header come as if they were Latin-1; most servers mean UTF-8.
+    # Headers are decoded as Latin-1, but most servers send UTF-8.
     place = str(headers["location"]).encode("latin-1").decode("utf-8")
     target: str = urljoin(url, place.strip())
     if not is_web(target) or not urlsplit(target).hostname:
@@ -312,7 +312,7 @@ def target_of(url: str, status: int, headers: Headers) -> str | None:
 
 
 def is_same_place(url: str, target: str) -> bool:
-    """Whether credentials for one URL are for the other: scheme, host and port are the same, or now safer.
+    """Returns whether credentials for a URL may be sent to another: same server, or from HTTP to HTTPS.
 
     Example:
         >>> is_same_place("https://host/a", "https://host:443/b"), is_same_place("http://host/a", "https://host/a")
@@ -326,7 +326,7 @@ def is_same_place(url: str, target: str) -> bool:
 
 
 def _host(server: tuple[str, str, int]) -> str:
-    """Gives what the header of a request calls its server."""
+    """Returns the value of the `Host` header."""
     scheme, host, port = server
     name = f"[{host}]" if ":" in host else host.encode("idna").decode()
     return name if port == _PORTS[scheme] else f"{name}:{port}"

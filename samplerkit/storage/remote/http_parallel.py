@@ -1,4 +1,4 @@
-"""Parts of files by HTTP through many connections, all in one thread: the first attempt at each."""
+"""Reading of small parts of files by HTTP through many connections in one thread, one attempt each."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from samplerkit.storage.remote.http_response import END_OF_HEAD, MOST_HEAD, Head
 from samplerkit.storage.threads import TICK, Pool, Stop
 
 _LONGEST = 1 << 20
-"""Bytes of a part that is read here; a longer one costs more for its bytes than for the change of threads."""
+"""The most bytes of a part that is read here; for longer ones, switching threads does not matter."""
 
 _UNUSUAL_SECONDS = 60.0
-"""So long a server that redirects, or has no parts, is left to the clients that know about that."""
+"""Seconds for which a server that redirects, or does not support ranges, is left to the other clients."""
 
 
-class _Unusual(Exception):  # noqa: N818  # no error: a request of its own will see to it
-    """A response that is no plain part of a file, such as a redirect."""
+class _Unusual(Exception):  # noqa: N818  # no error, since another client will handle it
+    """A response that is not a plain part of a file, such as a redirect."""
 
 
 @final
 class _PartRequest(NamedTuple):
-    """A request for a part of a file of which the version is known; its number is the caller's."""
+    """A request for a part of a file whose version is known, with the number that the caller gave it."""
 
     number: int
     route: Route
@@ -41,9 +41,9 @@ class _PartRequest(NamedTuple):
         """Compares the head of the response with the request.
 
         Raises:
-            _Unusual: it is neither a part of known length nor a fault.
-            Transient: another part, or none.
-            Refused: another version.
+            _Unusual: the response is neither a part of known length nor a fault.
+            Transient: the response has another part, or none.
+            Refused: the response is of another version.
         """
         if head.status < 200 or head.status in REDIRECTS:
             raise _Unusual
@@ -57,16 +57,16 @@ class _PartRequest(NamedTuple):
 class ParallelHttp:
     """Reads parts of files by HTTP through many connections, in the thread of the caller.
 
-    With a thread for each connection, each has to get the interpreter's lock back whenever something has
-    arrived, and waits for all the others: with sixteen of them this costs several times what the requests
-    do. So one thread waits for all connections. It makes one plain attempt at each part: what fails is tried
-    again by the client of the file, and what is unusual is left to it.
+    With a thread per connection, each thread has to reacquire the GIL whenever data arrive, and waits for all
+    others: with sixteen threads this costs several times as much as the requests. So one thread waits for
+    all connections. It makes one plain attempt at each part: failed requests are retried by the client of the
+    file, and unusual responses are left to it.
 
     Args:
-        connections: of this process.
-        route_to: gives how a file is reached, if parts of it can be had by plain requests.
-        timeout: seconds until the head of a response is there, and then until its body is.
-        pool: the threads that connect; as many requests are under way to a server at most.
+        connections: the connections of this process.
+        route_to: returns the route to a file, or None if plain range requests do not apply.
+        timeout: seconds until the head of a response is received, and again until its body is.
+        pool: the threads that connect; their number also limits the parallel requests to a server.
     """
 
     def __init__(
@@ -81,18 +81,18 @@ class ParallelHttp:
     def read(
         self, spans: Sequence[Span], versions: Mapping[str, Version], stop: Stop
     ) -> dict[int, bytes | Exception]:
-        """Asks for parts of files.
+        """Requests parts of files.
 
         Args:
             spans: the parts.
-            versions: of the files, by URL.
-            stop: ends it.
+            versions: the versions of the files, by URL.
+            stop: stops the requests.
 
         Returns:
-            The part, or what went wrong, by number; nothing for those that need another way.
+            By number, the part or an exception; parts that another client has to read are missing.
 
         Raises:
-            Stopped: they are not wanted any more.
+            Stopped: `stop` was set.
         """
         waiting: defaultdict[Any, deque[_PartRequest]] = defaultdict(deque)
         now = time.monotonic()
@@ -108,7 +108,7 @@ class ParallelHttp:
             exchanges.append(_Exchange(route, connection, waiting[route.server], answers, self._timeout))
 
         def connect(route: Route, stop: Stop) -> None:
-            with suppress(Exception):  # the client of the file finds out why it cannot
+            with suppress(Exception):  # the client of the file reports the problem later
                 connection = self._connections.connected(route)
                 use(route, connection)
                 if stop.is_set:
@@ -125,18 +125,18 @@ class ParallelHttp:
                 else:
                     use(route, kept)
             self._pool.map(connect, missing)
-            with suppress(Refused):  # the others are given up with it
+            with suppress(Refused):  # the other requests are also stopped
                 self._exchanged(exchanges, stop)
         finally:
             for each in exchanges:
                 self._connections.release(each.route, each.connection, may_be_kept=each.is_free)
-        # Also a server that no connection was made to.
+        # Servers without any connection also count as unusual.
         usual = {each.route.server for each in exchanges if not each.is_unusual}
         self._unusual_until.update((server, now + _UNUSUAL_SECONDS) for server in {*waiting} - usual)
         return answers
 
     def _exchanged(self, exchanges: list[_Exchange], stop: Stop) -> None:
-        """Makes the requests that wait, each by the next connection that is free."""
+        """Makes the waiting requests, each by the next free connection."""
         poll = select.poll()
         runs = {each.connection.sock.fileno(): each.run() for each in exchanges}
         for descriptor in runs:
@@ -150,23 +150,23 @@ class ParallelHttp:
                     del runs[descriptor]
             ready = [descriptor for descriptor, _ in poll.poll(TICK * 1000 if runs else 0)]
             if (now := time.monotonic()) >= next_look:
-                ready, next_look = [*runs], now + TICK  # each looks at the clock
+                ready, next_look = [*runs], now + TICK  # each checks its timeout
 
 
 @final
 class _Exchange:
-    """A connection, and the request that is under way on it.
+    """A connection and its current request.
 
     Args:
-        route: to the server.
-        connection: to it, free for a request.
-        waiting: the requests to the server that are not begun, of several connections.
-        answers: receives what becomes of each.
-        timeout: seconds until the head is there, and then until the body is.
+        route: the route to the server.
+        connection: a connection to it that is free for a request.
+        waiting: the requests to the server that are not started yet, shared by several connections.
+        answers: receives the result of each request.
+        timeout: seconds until the head is received, and again until the body is.
 
     Attributes:
-        is_free: nothing is under way.
-        is_unusual: a response was.
+        is_free: whether no request is running.
+        is_unusual: whether a response was unusual.
     """
 
     def __init__(
@@ -184,14 +184,14 @@ class _Exchange:
         self._timeout = timeout
         self.is_free, self.is_unusual = True, False
         self._received = 0
-        # Of one request after another: new memory for each would cost as much as to receive into it.
+        # Reused for all requests: allocating memory for each would cost as much as receiving the data.
         self._buffer = memoryview(bytearray())
 
     def run(self) -> Iterator[None]:
-        """Makes the requests that wait, one after another; yields until something may have arrived.
+        """Makes waiting requests, one after another; yields whenever it has to wait for data.
 
         Raises:
-            Refused: another attempt would not help.
+            Refused: a request failed, and another attempt would not help.
         """
         self.connection.sock.settimeout(0)
         has_answered = False
@@ -204,14 +204,14 @@ class _Exchange:
             except _Unusual:
                 self.is_unusual = True
             except Exception as error:
-                # Else the server has closed what it had kept: the request needs another way.
+                # Otherwise the server has closed an idle connection, and another client makes the request.
                 if not has_answered or self._received or not isinstance(error, ConnectionError):
-                    self._answers[request.number] = error.with_traceback(None)  # its frames would hold this
+                    self._answers[request.number] = error.with_traceback(None)  # its frames refer to this
                 if isinstance(error, Refused):
                     raise
 
     def _part(self, request: _PartRequest) -> Generator[None, None, bytes]:
-        """Sends a request, and receives the part."""
+        """Sends a request, and returns the part."""
         sock, head, (_, offset, length) = self.connection.sock, None, request.span
         end = time.monotonic() + self._timeout
         self._received = body_at = 0

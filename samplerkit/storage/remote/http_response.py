@@ -1,4 +1,4 @@
-"""The response to an HTTP request: its head, and a body of which no part may stall."""
+"""HTTP responses: the head, and a body that is read with a timeout for each part."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from contextlib import suppress
 from typing import Any, NamedTuple, final
 
 Headers = Mapping[str, str]
-"""The headers of a response, by names in lower case; of several of one name the first."""
+"""The headers of a response by lower-case name; if a name is repeated, the first one."""
 
 _SHORT_BODY = 4096
-"""A body of which no more is left is read, since the connection can be used again then."""
+"""If at most this many bytes of a body are left, they are read, so that the connection can be reused."""
 
 _BEFORE = {102, 103}
-"""Statuses of responses before the one that was asked for, which `http.client` takes for that, but of 100."""
+"""Statuses of interim responses, of which `http.client` skips only 100."""
 
 MOST_HEAD = 1 << 16
 _MIB = 1 << 20
@@ -31,9 +31,9 @@ class Head(NamedTuple):
     """The head of a response.
 
     Args:
-        status: such as 200.
-        headers: those of the response.
-        is_kept: the connection stays open after it.
+        status: the status, such as 200.
+        headers: the headers.
+        is_kept: whether the connection stays open afterwards.
     """
 
     status: int
@@ -42,10 +42,10 @@ class Head(NamedTuple):
 
     @classmethod
     def of(cls, data: bytes) -> Head:
-        """Reads a head that was received: in a tenth of the time of `http.client`, for many small parts.
+        """Parses a head, in a tenth of the time of `http.client`, which matters for many small parts.
 
         Raises:
-            BadStatusLine: it is no HTTP.
+            BadStatusLine: the data are not HTTP.
         """
         text = data.decode("latin-1")
         match = _STATUS_LINE.match(text)
@@ -59,34 +59,33 @@ class Head(NamedTuple):
 
 @final
 class Response:
-    """A response of which the head was received, and the body is still to be read.
+    """A response whose head was received, and whose body is read by `read`.
 
-    It has so long for its head, then for each MiB of its body, or the rest of it. The timeout of a socket
-    starts again with each byte; this one does not: a head without an end, or a body of which nothing comes
-    through, is one that stalls, however much is sent.
+    The timeout applies to the head, and to each MiB of the body. A socket's timeout starts again with each
+    byte, but this one does not: a server that sends an endless head, or sends too slowly, counts as stalled.
 
     Args:
-        sock: to receive from, which gives up waiting from time to time; the request was sent.
-        seconds: for the head, and for each MiB of the body.
-        check: is called at each of these times, and raises what ends the waiting.
+        sock: the socket to receive from, with a short timeout; the request was sent already.
+        seconds: the timeout for the head, and for each MiB of the body.
+        check: called after each timeout of the socket; raises an exception to end the waiting.
 
     Attributes:
-        status: of the response.
-        headers: of the response.
+        status: the status of the response.
+        headers: the headers of the response.
 
     Raises:
-        TimeoutError: the head did not come in time.
-        HTTPException: it is no HTTP.
+        TimeoutError: the head was not received in time.
+        HTTPException: the response is not HTTP.
         OSError: the connection broke.
     """
 
     def __init__(self, sock: socket.socket, seconds: float, check: Callable[[], None]) -> None:
         self._receiver = _Receiver(sock, seconds, check)
-        source: Any = self._receiver  # what is asked of a socket is to make a file
+        source: Any = self._receiver  # HTTPResponse only calls `makefile` of a socket
         response: Any = http.client.HTTPResponse(source)
         response.begin()
         while response.status in _BEFORE:
-            response.headers = None  # so that it begins again
+            response.headers = None  # so that `begin` reads another head
             response.begin()
         self._response = response
         self.status = self._response.status
@@ -95,9 +94,9 @@ class Response:
         self._buffer = memoryview(bytearray())
 
     def read(self) -> memoryview:
-        """Reads the next MiB of the body; less at its end, or where the connection was closed.
+        """Reads the next MiB of the body; less at its end, or if the connection was closed.
 
-        They are in memory that the next call uses again: new pages would cost a quarter of a download.
+        The next call reuses the memory, since allocating new pages would cost a quarter of a download.
         """
         self._receiver.renew()
         left = self._response.length
@@ -107,7 +106,7 @@ class Response:
         return self._buffer[: self._response.readinto(self._buffer[:count])]
 
     def finish(self) -> bool:
-        """Returns whether the connection can be used again; a short rest of the body is read first."""
+        """Returns whether the connection can be reused; a short rest of the body is read first."""
         response = self._response
         with suppress(OSError):
             if response.length is not None and response.length <= _SHORT_BODY:
@@ -117,12 +116,12 @@ class Response:
 
 @final
 class _Receiver(io.RawIOBase):
-    """Receives from a socket, looking at the clock in between.
+    """Receives from a socket with an overall timeout.
 
     Args:
-        sock: to receive from, which gives up waiting from time to time.
-        seconds: from one renewal to the next.
-        check: is called each time.
+        sock: the socket to receive from, with a short timeout.
+        seconds: the timeout, which starts again at each `renew`.
+        check: called before each receive; may raise an exception.
     """
 
     def __init__(self, sock: socket.socket, seconds: float, check: Callable[[], None]) -> None:
@@ -133,19 +132,19 @@ class _Receiver(io.RawIOBase):
         self.renew()
 
     def renew(self) -> None:
-        """Begins a new stretch of time."""
+        """Starts the timeout again."""
         self._end = time.monotonic() + self._seconds
 
     def makefile(self, _: str) -> io.BufferedReader:
-        """Gives itself as a file, as a socket does."""
+        """Returns a file that reads from this object, like the method of a socket."""
         return io.BufferedReader(self)
 
     def readable(self) -> bool:
-        """Returns True: it can be read from."""
+        """Returns True."""
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """Receives at least a byte; nothing at the end."""
+        """Receives at least one byte; returns 0 at the end."""
         while True:
             self._check()
             if time.monotonic() >= self._end:

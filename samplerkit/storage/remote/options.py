@@ -1,4 +1,4 @@
-"""How remote files are reached, retried and kept."""
+"""`RemoteOptions`: options for access to remote files, retries and the cache."""
 
 from __future__ import annotations
 
@@ -22,27 +22,28 @@ class RemoteOptions:
 
     Args:
         cache: the folder for whole files, on a disk of this machine; its ranks and workers share it. None
-            for `remote` in the user's cache folder. Files of others in it are never touched.
-        max_cache_bytes: how much the files in it take at most, including unpacked ones. None for half of the
+            for `remote` in the user's cache folder. Other files in it are never touched.
+        max_cache_bytes: the most bytes of the files in it, including decompressed ones. None for half of the
             free space on that disk, where cached files count as free.
-        timeout: seconds to connect, until the head of a response arrives, and for each MiB of its body: a
-            slower server counts as stalled.
-        attempts: how often a request is made at most.
-        retry_seconds: the time that one request waits between its attempts at most, in all; with 0 they
-            follow at once. Each wait is drawn from [0, d), and d doubles from attempt to attempt, up to 30 s;
-            a `Retry-After` is respected.
-        threads: how many requests for parts of files run at a time, for each thread that reads.
-        digests: what whole files must be: "sha256:9f86d0..." by URL, or by the last parts of its path. All
-            algorithms of `hashlib` with a fixed length are known.
-        storage_options: those of fsspec's filesystem, such as `key`, `secret` and `endpoint_url` for S3. For
-            HTTP: `headers` (a mapping), `auth` (user and password), `verify` and `cert` (as in `requests`).
-        max_unpacked_bytes: what a gzip archive may unpack to. None for 200 times its size, or 1 GiB if that
-            is more.
+        timeout: seconds to connect, to receive the head of a response, and for each MiB of its body; a slower
+            server counts as stalled.
+        attempts: the most attempts of a request.
+        retry_seconds: the most seconds that a request waits between its attempts, in total; 0 to retry
+            without waiting. Each wait is drawn from [0, d), and d doubles with each attempt, up to 30 s; a
+            `Retry-After` is respected.
+        threads: the number of parallel requests for parts of files, for each thread that reads.
+        digests: digests of whole files, such as "sha256:9f86d0...", by URL or by the end of its path. All
+            algorithms of `hashlib` with a fixed length are supported.
+        storage_options: options of fsspec's filesystem, such as `key`, `secret` and `endpoint_url` for S3.
+            For HTTP: `headers` (a mapping), `auth` (user and password), `verify` and `cert` (as in
+            `requests`).
+        max_unpacked_bytes: the most decompressed bytes of a gzip archive. None for 200 times its size, or 1
+            GiB if that is more.
 
     Raises:
         ArgumentTypeError: an argument has the wrong type.
         ArgumentRangeError: a number is not positive; `retry_seconds` may be 0.
-        ArgumentValueError: a digest cannot be understood, or `cache` is a URL.
+        ArgumentValueError: a digest is invalid, or `cache` is a URL.
 
     Example:
         >>> RemoteOptions(cache="/scratch/cache", attempts=3, storage_options={"secret": "s3cr3t"})
@@ -56,7 +57,7 @@ retry_seconds=120.0, threads=16, max_unpacked_bytes=None)
     attempts: int = 5
     retry_seconds: float = 120.0
     threads: int = 16
-    # Keys are URLs, values may be credentials: neither must reach a log by way of repr.
+    # Keys may be URLs, and values credentials, which must not get into a log through repr.
     digests: Mapping[str, str] | None = field(default=None, repr=False, hash=False)
     storage_options: Mapping[str, Any] = field(default_factory=dict, repr=False, hash=False)
     max_unpacked_bytes: int | None = None
@@ -78,10 +79,10 @@ retry_seconds=120.0, threads=16, max_unpacked_bytes=None)
 
     @classmethod
     def of(cls, value: Any) -> RemoteOptions:
-        """Takes options, a mapping of them as it is in a config, or None for the defaults.
+        """Makes options from options, a mapping such as in a config, or None for the defaults.
 
         Raises:
-            ArgumentTypeError: none of these.
+            ArgumentTypeError: `value` is none of these.
             ArgumentValueError: the mapping has an unknown key.
 
         Example:
@@ -140,7 +141,7 @@ def _digests(value: Any) -> dict[str, str]:
             raise ArgumentTypeError("digests", "must be texts such as 'sha256:9f86d0...'", text)
         match = _DIGEST.fullmatch(text.lower())
         size = hashlib.new(match[1]).digest_size if match and match[1] in hashlib.algorithms_available else 0
-        # A digest of variable length, such as shake_128, has the size 0.
+        # Digests of variable length, such as shake_128, have size 0.
         if match is None or not size or len(match[2]) != 2 * size:
             hint = "write ALGORITHM:HEX, as in 'sha256:9f86d0...', with all its digits"
             raise ArgumentValueError("digests", "is no digest of a known algorithm", text, hint=hint)

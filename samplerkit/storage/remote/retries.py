@@ -1,4 +1,4 @@
-"""What a client does in one attempt; trying again, within a budget; and the error when that does not help."""
+"""The base class of clients; retries within a budget; and the final error."""
 
 from __future__ import annotations
 
@@ -29,30 +29,30 @@ from samplerkit.storage.urls import shown
 _LOG = logging.getLogger(__name__)
 _FIRST_WAIT = 0.5
 _LONGEST_WAIT = 30.0
-_DRAWS = secrets.SystemRandom()  # a seeded one would let forked workers wait for equal times
+_DRAWS = secrets.SystemRandom()  # with a seeded generator, forked workers would wait for equal times
 
 _PART = 4 << 20
-"""Bytes of a whole file that one request asks for, where answers cannot be read bit by bit."""
+"""Bytes of a whole file per request, for clients whose responses cannot be streamed."""
 
 _AT_A_TIME = 4
-"""Such parts that are on their way at a time: one connection of a store is slower than the network."""
+"""Such requests that run in parallel, since one connection to a store is slower than the network."""
 
 Result = TypeVar("Result")
 
 FileBytes = bytes | memoryview
-"""Bytes of a file; those of a view until the next are read."""
+"""Bytes of a file; a memoryview is valid until the next bytes are read."""
 
 
 @final
 @dataclass(frozen=True)
 class RemoteStats:
-    """What one process has asked of remote servers so far.
+    """Counters of requests to remote servers by one process.
 
     Args:
-        requests: requests that were made, each attempt one; those that only followed a redirect do not count.
-        bytes: of file content that arrived, also of attempts that failed later.
-        retries: attempts after the first one of a request.
-        downloads: whole files that this process brought into the cache.
+        requests: the number of requests; each attempt counts, but following a redirect does not.
+        bytes: the bytes of file content received, including those of attempts that failed later.
+        retries: the number of attempts after the first one of a request.
+        downloads: the number of whole files that this process fetched into the cache.
     """
 
     requests: int = 0
@@ -63,7 +63,7 @@ class RemoteStats:
 
 @final
 class Counts:
-    """The figures of `RemoteStats` while they grow."""
+    """Thread-safe counters, which are read as `RemoteStats`."""
 
     def __init__(self, stats: RemoteStats | None = None) -> None:
         self._lock = threading.Lock()
@@ -71,23 +71,23 @@ class Counts:
 
     @property
     def stats(self) -> RemoteStats:
-        """The figures so far."""
+        """The counters so far."""
         with self._lock:
             return RemoteStats(**self._so_far)
 
     def add(self, **more: int) -> None:
-        """Adds to figures, by their names."""
+        """Adds to counters by their names."""
         with self._lock:
             for name, number in more.items():
                 self._so_far[name] += number
 
 
 class Client(ABC):
-    """A way to remote files, in one process; each method makes one attempt, and may raise what it meets.
+    """A client for remote files in one process; each method makes one attempt, and may raise any exception.
 
     Args:
-        options: how they are reached, and how often that is tried.
-        counts: of the requests, bytes and retries.
+        options: options for access and retries.
+        counts: the counters of requests, bytes and retries.
     """
 
     def __init__(self, options: RemoteOptions, counts: Counts) -> None:
@@ -96,18 +96,18 @@ class Client(ABC):
 
     @abstractmethod
     def version(self, url: str, stop: Stop) -> Version:
-        """Asks for the size and the tag of a file."""
+        """Requests the size and the tag of a file."""
 
     @abstractmethod
     def part(self, url: str, version: Version, offset: int, length: int, stop: Stop) -> bytes:
-        """Reads a part of a file, of at least one byte; nothing where only the whole of it can be had."""
+        """Reads a part of at least one byte; returns no bytes if the server does not support ranges."""
 
     @abstractmethod
     def fault(self, error: Exception) -> Exception:
-        """Gives what an error of its library means, in words of our own; other errors as they are."""
+        """Converts an exception of its library to `Transient` or `Refused`; returns others unchanged."""
 
     def small(self, url: str, most: int, stop: Stop) -> tuple[bytes, Version]:
-        """Reads a whole small file, after asking for its version."""
+        """Reads a whole small file, after requesting its version."""
         version = self.version(url, stop)
         _check_size(version)
         check_small(version.size, most)
@@ -118,15 +118,15 @@ class Client(ABC):
     def rest(
         self, url: str, version: Version, offset: int, pool: Pool, stop: Stop, *, is_verified: bool
     ) -> Iterator[FileBytes]:
-        """Reads a file from a byte on to its end, by parts, several at a time.
+        """Reads a file from an offset to its end, by several parts in parallel.
 
         Args:
-            url: of the file.
-            version: that it must be of.
-            offset: of the first byte.
+            url: the URL of the file.
+            version: the expected version.
+            offset: the offset of the first byte.
             pool: the threads that read parts.
-            stop: ends it.
-            is_verified: it is checked against a digest later.
+            stop: stops the requests.
+            is_verified: whether the file is checked against a digest later.
         """
         _check_size(version)
 
@@ -139,17 +139,17 @@ class Client(ABC):
         self.confirm(url, version, stop)
 
     def confirm(self, url: str, version: Version, stop: Stop) -> None:
-        """Makes certain that parts that were read are of a version, where their reading did not."""
+        """Checks that parts that were read are of a version, for clients that cannot check each response."""
         return
 
 
 def _check_size(version: Version) -> None:
     if version.size == UNKNOWN_SIZE:
-        raise Refused("has no size by its filesystem, so a break could not be noticed")
+        raise Refused("has no size in its filesystem, so truncation could not be detected")
 
 
 def check_small(size: int, most: int) -> None:
-    """Refuses a file that is larger than what is read at once."""
+    """Refuses a file that is too large to be read at once."""
     if size > most:
         raise Refused(f"has {size} bytes, but {most} are the most that are read at once")
 
@@ -158,22 +158,22 @@ Way = TypeVar("Way", bound=Client)
 
 
 def retried(url: str, client: Way, attempt: Callable[[Way], Result], stop: Stop) -> Result:
-    """Makes a request until it goes well, or until attempts or time are used up.
+    """Makes a request, and retries it until it succeeds, or until attempts or time are used up.
 
-    Before attempt k + 1 it waits for a time drawn from [0, d * 2^(k - 1)): "full jitter", so that the ranks
-    of a job do not come back at the same moment. A server that names a time is waited for as long as it says.
+    Before attempt k + 1 it waits for a time drawn from [0, d * 2^(k - 1)), "full jitter", so that the ranks
+    of a job do not retry at the same moment. If the server asks for a time to wait, that is used.
 
     Source: Brooker, "Exponential Backoff And Jitter", AWS Architecture Blog, 2015.
 
     Args:
-        url: what errors and logs name, without what is private in it.
-        client: by which it is made, and which knows what its errors mean.
-        attempt: makes it.
-        stop: ends it.
+        url: the URL, which is shown in errors and logs without its secrets.
+        client: the client for the request, which also classifies its exceptions.
+        attempt: makes one attempt.
+        stop: ends attempts and waits.
 
     Raises:
-        DatasetError: it did not go well; with the attempts, the seconds, and the last reason.
-        AbsentError: there is no such file, or it may not be read.
+        DatasetError: no attempt succeeded; the message has the attempts, the seconds and the last reason.
+        AbsentError: the file does not exist, or may not be read.
     """
 
     def said(error: Exception) -> Exception:
@@ -185,7 +185,7 @@ def retried(url: str, client: Way, attempt: Callable[[Way], Result], stop: Stop)
         return attempt(client)
 
     options, begun, waited, wait, number = client.options, time.monotonic(), 0.0, 0.0, 0
-    # A small budget is shared out among the attempts, so that the first waits do not use it up.
+    # With a small budget the first wait is shorter, so that the first waits do not use it up.
     first = min(_FIRST_WAIT, options.retry_seconds / 2 ** min(options.attempts + 1, 9))
     while True:
         number += 1
@@ -202,7 +202,7 @@ def retried(url: str, client: Way, attempt: Callable[[Way], Result], stop: Stop)
             times = "once" if number == 1 else f"{number} times"
             problem = f"could not be read, tried {times} in {seconds:.1f} s: {reason}"
             hint = "see whether the server works, or raise attempts, retry_seconds and timeout"
-            # Here no exception is being handled, so none is chained to it.
+            # No exception is being handled here, so none is chained.
             raise DatasetError(shown(url), problem, hint=hint)
         longest = min(first * 2 ** min(number - 1, 32), _LONGEST_WAIT)
         wait = min(_DRAWS.uniform(0, longest), left) if asked is None else asked
@@ -213,14 +213,14 @@ def retried(url: str, client: Way, attempt: Callable[[Way], Result], stop: Stop)
 
 
 def unless_closed(url: str, call: Callable[[], Result]) -> Result:
-    """Calls; that the storage is closed meanwhile is an error, too."""
+    """Calls a function; raises a `DatasetError` if the storage is closed meanwhile."""
     return in_other_words(call, Stopped, partial(final_error, url))
 
 
 def final_error(url: str, fault: Exception) -> Exception:
-    """Gives the error for what was refused, or given up; what may pass, and all else, as it is."""
+    """Returns the `DatasetError` for `Refused` or `Stopped`; returns other exceptions unchanged."""
     if isinstance(fault, Stopped):
-        return DatasetError(shown(url), "was given up, since it is not wanted any more")
+        return DatasetError(shown(url), "was stopped, since the storage was closed")
     if isinstance(fault, Refused):
         kind = AbsentError if isinstance(fault, Absent) else DatasetError
         return kind(shown(url), fault.problem, hint=fault.hint)

@@ -1,4 +1,4 @@
-"""Remote files: their versions, parts of them, and whole ones in the cache of this machine."""
+"""`RemoteStorage`: versions of remote files, parts of them, and whole files in the cache of this machine."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ _LOG = logging.getLogger(__name__)
 
 @final
 class RemoteStorage(Closing):
-    """Reads remote files, by HTTP or fsspec, and is certain of each byte.
+    """Reads remote files by HTTP or fsspec, and checks everything against one version of each file.
 
-    A version is asked once; all that is read later is checked against it: a file that changes while it is in
-    use is an error, never a mixture. It may be used by several threads, be forked, and be copied to other
-    processes, with the versions that are known, so that workers agree; each process has its own connections.
+    The version is requested once, and all later reads are checked against it: a file that changes while it is
+    in use raises an error, and versions are never mixed. It is thread-safe, may be forked, and may be pickled
+    together with the known versions, so that workers agree. Each process has its own connections.
 
     Args:
-        options: how files are reached, retried and kept.
+        options: options for access, retries and the cache.
 
     Example:
         >>> import fsspec, tempfile
@@ -63,39 +63,39 @@ class RemoteStorage(Closing):
 
     @property
     def stats(self) -> RemoteStats:
-        """What this process has asked so far."""
+        """The counters of requests by this process."""
         return self._resources().counts.stats
 
     def version(self, url: str) -> Version:
-        """Returns the size and tag that a file had when it was first asked, by one request.
+        """Returns the size and tag that a file had at its first request; takes at most one request.
 
         Raises:
-            DatasetError: there is no such file, it may not be read, or the server does not answer.
+            DatasetError: the file does not exist, may not be read, or the server does not answer.
         """
         resources = self._resources()
         return resources.version(url, resources.stop)
 
     def know(self, url: str, version: Version) -> None:
-        """Receives the version of a file, so that it is not asked: all that is read is checked against it.
+        """Sets the version of a file, so that it is not requested; all reads are checked against it.
 
         Raises:
-            DatasetError: another version was met before.
+            DatasetError: another version is known already.
         """
         if self._versions.setdefault(url, version) != version:
             raise final_error(url, changed())
 
     def read(self, spans: Sequence[Span]) -> list[bytes]:
-        """Reads parts of files, `threads` requests at a time.
+        """Reads parts of files, with `threads` requests in parallel.
 
-        Parts that are near one another share a request, and long ones have several. A server without range
-        requests is noticed: then the whole file is fetched into the cache.
+        Parts that are close together share a request, and long ones are split. If a server does not support
+        range requests, the whole file is fetched into the cache.
 
         Returns:
-            The bytes of each part, in the order asked for.
+            The bytes of each part, in the given order.
 
         Raises:
-            OutOfDatasetError: a part is outside of its file.
-            DatasetError: a part cannot be read, or its file was changed.
+            OutOfDatasetError: the offset or the length of a part is negative.
+            DatasetError: a part cannot be read or ends beyond its file, or the file was changed.
         """
         resources, wanted = self._resources(), list(spans)
         if not wanted:
@@ -103,10 +103,10 @@ class RemoteStorage(Closing):
         return unless_closed(wanted[0].url, partial(self._read, resources, wanted))
 
     def read_small(self, url: str, most_bytes: int = 1 << 24) -> bytes | None:
-        """Reads a small file as a whole by one request, past the cache: such as an index beside a shard.
+        """Reads a whole small file by one request, without the cache, such as an index next to a shard.
 
         Returns:
-            Its bytes; None if there is none, or it may not be read.
+            Its bytes; None if the file does not exist or may not be read.
 
         Raises:
             DatasetError: the server does not answer, or the file is larger than `most_bytes`.
@@ -125,12 +125,12 @@ class RemoteStorage(Closing):
         return data
 
     def read_shared(self, url: str, most_bytes: int) -> bytes | None:
-        """Reads a file that all processes of this machine need as a whole: one of them fetches it.
+        """Reads a whole file that all processes of this machine need; one of them fetches it into the cache.
 
-        Each process asks for the version. Where the cache cannot be used, each fetches the file by itself.
+        Each process requests the version. If the cache cannot be used, each process fetches the file.
 
         Returns:
-            Its bytes; None if there is none, or it may not be read.
+            Its bytes; None if the file does not exist or may not be read.
 
         Raises:
             DatasetError: the server does not answer, or the file is larger than `most_bytes`.
@@ -145,45 +145,45 @@ class RemoteStorage(Closing):
         return self.read_small(url, most_bytes)
 
     def fetch(self, url: str) -> LocalFile:
-        """Brings a whole file into the cache of this machine, unless it lies there.
+        """Fetches a whole file into the cache of this machine, unless it is there.
 
-        One process of the machine downloads it, the others wait for that; if it dies, another one takes over.
+        One process of the machine downloads it, and others wait; if it dies, another one takes over.
 
         Returns:
-            The local file, pinned until it is closed: eviction does not take it.
+            The local file, pinned: it is not evicted until it is closed.
 
         Raises:
-            DatasetError: the file cannot be downloaded, has another size or digest than it must, or does not
-                fit into the cache.
+            DatasetError: the file cannot be downloaded, has a wrong size or digest, or does not fit into the
+                cache.
         """
         resources = self._resources()
         return unless_closed(url, partial(self._fetched, resources, url))
 
     def cached(self, url: str) -> LocalFile | None:
-        """Gives a whole file if it lies in the cache of this machine; nothing is downloaded.
+        """Returns a whole file if it is in the cache of this machine; does not download it.
 
         Returns:
-            The local file, pinned as by `fetch`; None if it is not there.
+            The local file, pinned as by `fetch`; None if it is not in the cache.
 
         Raises:
-            DatasetError: its version is not known yet, and the server does not tell it.
+            DatasetError: its version is not known yet and cannot be requested.
         """
         cache = DiskCache.of(self.options, self._resources().stop)
         return cache.find(self._entry(cache, url, self.version(url)))
 
     def close(self) -> None:
-        """Ends threads and connections; what is on its way in other threads fails. It can be used again."""
+        """Ends threads and connections; reads in other threads fail. The storage can be used again."""
         resources = self._resources_by_pid.pop(os.getpid(), None)
         if resources is not None:
             resources.finalizer()
             self._resources_by_pid[os.getpid()] = self._new_resources(resources.counts.stats)
 
     def __getstate__(self) -> dict[str, Any]:
-        # Neither connections and threads nor figures travel to another process.
+        # Connections, threads and counters are not pickled.
         return {**self.__dict__, "_versions": dict(self._versions), "_resources_by_pid": {}}
 
     def _resources(self) -> RemoteResources:
-        """What belongs to this process. A child gets its own: locks and threads do not survive a fork."""
+        """Returns the resources of this process; a child has its own, since threads do not survive a fork."""
         pid = os.getpid()
         resources = self._resources_by_pid.get(pid)
         if resources is None:
@@ -207,7 +207,7 @@ class RemoteStorage(Closing):
         requests = Requests.of(span for span in wanted if span.url not in whole and span.length)
         answers = resources.parts(requests.spans)
         found: dict[Span, bytes] = {}
-        for url in filter(resources.has_no_ranges, urls):  # also those of which it was noticed now
+        for url in filter(resources.has_no_ranges, urls):  # including those detected just now
             mine = [span for span in wanted if span.url == url]
             found.update(zip(mine, self._parts_of_whole(resources, url, mine), strict=True))
         return [found[span] if span in found else requests.taken(span, answers) for span in wanted]
@@ -237,7 +237,7 @@ class RemoteStorage(Closing):
 def _check(span: Span, size: int) -> None:
     if span.offset < 0 or span.length < 0:
         raise OutOfDatasetError(
-            shown(span.url), "has no part that begins or is so long", (span.offset, span.length)
+            shown(span.url), "has no part with this offset and length", (span.offset, span.length)
         )
     if size != UNKNOWN_SIZE and span.offset + span.length > size:
         last = span.offset + span.length
@@ -247,18 +247,18 @@ def _check(span: Span, size: int) -> None:
 
 @final
 class RemoteResources:
-    """What a remote storage holds in one process; a child gets its own.
+    """The clients, threads and counters of a remote storage in one process; a child has its own.
 
     Args:
-        options: how files are reached.
-        versions: those that are known, by URL; it grows.
-        stats: the figures to begin with.
+        options: options for access.
+        versions: the known versions by URL; new ones are added.
+        stats: the initial counters.
 
     Attributes:
-        stop: ends all that is on its way.
-        counts: the figures.
+        stop: stops all requests.
+        counts: the counters.
         pool: the threads that read parts.
-        finalizer: ends it when the storage is garbage, and at the interpreter's end.
+        finalizer: calls `end` when the storage is garbage collected, and at interpreter exit.
     """
 
     finalizer: weakref.finalize[Any, Any]
@@ -276,16 +276,16 @@ class RemoteResources:
         )
 
     def tried(self, url: str, attempt: Callable[[Client], Result], stop: Stop) -> Result:
-        """Makes a request until it goes well: by HTTP, also for S3, or by fsspec.
+        """Makes a request with retries: by HTTP, also for S3, or by fsspec.
 
         Raises:
-            DatasetError: it does not; `AbsentError` where there is no such file, or it may not be read.
+            DatasetError: the request failed; an `AbsentError` if the file does not exist or may not be read.
         """
         client = self._http if self._http.serves(url) else self._filesystems
         return retried(url, client, attempt, stop)
 
     def version(self, url: str, stop: Stop) -> Version:
-        """Gives the version of a file, asked if it is not known."""
+        """Returns the version of a file; requests it if it is not known."""
         known = self._versions.get(url)
         if known is not None:
             return known
@@ -293,9 +293,9 @@ class RemoteResources:
         return self._versions.setdefault(url, found)
 
     def parts(self, spans: Sequence[Span]) -> list[bytes]:
-        """Reads parts of files whose versions are known: by plain requests of HTTP where that will do.
+        """Reads parts of files whose versions are known, by `ParallelHttp` as far as possible.
 
-        What is found to have no ranges is left empty: see `has_no_ranges`.
+        Parts of files whose servers turn out not to support ranges are empty: see `has_no_ranges`.
         """
         answers = self._parallel.read(spans, self._versions, self.stop)
         found = {number: data for number, data in answers.items() if isinstance(data, bytes)}
@@ -314,7 +314,7 @@ class RemoteResources:
             return self.tried(url, attempt, stop)
 
         for number, failure in failures.items():
-            if isinstance(failure, Refused):  # so the others are given up
+            if isinstance(failure, Refused):  # the other parts were stopped
                 raise final_error(spans[number].url, failure)
         left = [number for number in range(len(spans)) if number not in found]
         found.update(zip(left, self.pool.map(again, left), strict=True))
@@ -322,27 +322,27 @@ class RemoteResources:
         return [found[number] for number in range(len(spans))]
 
     def _confirm(self, url: str, stop: Stop) -> None:
-        """Makes certain that parts that were read are of the version that is known."""
+        """Checks that parts that were read are of the known version."""
         version = self._versions[url]
         self.tried(url, lambda client: client.confirm(url, version, stop), stop)
 
     def has_no_ranges(self, url: str) -> bool:
-        """Whether only the whole of a file can be had, of which the version is known."""
+        """Returns whether a file, whose version is known, can only be read as a whole."""
         return self._versions[url].size == UNKNOWN_SIZE or url in self._http.without_ranges
 
     def download(self, url: str, version: Version, digest: str | None, part: PartFile) -> None:
         """Downloads a whole file.
 
         Args:
-            url: of the file.
-            version: that it must be of.
-            digest: that it must have, such as "sha256:9f86d0...", or None.
-            part: to write to.
+            url: the URL of the file.
+            version: the expected version.
+            digest: the expected digest, such as "sha256:9f86d0...", or None.
+            part: the file to write to.
 
         Raises:
-            DatasetError: it cannot be read, was changed, does not fit on the disk, or has twice come with
-                another digest.
-            Stopped: it is not wanted any more.
+            DatasetError: the file cannot be read, was changed, does not fit on the disk, or had a wrong
+                digest twice.
+            Stopped: the storage was closed.
         """
         found = self._arrived(url, version, digest, part)
         if digest not in {None, found}:
@@ -354,7 +354,7 @@ class RemoteResources:
             raise DatasetError(shown(url), problem, hint="correct digests, or the file")
 
     def _arrived(self, url: str, version: Version, digest: str | None, part: PartFile) -> str:
-        """Downloads all of it, and resumes after a break where the version allows that; gives its digest."""
+        """Downloads a file, resuming broken downloads if possible; returns its digest, if one is expected."""
         algorithm = (digest or "sha256").partition(":")[0]
         hasher: Any = None
 
@@ -374,8 +374,8 @@ class RemoteResources:
         return f"{algorithm}:{hasher.hexdigest()}"
 
     def end(self) -> None:
-        """Ends what is on its way, the threads and the connections."""
-        if self._pid != os.getpid():  # locks may have been held when this process was forked
+        """Stops all requests, and ends the threads and the connections."""
+        if self._pid != os.getpid():  # at the fork, locks may have been held
             return
         self.stop.set()
         self.pool.end()

@@ -1,4 +1,4 @@
-"""The files of a sample as values, by their extensions, and back; data never run code."""
+"""Decoding and encoding of the files of a sample by their extensions; decoding never runs code from data."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from samplerkit.storage.inflate import TooLargeError, inflated, most_in_memory
 from samplerkit.storage.threads import importing
 
 Handler = Callable[[str, bytes], Any]
-"""Takes an extension with its dot, and the bytes; gives what they mean, or None to leave it to others."""
+"""Decodes a file, given its extension with the dot and its bytes; returns None to leave it to others."""
 
 REFUSED = frozenset({"pkl", "pickle", "pyd", "pth", "pt"})
-"""Extensions of files that run code when they are loaded."""
+"""Extensions of files that can run code when they are loaded."""
 
 OTHERS = frozenset({"ten", "tb", "mp", "msg", "cbor"})
-"""Extensions that webdataset decodes by packages of their own."""
+"""Extensions that webdataset decodes with additional packages."""
 
 NUMBERS = frozenset({"cls", "cls2", "index", "inx", "id"})
 JSON = frozenset({"json", "jsn"})
@@ -43,15 +43,15 @@ IMAGE_SPECS: dict[str, tuple[str, str, str]] = {
 }
 IMAGE_SPECS |= {f"pil{channels}": ("pil", "", channels.upper()) for channels in ("l", "rgb", "rgba")}
 IMAGE_SPECS |= {"pil": IMAGE_SPECS["pilrgb"], "torch": IMAGE_SPECS["torchrgb"]}
-"""For each short name: what is made, of which numbers, and with which channels."""
+"""For each short name: the kind of result, its dtype, and its channels."""
 
-# Formats for which Pillow starts another program (Ghostscript, for EPS) are left out: data run no code.
+# Formats for which Pillow starts another program (Ghostscript, for EPS) are left out for safety.
 IMAGE_EXTENSIONS = frozenset(
     """
     apng avif blp bmp bw cur dcx dds dib fli flc ftc ftu gbr gif icb icns ico iim im j2c j2k jfif jp2
     jpc jpe jpeg jpf jpg jpx msp pbm pcd pcx pgm png pnm ppm psd pxr ras rgb rgba sgi tga tif tiff vda
     vst webp xbm xpm
-    """.split()  # noqa: SIM905  # a list of so many is harder to read
+    """.split()  # noqa: SIM905  # a long list is harder to read
 )
 """Extensions of the files that are decoded as images."""
 
@@ -77,7 +77,7 @@ DECODERS: Mapping[str, Callable[[bytes], Any]] = MappingProxyType(
         "npz": _npz,
     }
 )
-"""What is decoded without being asked for."""
+"""Decoders that are used by default, by extension."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class Decode:
     """Decodes the files of a sample.
 
     Args:
-        handlers: short names of images, and functions; the first that gives something else than None wins.
+        handlers: short names of image formats, and functions; the first result other than None is used.
         only: the fields to decode; None for all.
 
     Example:
@@ -98,11 +98,11 @@ class Decode:
 
     @classmethod
     def of(cls, handlers: tuple[Any, ...], only: Any) -> Decode:
-        """Takes the arguments of a user.
+        """Checks the arguments of the user.
 
         Raises:
-            ArgumentTypeError: a handler is neither a string nor a function, or `only` no names.
-            ArgumentValueError: a short name is not known.
+            ArgumentTypeError: a handler is neither a string nor a function, or `only` has no names of fields.
+            ArgumentValueError: a short name is unknown.
         """
         for handler in handlers:
             if isinstance(handler, str):
@@ -131,9 +131,7 @@ class Decode:
             except DatasetError as error:
                 raise DatasetError(f"field {name!r}", error.problem, hint=error.hint) from error
             except TooLargeError as error:
-                problem = (
-                    f"{error}, 200 times its size or 256 MiB, as a field does that is made to fill memory"
-                )
+                problem = f"{error}, 200 times its size or 256 MiB, as a decompression bomb does"
                 hint = "leave it out by only=, and unpack it by map if you trust it"
                 raise DatasetError(f"field {name!r}", problem, hint=hint) from error
             except Exception as error:
@@ -171,7 +169,7 @@ def decode_image(spec: str, data: bytes) -> Any:
     Args:
         spec: one of `IMAGE_SPECS`. `pil*`: a PIL image. `torch*`: a tensor of shape (channels, height,
             width), or (height, width) for `l`. Others: an array of shape (height, width, channels), or
-            (height, width) for `l`. With an `8` the numbers are uint8, else float32 in [0, 1].
+            (height, width) for `l`. Names with an `8` mean uint8, others float32 in [0, 1].
         data: the bytes of the file.
 
     Raises:
@@ -182,7 +180,7 @@ def decode_image(spec: str, data: bytes) -> Any:
     kind, number, mode = IMAGE_SPECS[spec]
     with io.BytesIO(data) as stream:
         image: Any = _pillow().open(stream)
-        if image.format == "EPS":  # it goes by the content: an image of any name may be one
+        if image.format == "EPS":  # Pillow detects the format by content, whatever the extension
             raise DatasetError("decode", "is PostScript, for which Pillow would start another program")
         image.load()
         image = image.convert(mode)
@@ -200,7 +198,7 @@ def decode_image(spec: str, data: bytes) -> Any:
 
 def _pillow() -> Any:
     try:
-        # An extra: only who decodes images needs it.
+        # An optional dependency, only for images.
         with importing:
             return import_module("PIL.Image")
     except ImportError as error:
@@ -210,17 +208,17 @@ def _pillow() -> Any:
 
 
 def encode(name: str, value: Any) -> bytes:
-    r"""Returns the bytes of a field.
+    r"""Encodes the value of a field as bytes.
 
     Args:
         name: the field: an extension such as `cls` or `seg.png`.
-        value: bytes, as they are; text, as UTF-8; an integer for `cls`, `index` and `id`; anything that JSON
-            knows for `json`; an array for `npy`; a dict of arrays for `npz`. After `.gz` at the end of the
-            name all but bytes is compressed.
+        value: bytes, unchanged; text, as UTF-8; an integer for `cls`, `index` and `id`; anything that JSON
+            supports for `json`; an array for `npy`; a dict of arrays for `npz`. If the name ends in `.gz`,
+            everything except bytes is compressed.
 
     Raises:
-        ArgumentTypeError: the value does not go with the extension.
-        ArgumentValueError: a text is none that UTF-8 can hold.
+        ArgumentTypeError: the type of the value does not match the extension.
+        ArgumentValueError: a text cannot be encoded in UTF-8.
 
     Example:
         >>> encode("cls", 7), encode("json", {"x": 1}), encode("txt", "é")
@@ -236,7 +234,7 @@ def encode(name: str, value: Any) -> bytes:
         raise kind(name, f"cannot be encoded ({error})", value, hint="give bytes") from error
     if data is None:
         raise ArgumentTypeError(name, "has no encoding for such a value", value, hint="give bytes")
-    # Compressed without the time, so that the same samples give the same bytes.
+    # Compressed without a timestamp, so that the same samples give the same bytes.
     return data if plain == name else gzip.compress(data, mtime=0)
 
 
@@ -251,7 +249,7 @@ def _encoded(kind: str, value: Any) -> bytes | None:
     if kind == "npy" and isinstance(value, np.ndarray):
         np.lib.format.write_array(stream, value, allow_pickle=False)
     elif kind == "npz" and isinstance(value, dict):
-        # What `np.savez` writes, which takes `allow_pickle` from numpy 2.1 on only.
+        # The format of `np.savez`, which has `allow_pickle` only since numpy 2.1.
         with zipfile.ZipFile(stream, "w") as archive:
             for field, array in value.items():
                 with archive.open(field + ".npy", "w", force_zip64=True) as member:

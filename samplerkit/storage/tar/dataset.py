@@ -1,4 +1,4 @@
-"""Samples in tar shards, on disk or remote, at any id."""
+"""`TarDataset`: random access to samples in tar shards, on disk or remote."""
 
 from __future__ import annotations
 
@@ -39,45 +39,46 @@ class TarDataset(View):
     """Samples in tar shards, as webdataset writes them: a map-style dataset with a pipeline.
 
     Files whose names are the same up to the first dot are one sample: a dict with `__key__`, `__url__` and
-    the bytes of each file under its extension. Where each sample lies is indexed at first use, and kept; so
-    any sample can be read at any time, and every shuffle mode and every resume works on shards.
+    the bytes of each file under its extension. The positions of samples are indexed at first use, and the
+    index is kept; so any sample can be read at any time, and every shuffle mode and every resume works.
 
-    Each method of the pipeline returns a new dataset and does not change this one. Their functions are called
-    when a sample is read, in the process that reads it.
+    Each method of the pipeline returns a new dataset and does not change this one. Functions are called when
+    a sample is read, in the process that reads it.
 
     Shards may be remote. Whole shards are fetched, once per machine, into a cache on disk that all processes
-    share, and the next ones are prefetched; or single samples are read by range requests, those of a batch at
-    the same time. See `docs/tar.md`.
+    share, and the next ones are prefetched; or single samples are read by range requests, those of a batch in
+    parallel. See `docs/tar.md`.
 
     Args:
         urls: a path or a URL, or a list of these, plain tar or gzip; `{000..127}`, `{a,b}`, `*`, `?` and
-            `[...]` are expanded. Web servers list no files. Or the catalogue of all shards, `train.skcat`.
+            `[...]` are expanded; web servers cannot list files. Or the catalogue of all shards,
+            `train.skcat`.
         on_error: how a truncated archive, a damaged header, a link, an unsafe name, a sample split over
             shards or a duplicate key is handled. `raise`: an error that names archive and byte, at first use.
-            `skip`: counted in `skipped`, and the sample left out. With `lengths` the layout does not change,
-            and missing samples are left out of their batches, also those of a missing shard.
-        max_handles: archives that a process holds open; None for 256, or less where the system allows few.
-        checksums: take a CRC-32 of each file with the index, and compare it at each reading.
-        cache: the folder for indexes, unpacked gzip archives and, unless `remote` says another one, fetched
-            shards; None for the user's cache folder.
+            `skip`: the sample is skipped and counted in `skipped`. With `lengths` the layout does not change;
+            missing samples, also those of a missing shard, are left out of their batches.
+        max_handles: archives that a process holds open; None for 256, or fewer if the system allows fewer.
+        checksums: whether to store a CRC-32 of each file in the index, and to check it at each read.
+        cache: the folder for indexes, decompressed gzip archives and, unless `remote` has another one,
+            fetched shards; None for the user's cache folder.
         progress: called with a description, the number done and the total; None for a line on the terminal,
             False for nothing.
         lengths: samples in each shard: a list, a dict by URL or name, or the path of a JSON file from
-            `save_lengths`. Then nothing is opened at the start: a shard is indexed when it is needed. None
-            indexes all at first use.
-        remote: how remote shards are reached and kept: `RemoteOptions`, or a mapping of these.
+            `save_lengths`. Then nothing is opened at the start, and a shard is indexed when it is needed.
+            None indexes all shards at first use.
+        remote: how remote shards are fetched and cached: `RemoteOptions`, or a mapping of these.
         fetch: `shards` fetches whole remote shards, `ranges` reads single samples of them. `auto` chooses by
-            the next ids from a `Loader` (`samplerkit.storage.tar.fetch_costs.stretch_of` is the rule):
-            file-aware orders fetch shards, GLOBAL reads samples. Without a `Loader` it reads samples.
-        max_shards: fetched shards that a process holds open at most, including prefetched ones.
-        read_ahead: how many shards are fetched before they are needed; 0 for none.
+            the upcoming ids of a `Loader` (see `samplerkit.storage.tar.fetch_costs.stretch_of`): file-aware
+            orders fetch shards, GLOBAL reads samples. Without a `Loader` it reads samples.
+        max_shards: the most fetched shards that a process holds open, including prefetched ones.
+        read_ahead: the number of shards to prefetch; 0 for none.
 
     Raises:
         ArgumentTypeError: an argument has the wrong type.
-        ArgumentValueError: `on_error` or `fetch` is not known, `urls` is empty or has wrong braces, or
-            `lengths` do not fit them.
-        ArgumentRangeError: a number is not positive, or `read_ahead` negative.
-        DatasetError: a file is not there; or, at first use, an archive has a flaw or another length.
+        ArgumentValueError: `on_error` or `fetch` is unknown, `urls` is empty or has wrong braces, or
+            `lengths` do not match `urls`.
+        ArgumentRangeError: a number is not positive, or `read_ahead` is negative.
+        DatasetError: a file does not exist; or, at first use, an archive has a flaw or another length.
 
     Source: the WebDataset format.
 
@@ -100,7 +101,7 @@ class TarDataset(View):
     """
 
     enters_draws = True
-    """A Loader that seeds draws need not read this one by one: the steps of each sample run in its draw."""
+    """The steps of each sample run within its draw, so a Loader that seeds draws may read whole batches."""
 
     def __init__(
         self,
@@ -137,30 +138,30 @@ class TarDataset(View):
         """Decodes files by their extensions.
 
         Text (`txt`), numbers (`cls`, `index`, `id`), `json`, `npy` and `npz` are always decoded, `.gz` is
-        unpacked first, and unknown extensions stay bytes. Pickles are refused: they run code.
+        decompressed first, and files with other extensions stay bytes. Pickles are refused: they run code.
 
         Args:
             handlers: how images are decoded: `pil`, `rgb8`, `torchrgb`, `l` and so on; or functions that
-                take an extension with its dot, such as ".jpg", and the bytes, and give None for what they
-                leave to others.
+                take an extension with its dot, such as ".jpg", and the bytes, and return the value, or None
+                to leave it to the next handler.
             only: the fields to decode; None for all.
 
         Raises:
             ArgumentTypeError: a handler is neither a string nor a function.
-            ArgumentValueError: a short name is not known.
+            ArgumentValueError: a short name is unknown.
         """
         return self._then(Decode.of(handlers, only))
 
     def rename(self, **fields: Any) -> Self:
-        """Gives fields other names: `rename(image="jpg;png")` takes the first that a sample has.
+        """Renames fields: `rename(image="jpg;png")` takes the first of them that a sample has.
 
         Args:
-            fields: for each new name the old one, or several. Other fields stay as they are.
+            fields: for each new name the old name, or several. Other fields are kept.
         """
         return self._then(Rename.of(fields))
 
     def map_dict(self, **functions: Callable[[Any], Any]) -> Self:
-        """Applies a function to each of some fields."""
+        """Applies functions to fields: `map_dict(cls=int)`."""
         return self._then(MapDict.of(functions))
 
     def map(self, function: Callable[[Any], Any]) -> Self:
@@ -171,36 +172,36 @@ class TarDataset(View):
         """Makes a tuple of some fields; `"jpg;png"` takes the first that a sample has.
 
         Args:
-            fields: names; one text of several names with spaces between them is taken too.
+            fields: names; or one string of names separated by spaces.
         """
         return self._then(ToTuple.of(fields))
 
     def select(self, predicate: Callable[[Any], Any], *, by: Literal["sample", "key"] = "sample") -> Self:
-        """Keeps the samples for which a function gives true.
+        """Keeps the samples for which a function returns true.
 
         The function is called once for each sample, when the length or a sample is first needed; the selected
         ids are held in memory, 8 bytes each.
 
         Args:
-            predicate: is given the sample as it is at this place of the pipeline, or its key.
+            predicate: receives the sample after the steps before this one, or its key.
             by: `sample` reads every sample once; `key` reads the index only.
 
         Raises:
-            ArgumentTypeError: no function.
-            ArgumentValueError: `by` is not known.
+            ArgumentTypeError: `predicate` is not a function.
+            ArgumentValueError: `by` is unknown.
         """
         arguments.choice("by", by, ("sample", "key"))
         return self._with(_selection=Selection(self, checked_function("select", predicate), by))
 
     def shuffle(self, size: int) -> Self:
-        """Makes PARTIAL with this window the default order of samplerkit's loaders and of `for`.
+        """Makes PARTIAL with this window the default order of samplerkit's loaders and of iteration.
 
         Args:
             size: samples in a window; 0 for no shuffle.
 
         Raises:
-            ArgumentTypeError: no integer.
-            ArgumentRangeError: negative.
+            ArgumentTypeError: `size` is not an integer.
+            ArgumentRangeError: `size` is negative.
         """
         return self._with(_window=arguments.at_least("shuffle", size, 0) or None)
 
@@ -210,7 +211,7 @@ class TarDataset(View):
         return self._window
 
     def __getitem__(self, id: int) -> Any:
-        # Nearly always it is a plain integer: to look closer takes a tenth of the time of reading.
+        # A fast path for plain integers: the full check takes a tenth of the time of reading.
         number = id if type(id) is int and 0 <= id < len(self) else checked_index(id, self)
         if self._watch is not None:
             self._watch.see([number])
@@ -224,17 +225,17 @@ class TarDataset(View):
 
     @property
     def read_present(self) -> Callable[..., Present] | None:
-        """Reads a batch as `__getitems__` does, and returns what was left out of it.
+        """A method that reads a batch like `__getitems__`, and also returns which samples are missing.
 
-        A `Loader` calls it, and logs that by itself; with `logs=True` it is logged here. None where nothing
-        is left out: unless `on_error` is `skip` and shards are read one by one.
+        A `Loader` calls it, and logs missing samples itself; with `logs=True` they are logged here. None
+        unless `on_error` is `skip` and shards are opened one by one, since otherwise no sample is skipped.
         """
         source = self._source
         return self._present if source.shards.options.skips and not source.is_indexed else None
 
     def _present(self, ids: Any, *, logs: bool = False) -> Present:
         numbers = self._ids(ids)
-        # An array is what samplerkit's loaders send; a plain DataLoader sends a list.
+        # samplerkit's loaders pass an array; a plain DataLoader passes a list.
         if self._watch is not None and isinstance(ids, list):
             self._watch.see(numbers.tolist())
         found = Present(self._samples(numbers))
@@ -248,21 +249,21 @@ class TarDataset(View):
         if self._window is None:
             return self.in_order(range(len(self)))
         epoch, self._iterations = self._iterations, self._iterations + 1
-        # What a Loader without a sampler reads by.
+        # The order of a Loader without a sampler.
         mode = Mode(Shuffle.PARTIAL, partial_size=self._window)
         return self.in_order(mode.order(self.layout, partial(Key, 0, epoch, 0), run_lanes=1))
 
     def keys(self, ids: Any = None) -> list[str]:
-        """Returns the keys of samples without reading the samples; "" for one that is missing and skipped.
+        """Returns the keys of samples without reading the samples; "" for missing samples that are skipped.
 
         Args:
-            ids: of the samples; None for all.
+            ids: the ids of the samples; None for all.
         """
         numbers = np.arange(len(self)) if ids is None else self._ids(ids)
         return self._source.reading.keys(self._source_ids(numbers))
 
     def order_is_given(self) -> None:
-        """Informs a shuffled dataset that its order is chosen on purpose, so that it does not warn."""
+        """Notifies a shuffled dataset that its order is chosen on purpose, so that it does not warn."""
         if self._watch is not None:
             self._watch.stop()
 
@@ -280,23 +281,23 @@ class TarDataset(View):
 
     @property
     def skipped(self) -> Skipped:
-        """Samples left out with `on_error="skip"` because of a flaw, counted by reason, with places.
+        """Samples that `on_error="skip"` left out because of a flaw, counted by reason, with places.
 
-        With `lengths` it is what this process has met so far.
+        With `lengths`, only those that this process has met so far.
         """
         return self._source.skipped
 
     @property
     def stats(self) -> FileStats | None:
-        """What this process has fetched and waited for; None for indexed shards on disk.
+        """Counters of fetching and waiting in this process; None for indexed shards on disk.
 
-        The workers of a `Loader` are added, as their batches are handed out. Those of a plain DataLoader are
-        not counted.
+        Includes the workers of a `Loader`, up to the batches that it has returned. Workers of a plain
+        DataLoader are not counted.
         """
         return None if self._source.is_indexed else self._source.stats
 
     def count_workers(self, told: Callable[[], FileStats | None]) -> None:
-        """Receives what reports the figures of the workers of a loader; a `Loader` calls it."""
+        """Adds a function that returns the counters of a loader's workers; a `Loader` calls it."""
         self._source.count_workers(told)
 
     @property
@@ -306,9 +307,9 @@ class TarDataset(View):
 
     @property
     def expect(self) -> Callable[[Iterable[Ids]], None] | None:
-        """Receives what this process will read, batch by batch, so that it is read ahead.
+        """A method that receives the upcoming ids of this process, batch by batch, for prefetching.
 
-        A `Loader` calls it. None where that is of no use: for indexed shards on disk.
+        A `Loader` calls it. None for indexed shards on disk, which are not prefetched.
         """
         return None if self._source.is_indexed else self._expect
 
@@ -320,13 +321,13 @@ class TarDataset(View):
 
     @property
     def max_cache_bytes(self) -> int | None:
-        """What the cache for fetched shards may hold at most, if that was said."""
+        """The size limit of the cache for fetched shards; None if not set or if no shard is remote."""
         source = self._source
         return source.shards.options.cache.options.max_cache_bytes if source.shards.is_remote else None
 
     @property
     def _limits(self) -> CacheLimits | None:
-        """How many shards may be at hand: what `check` looks at."""
+        """Limits on open shards, for `check`; None for indexed shards on disk."""
         source = self._source
         return None if source.is_indexed else source.shards.options.limits
 
@@ -336,17 +337,17 @@ class TarDataset(View):
         return self._source.shards.is_remote
 
     def shard_bytes(self) -> Ids:
-        """Returns the size of each shard; of remote ones, by one request each."""
+        """Returns the size of each shard in bytes; takes one request per remote shard."""
         return self._source.shards.sizes()
 
     def local_path(self, url: str) -> str | None:
         """Returns the local path of a shard, also of a fetched one; None if it is not on this machine.
 
         Args:
-            url: of the shard, as in `__url__`.
+            url: the URL of the shard, as in `__url__`.
 
         Raises:
-            ArgumentValueError: it is none of the shards.
+            ArgumentValueError: the URL is not one of the shards.
         """
         shards = self._source.shards
         if url not in shards.numbers:
@@ -356,13 +357,13 @@ class TarDataset(View):
     def save_lengths(self, path: str | os.PathLike[str]) -> None:
         """Writes the number of samples of each shard as JSON, for `lengths` of a later run.
 
-        Shards go by their names below the folder that they share, so the file is right where that is moved.
+        Shards are named relative to their common folder, so the file stays valid if that is moved.
         """
         layout = self._source.contents.layout
         save_lengths(path, layout.names or (), layout.sizes)
 
     def close(self) -> None:
-        """Ends the threads and lets go of open shards. The dataset can be used again."""
+        """Ends the threads and closes open shards. The dataset can be used again."""
         self._source.close()
 
     def _expect(self, upcoming: Iterable[Ids]) -> None:
@@ -371,24 +372,24 @@ class TarDataset(View):
 
 
 def source_of(urls: Any, options: TarOptions, progress: Progress, lengths: Any) -> Source:
-    """Returns what is read: archives on disk are joined under one index, others are opened one by one.
+    """Returns the source of samples: archives on disk share one index, others are opened one by one.
 
     Raises:
         ArgumentTypeError: names or lengths have the wrong type.
-        ArgumentValueError: they do not fit.
-        DatasetError: a file is not there.
+        ArgumentValueError: names or lengths are invalid, or do not match.
+        DatasetError: a file does not exist.
     """
     remote = options.cache.options
     known = opened_catalogue(urls, "tar", remote)
     if known is not None:
         refuse_lengths(lengths)
-        names = public = known.files  # a catalogue names nothing private
+        names = public = known.files  # a catalogue has no credentials
         storage, told = storage_for(known.is_remote, None, remote), known.lengths.tolist()
     else:
-        # What is told and skipped may be missing from the start.
+        # With lengths and on_error="skip", shards may be missing from the start.
         names = archive_names(urls, remote, keeps_absent=lengths is not None and options.skips)
         public = tuple(map(shown, names))
-        if len({*public}) < len({*names}):  # errors, indexes and samples would confuse them
+        if len({*public}) < len({*names}):  # they would have the same name in errors, indexes and samples
             name, _ = Counter(map(shown, dict.fromkeys(names))).most_common(1)[0]
             problem, hint = "differ in their queries or credentials only", "name each by its own path"
             raise ArgumentValueError("urls", problem, name, hint=hint)

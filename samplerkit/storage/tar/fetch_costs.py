@@ -1,4 +1,4 @@
-"""What an epoch over remote shards costs, and which way of reading is the cheaper one: pure functions."""
+"""Costs of an epoch over remote shards, and the choice between fetching shards and reading samples."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
 
 GOOD_PART = 0.5
-"""The part of the shards that would be fetched which must be wanted for that to be worth while."""
+"""The fraction of the samples of some shards that must be needed for fetching these shards to pay off."""
 
 REQUEST_BYTES = 1 << 20
-"""The bytes that could be fetched in the time of one request: 20 to 50 ms of a few hundred Mbit/s."""
+"""Bytes that could be fetched in the time of one request: 20 to 50 ms at a few hundred Mbit/s."""
 
 SEVERAL = 4
-"""So many samples of each shard in one stretch are no chance: GLOBAL meets few shards twice in one."""
+"""Samples per shard in one window that are not by chance: GLOBAL rarely reads a shard twice in a window."""
 
 COSTLY = 2.0
-"""From so many times the cost of fetching on, reading single samples is advised against."""
+"""If reading single samples costs more than this many times as much as fetching shards, `advice` warns."""
 
 MOST_SAMPLES = 1 << 20
-"""Samples of a process that are looked at to choose."""
+"""The most upcoming samples of a process that are examined for the choice."""
 
 _LEAST_WINDOW = 16
 
 
 @dataclass(frozen=True)
 class FetchCosts:
-    """What is asked of a server.
+    """Requests to a server and their size.
 
     Args:
-        requests: how many requests.
-        bytes: how many bytes arrive.
+        requests: the number of requests.
+        bytes: the number of bytes received.
     """
 
     requests: int
@@ -43,18 +43,18 @@ class FetchCosts:
 
     @property
     def cost(self) -> int:
-        """The bytes, and for each request those that could be fetched in its time."""
+        """The cost in bytes: those received, plus `REQUEST_BYTES` per request."""
         return self.bytes + self.requests * REQUEST_BYTES
 
 
 def advice(shards: FetchCosts, ranges: FetchCosts, *, is_local: bool = False) -> str:
-    """Says in a sentence what to do where single samples cost more than `COSTLY` times as much; else "".
+    """Returns a sentence of advice if single samples cost more than `COSTLY` times as much, else "".
 
     Args:
-        shards: what an epoch costs when whole shards are fetched.
-        ranges: when single samples are read.
-        is_local: whether the order stays in few shards for a while, of each of which other ranks read a part
-            as well.
+        shards: the costs of an epoch if whole shards are fetched.
+        ranges: the costs of an epoch if single samples are read.
+        is_local: whether the order stays in few shards for a while, and other ranks read parts of the same
+            shards.
 
     Example:
         >>> advice(FetchCosts(64, 10**9), FetchCosts(100_000, 10**9))[:68]
@@ -73,12 +73,12 @@ def advice(shards: FetchCosts, ranges: FetchCosts, *, is_local: bool = False) ->
 
 @dataclass(frozen=True)
 class Stretch:
-    """What is read next, in short.
+    """A summary of the samples that are read next.
 
     Args:
-        is_whole: whether whole shards are fetched for it.
-        is_local: whether it stays in few shards for a while.
-        is_short: whether the epoch ends before that can be told.
+        is_whole: whether to fetch whole shards for them.
+        is_local: whether they stay in few shards for a while.
+        is_short: whether the epoch ends before that can be decided.
     """
 
     is_whole: bool
@@ -93,28 +93,28 @@ def stretch_of(
     sharers: int = 1,
     shard_bytes: int | None = None,
 ) -> Stretch:
-    """Looks at what is read next: whether whole shards are fetched for it, rather than single samples read.
+    """Decides from the upcoming samples whether to fetch whole shards or to read single samples.
 
-    It looks at what is read next, through windows as long as half of a mean shard, one, two, four shards and
-    so on, up to what the cache on disk can hold. Whole shards are fetched if there is a window that
+    It examines windows of the upcoming samples that are half a mean shard long, then one, two, four shards
+    and so on, up to the capacity of the cache on disk. Whole shards are fetched if there is a window that
 
-    - wants at least `GOOD_PART` of all samples of the shards that it touches, or `SEVERAL` of each, if
-      fetching these shards costs no more than reading its samples; and
-    - touches at most half of the dataset's shards: else the order goes all over the dataset, which only looks
-      local because the dataset is small.
+    - needs at least `GOOD_PART` of all samples of its shards, or on average `SEVERAL` of each if fetching
+      these shards costs no more than reading its samples; and
+    - touches at most half of the dataset's shards. Otherwise the order is spread over the whole dataset, and
+      only seems local because the dataset is small.
 
-    Samples stand for bytes: all shards are taken to be of one size, and so are all samples. So orders that
-    stay in few shards for a while (FALSE, FILES, INFILE, PARTIAL) fetch shards, also where several ranks read
-    parts of the same shards, and GLOBAL reads samples.
+    All shards and all samples are assumed to be of equal size. So orders that stay in few shards for a while
+    (FALSE, FILES, INFILE, PARTIAL) fetch shards, even if several ranks read parts of the same shards, and
+    GLOBAL reads samples.
 
     Args:
-        upcoming: the shards of the samples that this process reads next, batch by batch; looked at as far as
-            needed, and never further than `MOST_SAMPLES`.
-        lengths: the samples of each shard.
-        most_shards: how many shards the cache on disk can hold.
-        sharers: how many processes read an order together and fetch each shard once for all of them: the
+        upcoming: the shards of the samples that this process reads next, batch by batch; iterated as far as
+            needed, at most over `MOST_SAMPLES`.
+        lengths: the number of samples of each shard.
+        most_shards: the number of shards that fit into the cache on disk.
+        sharers: the number of processes that read an order together and share fetched shards, such as the
             workers of a loader.
-        shard_bytes: the size of a shard; None where that is not known: then only the part counts.
+        shard_bytes: the size of a shard; None if unknown, in which case only `GOOD_PART` counts.
 
     Example:
         >>> lengths = np.full(100, 50)
@@ -163,16 +163,16 @@ def epoch_costs(
     shard_bytes: Ids | None = None,
     cached_shards: int | None = None,
 ) -> tuple[FetchCosts, FetchCosts]:
-    """Counts what an epoch of one process asks of a server, if whole shards are fetched, and if samples are.
+    """Returns the costs of an epoch of one process: with whole shards fetched, and with single samples read.
 
-    Shards are fetched when they are needed, and the least recently used one leaves a full cache. A request
-    for samples brings those of a batch that lie side by side.
+    Shards are fetched when they are needed; a full cache evicts the least recently used one. Adjacent samples
+    of a batch share a request.
 
     Args:
-        layout: how many samples lie in which shard.
+        layout: the number of samples in each shard.
         batches: the ids of each batch, int64 arrays.
         shard_bytes: the size of each shard, shape (shards,); None counts no bytes.
-        cached_shards: how many shards the cache on disk holds; None for all.
+        cached_shards: the number of shards that fit into the cache on disk; None for all.
 
     Example:
         >>> shards, ranges = epoch_costs(Layout([4, 4]), [np.array([0, 1, 2, 3]), np.array([5, 7])])

@@ -1,4 +1,4 @@
-"""The indexes and the lengths of shards, made once and put beside them."""
+"""Writes the indexes and the lengths of shards next to them."""
 
 from __future__ import annotations
 
@@ -29,24 +29,24 @@ from samplerkit.storage.threads import Progress, all_in_threads, silence
 from samplerkit.storage.urls import beside, is_remote, shown
 
 LENGTHS = "lengths.json"
-"""What the lengths are called, unless said otherwise."""
+"""The default file name of the lengths."""
 
 THREADS = 4
-"""Shards that are indexed at a time, unless said otherwise: as many fetched ones are on disk meanwhile."""
+"""Shards that are indexed in parallel by default; as many fetched shards are on disk at a time."""
 
 
 @dataclass(frozen=True)
 class Indexed:
-    """What was indexed.
+    """The result of `index_shards`.
 
     Args:
-        num_shards: how many shards.
-        num_samples: how many samples are in them.
-        num_files: how many files.
-        num_made: how many indexes were not there before.
-        flaws: what is wrong with the shards, each reason and shard at most `MOST_PLACES` times.
-        num_flaws: how many flaws there are in all.
-        lengths: where the lengths were written.
+        num_shards: the number of shards.
+        num_samples: the number of samples in them.
+        num_files: the number of files in them.
+        num_made: the number of indexes that did not exist before.
+        flaws: flaws of the shards, at most `MOST_PLACES` for each shard and reason.
+        num_flaws: the total number of flaws.
+        lengths: the path or URL of the lengths.
     """
 
     num_shards: int
@@ -69,27 +69,27 @@ def index_shards(
     remote: RemoteOptions | None = None,
     progress: Progress = silence,
 ) -> Indexed:
-    """Writes the index of each shard, and the lengths of all; an index that is there and right stays.
+    """Writes the index of each shard, and the lengths of all; keeps indexes that exist and are up to date.
 
-    So a run that was stopped resumes where it was, on this machine or another one. Remote shards are fetched
-    into the cache for it.
+    So an interrupted run can be resumed, on this machine or another one. Remote shards are fetched into the
+    cache.
 
     Args:
         urls: as for a `TarDataset`.
-        out: the folder for what is written; None for beside the shards.
-        upload: whether it may be written beside remote shards.
+        out: the folder for the indexes and lengths; None for the folders of the shards.
+        upload: whether to write next to remote shards.
         checksums: whether the indexes have a CRC-32 of each file.
-        threads: shards at a time.
+        threads: shards that are indexed in parallel.
         lengths: the path, or with `upload` the URL, of the lengths; None for `lengths.json` in `out`, or in
-            the folder that all shards share.
-        remote: how remote shards are reached; None for the defaults.
-        progress: receives how many are done.
+            the common folder of all shards.
+        remote: options for remote shards; None for the defaults.
+        progress: called with the number of finished shards.
 
     Raises:
-        ArgumentTypeError: `urls` are no paths.
-        ArgumentValueError: nothing may be written beside a shard, or two indexes would have one name, or the
-            lengths that are there are of other shards.
-        DatasetError: a shard cannot be read, or what is made cannot be written.
+        ArgumentTypeError: `urls` are not paths.
+        ArgumentValueError: shards are remote and neither `out` nor `upload` is given, two indexes would have
+            the same name, or the lengths file exists and is of other shards.
+        DatasetError: a shard cannot be read, or an index or the lengths cannot be written.
     """
     options = remote or RemoteOptions()
     names = archive_names(urls, options)
@@ -128,18 +128,18 @@ def index_shard(
     checksums: bool = False,
     remote: RemoteOptions | None = None,
 ) -> Index:
-    """Writes the index of one shard, unless it is there and right: what an engine runs, and may run again.
+    """Writes the index of one shard unless it is up to date: an idempotent task for distributed engines.
 
     Args:
-        url: path or URL of the shard.
-        out: as for `index_shards`, and so are the others.
-        upload: whether it may be written beside a remote shard.
+        url: the path or URL of the shard.
+        out: as for `index_shards`, like the other arguments.
+        upload: whether to write next to a remote shard.
         checksums: whether the index has a CRC-32 of each file.
-        remote: how the shard is reached; None for the defaults.
+        remote: options for remote shards; None for the defaults.
 
     Raises:
-        ArgumentValueError: nothing may be written beside the shard.
-        DatasetError: the shard cannot be read, or what is made cannot be written.
+        ArgumentValueError: the shard is remote, and neither `out` nor `upload` is given.
+        DatasetError: the shard cannot be read, or the index cannot be written.
     """
     (target,) = _targets([url], out, upload=upload)
     with closing(RemoteStorage(remote or RemoteOptions())) as storage:
@@ -147,7 +147,7 @@ def index_shard(
 
 
 def _targets(names: Sequence[str], out: Path | None, *, upload: bool) -> list[str]:
-    """Returns where the index of each shard is written."""
+    """Returns the path or URL of the index of each shard."""
     far = [name for name in names if is_remote(name)]
     if upload and out is not None:
         hint = "leave one of them out"
@@ -173,7 +173,7 @@ def _targets(names: Sequence[str], out: Path | None, *, upload: bool) -> list[st
 
 
 def _beside_all(name: str, short: str, out: Path | None) -> str:
-    """Returns the place of the lengths in the folder that all shards share: where names are counted from."""
+    """Returns the path or URL of the lengths in the common folder of all shards, or in `out`."""
     if out is not None:
         return os.fspath(out / LENGTHS)
     first = shown(name) if is_remote(name) else os.fspath(Path(name).absolute())
@@ -181,10 +181,10 @@ def _beside_all(name: str, short: str, out: Path | None) -> str:
 
 
 def _lengths_before(goal: str, names: set[str], storage: RemoteStorage) -> Mapping[str, Any]:
-    """Returns the lengths that are there, to which those of some shards are added.
+    """Returns the lengths that exist already, to which new ones are added.
 
     Raises:
-        ArgumentValueError: they are of other shards.
+        ArgumentValueError: the existing lengths are of other shards.
     """
     data = read_small(goal, storage.read_small)
     if data is None:
@@ -197,13 +197,13 @@ def _lengths_before(goal: str, names: set[str], storage: RemoteStorage) -> Mappi
 
 
 def _indexed(name: str, target: str, storage: RemoteStorage, *, checksums: bool) -> tuple[Index, bool]:
-    """Returns the index of a shard, and whether it was made now."""
+    """Returns the index of a shard, and whether it was built now."""
     archive = Archive.found(name, storage)
     data = None if archive.size == UNKNOWN_SIZE else read_small(target, storage.read_small)
     if data is not None:
         with on_disk(data) as path:
             found = read_index(path, (archive,))
-        # Of this very state of the shard.
+        # Only an index of the current version of the shard is used.
         if found is not None and found.is_certain and found.serves(checksums):
             return found, False
     index = _made(name, archive, storage, checksums=checksums)
@@ -218,7 +218,7 @@ def _made(name: str, archive: Archive, storage: RemoteStorage, *, checksums: boo
     cache = Cache.of(None)
     if not is_remote(name):
         return make_index(archive, cache, checksums=checksums)
-    # Of a size that is not known, none is found.
+    # None is found if the size of the shard is unknown.
     known = find_index(archive, cache, checksums=checksums)
     if known is not None and known.is_certain:
         return known

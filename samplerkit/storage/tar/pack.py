@@ -17,14 +17,14 @@ from samplerkit.storage.threads import Progress, silence
 
 @dataclass(frozen=True)
 class Packed:
-    """What was packed.
+    """The result of `pack_folder`.
 
     Args:
-        paths: the shards.
-        num_samples: how many samples are in them.
-        num_files: how many files.
-        left_out: files that have no extension, are hidden, or lie in a folder `__name__`; their paths are
-            relative to the folder that was packed.
+        paths: the paths of the shards.
+        num_samples: the number of samples in them.
+        num_files: the number of files in them.
+        left_out: files that have no extension, are hidden, or are in a folder `__name__`, as paths relative
+            to the packed folder.
     """
 
     paths: tuple[str, ...]
@@ -50,17 +50,17 @@ def pack_folder(
 
     Args:
         source: the folder.
-        shards: the path of the shards: `train-%06d.tar`, or `train-{000..007}.tar` for so many shards with
-            as many samples in each, give or take one; or the path of one tar.
-        samples_per_shard: samples in a shard, where their number is open.
-        bytes_per_shard: bytes that a shard is not to exceed, where their number is open; None for 1 GiB.
-        checksums: whether the indexes beside the shards have a CRC-32 of each file.
-        overwrite: whether shards that are there are replaced.
-        progress: receives how many samples are written.
+        shards: the path of the shards: `train-%06d.tar`; or `train-{000..007}.tar` for a fixed number of
+            shards, whose numbers of samples differ by at most one; or the path of one tar.
+        samples_per_shard: samples in a shard, if the number of shards is not fixed.
+        bytes_per_shard: the most bytes of a shard, if the number of shards is not fixed; None for 1 GiB.
+        checksums: whether the indexes next to the shards have a CRC-32 of each file.
+        overwrite: whether existing shards are replaced.
+        progress: called with the number of samples written.
 
     Raises:
-        DatasetError: there is no such folder, or no sample in it, or a file cannot be read.
-        ArgumentValueError: `shards` cannot be understood, or a file is there already.
+        DatasetError: the folder does not exist or has no samples, or a file cannot be read.
+        ArgumentValueError: `shards` is invalid, or a shard exists already.
         ArgumentRangeError: a limit is not positive, or there are fewer samples than shards.
     """
     folder = Path(source)
@@ -91,18 +91,18 @@ def pack_folder(
 
 
 def pack_shard(samples: Iterable[Mapping[str, Any]], shard: str, *, checksums: bool = False) -> str:
-    """Writes one shard, unless it is there: what an engine runs, and may run again.
+    """Writes one shard unless it exists: an idempotent task for distributed engines.
 
     Args:
-        samples: as for `TarWriter.write`; they are not asked for where the shard is there.
+        samples: as for `TarWriter.write`; not iterated if the shard exists.
         shard: its path, which ends in `.tar`.
-        checksums: whether the index beside it has a CRC-32 of each file.
+        checksums: whether the index next to it has a CRC-32 of each file.
 
     Returns:
-        The path of the shard, which is whole, with its index beside it.
+        The path of the complete shard, which has its index next to it.
 
     Raises:
-        DatasetError: it cannot be written.
+        DatasetError: the shard cannot be written.
 
     Example:
         >>> import tempfile
@@ -113,7 +113,7 @@ def pack_shard(samples: Iterable[Mapping[str, Any]], shard: str, *, checksums: b
         ['train-000007.tar', 'train-000007.tar.skidx']
     """
     if not Path(shard).is_file():
-        # Another task may write the same at the same time: each writes all of it, and the last one stays.
+        # Another task may write the same shard concurrently: each writes all of it, and the last one wins.
         with TarWriter(shard, checksums=checksums, overwrite=True) as writer:
             for sample in samples:
                 writer.write(dict(sample))
@@ -121,7 +121,7 @@ def pack_shard(samples: Iterable[Mapping[str, Any]], shard: str, *, checksums: b
 
 
 def _ends(shards: str, num_samples: int, samples_per_shard: int | None, num_bytes: int | None) -> set[int]:
-    """Where shards end whose number is said: they are as large as one another."""
+    """Returns after how many samples each of a fixed number of equally large shards ends."""
     if "{" not in shards:
         return set()
     if samples_per_shard is not None or num_bytes is not None:
@@ -136,10 +136,10 @@ def _ends(shards: str, num_samples: int, samples_per_shard: int | None, num_byte
 
 
 def samples_in(folder: Path) -> tuple[dict[str, list[tuple[str, str]]], list[str]]:
-    """Finds the files of each sample, sorted by key and then by extension, and those that are left out.
+    """Finds the files of each sample, sorted by key and then by extension, and files that are left out.
 
     Returns:
-        By key, the extension and the path below the folder of each file; and the paths of no sample.
+        By key, the extension and the relative path of each file; and the paths that belong to no sample.
 
     Raises:
         DatasetError: a folder cannot be read.

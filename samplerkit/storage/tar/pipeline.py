@@ -1,4 +1,4 @@
-"""Where samples come from, in each process; and a view of it: which of them, and what is done to each."""
+"""The source of samples in each process; and views of it: selections of samples, and pipeline steps."""
 
 from __future__ import annotations
 
@@ -33,26 +33,27 @@ from samplerkit.storage.tar.steps import Map, Step
 from samplerkit.storage.threads import Progress, silence
 
 AT_ONCE = 256
-"""Samples that are read in one go, unless they are large, and that a selection looks at."""
+"""Samples that iteration and selections read at a time, unless they are large."""
 
 
 @final
 class Source(OpenPerProcess[Reader | ShardReading]):
-    """Samples in shards, at any id.
+    """Random access to samples in shards.
 
-    Each process reads by itself; what is fetched lies in a cache on disk that all processes of the machine
+    Each process reads by itself; fetched shards are in a cache on disk that all processes of the machine
     share.
 
     Args:
-        shards: where they are, and how they are read.
-        told: how many samples are in each, where the user or a catalogue says it; else they are indexed at
+        shards: the shards, and options for reading them.
+        told: the number of samples in each shard, from the user or a catalogue; None to index the shards at
             first use.
-        progress: of indexing.
+        progress: progress of indexing.
 
     Attributes:
-        shards: as they were given, and so is `progress`.
-        logged: the shards of which it was logged that something of them is missing.
-        is_indexed: whether all are on disk under one index: nothing is fetched, nothing is missing.
+        shards: as given.
+        progress: as given.
+        logged: the shards whose missing samples were logged already.
+        is_indexed: whether all shards are on disk under one index, so that nothing is fetched or missing.
     """
 
     def __init__(self, shards: Shards, told: list[int] | None, progress: Progress) -> None:
@@ -67,11 +68,11 @@ class Source(OpenPerProcess[Reader | ShardReading]):
 
     @cached_property
     def contents(self) -> Contents | Index:
-        """What lies in the shards.
+        """The contents of the shards, which are indexed now unless `told` was given.
 
         Raises:
-            DatasetError: they are indexed now, and one cannot be read, or has a flaw and flaws are errors; or
-                another process indexed them, and the index is not in the cache any more.
+            DatasetError: a shard cannot be read, or has a flaw and flaws are errors; or another process
+                indexed the shards, and the index is not in the cache any more.
         """
         if self._known is not None:
             return self._known()
@@ -85,23 +86,23 @@ class Source(OpenPerProcess[Reader | ShardReading]):
 
     @property
     def skipped(self) -> Skipped:
-        """What was skipped, as far as it is known: nothing, unless flaws are skipped."""
+        """The skipped samples that are known so far; none unless flaws are skipped."""
         return (self._processes.here().held or self.contents).skipped
 
     @property
     def stats(self) -> FileStats:
-        """What was fetched and waited for."""
+        """Counters of fetching and waiting."""
         process = self._processes.here()
         return process.with_workers(with_requests(process.stats, self.shards.storage))
 
     @property
     def reading(self) -> Reader | ShardReading:
-        """What reads them in this process."""
+        """The reader of this process."""
         process = self._processes.here()
         held = process.held
         if held is not None:
             return held
-        # Before the lock is taken: indexing may take its time, and close must not wait for it.
+        # Before the lock is taken: indexing may be slow, and `close` must not wait for it.
         contents = self.contents
         if isinstance(contents, Index):
             options = self.shards.options
@@ -109,27 +110,27 @@ class Source(OpenPerProcess[Reader | ShardReading]):
         return process.opened(self, partial(ShardReading, self.shards, contents))
 
     def close(self) -> None:
-        """Lets go of what is open."""
+        """Ends the threads and closes open shards."""
         self._processes.here().close()
-        # Last: a thread that reads samples ahead would open it again.
+        # Last, since a thread that prefetches samples would open it again.
         if self.shards.storage is not None:
             self.shards.storage.close()
 
     def __getstate__(self) -> dict[str, Any]:
-        # The user's terminal does not travel to another process.
+        # Another process shows no progress on the user's terminal.
         state = {**super().__getstate__(), "progress": silence}
         if isinstance(state.get("contents"), Index):
-            # It is mapped at its first use: an error of unpickling ends a spawned worker before it can say
-            # anything.
+            # The index is mapped at its first use: an error while unpickling would end a spawned worker
+            # before it can report it.
             state["_known"] = state.pop("contents").load
         return state
 
 
 class View(Closing):
-    """Some samples of a source, each taken through some steps: what a `TarDataset` reads.
+    """Samples of a source after some pipeline steps; the base class of `TarDataset`.
 
     Args:
-        source: of all samples.
+        source: the source of all samples.
     """
 
     def __init__(self, source: Source) -> None:
@@ -139,14 +140,14 @@ class View(Closing):
 
     @property
     def layout(self) -> Layout:
-        """How many samples lie in which shard."""
+        """The number of samples in each shard."""
         return (self._selection or self._source.contents).layout
 
     @property
     def fingerprint(self) -> str:
-        """A text that changes when keys, fields or sizes do; with `checksums`, when any byte does.
+        """A string that changes when keys, fields or sizes do; with `checksums`, when any byte does.
 
-        With `lengths` it is of the lengths and the names of the shards.
+        With `lengths` it depends on the lengths and the names of the shards only.
         """
         return (self._selection or self._source.contents).fingerprint
 
@@ -159,14 +160,14 @@ class View(Closing):
         return f"TarDataset({told})" + "".join(f".{type(step).__name__}" for step in self._steps)
 
     def in_order(self, ids: Iterable[int]) -> Iterator[Any]:
-        """Iterates over samples in any order, reading some at a time.
+        """Iterates over samples in a given order, reading up to 256 at a time.
 
         Args:
-            ids: of the samples: an `Order`, an array, or anything that yields integers.
+            ids: the ids of the samples: an `Order`, an array, or any iterable of integers.
 
         Raises:
-            ArgumentTypeError: something else than integers.
-            OutOfDatasetError: there is no such sample; where shards are read ahead, before it is reached.
+            ArgumentTypeError: an id is not an integer.
+            OutOfDatasetError: an id is out of range; raised before it is reached if shards are prefetched.
         """
         remaining = iter(ids)
 
@@ -177,7 +178,7 @@ class View(Closing):
         numbered, ahead = tee(chunks())
         reading = self._source.reading
         reading.expect(map(self._source_ids, ahead), len(self))
-        del ahead  # else all that is read would be kept for it
+        del ahead  # else `tee` would keep all chunks for it
         for numbers in numbered:
             if reading.is_large(self._source_ids(numbers)):
                 yield from map(self._sample, numbers.tolist())
@@ -187,17 +188,17 @@ class View(Closing):
                 yield from found
 
     def _source_ids(self, ids: Ids) -> Ids:
-        """Returns the numbers that samples have in the source."""
+        """Returns the ids of samples in the source."""
         return ids if self._selection is None else self._selection.ids[ids]
 
     def _samples(self, ids: Ids) -> list[Any]:
-        """Reads samples and takes them through the steps; an `AbsentError` stays in its place.
+        """Reads samples and applies the steps; for a missing sample the list has an `AbsentError`.
 
         Args:
             ids: each in [0, len(self)); int64 of shape (n,).
 
         Raises:
-            DatasetError: an archive cannot be read, or a step failed; then its cause is the error there.
+            DatasetError: an archive cannot be read, or a step failed, whose exception is then the cause.
         """
         samples: list[Any] = self._source.reading.read(self._source_ids(ids)) if ids.size else []
         if not self._steps:
@@ -206,7 +207,7 @@ class View(Closing):
         return in_draws(lambda pair: self._taken(*pair), numbered, range(ids.size), ids.size)
 
     def _sample(self, id: int) -> Any:
-        """Reads one sample and takes it through the steps: what `_samples` gives for it."""
+        """Reads one sample and applies the steps, like `_samples`."""
         source_id = id if self._selection is None else int(self._selection.ids[id])
         sample = self._source.reading.read_one(source_id)
         return self._taken(sample, id) if self._steps else sample
@@ -226,12 +227,12 @@ class View(Closing):
 @final
 @dataclass(frozen=True)
 class Selection:
-    """The samples of a view that a user's function lets through; it is asked once, at first use.
+    """The samples of a view for which a function returns true; the function is called at first use.
 
     Args:
-        view: the samples to choose from, as they are after its steps.
-        predicate: is given a sample, or its key.
-        by: which of the two.
+        view: the samples to choose from, after its steps.
+        predicate: called with a sample, or its key.
+        by: which of the two: `sample` or `key`.
     """
 
     view: View
@@ -240,7 +241,7 @@ class Selection:
 
     @cached_property
     def ids(self) -> Ids:
-        """The numbers that the samples have in the source, ascending."""
+        """The ids of the selected samples in the source, ascending."""
         view, source, total = self.view, self.view._source, len(self.view)
         chosen = np.zeros(total, dtype=bool)
 
@@ -254,7 +255,7 @@ class Selection:
             keys = source.reading.keys(view._source_ids(ids))
             asked = keys if self.by == "key" else view._samples(ids)
             for id, key, given in zip(ids.tolist(), keys, asked, strict=True):
-                if not key:  # it is missing
+                if not key:  # a missing sample
                     continue
                 try:
                     chosen[id] = bool(self.predicate(given))
@@ -266,19 +267,19 @@ class Selection:
 
     @cached_property
     def layout(self) -> Layout:
-        """How many samples of each archive there are."""
+        """The number of selected samples of each shard."""
         below = self.view._source.contents.layout
         return Layout(np.diff(np.searchsorted(self.ids, below.starts)), below.names)
 
     @cached_property
     def fingerprint(self) -> str:
-        """Changes with what is chosen."""
+        """A string that changes with the selected ids and the content."""
         content = self.view.fingerprint.encode() + self.ids.astype("<i8").tobytes()
         return hashlib.blake2b(content, digest_size=16, person=b"samplerkit").hexdigest()
 
 
 def failure(sample: dict[str, Any], id: int, step: str, error: Exception) -> DatasetError:
-    """Returns the error that says at which sample a step failed."""
+    """Returns the error for a step that failed, which names the sample."""
     hint = error.hint if isinstance(error, SamplerkitError) else ""
     text = f"{error.place}: {error.problem}" if hint and isinstance(error, SamplerkitError) else str(error)
     name = "" if isinstance(error, SamplerkitError) else f" {type(error).__name__}"
@@ -289,4 +290,4 @@ def failure(sample: dict[str, Any], id: int, step: str, error: Exception) -> Dat
 def _described(step: Step) -> str:
     if isinstance(step, Map):
         return f"map({getattr(step.function, '__name__', type(step.function).__name__)})"
-    return re.sub(r"\B(?=[A-Z])", "_", type(step).__name__).lower()  # as the method that adds it
+    return re.sub(r"\B(?=[A-Z])", "_", type(step).__name__).lower()  # the name of its method

@@ -1,4 +1,4 @@
-"""What is done to each sample of a tar shard: its fields are renamed, mapped, or made a tuple."""
+"""Pipeline steps for samples of tar shards: renaming fields, mapping, and making tuples."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from typing import Any
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, DatasetError
 
 Step = Callable[[Any], Any]
-"""One step: takes a sample, gives another one, and changes none."""
+"""One step: takes a sample and returns a new one; it must not change its input."""
 
 
 @dataclass(frozen=True)
 class Rename:
-    """Gives fields other names; the other fields stay.
+    """Renames fields; other fields are kept.
 
     Args:
-        fields: for each new name the old ones, of which the first that is there is taken.
+        fields: for each new name the old ones, of which the first that a sample has is used.
     """
 
     fields: tuple[tuple[str, tuple[str, ...]], ...]
 
     @classmethod
     def of(cls, fields: Mapping[str, Any]) -> Rename:
-        """Takes the old names by new name: one, several as `"jpg;png"`, or a list."""
+        """Makes the step from a dict of new to old names: one name, several as `"jpg;png"`, or a list."""
         _require("rename", fields)
         return cls(tuple((new, alternatives(new, old)) for new, old in fields.items()))
 
@@ -39,13 +39,13 @@ class Rename:
 
 @dataclass(frozen=True)
 class MapDict:
-    """Applies a function to each of some fields."""
+    """Applies a function to each of the given fields."""
 
     functions: tuple[tuple[str, Callable[[Any], Any]], ...]
 
     @classmethod
     def of(cls, functions: Mapping[str, Any]) -> MapDict:
-        """Takes functions by field."""
+        """Makes the step from a dict of functions by field."""
         _require("map_dict", functions)
         return cls(tuple((name, checked_function(name, each)) for name, each in functions.items()))
 
@@ -59,7 +59,7 @@ class MapDict:
 
 @dataclass(frozen=True)
 class Map:
-    """Applies a function to the sample."""
+    """Applies a function to each sample."""
 
     function: Callable[[Any], Any]
 
@@ -70,13 +70,13 @@ class Map:
 
 @dataclass(frozen=True)
 class ToTuple:
-    """Makes a tuple of some fields."""
+    """Makes a tuple of the given fields."""
 
     fields: tuple[tuple[str, ...], ...]
 
     @classmethod
     def of(cls, fields: tuple[Any, ...]) -> ToTuple:
-        """Takes names of fields, or one text of several names with spaces between them."""
+        """Makes the step from names of fields, or from one string of names separated by spaces."""
         names = fields[0].split() if len(fields) == 1 and isinstance(fields[0], str) else fields
         _require("to_tuple", names)
         return cls(tuple(alternatives("to_tuple", name) for name in names))
@@ -87,10 +87,10 @@ class ToTuple:
 
 
 def first_of(sample: Mapping[str, Any], names: tuple[str, ...]) -> Any:
-    """Returns the first of some fields that a sample has.
+    """Returns the value of the first of the given fields that a sample has.
 
     Raises:
-        DatasetError: it has none of them.
+        DatasetError: the sample has none of them.
     """
     for name in names:
         if name in sample:
@@ -100,10 +100,10 @@ def first_of(sample: Mapping[str, Any], names: tuple[str, ...]) -> Any:
 
 
 def alternatives(place: str, names: Any) -> tuple[str, ...]:
-    """Takes names of fields of which one is meant: `"jpg;png"`, or a list.
+    """Parses alternative names of a field: `"jpg;png"`, or a list.
 
     Raises:
-        ArgumentTypeError: neither a string nor a list of strings.
+        ArgumentTypeError: `names` is neither a string nor a list of strings.
         ArgumentValueError: a name is empty.
 
     Example:
@@ -119,10 +119,10 @@ def alternatives(place: str, names: Any) -> tuple[str, ...]:
 
 
 def checked_function(place: str, function: Any) -> Callable[..., Any]:
-    """Takes a function.
+    """Returns a function after checking that it is callable.
 
     Raises:
-        ArgumentTypeError: it cannot be called.
+        ArgumentTypeError: it is not callable.
     """
     if not callable(function):
         raise ArgumentTypeError(place, "must be a function", function)

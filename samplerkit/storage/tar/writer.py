@@ -23,22 +23,22 @@ from samplerkit.storage.tar.index.archive import INDEX_SUFFIX, Archive
 from samplerkit.storage.tar.index.finding import Cache, make_index
 
 DEFAULT_BYTES = 1 << 30
-"""Bytes of a numbered shard, unless said otherwise."""
+"""The default of `bytes_per_shard`."""
 
 _NUMBER = re.compile(r"%0?[0-9]*d")
 
 
 def shard_names(shards: Any, first: int) -> tuple[str, ...] | None:
-    """Returns the paths of shards, where their number is known; None where there is a place for a number.
+    """Returns the paths of shards if their number is fixed; None if the path has a place for a number.
 
     Args:
-        shards: the path of one tar, of numbered ones, or of several by braces.
+        shards: the path of one tar, of numbered ones (`%06d`), or of several (`{000..127}`).
         first: the number of the first one.
 
     Raises:
-        ArgumentTypeError: no path.
-        ArgumentValueError: it has several places for a number, wrong braces, or does not end in `.tar`; or no
-            place for the number of the first one.
+        ArgumentTypeError: `shards` is not a path.
+        ArgumentValueError: it has several places for a number, wrong braces, or does not end in `.tar`; or
+            `first` is not 0 and there is no place for a number.
 
     Example:
         >>> shard_names("train-{0..1}.tar", 0), shard_names("train-%03d.tar", 7)
@@ -64,26 +64,27 @@ def shard_names(shards: Any, first: int) -> tuple[str, ...] | None:
 class TarWriter(Writing):
     """Writes samples into one tar or into numbered shards, in the order in which they are given.
 
-    A shard gets its name when it is complete: a file under that name is never half a shard. If the `with`
-    block is left by an error, the current shard is deleted; the ones before stay. The same happens when the
-    disk is full: then nothing more is written. The same samples give the same bytes, on every machine.
+    A shard is written under a temporary name and renamed when it is complete. If the `with` block is left by
+    an error, or a write fails, for instance because the disk is full, the current shard is deleted and
+    earlier ones are kept; after a failed write, nothing more is written. The same samples give the same bytes
+    on every machine.
 
     Args:
-        shards: the path of the shards, with a place for their number, `train-%06d.tar`; or their paths,
-            `train-{000..127}.tar`; or the path of one tar, `train.tar`, which takes all samples.
-        samples_per_shard: samples after which a new shard is begun; None for no limit.
-        bytes_per_shard: bytes that a shard is not to exceed, unless one sample is larger; None for no limit.
-            One tar has no limit.
+        shards: the path of the shards with a place for their number, `train-%06d.tar`; or their paths,
+            `train-{000..127}.tar`; or the path of one tar, `train.tar`, which receives all samples.
+        samples_per_shard: samples after which a new shard is started; None for no limit.
+        bytes_per_shard: the most bytes of a shard, unless one sample is larger; None for no limit. One tar
+            has no limit.
         index: whether an index is written next to each shard.
         checksums: whether the index has a CRC-32 of each file.
-        overwrite: whether shards that are there are replaced.
+        overwrite: whether existing shards are replaced.
         start_shard: the number of the first shard.
 
     Raises:
         ArgumentTypeError: an argument has the wrong type.
         ArgumentValueError: `shards` has several places for a number, or does not end in `.tar`; or it is one
-            tar, and a limit is said.
-        ArgumentRangeError: a limit is not positive, or `start_shard` negative.
+            tar and a limit is given.
+        ArgumentRangeError: a limit is not positive, or `start_shard` is negative.
 
     Example:
         >>> from tempfile import TemporaryDirectory
@@ -131,16 +132,16 @@ class TarWriter(Writing):
         """Writes one sample.
 
         Args:
-            sample: `__key__`, and at least one field: an extension, and bytes or what `decode` would give.
-                Other names that begin with `__` are left out.
+            sample: `__key__`, and at least one field: an extension, and bytes or a value that `decode` could
+                return. Other names that begin with `__` are ignored.
 
         Raises:
-            ArgumentTypeError: a value does not go with its extension.
-            ArgumentValueError: the key or an extension cannot be a file's name or was there already, or
-                there is no field.
-            ArgumentRangeError: all shards that were named are full.
-            DatasetError: the shard cannot be written, for one the disk is full: then it is dropped, and so
-                is every later sample.
+            ArgumentTypeError: the type of a value does not match its extension.
+            ArgumentValueError: the key or an extension is not valid in a file name, the key was written
+                already, or there is no field.
+            ArgumentRangeError: all named shards are full.
+            DatasetError: the shard cannot be written, for instance because the disk is full. The shard is
+                deleted, and all later calls raise the same error.
         """
         self._check()
         key = _checked_key(sample)
@@ -167,20 +168,20 @@ class TarWriter(Writing):
         self.num_samples += 1
 
     def next_shard(self) -> None:
-        """Completes the current shard; the next sample begins another one.
+        """Completes the current shard; the next sample starts a new one.
 
         Raises:
-            DatasetError: it cannot be written.
+            DatasetError: the shard cannot be written.
         """
         self._check()
         if self._shard is not None:
             self._finish(self._shard)
 
     def close(self) -> None:
-        """Completes the shard at hand.
+        """Completes the current shard.
 
         Raises:
-            DatasetError: it, or one before, cannot be written.
+            DatasetError: this shard or an earlier one could not be written.
         """
         self.next_shard()
 
@@ -226,7 +227,7 @@ class TarWriter(Writing):
                 make_index(Archive.of(path), Cache.of(None), checksums=self._checksums).write(target)
 
     def _check(self) -> None:
-        """Raises what ended the writing: samples that come later would be missing what came before."""
+        """Raises the error that ended writing, since later shards would follow a gap."""
         if self._failure is not None:
             raise self._failure
 
@@ -244,7 +245,7 @@ class TarWriter(Writing):
 @final
 @dataclass
 class _Shard:
-    """One shard that is being written, under a temporary name."""
+    """A shard that is being written under a temporary name."""
 
     path: Path
     begun: BegunFile
@@ -253,16 +254,16 @@ class _Shard:
 
 
 def _member(name: str, data: bytes) -> tuple[bytes, bytes, bytes]:
-    """Returns the pieces of one file in an archive; its owner and time are the same everywhere."""
+    """Returns the header, data and padding of one file in an archive, with a constant owner and time."""
     member = tarfile.TarInfo(name)
     member.size = len(data)
-    # pax is ustar where that is enough, and has names of any length and letters.
+    # pax equals ustar if that is enough, and allows names of any length and characters.
     header = member.tobuf(tarfile.PAX_FORMAT, "utf-8", "surrogateescape")
     return header, data, bytes(padded(len(data)) - len(data))
 
 
 def _closed(size: int) -> int:
-    """Returns the size of an archive after the end mark, two blocks, and in whole records as tar writes."""
+    """Returns the size of an archive with its end mark of two blocks, padded to whole records as by tar."""
     return -(-(size + 2 * BLOCK) // tarfile.RECORDSIZE) * tarfile.RECORDSIZE
 
 
@@ -279,7 +280,7 @@ def _checked_key(sample: Any) -> str:
         hint = "what follows the first dot would be taken for a part of the extension"
         raise ArgumentValueError("__key__", "must have no dot in its last part", key, hint=hint)
     if "/" in key and is_meta(name):
-        raise ArgumentValueError("__key__", "begins with a folder that is left out by readers", key)
+        raise ArgumentValueError("__key__", "begins with a folder that readers skip", key)
     return key
 
 
@@ -287,7 +288,7 @@ def _checked_field(key: str, name: str) -> str:
     if not name or "/" in name or "\0" in name or name != name.lower():
         raise ArgumentValueError("field", "must be an extension in lower case", name)
     if is_meta(_encoded_name("field", key, name)):
-        raise ArgumentValueError("field", "gives a file a name that readers leave out", f"{key}.{name}")
+        raise ArgumentValueError("field", "gives a file a name that readers skip", f"{key}.{name}")
     return name
 
 
@@ -296,4 +297,4 @@ def _encoded_name(place: str, key: str, extension: str) -> bytes:
         return f"{key}.{extension}".encode("utf-8", "surrogateescape")
     except UnicodeEncodeError as error:
         name = f"{key}.{extension}"
-        raise ArgumentValueError(place, "has a letter that no file's name can have", name) from error
+        raise ArgumentValueError(place, "has a character that is not valid in file names", name) from error

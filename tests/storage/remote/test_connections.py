@@ -183,7 +183,7 @@ def test_https_goes_through_a_tunnel_of_the_proxy(certificate, storage, monkeypa
 
 
 def test_a_header_that_would_be_two_is_refused(server, storage):
-    with pytest.raises(DatasetError, match="cannot be asked"):
+    with pytest.raises(DatasetError, match="cannot be requested"):
         storage(storage_options={"headers": {"X-Key": "k\r\nX-Other: o"}}).version(server.put("/a", b"a"))
     assert server.requests == []
 
@@ -225,7 +225,7 @@ def test_a_certificate_is_verified(certificate, storage):
         assert "secret" not in str(caught.value)
         assert "tried" not in str(caught.value)
         for wrong in ({"verify": 5}, {"verify": "/no/such"}, {"cert": 5}, {"cert": "/no/such"}):
-            with pytest.raises(DatasetError, match="certificates that are named cannot be read"):
+            with pytest.raises(DatasetError, match="given certificates cannot be read"):
                 storage(storage_options=wrong).version(url)
 
 

@@ -119,7 +119,7 @@ def test_closing_ends_what_is_on_its_way(store, server, storage):
         with OwnSeconds() as own:
             reader.close()
             for each in running:
-                with pytest.raises(DatasetError, match="was given up"):
+                with pytest.raises(DatasetError, match="was stopped"):
                     each.result(60)
         assert own.seconds < 10
         server.released.set()

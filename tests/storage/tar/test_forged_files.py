@@ -184,7 +184,7 @@ def test_an_index_that_says_what_none_can_say_is_made_again(tmp_path, shard, cha
 @pytest.mark.parametrize("content", HEADERS)
 def test_a_file_whose_header_cannot_be_is_not_read(tmp_path, content):
     craft(tmp_path / "forged", content)
-    with pytest.raises(UnreadableFileError, match=r"its header says what cannot be|of the wrong size"):
+    with pytest.raises(UnreadableFileError, match=r"its header is invalid|of the wrong size"):
         read_arrays(tmp_path / "forged")
     craft(tmp_path / "empty", header())
     assert read_arrays(tmp_path / "empty") == ({}, {})
@@ -235,7 +235,7 @@ def test_what_lies_beside_a_remote_shard_and_cannot_be_is_left_aside_with_a_warn
     with (
         served(tmp_path / "data") as server,
         TarDataset([f"{server.url}/{name}" for name in names], cache=tmp_path, checksums=True) as dataset,
-        pytest.warns(UserWarning, match=r"\.tar\.skidx is damaged, or of another state") as warned,
+        pytest.warns(UserWarning, match=r"\.tar\.skidx is damaged, or of another version") as warned,
     ):
         assert [sample["txt"] for sample in dataset] == whole * len(names)
     told = {re.search(r"(\d+\.tar)\.skidx is damaged", str(one.message))[1] for one in warned}

@@ -97,10 +97,10 @@ def test_an_index_beside_a_shard_of_the_same_size_and_other_files_is_noticed(
     (server.folder / "train-03.tar.skidx").write_bytes(stale)
     with remote(server, tmp_path, lengths=LENGTHS, fetch=fetch) as dataset:
         if fetch == "ranges":
-            with pytest.raises(sk.DatasetError, match=r"train-03\.tar.*index beside it.*samplerkit index"):
+            with pytest.raises(sk.DatasetError, match=r"train-03\.tar.*index next to it.*samplerkit index"):
                 dataset[3 * EACH]
         else:
-            with pytest.warns(UserWarning, match="another state of it.*not used"):
+            with pytest.warns(UserWarning, match="another version of it.*not used"):
                 assert dataset[3 * EACH]["cls"] == str(numbers[0]).encode()
 
 

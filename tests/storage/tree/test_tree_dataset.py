@@ -269,7 +269,7 @@ def test_what_a_part_does_wrong_is_an_error_that_names_it():
     wrong = sk.TreeDataset({"a": "x", "b": Wrong("yz")})
     with pytest.raises(sk.DatasetError, match="part 'b': gives neither a list of samples nor col"):
         wrong.__getitems__([1])
-    with pytest.raises(sk.DatasetError, match="part 'b': gives other than 2 samples for as many ids, got 1"):
+    with pytest.raises(sk.DatasetError, match="part 'b': must return 2 samples for as many ids, got 1"):
         wrong.__getitems__([1, 2])
     with pytest.raises(sk.ArgumentTypeError, match="ids: must be a flat list of integers"):
         wrong.__getitems__([[1], [1, 2]])

@@ -1,4 +1,4 @@
-"""What a walk through an archive finds: its members, and what is wrong with it, with a place and a reason."""
+"""Flaws of archives, each with a place and a reason."""
 
 from __future__ import annotations
 
@@ -38,23 +38,23 @@ HINTS: Mapping[str, str] = MappingProxyType(
         "duplicate key": "files of one sample must follow one another, and keys must differ within a shard",
     }
 )
-"""What to do, where that is not to fetch or make the archive again."""
+"""Hints for reasons to which the general `HINT` does not apply."""
 
 HINT = "fetch or make the archive again, or say on_error='skip' to count and skip what is damaged"
 
 MOST_PLACES = 1000
-"""Flaws that are kept one by one, each reason for itself; further ones are only counted."""
+"""Flaws that are kept individually for each reason; further ones are only counted."""
 
 
 @dataclass(frozen=True)
 class Flaw:
-    """One place at which an archive is not as it should be.
+    """A flaw of an archive at one place.
 
     Args:
-        archive: the url of the archive.
-        offset: the byte at which the flaw was found: of the header, for a flaw of a member.
+        archive: the URL of the archive.
+        offset: the byte at which the flaw was found; for a flaw of a member, that of its header.
         reason: the kind of flaw.
-        detail: what is wrong there, in a few words.
+        detail: a short description.
     """
 
     archive: str
@@ -63,7 +63,7 @@ class Flaw:
     detail: str
 
     def error(self) -> DatasetError:
-        """Returns the error that names the archive, the offset and a hint.
+        """Returns the error with the archive, the offset and a hint.
 
         Example:
             >>> raise Flaw("train-0.tar", 1536, "damaged header", "the checksum is wrong").error()
@@ -75,19 +75,19 @@ fetch or make the archive again, or say on_error='skip' to count and skip what i
 
     @property
     def problem(self) -> str:
-        """What is wrong, and where in the archive."""
-        # Of an archive that cannot be read no byte is known.
+        """The reason, the offset and the detail."""
+        # An archive that cannot be read has no offset.
         place = "" if self.reason == "unreadable" else f" at byte {self.offset}"
         return f"{self.reason}{place}: {self.detail}"
 
 
 @dataclass(frozen=True)
 class Skipped:
-    """What was skipped of a dataset's archives, and where.
+    """Flaws of a dataset's archives that were skipped.
 
     Args:
-        counts: how many flaws there are of each reason.
-        places: the flaws one by one, at most `MOST_PLACES` of each reason and archive.
+        counts: the number of flaws by reason.
+        places: the flaws, at most `MOST_PLACES` of each reason and archive.
 
     Example:
         >>> skipped = Skipped.of([Flaw("train-0.tar", 512, "link", "b.cls")])
@@ -100,11 +100,11 @@ class Skipped:
 
     @classmethod
     def of(cls, flaws: Iterable[Flaw], counts: Mapping[str, int] | None = None) -> Skipped:
-        """Counts some flaws.
+        """Counts flaws.
 
         Args:
-            flaws: those that are known one by one; `MOST_PLACES` of each reason and archive are kept.
-            counts: how many there are in all, if more than those.
+            flaws: the flaws; `MOST_PLACES` of each reason and archive are kept.
+            counts: the total numbers by reason; None to count `flaws`.
         """
         met: Counter[tuple[str, str]] = Counter()
         places, found = [], Counter[str]()
@@ -117,7 +117,7 @@ class Skipped:
 
     @classmethod
     def joined(cls, several: Iterable[Skipped]) -> Skipped:
-        """Adds up what was skipped in several places."""
+        """Joins several counts."""
         places: list[Flaw] = []
         counts: Counter[str] = Counter()
         for one in several:

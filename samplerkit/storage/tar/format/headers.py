@@ -1,4 +1,4 @@
-"""Headers of tar archives: one, read strictly, in any format; and runs of plain ones, followed at once."""
+"""Headers of tar archives: strict parsing of one of any format, and vectorized parsing of plain ones."""
 
 from __future__ import annotations
 
@@ -28,34 +28,34 @@ GNU_LONG_LINK = b"K"
 KEYWORDS = frozenset(
     b"atime charset comment ctime gid gname hdrcharset linkpath mtime path size uid uname".split()
 )
-"""The keys of pax records that POSIX names."""
+"""The keys of pax records that POSIX defines."""
 
 LONGEST_EXTENSION = 1 << 20
-"""Bytes of a pax header or a long name; more is taken for damage."""
+"""The most bytes of a pax header or a long name; a longer one counts as damage."""
 
-# Digits, then only padding; some old writers pad on the left.
+# Digits, then only padding; some old programs pad on the left.
 _OCTAL = re.compile(rb" *([0-7]*)[ \0]*\Z")
 _RECORD = re.compile(rb"([1-9][0-9]{0,6}) ")
 
 
 SMALLEST = 16
-"""Blocks of a window from which on looking at all of them at once is worth while."""
+"""The least blocks of a window for which vectorized parsing pays off."""
 
 _POWERS = 8 ** np.arange(10, -1, -1, dtype=np.int64)
-# No name and no size: such records change nothing of a sample.
+# Records without a name or a size do not affect samples.
 _HARMLESS = re.compile(rb"(?:[0-9]+ (?:[acm]time|[ug]id|[ug]name|LIBARCHIVE\.creationtime)=[^\n]*\n)+")
 
-# An octal digit is a byte 0x30 to 0x37. Eight bytes at a time, of which the last are digits or a known end.
+# An octal digit is a byte 0x30 to 0x37. Eight bytes are tested at a time: all digits, or six and a known end.
 _OF_DIGIT, _DIGIT = 0xF8F8F8F8F8F8F8F8, 0x3030303030303030
 _OF_SIX_AND_END, _SIX_AND_END = 0xFFFFF8F8F8F8F8F8, 0x2000303030303030
 
 
 class HeaderError(Exception):
-    """A header cannot be what a writer wrote."""
+    """A header is damaged or of an unknown format."""
 
 
 class Header(NamedTuple):
-    """What one header says."""
+    """The content of one header."""
 
     name: bytes
     size: int
@@ -63,13 +63,13 @@ class Header(NamedTuple):
 
 
 def parse(block: bytes) -> Header:
-    """Reads one header.
+    """Parses one header.
 
     Args:
         block: 512 bytes.
 
     Raises:
-        HeaderError: the checksum is wrong, or a field is not what any writer writes.
+        HeaderError: the checksum is wrong, or a field is invalid.
 
     Source: POSIX.1-2001, pax interchange format; the GNU tar manual, "Basic Tar Format".
 
@@ -81,7 +81,7 @@ def parse(block: bytes) -> Header:
         Header(name=b'a.txt', size=3, kind=b'0')
     """
     stored = _octal(block[148:156], "checksum")
-    # The checksum is the sum of all bytes, its own eight counted as spaces.
+    # The checksum is the sum of all bytes, with its own eight bytes counted as spaces.
     if _byte_sum(block[:256]) + _byte_sum(block[256:]) - sum(block[148:156]) + 8 * 32 != stored:
         raise HeaderError("the checksum is wrong")
     magic = block[257:265]
@@ -95,7 +95,7 @@ def parse(block: bytes) -> Header:
 
 
 def pax_records(data: bytes) -> dict[bytes, bytes]:
-    r"""Reads the records of a pax header.
+    r"""Parses the records of a pax header.
 
     Args:
         data: the data of a member of type `x` or `g`.
@@ -115,7 +115,7 @@ def pax_records(data: bytes) -> dict[bytes, bytes]:
         if match is None or end > len(data) or end <= match.end() or data[end - 1 : end] != b"\n":
             raise HeaderError("a pax record is damaged")
         key, equals, value = data[match.end() : end - 1].partition(b"=")
-        # Unknown ones have a vendor's name and a dot: another one is a known one that is damaged.
+        # Vendors' keys contain a dot; any other unknown key is a damaged known one.
         if not equals or (key not in KEYWORDS and b"." not in key):
             raise HeaderError(f"a pax record has the unknown key {key!r}")
         records[key] = value
@@ -124,7 +124,7 @@ def pax_records(data: bytes) -> dict[bytes, bytes]:
 
 
 def padded(size: int) -> int:
-    """Returns the bytes that data of a size fill in an archive: whole blocks."""
+    """Returns a size rounded up to whole blocks."""
     return -(-size // BLOCK) * BLOCK
 
 
@@ -141,7 +141,7 @@ def _octal(field: bytes, what: str) -> int:
 
 
 def _number(field: bytes) -> int:
-    """Octal, or base 256 after a byte 0x80, in which GNU tar and others write sizes from 8 GiB on."""
+    """Parses a size: octal, or base 256 after a byte 0x80, which GNU tar and others write from 8 GiB on."""
     if field[0] == 0x80:
         return int.from_bytes(field[1:], "big")
     return _octal(field, "size")
@@ -149,15 +149,18 @@ def _number(field: bytes) -> int:
 
 @final
 class Window:
-    """A piece of an archive.
+    """A part of an archive, in which runs of plain headers are found by vectorized parsing.
 
-    A plain header is a file's, with a size and a checksum written as GNU tar, libarchive and Python write
-    them; a pax header that says only when and whose a file is may stand before it. Long runs of these are
-    the usual case; all others are read one by one elsewhere. `base`, where the piece begins, is a multiple
-    of 512.
+    A plain header is the header of a regular file whose size and checksum have the format of GNU tar,
+    libarchive and Python; it may follow a pax header with only times and owners. Long runs of these are the
+    usual case; all other headers are parsed one by one by `parse`.
+
+    Args:
+        base: the offset of the part in the archive, a multiple of 512.
+        data: its bytes.
 
     Attributes:
-        is_long: whether there is enough of it to look for runs.
+        is_long: whether it is long enough to look for runs.
     """
 
     def __init__(self, base: int, data: bytes) -> None:
@@ -170,22 +173,22 @@ class Window:
             self._plain, self._next = _plain(data, self._blocks)
 
     def holds(self, position: int, size: int) -> bool:
-        """Whether `size` bytes from a position of the archive on are in this piece."""
+        """Returns whether `size` bytes at a position of the archive are in this window."""
         return self.base <= position and position + size <= self.base + len(self.data)
 
     def part(self, position: int, size: int) -> bytes:
-        """Returns some bytes of the archive that this piece holds."""
+        """Returns bytes at a position of the archive that are in this window."""
         return self.data[position - self.base : position - self.base + size]
 
     def run(self, position: int) -> tuple[list[bytes], list[int], list[int], int]:
-        """Follows plain headers from a position on, as far as they go in this piece.
+        """Follows a run of plain headers that starts at a position, as far as it goes in this window.
 
         Returns:
-            The name, the offset of the data and the size of each member, and the position of the header
-            after the last one. Nothing, where there is no plain header or its checksum is wrong.
+            The names, the offsets of the data and the sizes of the members, and the position of the header
+            after the last one. Empty lists if there is no plain header or its checksum is wrong.
         """
         index = (position - self.base) // BLOCK
-        # Names of any letters are in pax headers: for each, all that follow would be looked at in vain.
+        # Non-ASCII names are in pax headers: for each of these, following a run would be wasted work.
         is_pax_here = self.part(position + 156, 1) == PAX_LOCAL
         if is_pax_here and not self._are_harmless(np.array([index]))[0]:
             return [], [], [], position
@@ -194,15 +197,15 @@ class Window:
             return [], [], [], position
         found = heads[:-1]
         headers = self._blocks[found]
-        # Only now, for those that were met: summing every block would cost more than all the rest.
+        # Only for the headers of the run: summing every block would cost more than everything else.
         is_right = _sums_of(headers) == _numbers(headers[:, 148:154])
         is_pax = headers[:, 156] == ord(PAX_LOCAL)
         if is_pax.any():
             is_right[is_pax] &= self._are_harmless(found[is_pax])
-        # The run ends before the first that is wrong: it is read again by itself, and named as what it is.
+        # The run ends before the first wrong header, which `parse` reads again and reports.
         count = int(np.argmin(is_right)) if not is_right.all() else len(found)
         while count and is_pax[count - 1]:
-            # The header of its member was not reached.
+            # The header that follows this pax header is not in the run.
             count -= 1
         is_member = ~is_pax[:count]
         found, headers = found[:count][is_member], headers[:count][is_member]
@@ -211,14 +214,14 @@ class Window:
         return _names_of(headers), offsets, sizes, self.base + int(heads[count]) * BLOCK
 
     def _chain(self, index: int) -> np.ndarray[Any, np.dtype[np.int64]]:
-        """The plain headers that follow one another from a block on, and the block behind the last one."""
-        # For all blocks at once it was worked out where the next header is, if this were one. Which blocks
-        # are headers only the walk tells. What lies in data and looks like one is never stepped on.
+        """Returns the blocks of consecutive plain headers from a block on, and the block after these."""
+        # `_next` has for each candidate the block of the next header. Which candidates are headers is only
+        # known by following them from `index`; data that look like a header are skipped that way.
         begin = int(np.searchsorted(self._plain, index))
         heads, following = self._plain[begin:], self._next[begin:]
         if not heads.size or heads[0] != index:
             return heads[:0]
-        if np.array_equal(heads[1:], following[:-1]):  # nothing looks like one, as nearly always
+        if np.array_equal(heads[1:], following[:-1]):  # no data look like a header, the usual case
             return np.append(heads, following[-1])
         steps, walked = dict(zip(heads.tolist(), following.tolist(), strict=True)), [index]
         while walked[-1] in steps:
@@ -226,7 +229,7 @@ class Window:
         return np.array(walked)
 
     def _are_harmless(self, heads: np.ndarray[Any, Any]) -> list[bool]:
-        """Whether pax headers hold nothing but times and owners, and all of each is in this piece."""
+        """Returns which pax headers have only times and owners, and are completely in this window."""
         starts = (heads + 1) * BLOCK
         ends = starts + _numbers(self._blocks[heads, 124:135])
         matches, data, size = _HARMLESS.fullmatch, self.data, len(self.data)
@@ -239,10 +242,10 @@ class Window:
 def _plain(
     data: bytes, blocks: np.ndarray[Any, np.dtype[np.uint8]]
 ) -> tuple[np.ndarray[Any, np.dtype[np.int64]], np.ndarray[Any, np.dtype[np.int64]]]:
-    """Returns the numbers of the blocks that could be plain headers, and for each that of the next header."""
+    """Returns the blocks that may be plain headers, and for each the block of the next header."""
 
     def words(at: int) -> np.ndarray[Any, np.dtype[np.uint64]]:
-        # Not a copy of the blocks: of each, eight bytes are looked at.
+        # A view of eight bytes of each block.
         return np.ndarray(len(blocks), dtype="<u8", buffer=data, offset=at, strides=(BLOCK,))
 
     magic, kind = words(257), blocks[:, 156]
@@ -258,26 +261,26 @@ def _plain(
 
 
 def _sums_of(headers: np.ndarray[Any, np.dtype[np.uint8]]) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """Sums the bytes of each header, those of the checksum counted as spaces."""
-    # Sums of 32 bits take half the time of those of 64.
+    """Sums the bytes of each header, with those of the checksum counted as spaces."""
+    # 32-bit sums take half the time of 64-bit sums.
     sums: np.ndarray[Any, np.dtype[np.int64]] = headers.sum(axis=1, dtype=np.uint32).astype(np.int64)
     sums += 8 * ord(" ") - headers[:, 148:156].sum(axis=1, dtype=np.int64)
     return sums
 
 
 def _numbers(digits: np.ndarray[Any, np.dtype[np.uint8]]) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """The numbers that rows of octal digits tell."""
+    """Converts rows of octal digits to integers."""
     values: np.ndarray[Any, np.dtype[np.int64]] = digits.astype(np.int64) - ord("0")
     return values @ _POWERS[-digits.shape[1] :]
 
 
 def _names_of(headers: np.ndarray[Any, np.dtype[np.uint8]]) -> list[bytes]:
-    """The names that plain headers tell."""
+    """Returns the names in plain headers."""
     names: list[bytes] = np.ascontiguousarray(headers[:, :100]).view("S100").ravel().tolist()
     if b"".join(names).find(b"\0") >= 0:
-        # What stands behind the end of a name does not belong to it.
+        # Bytes after the terminating zero do not belong to a name.
         names = [name.split(b"\0", 1)[0] for name in names]
-    # In POSIX's format a long name has a part of its own in front; in GNU's, times stand there.
+    # The POSIX format stores the start of long names in a prefix field; the GNU format has times there.
     for number in np.flatnonzero((headers[:, 345] != 0) & (headers[:, 262] == 0)).tolist():
         prefix = headers[number, 345:500].tobytes().split(b"\0", 1)[0]
         names[number] = prefix + b"/" + names[number]

@@ -1,4 +1,4 @@
-"""Members of an archive grouped into samples, as webdataset groups them."""
+"""Grouping of the members of an archive into samples, as in webdataset."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from samplerkit.storage.tar.format.headers import BLOCK, REGULAR, HeaderError, p
 from samplerkit.storage.tar.format.scan import Members
 
 RESERVED = frozenset({"__key__", "__url__"})
-"""Fields that every sample has besides those of its files."""
+"""Fields that every sample has in addition to those of its files."""
 
 _META = re.compile(rb"__[^/]*__(?:/|\Z)")
 _LONGEST_NAME = 99
@@ -26,7 +26,7 @@ _UNSAFE = re.compile(rb"/|(?:.*/)?\.\.(?:/|\Z)", re.DOTALL)
 def split_name(name: bytes) -> tuple[bytes, bytes] | None:
     """Splits the name of a member into the key of its sample and its extension.
 
-    The key goes up to the first dot of the last part; directories belong to it.
+    The key ends at the first dot of the last path component; directories belong to it.
 
     Returns:
         Key and extension, or None for a name without an extension.
@@ -43,7 +43,7 @@ def split_name(name: bytes) -> tuple[bytes, bytes] | None:
         return None
     if dot > slash + 1:
         return name[:dot], name[dot + 1 :]
-    # A hidden file: its folder is the key, as webdataset has it, unless that has a dot or there is none.
+    # For a hidden file the key is its folder, as in webdataset, unless that has a dot or there is none.
     folder = name[:dot]
     if not folder or b"." in folder[folder.rfind(b"/", 0, -1) + 1 :]:
         return None
@@ -51,7 +51,7 @@ def split_name(name: bytes) -> tuple[bytes, bytes] | None:
 
 
 def is_unsafe(name: bytes) -> bool:
-    """Whether a name is absolute or leads out of its folder.
+    """Returns whether a name is absolute or leads out of the folder of the archive.
 
     Example:
         >>> is_unsafe(b"/etc/a.txt"), is_unsafe(b"a/../b.txt"), is_unsafe(b"a/..b.txt")
@@ -61,7 +61,7 @@ def is_unsafe(name: bytes) -> bool:
 
 
 def is_meta(name: bytes) -> bool:
-    """Whether a name, or the folder that it begins with, is one of the format's own, which are no samples.
+    """Returns whether a name or its first folder has the form `__name__`: such members are not samples.
 
     Example:
         >>> is_meta(b"__notes__"), is_meta(b"__notes__/a.txt"), is_meta(b"__notes__.txt")
@@ -71,10 +71,10 @@ def is_meta(name: bytes) -> bool:
 
 
 def is_header_of(block: bytes, key: str, field: str, size: int) -> bool:
-    """Whether a block is the header of a sample's file.
+    """Returns whether a block is the header of a given file of a sample.
 
-    A name that does not fit into a header is in another one before it; then the size has to do, and the
-    checksum of the header.
+    A name that does not fit into the header is in an extended header before it; then only the size and the
+    checksum are compared.
     """
     try:
         header = parse(block)
@@ -90,22 +90,21 @@ def is_header_of(block: bytes, key: str, field: str, size: int) -> bool:
 
 
 Samples = tuple[tuple[tuple[str, ...], ...], dict[str, Array], list[Flaw]]
-"""The distinct tuples of fields that samples of an archive have, in the order in which their files stand;
-where they lie, as in an `Index`; and what is wrong with the archive."""
+"""The distinct tuples of fields of samples, in the order of their files; arrays as in `Index`; and flaws."""
 
 
 def group(members: Members, archive: str) -> Samples:
     """Groups the members of an archive into samples.
 
-    Files of one sample follow one another. A sample with a flaw is left out as a whole; so is the last one
-    of an archive that ends in a flaw, for more of it may have been lost.
+    The files of a sample must be consecutive. A sample with a flaw is left out completely; so is the last
+    sample of an archive that ends in a flaw, since files of it may be lost.
     """
     return _Grouping(members, archive).samples()
 
 
 @final
 class _Grouping:
-    """Members on their way to samples: `_numbers` and `_fields` have an entry a file, `_keys` a sample."""
+    """The state of grouping: `_numbers` and `_fields` have an entry per file, `_keys` one per sample."""
 
     def __init__(self, members: Members, archive: str) -> None:
         self._members = members
@@ -118,7 +117,7 @@ class _Grouping:
         self._bad: set[int] = set()
 
     def samples(self) -> Samples:
-        """Goes through the members once; finds samples with flaws, and returns the others."""
+        """Groups the members, finds samples with flaws, and returns the other samples."""
         self._assign()
         self._first.append(len(self._fields))
         self._signatures = [tuple(self._fields[begin:end]) for begin, end in pairwise(self._first)]
@@ -154,9 +153,9 @@ class _Grouping:
         return fields, arrays, [*self._members.flaws, *self._flaws]
 
     def _assign(self) -> None:
-        """Gives each member to a sample: the one at hand if the key is the same, else a new one."""
+        """Assigns each member to a sample: the current one if the key is the same, else a new one."""
         names, bad = self._members.names, self._members.bad
-        # A look at all names together tells whether each needs to be looked at for what is rare.
+        # One search over all names decides whether each name has to be checked for rare cases.
         together = b"\0".join([b"", *names])
         is_rare = bool(bad) or any(text in together for text in (b"\0/", b"..", b"\0__"))
         lowered: dict[bytes, str] = {}
@@ -178,9 +177,9 @@ class _Grouping:
                 self._flaw(len(self._keys) - 1, len(self._fields) - 1, reason, f"{shown!r} is {what}")
 
     def _split(self, number: int, name: bytes) -> tuple[bytes, bytes] | None:
-        """Takes a name apart; None for one that belongs to no sample."""
+        """Splits a name; returns None if it belongs to no sample."""
         if is_unsafe(name):
-            # Directories belong to the key, so the sample of such a file has unsafe names only.
+            # Directories belong to the key, so all files of this sample have unsafe names.
             self._note(number, "unsafe name", repr(name.decode("utf-8", "replace")))
             return None
         parts = None if is_meta(name) else split_name(name)
@@ -205,13 +204,13 @@ class _Grouping:
         for sample, key in enumerate(self._keys):
             before = places.setdefault(key, sample)
             if before != sample:
-                # Neither can be told from a part of the other.
+                # Either may be a part of the other, so both are left out.
                 self._bad.add(before)
                 detail = f"{self._shown(sample)} is in two places of the shard"
                 self._flaw(sample, self._first[sample], "duplicate key", detail)
 
     def _flaw(self, sample: int, entry: int, reason: Reason, detail: str) -> None:
-        """Notes a flaw of a sample, at one of its files."""
+        """Records a flaw of a sample at one of its files."""
         self._bad.add(sample)
         self._note(self._numbers[entry], reason, detail)
 
@@ -224,7 +223,7 @@ class _Grouping:
 
 
 def _ends(texts: Sequence[Sized]) -> Array:
-    """Returns where each of some texts begins, one behind the other, and where the last one ends."""
+    """Returns the starts of concatenated items, and the end of the last one."""
     ends = np.zeros(len(texts) + 1, dtype=np.int64)
     np.cumsum([*map(len, texts)], out=ends[1:])
     return ends.astype(narrow(int(ends[-1])))

@@ -1,4 +1,4 @@
-"""A walk through an archive from header to header."""
+"""Scanning of an archive from header to header."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from samplerkit.storage.tar.format.headers import (
 )
 
 Read = Callable[[int, int], bytes]
-"""Gives bytes of an archive: how many, and from which position on."""
+"""Reads bytes of an archive, given their number and position."""
 
 NO_FILES: dict[bytes, tuple[Reason, str]] = {
     b"1": ("link", "a hard link"),
@@ -38,33 +38,33 @@ NO_FILES: dict[bytes, tuple[Reason, str]] = {
     b"4": ("device", "a block device"),
     b"6": ("device", "a pipe"),
 }
-"""What is wrong with the types of members that are neither files nor directories."""
+"""Flaws for the types of members that are neither files nor directories."""
 
 EXTENSIONS = frozenset({PAX_LOCAL, PAX_GLOBAL, GNU_LONG_NAME, GNU_LONG_LINK})
-"""The kinds of headers that say something of the members after them."""
+"""The types of headers that describe the members after them."""
 
 _SPARSE = b"GNU.sparse."
 _MOST_DIGITS = 20
 
 DENSE_WINDOW = 1 << 19
-"""Bytes that are read at once where headers are near one another: malloc keeps the memory of such windows.
-Larger ones it gives back to the system each time, and page faults take a third of the walk."""
+"""Bytes of a read if headers are close together. malloc reuses the memory of such windows; larger ones are
+returned to the system each time, and page faults then take a third of the time of a scan."""
 
 SPARSE_WINDOW = 4 * BLOCK
 DENSE = 16 << 10
-"""Bytes from header to header below which an archive is read whole; above, only its headers are read."""
+"""If headers are closer than this many bytes, the whole archive is read; otherwise only its headers."""
 
 
 @dataclass
 class Members:
-    """The files of an archive, in the order in which they stand.
+    """The files of an archive, in their order.
 
     Args:
-        names: as they are in the archive.
-        offsets: where the data of each begins.
-        sizes: bytes of data of each.
-        bad: what is wrong with members that cannot be read, by their number.
-        flaws: what is wrong with the archive as a whole.
+        names: the names in the archive.
+        offsets: the offset of the data of each file.
+        sizes: the size of the data of each file in bytes.
+        bad: flaws of members that cannot be read, by their number.
+        flaws: flaws of the archive as a whole.
     """
 
     names: list[bytes] = field(default_factory=list)
@@ -77,13 +77,13 @@ class Members:
 def scan(descriptor: int, archive: str, size: int) -> Members:
     """Finds the members of an archive.
 
-    Nothing is left out in silence: where the archive ends early, is damaged or holds what is no file, there
-    is a flaw. A damaged header ends the walk, for nothing says where the next one is.
+    Nothing is skipped silently: truncation, damage and members other than files are recorded as flaws. A
+    damaged header ends the scan, since the position of the next header is then unknown.
 
     Args:
-        descriptor: of the open archive; its position is neither used nor moved.
-        archive: the name for flaws.
-        size: bytes of the archive.
+        descriptor: the descriptor of the open archive; its position is neither used nor moved.
+        archive: the name of the archive in flaws.
+        size: the size of the archive in bytes.
     """
     read = partial(os.pread, descriptor)
     walk = Walk(read, read, archive, size)
@@ -95,16 +95,16 @@ def scan(descriptor: int, archive: str, size: int) -> Members:
 
 @final
 class Walk:
-    """A walk from header to header, a step at a time.
+    """A scan from header to header, one step at a time.
 
     Args:
-        read: gives so many bytes from a position on, and fewer only at the end of the archive.
-        ahead: gives a block from a position on, and so many bytes if they are at hand.
-        archive: the name for flaws.
-        size: bytes of the archive, as far as that is known.
+        read: reads a number of bytes at a position; returns fewer only at the end of the archive.
+        ahead: reads at least a block at a position, and up to a number of bytes if they are available.
+        archive: the name of the archive in flaws.
+        size: the size of the archive in bytes, if known.
 
     Attributes:
-        found: what was found. Members that are taken out of it do not come again.
+        found: the members found so far. The caller may remove members; they are not found again.
     """
 
     def __init__(self, read: Read, ahead: Read, archive: str, size: int = sys.maxsize) -> None:
@@ -116,19 +116,19 @@ class Walk:
         self._position = 0
         self._window = Window(0, b"")
         self._spacing = float(DENSE - 1)
-        # What extended headers say: of all members to come, and of the one whose header must follow.
+        # The records of extended headers: for all later members, and for the next one.
         self._global: dict[bytes, bytes] = {}
         self._local: dict[bytes, bytes] | None = None
         self._begin = 0
 
     def step(self) -> bool:
-        """Reads a run of plain headers, or one header of any kind.
+        """Parses a run of plain headers, or one header of any kind.
 
         Returns:
-            Whether the walk continues: not at the end of the archive or its first damage.
+            Whether the scan continues: False at the end of the archive or at damage.
         """
         self._load()
-        # What an extended header says holds for headers after it, which a run does not know of.
+        # Records of extended headers apply to later headers, but `Window.run` ignores them.
         if self._window.is_long and self._local is None and not self._global:
             names, offsets, sizes, position = self._window.run(self._position)
             if names:
@@ -145,20 +145,20 @@ class Walk:
             self._window = Window(self._position, self._ahead(length, self._position))
 
     def _move(self, position: int, headers: int) -> None:
-        # An average over the last few dozen headers.
+        # A moving average over the last few dozen headers.
         weight = min(headers, 32) / 64
         spacing = (position - self._position) / headers
         self._spacing += weight * (spacing - self._spacing)
         self._position = position
 
     def _flaw(self, reason: Reason, detail: str, offset: int | None = None) -> bool:
-        """Notes what ends the walk."""
+        """Records the flaw that ends the scan."""
         place = self._position if offset is None else offset
         self.found.flaws.append(Flaw(self._archive, place, reason, detail))
         return False
 
     def _one(self) -> bool:
-        """Reads one header of any kind; returns whether the walk continues."""
+        """Parses one header of any kind; returns whether the scan continues."""
         if self._local is None:
             self._begin = self._position
         block = self._window.part(self._position, BLOCK)
@@ -203,19 +203,19 @@ class Walk:
         if not is_file and wrong is None and header.kind != DIRECTORY:
             what = f"of type {header.kind.decode('latin-1')!r}"
             return self._flaw("unsupported member", what, self._begin)
-        # Before POSIX, a directory was a file whose name ends in a slash.
+        # Before POSIX, a directory was stored as a file whose name ends in a slash.
         if header.kind != DIRECTORY and not (is_file and name.endswith(b"/")):
             if wrong is not None:
                 self.found.bad[len(self.found.names)] = wrong
             self.found.names.append(name)
             self.found.offsets.append(self._position + BLOCK)
             self.found.sizes.append(size if is_file else 0)
-        # What follows the header of a link, device or directory is the next header, whatever its size says.
+        # Links, devices and directories have no data, whatever their size field says.
         self._move(self._position + BLOCK + (padded(size) if is_file else 0), 1)
         return True
 
     def _end(self) -> bool:
-        """Checks that two blocks of zeros, and then at most more zeros, end the archive."""
+        """Checks that the archive ends in two blocks of zeros, followed by nothing but zeros."""
         if self._local is not None:
             return self._flaw("damaged header", "an extended header without a member")
         second = self._read(BLOCK, self._position + BLOCK)
@@ -233,9 +233,9 @@ class Walk:
         return False
 
     def drop_unfinished(self) -> None:
-        """Drops the last member if the archive ends in its data."""
+        """Drops the last member if the archive ends within its data."""
         found = self.found
-        # A run follows what headers say and looks at no end: nothing but the last one can lie beyond it.
+        # `Window.run` does not check the end of the archive, beyond which only the last member can extend.
         if found.names and found.offsets[-1] + found.sizes[-1] > self._size:
             name, offset = found.names.pop(), found.offsets.pop()
             found.bad.pop(len(found.names), None)
@@ -252,7 +252,7 @@ def _size(record: bytes) -> int:
 
 
 def _used(records: dict[bytes, bytes]) -> dict[bytes, bytes]:
-    """Keeps the records that say where data lie and what they are called."""
+    """Returns the records about the names and positions of data."""
     return {
         key: value for key, value in records.items() if key in {b"path", b"size"} or key.startswith(_SPARSE)
     }

@@ -1,4 +1,4 @@
-"""One archive as it was when the dataset was made."""
+"""`Archive`: the size and version of an archive when the dataset was created."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from samplerkit.storage.remote.access import RemoteAccess
 from samplerkit.storage.urls import is_remote, shown
 
 INDEX_SUFFIX = ".skidx"
-"""An index beside a shard has its name and this."""
+"""The suffix that is added to the name of a shard for the index next to it."""
 
 
 _GZIP = b"\x1f\x8b"
 _OTHERS = {b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"\x28\xb5\x2f\xfd": "zstandard"}
-"""Compressions that are distinguished from damage by their first bytes."""
+"""Unsupported compressions, which are distinguished from damage by their first bytes."""
 
 
 @dataclass(frozen=True)
 class Archive:
-    """An archive as it was when the dataset was made.
+    """An archive in its version when the dataset was created.
 
     Args:
-        url: the name that the user gave; of a remote archive, without its query and credentials.
-        size: bytes.
-        mtime_ns: when it was last written, in nanoseconds; of a remote archive, when its copy was.
-        copy: where the copy of a remote archive lies; None for a local one, and while there is no copy.
-        tag: of a remote archive, what changes with its content; else None.
+        url: the path or URL as given by the user; a URL without query and credentials.
+        size: the size in bytes.
+        mtime_ns: the modification time in nanoseconds; for a remote archive, that of its copy.
+        copy: the path of the copy of a remote archive; None for a local archive or if there is no copy.
+        tag: for a remote archive, a string that changes with its content; otherwise None.
     """
 
     url: str
@@ -39,22 +39,22 @@ class Archive:
 
     @classmethod
     def of(cls, url: str, copy: str | None = None, tag: str | None = None) -> Archive:
-        """Looks at a file.
+        """Describes a file on disk.
 
         Raises:
-            AbsentError: it is not there, may not be read, or is no plain file.
-            DatasetError: it cannot be looked at.
+            AbsentError: the file is missing, may not be read, or is not a regular file.
+            DatasetError: the status of the file cannot be read.
         """
         status = plain_file(copy or url, url)
         return cls(url, status.st_size, status.st_mtime_ns, copy, tag)
 
     @classmethod
     def found(cls, url: str, storage: RemoteAccess | None) -> Archive:
-        """Looks at a file; of a remote one the version is asked for.
+        """Describes a local or remote file; the version of a remote file is requested.
 
         Raises:
             AbsentError: as `of`.
-            DatasetError: it cannot be looked at, or the server does not answer.
+            DatasetError: the status of the file cannot be read, or the server does not answer.
         """
         if storage is None or not is_remote(url):
             return cls.of(url)
@@ -63,22 +63,22 @@ class Archive:
 
     @property
     def is_remote(self) -> bool:
-        """Whether it is remote."""
+        """Whether the archive is remote."""
         return self.tag is not None
 
     @property
     def version(self) -> int | str:
-        """What changes when it is written: of a local archive the time, of a remote one its tag."""
+        """A value that changes with the content: the modification time, or the tag of a remote archive."""
         return self.mtime_ns if self.tag is None else self.tag
 
     def open(self) -> int:
-        """Opens the archive, if it is still the one that it was.
+        """Opens the archive, and checks that it did not change.
 
         Returns:
             A file descriptor.
 
         Raises:
-            DatasetError: it is gone, or was written since.
+            DatasetError: the archive is missing, or was changed since.
         """
         descriptor = open_for_reading(self.copy or self.url, self.url)
         status = os.fstat(descriptor)
@@ -88,23 +88,23 @@ class Archive:
         return descriptor
 
     def is_same(self, status: os.stat_result) -> bool:
-        """Whether an open file is still the one that it was; a copy of a remote one is never written to."""
+        """Returns whether an open file did not change; copies of remote archives never change."""
         return status.st_size == self.size and (self.is_remote or status.st_mtime_ns == self.mtime_ns)
 
     def changed(self) -> DatasetError:
-        """Returns the error for an archive that was written since its index was made."""
+        """Returns the error for an archive that was changed since it was indexed."""
         return DatasetError(self.url, "was changed while it was in use", hint="make the dataset again")
 
 
 def is_gzip(start: bytes, url: str) -> bool:
-    """Whether an archive is compressed by gzip.
+    """Returns whether an archive is compressed by gzip.
 
     Args:
-        start: how it begins: eight bytes or more.
-        url: its name, for the error.
+        start: its first eight bytes or more.
+        url: its name in errors.
 
     Raises:
-        DatasetError: it is compressed in another way.
+        DatasetError: the archive is compressed in another way.
     """
     for magic, name in _OTHERS.items():
         if start.startswith(magic):

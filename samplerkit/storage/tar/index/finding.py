@@ -1,4 +1,4 @@
-"""The index of an archive, found or made by a walk; where indexes and unpacked archives are kept."""
+"""Finding or building the index of an archive; the cache of indexes and decompressed archives."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ from samplerkit.storage.urls import is_remote
 Found = TypeVar("Found", bound=Index | None)
 
 REMOTE_FOLDER = "remote"
-"""Where fetched shards and unpacked ones lie in a cache folder that the user names for a dataset."""
+"""The subfolder for fetched and decompressed shards in a cache folder given by the user."""
 
 
 @dataclass(frozen=True)
 class Cache:
-    """A folder of indexes, which can be made again, and one of copies, which is bounded.
+    """A folder of indexes, which can be rebuilt, and one of copies of archives, whose size is limited.
 
     Args:
-        folder: of indexes; made when the first one is kept.
-        options: tell where copies are kept, and how many bytes of them.
+        folder: the folder of indexes; created when the first one is written.
+        options: the folder of copies, and its size limit.
 
     Example:
         >>> Cache.of("/scratch/mine").index_path("/data/train-0.tar").name
@@ -56,14 +56,14 @@ class Cache:
 
     @classmethod
     def of(cls, place: Any, options: RemoteOptions | None = None) -> Cache:
-        """Takes a folder, or None for the user's cache folder (`$XDG_CACHE_HOME/samplerkit`).
+        """Makes a cache in a folder.
 
         Args:
-            place: the folder.
-            options: where copies are kept, unless it is there, and how many bytes of them.
+            place: the folder; None for the user's cache folder (`$XDG_CACHE_HOME/samplerkit`).
+            options: the folder of copies if it is not in `place`, and its size limit.
 
         Raises:
-            ArgumentTypeError: neither a path nor None.
+            ArgumentTypeError: `place` is neither a path nor None.
         """
         options = options or RemoteOptions()
         if place is None:
@@ -76,20 +76,20 @@ class Cache:
         return cls(folder, options)
 
     def index_path(self, archive: str) -> Path:
-        """Where the index of an archive is kept."""
+        """Returns the path of the index of an archive."""
         return self.folder / f"{_digest(absolute(archive))}{INDEX_SUFFIX}"
 
     def joint_path(self, identity: str) -> Path:
-        """Where the joint index of several archives is kept."""
+        """Returns the path of the joint index of several archives."""
         return self.folder / f"{_digest(identity)}.catalogue"
 
     @contextmanager
     def lock(self, path: Path) -> Iterator[None]:
-        """Lets one process at a time make a file; the lock ends with its owner, however that ends.
+        """Lets one process at a time create a file; the lock is also released if its process dies.
 
-        Where the folder cannot be written to, there is no lock: nobody else can make the file either.
+        If the folder is not writable, nothing is locked, since no process can create the file.
         """
-        # One of 64 lock files for each kind of file serves, so that they stay few.
+        # There are only 64 lock files for each kind of file, so that they stay few.
         name = f"lock{path.suffix}-{int(_digest(path.name)[:2], 16) % 64:02}"
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -105,7 +105,7 @@ class Cache:
 
 
 def absolute(archive: str) -> str:
-    """Returns what an archive is called everywhere on this machine: its real path, or its URL as it is."""
+    """Returns the name of an archive that is unique on this machine: its real path, or its URL."""
     return archive if is_remote(archive) else os.path.realpath(archive)
 
 
@@ -114,14 +114,14 @@ def _digest(text: str) -> str:
 
 
 def open_plain(index: Index, cache: Cache, number: int) -> Handle:
-    """Opens the plain tar file of an archive of an index, if it is still the one that was indexed."""
+    """Opens the uncompressed tar file of an archive of an index, and checks that it did not change."""
     archive, unpacked_size = index.archives[number], index.unpacked[number]
     if unpacked_size is None:
         return Handle(archive.open())
     copy = unpack(archive, cache)
     if isinstance(copy, Flaw):
         raise copy.error()
-    # Once it is open, it may be evicted: else processes that read nothing now would keep the others waiting.
+    # Once it is open, it may be evicted: otherwise idle processes would block eviction for others.
     with copy:
         handle = Handle(open_for_reading(copy.path, archive.url), is_copy=True)
     if copy.size != unpacked_size:
@@ -130,14 +130,14 @@ def open_plain(index: Index, cache: Cache, number: int) -> Handle:
 
 
 def unpack(archive: Archive, cache: Cache) -> LocalFile | Flaw:
-    """Unpacks a gzip archive into the cache of copies, once a machine; gzip's own CRC and length are checked.
+    """Decompresses a gzip archive into the cache of copies, once per machine; checks gzip's CRC and length.
 
     Returns:
-        The plain tar file, in use until it is closed; or what is wrong with the archive.
+        The uncompressed tar file, which is not evicted until it is closed; or the flaw of the archive.
 
     Raises:
-        DatasetError: the copy does not fit, or is larger than it may be, or the cache cannot be written to;
-            or the archive cannot be read.
+        DatasetError: the copy does not fit into the cache, exceeds its limit, or cannot be written; or the
+            archive cannot be read.
     """
     most = cache.options.max_unpacked_bytes
 
@@ -156,7 +156,7 @@ def unpack(archive: Archive, cache: Cache) -> LocalFile | Flaw:
         return Flaw(archive.url, error.offset, "damaged gzip", detail)
     except TooLargeError as error:
         why = "200 times its size, or 1 GiB" if most is None else "max_unpacked_bytes"
-        problem = f"{error} ({why}), as an archive does that is made to fill disks"
+        problem = f"{error} ({why}), as a decompression bomb does"
         hint = "if you trust it, say remote={'max_unpacked_bytes': ...}, or store it unpacked"
         raise DatasetError(archive.url, problem, hint=hint) from error
 
@@ -169,9 +169,9 @@ def _read(source: IO[bytes], place: str, most: int) -> bytes:
 
 
 def find_index(archive: Archive, cache: Cache, *, checksums: bool) -> Index | None:
-    """Finds an index of the archive as it is now: beside it, else in the cache; None if there is none.
+    """Finds an up-to-date index of an archive: next to it, else in the cache; returns None if there is none.
 
-    What lies beside a remote archive is not looked for.
+    Indexes next to remote archives are not looked up here.
     """
     beside = [] if archive.is_remote else [Path(archive.url + INDEX_SUFFIX)]
     for path in (*beside, cache.index_path(archive.url)):
@@ -182,19 +182,19 @@ def find_index(archive: Archive, cache: Cache, *, checksums: bool) -> Index | No
 
 
 def found_or(make: Callable[[], Found], archive: Archive, cache: Cache, *, checksums: bool) -> Index | Found:
-    """Finds the index of an archive; else one process of the machine makes it, and it is kept in the cache.
+    """Finds the index of an archive; otherwise one process of the machine builds it, and caches it.
 
     Args:
-        make: gives the index, or None.
-        archive: as it is now.
-        cache: where it is kept.
+        make: builds the index, or returns None.
+        archive: the archive in its current version.
+        cache: the cache of indexes.
         checksums: whether a CRC-32 of each file is needed.
     """
     found = find_index(archive, cache, checksums=checksums)
     if found is not None:
         return found
     with cache.lock(cache.index_path(archive.url)):
-        # Another process may have made it meanwhile.
+        # Another process may have built it meanwhile.
         found = find_index(archive, cache, checksums=checksums)
         if found is not None:
             return found
@@ -203,10 +203,10 @@ def found_or(make: Callable[[], Found], archive: Archive, cache: Cache, *, check
 
 
 def kept(index: Index, cache: Cache) -> Index:
-    """Keeps the index of an archive in the cache, if that can be written to.
+    """Writes the index of an archive to the cache, if that is writable.
 
     Returns:
-        It, mapped from there: so the indexes of many archives are not held in memory.
+        The index, mapped from the cache, so that indexes of many archives do not take memory.
     """
     path = cache.index_path(index.archive.url)
     try:
@@ -218,11 +218,10 @@ def kept(index: Index, cache: Cache) -> Index:
 
 
 def make_index(archive: Archive, cache: Cache, *, checksums: bool) -> Index:
-    """Makes the index of an archive by walking through it; for checksums all data are read as well.
+    """Builds the index of an archive by scanning its headers; for checksums, all data are read.
 
     Raises:
-        DatasetError: the archive cannot be read, or changes meanwhile. Flaws are no errors: they are in
-            the index.
+        DatasetError: the archive cannot be read, or changes meanwhile. Flaws are recorded in the index.
     """
     handle, size, unpacked = Handle(archive.open()), archive.size, None
     if is_gzip(os.pread(handle.descriptor, 8, 0), archive.url):
@@ -240,14 +239,14 @@ def make_index(archive: Archive, cache: Cache, *, checksums: bool) -> Index:
 
 
 def empty_index(archive: Archive, flaw: Flaw) -> Index:
-    """Makes the index of an archive of which nothing can be read."""
+    """Returns the index of an archive that cannot be read at all."""
     return _index_of(archive, Members(flaws=[flaw]))
 
 
 def _index_of(
     archive: Archive, members: Members, unpacked: int | None = None, descriptor: int | None = None
 ) -> Index:
-    """Makes the index of what was found in an archive; with its descriptor, checksums as well."""
+    """Builds an index from the members of an archive; with its descriptor, also checksums."""
     fields, arrays, flaws = group(members, archive.url)
     if descriptor is not None:
         arrays["crc"] = _checksums(archive, descriptor, arrays)

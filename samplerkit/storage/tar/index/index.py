@@ -1,4 +1,4 @@
-"""Where samples lie: those of one archive, or of several joined; and the file that says it."""
+"""`Index`: the positions of samples in one archive or in several, and its file."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ from samplerkit.storage.tar.index.archive import Archive
 @final
 @dataclass(frozen=True, eq=False)
 class Index:
-    """Where the samples of some archives lie.
+    """The positions of the samples in some archives.
 
     Args:
-        archives: as they were when they were indexed.
-        unpacked: of each archive, the bytes of the plain tar file if it is compressed; else None.
+        archives: the archives, in the version that was indexed.
+        unpacked: for each archive, the size of the uncompressed tar file if it is compressed; else None.
         fields: the distinct tuples of fields that samples have.
-        skipped: what is wrong with the archives.
-        arrays: `samples` (shape (archives,)): how many each archive has; `first` (samples + 1,): the number
-            of each sample's first member; `signature` (samples,): the number of its fields; `key_end`
-            (samples + 1,) and `keys`: its key, in bytes; `offset` and `size` (members,): where each member's
-            data lie; `crc` (members,), on request: their CRC-32.
-        fingerprint: of joined archives, what changes with the samples; else "".
-        is_certain: whether it was made from this very state of the archive. What lies beside a remote archive
-            says only its size, so each header is compared before what it says is believed.
-        path: the file that is mapped; None where the arrays are in memory only.
+        skipped: the flaws of the archives.
+        arrays: `samples`, shape (archives,): the number of samples of each archive; `first`, (samples + 1,):
+            the first member of each sample; `signature`, (samples,): the index of its tuple in `fields`;
+            `key_end`, (samples + 1,), and `keys`: its key in bytes; `offset` and `size`, (members,): the
+            position of each member's data; `crc`, (members,), on request: their CRC-32.
+        fingerprint: for joined archives, a string that changes with the samples; else "".
+        is_certain: whether it is certainly of this version of the archive. An index next to a remote archive
+            is matched by size only, so each header is compared before its entry is used.
+        path: the file that is mapped; None if the arrays are only in memory.
     """
 
     archives: tuple[Archive, ...]
@@ -57,7 +57,7 @@ class Index:
 
     @cached_property
     def layout(self) -> Layout:
-        """How many samples lie in which archive."""
+        """The number of samples in each archive."""
         return Layout(self.arrays["samples"], short_names(tuple(archive.url for archive in self.archives)))
 
     @property
@@ -72,11 +72,11 @@ class Index:
 
     @property
     def is_lost(self) -> bool:
-        """Whether it stands for an archive that is not there, or may not be read."""
+        """Whether its archive is missing or may not be read."""
         return any(flaw.reason == "unreadable" for flaw in self.skipped.places)
 
     def serves(self, checksums: bool) -> bool:
-        """Whether it has checksums, if they are asked for."""
+        """Returns whether it has checksums, if they are required."""
         return not checksums or "crc" in self.arrays
 
     def keys(self, samples: Ids) -> list[str]:
@@ -94,13 +94,13 @@ class Index:
         return self.fields[int(self.arrays["signature"][sample])]
 
     def extents(self, samples: Ids) -> tuple[Ids, Ids]:
-        """Returns where the first file of each sample begins, and where its last one ends."""
+        """Returns the offsets at which the first file of each sample begins and its last file ends."""
         first, offset, size = (self.arrays[name] for name in ("first", "offset", "size"))
         last = first[samples + 1].astype(np.int64) - 1
         return offset[first[samples]], offset[last] + size[last].astype(np.int64)
 
     def part(self, start: int, stop: int) -> dict[str, Array]:
-        """Returns the arrays of some samples alone, in which these begin at 0."""
+        """Returns the arrays of the samples from `start` to `stop`, renumbered from 0."""
         arrays, found = self.arrays, {"signature": self.arrays["signature"][start:stop]}
         for name, counted in (("first", ("offset", "size", "crc")), ("key_end", ("keys",))):
             begins = arrays[name][start : stop + 1].astype(np.int64)
@@ -109,22 +109,22 @@ class Index:
         return found
 
     def is_like(self, other: Index) -> bool:
-        """Whether another index says all that this one says of its archive."""
+        """Returns whether another index has the same fields and all arrays of this one."""
         return (self.fields, self.unpacked) == (other.fields, other.unpacked) and all(
             np.array_equal(array, other.arrays[name]) for name, array in self.arrays.items()
         )
 
     def stale(self) -> DatasetError:
-        """Returns the error for an index beside an archive that is of another state of it."""
+        """Returns the error for an index next to an archive that is of another version of it."""
         return DatasetError(
             self.archive.url,
-            "has an index beside it that is of another state of it",
+            "has an index next to it that is of another version of it",
             hint="make it again with `samplerkit index` and put it there, or take it away",
         )
 
     @property
     def meta(self) -> dict[str, Any]:
-        """The values that are no arrays, as a file has them."""
+        """The values other than arrays, as they are written to a file."""
         numbers = {archive.url: number for number, archive in enumerate(self.archives)}
         flaws = self.skipped.places
         return {
@@ -141,26 +141,26 @@ class Index:
         """Writes the index to a file.
 
         Raises:
-            OSError: it cannot be written.
+            OSError: the file cannot be written.
         """
         write_arrays(path, self.meta, {name: Column.of(array) for name, array in self.arrays.items()})
 
     @property
     def load(self) -> Callable[[], Index]:
-        """Maps it again, so that it need not be held meanwhile, or travel; one that lies in no file does."""
+        """A function that maps the index again, so that it need not be kept or pickled if it is in a file."""
         return partial(replace, self) if self.path is None else partial(reopened, self.path, self.archives)
 
 
 def read_index(
     path: Path, archives: tuple[Archive, ...], *, verify: bool = True, by_size: bool = False
 ) -> Index | None:
-    """Maps an index; None if it is not there, of another state of the archives, damaged, or cannot be.
+    """Maps an index; returns None if it is missing, damaged, invalid, or of another version of the archives.
 
     Args:
-        path: of the file.
-        archives: as they are now.
-        verify: whether its digest and its numbers are checked; not needed if they were right a moment ago.
-        by_size: whether the sizes of the archives are all that must fit; then it is not certain.
+        path: the path of the file.
+        archives: the archives in their current version.
+        verify: whether to check its digest and its numbers; not needed if they were just checked.
+        by_size: whether to compare only the sizes of the archives; the index is then not certain.
     """
     of_state = 1 if by_size else 2
     now = [[archive.size, archive.version][:of_state] for archive in archives]
@@ -176,7 +176,7 @@ def read_index(
             Skipped.of(flaws, meta["counts"]),
             arrays,
             meta["fingerprint"],
-            # Without a tag, two states of one size cannot be told apart.
+            # Without a tag, two versions of the same size cannot be distinguished.
             meta["is_certain"] and not by_size and all(archive.tag != "" for archive in archives),
             None if by_size else path,
         )
@@ -194,7 +194,7 @@ def read_index(
 
 
 def reopened(path: Path, archives: tuple[Archive, ...]) -> Index:
-    """Maps an index that was there, and found right, a moment ago, or in another process."""
+    """Maps an index that was verified before, by this process or another one."""
     found = read_index(path, archives, verify=False)
     if found is None:
         hint = "leave the cache alone while it is in use, and make the dataset again"
@@ -203,11 +203,11 @@ def reopened(path: Path, archives: tuple[Archive, ...]) -> Index:
 
 
 def split_between(one: Index, other: Index) -> Flaw | None:
-    """Returns the flaw of a last sample that continues in the next archive; else None."""
+    """Returns the flaw if the last sample of an archive continues in the next one, else None."""
     if not (one.num_samples and other.num_samples):
         return None
     last = one.num_samples - 1
-    # Keys may be counted again in each archive: only files that complete one another are one sample.
+    # Each archive may number its keys from 0, so equal keys are one sample only if no field is in both.
     if one.key(last) != other.key(0) or not set(one.fields_of(last)).isdisjoint(other.fields_of(0)):
         return None
     place = int(other.arrays["offset"][0]) - BLOCK
@@ -215,16 +215,16 @@ def split_between(one: Index, other: Index) -> Flaw | None:
 
 
 AT_ONCE = 1 << 20
-"""Numbers that are checked in one go."""
+"""Numbers that are checked at a time."""
 
 
 def laws(index: Index) -> Iterator[bool]:
-    """Gives whether an index is as it must be: no number leads out of its arrays or out of its archive.
+    """Yields whether each invariant of an index holds: no number may point outside its arrays or its archive.
 
-    Each law relies on those before it.
+    Each check relies on those before it.
 
     Raises:
-        LookupError: an array is missing, or a sample has fields that are not there.
+        LookupError: an array is missing, or a sample has an unknown tuple of fields.
     """
     yield all(names and all(isinstance(name, str) for name in names) for names in index.fields)
     yield isinstance(index.fingerprint, str)
@@ -250,7 +250,7 @@ def laws(index: Index) -> Iterator[bool]:
 
 
 def _fill(begins: Array, total: int, are_right: Callable[[Array, slice], Array]) -> bool:
-    """Whether samples, by where they begin in another array, follow one another and fill it."""
+    """Returns whether the starts of samples in another array are consecutive and cover it."""
     return (begins[0], begins[-1]) == (0, total) and all(
         are_right(np.diff(begins[at : at + AT_ONCE + 1].astype(np.int64)), slice(at, at + AT_ONCE)).all()
         for at in range(0, begins.size - 1, AT_ONCE)
@@ -258,14 +258,14 @@ def _fill(begins: Array, total: int, are_right: Callable[[Array, slice], Array])
 
 
 def _are_inside(arrays: Mapping[str, Array], bounds: Array, ends: Array) -> bool:
-    """Whether files lie one behind the other, each inside of its archive."""
+    """Returns whether files are in ascending order, each within its archive."""
     for at in range(0, arrays["offset"].size, AT_ONCE):
-        # With the file before, to which the first of this part is compared.
+        # Includes the file before, with which the first of this part is compared.
         start = max(0, at - 1)
         offset = arrays["offset"][start : at + AT_ONCE].astype(np.int64)
         size = arrays["size"][start : at + AT_ONCE].astype(np.int64)
         archive = np.searchsorted(bounds, np.arange(start, start + offset.size), side="right") - 1
-        # Not their sum, which may be too large for 64 bits.
+        # Not the sum of offset and size, which may overflow 64 bits.
         wrong = (offset < BLOCK) | (size < 0) | (size > ends[archive]) | (offset > ends[archive] - size)
         wrong[1:] |= (np.diff(archive) == 0) & (offset[1:] <= offset[:-1])
         if wrong.any():

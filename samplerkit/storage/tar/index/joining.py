@@ -1,4 +1,4 @@
-"""The indexes of several archives joined to one."""
+"""Joining of the indexes of several archives into one."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ _LOGGER = logging.getLogger(__name__)
 
 
 Load = Callable[[], Index]
-"""Maps the index of an archive again: so of any number of archives two are open at a time."""
+"""Maps the index of an archive again, so that only two indexes are open at a time."""
 
 
 @final
 @dataclass(frozen=True)
 class Joint:
-    """What some archives hold together.
+    """A summary of several archives.
 
     Args:
-        counts: how many samples the index of each has.
-        cuts: of each, the number of the first sample that is kept, and of the one behind the last. A sample
-            whose files are spread over two archives is cut off both.
-        skipped: what is wrong with them.
-        fingerprint: of what the samples are: an archive that is packed again, or gzipped, has the same ones.
+        counts: the number of samples in the index of each archive.
+        cuts: for each archive, the first sample that is kept, and the end of those that are kept. A sample
+            whose files are split over two archives is cut off from both.
+        skipped: the flaws of the archives.
+        fingerprint: depends on the samples only: it is the same if an archive is packed again or gzipped.
     """
 
     counts: tuple[int, ...]
@@ -50,7 +50,7 @@ class Joint:
 
     @classmethod
     def of(cls, loads: Sequence[Load], *, checksums: bool) -> Joint:
-        """Looks at the archives side by side; at their checksums only if asked to."""
+        """Summarizes the archives; checksums enter the fingerprint only on request."""
         counts, cuts, skipped, digests = [], list[list[int]](), [], []
         split, before = list[Flaw](), None
         for load in loads:
@@ -64,7 +64,7 @@ class Joint:
                 cuts[-2][1] -= 1
                 cuts[-1][0] = 1
             before = index
-        # An archive whose only sample is split at both ends would stop before it starts.
+        # If the only sample of an archive is split at both ends, `stop` is less than `start`.
         kept = tuple((start, max(start, stop)) for start, stop in cuts)
         identity = hashlib.blake2b(digest_size=16, person=b"samplerkit")
         for digest, cut in zip(digests, kept, strict=True):
@@ -74,7 +74,7 @@ class Joint:
 
 
 def _digest(index: Index, *, checksums: bool) -> bytes:
-    """Returns the digest of what the samples of an archive are, but not of where they lie."""
+    """Returns the digest of the samples of an archive, without their positions."""
     digest = hashlib.blake2b(json.dumps(index.fields).encode(), digest_size=16)
     for name in ("first", "signature", "key_end", "keys", "size", *(["crc"] if checksums else [])):
         digest.update(index.arrays[name].size.to_bytes(8, "little"))
@@ -83,15 +83,15 @@ def _digest(index: Index, *, checksums: bool) -> bytes:
 
 
 def joined(loads: Sequence[Load], *, checksums: bool) -> tuple[Index, dict[str, Column]]:
-    """Joins the indexes of some archives.
+    """Joins the indexes of several archives.
 
-    Each index is mapped again for each column, so the memory is that of one column of one archive.
+    Each index is mapped again for each column, so only one column of one archive is in memory at a time.
 
     Returns:
-        The index without its arrays, and these, which are put together when they are written.
+        The index without its arrays; and the arrays as columns, which are joined when they are written.
     """
     joint = Joint.of(loads, checksums=checksums)
-    # Tuples of fields are numbered again over all archives, in the order in which they are met.
+    # Tuples of fields are renumbered over all archives, in order of appearance.
     fields: dict[tuple[str, ...], int] = {}
     archives: list[Archive] = []
     unpacked: list[int | None] = []
@@ -115,7 +115,7 @@ def joined(loads: Sequence[Load], *, checksums: bool) -> tuple[Index, dict[str, 
             else:
                 yield array
         if name in {"first", "key_end"}:
-            # What ends one sample begins the next: the last one of all needs its end said.
+            # The end of a sample is the start of the next one; only the end of the last one is added.
             yield np.array([before])
 
     for index, part in parts():
@@ -140,13 +140,13 @@ def joined(loads: Sequence[Load], *, checksums: bool) -> tuple[Index, dict[str, 
 
 
 def joint_contents(shards: Shards, progress: Progress) -> Index:
-    """Finds the joint index of archives on disk in the cache; else it is made and kept.
+    """Finds the joint index of archives on disk in the cache; otherwise builds it and caches it.
 
     Raises:
         DatasetError: an archive cannot be read, or has a flaw and flaws are errors.
     """
     archives, options = tuple(map(Archive.of, shards.names)), shards.options
-    # The name is of the paths only, so that the index of changed archives takes the place of the old one.
+    # The name depends on the paths only, so that the index of changed archives replaces the old one.
     paths = [os.path.realpath(archive.url) for archive in archives]
     path = options.cache.joint_path(json.dumps([options.checksums, paths]))
     found = read_index(path, archives)
@@ -165,7 +165,7 @@ def joint_contents(shards: Shards, progress: Progress) -> Index:
 
 
 def indexed_contents(shards: Shards, progress: Progress) -> Contents:
-    """Looks at the index of each shard. The fingerprint is that of the same shards on disk.
+    """Summarizes the index of each shard. The fingerprint is the same as for these shards on disk.
 
     Raises:
         DatasetError: a shard cannot be read, or has a flaw and flaws are errors.
@@ -178,7 +178,7 @@ def indexed_contents(shards: Shards, progress: Progress) -> Contents:
 
 
 def _indexes(shards: Shards, progress: Progress) -> list[Load]:
-    """Finds the index of each shard: beside it, in the cache, or made of the shard.
+    """Finds the index of each shard next to it or in the cache, or builds it from the shard.
 
     Raises:
         DatasetError: a shard cannot be read, or has a flaw and flaws are errors.
@@ -199,7 +199,7 @@ def _indexes(shards: Shards, progress: Progress) -> list[Load]:
 
 
 def _check_skipped(skipped: Skipped, shards: Shards) -> None:
-    """Logs what is skipped of shards; where flaws are errors, the first one is raised."""
+    """Logs the flaws that are skipped; raises the first one if flaws are errors."""
     if not len(skipped):
         return
     if not shards.options.skips:

@@ -1,4 +1,4 @@
-"""How many samples lie in which shard: as it was given or indexed, and as the indexes that are met say."""
+"""The number of samples in each shard, as given or indexed, and its check against loaded indexes."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ from samplerkit.storage.tar.format.flaws import HINTS, Flaw, Skipped
 from samplerkit.storage.tar.index.index import Index, split_between
 
 MOST_INDEXES = 4096
-"""Indexes that a process has at hand, if the system allows as many open files: Python holds that of each map.
-They take memory as far as they are used."""
+"""Indexes that a process keeps mapped, if the system allows as many open files: Python keeps the file of each
+map open. Only used pages take memory."""
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Contents:
-    """What lies in the shards of a dataset.
+    """The samples in the shards of a dataset.
 
     Args:
-        layout: how many samples of each shard there are.
-        counts: how many samples the index of each shard must have, shape (shards,).
-        firsts: the number that the first sample of each has in its index: 1 after a split sample that is
-            skipped.
-        fingerprint: changes with the samples.
-        skipped: what is skipped, as far as it is known.
-        is_told: whether the user told the lengths, and no index was looked at.
+        layout: the number of samples in each shard.
+        counts: the number of samples that the index of each shard must have, shape (shards,).
+        firsts: the first sample of each shard in its index, shape (shards,): 1 after a split sample that is
+            skipped, otherwise 0.
+        fingerprint: a string that changes with the samples.
+        skipped: the skipped flaws that are known.
+        is_told: whether the lengths were given, and indexes were not read.
     """
 
     layout: Layout
@@ -46,13 +46,13 @@ class Contents:
     is_told: bool
 
     def split(self, ids: Ids) -> dict[int, tuple[Ids, Ids]]:
-        """Returns for each shard the numbers of its samples in it, and their places among the ids."""
+        """Groups ids by shard: returns for each the rows in its index, and their positions among the ids."""
         parts = by_file(self.layout, ids).items()
         return {number: (rows + self.firsts[number], places) for number, (rows, places) in parts}
 
 
 def told_contents(names: tuple[str, ...], lengths: list[int]) -> Contents:
-    """Takes lengths from the user; the fingerprint is of them and of the names of the shards."""
+    """Returns the contents for given lengths; the fingerprint depends on lengths and names of shards."""
     fingerprint = fingerprint_of("lengths", names, lengths)
     layout = Layout(lengths, names)
     return Contents(
@@ -62,10 +62,10 @@ def told_contents(names: tuple[str, ...], lengths: list[int]) -> Contents:
 
 @final
 class MetIndexes:
-    """The indexes of shards, by number; the least recently used ones are let go.
+    """The loaded indexes of shards by number; the least recently used ones are dropped.
 
-    Several threads can use it. Where flaws are skipped, a shard may have fewer samples than were given:
-    those that are there are the first ones, and the others are missing.
+    It is thread-safe. If flaws are skipped, a shard may have fewer samples than its given length: its samples
+    then count as the first ones, and the others are missing.
     """
 
     def __init__(self, names: tuple[str, ...], contents: Contents, *, skips: bool) -> None:
@@ -76,19 +76,19 @@ class MetIndexes:
         self._most = open_at_most(MOST_INDEXES, 0.4)
         self._indexes: OrderedDict[int, Index] = OrderedDict()
         self._versions: dict[int, tuple[int, int | str]] = {}
-        # Of each shard, by the first row that is missing, the one behind the last, and why.
+        # For each shard, ranges of missing rows: by the first row, the end and the error.
         self._missing: dict[int, dict[int, tuple[int, AbsentError]]] = {}
         self._split_flaws: dict[int, Flaw] = {}
 
     @property
     def skipped(self) -> Skipped:
-        """What is left out in the shards whose indexes are here."""
+        """The skipped flaws of the shards whose indexes are loaded."""
         with self._lock:
             met = [index.skipped for index in self._indexes.values()]
             return Skipped.joined([*met, Skipped.of(self._split_flaws.values())])
 
     def get(self, number: int) -> Index | None:
-        """Returns the index of a shard, if it is here."""
+        """Returns the index of a shard, or None if it is not loaded."""
         with self._lock:
             found = self._indexes.get(number)
             if found is not None:
@@ -96,11 +96,11 @@ class MetIndexes:
             return found
 
     def add(self, number: int, index: Index) -> Index:
-        """Takes an index, and gives it back.
+        """Adds an index, and returns it.
 
         Raises:
-            DatasetError: the shard has another version than before, or another number of samples than it
-                must, or one of its samples continues in the next shard, and flaws are not skipped.
+            DatasetError: the shard has another version than before, or a wrong number of samples; or a
+                sample is split over it and a neighbour, and flaws are not skipped.
         """
         told = int(self._contents.counts[number])
         if not index.is_lost:
@@ -118,13 +118,13 @@ class MetIndexes:
         return index
 
     def present(self, number: int, rows: Ids, places: Ids, samples: Any) -> tuple[Ids, Ids]:
-        """Puts an error into the place of each sample that is missing, and gives the rows and places left.
+        """Puts errors in the positions of missing samples, and returns the remaining rows and positions.
 
         Args:
-            number: of a shard whose index was added.
-            rows: the numbers of samples in the shard.
-            places: where each stands among the samples.
-            samples: takes the errors by place.
+            number: the number of a shard whose index was added.
+            rows: the rows of samples in the shard.
+            places: the position of each in `samples`.
+            samples: a list or dict that receives the errors.
         """
         with self._lock:
             missing = dict(self._missing.get(number, {}))
@@ -147,7 +147,7 @@ class MetIndexes:
             raise DatasetError(self._names[number], problem, hint=hint)
 
     def _check_neighbours(self, number: int) -> None:
-        """Looks for a sample that is split over a shard and one beside it, if their indexes are here."""
+        """Looks for samples that are split over a shard and its neighbours, if their indexes are loaded."""
         for at in (number - 1, number):
             with self._lock:
                 one, other = self._indexes.get(at), self._indexes.get(at + 1)
@@ -163,10 +163,10 @@ class MetIndexes:
 
 
 def _lacking(name: str, index: Index, told: int) -> AbsentError:
-    """Says what is missing of a shard and why."""
+    """Returns the error for the samples that a shard lacks, with the reason."""
     number = told - index.num_samples
     some = f"all {told}" if number == told else f"{number} of the {told}"
-    # Without flaws, the lengths may be those of other shards.
+    # Without flaws, the lengths may be of other shards.
     why = "it has no more"
     hint = "correct lengths, or leave them out to have the shards indexed"
     if index.skipped.places:

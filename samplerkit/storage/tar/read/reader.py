@@ -1,4 +1,4 @@
-"""Reads samples at any ids: on disk by few, large reads, remote ones by requests for parts of shards."""
+"""`Reader`: reads samples at any ids from archives on disk, with few and large reads."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from samplerkit.storage.tar.index.finding import Cache, open_plain
 from samplerkit.storage.tar.index.index import Index
 
 TOGETHER = 64 << 10
-"""Bytes of a sample up to which its files are read by one call, and neighbours along with it."""
+"""The most bytes of a sample for which its files are read by one call, possibly with neighbours."""
 
 NEAR = 4 << 10
-"""Bytes between two neighbours that are read along rather than skipped."""
+"""The largest gap in bytes between two neighbours that are read by one call."""
 
 BYTES_AT_ONCE = 4 << 20
-"""Bytes up to which several samples are read together."""
+"""The most bytes of several samples that are read together."""
 
 IN_ONE_READ = 64
-"""Neighbours that one call reads at most."""
+"""The most neighbours that one call reads."""
 
 _Reads = Iterator[tuple[int, int, int, int]]
 _Described = Iterator[tuple[int, int, tuple[str, ...]]]
@@ -41,13 +41,13 @@ class Reader:
     """Reads the samples of an index from archives on disk.
 
     Args:
-        index: of the archives.
-        cache: where compressed ones are unpacked.
-        max_handles: archives that are open at most.
-        stats: the figures of the dataset, which stay as they are: nothing is fetched.
+        index: the index of the archives.
+        cache: the cache for decompressed archives.
+        max_handles: the most open archives.
+        stats: the counters of the dataset, which do not change, since nothing is fetched.
 
     Attributes:
-        skipped: what was skipped of the archives.
+        skipped: the skipped flaws of the archives.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Reader:
         self.skipped = index.skipped
         self.stats = stats or FileStats()
         self._index = index
-        # Of no method of this reader, which what is open would hold.
+        # Not a method of this reader, which would make a reference cycle.
         self._handles = Handles(partial(open_plain, index, cache), max_handles)
         arrays = index.arrays
         self._starts: list[int] = index.layout.starts.tolist()
@@ -70,17 +70,17 @@ class Reader:
         """Reads samples.
 
         Args:
-            ids: of the samples, each inside the dataset; int64 of shape (n,).
+            ids: the ids of the samples, all in range; int64 of shape (n,).
 
         Returns:
             For each id a dict with `__key__`, `__url__` and the bytes of each of its files.
 
         Raises:
-            DatasetError: an archive is gone, changed, too short, or fails its checksum.
+            DatasetError: an archive is missing, was changed, is too short, or fails its checksum.
         """
         if ids.size < 2:
             return [self.read_one(id) for id in ids.tolist()]
-        # Samples are numbered as they lie.
+        # Ids are in storage order.
         places = np.argsort(ids, kind="stable")
         samples: list[Any] = [None] * ids.size
         for place, sample in zip(places.tolist(), self._follow(*self._plan(ids[places])), strict=True):
@@ -91,7 +91,7 @@ class Reader:
         return samples
 
     def read_one(self, id: int) -> dict[str, Any]:
-        """Reads one sample: what `read` gives for it, without a plan for many."""
+        """Reads one sample like `read`, without the cost of a plan for many."""
         shard = bisect_right(self._starts, id) - 1
         first, stop = self._first[id : id + 2].tolist()
         begins = self._offset[first:stop].tolist()
@@ -117,28 +117,28 @@ class Reader:
         return sample
 
     def expect(self, upcoming: Iterable[Ids], epoch_samples: int) -> None:
-        """Needs to know nothing of what is read next: the system reads ahead."""
+        """Does nothing, since the operating system reads ahead."""
 
     def keys(self, ids: Ids) -> list[str]:
         """Returns the keys of samples."""
         return self._index.keys(ids)
 
     def is_large(self, ids: Ids) -> bool:
-        """Large ones gain nothing from company, and one at a time they stay in the processor's cache."""
+        """Returns whether samples are large; these are faster one at a time, in the cache of the CPU."""
         begins, ends = self._index.extents(ids)
         return bool((ends - begins).sum() > BYTES_AT_ONCE)
 
     def close(self, *, waits: bool = True) -> None:
-        """Lets go of the open archives."""
+        """Closes the open archives."""
         self._handles.close()
 
     def _plan(self, ids: Ids) -> tuple[_Reads, _Described, Iterator[tuple[int, int]]]:
-        """Plans the reading of samples in the order in which they lie: neighbours are read together.
+        """Plans the reading of samples in storage order, in which neighbours are read together.
 
         Returns:
-            Of each read the archive, the place, the length, and for how many samples it is; the length is -1
-            where the files of one large sample are read one by one. Of each sample, where its key stands, and
-            its fields. Of each file, where its data begin and end, counted from where their read begins.
+            For each read, the archive, the offset, the length and the number of samples; the length is -1 if
+            the files of a large sample are read one by one. For each sample, the start and end of its key,
+            and its fields. For each file, the start and end of its data relative to its read.
         """
         shards = interval_of(self._index.layout.starts, ids)
         first = self._first[ids].astype(np.int64)
@@ -167,8 +167,8 @@ class Reader:
     def _follow(
         self, reads: _Reads, described: _Described, extents: Iterator[tuple[int, int]]
     ) -> list[dict[str, Any]]:
-        # The innermost loop of all reading: it is flat, because calls in it would cost as much as its work.
-        # A view of its own: without a GIL, threads must not cut one view at the same moment.
+        # The innermost loop of reading has no helper functions, since calls would cost as much as its work.
+        # A separate view: without a GIL, threads must not slice one view at the same time.
         keys, pread = self._keys.data, os.pread
         samples = []
         current, url = -1, ""
@@ -180,7 +180,7 @@ class Reader:
                 data = pread(handle.descriptor, length, start)
                 if len(data) != length:
                     raise self._short(shard, start, length, len(data))
-            # Most reads of a shuffled order are of one sample.
+            # In a shuffled order, most reads are for one sample.
             for key_begin, key_end, fields in (next(described),) if count == 1 else islice(described, count):
                 sample: dict[str, Any] = {
                     "__key__": str(keys[key_begin:key_end], "utf-8", "surrogateescape"),
@@ -209,7 +209,7 @@ class Reader:
 
 
 def verify(index: Index, number: int, sample: dict[str, Any]) -> None:
-    """Compares the checksums of the files of a sample, which has its key and its place before them."""
+    """Checks the CRC-32 of each file of a sample, whose first two entries are `__key__` and `__url__`."""
     first = int(index.arrays["first"][number])
     for member, name in enumerate(islice(sample, 2, None), first):
         if zlib.crc32(sample[name]) != index.arrays["crc"][member]:

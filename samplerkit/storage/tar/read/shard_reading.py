@@ -1,4 +1,4 @@
-"""The samples of shards, read one shard at a time or sample by sample, in one process."""
+"""Reading of shards in one process, by whole shards or by single samples."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ from samplerkit.storage.threads import in_threads, this_worker, weakly
 from samplerkit.storage.urls import is_remote
 
 INDEXES_AT_ONCE = 64
-"""Indexes of shards that are looked at in one go: each holds an open file."""
+"""Indexes of shards that are used at a time, since each keeps a file open."""
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class OpenShard:
-    """A shard on a disk of this machine, ready to be read; a copy is not evicted while anybody holds this."""
+    """An open shard on a disk of this machine; a cached copy is not evicted while this object exists."""
 
     number: int
     path: str
@@ -51,40 +51,40 @@ class OpenShard:
 
 @final
 class ShardReading:
-    """Reads samples in one process; it has threads and open shards."""
+    """Reads samples in one process, with threads and open shards."""
 
     def __init__(self, shards: Shards, contents: Contents, stats: FileStats) -> None:
         self._shards = shards
         self._contents = contents
         self._limits = limits_here(shards)
-        # Where none is remote, whole shards are read, one after another.
+        # If no shard is remote, whole shards are read.
         self._fetch = shards.options.fetch if shards.is_remote else "shards"
         self._finding = threading.Lock()
         self._open: ReadAheadCache[OpenShard] = self._new_cache(stats)
         self._at_hand: WeakValueDictionary[int, OpenShard] = WeakValueDictionary()
         self._met = MetIndexes(shards.names, contents, skips=shards.options.skips)
         self._batches: BatchesAhead | None = None
-        self._is_whole = self._fetch == "shards"  # and no parts are
+        self._is_whole = self._fetch == "shards"  # otherwise ranges are read
         self._epoch_samples = contents.layout.num_samples
         self._stretch: Stretch | None = None
-        self._advice: str | None = None  # None: what the order costs is not known yet
+        self._advice: str | None = None  # None: the cost of the order is not known yet
 
     @property
     def stats(self) -> FileStats:
-        """The figures of the shards that were at hand."""
+        """The counters of open shards."""
         return self._open.stats
 
     @property
     def skipped(self) -> Skipped:
-        """What was skipped: in all shards if they were indexed, else in those that were met."""
+        """The skipped flaws: of all shards if they were indexed, else of those used so far."""
         return self._met.skipped if self._contents.is_told else self._contents.skipped
 
     def expect(self, upcoming: Iterable[Any], epoch_samples: int) -> None:
-        """Receives what is read next, batch by batch: it chooses how to read that, and reads ahead.
+        """Receives the upcoming ids, chooses how to read them, and starts prefetching.
 
         Args:
             upcoming: the ids of each batch.
-            epoch_samples: how many samples an epoch has, of all ranks and workers.
+            epoch_samples: the number of samples of an epoch, over all ranks and workers.
         """
         self._epoch_samples = epoch_samples
         batches = iter(upcoming)
@@ -96,7 +96,7 @@ class ShardReading:
             room, shard_bytes = self._shards.cache_capacity(), self._shards.usual_size()
             self._stretch = stretch_of(shards, layout.sizes, room, this_worker()[1], shard_bytes)
             is_whole = self._stretch.is_whole
-            # Else all that is read later would be kept for it.
+            # Otherwise `tee` would keep all later batches for it.
             del shards, looked_at
         ahead, self._batches = self._batches, None
         if ahead is not None:
@@ -111,7 +111,7 @@ class ShardReading:
         self._batches = BatchesAhead(weakly(self._by_ranges), batches)
 
     def read(self, ids: Ids) -> list[dict[str, Any]]:
-        """Reads samples; if flaws are skipped, an `AbsentError` is in place of one that is missing."""
+        """Reads samples; if flaws are skipped, missing samples are replaced by an `AbsentError`."""
         batches = self._batches
         if batches is not None:
             samples = batches.read(ids)
@@ -120,7 +120,7 @@ class ShardReading:
         return self._by_shards(ids) if self._is_whole else self._by_ranges(ids).samples or []
 
     def index(self, number: int) -> Index:
-        """Returns the index of a shard; the shard is fetched for it if there is none."""
+        """Returns the index of a shard; fetches the shard if there is no index."""
         found = self._met.get(number)
         if found is not None:
             return found
@@ -131,22 +131,22 @@ class ShardReading:
             return shard.index
 
     def indexes(self, numbers: Iterable[int]) -> dict[int, Index]:
-        """Returns the indexes of several shards; those that are missing are requested at the same time."""
+        """Returns the indexes of several shards; missing ones are requested in parallel."""
         wanted = list(numbers)
         found = {number: index for number in wanted if (index := self._met.get(number)) is not None}
         if len(found) < len(wanted):
-            # The next batch, which is read ahead, mostly lacks the same ones.
+            # A lock, since the prefetched next batch mostly lacks the same indexes.
             with self._finding:
                 missing = [number for number in wanted if number not in found]
                 found |= dict(in_threads(self.index, missing, ASKED_AT_A_TIME, "samplerkit-index"))
         return found
 
     def read_one(self, id: int) -> dict[str, Any]:
-        """Reads one sample: what `read` gives for it."""
+        """Reads one sample, like `read`."""
         return self.read(np.array([id]))[0]
 
     def keys(self, ids: Ids) -> list[str]:
-        """Returns the keys of samples; "" for one that is missing."""
+        """Returns the keys of samples; "" for missing ones."""
         keys: list[str] = [""] * ids.size
         parts = self._contents.split(ids)
         numbers = [*parts]
@@ -158,11 +158,11 @@ class ShardReading:
         return keys
 
     def is_large(self, ids: Ids) -> bool:
-        """Never says so: together, requests go out at the same time."""
+        """Returns False: large samples are also read together, since requests run in parallel."""
         return False
 
     def close(self, *, waits: bool = True) -> None:
-        """Lets everything go; threads end when they are done; `waits` for that, for a second each at most."""
+        """Closes everything; threads end after their task; `waits` for them, at most a second each."""
         batches = self._batches
         if batches is not None:
             batches.close(waits=waits)
@@ -199,14 +199,14 @@ class ShardReading:
         return SampleBatch(samples, num_bytes)
 
     def _is_whole_here(self, number: int, index: Index) -> bool:
-        """Whether a shard is read from a disk of this machine, all the same how it was meant to be read."""
-        # A compressed shard cannot be read in the middle.
+        """Returns whether a shard is read as a whole, even if samples are read by ranges."""
+        # A compressed shard does not allow random access.
         if not is_remote(self._shards.urls[number]) or index.unpacked[0] is not None:
             return True
         return self._fetch == "auto" and self._shards.local_path(number) is not None
 
     def _opened(self, number: int) -> OpenShard:
-        """Brings a shard here: what the cache of open shards calls."""
+        """Fetches and opens a shard; called by the cache of open shards."""
         known = self._met.get(number)
         index, copy = self._shards.open_shard(number, known, refuses_stale=not self._contents.is_told)
         reader = Reader(index, self._shards.options.cache, 1)
@@ -217,12 +217,12 @@ class ShardReading:
         return shard
 
     def _put(self, shard: OpenShard, rows: Ids, places: Ids, samples: list[Any]) -> None:
-        """Reads samples of a shard on disk, and puts each into its place."""
+        """Reads samples of a shard on disk into their positions."""
         number = shard.number
         rows, places = self._met.present(number, rows, places, samples)
         try:
             read = shard.reader.read(rows) if rows.size else []
-        except AbsentError as error:  # it was there when its index was found
+        except AbsentError as error:  # the shard existed when its index was found
             self._met.add(number, self._shards.lost(number, error))
             self._met.present(number, rows, places, samples)
             return
@@ -230,7 +230,7 @@ class ShardReading:
             samples[place] = sample
 
     def _read_ranges(self, wanted: list[WantedRows], storage: RemoteStorage, samples: list[Any]) -> int:
-        """Reads parts of shards; one that is gone fails alone, if flaws are skipped. Returns the bytes."""
+        """Reads parts of shards, and returns their size in bytes; missing shards may be skipped."""
         try:
             return read_ranges(wanted, storage, samples)
         except AbsentError as error:
@@ -245,9 +245,9 @@ class ShardReading:
         return ReadAheadCache(weakly(self._opened), len(self._shards.urls), self._limits, stats)
 
     def _find_costs(self, parts: list[WantedRows]) -> None:
-        """Finds out, once, what an epoch like this batch would cost, for a warning."""
+        """Estimates once, from a batch, the cost of an epoch, for a warning."""
         stretch = self._stretch
-        # The last samples of an epoch say nothing of a whole one.
+        # The last samples of an epoch do not represent a whole one.
         if self._advice is not None or stretch is None or stretch.is_short or this_worker()[0] != 0:
             return
         requests = Requests.of(span for part in parts for span in part.spans()).spans
@@ -268,9 +268,10 @@ class ShardReading:
 
 
 def limits_here(shards: Shards) -> CacheLimits:
-    """Returns what this process may have at hand.
+    """Returns the limits on open shards of this process.
 
-    What workers hold open cannot be evicted from a small cache: else they would wait for one another.
+    Open shards cannot be evicted, so in a small cache each worker gets a share; otherwise workers would wait
+    for each other.
     """
     limits, storage = shards.options.limits, shards.storage
     if storage is None or storage.options.max_cache_bytes is None:
@@ -281,14 +282,14 @@ def limits_here(shards: Shards) -> CacheLimits:
 
 @dataclass(frozen=True, eq=False)
 class WantedRows:
-    """The rows of one shard that are read.
+    """Rows of one shard to read.
 
     Args:
-        number: of the shard.
-        url: of the shard.
-        index: of the shard.
-        rows: the numbers of the samples in it, shape (n,).
-        places: where each sample is in the batch, shape (n,).
+        number: the number of the shard.
+        url: its URL.
+        index: its index.
+        rows: the samples in it, shape (n,).
+        places: the position of each sample in the batch, shape (n,).
     """
 
     number: int
@@ -298,21 +299,21 @@ class WantedRows:
     places: Ids
 
     def spans(self) -> list[Span]:
-        """Returns the part of the shard that each sample is in, from the header of its first file on."""
+        """Returns the part of the shard with each sample, starting at the header of its first file."""
         begins, ends = self.index.extents(self.rows)
         starts, lengths = (begins - BLOCK).tolist(), (ends - begins + BLOCK).tolist()
         return [Span(self.url, *extent) for extent in zip(starts, lengths, strict=True)]
 
 
 def read_ranges(parts: Sequence[WantedRows], storage: RemoteStorage, samples: list[Any]) -> int:
-    """Reads samples of remote shards, puts each into its place, and returns the bytes that were read.
+    """Reads samples of remote shards into their positions, and returns the number of bytes read.
 
-    Each file is read with its header, which must be what the index says: so an index of another state of the
-    shard is noticed, whatever its size.
+    Each file is read with its header, which must match the index: so an index of another version of the shard
+    is detected, even if the size is the same.
 
     Raises:
-        DatasetError: a part cannot be read, a shard was changed, its index is not its own, or a file fails
-            its checksum.
+        DatasetError: a part cannot be read, a shard was changed, its index is of another version, or a file
+            fails its checksum.
     """
     read = storage.read([span for part in parts for span in part.spans()])
     data = iter(read)
@@ -324,7 +325,7 @@ def read_ranges(parts: Sequence[WantedRows], storage: RemoteStorage, samples: li
 
 
 def _sample(index: Index, row: int, key: str, data: bytes) -> dict[str, Any]:
-    """Takes a sample out of its part of a shard, from the header of its first file on."""
+    """Extracts a sample from its part of a shard, which starts at the header of its first file."""
     arrays = index.arrays
     first, stop = arrays["first"][row : row + 2].tolist()
     begins, sizes = arrays["offset"][first:stop].tolist(), arrays["size"][first:stop].tolist()

@@ -1,4 +1,4 @@
-"""The shards of a dataset that are opened one by one, and the index of each: found, confirmed or made."""
+"""The shards of a dataset that are opened one by one; finding, confirming or building the index of each."""
 
 from __future__ import annotations
 
@@ -34,21 +34,21 @@ from samplerkit.storage.threads import all_in_threads
 from samplerkit.storage.urls import beside, is_remote
 
 ASKED_AT_A_TIME = 16
-"""Shards that are asked for at the same time,"""
+"""Shards whose versions or indexes are requested in parallel."""
 
 FETCHED_AT_A_TIME = 2
-"""and shards that are fetched, since a small cache has no room for many."""
+"""Shards that are fetched in parallel; few, since the cache may be small."""
 
 
 OnError = Literal["raise", "skip"]
 
 Fetch = Literal["auto", "shards", "ranges"]
-"""How remote samples are read: from whole shards, one by one, or as the order suggests."""
+"""How remote samples are read: from whole shards, by ranges, or chosen by the order."""
 
 
 @dataclass(frozen=True)
 class TarOptions:
-    """How shards are read: what the arguments of a `TarDataset` of these names say."""
+    """Options for reading shards: the arguments of `TarDataset` with the same names."""
 
     on_error: OnError
     max_handles: int | None
@@ -60,12 +60,12 @@ class TarOptions:
 
     @property
     def skips(self) -> bool:
-        """Whether flaws are counted and skipped, and are no errors."""
+        """Whether flaws are counted and skipped instead of raised."""
         return self.on_error == "skip"
 
     @property
     def limits(self) -> CacheLimits:
-        """What is at hand; a shard that is not needed soon is let go, and stays in the cache on disk."""
+        """Limits on open shards; one that is not needed soon is closed, and stays in the cache on disk."""
         threads = max(1, min(self.read_ahead, 4))
         return CacheLimits(
             self.max_shards, None, self.read_ahead, threads, keeps_unneeded=False, called="max_shards"
@@ -75,10 +75,10 @@ class TarOptions:
 @final
 @dataclass(frozen=True, eq=False)
 class Shards:
-    """The shards of a dataset, as every process sees them: nothing is open.
+    """The shards of a dataset; it holds nothing open, so that every process can use it.
 
-    `names` are the `urls` without what is private; where none is remote, there is no `storage`. A `catalogue`
-    has the state of each, which is not asked then.
+    `names` are the `urls` without credentials and queries; `storage` is None if no shard is remote. With a
+    `catalogue`, which has the version of each shard, versions are not requested.
     """
 
     urls: tuple[str, ...]
@@ -89,7 +89,7 @@ class Shards:
 
     @property
     def short_names(self) -> tuple[str, ...]:
-        """The names below the folder that all share."""
+        """The names relative to the common folder."""
         return short_names(self.urls) if self.catalogue is None else tuple(self.catalogue.names)
 
     @property
@@ -98,47 +98,47 @@ class Shards:
         return self.storage is not None and any(map(is_remote, self.names))
 
     def archive(self, number: int) -> Archive:
-        """Asks for the size and the version of a shard.
+        """Returns the size and the version of a shard, which may take a request.
 
         Raises:
-            DatasetError: it is not there, or not what the catalogue says, or the server does not answer.
+            DatasetError: the shard does not exist, differs from the catalogue, or the server does not answer.
         """
         self.require(number)
         return Archive.found(self.urls[number], self.storage)
 
     def require(self, number: int) -> None:
-        """Sees to it that a shard is read as the catalogue says, where there is one.
+        """Ensures that a shard is read in the version of the catalogue, if there is one.
 
         Raises:
-            DatasetError: it is gone, or another one.
+            DatasetError: the shard is missing or was changed.
         """
         if self.catalogue is not None:
             self.catalogue.require(number, self.storage)
 
     def sizes(self) -> Ids:
-        """Returns the size of each shard; they are asked for it several at the same time."""
+        """Returns the size of each shard; sizes are requested in parallel."""
         if self.catalogue is not None:
             return self.catalogue.sizes
         found = all_in_threads(self.archive, len(self.urls), ASKED_AT_A_TIME, "samplerkit-version")
         return np.array([archive.size for archive in found], dtype=np.int64)
 
     def usual_size(self) -> int | None:
-        """Returns the size of the first remote shard, for all; None where it is not known."""
+        """Returns the size of the first remote shard, as an estimate for all; None if it is unknown."""
         number = next((number for number, url in enumerate(self.urls) if is_remote(url)), None)
         if number is None:
             return None
         try:
             size = self.archive(number).size
-        except DatasetError:  # it may be one that this process does not read
+        except DatasetError:  # no error, since this process may not read this shard
             return None
         return None if size in {UNKNOWN_SIZE, 0} else size
 
     def cache_capacity(self) -> int:
-        """Returns how many shards the cache on disk can hold, if all are as large as one of them."""
+        """Returns how many shards fit into the cache on disk, if all have the usual size."""
         size = self.usual_size()
         if size is None or self.storage is None:
             return len(self.urls)
-        # Of a compressed one, the half of the room is for what is unpacked of it.
+        # A compressed shard also needs room for its decompressed copy.
         first = next(filter(is_remote, self.names))
         parts = 2 if first.endswith((".gz", ".tgz")) else 1
         return _room(self.storage.options) // (parts * size)
@@ -149,7 +149,7 @@ class Shards:
         return {name: number for number, name in enumerate(self.names)}
 
     def local_path(self, number: int) -> str | None:
-        """Where a shard lies on a disk of this machine as a whole; None if it does not."""
+        """Returns the path of a shard on this machine, also of a cached one; None if there is none."""
         if self.storage is None or not is_remote(self.urls[number]):
             return self.urls[number]
         self.require(number)
@@ -160,11 +160,11 @@ class Shards:
             return copy.path
 
     def known_index(self, number: int) -> Index | None:
-        """Finds the index of a shard without the shard: in the cache, or beside it; None if there is none.
+        """Finds the index of a shard in the cache or next to it, without fetching the shard; None if missing.
 
         Raises:
-            DatasetError: the shard is not there, or the server does not answer; or it has a flaw, and flaws
-                are errors.
+            DatasetError: the shard does not exist, or the server does not answer; or the shard has a flaw,
+                and flaws are errors.
         """
         try:
             archive = self.archive(number)
@@ -177,7 +177,7 @@ class Shards:
         return None if index is None else self._accepted(index)
 
     def lost(self, number: int, error: AbsentError) -> Index:
-        """Returns the index of a shard that is not there: one without samples and with a flaw.
+        """Returns the index of a missing shard: one without samples and with a flaw.
 
         Raises:
             AbsentError: flaws are errors.
@@ -186,7 +186,7 @@ class Shards:
             try:
                 raise error
             finally:
-                del error  # it holds this frame
+                del error  # it refers to this frame
         name = self.names[number]
         flaw = Flaw(name, 0, "unreadable", error.problem)
         return empty_index(Archive(name, 0, 0, None, ""), flaw)
@@ -194,19 +194,19 @@ class Shards:
     def open_shard(
         self, number: int, known: Index | None = None, *, refuses_stale: bool
     ) -> tuple[Index, LocalFile | None]:
-        """Brings a whole shard to a disk of this machine, and finds or makes its index.
+        """Fetches a whole shard if it is remote, and finds or builds its index.
 
         Args:
-            number: of the shard.
-            known: its index, if it was met before.
-            refuses_stale: whether an index beside the shard that is of another state of it is an error, for
-                something relies on it already; else it is left aside with a warning.
+            number: the number of the shard.
+            known: its index, if it was loaded before.
+            refuses_stale: whether an index next to the shard that is of another version is an error, since it
+                was used already; otherwise it is ignored with a warning.
 
         Returns:
-            The index, and the copy of a remote shard, which is not evicted while anybody holds it.
+            The index, and the copy of a remote shard, which is not evicted while the object exists.
 
         Raises:
-            DatasetError: the shard cannot be read, or has a flaw, and flaws are errors.
+            DatasetError: the shard cannot be read, or has a flaw and flaws are errors.
         """
         if known is not None and known.is_lost:
             return known, None
@@ -224,11 +224,11 @@ class Shards:
             return self.lost(number, error), None
 
     def _beside(self, number: int, archive: Archive) -> Index | None:
-        """Asks for the index beside a remote shard, by one request.
+        """Returns the index next to a remote shard, by one request.
 
-        Only the size shows of which state of the shard it is. So it is not certain: the headers in the shard
-        are compared before what it says is believed. One of another size, or a damaged one, is left aside
-        with a warning.
+        Only the size of the shard is compared, so the index is not certain: headers in the shard are
+        compared before its entries are used. An index for another size, or a damaged one, is ignored with a
+        warning.
 
         Raises:
             DatasetError: the server does not answer.
@@ -243,14 +243,14 @@ class Shards:
         if index is None:
             name = f"{archive.url}{INDEX_SUFFIX}"
             warnings.warn(
-                f"{name} is damaged, or of another state of the archive, and is not used: make it again with "
-                "`samplerkit index`",
+                f"{name} is damaged, or of another version of the archive, and is not used: make it again "
+                "with `samplerkit index`",
                 stacklevel=2,
             )
         return index if index is not None and index.serves(self.options.checksums) else None
 
     def _of_shard(self, number: int, archive: Archive, *, refuses_stale: bool) -> Index:
-        """Returns the index of a shard that is on this machine: what lies beside it is tried first."""
+        """Returns the index of a shard that is on this machine; an index next to it is tried first."""
         cache, checksums = self.options.cache, self.options.checksums
         make = partial(make_index, archive, cache)
         index = found_or(
@@ -260,8 +260,8 @@ class Shards:
             checksums=checksums,
         )
         if not index.is_certain:
-            # Without the shard it had to be believed, and each header that was read was compared. Now all
-            # of them can be, once and for all processes of this machine.
+            # Without the shard, only the headers that were read could be compared. Now all of them are, once
+            # for all processes of this machine.
             if make(checksums=False).is_like(index):
                 index = replace(index, is_certain=True)
             elif refuses_stale:
@@ -281,7 +281,7 @@ class Shards:
 
 
 def _room(options: RemoteOptions) -> int:
-    """Returns how many bytes the cache on disk may hold, about."""
+    """Returns about how many bytes the cache on disk may hold."""
     if options.max_cache_bytes is not None:
         return options.max_cache_bytes
     folder = Path(options.cache or user_cache_folder()).absolute()
@@ -290,7 +290,7 @@ def _room(options: RemoteOptions) -> int:
 
 
 def _again(known: Index | None, archive: Archive) -> Index | None:
-    """Returns an index that was met before, if it is certain, and the archive is still the same."""
+    """Returns an index that was loaded before if it is certain and the archive is unchanged, else None."""
     if known is None or not known.is_certain:
         return None
     before = known.archive
@@ -301,25 +301,25 @@ def _again(known: Index | None, archive: Archive) -> Index | None:
 def archive_names(
     urls: Any, options: RemoteOptions | None = None, *, keeps_absent: bool = False
 ) -> tuple[str, ...]:
-    """Returns the names of the archives that a user means. Of remote ones nothing is asked, but for a glob.
+    """Returns the names of archives; a request is only made to expand a glob of URLs.
 
     Args:
         urls: a path or a URL, or a list of these. In each, `{000..127}`, `{000..127..2}` and `{a,b}` are
-            expanded as a shell does, then `*`, `?` and `[...]`, sorted by bytes. A path that exists is taken
-            as it is. Web servers list no files.
-        options: how remote archives are reached; None for the defaults.
-        keeps_absent: whether a path that is named and not there stays, if another one is there.
+            expanded as by a shell, then `*`, `?` and `[...]`, sorted by bytes. A path that exists is not
+            expanded. Web servers cannot list files.
+        options: options for remote archives; None for the defaults.
+        keeps_absent: whether missing files are kept, provided that at least one exists.
 
     Returns:
-        One path or URL an archive, in the order given.
+        One path or URL per archive, in the given order.
 
     Raises:
-        ArgumentTypeError: no path and no list of paths.
-        ArgumentValueError: an empty list, or braces that do not match.
-        DatasetError: there is no such file, one is no plain file, or nothing matches.
+        ArgumentTypeError: `urls` is neither a path nor a list of paths.
+        ArgumentValueError: the list is empty, or braces do not match.
+        DatasetError: a file does not exist or is not a regular file, or no file matches.
     """
     names = file_paths(urls, options or RemoteOptions(), "urls", INDEX_SUFFIX)
-    # Path's own methods raise where a name is too long to be one.
+    # The methods of Path raise if a name is too long.
     missing = [name for name in names if not (is_remote(name) or os.path.isfile(name))]  # noqa: PTH113
     for name in filter(os.path.exists, missing):
         hint = "give the files themselves, as in 'folder/*.tar'"
