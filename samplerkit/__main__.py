@@ -1,4 +1,4 @@
-"""`python -m samplerkit`: the command, where scripts are not on the path."""
+"""`python -m samplerkit`: the command line, for environments without scripts on the path."""
 
 from samplerkit.cli.main import main
 

@@ -1,4 +1,4 @@
-"""What is closed at the end of a `with`."""
+"""Base classes of objects that are closed at the end of a `with` block."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Self
 
 
 class Closing(ABC):
-    """Is closed at the end of a `with`, however that is left."""
+    """An object that is closed at the end of a `with` block, also after an error."""
 
     @abstractmethod
     def close(self) -> None:
-        """Lets go of what is open."""
+        """Releases open resources."""
 
     def __enter__(self) -> Self:
         return self
@@ -21,11 +21,11 @@ class Closing(ABC):
 
 
 class Writing(Closing):
-    """Is closed at the end of a `with`; where an error ends that, what was written is dropped."""
+    """A writer that is closed at the end of a `with` block; after an error its output is dropped."""
 
     @abstractmethod
     def abort(self) -> None:
-        """Drops what was written."""
+        """Drops the output."""
 
     def __exit__(self, *exception: object) -> None:
         if exception[0] is None:

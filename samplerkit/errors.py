@@ -1,8 +1,8 @@
-"""One hierarchy of errors.
+"""All errors of samplerkit.
 
-Every error is a `SamplerkitError`, and also the builtin class that MindSpore documents for the same
-mistake, so that code written against MindSpore keeps catching it. Each carries the place, the value and
-a hint, and its message is made of these three.
+Every error is a `SamplerkitError`, and also an instance of the builtin class that MindSpore documents for
+the same mistake, so that code written for MindSpore still catches it. Each has a place, a problem, a value
+and a hint, which make up its message.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ _LONGEST_VALUE = 120
 
 
 class SamplerkitError(Exception):
-    """The root of all errors that samplerkit raises.
+    """Base class of all errors that samplerkit raises.
 
     Args:
-        place: where the bad value is: an argument, a method or the path of a config key.
+        place: where the invalid value is: an argument, a method or the path of a config key.
         problem: what is wrong with it, in a few words.
-        value: the offending value, or omitted where there is none.
-        hint: what to do about it.
+        value: the invalid value; omitted if there is none.
+        hint: how to fix it.
 
     Example:
         >>> raise ArgumentValueError("num_samples", "must not be negative", -1, hint="use None for all")
@@ -28,11 +28,11 @@ class SamplerkitError(Exception):
     """
 
     _absent: Any = object()
-    # The `id` of the sampler that could not draw, the innermost one. Not the sampler itself: an error can be
-    # pickled, and does not hold what it is about.
+    # The `id` of the innermost sampler that could not draw. Not the sampler itself: an error can be pickled,
+    # and must not keep its objects alive.
     _sampler_id: int | None = None
 
-    # A whole message alone is taken too: so do pickle and torch make an error again in another process.
+    # `place` may also be the whole message: pickle and torch recreate an error in another process this way.
     def __init__(self, place: str, problem: str = "", value: Any = _absent, *, hint: str = "") -> None:
         self.place = place
         self.problem = problem
@@ -44,7 +44,7 @@ class SamplerkitError(Exception):
         super().__init__(f"{message}; {hint}" if hint else message)
 
     def __str__(self) -> str:
-        # What is a KeyError too would be shown in quotes.
+        # An error that is also a KeyError would be shown in quotes.
         return str(self.args[0])
 
 
@@ -57,11 +57,11 @@ class ArgumentValueError(SamplerkitError, ValueError):
 
 
 class ArgumentRangeError(SamplerkitError, RuntimeError):
-    """An argument is outside of the range that the others allow (MindSpore: `RuntimeError`)."""
+    """An argument is outside of its range, which may depend on others (MindSpore: `RuntimeError`)."""
 
 
 class NotSupportedError(SamplerkitError, NotImplementedError):
-    """An argument exists for compatibility with MindSpore, and is not implemented."""
+    """An argument exists only for compatibility with MindSpore, and is not implemented."""
 
 
 class CompositionError(SamplerkitError, RuntimeError):
@@ -73,7 +73,7 @@ class ShuffleModeError(SamplerkitError, RuntimeError):
 
 
 class DatasetError(SamplerkitError, RuntimeError):
-    """A dataset lacks what a sampler needs to know of it."""
+    """A dataset lacks information that a sampler needs."""
 
 
 class OutOfDatasetError(SamplerkitError, RuntimeError, IndexError):
@@ -81,7 +81,7 @@ class OutOfDatasetError(SamplerkitError, RuntimeError, IndexError):
 
 
 class WorldError(SamplerkitError, RuntimeError):
-    """The running job describes its ranks in a way that contradicts itself."""
+    """The running job describes its ranks inconsistently."""
 
 
 class InverseTooLargeError(SamplerkitError, MemoryError):
@@ -89,7 +89,7 @@ class InverseTooLargeError(SamplerkitError, MemoryError):
 
 
 class ConfigError(SamplerkitError, ValueError):
-    """A config cannot be understood; `place` is the path of the key."""
+    """A config is invalid; `place` is the path of the key."""
 
 
 class StateError(SamplerkitError, RuntimeError):
@@ -100,7 +100,7 @@ class StateError(SamplerkitError, RuntimeError):
         problem: what is wrong with it.
         saved: the saved value.
         current: the value in this run.
-        hint: what to do about it.
+        hint: how to fix it.
     """
 
     def __init__(
@@ -127,23 +127,23 @@ class WorkerError(SamplerkitError, RuntimeError):
 
 
 class DisagreementError(SamplerkitError, RuntimeError):
-    """Ranks of one job read by different orders."""
+    """Ranks of one job use different orders."""
 
 
 def note_once(error: BaseException, note: str) -> None:
-    """Adds a note to an error, which may be one that was raised before and has it already."""
+    """Adds a note to an error, unless it has this note already since it was raised before."""
     if note not in getattr(error, "__notes__", ()):
         error.add_note(note)
 
 
 def _shown(value: Any) -> str:
     if type(value) in {list, tuple}:
-        # Each entry takes a character or more, so what is cut off would not be shown.
+        # Each entry takes at least one character, so the entries that are cut off would not be shown.
         value = value[:_LONGEST_VALUE]
     try:
-        # One line, also for numpy's arrays.
+        # One line, also for numpy arrays.
         text = " ".join(line.strip() for line in repr(value).splitlines())
     except Exception:
-        # Whatever a user's __repr__ raises; and Python writes no integers of more than 4300 digits.
+        # A user's __repr__ may raise anything; and Python refuses to print integers of over 4300 digits.
         text = f"<{type(value).__name__}>"
     return text if len(text) <= _LONGEST_VALUE else f"{text[: _LONGEST_VALUE - 3]}..."

@@ -1,4 +1,4 @@
-"""Where the public names and the algorithms are; `found` imports one when it is first needed."""
+"""The modules of the public names and of the algorithms; `found` imports one when it is first needed."""
 
 from __future__ import annotations
 
@@ -93,11 +93,11 @@ ALGORITHMS = {
     "mindspore-2.10": ("compat.mindspore.algorithm", "MindSporeChain"),
     "mindspore-2.10-quirks": ("compat.mindspore.algorithm", "QuirkyMindSporeChain"),
 }
-"""The module of each algorithm, by its id, and the class that evaluates its chains."""
+"""The module of each algorithm, by id, and the class that evaluates its chains."""
 
 
 def found(module: str, name: str) -> Any:
-    """Imports what a module of the package holds.
+    """Imports an attribute of a module of the package.
 
     Example:
         >>> found(*ALGORITHMS["samplerkit-1"]).__name__

@@ -1,6 +1,7 @@
-"""Where the figures of a loader go: each function takes what the training has open, and gives what to call.
+"""Sinks that log the metrics of a loader to TensorBoard, W&B, OpenTelemetry and Prometheus.
 
-Nothing of this imports a package: each is handed the user's own writer, run, gauge or meter.
+Each function takes the user's own writer, run, meter or gauge class, so none of these packages is imported
+here, and returns a function to call with the metrics.
 """
 
 from __future__ import annotations
@@ -10,18 +11,18 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 Sink = Callable[[Mapping[str, float], int], None]
-"""Is called with figures, as `Loader.figures` gives them, and the step of the training."""
+"""A function of metrics, as returned by `Loader.figures`, and the training step."""
 
 _OF_SOURCES = ("share", "passes", "tokens")
-"""Figures of which there is one for each source."""
+"""Metrics that exist once for each source."""
 
 
 def tensorboard(writer: Any, prefix: str = "data/") -> Sink:
-    """Writes figures into TensorBoard.
+    """Logs metrics to TensorBoard.
 
     Args:
-        writer: `torch.utils.tensorboard.SummaryWriter`, or another one with `add_scalar(name, value, step)`.
-        prefix: before each name.
+        writer: a `torch.utils.tensorboard.SummaryWriter`, or any object with `add_scalar(name, value, step)`.
+        prefix: prefix of each name.
 
     Example:
         >>> class Writer:
@@ -40,11 +41,11 @@ def tensorboard(writer: Any, prefix: str = "data/") -> Sink:
 
 
 def wandb(run: Any, prefix: str = "data/") -> Sink:
-    """Writes figures into a run of Weights & Biases, online or offline.
+    """Logs metrics to a run of Weights & Biases, online or offline.
 
     Args:
-        run: from `wandb.init`.
-        prefix: before each name.
+        run: the run that `wandb.init` returned.
+        prefix: prefix of each name.
 
     Example:
         >>> class Run:
@@ -61,12 +62,12 @@ def wandb(run: Any, prefix: str = "data/") -> Sink:
 
 
 def opentelemetry(meter: Any, prefix: str = "samplerkit.", **attributes: str | int) -> Sink:
-    """Sets gauges of OpenTelemetry, one a figure; those of sources have an attribute `source`.
+    """Sets one OpenTelemetry gauge per metric; metrics of sources have an attribute `source`.
 
     Args:
-        meter: from a `MeterProvider`.
-        prefix: before each name.
-        **attributes: of each value, such as `rank=3`.
+        meter: a meter of a `MeterProvider`.
+        prefix: prefix of each name.
+        **attributes: attributes of each value, such as `rank=3`.
 
     Example:
         >>> class Meter:
@@ -93,13 +94,13 @@ def opentelemetry(meter: Any, prefix: str = "samplerkit.", **attributes: str | i
 
 
 def prometheus(gauge: Callable[..., Any], prefix: str = "samplerkit_", **labels: str | int) -> Sink:
-    """Sets gauges of Prometheus, one a figure; those of sources have a label `source`.
+    """Sets one Prometheus gauge per metric; metrics of sources have a label `source`.
 
     Args:
         gauge: `prometheus_client.Gauge`; or `functools.partial(Gauge, registry=registry)` for another
-            registry than that of the process, which `start_http_server` shows.
-        prefix: before each name.
-        **labels: of each gauge, such as `rank=3`.
+            registry than the default one, which `start_http_server` serves.
+        prefix: prefix of each name.
+        **labels: labels of each gauge, such as `rank=3`.
 
     Example:
         >>> class Gauge:
@@ -128,6 +129,6 @@ def prometheus(gauge: Callable[..., Any], prefix: str = "samplerkit_", **labels:
 
 
 def _labelled(name: str) -> tuple[str, dict[str, str]]:
-    """Takes the name of a source from that of a figure: there is one series a source, and not one name."""
+    """Splits the source off the name of a metric, so that it becomes a label."""
     called, _, source = name.partition("/")
     return (called, {"source": source}) if called in _OF_SOURCES else (name, {})

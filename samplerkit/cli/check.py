@@ -1,4 +1,4 @@
-"""The commands `samplerkit validate`, `schema` and `check`: whether a config is right, and a loader."""
+"""The commands `samplerkit validate`, `schema` and `check`: they check configs and loaders."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from samplerkit.storage.urls import is_remote, shown
 
 
 def validate(config: ConfigPath, as_json: AsJson = False) -> None:
-    """Check a config: its keys, its values, its nesting, and that its order can be made.
+    """Check a config: its keys, values and nesting, and that its order can be built.
 
-    Remote files are not fetched to count their samples: then nothing is said of the order.
+    Remote files are not fetched to count their samples; without the counts, the order is not checked.
     """
     problem: SamplerkitError | None = None
     try:
@@ -48,10 +48,10 @@ def validate(config: ConfigPath, as_json: AsJson = False) -> None:
 
 
 def schema(as_json: AsJson = False) -> None:  # noqa: ARG001  # every command has it
-    """Print the JSON Schema of configs, for editors and for checks in other languages.
+    """Print the JSON Schema of configs, for editors and for validation in other languages.
 
     Options:
-        as_json: no effect: the output is always JSON.
+        as_json: no effect, the output is always JSON.
     """
     show(json_schema(), as_json=True)
 
@@ -64,11 +64,11 @@ def check(
     saves_state: bool = False,
     as_json: AsJson = False,
 ) -> None:
-    """Look for mistakes in how data are loaded, by samplerkit or by any torch DataLoader.
+    """Look for mistakes in how data are loaded, by a config or by any torch DataLoader.
 
     Options:
-        target: a config, or a function that makes a DataLoader.
-        rank: the rank of this process, from 0.
+        target: a config, or a function that returns a DataLoader.
+        rank: the rank that is checked, from 0.
         epoch: the epoch of training; 0 for a new loader.
         saves_state: the run saves the state of its sampler.
     """
@@ -76,12 +76,12 @@ def check(
         raise typer.BadParameter("is not there; say the number of ranks as --world", param_hint="--rank")
     job = None if world is None else World(world, rank)
     is_config = is_remote(target) or Path(target).is_file() or ":" not in target
-    # What the user's function prints is not to stand in the JSON.
+    # Output of the user's function must not end up in the JSON.
     with redirect_stdout(sys.stderr):
         config = load_config(target, check_quality=False) if is_config else None
         source: Any = _function(target) if config is None else loader_of(config, job)
         if config is not None and epoch is not None:
-            source.set_epoch(epoch)  # nobody trains here: it is looked at as it is then
+            source.set_epoch(epoch)  # as the training loop would
         found = [*look(source, world=job, epoch=epoch, saves_state=saves_state)]
         if config is not None:
             found = [_in_the_config(finding, config, job) for finding in found]
@@ -99,7 +99,7 @@ def check(
 
 
 def _in_the_config(finding: Finding, config: Config, job: World | None) -> Finding:
-    """Says where in the config stands what was refused when the order was made."""
+    """Replaces a finding about an order that cannot be built by one that names the key of the config."""
     if finding.code in ("refused", "lengths-do-not-fit", "sample-above-budget"):
         try:
             config.check_order(world=job)
@@ -109,7 +109,7 @@ def _in_the_config(finding: Finding, config: Config, job: World | None) -> Findi
 
 
 def _function(target: str) -> Callable[[], Any]:
-    """Gives a function by its name; where it fails, that is no finding, and one line says so."""
+    """Imports a function by name; if it raises, that is an error in one line, and not a finding."""
     make = imported(target)
 
     @wraps(make)

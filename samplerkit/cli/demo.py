@@ -1,4 +1,4 @@
-"""The command `samplerkit demo`: what each shuffle mode does to a training; what a killed rank loses."""
+"""The command `samplerkit demo`: the effect of each shuffle mode on a training, and of a killed rank."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ HEADINGS = (
 )
 
 Row = dict[str, Any]
-"""What a shuffle mode did, over all seeds: counts are of an epoch, the least and the most; files, by rank."""
+"""Results of a shuffle mode over all seeds: lowest and highest count of an epoch; of files, for each rank."""
 
 
 def row_of(ledgers: Path, mode: str, accuracies: Sequence[float], num_samples: int) -> Row:
-    """Sums up the trainings with one mode.
+    """Summarizes the trainings with one mode.
 
     Args:
-        ledgers: where each rank wrote what it received in each step.
+        ledgers: the folder in which each rank logged the samples of each step.
         mode: the mode.
-        accuracies: of each training, in percent.
-        num_samples: of the training part.
+        accuracies: the accuracy of each training, in percent.
+        num_samples: samples of the training part.
     """
     received = [
         [ledger_lines(ledgers, f"{mode}-{seed}", rank) for rank in range(NUM_RANKS)]
@@ -75,13 +75,13 @@ def row_of(ledgers: Path, mode: str, accuracies: Sequence[float], num_samples: i
 
 
 def line_of(row: Row) -> str:
-    """Writes a row of the table."""
+    """Formats a row of the table."""
     counts = (row["seen"], row["repeated"], row["missing"], *row["files_opened"])
     return _LINE.format(row["mode"], f"{row['accuracy']:.1f}%", *map(_shown, counts))
 
 
 def summary(rows: Mapping[str, Row]) -> str:
-    """Says in plain words what the finished table shows."""
+    """Describes the finished table in two sentences."""
     whole, files = (rows[mode.value] for mode in (Shuffle.GLOBAL, Shuffle.FILES))
     opened, of_whole = (_shown(row["files_opened"][0]) for row in (files, whole))
     return (
@@ -111,15 +111,15 @@ def demo(
     resume: bool = False,
     keep: Annotated[Path | None, typer.Option(file_okay=False)] = None,
 ) -> None:
-    """Train on real data with each shuffle mode, in two processes, and see what each one costs.
+    """Train on real data with each shuffle mode, in two processes, and show what each one costs.
 
     Options:
-        seeds: trainings for each shuffle mode.
-        as_json: print one JSON object a line.
-        resume: kill a rank in mid-epoch instead, and resume with another number of ranks.
-        keep: keep data and config in this folder. A config that is there already is used as it is.
+        seeds: number of trainings for each shuffle mode.
+        as_json: print one JSON object per line.
+        resume: kill a rank in the middle of an epoch instead, and resume with another number of ranks.
+        keep: keep data and config in this folder. An existing config there is used unchanged.
     """
-    # A request to end passes through every `finally`, as Ctrl-C does: nothing stays behind.
+    # These signals run every `finally`, as Ctrl-C does, so that nothing is left behind.
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda number, _: sys.exit(128 + number))
     with TemporaryDirectory(prefix="samplerkit-demo-") as temporary:
@@ -128,7 +128,7 @@ def demo(
         with writing("--keep"):
             sizes = training.write_digits(folder / "data")
             config = training.write_config(folder, sizes)
-        load_config(config)  # a mistake in an edited one is an error before any launch
+        load_config(config)  # reports a mistake in an edited config before the launch
         num_samples = sum(sizes)
         if resume:
             resume_demo(folder, scratch, num_samples, as_json=as_json)
@@ -139,7 +139,7 @@ def demo(
 def _compare(
     folder: Path, scratch: Path, num_samples: int, seeds: int, *, is_kept: bool, as_json: bool
 ) -> None:
-    """Runs the job and shows its rows."""
+    """Runs the job and prints its rows."""
     started = time.monotonic()
 
     def show(text: str, **event: Any) -> None:
@@ -180,10 +180,10 @@ KILLED_IN = 43
 
 
 def resume_demo(folder: Path, scratch: Path, num_samples: int, *, as_json: bool) -> None:
-    """Runs the job twice, and prints what was delivered, lost and repeated.
+    """Runs the job twice, and prints how many samples were delivered, lost and repeated.
 
     Raises:
-        LaunchError: a run failed in another way than by the kill.
+        LaunchError: a run failed for another reason than the kill.
     """
     started = time.monotonic()
     for left in (*folder.glob("*.jsonl"), *folder.glob(f"{training.CHECKPOINT}*")):
@@ -198,7 +198,7 @@ def resume_demo(folder: Path, scratch: Path, num_samples: int, *, as_json: bool)
     try:
         _run(folder, scratch / "first", FIRST_RANKS, "first", KILLED_IN)
     except LaunchError:
-        # The report of the killed rank; what counts is whether there is a checkpoint to resume from.
+        # The kill is expected; what counts is whether there is a checkpoint to resume from.
         if not (folder / training.CHECKPOINT).exists():
             raise
     else:
@@ -231,11 +231,17 @@ def resume_demo(folder: Path, scratch: Path, num_samples: int, *, as_json: bool)
 
 
 def counted(folder: Path, saved_step: int, num_samples: int) -> dict[str, Any]:
-    """Counts the ledgers in a folder; after `saved_step` of the first run is the last checkpoint.
+    """Counts the samples in the ledgers of a folder.
+
+    Args:
+        folder: the folder of the ledgers.
+        saved_step: the step of the first run after which the last checkpoint was saved.
+        num_samples: samples of an epoch.
 
     Returns:
-        `runs`: of each its ranks, the samples received, and those after the last checkpoint, which came
-        again; and what both runs together delivered, lost and repeated, relative to the checkpoint.
+        `runs`: for each run its ranks, the samples it received, and those after the last checkpoint, which
+        are read again; and the samples that both runs together delivered, lost and repeated, relative to the
+        checkpoint.
     """
     delivered: Counter[tuple[int, int]] = Counter()
     runs = []

@@ -1,4 +1,4 @@
-"""What each rank of the demo trains on, and how; and the processes of the job."""
+"""The demo's data, the training of each rank, and the processes of the job."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ import numpy as np
 import torch
 import torch.distributed
 
-# Before the process group exists: DDP imports this module, and ten default arguments in it take hold of the
-# group if there is one. Then destroying it does not end gloo's threads, and one that lets go of a tensor
-# while Python ends aborts the process (one run in ten or so).
+# Before the process group exists: DDP imports this module, and ten default arguments in it keep a reference
+# to the group if there is one. Destroying the group then does not end gloo's threads, and a thread that frees
+# a tensor while Python exits aborts the process (in about one run of ten).
 import torch.distributed.nn.functional
 from torch import nn
 from torch.multiprocessing.spawn import ProcessException, start_processes
@@ -36,14 +36,14 @@ MODES = tuple(map(Shuffle, ("false", "infile", "files", "partial", "adaptive", "
 """The modes of the demo, from storage order to the full shuffle."""
 
 EPOCHS = 10
-"""Passes over the training part: few enough that a weak shuffle shows."""
+"""Passes over the training part: few enough for a weak shuffle to show."""
 
 RESUMED_EPOCHS, GLOBAL_BATCH, SAVED_EVERY = 4, 48, 5
-"""Of `--resume`: the passes, samples of all ranks in a step, and steps from one checkpoint to the next."""
+"""For `--resume`: passes, samples of all ranks per step, and steps between checkpoints."""
 
 CHECKPOINT, CONFIG = "checkpoint.pt", "train.yaml"
 
-# PARTIAL mixes two files' worth at a time, and there are more samples than `adaptive_threshold`.
+# PARTIAL mixes blocks of about two files, and there are more samples than `adaptive_threshold`.
 _CONFIG = """\
 dataset:
   kind: files
@@ -67,14 +67,14 @@ NUM_FILES = 16
 """Files of the training part: about 90 samples each, so nearly all files hold one digit only."""
 
 TEST_EVERY = 5
-"""Every fifth sample is held out of training."""
+"""Every fifth sample is held out for the test set."""
 
 
 def write_digits(folder: Path) -> list[int]:
     """Writes scikit-learn's handwritten digits as the data files of the demo.
 
-    The training part is sorted by label, as data often is that was collected class by class: the hard case
-    for a shuffle which does not mix files.
+    The training part is sorted by label, as data collected class by class often is: the hard case for a
+    shuffle that does not mix files.
 
     Returns:
         The number of samples in each training file.
@@ -97,7 +97,7 @@ def write_digits(folder: Path) -> list[int]:
 
 
 def write_config(folder: Path, sizes: list[int]) -> Path:
-    """Writes the config, except where there is one already: it may have been edited."""
+    """Writes the config, unless one exists already: it may have been edited."""
     path = folder / CONFIG
     if not path.exists():
         path.write_text(_CONFIG.format(sizes=", ".join(map(str, sizes))), encoding="utf-8")
@@ -105,7 +105,7 @@ def write_config(folder: Path, sizes: list[int]) -> Path:
 
 
 def ledger_path(folder: Path, run: str, rank: int) -> Path:
-    """Names the ledger of a rank: JSON lines of what its training loop received."""
+    """Returns the path of a rank's ledger: JSON lines with the batches that its training loop received."""
     return folder / f"{run}.{rank}.jsonl"
 
 
@@ -121,14 +121,14 @@ ReportEvent = Callable[[dict[str, Any]], None]
 
 
 class Trainee:
-    """The small network that reads digits of 8 by 8 pixels, with its optimizer and its loader.
+    """A small network that classifies digits of 8 by 8 pixels, with its optimizer and its loader.
 
     Args:
-        folder: where the data and the config are.
-        device: where the network is.
+        folder: the folder of the data and the config.
+        device: the device of the network.
         mode: the shuffle mode, in place of the config's.
-        seed: of the order and of the network.
-        arguments: of the loader, in place of the config's.
+        seed: the seed of the order and of the network.
+        arguments: arguments of the loader, in place of the config's.
     """
 
     def __init__(
@@ -156,11 +156,11 @@ class Trainee:
         }
 
     def steps(self, ledger: Path, epochs: int) -> Iterator[None]:
-        """Trains from where the loader is; yields after each step, which is a line of the ledger."""
+        """Trains from the loader's position; writes a line of the ledger and yields after each step."""
         with self.loader, ledger.open("w", encoding="utf-8") as file:
             while self.loader.epoch < epochs:
                 before = self._dataset.stats.files_read
-                for batch in self.loader:  # on the device already, while the step before trained
+                for batch in self.loader:  # copied to the device during the previous step
                     epoch, step = self.loader.epoch, self.loader.step - 1
                     line = {"epoch": epoch, "ids": batch["ids"].tolist()}
                     line["pads"] = self.loader.pads(step).tolist()
@@ -171,7 +171,7 @@ class Trainee:
                     yield
 
     def _learn(self, batch: dict[str, torch.Tensor], rate: float) -> None:
-        """Does one step; pixels are the numbers 0 to 16."""
+        """Runs one training step; pixels are numbers from 0 to 16."""
         for group in self._optimizer.param_groups:
             group["lr"] = rate
         self._optimizer.zero_grad()
@@ -181,14 +181,14 @@ class Trainee:
 
     @torch.no_grad()
     def accuracy(self) -> float:
-        """Gives the share of right answers on the test set, in percent."""
+        """Returns the accuracy on the test set, in percent."""
         with np.load(self._folder / "data" / "test.npz", allow_pickle=False) as file:
             pixels, labels = (torch.from_numpy(file[name]) for name in ("pixels", "labels"))
         answers = self._network((pixels.float() / 16).to(self._device)).argmax(dim=1).cpu()
         return 100 * float((answers == labels).float().mean())
 
     def save(self, step: int) -> None:
-        """Replaces the checkpoint at once, so that a crash leaves the old one or the new one."""
+        """Replaces the checkpoint atomically: after a crash it is the old one or the new one."""
         if torch.distributed.get_rank() == 0:
             states = {name: part.state_dict() for name, part in self._saved.items()}
             with atomic(self._folder / CHECKPOINT) as file:
@@ -204,18 +204,18 @@ class Trainee:
 
 
 def train_modes(report: ReportEvent, device: torch.device, folder: Path, ledgers: Path, seeds: int) -> None:
-    """Trains in the order of each shuffle mode, with each seed."""
+    """Trains with each shuffle mode and each seed."""
     for mode, seed in product(MODES, range(seeds)):
         trainee = Trainee(folder, device, mode, seed)
         ledger = ledger_path(ledgers, f"{mode.value}-{seed}", torch.distributed.get_rank())
         for _ in trainee.steps(ledger, EPOCHS):
             pass
-        torch.distributed.barrier()  # all have written
+        torch.distributed.barrier()  # all ranks have written their ledgers
         report({"mode": mode.value, "accuracy": trainee.accuracy(), "device": str(device)})
 
 
 def train_and_save(report: ReportEvent, device: torch.device, folder: Path, run: str, killed_in: int) -> None:
-    """Trains from the last checkpoint on; in step `killed_in`, or never if 0, the last rank kills itself."""
+    """Trains from the last checkpoint; the last rank kills itself in step `killed_in`, or never if 0."""
     rank, ranks = torch.distributed.get_rank(), torch.distributed.get_world_size()
     trainee = Trainee(folder, device, Shuffle.PARTIAL, 7, batch_size=GLOBAL_BATCH // ranks)
     trainee.load()
@@ -231,7 +231,7 @@ _LOG_LINES = 30
 
 
 class LaunchError(SamplerkitError, RuntimeError):
-    """The job that a command launched failed; `report` is what the job said of it."""
+    """A job that a command launched has failed; `report` is the end of its log."""
 
     def __init__(self, place: str, problem: str, *, report: str) -> None:
         super().__init__(place, problem)
@@ -239,22 +239,22 @@ class LaunchError(SamplerkitError, RuntimeError):
 
 
 def run_job(num_ranks: int, scratch: Path, train: Callable[..., None], *arguments: Any) -> Generator[Any]:
-    """Runs a function in each rank, and yields what rank 0 reports, as it reports it.
+    """Runs a function in each rank, and yields the reports of rank 0 as they arrive.
 
-    Closing the iterator ends the job, so close it (`contextlib.closing`) where an exception may come between.
+    Closing the iterator ends the job, so close it (`contextlib.closing`) where an exception may interrupt it.
 
     Args:
         num_ranks: processes of the job.
-        scratch: for logs, and the file by which the ranks meet; the caller deletes it.
-        train: takes a function that reports, the device, and the arguments.
-        arguments: of it.
+        scratch: a folder for logs and for the file of the rendezvous; the caller deletes it.
+        train: the function; takes a function that sends a report, the device, and the arguments.
+        arguments: further arguments of `train`.
 
     Raises:
         LaunchError: a rank failed.
     """
     scratch.mkdir(parents=True, exist_ok=True)
     events = get_context("spawn").SimpleQueue()
-    # That it ends the other ranks when one fails is no news.
+    # torch logs that it ends the other ranks when one fails, which is expected.
     logging.getLogger(ProcessException.__module__).setLevel(logging.ERROR)
     work = (events, num_ranks, scratch, train, arguments)
     job: Any = start_processes(_rank, work, num_ranks, join=False)  # type: ignore[no-untyped-call]  # torch's
@@ -284,16 +284,16 @@ def _rank(
     train: Callable[..., None],
     arguments: tuple[Any, ...],
 ) -> None:
-    """Does the work of one rank."""
-    # What libraries print is not to stand in what the command prints.
+    """Runs one rank."""
+    # Output of libraries must not be mixed with the output of the command.
     log = os.open(scratch / f"rank-{rank}.log", os.O_WRONLY | os.O_CREAT)
     for stream in (1, 2):
         os.dup2(log, stream)
-    tempfile.tempdir = str(scratch)  # what libraries leave goes with the rest
+    tempfile.tempdir = str(scratch)  # temporary files of libraries are deleted with the rest
     torch.set_num_threads(1)  # the ranks share the machine
     gpus = torch.cuda.device_count()
     device = torch.device("cuda", rank % gpus) if gpus else torch.device("cpu")
-    # On loopback, which works without a network and a host name that resolves.
+    # The loopback interface needs no network, and no host name that resolves.
     os.environ["GLOO_SOCKET_IFNAME"] = "lo0" if os.uname().sysname == "Darwin" else "lo"
     meeting = f"file://{scratch / 'store'}"
     torch.distributed.init_process_group("gloo", meeting, rank=rank, world_size=num_ranks)

@@ -1,4 +1,4 @@
-"""The command `samplerkit edit`: a config with one more edit, for a run that resumes from a checkpoint."""
+"""The command `samplerkit edit`: adds an edit to the config of a run that resumes from a checkpoint."""
 
 from __future__ import annotations
 
@@ -34,25 +34,25 @@ def edit(
     world: NumRanks = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write a config with one more edit, and say what it changes for a run that resumes from a checkpoint.
+    """Add an edit to the config of a run that resumes from a checkpoint, and print what it changes.
 
     Options:
         state: the checkpoint from which the run resumes.
         config: the config of the run.
-        output: where the edited config is written.
-        at: the position; else that of the checkpoint.
-        skip: how many positions are removed.
-        weights: shares, such as web=0.5,code=0.5.
-        source: a part that is read too; or parts and their samplers, as YAML such as
-            'new: {kind: random, seed: 7}', or a file of it. --weights has their shares.
-        without: a .npy file with the ids that are not read any more.
-        global_batch: samples of all ranks in each step from there on.
+        output: the path of the edited config.
+        at: the position of the edit; by default that of the checkpoint.
+        skip: the number of positions to skip.
+        weights: shares of the sources, such as web=0.5,code=0.5.
+        source: a part of the dataset to add as a source; or parts and their samplers, as YAML such as
+            'new: {kind: random, seed: 7}', or a file of it. --weights sets their shares.
+        without: a .npy file with the ids that are no longer read.
+        global_batch: samples of all ranks in each step from that position on.
     """
-    if not is_remote(config):  # what is written may be in another folder: its paths are whole
+    if not is_remote(config):  # the output may be in another folder, so its paths are absolute
         config = str(Path(config).absolute())
-    # A source may be a part that the tree had not when the state was saved.
+    # A source may be a part that the tree did not have when the state was saved.
     with ExitStack() as quiet:
-        if source is not None:  # what the run would skip without the edit is no warning here
+        if source is not None:  # no warning that the run would skip this part: the edit adds it
             logging.disable(logging.WARNING)
             quiet.callback(logging.disable, logging.NOTSET)
         given, loader = opened(config, world, state, allow=() if source is None else {"dataset"})
@@ -60,7 +60,7 @@ def edit(
     shares = None if weights is None else _shares(weights)
     ids = None if without is None else array_at(str(without), "--without")
     parts = None if source is None else _parts(source)
-    # Their samplers are read with the whole config, so that a mistake in one is named by its path there.
+    # Their samplers are read with the whole config, so that an error shows the path of the key there.
     names = dict.fromkeys(parts) if isinstance(parts, dict) else parts
     said = Edit(position if at is None else at, shares, skip, ids, names, global_batch)
     if said.at < position:
@@ -71,7 +71,7 @@ def edit(
     section = said.said if without is None else {**said.said, "without": str(without.resolve())}
     section |= {} if parts is None else {"source": parts}
     written["sampler"]["edits"] = [*written["sampler"].get("edits", []), section]
-    # What is written is what would be read: the checkpoint fits it, and its order can be made.
+    # Check that the config can be read, that its order can be built, and that the checkpoint fits it.
     edited = loader_of(load_config(written, check_quality=False), World(loader.world.num_shards, 0))
     edited.load_state_dict(state_in(state))
     size = len(edited.order)
@@ -104,14 +104,14 @@ def edit(
 
 
 def _parts(text: str) -> str | dict[str, Any]:
-    """Understands the name of a part, or YAML of parts and their samplers, or a file of such."""
-    is_file = os.path.isfile(text)  # noqa: PTH113  # to pathlib a long text is an error
+    """Parses the name of a part, or YAML of parts and their samplers, or a file of such YAML."""
+    is_file = os.path.isfile(text)  # noqa: PTH113  # pathlib raises on long texts
     parts = parse(text_and_folder(text)[0] if is_file else text, "--source")
     return plain(parts, "--source") if isinstance(parts, dict) else text
 
 
 def _shares(text: str) -> dict[str, float]:
-    """Understands `web=0.5,code=0.5`."""
+    """Parses `web=0.5,code=0.5`."""
     try:
         pairs = [pair.split("=") for pair in text.split(",")]
         shares = {name.strip(): float(share) for name, share in pairs}

@@ -24,7 +24,7 @@ from samplerkit.cli.storage import catalogue, index, lengths, pack
 from samplerkit.cli.when import at, when
 from samplerkit.errors import SamplerkitError
 
-# The commands stand in the order in which they are met.
+# In the order in which a new user needs them.
 _COMMANDS = (
     demo,
     validate,
@@ -46,7 +46,7 @@ _COMMANDS = (
 _STDOUT = 1
 _OF_STDOUT = {errno.EPIPE, errno.ENOSPC, errno.EIO, errno.EBADF, errno.EDQUOT}
 
-# typer has it from click, or from its own copy of click, and does not name it.
+# typer takes this class from click, or from its own copy of click, and does not export it.
 _UsageError: Any = typer.BadParameter.__bases__[0]
 
 app = typer.Typer(
@@ -72,7 +72,7 @@ def _options(
 ) -> None:
     """The data order of a training run, as a value."""
     if isinstance(sys.stdout, io.TextIOWrapper):
-        # Names of files may be bytes that are no text; so written, they are right in JSON.
+        # File names may be bytes that are not valid text; as backslash escapes they can be printed in JSON.
         sys.stdout.reconfigure(errors="backslashreplace")
 
 
@@ -81,18 +81,18 @@ for _command in _COMMANDS:
 
 
 def main() -> None:
-    """Runs the command line; a mistake of the user's is one line that says how to fix it.
+    """Runs the command line; a user error is printed as one line with a hint.
 
-    Exits with 0 if all is well, 1 if something was found or refused, 2 if the command cannot be run as asked.
+    Exits with 0 on success, 1 if something was found or refused, 2 if the command cannot run as given.
     """
     if sys.stdout is None:
         _end_without_stdout("is closed")
     try:
         with warnings.catch_warnings():
-            # The machine that plans a job is seldom the one that runs it.
+            # torch compares the workers with the CPUs of this machine, which seldom runs the job itself.
             warnings.filterwarnings("ignore", "This DataLoader will create")
             code = app(prog_name="samplerkit", standalone_mode=False) or 0
-            # Here, and not when the interpreter ends: a full disk is then an error that can be told.
+            # Flush here, and not at interpreter exit, so that a full disk can be reported as an error.
             sys.stdout.flush()
             sys.exit(code)
     except OSError as error:
@@ -100,7 +100,7 @@ def main() -> None:
             raise
         _end_without_stdout(os.strerror(error.errno))
     except SystemExit:
-        # What click does, without a word, where a pipe is closed.
+        # click exits silently if the pipe is closed.
         if type(sys.stdout).__name__ == "PacifyFlushWrapper":
             _end_without_stdout(os.strerror(errno.EPIPE))
         raise
@@ -113,15 +113,15 @@ def main() -> None:
         typer.echo(f"{error.report.rstrip()}\n\nsamplerkit: {error}", err=True)
         sys.exit(1)
     except SamplerkitError as error:
-        # A note says in which config file a mistake stands.
+        # A note names the config file of the mistake.
         line = "; ".join([f"samplerkit: {error}", *getattr(error, "__notes__", [])])
         typer.echo(line, err=True)
         sys.exit(2)
 
 
 def _end_without_stdout(reason: str) -> NoReturn:
-    """Says that nothing more can be said, and ends."""
-    # What is left in the buffer must not fail a second time when the interpreter ends.
+    """Reports on standard error that standard output cannot be written, and exits."""
+    # The rest of the buffer must not fail a second time at interpreter exit.
     os.dup2(os.open(os.devnull, os.O_WRONLY), _STDOUT)
     typer.echo(f"samplerkit: standard output: {reason}", err=True)
     sys.exit(1)

@@ -1,4 +1,4 @@
-"""What the commands take: a config, the number of ranks, epochs; and the loader that they look at."""
+"""Arguments that commands share, such as a config, the number of ranks and epochs, and how they are read."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ManyPaths = Annotated[list[str], typer.Argument()]
 ConfigPath = Annotated[str, typer.Argument(metavar="CONFIG", help="The config, a YAML file or its URL.")]
 NumRanks = Annotated[
     int | None,
-    typer.Option("--world", min=1, help="Ranks of the job; else those of the config, or of the running job."),
+    typer.Option("--world", min=1, help="Ranks of the job; by default from the config or the running job."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 StatePath = Annotated[
@@ -44,13 +44,13 @@ _DESCRIBED = re.compile(r"^ {4}(\w+): (.+(?:\n {5,}.+)*)", re.MULTILINE)
 
 
 def described(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Gives the options of a command the help that its docstring has below `Options:`."""
+    """Sets the help of a command's options to the texts below `Options:` in its docstring."""
     command.__doc__, _, options = (inspect.getdoc(command) or "").partition("\n\nOptions:\n")
     kinds, hints = get_type_hints(command), get_type_hints(command, include_extras=True)
     for name, told in _DESCRIBED.findall(options):
         either = (hints[name], *get_args(hints[name]))
         given = [copy(hint.__metadata__[0]) for hint in either if get_origin(hint) is Annotated]
-        # typer gives a flag a second one that denies it, unless it is named.
+        # typer adds a `--no-` variant to a flag, unless the flag's name is given.
         names = [f"--{name.replace('_', '-')}"] if kinds[name] is bool else []
         info = given[0] if given else typer.Option(*names)
         info.help = " ".join(f"{told[0].upper()}{told[1:]}".split())
@@ -69,23 +69,23 @@ def opened(
     first_world: int | None = None,
     samples_per_file: int | None = None,
 ) -> tuple[Config, Loader]:
-    """Reads a config and makes its loader; nothing of the dataset but its sizes is read.
+    """Reads a config and makes its loader; only the sizes of the dataset are read.
 
     Args:
-        path: of the config, or its URL.
-        world: the number of ranks; None asks the config, then the running job.
+        path: the path or URL of the config.
+        world: the number of ranks; None takes it from the config, then from the running job.
         state: a checkpoint that the loader loads.
-        allow: names of fields of it that may differ.
+        allow: names of fields of the state that may differ.
         counts: whether the number of samples is needed.
-        first_world: the number of ranks on which the run was started, if that is another one.
-        samples_per_file: stands for the samples of each file where nobody has counted them.
+        first_world: the number of ranks on which the run was started, if it was another one.
+        samples_per_file: an estimate of the samples in each file, for files that were not counted.
 
     Raises:
-        ConfigError: the config has a mistake, or the sampler does not go with the dataset.
+        ConfigError: the config has a mistake, or the sampler does not fit the dataset.
         DatasetError: the number of samples is needed, and files would have to be fetched to count them.
-        StateError: the state does not fit, or there are none or several in the file.
+        StateError: the state does not fit, or the file holds none or several.
     """
-    config = load_config(path, check_quality=False)  # what falls short is to be explained, not refused
+    config = load_config(path, check_quality=False)  # commands explain a low quality, and do not refuse it
     if samples_per_file is not None and not is_counted(config.dataset):
         config = _guessed(config, samples_per_file)
     loader: Loader = loader_of(config, None if world is None else World(world, 0))
@@ -94,7 +94,7 @@ def opened(
     if is_counted(loader.dataset):
         config.check_order(world=loader.world)
     if first_world is not None:
-        # A state of the first start holds what it fixed.
+        # A state of the first start has the run constants that were fixed there.
         loader.load_state_dict(loader_of(config, World(first_world, 0)).state_dict())
     if state is not None:
         loader.load_state_dict(state_in(state), allow)
@@ -102,14 +102,14 @@ def opened(
 
 
 def imported(name: str) -> Callable[..., Any]:
-    """Imports a function of the user's, `module:function`; one line says what fails."""
+    """Imports a user's function, `module:function`; a failure is an error in one line."""
     with one_line(name, "cannot be imported"):
         return function_named(name)
 
 
 @contextmanager
 def one_line(name: str, failed: str) -> Iterator[None]:
-    """Says in one line what code of the user's raises, whatever that is; `sys.exit` ends nothing either."""
+    """Turns any exception of the user's code, even that of `sys.exit`, into an error in one line."""
     try:
         yield
     except SamplerkitError:
@@ -122,10 +122,10 @@ def one_line(name: str, failed: str) -> Iterator[None]:
 
 
 def state_in(path: Path) -> dict[str, Any]:
-    """Finds the one state of a loader in a checkpoint.
+    """Returns the only loader state in a checkpoint.
 
     Raises:
-        StateError: there are none or several.
+        StateError: there is none, or there are several.
     """
     found = states_in(path)
     if len(found) != 1:
@@ -134,7 +134,7 @@ def state_in(path: Path) -> dict[str, Any]:
 
 
 def _guessed(config: Config, samples_per_file: int) -> Config:
-    """Puts so many samples into each file of a dataset that nobody has counted."""
+    """Replaces a dataset whose samples were not counted by a layout with an estimate for each file."""
 
     def guessed(section: dict[str, Any], dataset: Any) -> dict[str, Any]:
         if isinstance(dataset, TreeDataset):
@@ -152,16 +152,16 @@ def _guessed(config: Config, samples_per_file: int) -> Config:
 
 
 def states_in(path: Path) -> list[tuple[str, dict[str, Any]]]:
-    """Finds the states of loaders in a file, wherever in a checkpoint they stand.
+    """Finds the loader states in a checkpoint, at any place in it.
 
     Args:
-        path: of a JSON file, or one from `torch.save`, which is read without running code of its own.
+        path: a JSON file, or one from `torch.save`, which is read without running its code.
 
     Returns:
-        For each, where it stands and what it says.
+        The place and the content of each state.
 
     Raises:
-        StateError: there is no such file, or it is neither.
+        StateError: there is no such file, or it has neither format.
     """
     try:
         with path.open("rb") as file:
@@ -169,13 +169,13 @@ def states_in(path: Path) -> list[tuple[str, dict[str, Any]]]:
     except OSError as error:
         raise StateError(str(path), f"cannot be read ({error.strerror})") from None
     try:
-        # Tensors are not wanted: on the meta device they take no memory.
+        # Tensors are not needed: on the meta device they take no memory.
         saved = (
             json.loads(path.read_bytes())
-            if begins in b"{[ \t\r\n\xef"  # the last begins a mark of UTF-8
+            if begins in b"{[ \t\r\n\xef"  # \xef starts the byte order mark of UTF-8
             else torch.load(path, map_location="meta", weights_only=True)
         )
-    except Exception as error:  # whatever a damaged file leads torch's unpickler to
+    except Exception as error:  # on a damaged file torch's unpickler may raise anything
         reason = (str(error) or type(error).__name__).partition("\n")[0][:80]
         problem = f"is neither JSON nor a checkpoint that is safe to read ({reason})"
         raise StateError(str(path), problem, hint="save loader.state_dict() in a file of its own") from None
@@ -183,10 +183,10 @@ def states_in(path: Path) -> list[tuple[str, dict[str, Any]]]:
 
 
 def parsed_epochs(text: str) -> range:
-    """Understands `3`, `0:10` (ten epochs) and `0:100:10`.
+    """Parses `3`, `0:10` (ten epochs) or `0:100:10`.
 
     Raises:
-        BadParameter: it is none of these.
+        BadParameter: the text is none of these.
 
     Example:
         >>> parsed_epochs("0:10"), parsed_epochs("3")

@@ -37,15 +37,15 @@ def plan(
     samples_per_file: FromOne | None = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what each rank will read, what that costs, and how well it mixes, before anything is read.
+    """Show what each rank will read, what that costs, and how well it mixes, without reading samples.
 
     Options:
-        mixing: the least mixing of a recommendation, in (0, 1].
+        mixing: the mixing that a recommendation must reach, in (0, 1].
         cache_files: files that a rank can hold.
         cache_samples: samples that a rank can hold.
-        first_world: ranks at the first start, if the run continues on another number.
-        ranks_per_machine: ranks that share a cache of remote files; else all.
-        samples_per_file: a guess, for files whose samples are not counted.
+        first_world: ranks at the first start, of a run that resumes on another number of ranks.
+        ranks_per_machine: ranks that share a cache of remote files; by default all.
+        samples_per_file: an estimate, for files whose samples were not counted.
     """
     read, loader = opened(
         config, world, counts=False, first_world=first_world, samples_per_file=samples_per_file
@@ -57,7 +57,7 @@ def plan(
     view, recommendation = RunView.of(loader), None
     facts = [*_facts(found)]
     if found.batches is not None:
-        # There is no shuffle mode to advise: batches over a whole set are mixed by themselves.
+        # No shuffle mode is recommended: a plan of batches mixes the samples itself.
         facts += _batches(found.batches, found.num_samples)
     elif found.num_samples >= LEAST_SAMPLES:
         moved = (found.transfers, *found.transfers_of_parts.values())
@@ -70,7 +70,7 @@ def plan(
             cache_files=cache_files,
             cache_samples=cache_samples,
             lanes=(mode and mode.lanes) or max(found.lanes, found.num_ranks),
-            # What is fetched whole is to be mixed with others while it is there.
+            # Files that are fetched whole should be mixed with others while they are in the cache.
             block_files=FILES_IN_A_BLOCK if is_remote else 0,
         )
         if advice.chosen is not None:
@@ -113,7 +113,7 @@ def _facts(plan: Plan) -> Facts:
 
 
 def _tokens(found: TokenFigures) -> Facts:
-    """Says what windows of tokens hold, and where their length may change."""
+    """Yields facts about windows of tokens: their sizes, and where `seq_len` may change."""
     told = f"{found.tokens_a_step:,} a step, {found.tokens_an_epoch:,} an epoch, in windows of "
     yield "tokens", f"{told}{found.seq_len:,} and blocks of {found.block_len:,}"
     if found.cut is not None:
@@ -126,7 +126,7 @@ def _tokens(found: TokenFigures) -> Facts:
 
 
 def _source(found: SourceFigures) -> str:
-    """Says what an epoch reads of a source, and the run by its end."""
+    """Describes what an epoch reads of a source, and what the run has read of it by the end of the epoch."""
     share = found.share_of_tokens
     of_tokens = "" if share is None else f", {100 * share:.1f} % of the tokens"
     read = "" if found.tokens is None else f", {counted(found.tokens, 'token')}"
@@ -148,12 +148,12 @@ def _pads(plan: Plan) -> str:
 
 
 def _exactly(part: float) -> str:
-    """Writes a part that is nearly all with the digits in which it is not."""
+    """Formats a fraction that is nearly 1 with enough digits to show the difference."""
     return f"{part:.5f}".lstrip("0")
 
 
 def _batches(figures: BatchFigures, samples: int) -> Facts:
-    """Says what the batches of samples of different lengths cost."""
+    """Yields facts about batches of samples of different lengths, and their cost."""
     about = "" if figures.is_counted else "about "
     window = "over the whole set" if figures.window is None else f"in windows of {figures.window:,} samples"
     left_out = f"; {counted(figures.dropped, 'sample')} left out" if figures.dropped else ""
@@ -184,7 +184,7 @@ def _quality(plan: Plan) -> Facts:
         told = f"{shown(plan.mixing.value)}{precision}; 1 is a full shuffle; weakest {shown(weakest.value)}"
         yield "mixing", f"{told} in windows of {weakest.window:,} samples"
     if plan.effective_batch is not None:
-        # A batch that takes evenly from all files can be worth more than a random one.
+        # A batch that takes equally from all files can be worth more than a random one.
         worth = counted(round(min(plan.effective_batch.value, plan.global_batch)), "random one")
         yield "batch", f"{plan.global_batch:,} samples, worth {worth} if those of a file are alike"
 
@@ -201,7 +201,7 @@ def _in_words(advice: Recommendation) -> str:
 
 
 def _transfers(plan: Plan) -> Facts:
-    """Says what an epoch asks of the places where the files lie."""
+    """Yields facts about the requests and bytes that an epoch takes from the storage."""
     if plan.transfers is not None:
         yield from _moved(plan.transfers)
         return
@@ -214,7 +214,7 @@ def _transfers(plan: Plan) -> Facts:
 
 
 def _total(parts: Sequence[Downloads]) -> str:
-    """Says what parts ask together, each in its way."""
+    """Sums up the requests of all remote parts, by the way in which they are read."""
     about = "" if all(found.is_counted for found in parts) else "about "
     asked = [
         counted(sum(found.taken.requests for found in parts if found.way == way), what)
@@ -245,7 +245,7 @@ def _moved(found: Downloads) -> Facts:
 
 
 def _print_what_is_known(loader: Loader, *, as_json: bool) -> None:
-    """Says what can be planned, and what cannot, where the samples are not counted."""
+    """Prints what can be planned without the number of samples, and what cannot."""
     unknown = (
         "samples, steps, mixing, requests and bytes: to count the samples all files would have to be fetched"
     )
@@ -268,10 +268,10 @@ def _tail(plan: Plan) -> str:
 
 
 def advised(config: Config, layout: Layout, mode: dict[str, Any]) -> dict[str, Any] | None:
-    """Gives the sampler section that reads the same samples in a recommended mode.
+    """Returns the sampler section that reads the same samples in a recommended mode.
 
     Returns:
-        The section; None where no mode could take the place of the chain without reading other samples.
+        The section; None if no mode can replace the chain without reading other samples.
     """
     if chooses(config.sampler, len(layout)) is not None:
         return None
@@ -284,7 +284,7 @@ def advised(config: Config, layout: Layout, mode: dict[str, Any]) -> dict[str, A
 
 
 def why_none(config: Config, dataset: Any) -> str:
-    """Says why no mode is recommended for a chain."""
+    """Explains why no mode is recommended for a chain."""
     choosing = chooses(config.sampler, len(Layout.of(dataset)))
     if choosing is None:
         return "none that reads the same samples as this chain"
@@ -297,7 +297,7 @@ def why_none(config: Config, dataset: Any) -> str:
 
 
 def in_yaml(section: dict[str, Any]) -> str:
-    """Writes a section on one line.
+    """Formats a section as YAML on one line.
 
     Example:
         >>> in_yaml({"kind": "random", "seed": 7, "shuffle": "files"})
@@ -308,7 +308,7 @@ def in_yaml(section: dict[str, Any]) -> str:
 
 
 def _section(sampler: dict[str, Any], mode: dict[str, Any]) -> dict[str, Any]:
-    """Puts a mode into the link that deals, or else the one that shuffles; the others read what they get."""
+    """Returns the sampler with a mode: of the chain's `distributed` link, else of its `random` one."""
     links = [sampler]
     while "child" in links[-1]:
         links.append(links[-1]["child"])

@@ -1,4 +1,4 @@
-"""The command `samplerkit plot`: pictures of one config, or of several side by side."""
+"""The command `samplerkit plot`: pictures of one config or several, side by side."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def plot(
     as_json: AsJson = False,
     open_page: Annotated[bool, typer.Option("--open")] = False,
 ) -> None:
-    """Draw what is read when, which files meet, how well that mixes, and how many files a batch needs.
+    """Draw what is read when, which files are mixed, how well, and how many files a batch needs.
 
     Options:
         configs: configs, at most four.
         output: a .png file, or an .html page.
-        epoch: the epoch that is shown.
+        epoch: the epoch that is drawn.
         open_page: open a page in which mode, ranks, files and blocks can be changed.
     """
     if open_page and len(configs) > 1:
@@ -46,7 +46,7 @@ def plot(
         names = [shown(path) for path in configs]
     if len(set(names)) < len(names):
         raise typer.BadParameter("names a config twice", param_hint="CONFIG")
-    # The bytes of a name may be no text, which a font has no letters for.
+    # The bytes of a name may not be valid text, which no font could show.
     names = [name.encode(errors="backslashreplace").decode() for name in names]
     views = {name: RunView.of(opened(path, world)[1]) for name, path in zip(names, configs, strict=True)}
     if output is None:
@@ -66,6 +66,6 @@ def plot(
 
 
 def _has_display() -> bool:
-    """Whether a browser would show: one in a terminal would take the terminal, and cannot draw."""
+    """Returns whether a graphical browser can open; a text browser would take the terminal and not draw."""
     named = ("BROWSER", "DISPLAY", "WAYLAND_DISPLAY")
     return sys.platform in {"darwin", "win32"} or any(os.environ.get(name) for name in named)

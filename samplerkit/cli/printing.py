@@ -1,4 +1,4 @@
-"""How commands print: JSON, lists of facts and tables, in 80 columns, with and without colour."""
+"""Output of the commands: JSON, lists of facts and tables, in 80 columns, with and without colour."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from rich.table import Table
 from samplerkit.storage.threads import Progress as Told
 
 _LEAST_WIDTH = 60
-"""Narrower terminals wrap lines themselves: Rich would cut numbers in two, or print nothing at all."""
+"""Narrower terminals wrap lines themselves; Rich would split numbers, or print nothing."""
 
 Facts = Iterable[tuple[str, str]]
-"""Names and values, which are printed in two columns; a long value continues in the second."""
+"""Names and values, printed in two columns; a long value wraps within the second."""
 
 
 @final
@@ -29,10 +29,10 @@ class PrintedTable:
     """A table of numbers.
 
     Args:
-        columns: their names.
-        rows: of as many entries.
-        left: how many of the last columns hold words, which are set to the left.
-        most: rows that are printed; the others are counted below. None for all.
+        columns: the names of the columns.
+        rows: the rows, with an entry for each column.
+        left: the number of last columns that hold text, and are aligned to the left.
+        most: the number of rows that are printed; the rest is counted below the table. None for all.
     """
 
     columns: Sequence[str]
@@ -42,7 +42,7 @@ class PrintedTable:
 
 
 def show(value: Any, *parts: str | PrintedTable | Facts, as_json: bool) -> None:
-    """Prints what a command has found: as one JSON object, or as lines, tables and facts."""
+    """Prints the result of a command: as one JSON object, or as lines, tables and facts."""
     if as_json:
         typer.echo(json.dumps(value, indent=2, ensure_ascii=False))
         return
@@ -75,7 +75,7 @@ def print_table(given: PrintedTable) -> None:
 
 @contextmanager
 def progress() -> Iterator[Told]:
-    """A bar on the terminal; nothing where there is none."""
+    """Shows a progress bar on standard error, if that is a terminal."""
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
@@ -89,7 +89,7 @@ def progress() -> Iterator[Told]:
 
 @contextmanager
 def writing(option: str) -> Iterator[None]:
-    """Says of which option it is that a file cannot be written there."""
+    """Turns an OSError of a write into an error that names the option."""
     try:
         yield
     except OSError as error:
@@ -97,7 +97,7 @@ def writing(option: str) -> Iterator[None]:
 
 
 def _print(table: Table) -> None:
-    # Made here, it asks anew for the width, for the terminal and for NO_COLOR.
+    # A new console looks up the width, the terminal and NO_COLOR again.
     console = Console(highlight=False)
     console.width = max(console.width, _LEAST_WIDTH)
     if console.is_terminal:
@@ -105,13 +105,13 @@ def _print(table: Table) -> None:
         return
     with console.capture() as captured:
         console.print(table)
-    # Rich fills each line up to the width, which nobody wants in a file.
+    # Rich pads each line to the full width, which would only bloat a file.
     for line in captured.get().splitlines():
         typer.echo(line.rstrip())
 
 
 def size_of(count: float) -> str:
-    """Writes a number of bytes.
+    """Formats a number of bytes.
 
     Example:
         >>> size_of(999), size_of(49 * 10**8)
@@ -125,7 +125,7 @@ def size_of(count: float) -> str:
 
 
 def seconds_of(seconds: float) -> str:
-    """Writes a time.
+    """Formats a duration.
 
     Example:
         >>> seconds_of(0.0005), seconds_of(1.5)
@@ -135,7 +135,7 @@ def seconds_of(seconds: float) -> str:
 
 
 def counted(count: int, noun: str) -> str:
-    """Writes a number and what it counts.
+    """Formats a number with its noun in the singular or plural.
 
     Example:
         >>> counted(1, "rank"), counted(12300, "sample")

@@ -1,4 +1,4 @@
-"""The commands `samplerkit state` and `seen`: what a checkpoint says, and what was read up to it."""
+"""The commands `samplerkit state` and `seen`: the content of a checkpoint, and what was read up to it."""
 
 from __future__ import annotations
 
@@ -40,15 +40,15 @@ def seen(
 ) -> None:
     """Show what a run has read up to a checkpoint: how much, of which part, and when a sample was read.
 
-    Ranks and steps are those of a job of the config's ranks and batch size.
+    Ranks and steps are those of a job with the config's ranks and batch size.
 
     Options:
-        state: the checkpoint: JSON, or from torch.save.
-        since: leave out what an earlier checkpoint had read.
-        sample: when was this sample read? Its id.
-        document: when was this document of tokens read? Its number.
+        state: the checkpoint, JSON or from torch.save.
+        since: an earlier checkpoint; leave out what was read up to it.
+        sample: the id of a sample; show when it was read.
+        document: the number of a document of tokens; show when it was read.
         file: the number of the document's file.
-        part: how much of this part of a tree was read?
+        part: a part of a tree; show how much of it was read.
         out: write all ids, in the order of reading, to a .npy or .parquet file.
     """
     if out is not None and out.suffix not in (".npy", ".parquet"):
@@ -105,7 +105,7 @@ def _of_part(loader: Loader, history: History, name: str) -> dict[str, Any]:
 
 
 def _write(history: History, path: Path) -> None:
-    """Writes the ids, some at a time, so that memory holds no more of them."""
+    """Writes the ids in chunks, to limit memory."""
     with writing("--out"), atomic(path) as file, progress() as report:
         if path.suffix == ".npy":
             header = {"descr": "<i8", "fortran_order": False, "shape": (len(history),)}
@@ -131,11 +131,11 @@ def state(
     world: NumRanks = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show and verify the state of a loader, at any place in a checkpoint.
+    """Show and verify the loader states in a checkpoint, at any place in it.
 
     Options:
-        file: a checkpoint: JSON, or from torch.save.
-        config: a config that the state has to fit.
+        file: a checkpoint, JSON or from torch.save.
+        config: a config that the state must fit.
     """
     loader = None if config is None else opened(config, world)[1]
     found = states_in(file)

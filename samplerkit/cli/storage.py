@@ -1,4 +1,4 @@
-"""The commands `samplerkit pack`, `index`, `catalogue` and `lengths`: files from the shell."""
+"""The commands `samplerkit pack`, `index`, `catalogue` and `lengths`: they prepare files."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from samplerkit.storage.tar.pack import pack_folder
 from samplerkit.storage.urls import is_remote, shown
 
 SHOWN = 10
-"""Files that were left out and flaws that are named one by one."""
+"""The most files that were left out, or flaws, that are listed by name."""
 
 
 def index(
@@ -40,20 +40,20 @@ def index(
     jsonl: bool = False,
     as_json: AsJson = False,
 ) -> None:
-    """Write the index of each tar shard, and the lengths of all, so that no job has to make them later.
+    """Write the index of each tar shard, and the lengths of all, so that no job has to make them.
 
-    Files that are there and right stay: who was stopped resumes where it was. Shards at URLs
-    are fetched into the user's cache for it.
+    Existing valid files are kept, so an interrupted run resumes where it stopped. Shards at URLs
+    are fetched into the user's cache.
 
     Options:
         urls: paths or URLs, braces such as train-{000..127}.tar, globs.
-        out: the folder for the files; needed for URLs without --upload.
-        upload: upload the files next to the shards at URLs.
-        lengths: the file of lengths; by default lengths.json in the folder of the shards.
-        jobs: shards that are indexed at a time.
-        checksums: keep a CRC-32 of each file, to find damage when it is read.
-        tfrecord: the files are TFRecords: the index of each, and nothing else.
-        jsonl: the files are JSON lines: the index of each, and nothing else.
+        out: the output folder; required for URLs without --upload.
+        upload: upload the output next to shards at URLs, into their bucket.
+        lengths: the path of the lengths; by default lengths.json next to the shards.
+        jobs: shards that are indexed in parallel.
+        checksums: store a CRC-32 of each file, to detect damage when it is read.
+        tfrecord: the files are TFRecords; write only their indexes.
+        jsonl: the files are JSON lines; write only their indexes.
     """
     if tfrecord and jsonl:
         raise typer.BadParameter("stands beside --jsonl; say one of the two", param_hint="--tfrecord")
@@ -111,11 +111,12 @@ def pack(
     """Pack a folder of files into tar shards, each with an index file.
 
     Options:
-        source: a folder; files of one name up to the dot are a sample.
-        shards: shards: out-%06d.tar, or out-{000..007}.tar for so many of one size; or one tar.
+        source: a folder; files with the same name up to the dot are one sample.
+        shards: the shards: out-%06d.tar; or out-{000..007}.tar, for this number of shards of one size; or
+            a single tar.
         samples_per_shard: samples in a shard.
-        bytes_per_shard: bytes of a shard at most; 1 GiB by default.
-        checksums: keep a CRC-32 of each file, to find damage when it is read.
+        bytes_per_shard: the most bytes of a shard; 1 GiB by default.
+        checksums: store a CRC-32 of each file, to detect damage when it is read.
         overwrite: replace existing shards.
     """
     for place, path in (("source", source), ("shards", shards)):
@@ -146,13 +147,13 @@ def catalogue(
 ) -> None:
     """Write one file with what a job needs of each file at its start: size, version, samples, row groups.
 
-    A dataset takes it in place of the files. Who was stopped resumes where it was.
+    A dataset takes it in place of the files. An interrupted run resumes where it stopped.
 
     Options:
         files: paths or URLs, braces, globs: tar, Parquet, other files; or catalogues to join.
-        out: the catalogue that is written; it ends in .skcat.
+        out: the path of the catalogue; it ends in .skcat.
         reader: the reader of files that are neither tar nor Parquet: npz, npy, csv, jsonl or text.
-        jobs: files that are looked at at a time.
+        jobs: files that are examined in parallel.
     """
     with progress() as told:
         found = make_catalogue(files, str(out), reader, threads=jobs, progress=told)
@@ -170,12 +171,12 @@ def lengths(
     workers: FromZero = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Compute how long each sample is, once; a run that was stopped resumes where it was.
+    """Compute the length of each sample once; an interrupted run resumes where it stopped.
 
     Options:
-        out: the .npy file that is written.
-        field: the field of a sample: a number counts as it is, all else by its size.
-        function: a function of a sample that gives its length.
+        out: the path of the .npy file.
+        field: the field of a sample: a number is the length itself, anything else is measured by its size.
+        function: a function that returns the length of a sample.
         workers: worker processes; 0 for none.
     """
     if field is not None and function is not None:
@@ -196,12 +197,12 @@ def lengths(
 @final
 @dataclass(frozen=True)
 class FieldLength:
-    """Measures a field of a sample: a number as it is, and everything else by its `len`.
+    """Measures a field of a sample: a number is the length itself, anything else is measured by `len`.
 
-    So bytes of a tar member are counted in bytes, and texts in characters.
+    So a tar member is measured in bytes, and a text in characters.
 
     Args:
-        field: the name of the field, or the place in a tuple; None for the sample itself.
+        field: the name of the field, or its index in a tuple; None for the sample itself.
 
     Example:
         >>> FieldLength("txt")({"txt": b"abc", "cls": 7}), FieldLength("cls")({"txt": b"abc", "cls": 7})
@@ -211,7 +212,7 @@ class FieldLength:
     field: str | None = None
 
     def __call__(self, sample: Any) -> int:
-        """Gives the length.
+        """Returns the length.
 
         Raises:
             DatasetError: there is no such field, or it has no length.
@@ -233,7 +234,7 @@ class FieldLength:
 
 
 def _named(sample: Any) -> str:
-    """Says which fields there are."""
+    """Returns a hint with the fields of a sample."""
     if isinstance(sample, Mapping):
         return f"there are {', '.join(sorted(map(str, sample)))}"
     return "samples are tuples: say a place, from 0" if isinstance(sample, tuple | list) else "name no field"

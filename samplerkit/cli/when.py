@@ -73,7 +73,7 @@ def _of_documents(read: StepRead) -> str:
 
 
 def _spans(read: StepRead) -> PrintedTable:
-    """Says of which documents the windows are made."""
+    """Returns a table of the documents in each window."""
     rows = [
         (id, file, "" if document is None else document, first, count)
         for id, of in zip(read.ids.tolist(), read.spans or (), strict=True)
@@ -83,7 +83,7 @@ def _spans(read: StepRead) -> PrintedTable:
 
 
 def _of_batch(batch: BatchRead, among: str) -> Facts:
-    """Says of a batch of samples of different lengths which one it is, and what it costs."""
+    """Yields facts about a batch of samples of different lengths: its number, shape and tokens."""
     first, *others = batch.numbers
     yield (
         "batch",
@@ -124,12 +124,12 @@ def when(
     state: StatePath = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show when a sample, or a document of tokens, is read: in which step of which rank.
+    """Show when a sample, or a document of tokens, is read, in which step of which rank.
 
     Options:
         sample: the id of the sample.
-        document: instead of a sample, the number of a document of tokens in its index.
-        file: the file of the document, by number or by name.
+        document: the number of a document of tokens in its file, in place of a sample.
+        file: the file of the document, by number or name; by default file 0.
         epochs: one epoch, or a range such as 0:10.
     """
     if (sample is None) == (document is None):
@@ -177,19 +177,19 @@ def times_read(
     file: int,
     start: int | None = None,
 ) -> list[tuple[Any, list[dict[str, Any]]]]:
-    """Finds when a sample, or in place of it a document of tokens, is read.
+    """Finds when a sample, or a document of tokens, is read.
 
     Args:
-        source: a run of any kind.
+        source: a run, of any kind that `RunView.of` takes.
         epochs: one epoch, or several.
-        sample: its id.
-        document: its number in its index.
-        file: the number of its file.
+        sample: the id of the sample.
+        document: the number of the document in its file, in place of a sample.
+        file: the number of the document's file.
         start: the position at which the epochs begin.
 
     Returns:
-        For each epoch what there is to tell, as plain data, and each time that the sample or a part of the
-        document is read.
+        For each epoch the whole result as plain data, and a list of each time that the sample, or a part of
+        the document, is read.
     """
     if document is None:
         of_sample = [asdict(one) for one in read_when(source, sample or 0, epochs, start=start)]
@@ -200,7 +200,7 @@ def times_read(
 
 
 def _unread(one: Any) -> tuple[object, ...]:
-    """Says why a sample or a document is not read in an epoch, in the columns of where it is."""
+    """Returns a table row that says why a sample or a document is not read in an epoch."""
     if isinstance(one, list):
         return "-", "-", "-", "", "", "", "not read: empty, left out, or dropped by the tail"
     if not one["unread"]:

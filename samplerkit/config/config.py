@@ -42,7 +42,7 @@ _SECTIONS: Mapping[str, Callable[[Any, str, Folder], Made]] = {
     "batches": read_batches,
     SECTION: read_min_quality,
 }
-"""How each section is read: what is made of it, and how it is written again."""
+"""The function that reads each section."""
 
 _EXAMPLE = f"sampler: {SAMPLERS.example}"
 
@@ -50,18 +50,18 @@ _EXAMPLE = f"sampler: {SAMPLERS.example}"
 @final
 @dataclass(frozen=True, eq=False)
 class Config:
-    """The objects described by a config; made by `load_config`.
+    """The objects that a config describes; made by `load_config`.
 
-    Two configs are equal if their data are.
+    Two configs are equal if their data are equal.
 
     Attributes:
-        dataset: the dataset itself, or for the kinds `size` and `layout` its layout, or None where the config
-            leaves it out: pass your own dataset from Python.
+        dataset: the dataset; its layout for the kinds `size` and `layout`; or None if the config has no
+            dataset section: pass your own dataset from Python.
         sampler: the chain of samplers.
         loader: the options of the DataLoader.
         min_quality: the mixing that the order must reach; None for no limit.
         batches: the recipe for batches of samples of different lengths; None for batches of
-            `loader.batch_size`.
+            `loader.batch_size` samples.
 
     Example:
         >>> config = Config.from_yaml('''
@@ -92,23 +92,23 @@ class Config:
         """Reads YAML text; relative paths start from the working directory.
 
         Raises:
-            ConfigError: a mistake, with its line, or with the path of the key and the value.
+            ConfigError: the text has a mistake; the error has its line, or the path of the key and the value.
         """
         if not isinstance(text, str):
-            # The text is not shown: its values have no places yet, and some may be private.
+            # The value is not shown: it has no keys by which private parts could be recognized.
             raise ConfigError("config", "must be a string of YAML", hint="use load_config for the rest")
         return _built(parse(text), Path())
 
     @staticmethod
     def json_schema() -> dict[str, Any]:
-        """Gives the JSON Schema of all configs, registered samplers included."""
+        """Returns the JSON Schema of configs, including registered samplers."""
         return json_schema()
 
     def to_dict(self) -> dict[str, Any]:
-        """Gives plain data that `load_config` makes an equal config of.
+        """Returns plain data from which `load_config` makes an equal config.
 
-        Arguments that are as by default are left out, arrays are lists, and a `.npy` file stays a path,
-        which then starts from the working directory.
+        Arguments with default values are left out, arrays are lists, and a `.npy` file is a path relative to
+        the working directory.
         """
         return copy.deepcopy(self._written)
 
@@ -116,12 +116,12 @@ class Config:
         """Makes a plain torch DataLoader that reads a dataset in the order of the sampler.
 
         Args:
-            dataset: a map-style dataset. Where the config has a dataset section, that names the files. None
-                for the dataset of the config itself, where it is more than a layout.
-            world: which shard of how many this process reads; None asks the running job.
+            dataset: a map-style dataset; a dataset section of the config then provides its layout. None for
+                the dataset of the config, if that is more than a layout.
+            world: the rank of this process and the number of ranks; None takes them from the running job.
 
         Raises:
-            ConfigError: the dataset is not the one of which the config speaks, or there is none.
+            ConfigError: the dataset does not match the config, or there is none.
 
         Example:
             >>> config = load_config({"sampler": {"kind": "sequential"}, "loader": {"batch_size": 2}})
@@ -137,15 +137,15 @@ class Config:
         return torch.utils.data.DataLoader(read, batch_sampler=batches, collate_fn=batch_of, **options)
 
     def make_loader(self, dataset: Any = None, world: World | None = None, **options: Any) -> Loader:
-        """Makes a samplerkit `Loader`: the order of the sampler, with exactly-once state on top.
+        """Makes a samplerkit `Loader`, which reads in the order of the sampler and has exactly-once state.
 
         Args:
             dataset: as for `dataloader`.
-            world: likewise.
-            options: of `Loader`, such as `collate_fn`; they take precedence over those of the config.
+            world: as for `dataloader`.
+            options: options of `Loader`, such as `collate_fn`; they take precedence over those of the config.
 
         Raises:
-            ConfigError: the dataset is not the one of which the config speaks, or there is none.
+            ConfigError: the dataset does not match the config, or there is none.
 
         Example:
             >>> config = load_config({"sampler": {"kind": "sequential"}, "loader": {"batch_size": 2}})
@@ -158,17 +158,17 @@ class Config:
         return Loader(self._placed(dataset, world, size), self.sampler, world=world, **given)
 
     def check_quality(self, dataset: Any = None, world: World | None = None) -> list[Figure]:
-        """Compares the order with `min_quality`, as loading the config and making a loader do.
+        """Compares the order with `min_quality`, as `load_config` and `make_loader` do.
 
         Args:
-            dataset: what is read; None for what the config says.
-            world: of the first start; None asks the sampler, then the running job.
+            dataset: the dataset; None for that of the config.
+            world: the ranks of the first start; None takes them from the sampler, then from the running job.
 
         Returns:
             The figures of `min_quality`; without label mixing if no labels are known.
 
         Raises:
-            ConfigError: a figure falls short, or there is no dataset.
+            ConfigError: a figure is too low, or there is no dataset.
 
         Example:
             >>> written = {"dataset": {"kind": "layout", "sizes": [100] * 64}, "sampler": {"kind": "random"}}
@@ -181,14 +181,14 @@ class Config:
         return self._figures(drawn, world, self.loader.batch_size)
 
     def check_order(self, dataset: Any = None, world: World | None = None) -> None:
-        """Makes the order once, from the sizes of files, and for `pk` from labels; then a first batch.
+        """Builds the order once, from the sizes of files (for `pk`, from labels), and then a first batch.
 
         Args:
             dataset: as for `check_quality`.
-            world: likewise.
+            world: as for `check_quality`.
 
         Raises:
-            ConfigError: sampler or batches do not go with the dataset; the place is the path of the key.
+            ConfigError: the sampler or the batches do not fit the dataset; `place` is the path of the key.
 
         Example:
             >>> load_config({"sampler": {"kind": "weighted_random", "weights": [1, 2]}}).check_order([0])
@@ -213,11 +213,11 @@ class Config:
 
     @property
     def _dealt(self) -> dict[str, Any]:
-        """What a rank reads in a step: so many samples, or a batch of the recipe."""
+        """The loader arguments for what a rank reads in a step: a batch size, or a recipe for batches."""
         return {"batch_size": self.loader.batch_size} if self.batches is None else {"batches": self.batches}
 
     def _placed(self, dataset: Any, world: World | None, batch_size: int) -> Any:
-        """Joins the dataset to the layout of the config, and looks whether its order is good enough."""
+        """Adds the layout of the config to the dataset, and checks the quality of the order."""
         drawn_from = placed(dataset, self.dataset)
         if self._checks_quality:
             self._figures(drawn_from, world, batch_size)
@@ -226,7 +226,7 @@ class Config:
     def _figures(self, drawn_from: Any, world: World | None, batch_size: int) -> list[Figure]:
         if self.min_quality is None:
             return []
-        # As a loader does: a chain that is not dealt by itself is dealt to the job.
+        # As in a loader: a chain that does not deal to ranks itself is dealt to those of the job.
         job = world_of(self.sampler, world)
         try:
             return self.min_quality.check(self.sampler, drawn_from, job, batch_size)
@@ -251,19 +251,19 @@ def load_config(source: str | os.PathLike[str] | Mapping[str, Any], *, check_qua
     """Reads a config.
 
     Args:
-        source: the path or the URL of a YAML file, from whose folder relative paths start; or a mapping,
+        source: the path or URL of a YAML file, whose relative paths start from its folder; or a mapping,
             whose paths start from the working directory. URLs are read with the credentials of the
             environment.
-        check_quality: whether a dataset section and `min_quality` are compared here, and again when a loader
-            is made.
+        check_quality: whether the order is checked against `min_quality` here, if there is a dataset section,
+            and again when a loader is made.
 
     Returns:
-        The config, frozen, with a live sampler.
+        The config, frozen, with its sampler built.
 
     Raises:
-        ArgumentTypeError: `check_quality` is no bool.
-        ConfigError: the file cannot be read, or a key, a type, a value or the nesting is wrong, or the order
-            falls short of `min_quality`. The error's `place` is the path of the key.
+        ArgumentTypeError: `check_quality` is not a bool.
+        ConfigError: the file cannot be read; a key, a type, a value or the nesting is wrong; or the order
+            does not reach `min_quality`. The error's `place` is the path of the key.
 
     Example:
         >>> config = load_config({"sampler": {"kind": "random", "seed": 7}})

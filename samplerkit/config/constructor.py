@@ -1,4 +1,4 @@
-"""A constructor that a config calls by a name: its arguments, and the table in which it stands."""
+"""Constructors that a config calls by name, and tables of them."""
 
 from __future__ import annotations
 
@@ -37,12 +37,13 @@ class Constructor:
     """A class or a function, its name in a config, and the model of its arguments.
 
     Args:
-        name: in a config.
-        of: the class or function; or its public name, and then it is imported when a config names it.
-        written: what is written for arguments whose types do not say it; None for what is not written.
-        section: of the config, by which the schema distinguishes two models of one name.
-        example: of a section, for one that is no mapping.
-        beside: keys of a section that are no arguments; `kind` is among them in a table of kinds.
+        name: the name in a config.
+        of: the class or function; or its public name, which is imported when a config first uses it.
+        written: the types that a config writes for arguments whose hints do not define them; None for an
+            argument that a config cannot set.
+        section: the section of the config; the schema distinguishes models of the same name by it.
+        example: an example of the section, for the error if a section is not a mapping.
+        beside: keys of a section that are not arguments, such as `kind` in a table of kinds.
 
     Example:
         >>> import samplerkit as sk
@@ -73,16 +74,16 @@ class Constructor:
 
     @property
     def target(self) -> str:
-        """The name of the class that Hydra and LightningCLI write: of ours the public one."""
+        """The class name in configs of Hydra and LightningCLI; the public name for samplerkit's classes."""
         of = self.of
         return f"samplerkit.{of}" if isinstance(of, str) else f"{of.__module__}.{of.__qualname__}"
 
     @cached_property
     def model(self) -> type[BaseModel]:
-        """The model of the arguments, from the signature.
+        """The pydantic model of the arguments, derived from the signature.
 
         Raises:
-            ArgumentTypeError: a parameter cannot be given by name, or its hint cannot be understood.
+            ArgumentTypeError: a parameter cannot be given by name, or its type hint cannot be understood.
         """
         return derived_model(self.make, self.name, self.written, self.section)
 
@@ -92,16 +93,16 @@ class Constructor:
         return [str(argument.alias) for argument in self.model.model_fields.values()]
 
     def read(self, section: Any, place: str, folder: Folder) -> Made:
-        """Reads the arguments that a config gives, and calls the constructor.
+        """Reads the arguments in a section of a config, and calls the constructor.
 
         Args:
-            section: the arguments and nothing else.
+            section: the arguments, without other keys.
             place: the path of the section.
-            folder: what relative paths start from.
+            folder: the folder from which relative paths start.
 
         Raises:
-            ConfigError: the section is no mapping; a key is unknown or missing, or has a value of the wrong
-                type; or the constructor refuses an argument.
+            ConfigError: the section is not a mapping; a key is unknown or missing, or has a value of the
+                wrong type; or the constructor refuses an argument.
         """
         section = require_mapping(section, place, self.example)
         if not section.keys() <= set(self.names):
@@ -128,7 +129,7 @@ class Constructor:
         try:
             return self.make(**given)
         except (TypeError, ValueError, RuntimeError, ArithmeticError, LookupError) as error:
-            # By these a constructor refuses arguments; anything else is a fault in it, and says so itself.
+            # A constructor refuses arguments with these; any other exception is a bug and passes unchanged.
             made = from_constructor(place, error, self.names, self.name, given)
             is_told = not isinstance(error, SamplerkitError) and scrubbed(str(error), given) == str(error)
             raise made from (error if is_told else None)
@@ -141,16 +142,16 @@ def _same(value: Any, default: Any) -> bool:
 
 
 RESERVED = frozenset({"kind", "child", "_target_", "class_path", "init_args"})
-"""Keys of a section that are no arguments of the constructor."""
+"""Keys of a section that are not arguments of the constructor."""
 
 
 class Kinds(dict[str, Constructor]):
-    """A table of constructors by the name under which a section's `kind` picks one.
+    """A table of constructors by kind.
 
     Args:
-        section: of a config.
-        example: of a section.
-        base: what classes of a user's must be; None where there are none.
+        section: the name of the config section.
+        example: an example of the section, for errors.
+        base: the base class of a user's classes; None if users cannot register classes.
         beside: as for a `Constructor`.
 
     Example:
@@ -173,16 +174,16 @@ class Kinds(dict[str, Constructor]):
     def add(
         self, name: str, of: Callable[..., Any] | str, written: Mapping[str, Any] = MappingProxyType({})
     ) -> None:
-        """Adds a kind, as a `Constructor` describes it."""
+        """Adds a kind; the arguments are those of `Constructor`."""
         self[name] = Constructor(name, of, written, self.section, beside=self.beside)
 
     def register(self, name: str, made: Any = None) -> Any:
-        """Adds a class of a user's; without one, gives a decorator.
+        """Adds a user's class; without one, returns a decorator.
 
         Raises:
-            ArgumentTypeError: no subclass of the base, the name is no string, or the signature cannot be
-                written in a config.
-            ArgumentValueError: the name is taken or empty, or an argument is called like a key of the config.
+            ArgumentTypeError: the class is not a subclass of the base, the name is not a string, or the
+                signature cannot be written in a config.
+            ArgumentValueError: the name is taken or empty, or an argument is named like a key of a section.
         """
         if made is None:
             return partial(self.register, name)
@@ -200,13 +201,13 @@ class Kinds(dict[str, Constructor]):
         return made
 
     def choose(self, section: Any, place: str) -> tuple[Constructor, dict[str, Any]]:
-        """Picks the constructor of a section.
+        """Finds the constructor of a section.
 
         Returns:
             The constructor, and the section without its `kind`.
 
         Raises:
-            ConfigError: no mapping, or its `kind` is missing or unknown.
+            ConfigError: the section is not a mapping, or its `kind` is missing or unknown.
         """
         given = dict(require_mapping(section, place, self.example))
         where = below(place, "kind")
@@ -221,10 +222,10 @@ class Kinds(dict[str, Constructor]):
         return self[kind], given
 
     def read(self, section: Any, place: str, folder: Folder) -> Made:
-        """Picks the constructor of a section, and reads its arguments.
+        """Finds the constructor of a section, reads its arguments and calls it.
 
         Raises:
-            ConfigError: the section is no mapping, its `kind` is not known, or an argument is wrong.
+            ConfigError: the section is not a mapping, its `kind` is unknown, or an argument is wrong.
         """
         constructor, given = self.choose(section, place)
         return constructor.read(given, place, folder)

@@ -1,4 +1,4 @@
-"""The kinds of datasets that a config can name, and how one of yours is joined to what a config says."""
+"""The kinds of datasets that a config can name, and how a user's dataset gets the layout of a config."""
 
 from __future__ import annotations
 
@@ -24,34 +24,38 @@ Paths = Annotated[_Paths, Under()]
 """A path, a pattern, or a list of them."""
 
 CorpusPaths = Annotated[_Paths | dict[str, _Paths | dict[str, _Paths]], Under()]
-"""Paths, or corpora by name; one of them may have parts by name itself."""
+"""Paths, or corpora by name; a corpus may have named parts itself."""
 
 FieldNames = Annotated[list[str] | None, Strict()]
-"""Names that are in the config itself; a list that is not annotated may also be a `.npy` file."""
+"""Names listed in the config itself; a list without this annotation may also be a `.npy` file."""
 
 PathOrLengths = Annotated[str | list[int] | dict[str, int] | None, Under()]
-"""Samples in each file, in order or by name, or the path of a file that says so."""
+"""The number of samples in each file, in order or by name, or the path of a file with these numbers."""
 
 REMOTE = Constructor("remote", RemoteOptions, example="remote: {cache: /scratch/cache}")
 
 Remote = Annotated[Any, Sections("remote", REMOTE, others=(None,))]
-"""How URLs are fetched."""
+"""Options for fetching URLs."""
 
 RemoteOrNot = Annotated[Any, Sections("remote", REMOTE, others=(None, False))]
-"""How URLs are fetched; false leaves them to the reader."""
+"""Options for fetching URLs; false passes the URLs to the reader."""
 
 Conditions = Annotated[list[Any] | None, Strict()]
-"""Conditions on rows, or lists of these."""
+"""Conditions on rows, or lists of conditions."""
 
 
 def placed(dataset: Any, said: Any) -> Any:
-    """Joins a dataset to what a config says of it.
+    """Adds the layout of a config to a dataset.
+
+    Args:
+        dataset: the user's dataset; None for that of the config.
+        said: the dataset or layout of the config; None if the config has no dataset section.
 
     Returns:
-        What a sampler draws from: the dataset, with the layout of the config where that names the files.
+        The dataset, with the layout of the config if that has files or parts that the dataset does not know.
 
     Raises:
-        ConfigError: the two contradict one another, or there is nothing that could be read.
+        ConfigError: the two contradict each other, or there is no dataset that can be read.
 
     Example:
         >>> placed("abc", Layout([1, 2])).layout
@@ -84,7 +88,7 @@ def placed(dataset: Any, said: Any) -> Any:
 
 @final
 class WithLayout:
-    """A dataset with a layout, and all else as before."""
+    """A dataset with another layout; all other attributes are those of the dataset."""
 
     def __init__(self, dataset: Any, layout: Layout) -> None:
         self._dataset = dataset
@@ -98,30 +102,30 @@ class WithLayout:
 
     @property
     def read_present(self) -> Callable[..., Any] | None:
-        """What reads the available samples, and reports the missing ones; None if the dataset has none."""
-        # A loader asks the class for it, so that handing on unknown names is not enough.
+        """The method that reads available samples and reports missing ones; None if the dataset has none."""
+        # A loader looks for it on the class, so `__getattr__` is not enough.
         return present_reader(self._dataset)
 
     def __getattr__(self, name: str) -> Any:
-        # Copying and pickling look for attributes before there is a dataset to ask.
+        # copy and pickle look up attributes before `_dataset` is set.
         if name == "_dataset":
             raise AttributeError(name)
         return getattr(self._dataset, name)
 
 
 DATASETS = Kinds("dataset", example="{kind: size, size: 1000}")
-"""All kinds; another one is another function here."""
+"""All kinds of datasets; to add one, add a function to this module."""
 
 Parts = Annotated[
     Any,
     Sections("parts", DATASETS, dict),
     Field(json_schema_extra={"minProperties": 1}),
 ]
-"""The parts of a tree, by name: dataset sections."""
+"""The parts of a tree: dataset sections by name."""
 
 
 def of_size(size: int) -> Layout:
-    """A number of samples, in no files."""
+    """A number of samples without files."""
     try:
         return Layout(size)
     except SamplerkitError as error:
@@ -129,7 +133,7 @@ def of_size(size: int) -> Layout:
 
 
 def of_files(sizes: Iterable[int], names: Iterable[str] | None = None) -> Layout:
-    """Samples in files: how many in each, and what the files are called."""
+    """Samples in files: the number of samples in each, and the names of the files."""
     return Layout(sizes, names)
 
 
@@ -140,11 +144,11 @@ def of_tar_shards(
     shuffle: int | None = None,
     **options: Any,
 ) -> TarDataset:
-    """Samples in tar shards, with the steps of its pipeline that need no function of yours.
+    """Samples in tar shards, with the pipeline steps that need no user function.
 
     Args:
-        urls: a pattern with braces or stars, or a list; paths or URLs.
-        decode: how images are decoded, such as `pil` or `torchrgb`; True for all but images.
+        urls: paths or URLs: a pattern with braces or stars, or a list.
+        decode: how images are decoded, such as `pil` or `torchrgb`; True decodes all fields but images.
         to_tuple: the fields of a sample, in this order.
         shuffle: the window of the default order.
         options: the other arguments of `TarDataset`.
@@ -158,10 +162,10 @@ def of_tar_shards(
 
 
 def of_parts(parts: Parts) -> Layout | TreeDataset:
-    """Several datasets that know their names, or of which only layouts are given; trees may be in trees.
+    """Several datasets, or layouts, by name; trees may be nested.
 
     Args:
-        parts: by name, in the order of their ids: each a section as this one, of any kind.
+        parts: dataset sections of any kind by name, in the order of their ids.
     """
     told = [name for name, part in parts.items() if isinstance(part, Layout)]
     if len(told) == len(parts):
@@ -179,7 +183,7 @@ _WRITTEN: Final = {
     "remote": Remote,
     "progress": None,
 }
-"""How a config writes what the types of all these constructors do not say."""
+"""The types that a config writes for arguments whose hints do not define them."""
 
 for _name, _make, _more in (
     ("size", of_size, {}),

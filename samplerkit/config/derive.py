@@ -1,8 +1,8 @@
-"""The pydantic model of a constructor, derived from its signature and type hints.
+"""Derives the pydantic model of a constructor from its signature and type hints.
 
-The constructor is the one definition of its arguments: names, defaults and types come from there. What a
-type does not say, a range for instance, the constructor checks itself when it is called. Arguments that a
-config writes in a way of its own, such as arrays, paths and `auto`, have a mark each.
+The constructor is the single definition of its arguments: names, defaults and types come from it. Checks
+that types cannot express, such as ranges, are made by the constructor when it is called. Arguments with a
+special notation in a config, such as arrays, paths and `auto`, are annotated with a mark.
 """
 
 from __future__ import annotations
@@ -38,13 +38,14 @@ from samplerkit.samplers.base import Sampler
 from samplerkit.storage.urls import is_remote
 
 LEFT_TO_THE_JOB = frozenset({"num_shards", "shard_id"})
-"""Arguments whose None means that the running job is asked; a config writes `auto`."""
+"""Arguments that are taken from the running job if they are None; a config writes `auto`."""
 
 KIND_OF = "x-kind-of"
-"""Is in a schema in place of a section of any kind, with the name of the table."""
+"""A key with the name of a table; a placeholder in a schema for a section of any kind of the table."""
 
 TABLES: dict[str, Any] = {}
-"""All tables of kinds, by section: a hint of samplers means one that reads hints by itself."""
+"""All tables of kinds, by section. They are here because a hint of samplers needs the table of samplers,
+whose module imports this one."""
 
 _PREFIX = "argument_"
 _STRICT = ConfigDict(strict=True, extra="forbid", frozen=True, arbitrary_types_allowed=True)
@@ -58,14 +59,15 @@ def derived_model(
     written: Mapping[str, Any] = MappingProxyType({}),
     section: str = "config",
 ) -> type[BaseModel]:
-    """Makes the model of what a config may write for the arguments of a constructor.
+    """Makes the pydantic model of the arguments that a config may give to a constructor.
 
     Args:
-        make: a class or a function; every parameter has a name by which it can be given. The `**` of a
-            function are the arguments of the class that it returns.
-        name: of the model.
-        written: what is written for arguments whose types do not say it; None for what is not written.
-        section: of the config, by which the schema distinguishes two models of one name.
+        make: a class or a function, whose parameters can all be given by name. The `**` of a function stands
+            for the arguments of the class that it returns.
+        name: the name of the model.
+        written: the types that a config writes for arguments whose hints do not define them; None for an
+            argument that a config cannot set.
+        section: the section of the config; the schema distinguishes models of the same name by it.
 
     Raises:
         ArgumentTypeError: a parameter cannot be given by name, or its type hint cannot be understood.
@@ -90,7 +92,7 @@ def derived_model(
                 continue
             hint = written.get(parameter.name) or _written_as(parameter.name, said)
             default = _default(make, parameter)
-            # The prefix keeps arguments clear of pydantic's own names; the alias is what a config writes.
+            # The prefix avoids clashes with pydantic's own names; a config writes the alias.
             fields[_PREFIX + parameter.name] = (hint, Field(default=default, alias=parameter.name))
         return create_model(name, __config__=_STRICT, __module__=section, **fields)
     except (NameError, TypeError, ValueError, PydanticUserError) as error:
@@ -103,8 +105,8 @@ def derived_model(
 
 
 def _parameters(make: Callable[..., Any]) -> Iterator[tuple[inspect.Parameter, Any]]:
-    """Yields parameters and their hints; the `**` of a function are those of the class that it returns."""
-    # mypy cannot tell whose __init__ that of a class in a variable is.
+    """Yields parameters and their hints; for the `**` of a function, those of the class that it returns."""
+    # mypy does not know whose __init__ it is if the class is in a variable.
     hinted = make.__init__ if isinstance(make, type) else make  # type: ignore[misc]
     hints = get_type_hints(hinted, include_extras=True)
     made = None if isinstance(make, type) else hints.get("return")
@@ -117,19 +119,19 @@ def _parameters(make: Callable[..., Any]) -> Iterator[tuple[inspect.Parameter, A
 
 
 def default_of(model: type[BaseModel], name: str) -> Any:
-    """Gives the default of an argument, `...` for one without."""
+    """Returns the default of an argument, or `...` if it is required."""
     argument = model.model_fields[_PREFIX + name]
     return ... if argument.is_required() else argument.default
 
 
 def arguments_of(validated: BaseModel) -> dict[str, Any]:
-    """Gives the arguments that the config has given; the others are left to the constructor."""
+    """Returns the arguments that the config sets; the constructor has defaults for the others."""
     given = validated.model_fields_set
     return {name.removeprefix(_PREFIX): value for name, value in validated if name in given}
 
 
 def _default(make: Callable[..., Any], parameter: inspect.Parameter) -> Any:
-    """Gives the default of a parameter; that of a dataclass may be made by a function."""
+    """Returns the default of a parameter, which a dataclass may make with a `default_factory`."""
     of_dataclass = getattr(make, "__dataclass_fields__", {}).get(parameter.name)
     if of_dataclass is not None and of_dataclass.default_factory is not dataclasses.MISSING:
         return of_dataclass.default_factory()
@@ -137,9 +139,9 @@ def _default(make: Callable[..., Any], parameter: inspect.Parameter) -> Any:
 
 
 def _written_as(name: str, hint: Any) -> Any:
-    """Translates the type hint of an argument into what a config may write for it."""
+    """Translates the type hint of an argument into the type that a config may write for it."""
     members = list(get_args(hint)) if get_origin(hint) in (Union, UnionType) else [hint]
-    # From numpy 2.5 on, `NDArray[...]` is a name for an array's type, and not that type.
+    # Since numpy 2.5, `NDArray[...]` is a type alias.
     members = [getattr(get_origin(member), "__value__", member) for member in members]
     if Shuffle in members:
         mode: Any = Annotated[Any, ShuffleArgument()]
@@ -165,25 +167,25 @@ def _written_as(name: str, hint: Any) -> Any:
 
 
 def _relaxed(hint: Any) -> Any:
-    """Lets a config write strings and lists for types that it has no values of."""
+    """Allows strings and lists for types that YAML does not have, such as enums, paths and tuples."""
     plain = get_origin(hint) or hint
     relaxed = isinstance(plain, type) and issubclass(plain, Enum | PurePath | tuple | set | frozenset)
     return Annotated[hint, Strict(strict=False)] if relaxed else hint
 
 
 class ArgumentMark:
-    """How a config writes an argument: what is read of it, and what the JSON Schema says."""
+    """Base class of marks, which define how a config writes an argument, and its JSON Schema."""
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         return core_schema.with_info_wrap_validator_function(self._read, handler(source))
 
     def _read(self, value: Any, inner: Any, info: Any) -> Any:
-        """Takes a value; `inner` validates it by the type that is marked."""
+        """Reads a value; `inner` validates it against the annotated type."""
         raise NotImplementedError
 
 
 _DTYPES = ((int, "iu", "integers"), (float, "iuf", "numbers"), (str, "U", "strings"))
-"""Types of entries, the kinds of dtypes that hold them, and what they are called."""
+"""Types of entries, the dtype kinds that hold them, and their names in error messages."""
 
 
 @dataclass(frozen=True)
@@ -192,7 +194,7 @@ class Inline(ArgumentMark):
 
     Args:
         entry: the type of an entry.
-        is_mapped: whether the constructor takes the path of a local file itself, and maps that.
+        is_mapped: whether the constructor takes the path of a local file, and memory-maps the file.
     """
 
     entry: Any
@@ -214,7 +216,7 @@ class Inline(ArgumentMark):
             refuse(error.problem, error.hint)
 
     def _checked(self, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """Takes an array; one that is mapped may hold pairs, which the constructor judges."""
+        """Checks dtype and shape; a mapped array may hold pairs, and is checked by the constructor."""
         for entry, kinds, called in () if self.is_mapped else _DTYPES:
             if entry is self.entry and array.ndim != 1:
                 refuse(f"must be a flat array, and has the shape {array.shape}")
@@ -227,7 +229,7 @@ class Inline(ArgumentMark):
 
 
 class Under(ArgumentMark):
-    """Marks paths, in lists and mappings too: a relative one starts from the folder of the config."""
+    """Marks paths, also in lists and mappings; relative paths start from the folder of the config."""
 
     def _read(self, value: Any, inner: Any, info: Any) -> Made:
         paths = _under(info.context["folder"], inner(value))
@@ -249,13 +251,13 @@ def _is_of_samplers(hint: Any) -> bool:
 
 @dataclass(frozen=True)
 class Made:
-    """What a section of a config was made into, or the sections of one argument.
+    """An object that was made from a section of a config, or from the sections of one argument.
 
     Args:
-        value: the live object.
-        written: the section of a config that says the same; arguments that are as by default are left out.
-        places: of a sampler its path, and those of its children and of samplers in arguments, in the order of
-            `Sampler._tree`.
+        value: the object.
+        written: an equivalent section of a config; arguments with default values are left out.
+        places: for a sampler, its path in the config and those of its children and of samplers in arguments,
+            in the order of `Sampler._tree`.
     """
 
     value: Any
@@ -265,15 +267,15 @@ class Made:
 
 @dataclass(frozen=True, eq=False)
 class Sections(ArgumentMark):
-    """Marks an argument for which a config writes a section, or several, of which live objects are made.
+    """Marks an argument for which a config writes one or several sections, from which objects are made.
 
-    Validated it is a `Made`, or what may be in place of a section.
+    The validated argument is a `Made`.
 
     Args:
-        name: of the argument.
-        reader: what makes a live object of a section: a `Constructor`, or a table of kinds.
-        holder: of several sections: a list, or a mapping from names.
-        others: what may be in place of a section.
+        name: the name of the argument.
+        reader: makes an object from a section: a `Constructor`, or a table of kinds.
+        holder: the container of several sections: `list`, or `dict` for sections by name; None for one.
+        others: values that are allowed in place of a section.
     """
 
     name: str
@@ -305,7 +307,7 @@ class Sections(ArgumentMark):
 
     def __get_pydantic_json_schema__(self, schema: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
         model = getattr(self.reader, "model", None)
-        # What is in a table is said where all kinds are known.
+        # The schema of a table is filled in later, when all kinds are known.
         one = {KIND_OF: self.reader.section} if model is None else handler(model.__pydantic_core_schema__)
         if self.others:
             one = {"anyOf": [one, *({"const": other} for other in self.others)]}
@@ -330,7 +332,7 @@ class ShuffleArgument(ArgumentMark):
 
 
 class Auto(ArgumentMark):
-    """Marks a number that may be left to the running job by the word `auto`."""
+    """Marks a number that may be `auto`, which takes it from the running job."""
 
     def _read(self, value: Any, inner: Any, info: Any) -> Any:
         if value == "auto":

@@ -1,7 +1,8 @@
-"""One clear error of a mistake in a config, and what it may repeat of the config.
+"""Makes one clear error from a mistake in a config, without showing secrets.
 
-That is the path of a key, a name that was meant, and of a value no secret. Everything that an error repeats
-of a config goes through here, be the error pydantic's, a constructor's or ours.
+An error shows the path of the key, the name that was probably meant, and the value unless it may be secret.
+All parts of a config that an error shows go through this module, for errors of pydantic, of a constructor
+and of samplerkit.
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ _LONGEST_IN_CAPITALS = 3
 
 
 def told(text: str) -> str | None:
-    """Gives what may be repeated of a text: itself, of a URL what is no secret, or None.
+    """Returns what an error may show of a text: the text, a URL without its secret parts, or None.
 
-    A text is itself if it is made of words and numbers, or is a path, and so is unlikely to be a secret.
-    Digits inside of words, long words, words in capitals and the signs of URLs and encodings are not
-    repeated. It is a guess: a password that is a small word is one that passes.
+    A text is shown if it consists of words and numbers, or is a path, since it is then unlikely to be a
+    secret. Texts with digits inside words, long words, words in capitals, or characters of URLs and encodings
+    are not shown. This is a heuristic: a password that is a short word is shown.
 
     Example:
         >>> told("randon"), told("1e6"), told("https://user:word@host/a?sign=1")
@@ -62,7 +63,7 @@ _MOST_NAMES = 12
 
 
 def below(place: str, *keys: Any) -> str:
-    """Gives the path of a key or an entry below a place; of a key that may be a secret three dots.
+    """Returns the path of a key or an entry below a place, with `...` for a key that may be a secret.
 
     Example:
         >>> below("sampler", "child", "weights", 3), below("sampler", "two words"), below("remote", "s3cr3t")
@@ -79,14 +80,14 @@ def below(place: str, *keys: Any) -> str:
 
 
 def meant(wrong: Any, names: Iterable[str]) -> str:
-    """Says which of the names a wrong one was meant to be, or else which there are.
+    """Returns a hint with the name that was probably meant, or else with the known names.
 
     Example:
         >>> meant("randon", ["random", "subset"]), meant("x", ["random", "subset"])
         ('did you mean random?', 'known: random, subset')
     """
     known = list(names)
-    # Names that differ in upper and lower case only are close as well.
+    # Compared without case: names that differ only in case are close as well.
     lower = {name.lower(): name for name in reversed(known)}
     close = get_close_matches(wrong.lower(), lower, n=1) if isinstance(wrong, str) else []
     if close:
@@ -100,10 +101,10 @@ _SECRETS = re.compile(
     r"|(^|_)(key|keys|user|login)(_|$)",
     re.IGNORECASE,
 )
-"""Names of what is private, wherever it stands: `storage_options` and `digests`, and what is called alike."""
+"""Names of keys whose values are private in any section, such as `storage_options`, `digests` and similar."""
 
 _NO_SECRETS = re.compile(r"(batches\.(max_tokens|keys)|dataset\.(add_extra|pad)_token\w*)(\[|$)")
-"""Places of the config that are called like a secret, and hold none."""
+"""Keys that match `_SECRETS`, but are not private."""
 
 _MOST_ENTRIES = 120
 _SHORTEST_SECRET = 3
@@ -111,7 +112,7 @@ _SHORTEST_SECRET = 3
 
 @final
 class _Hidden:
-    """Stands for what is not shown."""
+    """A placeholder for a value that is not shown."""
 
     def __repr__(self) -> str:
         return "..."
@@ -121,17 +122,17 @@ HIDDEN = _Hidden()
 
 
 def public(place: str, value: Any, *, shows_text: bool = True) -> Any:
-    """Gives what may be shown of a value, in whatever section it stands.
+    """Returns what an error may show of a value, in any section.
 
     Args:
         place: the path of its key.
         value: plain data.
-        shows_text: whether texts may be shown at all; not where nobody knows what the key means.
+        shows_text: whether texts may be shown; False if the meaning of the key is unknown.
 
     Returns:
-        Numbers, and texts that are words, numbers or paths; of a URL what is no secret, of a mapping its
-        keys and numbers; and three dots for all else, and for all below `storage_options` or what looks
-        like it, or is called like a password.
+        Numbers; texts that are words, numbers or paths; URLs without their secret parts; and mappings with
+        their keys and numbers. Everything else is `...`, and so are all values below a key that is similar to
+        `storage_options` or named like a password.
 
     Example:
         >>> public("dataset.remote", {"cache": "/a"}), public("sampler.indices", "https://user:word@host/a?b")
@@ -142,17 +143,17 @@ def public(place: str, value: Any, *, shows_text: bool = True) -> Any:
     keys = [key for key in re.split(r"[.\[\]']+", place) if key]
     if any(map(_SECRETS.search, keys)) and not _NO_SECRETS.match(place):
         return HIDDEN
-    # A text in place of a section that holds what is private is likely to be it.
+    # A text in place of a section with private values is probably one of them.
     return _shown(value, shows_text and keys[-1:] != ["remote"])
 
 
 def resembling(place: str, value: Any, hint: str) -> Any:
-    """Gives what may be shown of a value that was to be one of some names: all, if it resembles one."""
+    """Returns what an error may show of a value that should be one of some names: all if it resembles one."""
     return value if hint.startswith("did you mean") and isinstance(value, str) else public(place, value)
 
 
 def scrubbed(text: str, section: Any) -> str:
-    """Takes out of a foreign text, such as the message of an exception, what must not be shown of a section.
+    """Removes from a text, such as the message of an exception, the values of a section that may be secret.
 
     Example:
         >>> scrubbed("cannot reach s3cr3t@host", {"address": "s3cr3t@host"})
@@ -173,7 +174,7 @@ def _shown(value: Any, shows_text: bool) -> Any:
         found = told(text) if shows_text else None
         return HIDDEN if found is None else value if found == text else found
     if isinstance(value, dict):
-        # Of a mapping the keys, numbers and the kind.
+        # Keys, numbers and the kind.
         return {
             _shown(key, True): HIDDEN if _SECRETS.search(str(key)) else _shown(entry, key == "kind")
             for key, entry in value.items()
@@ -204,10 +205,10 @@ _MOST_MEMBERS = 20
 
 
 def require_mapping(section: Any, place: str, example: str) -> dict[str, Any]:
-    """Takes a section that is a mapping.
+    """Returns a section if it is a mapping.
 
     Raises:
-        ConfigError: it is something else.
+        ConfigError: the section is not a mapping.
     """
     if not isinstance(section, dict):
         shown = public(place, section)
@@ -216,21 +217,21 @@ def require_mapping(section: Any, place: str, example: str) -> dict[str, Any]:
 
 
 def refuse(problem: str, hint: str = "") -> NoReturn:
-    """Refuses the value that pydantic is looking at: `from_pydantic` says so."""
+    """Refuses the value that pydantic validates; `from_pydantic` makes the error of it."""
     raise PydanticCustomError(_REFUSED, "refused", {"problem": problem, "hint": hint})
 
 
 def unknown_key(place: str, section: dict[str, Any], known: Collection[str], of: str) -> ConfigError:
-    """Says of the first key that is not known what it was meant to be."""
+    """Makes the error for the first unknown key, with the name that was probably meant."""
     key = next(key for key in section if key not in known)
     where = below(place, key)
-    # A key that nobody knows may have been meant for a password.
+    # The value of an unknown key may be a password.
     value = public(where, section[key], shows_text=False)
     return ConfigError(where, f"is no key of {of}", value, hint=meant(key, known))
 
 
 def from_pydantic(place: str, error: ValidationError, section: dict[str, Any], of: str) -> ConfigError:
-    """Makes one error of all that pydantic found: that of a section inside, or else the first."""
+    """Makes one error from all of pydantic: that of a nested section, or else the first one."""
     found = error.errors(include_url=False)
     for mistake in found:
         inside = mistake.get("ctx", {}).get("error")
@@ -245,7 +246,7 @@ def from_pydantic(place: str, error: ValidationError, section: dict[str, Any], o
         hint = first["ctx"]["hint"]
         shown = resembling(where, first["input"], hint)
         return ConfigError(where, first["ctx"]["problem"], shown, hint=hint)
-    # The members of a union are told one by one, one after another: the one that came furthest was meant.
+    # pydantic reports an error for each member of a union: the member with the longest path was meant.
     nearby = [one for one in found[:_MOST_MEMBERS] if one["loc"][:1] == first["loc"][:1]]
     paths = [_path_in(section, mistake["loc"]) for mistake in nearby]
     path = max(paths, key=len)
@@ -261,13 +262,13 @@ def from_pydantic(place: str, error: ValidationError, section: dict[str, Any], o
 def from_constructor(
     place: str, error: Exception, names: Collection[str], of: str, given: dict[str, Any]
 ) -> ConfigError:
-    """Makes the error of a config from one that a constructor raised."""
+    """Makes a ConfigError from an error that a constructor raised."""
     if not isinstance(error, SamplerkitError):
-        # The text is the constructor's, and may repeat its arguments.
+        # The message comes from the author of the constructor, and may contain its arguments.
         reason = " ".join(scrubbed(f"{type(error).__name__}: {error}", given).split())[:_LONGEST_PROBLEM]
         return ConfigError(place, f"{of} refuses its arguments ({reason})")
     shown = error.value.value if isinstance(error.value, Enum) else error.value
-    # What is found when an order is made names the sampler before the argument.
+    # An error of an order that is built has the name of the sampler before the argument.
     key = error.place.rpartition(": ")[2]
     argument = re.match(r"\w+", key)
     is_named = argument is not None and argument[0] in names
@@ -277,7 +278,7 @@ def from_constructor(
 
 
 def _path_in(section: Any, location: Sequence[Any]) -> list[Any]:
-    """Leaves out what pydantic adds to the path of a value: the members of unions."""
+    """Removes the names of union members, which pydantic adds to the path of a value."""
     path: list[Any] = []
     for key in location:
         inside = section
@@ -294,7 +295,7 @@ def _problem(message: str) -> str:
 
 
 def _hint(kinds: set[str], value: Any) -> str:
-    """Says how YAML writes what was probably meant."""
+    """Returns a hint on how to write in YAML what was probably meant."""
     if "bool" in kinds and str(value).lower() in ("true", "false", "1", "0", "yes", "no"):
         return f"write {str(str(value).lower() in ('true', '1', 'yes')).lower()}"
     if not kinds & {"int", "float"} or not isinstance(value, str | float):

@@ -1,4 +1,4 @@
-"""The options of a loader: torch's stand here, and all arguments of `Loader` are options by themselves."""
+"""Loader options of a config: torch's are listed here, and arguments of `Loader` are added automatically."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from samplerkit.loading.loader import Loader
 _Options = TypeVar("_Options")
 
 FROM_PYTHON = frozenset({"dataset", "sampler", "batches", "world", "agreement_seconds", "dataloader_options"})
-"""The arguments of `Loader` that a config does not write: it has sections for some, others are for Python."""
+"""Arguments of `Loader` that are not options of this section: some have their own, others are for Python."""
 
 OURS_HINT = "use config.make_loader, which gives samplerkit's Loader"
 
 
 def _with_arguments_of_loader(options: type[_Options]) -> type[_Options]:
-    """Adds a field to what is to be a dataclass, for each argument of `Loader` that it lacks."""
+    """Adds a field for each missing argument of `Loader` to a class that becomes a dataclass."""
     hints = get_type_hints(Loader.__init__)
     for name, parameter in inspect.signature(Loader).parameters.items():
         if name not in options.__annotations__ and name not in FROM_PYTHON:
@@ -34,22 +34,22 @@ def _with_arguments_of_loader(options: type[_Options]) -> type[_Options]:
 @dataclass(frozen=True)
 @_with_arguments_of_loader
 class LoaderOptions:
-    """How batches are made and handed over: options of torch's DataLoader, then the arguments of `Loader`.
+    """Options of torch's DataLoader, and the arguments of `Loader`.
 
     Args:
         batch_size: samples in a batch.
         num_workers: worker processes; 0 reads in the training process.
-        drop_last: whether a last, smaller batch is left out.
+        drop_last: whether a last, smaller batch is dropped.
         pin_memory: whether batches are copied into pinned memory.
-        prefetch_factor: batches that each worker reads ahead; None leaves it to torch.
-        persistent_workers: whether workers live on from epoch to epoch.
-        timeout: seconds to wait for a worker's batch; 0 waits for ever.
+        prefetch_factor: batches that each worker prefetches; None takes torch's default.
+        persistent_workers: whether workers are kept alive between epochs.
+        timeout: seconds to wait for a worker's batch; 0 waits without limit.
 
     Raises:
         ArgumentTypeError: an argument has the wrong type.
         ArgumentRangeError: `batch_size` or `prefetch_factor` is not positive, or `timeout` negative.
-        ArgumentValueError: `num_workers` is negative, an option that needs workers is given without any, or a
-            choice is not known.
+        ArgumentValueError: `num_workers` is negative, an option that needs workers is given without workers,
+            or an option has an unknown value.
 
     Example:
         >>> LoaderOptions(batch_size=256, num_workers=4).prefetch_factor is None
@@ -67,16 +67,16 @@ class LoaderOptions:
     timeout: float = 0.0
 
     def __post_init__(self) -> None:
-        # Over nothing, a loader starts nothing: it only looks at its arguments. Whether there are batches to
-        # split stands in another section.
+        # A loader without samples starts nothing and only checks its arguments. `split` is not checked here:
+        # whether there is a recipe for batches is known from another section.
         looked_at = asdict(self)
         Loader((), **(looked_at | ({"tail": "ragged"} if looked_at["tail"] == "split" else {})))
 
     def of_torch(self) -> dict[str, Any]:
-        """Gives the options that torch's DataLoader knows too.
+        """Returns the options that torch's DataLoader also has.
 
         Raises:
-            ArgumentValueError: an option is set that it does not know.
+            ArgumentValueError: an option is set that it does not have.
         """
         known = inspect.signature(torch.utils.data.DataLoader).parameters
         for name, value in self.of_ours().items():
@@ -85,7 +85,7 @@ class LoaderOptions:
         return {name: value for name, value in asdict(self).items() if name in known}
 
     def of_ours(self) -> dict[str, Any]:
-        """Gives the options that a `Loader` takes; those that are as by default are left out."""
+        """Returns the options for a `Loader`: `batch_size`, and those that differ from the default."""
         return {
             name: value
             for name, value in asdict(self).items()
@@ -94,4 +94,4 @@ class LoaderOptions:
 
 
 LOADER = Constructor("loader", LoaderOptions, {"device": str | None}, example="loader: {batch_size: 256}")
-"""How a config writes them."""
+"""The constructor of the section."""

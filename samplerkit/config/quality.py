@@ -1,4 +1,4 @@
-"""The least quality that the order of a config must have."""
+"""The section `min_quality`: the minimum quality of the order."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ EXAMPLE = "min_quality: {mixing: 0.5}"
 @final
 @dataclass(frozen=True, eq=False)
 class MinQuality:
-    """What the order of a config must reach, else loading it fails.
+    """The minimum quality of an order; loading a config with a lower quality fails.
 
     Args:
-        mixing: the least `mixing`, in (0, 1]; None for any.
-        label_mixing: the least `label_mixing`, in (0, 1]; None for any.
-        batch_size: samples in a batch of all ranks together; None for that of the loader on the ranks of the
-            job.
+        mixing: the minimum `mixing`, in (0, 1]; None for no limit.
+        label_mixing: the minimum `label_mixing`, in (0, 1]; None for no limit.
+        batch_size: samples in a batch of all ranks together; None for the loader's batch size times the
+            number of ranks.
         labels: the label of each sample, a list or a `.npy` file; None takes `labels`, `label` or `targets`
-            of the dataset, once there is one.
+            of the dataset, once there is a dataset.
 
     Raises:
         ArgumentTypeError: an argument has the wrong type.
         ArgumentRangeError: an argument is out of its range.
-        ArgumentValueError: no figure is asked for.
+        ArgumentValueError: neither `mixing` nor `label_mixing` is set.
 
     Example:
         >>> MinQuality(mixing=0.5).mixing
@@ -66,20 +66,20 @@ class MinQuality:
             arguments.positive("batch_size", self.batch_size)
 
     def check(self, sampler: Sampler, dataset: Any, world: World, batch_size: int) -> list[Figure]:
-        """Computes the figures that are asked for, and compares.
+        """Computes the figures that have a minimum, and compares them with it.
 
         Args:
-            sampler: the chain.
-            dataset: what it draws from: a layout, or the dataset itself.
-            world: of the first start.
+            sampler: the chain of samplers.
+            dataset: the dataset, or its layout.
+            world: the ranks of the first start.
             batch_size: samples in a batch of one rank.
 
         Returns:
-            The figures; label mixing is left out where the labels are not known yet.
+            The figures; without label mixing if the labels are not known yet.
 
         Raises:
-            ConfigError: one falls short: the error names it, its weakest window and a hint.
-            SamplerkitError: there is none: the mode does not fit the dataset, or the labels do not.
+            ConfigError: a figure is too low; the error has the figure, its weakest window and a hint.
+            SamplerkitError: a figure cannot be computed: the mode or the labels do not fit the dataset.
         """
         batch = self.batch_size or batch_size * world.num_shards
         labels = _labels_of(dataset) if self.labels is None else self.labels
@@ -117,11 +117,11 @@ def _shortfall(figure: Figure, wanted: float) -> str:
 
 
 MIN_QUALITY = Constructor(SECTION, MinQuality, example=EXAMPLE)
-"""How a config writes it; a number alone is the mixing."""
+"""The constructor of the section; a number in place of the section is the mixing."""
 
 
 def read_min_quality(section: Any, place: str, folder: Folder) -> Made:
-    """Reads the section.
+    """Reads the section `min_quality`.
 
     Raises:
         ConfigError: a key is unknown, or has a value of the wrong type.
@@ -132,7 +132,7 @@ def read_min_quality(section: Any, place: str, folder: Folder) -> Made:
 
 
 def _labels_of(dataset: Any) -> Any:
-    """Finds classes in the dataset; targets of other kinds are not meant."""
+    """Returns the class labels of a dataset; None if it has none, or only targets of another kind."""
     _, found = find_column(dataset, "labels", "label", "targets") or ("", None)
     try:
         array = np.asarray(found)
@@ -142,5 +142,5 @@ def _labels_of(dataset: Any) -> Any:
 
 
 def asks_samples(sampler: Sampler) -> bool:
-    """Returns whether a chain asks the samples themselves, as for labels: then it waits for the dataset."""
+    """Returns whether a chain needs the dataset itself, for labels, so that a layout is not enough."""
     return any(isinstance(link, PKSampler) and link.labels is None for link in sampler._tree())

@@ -1,4 +1,4 @@
-"""What a config is read from: files and URLs, and YAML or any mapping, of which plain data is made."""
+"""Reads configs: files and URLs, YAML text and mappings, which become plain data."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from samplerkit.storage.remote.storage import RemoteStorage
 from samplerkit.storage.urls import is_remote, shown
 
 Folder = Path | str
-"""A folder of this machine, or the URL of one."""
+"""A local folder, or the URL of a folder."""
 
 MOST_BYTES = 1 << 30
-"""A larger file at a URL is no part of a config."""
+"""The most bytes that are read from a URL of a config."""
 
 
 def folder_of(url: str) -> str:
-    """Gives the URL of the folder in which a file lies, without the query.
+    """Returns the URL of a file's folder, without the query.
 
     Example:
         >>> folder_of("https://host/run/train.yaml?key=1")
@@ -39,7 +39,7 @@ def folder_of(url: str) -> str:
 
 
 def joined(folder: Folder, path: str) -> str:
-    """Gives what a path in a config means: a relative one starts from the folder, a URL stays as it is.
+    """Joins a relative path to a folder; URLs and absolute paths are returned unchanged.
 
     Example:
         >>> joined(Path("/run"), "data/0.npz"), joined("s3://bucket/run", "data/0.npz")
@@ -55,10 +55,13 @@ def joined(folder: Folder, path: str) -> str:
 
 
 def fetched(url: str) -> bytes | None:
-    """Reads a small file at a URL, with the credentials of the environment; None if there is none.
+    """Reads a small file at a URL, with the credentials of the environment.
+
+    Returns:
+        The content; None if there is no such file.
 
     Raises:
-        ConfigError: it cannot be read.
+        ConfigError: the file cannot be read.
     """
     try:
         with RemoteStorage(RemoteOptions()) as storage:
@@ -68,13 +71,13 @@ def fetched(url: str) -> bytes | None:
 
 
 def text_and_folder(source: str | os.PathLike[str]) -> tuple[str, str, Folder]:
-    """Reads a config of this machine, or at a URL.
+    """Reads the text of a config, from a local file or a URL.
 
     Returns:
-        The text, what the file is called, and the folder from which its relative paths start.
+        The text, the name of the file, and the folder from which its relative paths start.
 
     Raises:
-        ConfigError: no path, or it cannot be read, or is no UTF-8 text.
+        ConfigError: `source` is not a path, or the file cannot be read, or is not UTF-8 text.
     """
     if not isinstance(source, str | os.PathLike) or isinstance(os.fspath(source), bytes):
         raise ConfigError("config", "must be a path or a mapping", public("config", source))
@@ -96,7 +99,7 @@ def text_and_folder(source: str | os.PathLike[str]) -> tuple[str, str, Folder]:
 
 def _local(path: Path) -> bytes:
     try:
-        mode = path.stat().st_mode  # `is_file` of Python 3.14 calls what cannot be looked at absent
+        mode = path.stat().st_mode  # `is_file` of Python 3.14 is False for a file that it may not access
         if stat.S_ISREG(mode):
             return path.read_bytes()
         problem = "is a folder" if stat.S_ISDIR(mode) else "is no regular file"
@@ -110,14 +113,14 @@ def _local(path: Path) -> bytes:
 
 
 def array_at(path: str, place: str = "array") -> np.ndarray[Any, Any]:
-    """Reads an array from a `.npy` file; a pickled one is refused.
+    """Reads an array from a `.npy` file; pickled arrays are refused.
 
     Args:
-        path: or a URL; it ends in `.npy`.
-        place: of the path, for an error.
+        path: a path or a URL that ends in `.npy`.
+        place: the place that errors show.
 
     Raises:
-        ConfigError: there is no such file, or it holds no plain array.
+        ConfigError: there is no such file, or it does not hold a plain array.
     """
     if not shown(path).endswith(".npy"):
         raise ConfigError(place, "must be a list or the path of a .npy file")
@@ -139,7 +142,7 @@ def array_at(path: str, place: str = "array") -> np.ndarray[Any, Any]:
 
 
 def _opened(path: str) -> Path | BytesIO | None:
-    """Gives what numpy reads of a path or a URL; None if there is no such file."""
+    """Returns a path or an open file that numpy can read; None if there is no such file."""
     if not is_remote(path):
         return Path(path) if Path(path).is_file() else None
     data = fetched(path)
@@ -147,10 +150,10 @@ def _opened(path: str) -> Path | BytesIO | None:
 
 
 DEEPEST = 256
-"""How deep a config may be nested: a hundred samplers in LightningCLI's two levels each, and some."""
+"""The deepest nesting of a config: enough for a hundred samplers, each with LightningCLI's two levels."""
 
 MOST_REPEATS = 10_000_000
-"""How many values a config may hold because lists or mappings are in it more than once."""
+"""The most values that a config may have because the same lists or mappings are in it several times."""
 
 _BYTES_AND_STRINGS = (str, bytes, bytearray, memoryview, Enum, np.generic)
 _AS_THEY_ARE = frozenset({int, float, str, bool, type(None), np.ndarray})
@@ -159,12 +162,12 @@ _AS_THEY_ARE = frozenset({int, float, str, bool, type(None), np.ndarray})
 def plain(section: Mapping[Any, Any], place: str = "") -> dict[str, Any]:
     """Copies a mapping as plain data.
 
-    Numpy numbers become Python's, members of an enum their values, paths strings; other sequences lists,
-    other mappings dicts. Numpy arrays stay.
+    Numpy numbers become Python numbers, enum members their values, paths strings, sequences lists and
+    mappings dicts. Numpy arrays are kept.
 
     Raises:
-        ConfigError: a key is no string, or the data contains itself, is nested too deeply, or is a few
-            lists that repeat one another into something huge.
+        ConfigError: a key is not a string; or the data contains itself, is nested too deeply, or becomes huge
+            because a few lists refer to one another repeatedly.
 
     Example:
         >>> plain({"indices": (np.int64(3), 4), "shuffle": {}})
@@ -175,13 +178,13 @@ def plain(section: Mapping[Any, Any], place: str = "") -> dict[str, Any]:
 
 
 class _Copy:
-    """One copying of a tree of mappings and sequences."""
+    """Copies one tree of mappings and sequences."""
 
     def __init__(self) -> None:
         self._open: set[int] = set()
         self._size = 0
         self._repeats = 0
-        # What was copied is kept here, so that its id is not given to something else meanwhile.
+        # Keeps copied objects alive, so that their ids are not reused.
         self._done: dict[int, tuple[Any, Any, int]] = {}
 
     def of(self, value: Any, place: str) -> Any:
@@ -233,10 +236,11 @@ def _word(key: Any, place: str) -> str:
 
 
 LONG = 1 << 18
-"""From so many characters on libyaml parses, which is faster; shorter texts get PyYAML's messages."""
+"""Texts of at least this many characters are parsed by libyaml, which is faster; shorter ones by PyYAML, for
+its messages."""
 
 MOST_CHARACTERS = (16 if yaml.__with_libyaml__ else 1) << 20
-"""A longer text is refused: some two million numbers, or a hundred thousand where libyaml is not there."""
+"""Longer texts are refused. This is about two million numbers, or a hundred thousand without libyaml."""
 
 _MERGE = "tag:yaml.org,2002:merge"
 _INTEGER = "tag:yaml.org,2002:int"
@@ -249,9 +253,9 @@ def parse(text: str, source: str = "config") -> Any:
     """Reads YAML text, safely and strictly.
 
     Raises:
-        ConfigError: a mistake, with line and column: of syntax, a key that comes twice, a tag that is not
-            plain data, an alias inside of what it names, or a merge key. Or the text is so long that it would
-            take more than some seconds.
+        ConfigError: the text has a syntax error, a duplicate key, a tag that is not plain data, an alias
+            inside of its own anchor, or a merge key; the error has line and column. Or the text is too long
+            to be read within seconds.
 
     Example:
         >>> parse("sampler: {kind: random, seed: 7}")
@@ -282,21 +286,21 @@ def parse(text: str, source: str = "config") -> Any:
 
 # types-PyYAML types the loader only in part.
 class _PlainLoader(yaml.SafeLoader):
-    """A SafeLoader that refuses what would be guessed at: duplicate keys, merge keys, cycles."""
+    """A SafeLoader that refuses ambiguous YAML: duplicate keys, merge keys and cycles."""
 
     def __init__(self, text: str, source: str) -> None:
         self._source = source
         is_fast = yaml.__with_libyaml__ and len(text) >= LONG
         super().__init__("" if is_fast else text)
         if is_fast:
-            # Nodes and values are made and checked as usual; only their text is read by other code.
+            # Only the events come from libyaml; nodes and values are made and checked as for short texts.
             parser: Any = yaml.cyaml.CParser(text)  # type: ignore[attr-defined]  # typeshed does not export it
             for name in ("check_event", "peek_event", "get_event"):
                 setattr(self, name, getattr(parser, name))
 
     def resolve(self, kind: Any, value: Any, implicit: Any) -> Any:
         if kind is ScalarNode and implicit[0] and _NUMBER.fullmatch(value):
-            return _INTEGER  # as most entries of long lists are; the rules for all else take their time
+            return _INTEGER  # a shortcut for long lists of integers; the general rules are slow
         return super().resolve(kind, value, implicit)  # type: ignore[no-untyped-call]
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
@@ -308,7 +312,7 @@ class _PlainLoader(yaml.SafeLoader):
         lines: dict[tuple[str, str], int] = {}
         for key, _ in node.value:
             if key.tag == _MERGE:
-                # They blow up as aliases of aliases do, and YAML 1.2 has dropped them.
+                # They can grow exponentially, as aliases of aliases do, and YAML 1.2 has dropped them.
                 self._refuse(key, "merge keys (<<) are not read", hint="write the keys out")
             if not isinstance(key, ScalarNode):
                 continue
@@ -323,7 +327,7 @@ class _PlainLoader(yaml.SafeLoader):
                 return int(node.value)
             return super().construct_object(node, deep=deep)
         except (ValueError, LookupError, AttributeError, TypeError, OverflowError):
-            # PyYAML lets the exceptions of int(), of date() and of its own tables out.
+            # PyYAML does not catch the exceptions of int(), of date() and of its own tables.
             self._refuse(node, f"cannot be read as {str(node.tag).rpartition(':')[2]}", node.value)
 
     def _refuse(self, marked: Any, problem: str, *value: Any, hint: str = "") -> NoReturn:
@@ -332,7 +336,7 @@ class _PlainLoader(yaml.SafeLoader):
 
 
 def _without_secrets(problem: str) -> str:
-    """Looks at what PyYAML repeats of the text: names of tags and aliases, between quotation marks."""
+    """Hides possible secrets among the names of tags and aliases that PyYAML quotes in its messages."""
     return _QUOTED.sub(lambda found: found[0] if told(found[1]) else "...", problem)
 
 

@@ -1,4 +1,4 @@
-"""The samplers and the recipes for batches that a config can name, ours and a user's; how a chain is read."""
+"""The samplers and batch recipes that a config can name, including a user's, and how chains are read."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ class Samplers(Kinds):
     """The kinds of samplers, whose sections are chains."""
 
     def read(self, section: Any, place: str, folder: Folder) -> Made:
-        """Builds the chain of samplers that a section describes, and what branches off from it.
+        """Builds the chain of samplers that a section describes, including samplers in arguments.
 
-        It goes from link to link without recursion, so that a chain may be as deep as the config; sources of
-        a mixture are chains of their own.
+        The links are read in a loop, without recursion, so that a chain may be as deep as a config; sources
+        of a mixture are read as chains of their own.
 
         Raises:
             ConfigError: a key, a type, a value or the nesting is wrong; of several mistakes, one.
@@ -78,14 +78,14 @@ for _name, _class in {
     "megatron_cyclic": "compat.megatron.MegatronPretrainingRandomSampler",
 }.items():
     SAMPLERS.add(_name, _class)
-# The sampler of a ledger is its child.
+# The argument `sampler` of a ledger is written as its child.
 SAMPLERS.add("ledger", "Ledger", {"sampler": None, "edits": Annotated[Any, Sections("edits", EDIT, list)]})
 
 
 def targets() -> dict[str, str]:
-    """Returns the kinds by the names of classes that Hydra and LightningCLI write.
+    """Returns the kinds by their class names in configs of Hydra and LightningCLI.
 
-    Nothing is imported by name, but public names of ours.
+    No other names are imported from a config.
     """
     found: dict[str, str] = {}
     for kind, constructor in SAMPLERS.items():
@@ -98,22 +98,22 @@ def register_sampler(kind: str) -> Callable[[type[_AnySampler]], type[_AnySample
 @overload
 def register_sampler(kind: str, sampler: type[_AnySampler]) -> type[_AnySampler]: ...
 def register_sampler(kind: str, sampler: Any = None) -> Any:
-    """Lets a config name a sampler of yours; as a decorator, or with the class as second argument.
+    """Registers a sampler class under a name for configs; a decorator, or a function of name and class.
 
-    What a config may write follows from the signature and the type hints of the constructor. Hydra's
-    `_target_` and LightningCLI's `class_path` take the class by its module and qualified name.
+    The arguments in a config are derived from the signature and the type hints of the constructor. Hydra's
+    `_target_` and LightningCLI's `class_path` name the class by its module and qualified name.
 
     Args:
         kind: the name in a config.
-        sampler: the class; left out, the result is a decorator.
+        sampler: the class; omitted, the result is a decorator.
 
     Returns:
-        The class as it is.
+        The class, unchanged.
 
     Raises:
-        ArgumentTypeError: the class is no sampler, an argument cannot be given by name, or a type hint
+        ArgumentTypeError: the class is not a sampler, an argument cannot be given by name, or a type hint
             cannot be understood.
-        ArgumentValueError: the name is taken, or an argument is called like a key of the config.
+        ArgumentValueError: the name is taken, or an argument is named like a key of a section.
 
     Example:
         >>> import numpy as np
@@ -133,13 +133,13 @@ def register_sampler(kind: str, sampler: Any = None) -> Any:
 
 
 def choose_sampler(section: Any, place: str) -> tuple[Constructor, dict[str, Any], str]:
-    """Picks the sampler class of a section in one of the three spellings.
+    """Finds the sampler class of a section: of samplerkit's own form, Hydra's or LightningCLI's.
 
     Returns:
-        The constructor, what is given to it (its arguments, and a child), and the path of that.
+        The constructor, its arguments including a child, and the path of the arguments.
 
     Raises:
-        ConfigError: no mapping, or it names no known sampler, or several.
+        ConfigError: the section is not a mapping, or names no known sampler, or several.
     """
     given = dict(require_mapping(section, place, SAMPLERS.example))
     spellings = [key for key in ("kind", "_target_", "class_path") if key in given]
@@ -172,11 +172,11 @@ def choose_sampler(section: Any, place: str) -> tuple[Constructor, dict[str, Any
 
 
 def _nest(parent: Made, child: Made) -> None:
-    """Makes one link the child of another."""
+    """Adds a child to its parent in a chain."""
     try:
         parent.value.add_child(child.value)
     except CompositionError as error:
-        # The core names the samplers; a config is corrected at the key that says the mode, or the kind.
+        # The error names samplers; in a config, the mistake is at the key of the mode or the kind.
         at_fault, value = (parent if isinstance(error.value, str) else child), error.value
         place = at_fault.places[0]
         if value is child.value:
@@ -206,21 +206,21 @@ def register_batches(kind: str) -> Callable[[type[_AnyRecipe]], type[_AnyRecipe]
 @overload
 def register_batches(kind: str, recipe: type[_AnyRecipe]) -> type[_AnyRecipe]: ...
 def register_batches(kind: str, recipe: Any = None) -> Any:
-    """Lets a config name a recipe of yours; as a decorator, or with the class as second argument.
+    """Registers a recipe class under a name for configs; a decorator, or a function of name and class.
 
-    What a config may write follows from the signature and the type hints of the constructor.
+    The arguments in a config are derived from the signature and the type hints of the constructor.
 
     Args:
         kind: the name in a config.
-        recipe: the class; left out, the result is a decorator.
+        recipe: the class; omitted, the result is a decorator.
 
     Returns:
-        The class as it is.
+        The class, unchanged.
 
     Raises:
-        ArgumentTypeError: the class is no recipe, an argument cannot be given by name, or a type hint cannot
-            be understood.
-        ArgumentValueError: the name is taken, or an argument is called like a key of the config.
+        ArgumentTypeError: the class is not a recipe, an argument cannot be given by name, or a type hint
+            cannot be understood.
+        ArgumentValueError: the name is taken, or an argument is named like a key of a section.
 
     Example:
         >>> import numpy as np
@@ -241,7 +241,7 @@ def read_batches(section: Any, place: str, folder: Folder) -> Made:
     """Reads the section of a recipe.
 
     Raises:
-        ConfigError: its `kind` is not known, or a key or a type is wrong.
+        ConfigError: the `kind` is unknown, or a key or a type is wrong.
 
     Example:
         >>> from pathlib import Path
@@ -251,22 +251,23 @@ def read_batches(section: Any, place: str, folder: Folder) -> Made:
     keys = section.get("keys") if isinstance(section, dict) else None
     if not isinstance(keys, list):
         return BATCHES.read(section, place, folder)
-    # YAML has no tuples, and lists are no keys.
+    # YAML has no tuples, and lists are not hashable.
     hashable = [tuple(key) if isinstance(key, list) else key for key in keys]
     made = BATCHES.read({**section, "keys": hashable}, place, folder)
     return replace(made, written={**made.written, "keys": keys})
 
 
 def require_one_size(sections: dict[str, Any], recipe: BatchRecipe | None, options: LoaderOptions) -> None:
-    """Refuses what means batches of one size where a recipe makes them, and the other way round.
+    """Refuses options for batches of one size together with a recipe for batches, and the reverse.
 
     Args:
-        sections: of the config.
-        recipe: from the section `batches`; None without.
-        options: from the section `loader`.
+        sections: the sections of the config.
+        recipe: the recipe of the section `batches`; None without the section.
+        options: the options of the section `loader`.
 
     Raises:
-        ConfigError: both are said, or `loader.tail` splits batches, and there is no recipe.
+        ConfigError: there is a recipe together with `loader.batch_size` or `min_quality`; or `loader.tail`
+            is `split` without a recipe.
     """
     if recipe is None:
         if getattr(options, "tail", None) == "split":

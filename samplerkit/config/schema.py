@@ -1,4 +1,4 @@
-"""The JSON Schema of a config, for editors and for checks in other languages."""
+"""The JSON Schema of a config, for editors and for validation in other languages."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ _CHILD = {"anyOf": [_SAMPLER, {"type": "null"}], "default": None}
 
 
 class OpenSchema(GenerateJsonSchema):
-    """Leaves open what JSON cannot say, for instance a user's argument of a class of theirs."""
+    """A generator that allows any value where JSON Schema has no equivalent, such as for a user's class."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:
-        """Leaves titles out: they would repeat the names."""
+        """Omits titles: they would repeat the names."""
         return False
 
     def callable_schema(self, schema: Any) -> JsonSchemaValue:
-        """Takes nothing: a config has no functions; from Python one may be given."""
+        """Allows no value: functions cannot be written in a config, only given from Python."""
         return {"not": {}}
 
     def handle_invalid_for_json_schema(self, schema: Any, error_info: str) -> JsonSchemaValue:
-        """Takes anything."""
+        """Allows any value."""
         return {}
 
 
 def json_schema() -> dict[str, Any]:
-    """Makes the schema (draft 2020-12) of everything that a config can say now.
+    """Returns the JSON Schema (draft 2020-12) of configs.
 
-    Samplers that were registered are in it. Ranges and the rules of nesting are the constructors' own and
-    are not.
+    It includes registered samplers. It does not include ranges and the rules of nesting, which the
+    constructors check.
 
     Example:
         >>> sorted(json_schema()["properties"])
@@ -52,7 +52,7 @@ def json_schema() -> dict[str, Any]:
     definitions = generated["$defs"]
 
     def by_kind(kinds: Kinds, more: dict[str, Any], *others: dict[str, Any]) -> dict[str, Any]:
-        """A section is compared with the model of its kind alone, so each nested one is looked at once."""
+        """Validates a section only against the model of its kind, so nested sections are checked once."""
         named, chosen = {"kind": {"enum": list(kinds)}}, []
         for constructor in kinds.values():
             reference = references[constructor.model, "validation"]
@@ -91,7 +91,7 @@ def json_schema() -> dict[str, Any]:
 
 
 def _with_kinds(schema: Any) -> Any:
-    """Refers to all kinds of a table where a section is one of them."""
+    """Replaces the placeholders of tables by references to the schema of all their kinds."""
     if isinstance(schema, dict):
         one = {name: _with_kinds(value) for name, value in schema.items()}
         return {"$ref": f"#/$defs/${one[KIND_OF]}"} if KIND_OF in one else one
@@ -99,7 +99,7 @@ def _with_kinds(schema: Any) -> Any:
 
 
 def _other_spellings() -> list[dict[str, Any]]:
-    """Hydra's and LightningCLI's, whose arguments are left open."""
+    """Returns schemas of Hydra's and LightningCLI's forms, with any arguments."""
     named = {"enum": list(targets())}
     hydra = {"type": "object", "properties": {"_target_": named, "child": _CHILD}, "required": ["_target_"]}
     arguments = {"type": ["object", "null"], "properties": {"child": _CHILD}}

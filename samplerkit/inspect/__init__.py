@@ -1,4 +1,4 @@
-"""See an order and trust it: the time machine, the doctor, quality figures and pictures.
+"""Tools to inspect data orders: `at` and `when`, the checks, quality figures and pictures.
 
 Example:
     >>> import samplerkit as sk

@@ -1,4 +1,4 @@
-"""What batches of samples of different lengths cost: padding, fill, imbalance, new companions."""
+"""Costs of batches of samples of different lengths: padding, fill, imbalance, and how well they mix."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from samplerkit.inspect.view import RunView
 from samplerkit.order.typing import Ids
 
 COUNTED_BATCHES = 1 << 14
-"""Up to this many batches an epoch all are looked at; of more, so many, in steps at even distances."""
+"""The most batches of an epoch that are counted; of longer epochs, this many, in evenly spaced steps."""
 
 _AT_ONCE = 256
 _COMPARED_SAMPLES = 1 << 20
@@ -25,27 +25,27 @@ _SEARCHED_SAMPLES = 1 << 21
 @final
 @dataclass(frozen=True)
 class BatchFigures:
-    """The batches of an epoch, in numbers. Tokens are counted with the padding of their batch, where said.
+    """Figures of the batches of an epoch. "Padded tokens" are tokens including the padding of their batch.
 
     Args:
-        recipe: in words.
-        batches: of all ranks.
-        window: samples of a window; None where the whole set is one.
-        abreast: batches that cost alike.
+        recipe: a description of the recipe.
+        batches: batches of all ranks.
+        window: samples of a window; None if the whole dataset is one window.
+        abreast: the number of consecutive batches with similar cost.
         dropped: samples that `long` and `short` leave out.
         smallest: samples of the smallest batch.
-        mean: samples of a batch.
+        mean: mean number of samples in a batch.
         largest: samples of the largest batch.
-        tokens: of an epoch, without padding; None where no lengths are known.
-        efficiency: the part of the padded tokens that are tokens; None likewise.
-        plain_efficiency: the same of random batches of `mean` samples each; of packs, of one part a row.
-        saved: the part of the padded tokens of these that is saved.
-        fill: tokens over batches times the budget; None without a budget.
-        imbalance: padded tokens of the most expensive rank of each step, over those of the mean rank.
-        is_counted: whether all batches were looked at.
-        documents_cut: documents of which packs hold parts; None for batches that are no packs.
-        mixing: distinct companions over companions met by a sample in 6 epochs, as `new_companions` gives
-            them: 1 means new ones in each; None where nobody looked, or looking would take long.
+        tokens: tokens of an epoch, without padding; None if lengths are not known.
+        efficiency: tokens divided by padded tokens; None if lengths are not known.
+        plain_efficiency: the efficiency of random batches of `mean` samples; for packs, of one part per row.
+        saved: the share of the padded tokens of these plain batches that is saved.
+        fill: tokens divided by the budget of all batches; None without a budget.
+        imbalance: padded tokens of the most expensive rank of each step, divided by the mean of the ranks.
+        is_counted: whether all batches were counted; otherwise the figures are estimates.
+        documents_cut: documents that are split or truncated by packs; None for batches that are not packs.
+        mixing: the share of new companions that a sample meets in its batches in 6 epochs, from
+            `new_companions`: 1 if all are new; None if it was not computed or would take long.
     """
 
     recipe: str
@@ -68,7 +68,7 @@ class BatchFigures:
 
 
 def batch_figures(view: RunView, epoch: int) -> BatchFigures | None:
-    """Looks at the batches of an epoch, not at their mixing; None where batches are of one size."""
+    """Computes the figures of the batches of an epoch, without mixing; None for batches of one size."""
     plan = view.run.plan(epoch)
     if plan is None or view.recipe is None:
         return None
@@ -102,7 +102,7 @@ def batch_figures(view: RunView, epoch: int) -> BatchFigures | None:
 
 
 def _looked_at(plan: BatchPlan, ranks: int, count: int) -> tuple[Ids, Ids, Ids, Ids, int]:
-    """Gives samples, tokens and padded tokens of batches, whole steps first, ids of some, and cuts."""
+    """Returns samples, tokens and padded tokens of each counted batch, ids of some, and documents cut."""
     numbers = np.arange(count)
     if count > COUNTED_BATCHES:
         whole = max(1, count // ranks)
@@ -116,7 +116,7 @@ def _looked_at(plan: BatchPlan, ranks: int, count: int) -> tuple[Ids, Ids, Ids, 
         tokens, padded = plan.tokens_in(found), plan.padded_tokens_in(found)
         parts.append((np.diff(found.edges), tokens, padded))
         if found.segments is not None:
-            # A document that is split or truncated has one first part, which is not its last.
+            # Each document that is split or truncated has exactly one first part that is not its last one.
             cut += int(((found.segments.starts == 0) & ~found.segments.is_last).sum())
         if seen < _COMPARED_SAMPLES:
             kept.append(found.ids)
@@ -126,7 +126,7 @@ def _looked_at(plan: BatchPlan, ranks: int, count: int) -> tuple[Ids, Ids, Ids, 
 
 
 def _plain_efficiency(plan: BatchPlan, ids: Ids, size: int) -> float:
-    """Gives the efficiency of batches of one size that are drawn at random from some samples."""
+    """Returns the efficiency of random batches of one size from some samples."""
     shuffled = np.random.default_rng(0).permutation(ids)
     edges = np.append(np.arange(0, shuffled.size, size), shuffled.size)
     padded = int(plan.measure.padded_tokens(shuffled, edges).sum())
@@ -140,7 +140,11 @@ def _imbalance(padded: Ids, ranks: int) -> float:
 
 
 def new_companions(view: RunView, epoch: int) -> float | None:
-    """Returns the share of new companions that samples meet in 6 epochs; None where looking takes long."""
+    """Returns the share of distinct samples among those in a sample's batches of 6 epochs.
+
+    Returns:
+        The mean over some samples; None without batches of a recipe, or if it would take long.
+    """
     size = view.layout.num_samples
     plan = view.run.plan(epoch)
     if plan is None or (plan.window is not None and size > _SEARCHED_SAMPLES) or size < 2:

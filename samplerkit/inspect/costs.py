@@ -1,4 +1,4 @@
-"""What the start of an epoch costs, and how many files it opens: measured and counted, nothing is read."""
+"""The cost of starting an epoch, and the files that it reads; both without reading samples."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from samplerkit.loading.run.units import EpochUnits
 from samplerkit.order.modes import Mode, Shuffle
 
 COUNTED_SAMPLES = 1 << 22
-"""Up to this many samples an epoch, the files of every rank are counted; above, some steps are looked at."""
+"""The longest epoch, in samples, of which the files of all ranks are counted; of longer ones, some steps."""
 
 LISTED_BYTES = 49
-"""What a sample costs in a Python list made of a permutation, measured: 4.6 GiB for 1e8 samples."""
+"""Bytes per sample of a Python list of a permutation, measured: 4.6 GiB for 1e8 samples."""
 
 MOST_BATCHES = 1 << 14
-"""So many batches are looked at to see which files are needed again."""
+"""The most batches that are examined for files that are needed again."""
 
 Flags = npt.NDArray[np.bool_]
 
@@ -34,7 +34,10 @@ _LOOKED_UP_TOGETHER = 256
 
 
 def cost_of_a_start(view: RunView, epoch: int) -> tuple[float, int]:
-    """Measures the first batch of ids: seconds, and bytes at most, apart, since one slows the other down."""
+    """Measures the seconds and the peak bytes of the first batch of ids, one after the other.
+
+    Tracing memory slows the code down, so the time is measured without it.
+    """
     seconds = 0.0
     for _ in range(2):
         started = time.perf_counter()
@@ -62,7 +65,7 @@ def _first_ids(view: RunView, epoch: int) -> None:
 
 
 def files_of_a_rank(view: RunView, epoch: int) -> tuple[int | None, bool]:
-    """Counts the most files that a rank reads, and whether all of the epoch was looked at."""
+    """Counts the most files that a rank reads, and returns whether the whole epoch was counted."""
     if not view.layout.has_files:
         return None, True
     is_counted = len(view.run.undealt(epoch)) <= COUNTED_SAMPLES
@@ -78,13 +81,13 @@ def files_of_a_worker(view: RunView, epoch: int) -> int | None:
 
 
 def files_read(view: RunView, epoch: int, ranks: Sequence[int], every: int = 1) -> Flags:
-    """Finds the files that some ranks read; of a long epoch batches evenly apart are looked at.
+    """Finds the files that some ranks read; for a long epoch, from evenly spaced batches.
 
     Args:
         view: a run over files.
-        epoch: which one.
-        ranks: which ones.
-        every: of which batches: each, or each so-manieth, as a worker of so many has them.
+        epoch: the epoch.
+        ranks: the ranks.
+        every: the step between batches: 1 for all, or the number of workers, for those of one worker.
 
     Returns:
         Whether each file is read, shape (files,).
@@ -96,20 +99,20 @@ def files_read(view: RunView, epoch: int, ranks: Sequence[int], every: int = 1) 
     for rank in ranks:
         reading = view.reading(epoch, rank)
         if plain is not None:
-            # What is shuffled within a file stays in it, and need not be shuffled to know the file.
+            # Samples that are shuffled within a file stay in it, so the files are known without shuffling.
             in_order = replace(plain, mode=Mode(Shuffle.FALSE)).order
             reading = replace(reading, units=EpochUnits(epoch, partial(in_order, epoch)))
         looked_at = _IDS_LOOKED_AT * every * (1 if is_counted else len(ranks))
         apart = 1 if is_counted else max(1, reading.steps * view.samples_a_batch // looked_at)
         batches = (ids for _, ids in reading.batches(0, every * apart))
-        # Looked up together: each lookup has a price of its own.
+        # Several batches per lookup, since each lookup has a fixed cost.
         while together := list(islice(batches, _LOOKED_UP_TOGETHER)):
             seen[view.layout.file_of(np.concatenate(together))] = True
     return seen
 
 
 def files_of_a_batch(view: RunView, epoch: int) -> float | None:
-    """Gives the mean number of files in a batch of rank 0, over steps evenly apart."""
+    """Returns the mean number of files in a batch of rank 0, over evenly spaced steps."""
     reading = view.reading(epoch)
     if not view.layout.has_files or reading.steps == 0:
         return None
@@ -123,16 +126,16 @@ def files_of_step(view: RunView, reading: Reading, step: int) -> int:
 
 
 def files_needed_at_once(view: RunView, epoch: int, workers: int = 1) -> int:
-    """Counts the files that a process of rank 0 has to hold from one batch to the next, to read none twice.
+    """Counts the files that a process of rank 0 must keep between batches to read none of them twice.
 
-    These are the files that were read from before and will be again. With fewer in memory, some of them are
-    read once more, whatever goes. What only pads ask for is left out. Of a long epoch its beginning is looked
-    at, and more files may be needed later.
+    These are the files that were read before and will be read again. If fewer are kept in memory, some are
+    read again, whichever files are evicted. Files that only pads need are not counted. Of a long epoch only
+    the beginning is counted, and more files may be needed later.
 
     Args:
         view: a run over files.
-        epoch: which one.
-        workers: how many processes share the batches of the rank, each with files of its own.
+        epoch: the epoch.
+        workers: the number of processes that share the batches of the rank, each with its own files.
     """
     reading = view.reading(epoch)
     most = min(MOST_BATCHES, max(1, COUNTED_SAMPLES // (4 * view.samples_a_batch)))

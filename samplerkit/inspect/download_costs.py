@@ -1,4 +1,4 @@
-"""What an epoch asks of the place where the files lie: requests and bytes, by the way in which it is read."""
+"""Requests and bytes that an epoch takes from storage, for reading whole files and for ranges of them."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ from samplerkit.samplers.mixing.sources import parts_of
 from samplerkit.storage.tar.fetch_costs import COSTLY, FetchCosts, epoch_costs, stretch_of
 
 COUNTED_SAMPLES = 1 << 20
-"""Up to this many samples an epoch all requests are counted; above, a stretch of so many is, and scaled."""
+"""The most samples of an epoch whose requests are counted; for longer epochs the count is scaled up."""
 
 COUNTED_BATCHES = 1 << 14
-"""The same of batches, of all ranks together: each takes its time, be it ever so small."""
+"""The most batches of all ranks that are counted, since even a small batch takes time."""
 
 FILES_IN_A_BLOCK = 4
-"""The `partial_size` that is advised holds as many samples as so many files."""
+"""The recommended `partial_size`, in files of mean size."""
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class StoredFiles:
-    """A dataset of files that a run reads: its own, or one that lies in its tree.
+    """A dataset of files that a run reads: the run's dataset, or a part of its tree.
 
     Args:
         view: the run.
-        epoch: which one is looked at.
-        dataset: itself.
-        layout: of the dataset.
-        begin: its first id in the run.
-        first_file: the number of its first file in the run.
+        epoch: the epoch.
+        dataset: the dataset.
+        layout: the layout of the dataset.
+        begin: the first id of the dataset in the run.
+        first_file: the number of the first file of the dataset in the run.
     """
 
     view: RunView
@@ -57,12 +57,12 @@ class StoredFiles:
 
     @property
     def is_part(self) -> bool:
-        """Whether the run reads other samples too."""
+        """Whether the run also reads other datasets."""
         return len(self.layout) < len(self.view.layout)
 
     @cached_property
     def sizes_asked(self) -> tuple[Ids | None, str]:
-        """The bytes of each file; or None, and why these are not known."""
+        """The bytes of each file, and ""; or None, and the reason why they are not known."""
         try:
             return np.asarray(self.dataset.shard_bytes()), ""
         except DatasetError as error:
@@ -70,19 +70,19 @@ class StoredFiles:
 
     @property
     def sizes(self) -> Ids | None:
-        """The bytes of each file; None where they are not known."""
+        """The bytes of each file; None if they are not known."""
         return self.sizes_asked[0]
 
     @cached_property
     def cached_files(self) -> int | None:
-        """How many files the cache on disk holds, by their mean size; None for all, or as many as fit."""
+        """The number of files of mean size that fit into the cache on disk; None for all files."""
         most, sizes = getattr(self.dataset, "max_cache_bytes", None), self.sizes
         if most is None or sizes is None or sizes.sum() <= most:
             return None
         return max(1, int(most // (sizes.sum() / sizes.size)))
 
     def batches(self, ranks: Sequence[int]) -> Iterator[Ids]:
-        """Gives its own ids in the batches of some ranks, one after another within each step."""
+        """Yields the dataset's ids in the batches of some ranks: for each step, rank by rank."""
         readings = (self.view.reading(self.epoch, rank) for rank in ranks)
         for step in zip_longest(*((ids for _, ids in reading.batches()) for reading in readings)):
             for ids in step:
@@ -91,11 +91,11 @@ class StoredFiles:
                     yield local[(local >= 0) & (local < len(self.layout))] if self.is_part else ids
 
     def costs(self, ranks: Sequence[int], most: int | None = None) -> npt.NDArray[np.float64]:
-        """Counts requests and bytes if whole files are fetched, and both if single samples are read.
+        """Counts requests and bytes for fetching whole files, and for reading single samples.
 
         Args:
-            ranks: those of a machine.
-            most: how many of their batches are looked at; None for all.
+            ranks: the ranks of a machine.
+            most: the most batches of these ranks that are counted; None for all.
         """
         batches = islice(self.batches(ranks), most)
         shards, single = epoch_costs(
@@ -115,19 +115,19 @@ class StoredFiles:
 @final
 @dataclass(frozen=True)
 class Downloads:
-    """What an epoch of all ranks asks of remote storage, where those of a machine share its cache.
+    """Requests and bytes of an epoch of all ranks, where the ranks of a machine share a cache.
 
     Args:
-        num_files: the files.
-        num_bytes: what they hold; None where nobody knows their sizes.
+        num_files: the number of files.
+        num_bytes: their total bytes; None if their sizes are not known.
         is_remote: whether they are remote.
         way: how they are read: `whole`, or `ranges` for single samples.
-        cached_files: how many of them the cache on disk holds; None where no limit was said.
+        cached_files: the number of files that fit into the cache on disk; None if all fit.
         whole: requests and bytes if whole files are fetched.
-        ranges: the same if single samples are read; None where that cannot be.
-        is_counted: whether all of the epoch was looked at; else the numbers are estimates.
-        advice: what to do about an epoch that costs too much; "" for nothing.
-        unknown: what could not be found out, and why; "" for nothing.
+        ranges: requests and bytes if single samples are read; None if that is not possible.
+        is_counted: whether the whole epoch was counted; otherwise the numbers are estimates.
+        advice: how to make an expensive epoch cheaper; "" for none.
+        unknown: what could not be determined, and why; "" for nothing.
     """
 
     num_files: int
@@ -143,21 +143,21 @@ class Downloads:
 
     @property
     def taken(self) -> FetchCosts:
-        """Requests and bytes of the way in which it is read."""
+        """Requests and bytes of `way`, the way in which the files are read."""
         return self.whole if self.ranges is None or self.way == "whole" else self.ranges
 
     @property
     def ratio(self) -> float | None:
-        """How many times the cost of the cheapest way this epoch has; None where sizes are not known.
+        """The cost of this epoch divided by that of fetching each file once; None if sizes are not known.
 
-        A request counts as 1 MiB. The cheapest way is to fetch each file once.
+        A request counts as 1 MiB.
         """
         if self.num_bytes is None:
             return None
         return self.taken.cost / max(1, FetchCosts(self.num_files, self.num_bytes).cost)
 
     def to_dict(self) -> dict[str, Any]:
-        """Gives plain data, for JSON; bytes that are not known are None."""
+        """Returns plain data, for JSON; bytes that are not known are None."""
         told = {**asdict(self), "ratio": self.ratio}
         for way in ("whole", "ranges"):
             if told[way] is not None and self.num_bytes is None:
@@ -166,7 +166,7 @@ class Downloads:
 
 
 def dataset_at(tree: Any, path: Sequence[str]) -> Any:
-    """Returns the dataset to which some names of parts lead in a tree; with none, the tree itself."""
+    """Returns the dataset at a path of part names in a tree; the tree itself for an empty path."""
     for name in path:
         tree = parts_of(tree)[name]
     return tree
@@ -175,17 +175,17 @@ def dataset_at(tree: Any, path: Sequence[str]) -> Any:
 def downloads_of_parts(
     view: RunView, epoch: int, ranks_per_machine: int | None = None
 ) -> dict[str, Downloads]:
-    """Counts what an epoch asks of each dataset; no file is read, only sizes are asked for.
+    """Counts the requests and bytes of an epoch for each dataset; only the sizes of files are requested.
 
     Args:
-        view: a run.
-        epoch: which one.
-        ranks_per_machine: how many ranks share a cache, in their order; None for all of them.
+        view: the run.
+        epoch: the epoch.
+        ranks_per_machine: the number of consecutive ranks that share a cache; None for all ranks.
 
     Returns:
-        By the names of the parts that lead to a dataset in a tree, such as "web" or "web/de"; the run's own
-        one has the name "". Left out is what could be read no cheaper in another order: local files, other
-        than tar shards that are read sample by sample; and what is no dataset of files.
+        The counts by the path of a dataset in a tree, such as "web" or "web/de", or "" for the run's dataset.
+        Datasets whose cost does not depend on the order are left out: local files, except tar shards that are
+        read sample by sample; and datasets without files.
     """
     ranks = ranks_per_machine or view.num_ranks
     found, begin, first_file = {}, 0, 0
@@ -195,7 +195,7 @@ def downloads_of_parts(
         is_ordered = stored.is_remote or hasattr(dataset, "fetch")
         if layout.has_files and callable(getattr(dataset, "shard_bytes", None)) and is_ordered:
             found["/".join(path)] = _of_one(stored, ranks)
-        # A part without files is one file of the tree.
+        # A part without files counts as one file in the tree.
         begin, first_file = begin + len(layout), first_file + layout.sizes.size
     return found
 
@@ -223,10 +223,10 @@ def _of_one(stored: StoredFiles, per_machine: int) -> Downloads:
 
 
 def _way(stored: StoredFiles) -> tuple[str, bool]:
-    """Reports how a dataset reads in this order, as it was asked to, or as it will find out by itself.
+    """Determines how a dataset reads in this order: as its `fetch` option says, or as it will choose itself.
 
     Returns:
-        `whole`, or `ranges` where a rank reads so; and whether the order stays in few files for a while.
+        `whole`, or `ranges` if any rank reads ranges; and whether the order stays in few files for a while.
     """
     layout, ranks = stored.layout, stored.view.num_ranks
     fetch = getattr(stored.dataset, "fetch", "shards")  # files of other kinds are read as a whole
@@ -235,7 +235,7 @@ def _way(stored: StoredFiles) -> tuple[str, bool]:
     if fetch == "shards":
         return "whole", False
     shard_bytes = None if stored.sizes is None else int(stored.sizes.mean())
-    # Where ranks share lanes, those in the middle read of two, and less of each file.
+    # If ranks share lanes, ranks in the middle read from two lanes, and less of each file.
     for rank in sorted({0, ranks // 2, ranks - 1}):
         shards = (layout.file_of(ids) for ids in stored.batches([rank]))
         found = stretch_of(shards, layout.sizes, stored.cached_files or layout.num_files, 1, shard_bytes)
@@ -245,10 +245,10 @@ def _way(stored: StoredFiles) -> tuple[str, bool]:
 
 
 def _of_machines(stored: StoredFiles, per_machine: int) -> tuple[list[FetchCosts], bool]:
-    """Counts the requests of all machines, of both ways; of a long epoch, estimates them.
+    """Counts the requests of all machines, for both ways of reading; for a long epoch, estimates them.
 
-    Then the first machine stands for all, and a stretch of its batches for the epoch: the second half of it,
-    which reports what continues when the first files are there.
+    The estimate takes some batches of the first machine, and scales up their second half, when the first
+    files are in the cache.
     """
     view, ranks = stored.view, range(stored.view.num_ranks)
     samples, batches = len(view.run.undealt(stored.epoch)), COUNTED_SAMPLES // view.samples_a_batch
@@ -260,7 +260,7 @@ def _of_machines(stored: StoredFiles, per_machine: int) -> tuple[list[FetchCosts
         machine, half = ranks[:per_machine], max(1, batches // 2)
         found = stored.costs(machine, 2 * half) - stored.costs(machine, half)
         found *= samples * len(machine) / (len(ranks) * half * view.samples_a_batch)
-        # An epoch fetches each file, and if all stay in the cache, none twice.
+        # An epoch fetches each file at least once, and exactly once if all stay in the cache.
         once = stored.costs_of_each_file(machine)
         found[:2] = once if stored.cached_files is None else np.maximum(once, found[:2])
         found *= len(ranks) / len(machine)

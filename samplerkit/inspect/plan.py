@@ -1,4 +1,4 @@
-"""The plan of a run: the figures of an epoch, which the command, the pictures and the doctor share."""
+"""The plan of a run: figures of an epoch for the command, the pictures and the checks."""
 
 from __future__ import annotations
 
@@ -27,13 +27,14 @@ from samplerkit.samplers.mixing.source_reads import SourceRead, source_reads
 @final
 @dataclass(frozen=True)
 class SourceFigures:
-    """What an epoch reads of a source of a mixture.
+    """How much an epoch reads of a source of a mixture.
 
     Args:
-        share: of the samples of the epoch.
-        share_of_tokens: of its tokens; None where the dataset has no `lengths`.
-        passes: how often the source was read from the first epoch to the end of this one.
-        tokens: how many of it were read, likewise; None likewise.
+        share: the share of the epoch's samples.
+        share_of_tokens: the share of the epoch's tokens; None if the dataset has no `lengths`.
+        passes: passes over the source from the first epoch to the end of this one.
+        tokens: tokens read from the source from the first epoch to the end of this one; None if the dataset
+            has no `lengths`.
     """
 
     share: float
@@ -45,12 +46,12 @@ class SourceFigures:
 @final
 @dataclass(frozen=True, eq=False)
 class RunFigures:
-    """What an epoch of a run reads, in figures; each is computed when it is first asked for.
+    """Figures of an epoch of a run; each is computed when it is first used.
 
     Args:
         view: the run.
-        epoch: which one.
-        ranks_per_machine: how many ranks share a cache of remote files; None for all of them.
+        epoch: the epoch.
+        ranks_per_machine: the number of ranks that share a cache of remote files; None for all ranks.
     """
 
     view: RunView
@@ -59,24 +60,24 @@ class RunFigures:
 
     @cached_property
     def delivery(self) -> Delivery:
-        """How the epoch is dealt."""
+        """How the epoch is dealt to ranks."""
         return self.view.reading(self.epoch).delivery
 
     @cached_property
     def units(self) -> int:
-        """The samples that all ranks read, pads not counted; or the batches of a plan."""
+        """The number of samples, or batches of a plan, that all ranks read, without pads."""
         delivery = self.delivery
         return delivery.position_after(delivery.job_steps) if delivery.tail == "drop" else delivery.size
 
     @cached_property
     def samples(self) -> int:
-        """The samples that all ranks read, pads not counted."""
+        """The number of samples that all ranks read, without pads."""
         return self.units if self.batches is None else round(self.units * self.batches.mean)
 
     @cached_property
     def steps(self) -> tuple[int, int]:
         """The fewest and the most steps of a rank."""
-        # Two neighbouring ranks differ where any do: the first one dealt to, and the last.
+        # The rank that is dealt to first has the most steps, and the rank that is dealt to last the fewest.
         ranks = (self.delivery.rotation, self.delivery.rotation - 1)
         readings = [self.view.reading(self.epoch, rank % self.view.num_ranks) for rank in ranks]
         steps = [self.view.steps(reading) for reading in readings]
@@ -84,13 +85,13 @@ class RunFigures:
 
     @property
     def pads(self) -> int:
-        """The samples, or batches of a plan, that are read twice to fill the last batches."""
+        """The number of samples, or batches of a plan, that are read twice to fill the last batches."""
         delivery = self.delivery
         return (delivery.start - delivery.size) % self.view.num_ranks if delivery.tail == "pad" else 0
 
     @property
     def most_pads_of_a_rank(self) -> int:
-        """The most of these that one rank reads."""
+        """The most pads that one rank reads."""
         if not self.pads:
             return 0
         delivery = self.delivery
@@ -101,22 +102,22 @@ class RunFigures:
 
     @cached_property
     def batches(self) -> BatchFigures | None:
-        """The batches of a plan, without their mixing; None where batches are of one size."""
+        """Figures of the batches of a plan, without mixing; None for batches of one size."""
         return batch_figures(self.view, self.epoch)
 
     @cached_property
     def windows(self) -> TokenWindowUnit | None:
-        """How windows of tokens are cut; None of other datasets, and of windows in batches of a plan."""
+        """How windows of tokens are cut; None for other datasets, and for windows in batches of a plan."""
         return None if self.view.recipe is not None else windows_of(self.view)
 
     @cached_property
     def tokens(self) -> TokenFigures | None:
-        """The windows of tokens; None of other datasets."""
+        """Figures of the windows of tokens; None for other datasets."""
         return token_figures(self.view, self.epoch, self.samples)
 
     @cached_property
     def sources(self) -> dict[str, SourceFigures]:
-        """What the epoch reads of each source of a mixture, by name; empty of other chains."""
+        """How much the epoch reads of each source of a mixture, by name; empty for other chains."""
         run, order = self.view.run, self.view.run.undealt(self.epoch)
         before, after = (source_reads(run.recipe, run.dataset, order, at) for at in (0, len(order)))
         none = SourceRead(0, 0.0, 0)
@@ -139,17 +140,17 @@ class RunFigures:
 
     @cached_property
     def downloads(self) -> dict[str, Downloads]:
-        """What the epoch asks of remote storage, by the names of the parts of a tree."""
+        """Requests and bytes of the epoch, by the path of a dataset in a tree."""
         return downloads_of_parts(self.view, self.epoch, self.ranks_per_machine)
 
     @cached_property
     def mixing(self) -> Figure | None:
-        """How close the order comes to a full shuffle; None of batches of a plan, or of too few samples."""
+        """The mixing of the order; None for batches of a plan, or if there are too few samples."""
         return None if self._observation is None else self._observation.mixing()
 
     @cached_property
     def effective_batch(self) -> Figure | None:
-        """The random batch that one of this order is worth if all samples of a file are alike."""
+        """The effective batch size if all samples of a file are alike; None without files or a mixing."""
         look = self._observation
         return None if look is None or not look.has_files else look.effective_batch()
 
@@ -163,7 +164,7 @@ class RunFigures:
 
     @property
     def files_of_a_shuffled_batch(self) -> float:
-        """The number of files in a batch that is expected of a full shuffle."""
+        """The expected number of files in a batch of a full shuffle."""
         share = self.view.layout.sizes / max(1, self.view.layout.num_samples)
         return float((1 - (1 - share) ** self.view.samples_a_batch).sum())
 
@@ -171,44 +172,45 @@ class RunFigures:
 @final
 @dataclass(frozen=True)
 class Plan:
-    """What a run will read in an epoch.
+    """What a run will read in an epoch, and what that costs.
 
     Args:
-        fingerprint: the short name of the run's orders.
-        chain: the samplers in words.
-        mode: the shuffle mode of the sampler that reads the dataset, ADAPTIVE resolved; None without one.
-        reason: why it is that one, a sentence.
+        fingerprint: the fingerprint of the run's orders.
+        chain: a description of the chain of samplers.
+        mode: the shuffle mode of the sampler that reads the dataset, ADAPTIVE resolved; None if it has none.
+        reason: why it has this mode, a sentence.
         num_samples: samples in the dataset.
-        num_files: files in the dataset; 0 without.
-        epoch_samples: samples that all ranks read in an epoch, pads not counted.
-        num_ranks: of the job.
-        batch_size: samples a rank and step; of batches of samples of different lengths, their mean.
-        global_batch: samples a step.
-        tail: what becomes of the last samples.
-        lanes: into how many lanes the order is woven.
-        steps: batches a rank; the largest number, where ranks differ.
-        fewest_steps: the smallest.
-        pads: samples read twice to fill the last batches, of all ranks together; or whole batches.
-        most_pads_of_a_rank: the most that one rank reads.
-        dropped: samples that the tail leaves out; or batches.
+        num_files: files in the dataset; 0 without files.
+        epoch_samples: samples that all ranks read in an epoch, without pads.
+        num_ranks: ranks of the job.
+        batch_size: samples per rank and step; for batches of samples of different lengths, the mean.
+        global_batch: samples per step.
+        tail: how the last samples are handled.
+        lanes: the number of lanes of the order.
+        steps: batches per rank; the largest number, if ranks differ.
+        fewest_steps: batches per rank; the smallest number.
+        pads: samples, or whole batches of a plan, that are read twice to fill the last batches, of all ranks.
+        most_pads_of_a_rank: the most pads that one rank reads.
+        dropped: samples, or batches of a plan, that the tail leaves out.
         files_of_a_rank: the most files that a rank reads in an epoch; None without files.
-        files_of_a_worker: how many of them the first worker of rank 0 reads; None without files or workers.
+        files_of_a_worker: files that the first worker of rank 0 reads; None without files or workers.
         files_of_a_batch: the mean number of files in a rank's batch; None without files.
-        is_counted: whether all of an epoch was looked at for these; else they are lower bounds.
-        start_seconds: how long the first batch of ids took, measured here.
-        order_bytes: the most memory that took, measured here.
-        list_bytes: what a list of all ids would take on each rank.
-        mixing: how close the order comes to a full shuffle; None of a dataset too small to tell.
-        effective_batch: the samples of a random batch that says as much as one of this order, if all samples
-            of a file were alike; None without files.
-        transfers: what an epoch asks of remote storage, or of tar shards that are read sample by sample;
-            None of other datasets, and of trees.
-        transfers_of_parts: the same of the datasets in a tree, by the names of the parts that lead there.
-        tokens: the figures of windows of tokens; None of other datasets.
-        sources: of a mixture, what the epoch reads of each source, by name, and how often the run has read it
-            by its end; empty of other chains.
-        batches: the figures of batches of samples of different lengths, which have no `mixing`; None
-            where batches are of one size.
+        is_counted: whether the whole epoch was examined for these; otherwise they are lower bounds.
+        start_seconds: seconds until the first batch of ids, measured here.
+        order_bytes: the peak memory of that, measured here.
+        list_bytes: the memory that a list of all ids would take on each rank.
+        mixing: how close the order is to a full shuffle; None if there are too few samples, or for batches
+            of samples of different lengths.
+        effective_batch: the size of a random batch with as much information as one of this order, if all
+            samples of a file were alike; None without files or without `mixing`.
+        transfers: requests and bytes of an epoch, for remote files and for tar shards that are read sample by
+            sample; None for other datasets, and for trees.
+        transfers_of_parts: the same for the datasets in a tree, by their paths.
+        tokens: figures of windows of tokens; None for other datasets.
+        sources: for a mixture, by source: how much the epoch reads of it, and how often the run has read it
+            by the end of the epoch; empty for other chains.
+        batches: figures of batches of samples of different lengths, with a `mixing` of their own; None for
+            batches of one size.
     """
 
     fingerprint: str
@@ -244,7 +246,7 @@ class Plan:
     batches: BatchFigures | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Gives plain data, for JSON."""
+        """Returns plain data, for JSON."""
         values = asdict(self)
         values["transfers"] = None if self.transfers is None else self.transfers.to_dict()
         values["transfers_of_parts"] = {name: one.to_dict() for name, one in self.transfers_of_parts.items()}
@@ -257,18 +259,19 @@ class Plan:
 def plan(
     source: Any, *, epoch: int = 0, world: int | None = None, ranks_per_machine: int | None = None
 ) -> Plan:
-    """Reports what each rank will read in an epoch, and what that costs.
+    """Returns what each rank will read in an epoch, and what that costs.
 
     Args:
         source: a `Loader`, a `Config` with a dataset, or a torch DataLoader with a `TorchSampler`.
-        epoch: which one; the numbers of samples are those of any, the files are counted in this one.
-        world: of how many ranks a config is started on; None asks the sampler, then the running job.
-        ranks_per_machine: how many ranks share a cache of remote files; None for all.
+        epoch: the epoch in which files are counted; the numbers of samples are the same in all epochs.
+        world: the number of ranks on which a config is started; None takes it from the sampler, then from
+            the running job.
+        ranks_per_machine: the number of ranks that share a cache of remote files; None for all ranks.
 
     Raises:
         ArgumentTypeError: `source` is something else.
         ShuffleModeError: the mode needs files, and the dataset has none.
-        DatasetError: nobody has told how many samples there are, and files would have to be fetched for it.
+        DatasetError: the number of samples is not known, and files would have to be fetched to count them.
 
     Example:
         >>> import samplerkit as sk

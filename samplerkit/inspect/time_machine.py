@@ -1,4 +1,4 @@
-"""The two-way time machine: what a step reads, and when a sample or a document is read, without a log."""
+"""Lookups in both directions: what a step reads, and when a sample or document is read, without a log."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class BatchRead:
     """The batch of samples of different lengths that one rank reads in one step.
 
     Args:
-        numbers: of the batches of the plan from which it is: one, or those that `tail="split"` makes smaller
-            ones of.
-        shape: the number of samples, and what they are padded to.
-        tokens: of this rank; the number of samples where no lengths are known.
-        step_tokens: of all ranks in this step.
+        numbers: the number of the batch in the plan; or several, if `tail="split"` cuts the last batches into
+            smaller ones.
+        shape: the number of samples, and the lengths to which they are padded.
+        tokens: tokens of this rank; the number of samples if lengths are not known.
+        step_tokens: tokens of all ranks in this step.
     """
 
     numbers: tuple[int, ...]
@@ -44,20 +44,20 @@ class StepRead:
     Args:
         epoch: the epoch, from 0.
         step: the step, from 0.
-        rank: who reads.
-        num_ranks: of how many.
+        rank: the rank.
+        num_ranks: the number of ranks.
         num_steps: the steps of this rank in this epoch.
         ids: the samples, int64 of shape (samples,), in the order of the batch.
-        positions: where they are in the order of all ranks, int64 of the same shape; of batches of
+        positions: their positions in the order of all ranks, int64 of the same shape; for batches of
             samples of different lengths, their draws.
-        pads: which of them repeat another sample to fill the batch, bool of the same shape.
-        files: the number of the file in which each lies, int64 of the same shape; None without files.
-        fingerprint: the short name of the run's orders.
-        names: the names of all files; None without.
-        batch: what is known of a batch of samples of different lengths; None where batches are of one size.
-        spans: of each window of tokens the parts of documents that it is made of: file, document, first token
-            in it, and how many; None of other datasets.
-        tokens: inputs of the windows of tokens, pads included; None of other datasets.
+        pads: whether each sample repeats another one to fill the batch, bool of the same shape.
+        files: the number of each sample's file, int64 of the same shape; None without files.
+        fingerprint: the fingerprint of the run's orders.
+        names: the names of all files; None if they have no names.
+        batch: details of a batch of samples of different lengths; None for batches of one size.
+        spans: for each window of tokens, its parts of documents: file, document, first token in the document,
+            and number of tokens; None for other datasets.
+        tokens: input tokens of the windows, including pads; None for other datasets.
     """
 
     epoch: int
@@ -76,7 +76,7 @@ class StepRead:
     tokens: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Gives plain data, for JSON; of the files, the names where they have some."""
+        """Returns plain data, for JSON; files are given by name if they have names."""
         absent = {"names", "batch", *(name for name in ("spans", "tokens") if vars(self)[name] is None)}
         values = {name: value for name, value in vars(self).items() if name not in absent}
         if self.batch is not None:
@@ -95,12 +95,12 @@ class Occurrence:
 
     Args:
         epoch: the epoch, from 0.
-        rank: who reads it.
-        step: in which step, from 0.
-        place: at which place of the batch, from 0.
-        position: where it is in the order of all ranks; of batches of samples of
-            different lengths, the number of the batch in the plan.
-        is_pad: whether it is read once more to fill a batch.
+        rank: the rank that reads it.
+        step: the step, from 0.
+        place: the index in the batch, from 0.
+        position: the position in the order of all ranks; for batches of samples of different lengths, the
+            number of the batch in the plan.
+        is_pad: whether it is read again only to fill a batch.
     """
 
     epoch: int
@@ -114,13 +114,13 @@ class Occurrence:
 @final
 @dataclass(frozen=True)
 class EpochOfSample:
-    """When a sample is read in an epoch.
+    """The times when a sample is read in an epoch.
 
     Args:
         epoch: the epoch.
         occurrences: each time that it is read, in the order of steps.
-        unread: positions at which the order holds it, and which nobody reads: the tail drops them, or they
-            lie before the start.
+        unread: positions of the sample in the order that no rank reads: the tail drops them, or they are
+            before the start.
     """
 
     epoch: int
@@ -131,15 +131,17 @@ class EpochOfSample:
 def at(
     source: Any, epoch: int, step: int, rank: int = 0, *, world: int | None = None, start: int | None = None
 ) -> StepRead:
-    """Reports what a rank reads in a step, by arithmetic: it costs the same at any size and any epoch.
+    """Returns what a rank reads in a step; the cost does not depend on the size of the dataset or the epoch.
 
     Args:
         source: a `Loader`, a `Config` with a dataset, or a torch DataLoader with a `TorchSampler`.
-        epoch: from 0.
-        step: from 0. In the epoch at which a resumed loader stands, it counts from where that began.
-        rank: in [0, ranks).
-        world: of how many ranks a config is started on; None asks the sampler, then the running job.
-        start: the position of the epoch at which the run began it, if not as above.
+        epoch: the epoch, from 0.
+        step: the step, from 0. In the current epoch of a resumed loader, it counts from the resume.
+        rank: the rank, in [0, ranks).
+        world: the number of ranks on which a config is started; None takes it from the sampler, then from
+            the running job.
+        start: the position at which the run began the epoch. By default the beginning, or, for the current
+            epoch of a resumed loader, the position of the resume.
 
     Raises:
         ArgumentTypeError: an argument has the wrong type.
@@ -202,21 +204,21 @@ def when(
     world: int | None = None,
     start: int | None = None,
 ) -> tuple[EpochOfSample, ...]:
-    """Reports when, where and by whom a sample is read, by arithmetic: nothing is searched.
+    """Returns when and by which rank a sample is read; positions are computed, without a search.
 
     Args:
         source: as for `at`.
-        sample: its id.
+        sample: the id of the sample.
         epochs: one epoch, or several.
         world: as for `at`.
         start: as for `at`; for all of the epochs.
 
     Returns:
-        One entry an epoch, in the order asked for.
+        One entry per epoch, in the order of `epochs`.
 
     Raises:
         OutOfDatasetError: there is no such sample.
-        InverseTooLargeError: only a scan would tell, and the order is too long for one: draws with
+        InverseTooLargeError: the order can only be scanned, and is too long for that: draws with
             replacement of more than 2^26 samples.
 
     Example:
@@ -235,7 +237,7 @@ def when(
 
 
 def in_epoch(view: RunView, reading: Reading, sample: int) -> EpochOfSample:
-    """Finds when a sample is read in an epoch, by all ranks."""
+    """Finds the times when any rank reads a sample in an epoch."""
     epoch, plan = reading.epoch, view.run.plan(reading.epoch)
     holding = (
         view.run.undealt(epoch).positions_of(sample) if plan is None else np.unique(plan.batch_of(sample))
@@ -252,16 +254,16 @@ def in_epoch(view: RunView, reading: Reading, sample: int) -> EpochOfSample:
 
 
 def occurrences_of(epoch: int, delivery: Delivery, positions: Ids) -> list[Occurrence]:
-    """Finds out who reads some positions, and when: the inverse of `Delivery.positions`.
+    """Finds the rank and step that read each of some positions: the inverse of `Delivery.positions`.
 
     Args:
-        epoch: which one.
-        delivery: how the rest of an epoch is dealt.
+        epoch: the epoch.
+        delivery: how the rest of the epoch is dealt.
         positions: int64 of shape (m,), each in [0, total).
 
     Returns:
-        Each time that they are read, by step and rank, pads included. Nobody reads positions before the
-        start, and those that the tail drops.
+        Each time that the positions are read, including pads, by step and rank. Positions before the start,
+        and those that the tail drops, are not read.
 
     Example:
         >>> delivery = Delivery(total=10, start=0, num_shards=4, batch_size=2, tail="pad")
@@ -273,7 +275,7 @@ def occurrences_of(epoch: int, delivery: Delivery, positions: Ids) -> list[Occur
     stage = np.searchsorted(begins, dealt, side="right") - 1
     steps = set((numbers[stage] + (dealt - begins[stage]) // sizes[stage]).tolist())
     if delivery.tail == "pad" and delivery.start < delivery.size:
-        # Fewer than there are ranks: all of them are in the last step.
+        # There are fewer pads than ranks, so all of them are in the last step.
         steps.add(delivery.job_steps - 1)
     found = []
     for step in sorted(steps):
@@ -288,11 +290,11 @@ def occurrences_of(epoch: int, delivery: Delivery, positions: Ids) -> list[Occur
 
 
 def _in_batches(reading: Reading, dealt: list[Occurrence], sample: int) -> list[Occurrence]:
-    """Finds a sample in the batches of a plan that hold it, from where these are dealt."""
+    """Finds a sample within the batches of a plan that hold it, where `dealt` says when these are read."""
     seen = {(time.rank, time.step): time.position for time in dealt}
     last = next((step for _, step in seen if reading._is_split(step)), None)
     if last is not None:
-        # Any rank may have it: all that is left was put together and cut again.
+        # Any rank may have it: the remaining batches were joined and cut again.
         first = min(number for (_, step), number in seen.items() if step == last)
         seen |= {(rank, last): first for rank in range(reading.delivery.num_shards)}
     times = []
@@ -313,10 +315,10 @@ class PartRead:
     """One time that a part of a document is read.
 
     Args:
-        read: the window: by which rank, in which step, and at which place of its batch.
-        window: its id.
-        first: the first token of the part in the document.
-        tokens: how many follow on it; the label of the last token of a window is counted.
+        read: when the window is read: rank, step and index in the batch.
+        window: the id of the window.
+        first: the first token of the part, counted from the start of the document.
+        tokens: the number of tokens of the part, including the label of the window's last input.
     """
 
     read: Occurrence
@@ -334,23 +336,23 @@ def when_document(
     world: int | None = None,
     start: int | None = None,
 ) -> tuple[tuple[PartRead, ...], ...]:
-    """Reports when, where and by whom a document of tokens is read, by arithmetic: nothing is searched.
+    """Returns when and by which rank a document of tokens is read; positions are computed, without a search.
 
     Args:
         source: as for `when`; its dataset is a `TokenDataset` of files with an index.
-        document: its number in its index.
+        document: the number of the document in the index of its file.
         epochs: one epoch, or several.
-        file: its file, by its number or its name in the layout.
+        file: the file of the document, by its number or its name in the layout.
         world: as for `when`.
         start: as for `when`.
 
     Returns:
-        For each epoch the parts that are read, in the order of steps; none where the tail drops them, or
-        where its tokens are those that an epoch leaves out.
+        For each epoch the parts that are read, in the order of steps; without parts that the tail drops, or
+        whose tokens the epoch leaves out.
 
     Raises:
         ArgumentValueError: the dataset does not know which windows hold a document, or has
-            no file of that name.
+            no file with this name.
         OutOfDatasetError: there is no such document.
         DatasetError: the file has no index.
 

@@ -1,4 +1,4 @@
-"""Windows of tokens in figures: what a step holds, documents cut, and where their length may change."""
+"""Figures of windows of tokens: tokens per step, documents that are cut, and where `seq_len` may change."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from samplerkit.loading.run.token_windows import TokenWindowUnit
 from samplerkit.order.typing import Ids
 
 _LOOKED_AT = 256
-"""Windows that are looked at for documents."""
+"""The most windows whose documents are examined."""
 
 
 @final
 @dataclass(frozen=True)
 class TokenFigures:
-    """What a run of windows of tokens reads.
+    """Figures of a run that reads windows of tokens.
 
     Args:
-        seq_len: tokens in a window that are inputs.
+        seq_len: input tokens in a window.
         block_len: tokens in a block.
-        tokens_a_step: inputs of all ranks in a step.
-        tokens_an_epoch: inputs of all ranks in an epoch, pads not counted.
-        steps_to_a_change: every how many steps `seq_len` may change; None where it may at the end of an epoch
-            alone, and 0 where the order does not survive it at all.
-        cut: the share of windows that begin within a document; None where documents are not known.
-        is_exact: whether all windows of the epoch were looked at for that.
+        tokens_a_step: input tokens of all ranks in a step.
+        tokens_an_epoch: input tokens of all ranks in an epoch, without pads.
+        steps_to_a_change: the number of steps after which `seq_len` may change; None if it may change only at
+            the end of an epoch, and 0 if a change always breaks the order.
+        cut: the share of windows that begin within a document; None if documents are not known.
+        is_exact: whether all windows of the epoch were examined for `cut`.
     """
 
     seq_len: int
@@ -43,17 +43,17 @@ class TokenFigures:
 
 
 def windows_of(view: RunView) -> TokenWindowUnit | None:
-    """Returns how the windows of tokens of a run are cut; None where it reads none."""
+    """Returns how a run cuts windows of tokens; None if it reads none."""
     return TokenWindowUnit.of(view.run.recipe, view.run.dataset)
 
 
 def token_figures(view: RunView, epoch: int, epoch_samples: int) -> TokenFigures | None:
-    """Looks at a run; None where it reads no windows of tokens.
+    """Computes the figures of a run; None if it reads no windows of tokens.
 
     Args:
         view: the run.
-        epoch: which one.
-        epoch_samples: samples that all ranks read in it.
+        epoch: the epoch.
+        epoch_samples: samples that all ranks read in the epoch.
     """
     tokens = windows_of(view)
     if tokens is None or tokens.seq_len is None or tokens.block_len is None or view.recipe is not None:
@@ -79,18 +79,18 @@ def token_figures(view: RunView, epoch: int, epoch_samples: int) -> TokenFigures
 def spans_of(
     view: RunView, reading: Reading, step: int, ids: Ids, places: Ids | None = None
 ) -> tuple[Any, ...] | None:
-    """Reports of which parts of which documents the windows of a step are made.
+    """Returns the parts of documents in the windows of a step.
 
     Args:
         view: the run.
-        reading: of a rank in an epoch.
-        step: of the rank.
-        ids: all windows of the step.
-        places: which of them are described, by their places in the batch; None for all.
+        reading: the reading of a rank in an epoch.
+        step: the step of the rank.
+        ids: the ids of all windows of the step.
+        places: the indices in the batch of the windows to describe; None for all.
 
     Returns:
-        For each window its spans: file, document, first token in it, and how many; None where the dataset
-        does not say.
+        For each window its spans: file, document, first token in the document, and number of tokens. None if
+        the dataset has no method `spans`.
     """
     if not callable(getattr(view.run.dataset, "spans", None)):
         return None
@@ -102,12 +102,12 @@ def spans_of(
 
 
 def spans_in(dataset: Any, id: int, epoch: int) -> Any:
-    """Asks a dataset for the spans of a window, in an epoch of its source where that matters."""
+    """Returns the spans of a window, for an epoch of its source if the dataset depends on the epoch."""
     return dataset.spans(id, epoch=epoch) if getattr(dataset, "wants_epochs", False) else dataset.spans(id)
 
 
 def _cut(view: RunView, epoch: int) -> tuple[float | None, bool]:
-    """The share of windows that begin within a document, from some that lie evenly over the epoch."""
+    """Returns the share of windows that begin within a document, from evenly spaced windows of the epoch."""
     dataset, order = view.run.dataset, view.run.undealt(epoch)
     if not callable(getattr(dataset, "spans", None)) or not len(order):
         return None, True

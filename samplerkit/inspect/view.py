@@ -1,4 +1,4 @@
-"""What the other modules of this room look at: a run of any kind, with the readings of all its ranks."""
+"""A uniform view of a run of any kind, with the readings of all its ranks."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ _FIRST_BATCHES = 64
 @final
 @dataclass(frozen=True, eq=False)
 class RunView:
-    """A run, seen from all of its ranks.
+    """A run, with the readings of all its ranks.
 
     Args:
-        run: the recipe over the dataset, with the constants of the first start.
-        batch_size: units a rank and step: samples, or one batch of a plan.
-        epoch: the epoch at which the run stands.
-        start: the position at which it began that epoch.
-        deals_in_lanes: whether a step is dealt in the order of lanes, as a `Loader` does.
-        drops_last: whether each rank leaves out a last, smaller batch, as a plain DataLoader may.
-        num_workers: worker processes of each rank that take its batches in turn; 0 without.
+        run: the sampler chain and the dataset, with the constants of the first start.
+        batch_size: units per rank and step: samples, or one batch of a plan.
+        epoch: the current epoch of the run.
+        start: the position at which the run began this epoch.
+        deals_in_lanes: whether a step is dealt in the order of lanes, as by a `Loader`.
+        drops_last: whether each rank drops a last, smaller batch, as a plain DataLoader may.
+        num_workers: worker processes of each rank that take its batches in turn; 0 for none.
     """
 
     run: Run
@@ -52,16 +52,16 @@ class RunView:
 
     @classmethod
     def of(cls, source: Any, world: int | None = None) -> RunView:
-        """Looks at a run.
+        """Makes the view of a run.
 
         Args:
             source: a `Loader`, a `DeviceLoader` of one, a `Config` with a dataset, a torch DataLoader
                 whose sampler is a `TorchSampler`, or a view.
-            world: of how many ranks a config is to be started on; None asks the sampler, then the running
-                job. A loader knows its own.
+            world: the number of ranks on which a config is started; None takes it from the sampler, then from
+                the running job. A loader has its own number, which this must equal.
 
         Raises:
-            ArgumentTypeError: it is something else.
+            ArgumentTypeError: `source` is something else.
             ArgumentValueError: `world` is not that of the loader.
         """
         if isinstance(source, DeviceLoader):
@@ -82,22 +82,22 @@ class RunView:
 
     @property
     def layout(self) -> Layout:
-        """Which samples lie in which files."""
+        """The samples and files of the dataset."""
         return Layout.of(self.run.dataset)
 
     @property
     def fingerprint(self) -> str:
-        """The short name of the orders of all epochs."""
+        """The fingerprint of the orders of all epochs."""
         return self.run.state(Place(0, 0)).fingerprint
 
     def reading(self, epoch: int, rank: int = 0, start: int | None = None) -> Reading:
-        """Gives what a rank reads in an epoch.
+        """Returns the reading of a rank in an epoch.
 
         Args:
-            epoch: from 0.
-            rank: in [0, ranks).
-            start: the position at which the reading begins. None for the beginning of the epoch; of the
-                epoch at which the run stands, for where it began that.
+            epoch: the epoch, from 0.
+            rank: the rank, in [0, ranks).
+            start: the position at which the reading begins. None for the beginning of the epoch, or, for the
+                current epoch of the run, for the position at which the run began it.
 
         Raises:
             ArgumentRangeError: there is no such rank or position.
@@ -110,7 +110,7 @@ class RunView:
         if start is None:
             start = self.start if epoch == self.epoch else 0
         start = arguments.integer("start", start)
-        if start:  # how many batches there are may take long to find out
+        if start:  # only if needed: counting the batches of a plan may take long
             plan = self.run.plan(epoch)
             size = len(self.run.undealt(epoch)) if plan is None else len(plan)
             if not 0 <= start <= size:
@@ -123,12 +123,12 @@ class RunView:
 
     @property
     def recipe(self) -> BatchRecipe | None:
-        """The recipe for batches of samples of different lengths, which are dealt; None if samples are."""
+        """The recipe for batches of samples of different lengths; None if samples are dealt, not batches."""
         return self.run.unit.recipe
 
     @cached_property
     def samples_a_batch(self) -> int:
-        """The samples a rank and step; of samples of different lengths, the mean of the first batches."""
+        """Samples per rank and step; for batches of a recipe, the mean of the first batches."""
         plan = self.run.plan(self.epoch)
         if plan is None:
             return self.batch_size
@@ -137,10 +137,10 @@ class RunView:
 
     @property
     def mode(self) -> Mode | None:
-        """The shuffle mode in which samples are read; None where no sampler of the chain has one.
+        """The shuffle mode in which samples are read; None if no sampler of the chain has one.
 
-        It is that of the sampler that reads the dataset, and where that reads in order, of the one above it
-        that shuffles.
+        It is the mode of the sampler that reads the dataset, or, if that does not shuffle, of the one above
+        it that does.
         """
         found = None
         for link in reversed(self.run.recipe._links()):
@@ -155,26 +155,27 @@ class RunView:
 
     @cached_property
     def order_source(self) -> OrderSource:
-        """The orders of all epochs, in the lanes of the first start, and the mode behind them."""
+        """The orders of all epochs, with the lanes of the first start, and their shuffle mode."""
         return OrderSource.of(self.run.recipe, self.run.dataset, World(self.run.constants.lanes))
 
     @property
     def lanes(self) -> int:
-        """Into how many lanes the order is woven."""
+        """The number of lanes of the order."""
         return self.run.recipe.chain.woven_lanes(self.run.dataset, self.run.constants)
 
     def steps(self, reading: Reading) -> int:
-        """Gives the number of batches that a rank hands out."""
+        """Returns the number of batches that a rank yields."""
         samples = reading.delivery.samples(reading.shard)
         return samples // self.batch_size if self.drops_last else reading.steps
 
 
 def loader_of(source: Any, world: World | None) -> Any:
-    """Gives the loader of a config, and a loader as it is.
+    """Returns the loader of a config; anything else is returned unchanged.
 
     Args:
         source: a config, or anything else.
-        world: in which a config is started; None asks the sampler, then the running job.
+        world: the world in which a config is started; None takes it from the sampler, then from the running
+            job.
 
     Raises:
         ArgumentValueError: the config has no dataset.
@@ -191,7 +192,7 @@ def loader_of(source: Any, world: World | None) -> Any:
         # The outermost distributed sampler decides.
         said = next((link.deal.shard_id for link in source.sampler._links() if link.deal is not None), None)
         world = World(world.num_shards, world.shard_id if said is None else said)
-    # One that speaks of a layout has nothing else to read.
+    # A config with only a layout has no dataset: the loader then reads the layout.
     return source.make_loader(source.dataset if isinstance(source.dataset, Layout) else None, world)
 
 
@@ -235,15 +236,14 @@ HINT = (
 
 
 def is_counted(dataset: Any) -> bool:
-    """Whether a dataset knows how many samples it has without fetching remote files."""
+    """Returns whether a dataset knows its number of samples without fetching remote files."""
     return bool(getattr(dataset, "is_layout_known", True)) or not getattr(dataset, "is_remote", True)
 
 
 def require_counted(dataset: Any) -> None:
-    """Lets a dataset pass whose samples are counted, or can be where they lie.
+    """Checks that the samples of a dataset are counted, or are in local files.
 
-    What is planned, looked up or checked is computed from numbers; to fetch all files for these is not what
-    anyone expects of it.
+    Plans, lookups and checks are computed from numbers, and users do not expect them to fetch all files.
 
     Raises:
         DatasetError: files would have to be fetched.

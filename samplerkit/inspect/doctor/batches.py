@@ -1,4 +1,4 @@
-"""Batches of samples of different lengths: lengths, budgets, padding, ranks that wait, and wrong losses."""
+"""Rules about batches of samples of different lengths: budgets, padding, idle ranks and wrong losses."""
 
 from __future__ import annotations
 
@@ -20,17 +20,15 @@ LEAST_EFFICIENCY = 0.7
 """Below it, more than 30 % of the padded tokens are padding."""
 
 MOST_LEFT_OUT = 0.01
-"""So many of the samples, or of the tokens, may be left out without a word."""
+"""The share of samples, or of tokens, that may be left out without a warning."""
 
 MOST_READ_AGAIN = 2.0
-"""So many times the tokens of an epoch may be read, since whole documents are read for their parts."""
+"""How often tokens may be read per epoch, where whole documents are read for their parts."""
 
-_REFUSED = kind("refused", "error", "The sampler does not go with the dataset.")
-_LENGTHS = kind(
-    "lengths-do-not-fit", "error", "Lengths, keys or labels are not one for each sample, or are none."
-)
+_REFUSED = kind("refused", "error", "The sampler does not fit the dataset.")
+_LENGTHS = kind("lengths-do-not-fit", "error", "There is not one valid length, key or label for each sample.")
 _BUDGET = kind(
-    "sample-above-budget", "error", "A sample alone is above `max_tokens`, `seq_len`, or the last boundary."
+    "sample-above-budget", "error", "A single sample is above `max_tokens`, `seq_len`, or the last boundary."
 )
 _KINDS_OF_PLACES = {
     **dict.fromkeys(("lengths", "length", "keys", "labels"), _LENGTHS),
@@ -39,7 +37,7 @@ _KINDS_OF_PLACES = {
 
 
 def refused(error: SamplerkitError) -> Finding:
-    """Makes a finding of an order, or of batches, that cannot be made."""
+    """Makes the finding for an error of an order, or of batches, that cannot be built."""
     found = _KINDS_OF_PLACES.get(error.place.rpartition(".")[2].partition("[")[0], _REFUSED)
     hint = error.hint or "give one for each sample, in the order of the dataset"
     return found.found(f"{error.place}: {error.problem}", hint)
@@ -82,9 +80,9 @@ def padding_wasted(seen: InspectedRun) -> Faults:
 
 @rule("warning", batches)
 def abreast_does_not_fit(seen: PlannedRun) -> Faults:
-    """The ranks do not divide `abreast`, so that the batches of a step differ in cost."""
+    """The number of ranks does not divide `abreast`, so that the batches of a step differ in cost."""
     ranks, abreast = seen.run.view.num_ranks, seen.plan.abreast
-    # Batches by class are all alike, and packs in tokens.
+    # Batches by class all have the same cost, and packs the same number of tokens.
     if isinstance(seen.recipe, ClassBatches | PackBatches):
         return
     if abreast % ranks and len(seen.plan) > ranks:
@@ -111,7 +109,7 @@ def samples_left_out(seen: PlannedRun) -> Faults:
 
 @rule("warning", batches)
 def fewer_batches_than_ranks(seen: PlannedRun) -> Faults:
-    """An epoch has not a batch for each rank.
+    """An epoch has fewer batches than ranks.
 
     Hint:
         make batches smaller, use fewer ranks, or say tail='split'
@@ -127,7 +125,7 @@ def fewer_batches_than_ranks(seen: PlannedRun) -> Faults:
 
 @rule("warning", batches)
 def loss_ignores_tokens(seen: PlannedRun) -> Faults:
-    """A loop trains on batches of different lengths, and never asks `loader.tokens`.
+    """A loop trains on batches of different lengths without using `loader.tokens`.
 
     Hint:
         divide the summed loss by loader.tokens(step) / ranks, which needs no communication
@@ -141,7 +139,7 @@ def loss_ignores_tokens(seen: PlannedRun) -> Faults:
 
 
 def ignores_tokens(make: Callable[[], Any]) -> bool:
-    """Whether the module of a function calls `backward()` on something, and `tokens()` on nothing."""
+    """Returns whether the module of a function calls `backward()`, and never `tokens()`."""
     names = {name for code in module_codes(make) for name in code.co_names}
     return "backward" in names and "tokens" not in names
 
@@ -167,7 +165,7 @@ def tokens_cut_off(seen: PlannedRun) -> Faults:
 
 @rule("warning", batches)
 def documents_read_again(seen: PlannedRun) -> Faults:
-    """Whole documents are read for each of their parts, more than twice the tokens.
+    """Whole documents are read for each of their parts, which reads more than twice the tokens.
 
     Hint:
         write __getsegments__(segments) in the dataset: rows of id, start and length

@@ -1,4 +1,4 @@
-"""The doctor: what is wrong with how a loader is set up, found without reading a sample."""
+"""Checks the setup of a loader for mistakes, without reading a sample."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch.utils.data
 
 from samplerkit.errors import ArgumentTypeError, SamplerkitError
 
-# Each adds its rules to the table when it is imported.
+# These modules register their rules when they are imported.
 from samplerkit.inspect.doctor import batches, datasets, epochs, samplers, workers  # noqa: F401
 from samplerkit.inspect.doctor.findings import RULES, Finding, kind
 from samplerkit.inspect.doctor.inspection import Inspection
@@ -32,27 +32,27 @@ def check(
     epoch: int | None = None,
     saves_state: bool = False,
 ) -> tuple[Finding, ...]:
-    """Looks for mistakes in how a loader is set up: samplerkit's, or anyone's torch DataLoader.
+    """Checks the setup of a samplerkit loader or any torch DataLoader for mistakes.
 
-    No sample is read, and the random state of the process stays. Samplers of unknown classes with at most
-    2^20 samples are asked for their first ids, to see whether they draw from that state; they are copied
-    first.
+    No sample is read, and the random state of the process is kept. Samplers of unknown classes with at most
+    2^20 samples are copied, and the copy is iterated for its first ids, to find out whether it draws from
+    that state.
 
     Args:
         loader: a `Loader`, a `DeviceLoader`, a torch DataLoader with any sampler, a `Config`, or a function
-            without arguments that makes one of these: it is then called twice, and what it makes compared.
-            Or a trainer that has its loader: Hugging Face's, Composer's, or Lightning's while it trains.
-        world: of the job, where it is not the running one. A samplerkit `Loader` knows its own.
-        epoch: the epoch at which training is. Left out, a sampler at epoch 0 that does not move on by itself
-            counts as one whose `set_epoch` is never called; before training, say `epoch=0`.
-        saves_state: whether the run saves the state of a `TorchSampler`. A state that was loaded shows, and
-            so does `sampler.state_dict()` in the module of a function.
+            without arguments that returns one of these: it is called twice, and the results are compared.
+            Or a trainer that has a loader: Hugging Face's, Composer's, or Lightning's while it trains.
+        world: the world of the job, if it is not the running one. A samplerkit `Loader` has its own.
+        epoch: the current epoch of training. By default, a sampler at epoch 0 that does not advance by itself
+            is reported as one whose `set_epoch` is never called; before training, pass `epoch=0`.
+        saves_state: whether the run saves the state of a `TorchSampler`. It is detected if a state was
+            loaded, or if the module of a function has `sampler.state_dict()`.
 
     Returns:
-        The findings, errors first; none of a healthy loader.
+        The findings, errors first; empty for a correct loader.
 
     Raises:
-        ArgumentTypeError: it is no loader, or the function does not make one.
+        ArgumentTypeError: `loader` is not a loader, or the function does not return one.
 
     Example:
         >>> import torch
@@ -73,7 +73,7 @@ count them twice
     try:
         if callable(loader) and not isinstance(loader, torch.utils.data.DataLoader):
             make, loader = loader, loader_of(loader(), None)
-            # With other process-wide random states, as another rank has.
+            # With another process-wide random state, as on another rank.
             with seeded(random.SystemRandom().getrandbits(32)):
                 second = loader_of(make(), None)
             where = "when the function is called a second time"
@@ -87,7 +87,7 @@ count them twice
             saves_state=saves_state,
             ignores_tokens=ignores_tokens,
         )
-        # All other rules ask how many samples there are, and in which batches.
+        # All other rules need the number of samples, and the batches.
         if not is_counted(seen.dataset):
             return (_LENGTHS_UNKNOWN.found(_NOT_COUNTED, HINT),)
         made += [finding for find in RULES for finding in find(seen)]

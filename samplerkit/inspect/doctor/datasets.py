@@ -1,4 +1,4 @@
-"""Datasets: parts of trees, windows of tokens, and files that ranks, workers, lanes and caches do not fit."""
+"""Rules about datasets: parts of trees, windows of tokens, and files that do not fit ranks or caches."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ from samplerkit.order.sequences import LaneWeave
 from samplerkit.samplers.mixing.mixture import MixtureSampler
 
 MOST_LOST = 0.01
-"""So many of the tokens may be in files of which nothing is read."""
+"""The share of tokens that may be in files of which nothing is read."""
 
 MOST_PASSES = 4
-"""So often a source may be read."""
+"""The most passes over a source."""
 
 MOST_APART = 1 / 3
-"""So much of a share of documents may the share of tokens be more, or less."""
+"""The largest difference between the shares of tokens and of documents, relative to that of documents."""
 
 _NOT_PASSED_ON = ("__getitems__", "expect", "set_epoch")
-"""What a `ConcatDataset` does not pass on to its parts."""
+"""Methods that a `ConcatDataset` does not call on its parts."""
 
 
 @rule("warning", run)
 def empty_part(seen: InspectedRun) -> Faults:
-    """The dataset, or a part of a tree, holds no sample.
+    """The dataset, or a part of a tree, has no samples.
 
     Hint:
         see whether its files are where it looks for them, or leave it out
@@ -55,7 +55,7 @@ def empty_part(seen: InspectedRun) -> Faults:
 
 @rule("warning", any_loader)
 def same_part(seen: Inspection) -> Faults:
-    """Parts of a tree are one dataset, whose samples come more often than is meant.
+    """Parts of a tree are the same dataset, whose samples are read more often than intended.
 
     Hint:
         leave one out and give the other its weight; read more often, it has a pass more
@@ -74,7 +74,7 @@ def same_part(seen: Inspection) -> Faults:
 
 @rule("warning", any_loader)
 def parts_hidden(seen: Inspection) -> Faults:
-    """A ConcatDataset reads its parts one by one, and passes on neither `expect` nor `set_epoch`.
+    """A ConcatDataset reads samples one by one, and passes on neither `expect` nor `set_epoch`.
 
     Hint:
         say sk.TreeDataset({'name': part, ...}), over which the same orders work
@@ -106,7 +106,7 @@ def read_too_often(seen: InspectedRun) -> Faults:
 
 @rule("warning", batches)
 def weights_of_documents(seen: PlannedRun) -> Faults:
-    """A mixture is weighed by documents, and its shares of tokens differ by more than a third.
+    """A mixture is weighted by documents, and its shares of tokens differ by more than a third.
 
     Hint:
         say MixtureSampler(..., by='tokens') if weights are meant to be shares of tokens
@@ -126,7 +126,7 @@ def weights_of_documents(seen: PlannedRun) -> Faults:
 
 @rule("warning", order)
 def seq_len_fixed(seen: InspectedRun) -> Faults:
-    """`block_len` lets `seq_len` change, and the order is one of windows, not of blocks.
+    """`block_len` lets `seq_len` change, but the order is one of windows, not of blocks.
 
     Hint:
         read by sk.BlockSampler, or leave block_len out
@@ -143,7 +143,7 @@ def seq_len_fixed(seen: InspectedRun) -> Faults:
 
 @rule("warning", order)
 def pools_missed(seen: InspectedRun) -> Faults:
-    """No step ends with a pool of a `BlockSampler`, where alone `seq_len` may change.
+    """No step ends with a pool of a `BlockSampler`, but `seq_len` may change only there.
 
     Hint:
         make pool * block_len a multiple of the tokens a step
@@ -164,7 +164,7 @@ def evaluation_with_phase(seen: Inspection) -> Faults:
     Hint:
         say TokenDataset(..., phase=False) for evaluation, or shuffle
     """
-    # Known by its attributes: this package does not import that of tokens.
+    # Recognized by its attributes: this package does not import that of tokens.
     has_phase = getattr(seen.dataset, "wants_epochs", False) is True
     if seen.is_evaluation and has_phase and hasattr(seen.dataset, "windows_per_block"):
         yield Fault(
@@ -175,7 +175,7 @@ def evaluation_with_phase(seen: Inspection) -> Faults:
 
 @rule("error", any_loader)
 def vocabulary_beyond_dtype(seen: Inspection) -> Faults:
-    """`vocab_size` of the tokenizer is more than the type of the files can hold.
+    """`vocab_size` of the tokenizer is larger than the dtype of the files can hold.
 
     Hint:
         write the files again with a type that holds all tokens, such as int32
@@ -216,7 +216,7 @@ def _named(names: list[str]) -> str:
 
 
 _ALIKE = 0.9
-"""The share of samples from which on in files of one size, all files count as equally large."""
+"""If at least this share of samples is in files of one size, all files count as equally large."""
 
 
 @rule("error", run)
@@ -241,7 +241,7 @@ def partial_size_in_file(seen: InspectedRun) -> Faults:
 
 @rule("warning", run)
 def few_files(seen: InspectedRun) -> Faults:
-    """There are fewer files than ranks x workers, so that several open the same one."""
+    """There are fewer files than ranks x workers, so that several workers open the same one."""
     mode, layout = seen.view.mode, seen.view.layout
     ranks, workers = seen.view.num_ranks, max(1, seen.view.num_workers)
     keeps_files = mode is not None and mode.resolve(layout) in FILE_AWARE
@@ -254,7 +254,7 @@ def few_files(seen: InspectedRun) -> Faults:
 
 @rule("warning", run)
 def lanes_do_not_divide(seen: InspectedRun) -> Faults:
-    """Neither lanes nor ranks divide the other, so that a rank reads more files."""
+    """Neither the number of lanes nor that of ranks divides the other, so that a rank reads more files."""
     lanes, ranks = seen.view.lanes, seen.view.num_ranks
     if lanes > 1 and lanes % ranks and ranks % lanes:
         each = lanes // int(np.gcd(lanes, ranks))
@@ -267,8 +267,8 @@ def lanes_do_not_divide(seen: InspectedRun) -> Faults:
 
 @rule("warning", order)
 def files_read_again(seen: InspectedRun) -> Faults:
-    """`max_files`, `max_chunks` or `max_shards` is too few for how the order goes."""
-    # Known by its attributes: this package does not import that of files.
+    """`max_files`, `max_chunks` or `max_shards` is too small for the order, so that files are read again."""
+    # Recognized by its attributes: this package does not import that of files.
     limits: Any = getattr(seen.dataset, "_limits", None)
     view = seen.view
     if not hasattr(limits, "max_files") or not view.layout.has_files:
@@ -277,11 +277,11 @@ def files_read_again(seen: InspectedRun) -> Faults:
     if is_tar and seen.dataset.is_remote and seen.figures.downloads[""].way != "whole":
         return
     needed = files_needed_at_once(view, view.epoch, max(1, view.num_workers))
-    if view.num_workers < seen.num_workers:  # each has files of its own
+    if view.num_workers < seen.num_workers:  # with `file_affinity` each worker has its own files
         needed = -(-needed // seen.num_workers)
     if needed <= limits.max_files:
         return
-    # One more for a file that is needed in one batch only, and those that are read ahead.
+    # One more for a file that only one batch needs, and the files that are prefetched.
     room = min(needed + 1 + limits.read_ahead, view.layout.num_files)
     name, kept = limits.called, "held open" if is_tar else "kept"
     again = "shards are opened, and from a small cache fetched," if is_tar else "files are read"
@@ -296,7 +296,7 @@ def files_read_again(seen: InspectedRun) -> Faults:
 
 @rule("warning", order)
 def costly_remote(seen: InspectedRun) -> Faults:
-    """The order asks remote storage for far more than fetching each file once would."""
+    """The order takes far more from remote storage than fetching each file once would."""
     for part, found in seen.figures.downloads.items():
         where = f" in {part}" if part else ""
         if found.is_remote and found.advice:

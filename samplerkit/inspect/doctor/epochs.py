@@ -1,4 +1,4 @@
-"""Epochs: whether all get their number, and how they end: pads, uneven ranks, batches that never fill."""
+"""Rules about epochs: `set_epoch`, and the end of an epoch: pads, uneven ranks, batches that never fill."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def epoch_frozen(seen: Inspection) -> Faults:
 
 
 def _advances_by_itself(seen: Inspection, sampler: Any) -> bool:
-    # Every trainer that is known calls set_epoch when an epoch begins.
+    # All known trainers call set_epoch at the beginning of an epoch.
     if isinstance(sampler, EpochByCursor) and seen.trainer is None:
         return sampler._cursor._advances
     if seen.is_led or seen.trainer is not None:
@@ -79,7 +79,7 @@ def epoch_in_workers(seen: Inspection) -> Faults:
 def _is_shared(epoch: Any) -> bool:
     if isinstance(epoch, torch.Tensor):
         return bool(epoch.is_shared())  # type: ignore[no-untyped-call]  # torch's
-    # What multiprocessing.Value gives has a lock or is one number in shared memory.
+    # A multiprocessing.Value has a lock, or is a number in shared memory.
     return hasattr(epoch, "get_lock") or type(epoch).__module__.startswith("multiprocessing.")
 
 
@@ -151,7 +151,7 @@ def drops_everything(seen: Inspection) -> Faults:
         use a smaller batch_size, or keep the last batch
     """
     if seen.view is not None and seen.view.recipe is not None:
-        return  # `fewer_batches_than_ranks` says so
+        return  # `fewer_batches_than_ranks` reports this
     batch, samples = _batch_of_a_rank(seen)
     if seen.steps == 0 and (samples or 0) > 0:
         yield Fault(
@@ -173,7 +173,7 @@ def batch_larger_than_shard(seen: Inspection) -> Faults:
 
 
 def _batch_of_a_rank(seen: Inspection) -> tuple[int | None, int | None]:
-    """Returns the batch size, and the samples that a rank reads; None of what is not known."""
+    """Returns the batch size, and the samples that a rank reads; None for a number that is not known."""
     if seen.view is not None:
         samples = len(seen.view.run.undealt(seen.view.epoch))
         return seen.view.batch_size, -(-samples // seen.view.num_ranks)
@@ -184,7 +184,7 @@ def _batch_of_a_rank(seen: Inspection) -> tuple[int | None, int | None]:
 
 @rule("error", any_loader)
 def skipped_twice(seen: Inspection) -> Faults:
-    """A trainer skips, when it resumes, what the state of the loader has behind it."""
+    """On a resume, a trainer skips batches that the state of the loader has skipped already."""
     trainer = seen.trainer
     if trainer is not None and trainer.skips and (seen.is_ours or seen.bridges):
         yield Fault(

@@ -1,4 +1,4 @@
-"""What the doctor can find: the table of rules, what they look at, and the findings that they yield."""
+"""The table of rules, the subjects that rules examine, and the findings that they yield."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from samplerkit.batches.recipe import BatchRecipe
 from samplerkit.inspect.doctor.inspection import InspectedRun, Inspection
 
 Severity = Literal["error", "warning"]
-"""An error trains on wrong data, hangs or fails; a warning costs quality, time or memory."""
+"""An error means wrong data, a hang or a failure; a warning means lost quality, time or memory."""
 
 _Subject = TypeVar("_Subject")
 
@@ -20,13 +20,13 @@ _Subject = TypeVar("_Subject")
 @final
 @dataclass(frozen=True)
 class Finding:
-    """A mistake in how a loader is set up.
+    """A mistake in the setup of a loader.
 
     Args:
-        code: of which kind it is, a key of `KINDS`.
+        code: the kind of mistake, a key of `KINDS`.
         severity: `error` or `warning`.
-        what: what is wrong here, with its numbers.
-        hint: what to do about it.
+        what: what is wrong, with numbers.
+        hint: how to fix it.
 
     Example:
         >>> print(Finding("few-files", "warning", "2 files for 8 ranks", "write more files"))
@@ -43,7 +43,7 @@ class Finding:
 
 
 class Fault(NamedTuple):
-    """What a rule found: what is wrong; what to do about it and how bad it is, if not as its kind says."""
+    """The result of a rule: what is wrong; and a hint and severity, if they differ from those of the rule."""
 
     what: str
     hint: str = ""
@@ -56,7 +56,7 @@ Faults = Iterator[Fault]
 @final
 @dataclass(frozen=True)
 class FindingKind:
-    """A kind of mistake: its code, how bad it mostly is, and a sentence for the table of the docs."""
+    """A kind of mistake: its code, its usual severity, and a sentence for the table in the docs."""
 
     code: str
     severity: Severity
@@ -68,10 +68,10 @@ class FindingKind:
 
 
 KINDS: dict[str, FindingKind] = {}
-"""What there is to find, by its code."""
+"""All kinds of mistakes by code."""
 
 RULES: list[Callable[[Inspection], Iterator[Finding]]] = []
-"""Each looks for one kind of mistake."""
+"""All rules; each finds one kind of mistake."""
 
 
 def kind(code: str, severity: Severity, meaning: str) -> FindingKind:
@@ -82,15 +82,15 @@ def kind(code: str, severity: Severity, meaning: str) -> FindingKind:
 def rule(
     severity: Severity, subject: Callable[[Inspection], _Subject | None]
 ) -> Callable[[Callable[[_Subject], Faults]], Callable[[_Subject], Faults]]:
-    """Adds a rule to the table, where it is written: the decorator of a predicate.
+    """Returns a decorator that registers a predicate as a rule.
 
-    The name of the predicate is the code, its docstring the meaning, and what stands there below `Hint:` what
-    to do about a fault that says nothing else.
+    The name of the predicate is the code, its docstring the meaning, and the text below `Hint:` in it the
+    hint of faults without one of their own.
 
     Args:
-        severity: of what it finds.
-        subject: what it looks at, made from a loader: one of the functions below. None where the loader has
-            no such thing; then there is nothing to find.
+        severity: the severity of the findings.
+        subject: returns what the predicate examines, from a loader: one of the functions below. It returns
+            None if the rule does not apply to the loader.
     """
 
     def added(predicate: Callable[[_Subject], Faults]) -> Callable[[_Subject], Faults]:
@@ -120,7 +120,7 @@ class PlannedRun:
 
 
 def any_loader(seen: Inspection) -> Inspection:
-    """A loader, whatever its sampler."""
+    """A loader with any sampler."""
     return seen
 
 
@@ -132,18 +132,18 @@ def stream(seen: Inspection) -> Inspection | None:
 def loader_with_length(seen: Inspection) -> Inspection | None:
     """A loader whose batches can be counted.
 
-    An order that takes minutes and gigabytes to make is not made to look at its end.
+    Orders that take minutes and gigabytes to build are excluded.
     """
     return None if seen.view is not None and seen.listed is not None else seen
 
 
 def run(seen: Inspection) -> InspectedRun | None:
-    """A loader whose order is samplerkit's; the order is not made."""
+    """A loader whose order is samplerkit's; the order is not built."""
     return seen if isinstance(seen, InspectedRun) else None
 
 
 def order(seen: Inspection) -> InspectedRun | None:
-    """The same, where the order can be made."""
+    """A loader whose order is samplerkit's, and can be built in short time and memory."""
     return None if loader_with_length(seen) is None else run(seen)
 
 

@@ -1,4 +1,4 @@
-"""What the doctor looks at: a loader of any kind, the samplers inside of it, and the trainer that has it."""
+"""The subject of the checks: a loader of any kind, the samplers inside of it, and its trainer."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ SHUFFLING = (
     torch.utils.data.SubsetRandomSampler,
     torch.utils.data.WeightedRandomSampler,
 )
-"""torch's samplers that draw from the process-wide random state, unless they have a generator."""
+"""torch's samplers that draw from the process-wide random state if they have no generator."""
 
 
 @final
 @dataclass(frozen=True)
 class Dealer:
-    """What deals samples to ranks."""
+    """A sampler, loader or dataset that deals samples to ranks."""
 
     who: str
     num_shards: int
@@ -61,15 +61,15 @@ class Dealer:
 @final
 @dataclass(frozen=True, eq=False)
 class Trainer:
-    """A trainer that has its loader, whichever package it is of.
+    """A trainer of another package that has a loader.
 
     Args:
-        name: as its users know it.
-        loader: what it trains on.
-        skips: what it does to come past the batches of before, where it resumes; empty if it leaves that
-            to the loader.
-        instead: what makes it leave that to the loader.
-        counts: whether it asks for the number of batches once, and leaves each epoch after as many.
+        name: the name that its users know.
+        loader: the loader on which it trains.
+        skips: how it skips the batches before the checkpoint on a resume; empty if it leaves that to the
+            loader.
+        instead: how to make it leave that to the loader.
+        counts: whether it reads the number of batches once, and ends each epoch after as many.
     """
 
     name: str
@@ -80,9 +80,9 @@ class Trainer:
 
     @classmethod
     def of(cls, source: Any) -> Trainer | None:
-        """Gives what is known of an object; None of one that is no trainer, or has no loader yet.
+        """Recognizes a trainer; returns None if the object is not a trainer, or has no loader yet.
 
-        It is known by its attributes, so that no package is imported for it.
+        Trainers are recognized by their attributes, so that their packages are not imported.
         """
         if callable(getattr(source, "get_train_dataloader", None)) and hasattr(source, "args"):
             skips = "" if source.args.ignore_data_skip else "wraps its loader in another one, which skips"
@@ -99,17 +99,17 @@ class Trainer:
 
 @dataclass(frozen=True, eq=False)
 class Inspection:
-    """A loader, taken apart; what rules ask of it is found out once.
+    """A loader and its parts; facts that rules need are determined once.
 
     Args:
         loader: a `Loader`, or a torch DataLoader of any class.
-        world: of the running job.
-        view: the run, where the sampler is samplerkit's.
-        job: that which runs, where a Loader or its sampler was given numbers of its own.
-        trainer: which reads the loader.
-        epoch: the epoch at which training is; None if it is not known.
+        world: the world in which the loader reads.
+        view: the run, if the sampler is samplerkit's.
+        job: the running job, if a `Loader` or its sampler was given its own number of ranks or shard.
+        trainer: the trainer that reads the loader.
+        epoch: the current epoch of training; None if it is not known.
         saves_state: whether the state of the sampler is saved and loaded.
-        ignores_tokens: whether the loop trains, and never asks how many tokens all ranks hold.
+        ignores_tokens: whether the loop trains without using the number of tokens of all ranks.
     """
 
     loader: Any
@@ -123,15 +123,15 @@ class Inspection:
 
     @classmethod
     def of(cls, loader: Any, world: World | None = None, **said: Any) -> Inspection:
-        """Takes a loader apart; nothing is read.
+        """Makes the inspection of a loader; no sample is read.
 
         Args:
             loader: a loader of any kind, or a trainer that has one.
-            world: of the job, where it is not the running one.
+            world: the world of the job, if it is not the running one.
             said: `epoch`, `saves_state` and `ignores_tokens`.
 
         Raises:
-            ArgumentTypeError: it is no loader.
+            ArgumentTypeError: `loader` is not a loader.
         """
         if isinstance(loader, DeviceLoader):
             return cls.of(loader.loader, world, **said)
@@ -155,46 +155,46 @@ class Inspection:
 
     @property
     def is_ours(self) -> bool:
-        """Whether it is a samplerkit `Loader`."""
+        """Whether the loader is a samplerkit `Loader`."""
         return isinstance(self.loader, Loader)
 
     @property
     def is_iterable(self) -> bool:
-        """Whether the dataset is a stream."""
+        """Whether the dataset is iterable-style, without random access."""
         return not self.is_ours and isinstance(self.dataset, torch.utils.data.IterableDataset)
 
     @property
     def dataset(self) -> Any:
-        """What it reads."""
+        """The dataset of the loader."""
         return self.loader.dataset
 
     @property
     def threads(self) -> int:
-        """Workers that are threads."""
+        """The number of worker threads."""
         is_threaded = self.is_ours and self.loader.workers == "threads"
         return self.loader.num_workers if is_threaded else 0
 
     @property
     def num_workers(self) -> int:
-        """Worker processes."""
+        """The number of worker processes."""
         return int(self.loader.num_workers) - self.threads
 
     @cached_property
     def samplers(self) -> tuple[Any, ...]:
-        """From the outermost to the innermost, wrappers and samplerkit's chain included."""
-        # A batch sampler has a length, which may be 0 or an error: it must not be asked whether it is true.
+        """All samplers from the outermost to the innermost, including wrappers and samplerkit's chain."""
+        # Not tested for truth: the length of a batch sampler may be 0 or raise an error.
         outermost = None if self.is_ours else self.loader.batch_sampler
         outermost = self.loader.sampler if outermost is None else outermost
         return () if self.is_iterable else tuple(_inside(outermost))
 
     @cached_property
     def chain(self) -> list[Sampler]:
-        """The samplers of samplerkit, the outermost first."""
+        """samplerkit's chain of samplers, the outermost first."""
         return [sampler for sampler in self.samplers if isinstance(sampler, Sampler)]
 
     @cached_property
     def bridges(self) -> list[TorchSampler]:
-        """The samplers for torch that stand above these."""
+        """The `TorchSampler`s above samplerkit's chain."""
         return [sampler for sampler in self.samplers if isinstance(sampler, TorchSampler)]
 
     @cached_property
@@ -204,7 +204,7 @@ class Inspection:
 
     @cached_property
     def is_led(self) -> bool:
-        """Whether a reader of samplerkit's seeds other samplers while they draw, and sets their epoch."""
+        """Whether samplerkit seeds other samplers while they draw, and sets their epoch."""
         return self.is_ours or any(isinstance(sampler, EpochByCursor) for sampler in self.samplers)
 
     @cached_property
@@ -217,17 +217,17 @@ class Inspection:
 
     @cached_property
     def size(self) -> int | None:
-        """The number of samples in the dataset; None of a stream."""
+        """The number of samples in the dataset; None if it has no length."""
         return self.view.layout.num_samples if self.view is not None else length_of(self.dataset)
 
     @cached_property
     def steps(self) -> int | None:
-        """The number of batches in an epoch; None where that is not known."""
+        """The number of batches in an epoch; None if it is not known."""
         return None if self.is_iterable else length_of(self.loader)
 
     @cached_property
     def deals(self) -> list[Dealer]:
-        """All that deal samples to ranks, the outermost first."""
+        """Everything that deals samples to ranks, the outermost first."""
         return list(self._dealers())
 
     def _dealers(self) -> Iterator[Dealer]:
@@ -240,7 +240,7 @@ class Inspection:
         dealt_by_root = self.is_ours
         for sampler in self.samplers:
             if dealt_by_root and isinstance(sampler, Sampler) and sampler.deal is not None:
-                # The bridge and the loader deal what the outermost distributed sampler says.
+                # `TorchSampler` and `Loader` deal as the outermost distributed sampler says.
                 dealt_by_root = False
             else:
                 yield from _deal_of(sampler)
@@ -250,32 +250,32 @@ class Inspection:
 
     @cached_property
     def listed(self) -> tuple[Any, int] | None:
-        """The first sampler that builds a list of at least a GiB, and the bytes of that; None without."""
+        """The first sampler that builds a list of at least 1 GiB, and its bytes; None if none does."""
         needed = ((sampler, bytes_listed(sampler, self.size or 0)) for sampler in self.samplers)
         return next(((sampler, size) for sampler, size in needed if size >= GIB), None)
 
 
 @final
 class InspectedRun(Inspection):
-    """A loader whose order is samplerkit's, and so is known."""
+    """A loader whose order is samplerkit's, and therefore known."""
 
     view: RunView
 
     @cached_property
     def figures(self) -> RunFigures:
-        """The figures of the epoch at which the run is."""
+        """The figures of the run's current epoch."""
         return RunFigures(self.view, self.view.epoch)
 
 
 def _says_numbers(loader: Loader) -> bool:
-    """Whether a Loader does not leave to the job which shard of how many it reads."""
+    """Returns whether a `Loader` was given its shard or number of ranks, rather than asking the job."""
     deals = [link.deal for link in loader.sampler._links() if link.deal is not None]
     said = [number for deal in deals for number in (deal.num_shards, deal.shard_id)]
     return loader._cursor.run.given_world is not None or any(number is not None for number in said)
 
 
 def _inside(outer: Any) -> Iterator[Any]:
-    """Goes from a sampler to what it draws from, and on."""
+    """Yields a sampler, the sampler that it draws from, and so on."""
     sampler, seen = outer, set[int]()
     while sampler is not None and id(sampler) not in seen and len(seen) < _DEEPEST:
         seen.add(id(sampler))
@@ -288,7 +288,7 @@ def _next(sampler: Any) -> Any:
         return sampler.recipe
     if isinstance(sampler, Sampler) and sampler.get_child() is not None:
         return sampler.get_child()
-    # Wrappers that deal another sampler's ids hold it as a dataset.
+    # Wrappers that deal the ids of another sampler have it as `dataset`.
     for holder in (sampler, getattr(sampler, "dataset", None)):
         for name in _INSIDE:
             inner = getattr(holder, name, None)
@@ -307,7 +307,7 @@ def _deal_of(sampler: Any) -> Iterator[Dealer]:
 
 
 def _cut_by_hand(subset: Any) -> Iterator[Dealer]:
-    """Sees that a Subset holds every so-manieth sample: a shard."""
+    """Recognizes a shard: a Subset of every n-th sample."""
     whole, first = length_of(subset.dataset), np.asarray(subset.indices[:_COMPARED_INDICES])
     if whole is None or first.dtype.kind not in "iu":
         return
@@ -320,18 +320,18 @@ def _cut_by_hand(subset: Any) -> Iterator[Dealer]:
 
 
 def length_of(thing: Any) -> int | None:
-    """Returns a length; None of what has none."""
+    """Returns the length of an object; None if it has none."""
     try:
         return len(thing)
-    except (TypeError, NotImplementedError):  # torch's documents say either
+    except (TypeError, NotImplementedError):  # torch documents both
         return None
 
 
 def bytes_listed(sampler: Any, size: int) -> int:
-    """Estimates the bytes of the list of ids that a sampler builds; 0 where it computes them."""
+    """Estimates the bytes of the list of ids that a sampler builds; 0 if it computes ids when needed."""
     is_other = getattr(sampler, "algorithm", ALGORITHM) != ALGORITHM
     if isinstance(sampler, EpochByCursor):
-        # One of samplerkit's, which compute their orders; but for torch's own order, drawn as an array.
+        # samplerkit computes its orders, except torch's own order, which is drawn as an array.
         return _BYTES_OF_AN_ID * size if is_other else 0
     if isinstance(sampler, Sampler):
         is_table = (
@@ -339,7 +339,7 @@ def bytes_listed(sampler: Any, size: int) -> int:
             or (isinstance(sampler, WeightedRandomSampler) and not sampler.replacement)
             or (isinstance(sampler, FoldSampler) and sampler.groups is not None)
             or not type(sampler).__module__.startswith("samplerkit.")
-            # Other packages' shuffles are tables of all samples.
+            # Shuffles of other packages are tables of all samples.
             or (is_other and sampler.get_shuffle_mode() is not Shuffle.FALSE)
         )
         return _BYTES_OF_A_TABLE * min(sampler.num_samples or size, size) if is_table else 0

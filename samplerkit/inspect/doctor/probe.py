@@ -1,4 +1,4 @@
-"""Asking without leaving a trace: a sampler for its first ids, a module for its code, another process."""
+"""Probes without side effects: the first ids of a sampler, the code of a module, and another process."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from samplerkit.loading.state.identity import seeds_of
 from samplerkit.loading.state.state import digest
 
 LARGEST = 1 << 20
-"""The longest order that is asked for: some samplers build all of theirs to give the first id."""
+"""The longest order that is probed: some samplers build their whole order for the first id."""
 
 PATIENCE_SECONDS = 120.0
 
@@ -42,14 +42,14 @@ _PROGRAM = (
 
 
 def ids_under(seen: Inspection, seed: int) -> list[Any] | None:
-    """Returns the first ids, with the process-wide random states seeded for the time being.
+    """Returns the first ids under temporarily seeded process-wide random states.
 
     Args:
-        seen: whose sampler is asked; it is copied first, so that what it counts stays.
-        seed: of the states of torch, numpy and Python.
+        seen: the loader; its sampler is copied first, so that the sampler's state does not change.
+        seed: the seed for torch, numpy and Python.
 
     Returns:
-        At most 64 ids, or None of a sampler that is too long to ask or has nothing to give.
+        At most 64 ids; None if there is no sampler, or if its order is too long.
     """
     if (seen.size or 0) > LARGEST or not seen.samplers:
         return None
@@ -65,7 +65,7 @@ def ids_under(seen: Inspection, seed: int) -> list[Any] | None:
 
 
 def seeds(seen: Inspection) -> list[int]:
-    """Returns all seeds that can be seen."""
+    """Returns all seeds of the loader's samplers that can be found."""
     found = seeds_of(seen.chain[0]) if seen.chain else []
     for sampler in (*seen.bridges, *seen.others):
         seed, generator = getattr(sampler, "seed", None), getattr(sampler, "generator", None)
@@ -75,10 +75,10 @@ def seeds(seen: Inspection) -> list[int]:
 
 
 def appearance(loader: Any, world: Any = None) -> dict[str, str]:
-    """Returns what another process must find the same: seeds, the first ids, the order of the dataset.
+    """Returns digests that must be the same in all processes: of seeds, first ids and the dataset's order.
 
     Returns:
-        A digest by name. The first ids are those under one random state: that they depend on it is
+        Digests by name. The first ids are taken under a fixed random state: if they depend on it, that is
         another finding.
     """
     seen = Inspection.of(loader, world)
@@ -97,16 +97,16 @@ def appearance(loader: Any, world: Any = None) -> dict[str, str]:
 
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
-    """Seeds the process-wide random states for the time being: what the caller draws next stays as it was."""
+    """Seeds the process-wide random states within the `with` block, and restores them afterwards."""
     with kept_generators():
         random.seed(seed)
-        np.random.seed(seed)  # noqa: NPY002  # the legacy state is what other people's code draws from
+        np.random.seed(seed)  # noqa: NPY002  # the legacy state, from which other code draws
         torch.default_generator.manual_seed(seed)
         yield
 
 
 def module_codes(make: Callable[[], Any]) -> Iterator[CodeType]:
-    """Yields all code of the module of a function; nothing where its source is not known."""
+    """Yields all code objects of a function's module; nothing if its source is not available."""
     module = inspect.getmodule(make)
     try:
         whole = None if module is None else compile(inspect.getsource(module), "", "exec")
@@ -116,7 +116,7 @@ def module_codes(make: Callable[[], Any]) -> Iterator[CodeType]:
 
 
 def codes_in(code: CodeType) -> Iterator[CodeType]:
-    """Yields a code object and all inside of it."""
+    """Yields a code object and all nested ones."""
     yield code
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
@@ -124,7 +124,7 @@ def codes_in(code: CodeType) -> Iterator[CodeType]:
 
 
 def saves_a_sampler(make: Callable[[], Any]) -> bool:
-    """Whether the module of a function asks a sampler for its state, as in `sampler.state_dict()`."""
+    """Returns whether the module of a function reads the state of a sampler, as in `sampler.state_dict()`."""
     for code in module_codes(make):
         steps = [step.argval for step in dis.get_instructions(code) if isinstance(step.argval, str)]
         if any(asked == "state_dict" and "sampler" in of.lower() for of, asked in pairwise(steps)):
@@ -133,11 +133,11 @@ def saves_a_sampler(make: Callable[[], Any]) -> bool:
 
 
 def function_named(name: str) -> Callable[[], Any]:
-    """Imports a function by its name, `module:function`, as seen from the working directory.
+    """Imports a function by its name, `module:function`; modules in the working directory are found.
 
     Raises:
         ArgumentValueError: there is no such module, or it has no such function.
-        ArgumentTypeError: it is no function.
+        ArgumentTypeError: the object is not callable.
     """
     if str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))
@@ -154,15 +154,15 @@ def function_named(name: str) -> Callable[[], Any]:
 
 
 def appearance_elsewhere(name: str) -> dict[str, str] | None:
-    """Calls a function in another process, whose strings have other hashes, and returns what it made there.
+    """Calls a function in another process with another hash seed, and returns the appearance of its result.
 
     Args:
-        name: `module:function`.
+        name: the function, `module:function`.
 
     Returns:
-        The `appearance` of what was made; None where the function fails there.
+        The `appearance` of the result; None if the function fails there.
     """
-    # 0 and 1 are two ways to hash; unset and "random" are a third one.
+    # 0 and 1 are two fixed hash seeds; if it is unset or "random", hashes differ from both.
     here = os.environ.get("PYTHONHASHSEED")
     environment = {**os.environ, "PYTHONHASHSEED": "1" if here != "1" else "0"}
     try:
@@ -184,6 +184,6 @@ def appearance_elsewhere(name: str) -> dict[str, str] | None:
 
 
 def show_appearance(name: str) -> None:
-    """Prints the appearance of what a function makes, for the process that asks."""
+    """Prints the appearance of a function's result, for the parent process."""
     made = loader_of(function_named(name)(), None)
     sys.stdout.write(f"\n{_MARK}{json.dumps(appearance(made))}\n")

@@ -1,4 +1,4 @@
-"""Samplers: whether ranks are dealt each sample once, by one order; chains that read what was not meant."""
+"""Rules about samplers: whether ranks share one order and each sample once, and mistakes in chains."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def not_sharded(seen: Inspection) -> Faults:
 
 @rule("warning", any_loader)
 def reads_everything(seen: Inspection) -> Faults:
-    """A Loader reads all samples on every rank of a job of several, since it was given numbers.
+    """A Loader reads all samples on every rank of a job of several, since it was given a world of one rank.
 
     Hint:
         leave out world= and num_shards=, so that the job is asked, unless all ranks share each batch
@@ -87,7 +87,7 @@ def other_world(seen: Inspection) -> Faults:
     if job is None or job.num_shards == 1:
         return
     for deal in seen.deals:
-        # Ranks that share a model share their samples: their deal has fewer ranks, and divides the job's.
+        # Ranks that share a model share their samples: the deal then has fewer ranks, which divide the job's.
         if job.num_shards % deal.num_shards:
             yield Fault(f"{deal.who} deals to {deal.num_shards} ranks, and the job has {job.num_shards}")
         elif deal.num_shards == job.num_shards and deal.shard not in (None, job.shard_id):
@@ -131,9 +131,9 @@ def random_from_process(seen: Inspection) -> Faults:
 
 
 def _drawing_from_process(seen: Inspection) -> Any:
-    """Finds the sampler that draws from the random state of the process; None if none does."""
+    """Returns the sampler that draws from the process-wide random state; None if none does."""
     shuffling = [sampler for sampler in seen.others if isinstance(sampler, SHUFFLING)]
-    if shuffling:  # by torch, whose own samplers draw at least their seed from it
+    if shuffling:  # torch's own samplers draw at least their seed from it
         # accelerate copies rank 0's random state to all ranks at the start of an epoch.
         is_synchronised = seen.is_led or bool(getattr(seen.loader, "rng_types", None))
         return next((one for one in shuffling if one.generator is None and not is_synchronised), None)
@@ -152,7 +152,7 @@ def _is_foreign(sampler: Any) -> bool:
 
 
 def disagreement(one: dict[str, str], other: dict[str, str], where: str) -> list[Finding]:
-    """Compares two appearances of what one function made, which ought to be the same."""
+    """Compares the appearances of two results of one function, which must be the same."""
     differs = [name for name in one if one[name] != other.get(name)]
     if not differs:
         return []
@@ -162,7 +162,7 @@ def disagreement(one: dict[str, str], other: dict[str, str], where: str) -> list
 
 
 MOST_WEIGHTS = 1 << 24
-"""What `torch.multinomial` takes."""
+"""The most weights that `torch.multinomial` takes."""
 
 _BATCHES_LOOKED_AT = 64
 
@@ -204,7 +204,7 @@ def too_many_weights(seen: Inspection) -> Faults:
 
 @rule("warning", run)
 def repeats_break_lanes(seen: InspectedRun) -> Faults:
-    """Copies are dealt above an order that keeps files together: ranks share these.
+    """Copies are dealt above an order that keeps files together, so that each rank reads the files of all.
 
     Hint:
         use GLOBAL below it, or repeat a sample where it is read
@@ -225,7 +225,7 @@ def repeats_break_lanes(seen: InspectedRun) -> Faults:
 
 @rule("warning", run)
 def draws_limited(seen: InspectedRun) -> Faults:
-    """`num_samples` of `RandomSampler` is more than there is to draw from, and not reached."""
+    """`num_samples` of `RandomSampler` is more than the samples that it draws from, and is not reached."""
     for sampler, _, _ in _links(seen, RandomSampler):
         wanted = sampler.num_samples or 0
         size = len(sampler.undealt_order(seen.dataset)) if wanted else 0
@@ -268,7 +268,7 @@ def held_out_shuffled(seen: Inspection) -> Faults:
 
 @rule("error", any_loader)
 def folds_overlap(seen: Inspection) -> Faults:
-    """Windows that share samples are parted one by one, so that folds meet.
+    """Windows that share samples are split into folds one by one, so that folds share samples.
 
     Hint:
         say by_files=True, or groups
@@ -307,7 +307,7 @@ def one_class_batches(seen: InspectedRun) -> Faults:
 
 
 def _links(seen: Inspection, kind: type[_Link]) -> Iterator[tuple[_Link, list[Sampler], list[Sampler]]]:
-    """Yields the samplers of a class in samplerkit's chain, with those above and those below each."""
+    """Yields the samplers of a class in samplerkit's chain, each with the samplers above and below it."""
     for place, sampler in enumerate(seen.chain):
         if isinstance(sampler, kind):
             yield sampler, seen.chain[:place], seen.chain[place + 1 :]

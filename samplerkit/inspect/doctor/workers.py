@@ -1,4 +1,4 @@
-"""Workers: streams that they must split, what threads share, what processes copy, and what is read ahead."""
+"""Rules about workers: splitting streams, objects shared by threads, memory of processes, prefetching."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ _BYTES_OF_AN_OBJECT = 64
 
 @rule("error", stream)
 def workers_repeat(seen: Inspection) -> Faults:
-    """Each worker reads the whole stream, so that samples come once a worker.
+    """Each worker reads the whole stream, so that each sample is read once per worker.
 
     Hint:
         split by torch.utils.data.get_worker_info() in __iter__, or use a map-style dataset
@@ -87,7 +87,7 @@ def ranks_repeat(seen: Inspection) -> Faults:
 
 @rule("error", stream)
 def idle_workers(seen: Inspection) -> Faults:
-    """The stream has fewer shards than ranks x workers, so that some read nothing."""
+    """The stream has fewer shards than ranks x workers, so that some workers read nothing."""
     ranks, workers = seen.world.num_shards, max(1, seen.num_workers)
     shards = _num_shards(seen.dataset)
     if shards is not None and shards < ranks * workers:
@@ -100,7 +100,7 @@ def idle_workers(seen: Inspection) -> Faults:
 
 @rule("error", any_loader)
 def not_thread_safe(seen: Inspection) -> Faults:
-    """Threads share what serves one of them at a time, such as an open file.
+    """Threads share an object that is not thread-safe, such as an open file.
 
     Hint:
         give the dataset copy_for_thread(self), a copy that opens its own; or say workers="processes"
@@ -116,7 +116,7 @@ def not_thread_safe(seen: Inspection) -> Faults:
 
 @rule("warning", any_loader)
 def generator_shared(seen: Inspection) -> Faults:
-    """Threads draw from one generator, so that nothing that is drawn repeats.
+    """Threads draw from one generator, so that draws cannot be reproduced.
 
     Hint:
         draw from sk.draw_rng() or sk.sample_rng(...), or say workers="processes"
@@ -133,7 +133,7 @@ def generator_shared(seen: Inspection) -> Faults:
 
 @rule("warning", any_loader)
 def python_lists(seen: Inspection) -> Faults:
-    """Each worker comes to own a copy of the dataset's long Python lists, by counting references.
+    """Each worker gets its own copy of the dataset's long Python lists, since reference counts are written.
 
     Hint:
         keep them in numpy arrays, whose pages workers share
@@ -158,7 +158,7 @@ def resume_inexact(seen: Inspection) -> Faults:
     """
     if seen.num_workers == 0 or type(seen.loader) is not torch.utils.data.DataLoader or not seen.bridges:
         return
-    # A sampler that is inside of an epoch before it has yielded anything was given a state.
+    # A sampler that starts inside of an epoch has loaded a state.
     if seen.saves_state or seen.bridges[0]._cursor.at.start > 0:
         ahead = seen.num_workers * (seen.loader.prefetch_factor or 2)
         yield Fault(
@@ -176,7 +176,7 @@ def _num_shards(dataset: Any) -> int | None:
 
 
 def _knows(seen: Inspection, names: set[str]) -> bool:
-    """Whether any code of the dataset, or of what it is made of, uses one of the names."""
+    """Returns whether any code of the dataset, or of the objects in it, uses one of the names."""
     starter = getattr(seen.loader, "worker_init_fn", None)
     inside = chain(_inside("", seen.dataset, _DEEPEST_STREAM, set()), _inside("", starter, 1, set()))
     return any(
@@ -196,7 +196,7 @@ def _words(code: CodeType) -> set[str]:
 
 
 def _drawn_by(held: Any) -> str | None:
-    """Names the generator that a thing is, or that its code draws from; None where there is none."""
+    """Names the generator that an object is, or that its code draws from; None if there is none."""
     named = (
         drawn
         for function in _functions_of(held, _SAFE)
@@ -214,7 +214,7 @@ def _drawn_by(held: Any) -> str | None:
 
 
 def _shared(seen: Inspection) -> Iterator[tuple[str, Any]]:
-    """Goes through what the threads of a loader share, each with the path that leads there."""
+    """Yields the objects that the threads of a loader share, each with its path."""
     if seen.threads:
         collate = seen.loader._workers._options.get("collate_fn")
         yield from _inside("dataset", seen.dataset, _DEEPEST_SHARED, set())
@@ -225,7 +225,7 @@ def _inside(path: str, thing: Any, depth: int, seen: set[int]) -> Iterator[tuple
     if id(thing) in seen or thing is None or isinstance(thing, str | bytes | int | float | type):
         return
     seen.add(id(thing))
-    # What asks for a copy is not shared.
+    # An object with `copy_for_thread` is copied for each thread, and not shared.
     if callable(getattr(type(thing), "copy_for_thread", None)):
         return
     yield path, thing
@@ -244,11 +244,11 @@ def _inside(path: str, thing: Any, depth: int, seen: set[int]) -> Iterator[tuple
 
 
 def _functions_of(thing: Any, skipped: tuple[str, ...]) -> Iterator[FunctionType]:
-    """The functions that run when a thing is read or called: its own, or those of its class.
+    """Yields the functions that run when an object is used: the function itself, or those of its class.
 
     Args:
         thing: a function, or any object.
-        skipped: how the names of modules begin whose classes are not looked into.
+        skipped: prefixes of the names of modules whose classes are skipped.
     """
     held = [thing] if isinstance(thing, FunctionType | MethodType) else []
     for base in type(thing).__mro__ if not held else ():
@@ -260,7 +260,7 @@ def _functions_of(thing: Any, skipped: tuple[str, ...]) -> Iterator[FunctionType
 
 
 def _named_by(code: CodeType, names: Mapping[str, Any]) -> Iterator[Any]:
-    """What global names and their attributes stand for, as in `np.random.rand`."""
+    """Yields the objects of global names and their attributes in the code, as in `np.random.rand`."""
     for inner in codes_in(code):
         found: Any = None
         for step in dis.get_instructions(inner):

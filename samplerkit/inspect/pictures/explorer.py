@@ -1,7 +1,7 @@
-"""A page that stands alone, in which a reader changes mode, ranks, files and blocks, and sees the order.
+"""A self-contained page that shows the order while the reader changes mode, ranks, files and blocks.
 
-The page makes the ids itself, by `order.js`: the algorithm of `samplerkit.order` a second time, which stays
-as it is for the same reason.
+The page computes the ids itself with `order.js`, a second implementation of the algorithm in
+`samplerkit.order`. They agree for good, since that algorithm must not change.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from samplerkit.errors import NotSupportedError
 from samplerkit.inspect.view import RunView
 
 MOST_SAMPLES: Final = 2**31 - 1
-"""What the page counts in 32-bit words."""
+"""The page computes with 32-bit integers."""
 
 MOST_FILES: Final = 10_000
 MOST_RANKS: Final = 1024
@@ -26,18 +26,18 @@ _PARTS = ("explorer.css", "order.js", "figures.js", "pictures.js", "explorer.js"
 @final
 @dataclass(frozen=True)
 class Settings:
-    """What the page shows when it is opened, by the names of the samplers' arguments.
+    """Initial settings of the page, mostly named like the samplers' arguments.
 
     Args:
-        mode: the shuffle mode, by its value.
-        ranks: how many ranks share the order.
+        mode: the value of the shuffle mode.
+        ranks: the number of ranks.
         sizes: samples in each file.
-        batch: samples a rank and step.
+        batch: samples per rank and step.
         partial_size: samples in a block of PARTIAL.
-        adaptive_threshold: the largest dataset that ADAPTIVE shuffles GLOBAL.
+        adaptive_threshold: the largest dataset that ADAPTIVE shuffles with GLOBAL.
         pools: the passes of PARTIAL, 1 or 2.
-        lanes: the lanes; None for as many as there are ranks.
-        seed: of the order, as text: JavaScript's numbers end at 2^53.
+        lanes: the number of lanes; None for the number of ranks.
+        seed: the seed as text, since JavaScript's numbers are exact only up to 2^53.
         epoch: the epoch.
     """
 
@@ -54,15 +54,15 @@ class Settings:
 
     @classmethod
     def of(cls, view: RunView, epoch: int = 0) -> Settings:
-        """Takes the settings of a run.
+        """Returns the settings for a run.
 
         Args:
             view: the run.
             epoch: the epoch that is shown first.
 
         Raises:
-            NotSupportedError: the run is more than one sampler with a shuffle mode over fewer than 2^31
-                samples, all of which it reads.
+            NotSupportedError: the run is not a single sampler with a shuffle mode that reads all samples, of
+                which there are at least 4 and fewer than 2^31; or it has too many files or ranks.
         """
         sampler, layout = view.run.recipe, view.layout
         plain, deal = view.order_source.plain, sampler.chain.deal
@@ -94,10 +94,10 @@ def page_of(settings: Settings | None = None) -> str:
     """Makes the page.
 
     Args:
-        settings: with which it begins; None for a small example.
+        settings: the initial settings; None for a small example.
 
     Returns:
-        HTML that asks for nothing else.
+        Self-contained HTML.
 
     Example:
         >>> page = page_of(Settings(mode="files", ranks=2))

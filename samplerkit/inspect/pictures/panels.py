@@ -1,6 +1,6 @@
-"""The pictures of a run: its order, its batches by length, its files side by side, mixing, files of a batch.
+"""The panels of a picture: order, batches by length, files read together, mixing, files of a batch.
 
-Each function draws on a figure, and gives the heading for the caller to place.
+Each function draws on a figure, and returns the heading.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from samplerkit.order.typing import Ids
 from samplerkit.storage.files.packages import extra
 
 FAINT, TEXT = "C8", "C9"
-"""Colours of matplotlib's cycle: after those of ranks and configs, that of grids, and that of words."""
+"""Colours of matplotlib's cycle for grids and for text, after those of ranks and configs."""
 
 
 @contextmanager
 def png_figure(file: Any, width: float, height: float, theme: str) -> Iterator[Any]:
-    """Makes a figure of matplotlib, and writes it as a PNG file when it has been drawn on.
+    """Makes a matplotlib figure, and writes it as a PNG file at the end of the `with` block.
 
     Args:
-        file: or its path.
-        width: in inches.
-        height: likewise.
-        theme: `light` or `dark`: the name of a style sheet in this folder.
+        file: the file, or its path.
+        width: width in inches.
+        height: height in inches.
+        theme: `light` or `dark`, the name of a style sheet in this folder.
 
     Raises:
         DatasetError: matplotlib is not installed.
@@ -39,24 +39,24 @@ def png_figure(file: Any, width: float, height: float, theme: str) -> Iterator[A
     with style.context(sheets):
         figure = figures.Figure(figsize=(width, height), layout="constrained")
         yield figure
-        # No program, version or date in it: the same picture is the same file.
+        # No program, version or date in the metadata, so that equal pictures are equal files.
         figure.savefig(file, format="png", metadata={"Software": None})
 
 
 DrawPanel = Callable[[Any, list[PlotData]], str]
-"""Draws on a figure, and gives the heading."""
+"""Draws on a figure, and returns the heading."""
 
 
 @final
 @dataclass(frozen=True)
 class Panel:
-    """One of the pictures.
+    """A panel of the picture.
 
     Args:
-        draw: draws it on a figure, and gives its heading.
-        height: in inches.
-        is_shown: whether a run has anything to show in it.
-        by_column: whether each run has a column of its own, so that more runs need more width.
+        draw: draws the panel on a figure, and returns its heading.
+        height: height in inches.
+        is_shown: returns whether a run has anything to show in the panel.
+        by_column: whether each run has its own column, so that more runs need more width.
     """
 
     draw: DrawPanel
@@ -66,18 +66,18 @@ class Panel:
 
     @property
     def caption(self) -> str:
-        """What there is to see, a sentence or two."""
+        """An explanation of the panel, in a sentence or two."""
         return " ".join((self.draw.__doc__ or "").partition("\n\n")[2].split())
 
 
 PANELS: list[Panel] = []
-"""From the top to the bottom."""
+"""All panels, from top to bottom."""
 
 
 def panel(
     height: float, is_shown: Callable[[PlotData], bool] = lambda _: True, *, by_column: bool = True
 ) -> Callable[[DrawPanel], DrawPanel]:
-    """Adds a picture to the table, where it is written; below the first line its docstring is the caption."""
+    """Registers a function as a panel; its docstring without the first line is the caption."""
 
     def added(draw: DrawPanel) -> DrawPanel:
         PANELS.append(Panel(draw, height, is_shown, by_column))
@@ -91,15 +91,15 @@ _MOST_BORDERS = 100
 _MOST_NAMES = 12
 _LONGEST_NAME = 16
 _THOUSANDS = "{x:,.7g}"
-"""How matplotlib writes steps and ids: in full below 1e7."""
+"""The format of steps and ids: in full below 1e7."""
 
 _LARGEST_RATIO = 3
-"""Of co-occurrence, as a power of two."""
+"""The largest ratio of co-occurrence that has its own colour, as a power of two."""
 
 
 @panel(4.6)
 def draw_orders(figure: Any, runs: list[PlotData]) -> str:
-    """Draws step against sample id, coloured by rank, with the borders of files; a run a column.
+    """Draws step against sample id, coloured by rank, with the borders of files; one column per run.
 
     Each point is a sample that a rank reads. A full shuffle is an even cloud; stairs and bands are files that
     are read one after another.
@@ -114,10 +114,10 @@ def draw_orders(figure: Any, runs: list[PlotData]) -> str:
 
 @panel(4.6, lambda run: run.documents_read is not None)
 def draw_documents(figure: Any, runs: list[PlotData]) -> str:
-    """Draws step against document, file above file, coloured by rank; a run of tokens a column.
+    """Draws step against document, file above file, coloured by rank; one column per run of tokens.
 
     Each point is a part of a document in a window that a rank reads. A full shuffle of windows is an even
-    cloud; a long document is met in many steps.
+    cloud; a long document is read in many steps.
     """
     for axes, run in zip(_columns(figure, len(runs)), runs, strict=True):
         read, layout = run.documents_read, run.view.layout
@@ -145,13 +145,13 @@ def draw_documents(figure: Any, runs: list[PlotData]) -> str:
 def draw_batches(figure: Any, runs: list[PlotData]) -> str:
     """Draws each batch of samples of different lengths from shortest to longest, coloured by rank.
 
-    Each line is a batch, from its shortest to its longest sample: short lines waste little padding. Lines of
-    one step that stand at one height cost alike on all ranks.
+    Each line is a batch, from its shortest to its longest sample: short lines waste little padding. If the
+    lines of a step are at the same height, the step costs the same on all ranks.
     """
     for axes, run in zip(_columns(figure, len(runs)), runs, strict=True):
         steps, ranks, low, high = run.batches
         for colour, mine, _ in _by_colour(run.view.num_ranks, ranks):
-            # Neighbours stand beside one another, and not one behind the other.
+            # Lines of the ranks of a step are drawn side by side, so that none hides another.
             aside = steps[mine] + 0.7 * (ranks[mine] / run.view.num_ranks - 0.5)
             axes.vlines(aside, low[mine], high[mine], color=colour, linewidth=1.1, alpha=0.8)
             axes.scatter(aside, high[mine], s=3, color=colour, linewidths=0)
@@ -169,12 +169,12 @@ def draw_batches(figure: Any, runs: list[PlotData]) -> str:
 
 @panel(3.9)
 def draw_together(figure: Any, runs: list[PlotData]) -> str:
-    """Draws how often files are read together, against a full shuffle; a run a column.
+    """Draws how often files are read together, relative to a full shuffle; one column per run.
 
-    Which files meet in neighbouring batches. An even field is a full shuffle; a strong diagonal means that
-    batches hold one file at a time.
+    Which files are read together in neighbouring batches. An even field is a full shuffle; a strong diagonal
+    means that batches hold one file at a time.
     """
-    # One square alone would be lost in the middle of a wide figure.
+    # A single square is drawn in the left half, and not in the middle of a wide figure.
     place = figure if len(runs) > 1 else figure.subfigures(1, 2)[0]
     columns = _columns(place, len(runs))
     for axes, run in zip(columns, runs, strict=True):
@@ -187,12 +187,12 @@ def draw_together(figure: Any, runs: list[PlotData]) -> str:
             interpolation="nearest",
             aspect="auto",
         )
-        # The layout knows of a box's aspect, and not of an image's.
+        # The constrained layout respects the aspect of the box, and not that of the image.
         axes.set_box_aspect(1)
         part = "file" if run.view.layout.has_files else "part"
         part = part if run.layout.num_files <= MOST_PARTS else f"group of {part}s"
         axes.set(title=run.name, xlabel=part, ylabel=part)
-        # Files have no halves.
+        # File numbers are integers.
         axes.xaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
         axes.yaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
     bar = place.colorbar(image, ax=columns, shrink=0.85, ticks=range(-_LARGEST_RATIO, _LARGEST_RATIO + 1))
@@ -202,9 +202,9 @@ def draw_together(figure: Any, runs: list[PlotData]) -> str:
 
 @panel(3.6, lambda run: run.figures.mixing is not None, by_column=False)
 def draw_mixing(figure: Any, runs: list[PlotData]) -> str:
-    """Draws the mixing against the size of the window, all runs in one.
+    """Draws the mixing against the size of the window, all runs in one plot.
 
-    The curve to look at: where it is low, samples of such a window resemble one another as they do in
+    Where the curve is low, samples of a window of that size are as similar to one another as neighbours in
     storage.
     """
     axes = _columns(figure, 1)[0]
@@ -236,9 +236,9 @@ def draw_mixing(figure: Any, runs: list[PlotData]) -> str:
 
 @panel(3.0, lambda run: run.view.layout.has_files and run.files_of_batches[0].size > 0, by_column=False)
 def draw_files_of_batches(figure: Any, runs: list[PlotData]) -> str:
-    """Draws the number of files in a batch over the epoch, all runs with files in one.
+    """Draws the number of files in a batch over the epoch, all runs with files in one plot.
 
-    What reading costs: each file of a batch has to be open, or in the cache.
+    The cost of reading: each file of a batch has to be open, or in the cache.
     """
     shuffled: dict[float, list[str]] = {}
     for run in runs:
@@ -253,9 +253,9 @@ def draw_files_of_batches(figure: Any, runs: list[PlotData]) -> str:
 
 @panel(3.0, lambda run: bool(run.documents_of_batches[1].any()), by_column=False)
 def draw_documents_of_batches(figure: Any, runs: list[PlotData]) -> str:
-    """Draws the number of documents in a batch of windows of tokens over the epoch, all such runs in one.
+    """Draws the number of documents in a batch of windows of tokens over the epoch, all runs in one plot.
 
-    Documents that a batch meets, whole or in part: few where windows of one document stand together.
+    Documents in a batch, whole or in part: few where windows of one document are read together.
     """
     _draw_counts(figure, [(run, run.documents_of_batches) for run in runs], "documents", {})
     return "Of how many documents the windows of a batch are made (mean over ranks)"
@@ -264,14 +264,14 @@ def draw_documents_of_batches(figure: Any, runs: list[PlotData]) -> str:
 def _draw_counts(
     figure: Any, curves: list[tuple[PlotData, Counts]], what: str, levels: dict[str, float]
 ) -> None:
-    """Draws what is counted in batches against the step, and levels to compare it with."""
+    """Draws counts of batches against the step, and levels to compare them with."""
     axes = _columns(figure, 1)[0]
     for run, (steps, counts) in curves:
         label = f"{run.name}: {counts.mean():.1f} in the mean"
         axes.plot(steps, counts, color=f"C{run.number}", linewidth=1.6, label=label)
     for label, count in levels.items():
         axes.axhline(count, color=TEXT, linewidth=1, linestyle="--", zorder=0, label=label)
-    # What is the same in all steps would lie on the frame.
+    # Room at the top: a count that is the same in all steps would be drawn on the frame.
     axes.set_ylim(0, 1.08 * axes.get_ylim()[1])
     axes.grid()
     axes.set(xlabel="step", ylabel=f"{what} in a batch of one rank")
@@ -279,7 +279,7 @@ def _draw_counts(
 
 
 def _draw_points(axes: Any, num_ranks: int, steps: Ids, places: Ids, ranks: Ids, borders: Ids) -> None:
-    """Draws what is read when, in the colour of who reads it, with the borders of files."""
+    """Draws a point for each read, coloured by rank, and the borders of files."""
     for colour, mine, label in _by_colour(num_ranks, ranks):
         axes.scatter(steps[mine], places[mine], s=2, color=colour, linewidths=0, label=label, alpha=0.8)
     for border in borders.tolist() if borders.size < _MOST_BORDERS else ():
@@ -299,7 +299,7 @@ def _draw_points(axes: Any, num_ranks: int, steps: Ids, places: Ids, ranks: Ids,
 
 
 def _by_colour(num_ranks: int, ranks: Ids) -> Iterator[tuple[str, Any, str]]:
-    """Gives each colour, whether each of some marks has it by its rank, and the ranks that have it."""
+    """Yields each colour, a mask of the marks with this colour, and a label with the colour's ranks."""
     groups = min(num_ranks, _MOST_RANKS)
     for group in range(groups):
         first = -(-group * num_ranks // groups)

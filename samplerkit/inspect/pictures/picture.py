@@ -1,4 +1,4 @@
-"""All pictures of some runs in one PNG file, or in one HTML page that stands alone."""
+"""Draws all panels of some runs into one PNG file, or into one self-contained HTML page."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from samplerkit.inspect.pictures.plot_data import PlotData, plot_data
 
 KINDS = (".png", ".html")
 MOST_RUNS = 4
-"""Runs side by side; more would be too small to see."""
+"""The most runs side by side; more would be too small to see."""
 
 
 def draw(runs: dict[str, Any], path: str | Path, *, epoch: int = 0) -> None:
     """Draws runs side by side into a file.
 
     Args:
-        runs: at most 4 loaders or configs, by the names that the pictures give them.
-        path: ends in `.png`, or in `.html` for a page with pictures for light and for dark screens.
-        epoch: the epoch that is shown.
+        runs: 1 to 4 loaders or configs, by the names that the pictures show.
+        path: the path of the file: `.png`, or `.html` for a page with pictures for light and dark screens.
+        epoch: the epoch that is drawn.
 
     Raises:
-        ArgumentValueError: the file has another ending, or there are no or too many runs.
+        ArgumentValueError: the path has another extension, or there are no or too many runs.
         DatasetError: matplotlib is not installed.
     """
     path = Path(path)
@@ -43,7 +43,7 @@ def draw(runs: dict[str, Any], path: str | Path, *, epoch: int = 0) -> None:
 
 
 def _panels_of(runs: list[PlotData]) -> list[tuple[Panel, list[PlotData]]]:
-    """Gives the panels that show any of some runs, each with those that it shows."""
+    """Returns the panels that have anything to show, each with the runs that it shows."""
     shown = [(panel, [run for run in runs if panel.is_shown(run)]) for panel in PANELS]
     return [(panel, some) for panel, some in shown if some]
 
@@ -79,7 +79,7 @@ def _section(panel: Panel, runs: list[PlotData]) -> str:
     for theme in ("dark", "light"):
         file = io.BytesIO()
         with png_figure(file, _width(runs) if panel.by_column else 8.0, panel.height, theme) as figure:
-            # Not in the picture: it stays where it is while a narrow screen scrolls the picture sideways.
+            # The heading is outside of the picture, so that it stays when a narrow screen scrolls sideways.
             heading = panel.draw(figure, runs)
         sources.append(f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}")
     return _SECTION.format(

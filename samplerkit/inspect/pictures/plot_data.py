@@ -1,4 +1,4 @@
-"""What pictures show of a run: numbers only, no drawing."""
+"""The data of the pictures of a run: only numbers, no drawing."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
 
 MOST_POINTS = 24_000
-"""Points of a scatter plot; more only make it black."""
+"""The most points of a scatter plot; more would only make it black."""
 
 MOST_PARTS = 48
-"""Files that a matrix shows; more are joined with their neighbours."""
+"""The most files in a matrix; if there are more, neighbours are grouped."""
 
 WINDOW_BATCHES = 4
-"""Samples are seen together within this many global batches."""
+"""Samples within this many global batches count as read together."""
 
 EPOCHS = 32
-"""Epochs that are looked at to see which files meet."""
+"""The number of epochs that are examined for files that are read together."""
 
 _PARTS_WITHOUT_FILES = 32
 _WINDOWS = 512
@@ -39,23 +39,23 @@ _STEPS = 240
 _MOST_RANKS = 16
 _STEPS_OF_DOCUMENTS = 60
 _MOST_WINDOWS = 6_000
-"""Windows that are looked at one by one for the documents in them."""
+"""The most windows whose documents are examined."""
 
 Counts = tuple[Ids, npt.NDArray[np.float64]]
-"""Steps, and what is counted in each."""
+"""Steps, and a count for each."""
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class DocumentsRead:
-    """Which documents are read when, a mark for each part of one in a window; int64 of shape (marks,) each.
+    """The documents that are read: a mark for each part of one in a window; int64 of shape (marks,) each.
 
     Args:
-        steps: in which a window is read.
-        ranks: by which.
-        files: of the documents.
-        places: the number of the document in its file, or where these are not known of its first token.
-        are_known: whether documents are.
+        steps: the step in which the window is read.
+        ranks: the rank that reads it.
+        files: the file of the document.
+        places: the number of the document in its file; or of the first token, if documents are not known.
+        are_known: whether documents are known.
     """
 
     steps: Ids
@@ -68,7 +68,7 @@ class DocumentsRead:
 @final
 @dataclass(frozen=True, eq=False)
 class PlotData:
-    """A run, the name by which pictures call it, and its number among the runs that are shown."""
+    """The data of one run: its name in pictures, its view, the epoch, and its number among the runs."""
 
     name: str
     view: RunView
@@ -82,7 +82,7 @@ class PlotData:
 
     @cached_property
     def layout(self) -> Layout:
-        """The files; of a dataset without files, parts of equal size in their place."""
+        """The files; for a dataset without files, parts of equal size."""
         layout = self.view.layout
         if layout.has_files and np.count_nonzero(layout.sizes) > 0:
             return layout
@@ -91,13 +91,13 @@ class PlotData:
         return Layout(np.diff(np.arange(parts + 1) * size // parts))
 
     def _readers(self, most: int) -> list[Reading]:
-        """Gives what some ranks read, evenly apart."""
+        """Returns the readings of some evenly spaced ranks."""
         ranks = _spread_over(self.view.num_ranks, most).tolist()
         return [self.view.reading(self.epoch, rank) for rank in ranks]
 
     @cached_property
     def points(self) -> tuple[Ids, Ids, Ids]:
-        """Steps, sample ids and ranks, evenly thinned out: three int64 arrays of one length."""
+        """Steps, sample ids and ranks of evenly spaced samples: three int64 arrays of one length."""
         readers = self._readers(MOST_POINTS // 4)
         each = max(1, MOST_POINTS // len(readers))
         found: list[tuple[Ids, Ids, Ids]] = [(np.zeros(0, dtype=np.int64),) * 3]
@@ -113,13 +113,14 @@ class PlotData:
 
     @cached_property
     def together(self) -> npt.NDArray[np.float64]:
-        """How much more often files are read together than in a full shuffle: log2, NaN where none can be.
+        """The log2 of how much more often files are read together than in a full shuffle.
 
-        Shape (parts, parts); both samples of a pair lie in one window of `WINDOW_BATCHES` global batches.
+        Shape (parts, parts); NaN for pairs without samples. Samples are read together if they are in one
+        window of `WINDOW_BATCHES` global batches.
         """
         layout = self.layout
         parts = min(layout.num_files, MOST_PARTS)
-        # Neighbouring files are joined where there are many.
+        # Neighbouring files are grouped if there are many.
         group = np.arange(layout.num_files) * parts // layout.num_files
         pairs = np.zeros((parts, parts))
         places = np.random.default_rng(self.epoch)
@@ -127,7 +128,7 @@ class PlotData:
             plan = self.view.run.plan(epoch)
             units: Any = self.view.run.undealt(epoch) if plan is None else plan
             window = min(WINDOW_BATCHES * self.view.reading(epoch).delivery.global_batch, len(units))
-            # Elsewhere in each epoch, or files that are always read between two windows would be missed.
+            # At other places in each epoch; files that are always read between two windows would be missed.
             for start in places.integers(0, len(units) - window + 1, _WINDOWS // EPOCHS).tolist():
                 end = start + window
                 ids = units[start:end] if plan is None else plan.samples(np.arange(start, end)).ids
@@ -141,7 +142,7 @@ class PlotData:
             return np.where(wanted > 0, np.log2(ratio), np.nan)
 
     def _in_batches(self, ranks: int, most: int, count: Callable[[Reading, int], int]) -> Counts:
-        """Gives some steps that all ranks have, and the mean over some ranks of what is counted in each."""
+        """Returns some steps that all these ranks have, and for each the mean of a count over the ranks."""
         readings = self._readers(ranks)
         steps = _spread_over(min(reading.steps for reading in readings), most)
         counts = [[count(reading, step) for step in steps.tolist()] for reading in readings]
@@ -149,12 +150,12 @@ class PlotData:
 
     @cached_property
     def files_of_batches(self) -> Counts:
-        """Steps, and the mean number of files in a rank's batch of each."""
+        """Steps, and for each the mean number of files in a rank's batch."""
         return self._in_batches(8, _STEPS, partial(files_of_step, self.view))
 
     @cached_property
     def documents_of_batches(self) -> Counts:
-        """Steps, and the mean number of documents that are known in a rank's batch of windows of tokens."""
+        """Steps, and for each the mean number of known documents in a rank's batch of windows of tokens."""
 
         def count(reading: Reading, step: int) -> int:
             spans = spans_of(self.view, reading, step, reading.ids(step)) or ()
@@ -164,7 +165,7 @@ class PlotData:
 
     @cached_property
     def documents_read(self) -> DocumentsRead | None:
-        """The documents of windows of tokens, evenly thinned out where there are many; None of others."""
+        """The documents of evenly spaced windows of tokens; None for other datasets."""
         readings, found = self._readers(_MOST_RANKS), []
         for reading in readings:
             steps = _spread_over(reading.steps, _STEPS)
@@ -187,13 +188,13 @@ class PlotData:
 
     @property
     def has_lengths(self) -> bool:
-        """Whether it has batches of samples of different lengths whose lengths are known."""
+        """Whether the run has batches of samples of different lengths, and the lengths are known."""
         plan = self.view.run.plan(self.epoch)
         return plan is not None and plan.measure.lengths is not None and plan.measure.keys is None
 
     @cached_property
     def batches(self) -> tuple[Ids, Ids, Ids, Ids]:
-        """Steps, ranks, and the shortest and the longest sample of the batch of each; whole steps."""
+        """Steps, ranks, and the lengths of the shortest and the longest sample of each batch; whole steps."""
         plan = self.view.run.plan(self.epoch)
         ranks = self.view.num_ranks
         if plan is None or not self.has_lengths or len(plan) < ranks:
@@ -209,12 +210,12 @@ class PlotData:
 
 
 def plot_data(runs: dict[str, Any], epoch: int = 0) -> list[PlotData]:
-    """Takes loaders, configs or views by the names that pictures give them."""
+    """Returns the data of loaders, configs or views, which are given by their names in the pictures."""
     return [PlotData(name, RunView.of(run), epoch, number) for number, (name, run) in enumerate(runs.items())]
 
 
 def _spread_over(count: int, most: int) -> Ids:
-    """Gives at most so many numbers of [0, count), evenly apart, the first and the last among them."""
+    """Returns at most `most` evenly spaced numbers of [0, count), including the first and the last."""
     if count <= most:
         return np.arange(count)
     return np.arange(most) * (count - 1) // max(1, most - 1)

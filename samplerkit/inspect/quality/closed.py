@@ -1,4 +1,4 @@
-"""Closed forms of mixing: rows of files cut into lanes and blocks, and which pairs of rows share a file."""
+"""Closed forms of mixing, from the pairs of rows that share a file, a lane and a block."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from samplerkit.order.modes import Shuffle
 from samplerkit.order.typing import Ids
 
 MOST_BLOCKS = 1_000_000
-"""How many blocks of one size in a window are distinguished."""
+"""The most blocks of one size in a window that are distinguished."""
 
 
 @final
@@ -35,14 +35,14 @@ MOST_BLOCKS = 1_000_000
 class Blocks:
     """A sequence of rows, file after file, cut into lanes and then into blocks that are shuffled.
 
-    A cell is a piece of one file in one lane: the part of it in one block, or all the whole blocks that it
-    fills. So there are at most three cells a file and lane, however many blocks there are.
+    A cell is a piece of one file in one lane: its part in one block, or all the whole blocks that it fills.
+    So there are at most three cells per file and lane, for any number of blocks.
 
     Args:
         starts: the first row of each cell, and the number of rows; shape (cells + 1,).
-        group: the file and lane of each cell, as one number that does not fall; shape (cells,).
-        block_starts: the first row of the block in which each cell lies, or of the whole blocks.
-        block_ends: the row after it.
+        group: the file and lane of each cell, as one nondecreasing number; shape (cells,).
+        block_starts: the first row of the block of each cell, or of the whole blocks that it fills.
+        block_ends: the row after this block, or these blocks.
         block_size: rows in a whole block.
     """
 
@@ -54,10 +54,10 @@ class Blocks:
 
     @classmethod
     def of(cls, file_sizes: Ids, lane_starts: Ids, block_size: int) -> Blocks:
-        """Cuts rows.
+        """Cuts rows into cells.
 
         Args:
-            file_sizes: in the sequence in which the files are read.
+            file_sizes: the sizes of the files, in the order in which they are read.
             lane_starts: the first row of each lane, and the number of rows.
             block_size: rows in a block, counted from the start of each lane.
         """
@@ -88,7 +88,7 @@ class Blocks:
 
     @cached_property
     def _alike(self) -> tuple[Numbers, Numbers, Numbers]:
-        """The sizes of cells and of their blocks, each pair of them once, and how many cells have it."""
+        """The distinct pairs of cell size and block size, and the number of cells with each pair."""
         order = np.lexsort((self._blocks, self._sizes))
         sizes, blocks = self._sizes[order], self._blocks[order]
         begins = np.append(True, (sizes[1:] != sizes[:-1]) | (blocks[1:] != blocks[:-1]))
@@ -97,7 +97,7 @@ class Blocks:
 
     @cached_property
     def _neighbours(self) -> tuple[Ids, Ids, Numbers]:
-        """Each pair of cells of one file and lane, and the rows between their blocks."""
+        """The pairs of cells of one file and lane, and the rows between their blocks."""
         pairs = []
         for apart in (1, 2):
             one = np.flatnonzero(self.group[:-apart] == self.group[apart:])
@@ -106,10 +106,10 @@ class Blocks:
         return one, other, (self.block_starts[other] - self.block_ends[one]).astype(np.float64)
 
     def inside(self, window: int, lanes: int) -> tuple[float, float]:
-        """Sums over the pairs of rows of one file in one block, and in the whole blocks that it fills.
+        """Sums over the pairs of rows of one file within a cell.
 
         Returns:
-            Their weights, and their weights times the distance of their ids, as they are expected.
+            The expected sums of their weights, and of their weights times the distance of their ids.
         """
         sizes, blocks, cells = self._alike
         share = sizes * (sizes - 1) / np.maximum(1, blocks * (blocks - 1))
@@ -125,7 +125,7 @@ class Blocks:
         between = pair_distance(sizes, window, lanes)
         count = (sizes / size).astype(np.int64)
         within = count * pair_weight(size, window, lanes) * (size + 1) / 3
-        # At both ends of the blocks: as `moved_in_runs` does, but summed up once for all files.
+        # At both ends of the blocks, as in `moved_in_runs`, but summed once for all files.
         listed = int(min(count.max(), window // (lanes * size) + 1, MOST_BLOCKS))
         starts: Numbers = np.arange(listed, dtype=np.float64) * size
         lost = np.cumsum(lost_by_runs(starts, starts + size, window, lanes))
@@ -133,7 +133,7 @@ class Blocks:
         return distance
 
     def across(self, window: int, lanes: int) -> tuple[float, float]:
-        """Sums the same over the pairs of one file and lane in different cells."""
+        """Returns the same sums over the pairs of rows of one file and lane in different cells."""
         near = self._neighbours[2] * lanes < window
         one, other, gap = (part[near] for part in self._neighbours)
         sizes, blocks = self._sizes, self._blocks
@@ -141,7 +141,7 @@ class Blocks:
         weight = across(pair_weight, blocks[one], gap, blocks[other], window, lanes) * share
         middles = (self.starts[:-1] + self.starts[1:] - 1) / 2
         distance = weight * (middles[other] - middles[one])
-        # In whole blocks, a window reaches those at the near end only.
+        # Of a cell of whole blocks, a window reaches only the rows at the near end.
         filled = sizes > self.block_size
         reaches = filled[one] | filled[other]
         if reaches.any():
@@ -155,7 +155,7 @@ class Blocks:
 
 
 def _sorted(*runs: Ids) -> Ids:
-    """Merges sorted runs, each number once: many times as fast as `numpy.unique`, which hashes."""
+    """Merges sorted arrays without duplicates; many times faster than `numpy.unique`, which hashes."""
     merged = np.concatenate(runs)
     merged.sort(kind="stable")
     distinct: Ids = merged[np.append(True, merged[1:] != merged[:-1])]
@@ -163,10 +163,10 @@ def _sorted(*runs: Ids) -> Ids:
 
 
 EPOCHS = 64
-"""How many epochs' sequences of files are looked at where they matter; fewer where they hardly do."""
+"""The number of epochs over which file sequences are averaged; fewer if the sequence matters little."""
 
 MANY_FILES = 1000
-"""Of more files an eighth of these epochs is looked at; of ten times as many, one."""
+"""For more files, an eighth of `EPOCHS` is used; for ten times as many, one epoch."""
 
 ALIKE = 0.05
 """The relative deviation of file sizes below which their sequence matters little."""
@@ -178,13 +178,13 @@ MOST_UNLIKE = 0.04
 @final
 @dataclass(frozen=True, eq=False)
 class ClosedForms:
-    """The figures of a mode at some windows; None where there is no closed form."""
+    """Figures of a mode at some windows; None if there is no closed form."""
 
     plain: Plain
     windows: tuple[int, ...]
 
     def file_mixing(self) -> Estimate | None:
-        """Gives the file mixing."""
+        """Returns the file mixing."""
         if self._same_file is None:
             return None
         chance = different_pairs(self.plain.layout.sizes)
@@ -192,23 +192,23 @@ class ClosedForms:
         return Estimate((1 - weights / self._total) / chance)
 
     def spread(self) -> Estimate | None:
-        """Gives the spread.
+        """Returns the spread.
 
-        Where the files are shuffled, two samples of different files are, on average over epochs, as far apart
-        as any two of different files: right where files are of one size, and close where they are not too
-        unlike.
+        If files are shuffled, two samples of different files in a window are taken to be, on average over
+        epochs, as far apart as any two samples of different files. This is exact for files of one size, and
+        close if sizes are similar.
         """
         plain, sizes, total = self.plain, self.plain.layout.sizes, self._total
         at_random = random_distance(len(plain.layout))
         if not plain.shuffles_files and (plain.lanes > 1 or plain.mode.pools > 1):
             return None
         if not plain.shuffles_files and plain.shuffle is not Shuffle.PARTIAL:
-            # Of other modes each row stays where it is.
+            # In other modes each row keeps its place.
             runs = sizes if plain.shuffle is Shuffle.INFILE else np.ones(1)
             moved = [moved_in_runs(runs, window) for window in self.windows]
             in_sequence = [float(pair_distance(len(plain.layout), window)) for window in self.windows]
             return Estimate(np.add(in_sequence, moved)[None] / total / at_random)
-        # Sizes that differ so much, for so few files, that two of them are not like any two.
+        # Sizes differ too much, for so few files, for the assumption about different files.
         if _deviation(sizes) > MOST_UNLIKE * math.sqrt(sizes.size) or self._same_file is None:
             return None
         weights, distances = self._same_file
@@ -220,19 +220,19 @@ class ClosedForms:
 
     @cached_property
     def _same_file(self) -> tuple[Numbers, Numbers] | None:
-        """Sums over the pairs that share a file: their weights, and weights times distances; by epoch."""
+        """Sums over pairs of rows of one file: weights, and weights times distances; for each epoch."""
         plain = self.plain
         is_partial = plain.shuffle is Shuffle.PARTIAL
         if (is_partial and plain.mode.pools > 1) or not _lanes_stay_apart(plain, max(self.windows)):
             return None
-        # Rows that are not shuffled among themselves are blocks of one.
+        # Without shuffled blocks, each row is a block of its own.
         block, sums = plain.mode.partial_size if is_partial else 1, []
         for epoch in range(_epochs(plain)):
             rows = plain.first_blocks(epoch, block)
             cut = Blocks.of(*rows, block)
             looked_at = [(window, plain.lanes) for window in self.windows]
             each = np.array([np.add(cut.inside(*at), cut.across(*at)) for at in looked_at])
-            # What is not looked at is like what is.
+            # The remaining rows are taken to be like these.
             sums.append(each * (len(plain.layout) / int(rows[1][-1])))
         weights, distances = np.stack(sums).transpose(2, 0, 1)
         return weights, distances
@@ -243,7 +243,7 @@ def _deviation(sizes: Ids) -> float:
 
 
 def _epochs(plain: Plain) -> int:
-    """Reports how many epochs' sequences of files are looked at."""
+    """Returns the number of epochs over which the sequences of files are averaged."""
     sizes = plain.layout.sizes
     runs_only = plain.shuffle is Shuffle.FILES and plain.lanes == 1
     if not plain.shuffles_files or runs_only or sizes.min() == sizes.max() or sizes.size > 10 * MANY_FILES:
@@ -252,7 +252,7 @@ def _epochs(plain: Plain) -> int:
 
 
 def _lanes_stay_apart(plain: Plain, window: int) -> bool:
-    """Whether no window holds rows of one file from two lanes: the end of one and the start of the next."""
+    """Returns whether no window holds rows of one file from two lanes: from an end and the next start."""
     if plain.lanes == 1:
         return True
     moved = 2 * plain.mode.partial_size if plain.shuffle is Shuffle.PARTIAL else 0

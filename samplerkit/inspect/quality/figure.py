@@ -1,4 +1,4 @@
-"""What a figure is: a value with its standard error and its curve over windows; the estimate behind it."""
+"""Figures: a value with its standard error and its curve over windows; and the estimates behind them."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class Point:
 
     Args:
         window: samples in the window.
-        value: the figure: 1 for a full shuffle, 0 where nothing is mixed.
-        standard_error: of the value; 0 for a closed form.
+        value: the figure: 1 for a full shuffle, 0 if nothing is mixed; for `effective_batch`, samples.
+        standard_error: the standard error of the value; 0 for a closed form.
     """
 
     window: int
@@ -35,10 +35,11 @@ class Figure:
         name: which figure: `mixing`, `file_mixing`, `spread`, `label_mixing`, `storage_mixing` or
             `effective_batch`.
         value: the mean over the windows; for `effective_batch`, samples.
-        standard_error: of the value, by the differences between epochs; 0 for a closed form.
-        exact: whether closed forms gave it, and nothing was sampled.
+        standard_error: the standard error of the value, from the differences between epochs; 0 for a closed
+            form.
+        exact: whether the value is from closed forms, without sampling.
         curve: the figure at each window, the smallest window first.
-        parts: for `mixing`, the figures of which it is the smallest.
+        parts: for `mixing`, the figures whose minimum it is.
 
     Example:
         >>> figure = Figure("spread", 0.5, 0.0, True, (Point(32, 0.25), Point(64, 0.75)))
@@ -61,7 +62,7 @@ class Figure:
         return min(self.curve, key=lambda point: point.value)
 
     def to_dict(self) -> dict[str, Any]:
-        """Gives plain data, for JSON."""
+        """Returns plain data, for JSON."""
         return asdict(self)
 
     def __str__(self) -> str:
@@ -74,7 +75,7 @@ class Figure:
 
 
 def shown(value: float) -> str:
-    """Writes a figure with three decimals, without a zero before the point.
+    """Formats a figure with three decimals, without a zero before the point.
 
     Example:
         >>> shown(0.5), shown(1.0), shown(-0.25)
@@ -87,11 +88,11 @@ def shown(value: float) -> str:
 @final
 @dataclass(frozen=True)
 class Estimate:
-    """Values at some windows, as each epoch gives them.
+    """Values at some windows, for each epoch.
 
     Args:
-        epochs: float64 of shape (epochs, windows), of which the mean is taken; one row where nothing depends
-            on the epoch.
+        epochs: float64 of shape (epochs, windows), to be averaged over epochs; one row if the values do not
+            depend on the epoch.
     """
 
     epochs: Numbers
@@ -100,22 +101,23 @@ class Estimate:
     def ratio(cls, above: Numbers, below: Numbers) -> Estimate:
         """Divides the sums over epochs of two arrays of shape (epochs, windows).
 
-        An epoch gives by how much it moves the ratio, so that the mean is the ratio of the sums.
+        The value of an epoch is the ratio of the sums plus the epoch's linearized deviation from it, so that
+        the mean is the ratio of the sums.
         """
         values = above.sum(axis=0) / below.sum(axis=0)
         return cls(values + (above - values * below) / below.mean(axis=0))
 
     def over(self, reference: Estimate) -> Estimate:
-        """Divides by the one value of a reference; 1 where that is 0, and so there is nothing to mix."""
+        """Divides by the mean of a reference; 1 if that is 0, since then there is nothing to mix."""
         base = float(reference.epochs.mean())
         if base <= 0:
             return Estimate(np.ones((1, self.epochs.shape[1])))
         values = self.epochs / base
-        # As with a ratio: an epoch with a larger reference moves the values down.
+        # Linearized as in `ratio`: an epoch with a larger reference has lower values.
         return Estimate(values - values.mean(axis=0) * (reference.epochs - base) / base)
 
     def figure(self, name: str, windows: tuple[int, ...]) -> Figure:
-        """Makes the figure: the mean over the windows, and errors clustered by epoch."""
+        """Returns the figure: the mean over the windows, with standard errors clustered by epoch."""
         values, errors = self.epochs.mean(axis=0), _standard_errors(self.epochs)
         curve = zip(windows, values.tolist(), errors.tolist(), strict=True)
         return Figure(

@@ -1,4 +1,4 @@
-"""Mixing: how close an order comes to a full shuffle, of files and of labels; what a batch is worth."""
+"""Mixing of files and of labels, relative to a full shuffle, and the effective batch size."""
 
 from __future__ import annotations
 
@@ -23,27 +23,27 @@ from samplerkit.samplers.pk import checked_labels
 from samplerkit.samplers.subset import SequentialSampler
 
 DOUBLINGS = 7
-"""How many windows there are: the batch size times 2^0 to 2^6."""
+"""The number of windows: the batch size times 2^0 to 2^6."""
 
 LEAST_SAMPLES = 4
-"""Of fewer, no window says anything."""
+"""The fewest samples for which a window is meaningful."""
 
 EPOCHS = 64
-"""How many epochs are looked at where there is no closed form, for a standard error at least two."""
+"""The number of epochs that are sampled if there is no closed form; a standard error needs at least two."""
 
 MANY_FILES = 10_000
-"""Of more files, each of which costs something in each epoch, four are looked at."""
+"""For more files, whose cost grows with their number, four epochs are sampled."""
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Observation:
-    """What is looked at, and how much of it.
+    """The orders, windows and epochs from which figures are computed.
 
     Args:
         source: the orders.
         windows: the sizes of the windows.
-        epochs: how many epochs are looked at where there is no closed form.
+        epochs: the number of epochs that are sampled if there is no closed form.
     """
 
     source: OrderSource
@@ -52,7 +52,7 @@ class Observation:
 
     @classmethod
     def on(cls, source: OrderSource, batch_size: int, epochs: int = EPOCHS) -> Observation:
-        """Looks at windows of a batch and more."""
+        """Makes an observation of windows of a batch and larger."""
         sizes = window_sizes(source.length, arguments.positive("batch_size", batch_size))
         return cls(source, sizes, epochs if source.layout.num_files <= MANY_FILES else 4)
 
@@ -62,35 +62,35 @@ class Observation:
         return int(np.count_nonzero(self.source.layout.sizes)) > 1
 
     def mixing(self) -> Figure:
-        """Gives the mixing, with its parts."""
+        """Returns the mixing, with its parts."""
         parts = (self.file_mixing(), self.spread()) if self.has_files else (self.spread(),)
         return replace(min(parts, key=lambda part: part.value), name="mixing", parts=parts)
 
     def file_mixing(self) -> Figure:
-        """Gives the file mixing."""
+        """Returns the file mixing."""
         layout = self.source.layout
         found = None if self._closed is None else self._closed.file_mixing()
         found = found or self._sampled(differing(layout.file_of), different_pairs(layout.sizes))
         return found.figure("file_mixing", self.windows)
 
     def spread(self) -> Figure:
-        """Gives the spread."""
+        """Returns the spread."""
         found = None if self._closed is None else self._closed.spread()
         found = found or self._sampled(distance, random_distance(len(self.source.layout)))
         return found.figure("spread", self.windows)
 
     def label_mixing(self, labels: Any, name: str = "label_mixing") -> Figure:
-        """Gives the mixing of labels."""
+        """Returns the mixing of labels."""
         group, sizes = _classes(labels, len(self.source.layout))
         found = self._sampled(differing(group.__getitem__), different_pairs(sizes))
         return found.figure(name, self.windows)
 
     def effective_batch(self, labels: Any = None) -> Figure:
-        """Gives the effective batch: by labels, or as if all samples of a file were alike."""
+        """Returns the effective batch: by labels, or as if all samples of a file were alike."""
         figure = self.file_mixing() if labels is None else self.label_mixing(labels)
         mixed, batch = figure.curve[0], self.windows[0]
         per_share = (batch - 1) / (1 - batch / self.source.length)
-        # A batch that is more even than a random one is worth more, but never more than all samples.
+        # A batch that is more balanced than a random one is worth more, but never more than all samples.
         effect = max(1 + (1 - mixed.value) * per_share, batch / self.source.length)
         value = batch / effect
         error = value / effect * per_share * mixed.standard_error
@@ -106,11 +106,11 @@ class Observation:
         return WindowSamples(self.source, self.windows, self.epochs)
 
     def _sampled(self, statistic: Statistic, known: float) -> Estimate:
-        """Estimates a statistic of two samples of a window, over that of two samples of the epoch.
+        """Estimates a statistic of two samples of a window, divided by that of two samples of the epoch.
 
         Args:
-            statistic: which one.
-            known: what it is for two samples of the dataset.
+            statistic: the statistic.
+            known: its value for two random samples of the dataset.
         """
         if self.source.is_shuffled:
             return Estimate(np.ones((1, len(self.windows))))
@@ -119,13 +119,13 @@ class Observation:
 
 
 def window_sizes(num_samples: int, batch_size: int) -> tuple[int, ...]:
-    """Gives the sizes of the windows, in samples.
+    """Returns the sizes of the windows, in samples.
 
     They are the batch size times 1, 2, 4, up to 64, as far as they hold at least two samples and at most half
-    of the order. Where already a batch holds more than half, half of the order is the only window.
+    of the order. If a batch holds more than half, the only window is half of the order.
 
     Raises:
-        ArgumentRangeError: the order has fewer than four samples, so that no window says anything.
+        ArgumentRangeError: the order has fewer than four samples, too few for a window.
 
     Example:
         >>> window_sizes(1000, 100), window_sizes(1000, 1), window_sizes(100, 64)
@@ -145,21 +145,22 @@ def mixing(
     *,
     world: World | None = None,
 ) -> Figure:
-    """Reports how well an order mixes the samples as they lie: 1 for a full shuffle, 0 for none.
+    """Computes how well an order mixes the storage order: 1 for a full shuffle, 0 for none.
 
-    It is the smaller of two figures. `file_mixing` asks whether the samples of a window come from as many
-    files as those of a full shuffle would; `spread` whether they lie as far apart. Both are means over
-    windows of a batch, two batches, up to 64 batches, as far as half of the epoch goes. A layout of fewer
-    than two files has the spread alone.
+    It is the smaller of two figures: `file_mixing` measures whether the samples of a window come from as many
+    files as those of a full shuffle, `spread` whether they are as far apart. Both are means over windows of
+    1, 2, 4, up to 64 batches, as long as a window is at most half of the epoch. A layout of fewer than two
+    files has only the spread.
 
     Args:
-        order: a sampler, of which the order of all shards together is looked at, or an `Order`.
-        dataset: what is drawn from: a dataset, a `Layout`, or a number of samples.
+        order: a sampler, whose order of all shards together is measured, or an `Order`.
+        dataset: a dataset, a `Layout`, or a number of samples.
         batch_size: samples in a batch of all ranks together.
-        world: of the first start, for lanes; None for what the sampler says, or the running job.
+        world: the ranks of the first start, for lanes; None takes them from the sampler, then from the
+            running job.
 
     Returns:
-        The figure, with `parts`: the two of which it is the smaller one.
+        The figure, with the two figures in `parts`.
 
     Raises:
         ArgumentTypeError: an argument has the wrong type.
@@ -186,11 +187,11 @@ def file_mixing(
     *,
     world: World | None = None,
 ) -> Figure:
-    """Returns whether the samples of a window come from as many files as those of a full shuffle would.
+    """Computes whether the samples of a window come from as many files as those of a full shuffle.
 
-    It is the chance that two samples of one window lie in different files, over the same chance for two
-    samples of the epoch. Above 1, windows hold more different files than at random. Arguments as for
-    `mixing`.
+    It is the probability that two samples of one window are in different files, divided by the same
+    probability for two samples of the epoch. Above 1, windows hold more files than at random. Arguments as
+    for `mixing`.
 
     Raises:
         DatasetError: the dataset has fewer than two files.
@@ -214,10 +215,10 @@ def spread(
     *,
     world: World | None = None,
 ) -> Figure:
-    """Returns whether the samples of a window lie as far apart in storage as those of a full shuffle would.
+    """Computes whether the samples of a window are as far apart in storage as those of a full shuffle.
 
-    It is the mean distance of the ids of two samples of one window, over that of two samples of the epoch.
-    Arguments as for `mixing`.
+    It is the mean distance of the ids of two samples of one window, divided by that of two samples of the
+    epoch. Arguments as for `mixing`.
 
     Example:
         >>> import samplerkit as sk
@@ -232,7 +233,7 @@ def _look(order: Sampler | Order, dataset: Any, batch_size: int, world: World | 
 
 
 ALREADY_MIXED = 0.95
-"""The label mixing of storage from which on every mode is about as good as a full shuffle."""
+"""From this label mixing of the storage order on, every mode is about as good as a full shuffle."""
 
 
 def label_mixing(
@@ -243,21 +244,21 @@ def label_mixing(
     *,
     world: World | None = None,
 ) -> Figure:
-    """Reports how well an order mixes labels: 1 for a full shuffle, 0 where windows hold one label each.
+    """Computes how well an order mixes labels: 1 for a full shuffle, 0 if each window holds one label.
 
-    It is the chance that two samples of one window have different labels, over the same chance for two
-    samples of the epoch. Other arguments as for `mixing`.
+    It is the probability that two samples of one window have different labels, divided by the same
+    probability for two samples of the epoch.
 
     Args:
-        order: a sampler or an order.
-        dataset: what is drawn from.
+        order: as for `mixing`.
+        dataset: as for `mixing`.
         batch_size: samples in a batch of all ranks together.
         labels: the label of each sample of the dataset: integers or strings, shape (n,).
-        world: of the first start.
+        world: as for `mixing`.
 
     Raises:
         DatasetError: there is not one label for each sample.
-        ArgumentTypeError: the labels are no flat list of integers or strings.
+        ArgumentTypeError: the labels are not a flat list of integers or strings.
         ArgumentValueError: all labels are the same.
 
     Example:
@@ -271,9 +272,9 @@ def label_mixing(
 
 
 def storage_mixing(dataset: Any, batch_size: int, labels: Any) -> Figure:
-    """Reports how well labels are mixed as the samples lie: the label mixing of no shuffle at all.
+    """Computes how well labels are mixed in storage order: the label mixing without a shuffle.
 
-    Near 1, every shuffle mode is as good as a full shuffle, as far as labels go. Arguments and errors as for
+    Near 1, every shuffle mode mixes labels as well as a full shuffle. Arguments and errors as for
     `label_mixing`.
 
     Example:
@@ -292,12 +293,12 @@ def effective_batch(
     *,
     world: World | None = None,
 ) -> Figure:
-    """Reports how large a random batch is that says as much as one of this order.
+    """Computes the size of a random batch that has as much information as one of this order.
 
-    The mean over a batch of whatever depends on the label alone varies as much as over that many samples
-    drawn at random: the batch size over Kish's design effect 1 + (1 - q) (w - 1) / (1 - w / n), q being the
-    mixing at the window w of one batch. Without labels, it is what would hold if all samples of a file were
-    alike: the worst case. Arguments as for `label_mixing`.
+    For any quantity that depends only on the label, its mean over a batch varies as much as over this many
+    random samples. It is the batch size divided by Kish's design effect 1 + (1 - q) (w - 1) / (1 - w / n),
+    where q is the mixing at the window w of one batch. Without labels, all samples of a file are taken to be
+    alike, which is the worst case. Arguments as for `label_mixing`.
 
     Raises:
         DatasetError: there are neither labels nor at least two files, or not one label for each sample.
@@ -318,7 +319,7 @@ def effective_batch(
 
 
 def _classes(labels: Any, size: int) -> tuple[Ids, Ids]:
-    """Numbers the labels, and counts each."""
+    """Returns the class number of each sample, and the size of each class."""
     array = checked_labels(labels, "labels")
     if array.dtype.kind == "f":  # no classes
         raise ArgumentTypeError("labels", "must be a flat list of integers or strings", labels)

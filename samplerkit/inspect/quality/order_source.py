@@ -1,4 +1,4 @@
-"""What is looked at: the orders of the epochs, and the mode behind them where there is a plain one."""
+"""The orders of all epochs, from which figures are computed, and their shuffle mode if it is a plain one."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from samplerkit.samplers.shuffled import (
 from samplerkit.samplers.subset import SequentialSampler, SubsetRandomSampler
 
 MOST_FILES = 1 << 14
-"""Of more files, in random order, so many are looked at."""
+"""The most files, in random order, that are examined, if they fill at least `LEAST_BLOCKS` blocks."""
 
 LEAST_BLOCKS = 64
-"""As long as they fill so many blocks."""
+"""The fewest blocks that `MOST_FILES` files must fill."""
 
 
 @final
@@ -40,10 +40,10 @@ class Plain:
     """One shuffle mode over a whole layout, for which there may be closed forms.
 
     Args:
-        mode: the mode with its arguments; ADAPTIVE is resolved.
+        mode: the mode with its arguments; it may be ADAPTIVE, which `shuffle` resolves.
         layout: the samples.
-        lanes: into how many lanes the order is woven.
-        seed: the sampler's.
+        lanes: the number of lanes of the order.
+        seed: the seed of the sampler.
     """
 
     mode: Mode
@@ -58,7 +58,7 @@ class Plain:
 
     @property
     def shuffles_files(self) -> bool:
-        """Whether the files are read in another order each epoch."""
+        """Whether the files are read in a different order in each epoch."""
         return self.shuffle in (Shuffle.FILES, Shuffle.PARTIAL) and self.layout.num_files > 1
 
     @property
@@ -67,7 +67,7 @@ class Plain:
         return LaneWeave(len(self.layout), self.lanes).starts
 
     def file_sizes(self, epoch: int, most: int | None = None) -> Ids:
-        """Returns the sizes of the files, or of the first ones, as an epoch reads them one after another."""
+        """Returns the sizes of the files, or of the first ones, in the order in which an epoch reads them."""
         sizes = self.layout.sizes
         if not self.shuffles_files:
             return sizes[:most]
@@ -75,13 +75,13 @@ class Plain:
         return sizes[Permuted(sizes.size, key).ids_at(np.arange(sizes.size)[:most])]
 
     def first_blocks(self, epoch: int, block_size: int) -> tuple[Ids, Ids]:
-        """Returns the files that an epoch reads, and where its lanes start.
+        """Returns the files that an epoch reads, and the starts of its lanes.
 
-        Of very many files, those of its first blocks: files are read in random order, so that more of them
-        change nothing.
+        If there are very many files, only those of the first blocks are returned: files are in random order,
+        so that more of them would not change the figures.
 
         Returns:
-            Sizes of files; the first row of each lane, and the number of rows.
+            The sizes of the files; and the first row of each lane, and the number of rows.
         """
         lanes = self.lane_starts
         size = min(block_size, int(np.diff(lanes).max()))
@@ -95,7 +95,7 @@ class Plain:
         return self.file_sizes(epoch), lanes
 
     def order(self, epoch: int) -> Order:
-        """Gives the order of an epoch, undealt."""
+        """Returns the undealt order of an epoch."""
         mode = replace(self.mode, lanes=self.lanes)
         return mode.order(self.layout, lambda role: Key(self.seed, epoch, 0, role), self.lanes)
 
@@ -106,11 +106,11 @@ class OrderSource:
     """The orders of all epochs of a run.
 
     Args:
-        layout: of the dataset.
+        layout: the layout of the dataset.
         length: samples in an epoch.
-        order: gives the order of an epoch.
-        plain: the mode, where each epoch reads all samples of the layout once by it.
-        is_shuffled: whether any two samples of an epoch may be in any two places alike.
+        order: returns the order of an epoch.
+        plain: the mode, if each epoch reads all samples of the layout once in this mode; otherwise None.
+        is_shuffled: whether any two samples of an epoch are equally likely at any two positions.
     """
 
     layout: Layout
@@ -121,12 +121,12 @@ class OrderSource:
 
     @classmethod
     def of(cls, order: Sampler | Order, dataset: Any, world: World | None) -> OrderSource:
-        """Finds out what a sampler or an order is.
+        """Makes the source of a sampler or an order.
 
         Args:
-            order: a sampler, or one order, which then stands for every epoch.
-            dataset: what is drawn from: a dataset, a layout or a number of samples.
-            world: of the first start; None for what the sampler says, or the running job.
+            order: a sampler, or one order, which is used for every epoch.
+            dataset: a dataset, a layout or a number of samples.
+            world: the ranks of the first start; None takes them from the sampler, then from the running job.
 
         Raises:
             ArgumentTypeError: `order` is neither.
@@ -146,18 +146,18 @@ class OrderSource:
         def undealt(epoch: int) -> Order:
             return sampler.undealt_order(dataset, epoch, constants=constants)
 
-        # Evaluated once here, so that mistakes show before figures are wanted.
+        # Built once here, so that errors show before figures are computed.
         length = len(undealt(0))
         is_shuffled = reader is not None and _is_shuffled(reader, layout)
         return cls(layout, length, undealt, plain, is_shuffled)
 
 
 def _reader(sampler: Sampler) -> Sampler | None:
-    """Finds the sampler that decides the order: a distributed one above it may only deal what it yields.
+    """Returns the sampler that decides the order, below distributed samplers that only deal its samples.
 
     Returns:
-        None where the deal stands below the root, so that each shard is drawn from by itself, and for the
-        algorithms of other libraries, whose modes have rules of their own.
+        The sampler; None if the deal is below the root, so that each shard is drawn from separately, and for
+        the algorithms of other libraries, whose modes have other rules.
     """
     if sampler.chain.algorithm != ALGORITHM:
         return None
@@ -176,13 +176,13 @@ def _is_shuffled(reader: Sampler, layout: Layout) -> bool:
         return True
     if not isinstance(reader, RandomSampler | DistributedSampler):
         return False
-    # With a child, the mode is GLOBAL or FALSE, whatever it draws from.
+    # With a child, the mode is always GLOBAL or FALSE.
     return reader.mode.resolve(layout) is Shuffle.GLOBAL
 
 
 def _plain(reader: Sampler, layout: Layout, constants: RunConstants) -> Plain | None:
     size = len(layout)
-    # A limit of each shard is no choice where the shards together read all samples.
+    # A limit for each shard selects nothing if the shards together read all samples.
     is_whole = isinstance(reader, DistributedSampler) or chooses(reader, size) is None
     if reader.get_child() is not None or not is_whole or (constants.limit or size) < size:
         return None
@@ -192,10 +192,10 @@ def _plain(reader: Sampler, layout: Layout, constants: RunConstants) -> Plain | 
 
 
 def chooses(sampler: Sampler, size: int) -> Sampler | None:
-    """Finds the sampler of a chain that leaves samples out, or repeats some; None where each comes once.
+    """Returns the sampler of a chain that selects or repeats samples; None if each sample is read once.
 
     Args:
-        sampler: the chain. What deals pads to ranks is no choice.
+        sampler: the chain. Pads of a deal to ranks do not count as repeats.
         size: samples in the dataset.
 
     Example:

@@ -1,11 +1,11 @@
-"""Sums over pairs of positions: the arithmetic below the closed forms.
+"""Sums over pairs of positions, from which the closed forms are computed.
 
-A window of w positions is laid at every place, over the ends too. A pair of positions that lie d < w apart
-is then seen w - d times: that is its weight in every figure. Where an order is woven of L lanes, rows of one
-lane that lie d apart lie L * d positions apart.
+A window of w positions is placed at every position, also across the ends. A pair of positions at distance
+d < w is then in w - d windows, which is its weight in every figure. In an order of L lanes, rows of one lane
+at distance d are L * d positions apart.
 
-All of these are polynomials, evaluated in float64 for arrays of runs, so that an order of 10^12 samples costs
-as much as its files and blocks.
+All sums are polynomials, evaluated in float64 for arrays of runs, so that the cost of an order of 10^12
+samples depends only on the number of files and blocks.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Numbers = npt.NDArray[np.float64]
 
 
 def _powers(count: Numbers) -> tuple[Numbers, Numbers, Numbers]:
-    """Gives the sums of u, u^2 and u^3 for u from 1 to each count."""
+    """Returns the sums of u, u^2 and u^3 for u from 1 to each count."""
     first = count * (count + 1) / 2
     return first, first * (2 * count + 1) / 3, first * first
 
@@ -29,7 +29,7 @@ def _powers(count: Numbers) -> tuple[Numbers, Numbers, Numbers]:
 def _weighed(power: int, run: Any, window: float, lanes: int) -> Numbers:
     """Sums weight times distance to a power, 0 or 1, over all pairs of rows in a run."""
     run = np.asarray(run, dtype=np.float64)
-    # So many distances have a weight.
+    # The number of distances with a weight above 0.
     count = np.maximum(0, np.minimum(run - 1, (window - 1) // lanes))
     low, middle, high = (count, *_powers(count))[power : power + 3]
     summed: Numbers = run * window * low - (window + lanes * run) * middle + lanes * high
@@ -42,10 +42,10 @@ def pair_weight(run: Any, window: float, lanes: int = 1) -> Numbers:
     Args:
         run: the length of each run of consecutive rows; any shape.
         window: the size of the windows, in positions.
-        lanes: how many positions lie between two rows.
+        lanes: the number of lanes: consecutive rows are this many positions apart.
 
     Returns:
-        For each run, the sum over d of (run - d) * (window - lanes * d), as far as both are positive.
+        For each run, the sum of (run - d) * (window - lanes * d) over d > 0 for which both are positive.
 
     Example:
         >>> pair_weight([1, 2, 5], 3).tolist()  # 5: four pairs at distance 1, three at distance 2
@@ -75,12 +75,12 @@ def across(
     """Sums over all pairs of a row of one run and a row of a later one.
 
     Args:
-        summed: what: `pair_weight` or `pair_distance`.
+        summed: `pair_weight` or `pair_distance`.
         left: the length of the earlier run.
-        gap: the rows between the two.
+        gap: the number of rows between the two.
         right: the length of the later run.
         window: as for `pair_weight`.
-        lanes: likewise.
+        lanes: as for `pair_weight`.
 
     Example:
         >>> across(pair_weight, [2], [1], [1], 4).tolist()  # rows 0, 1 and row 3
@@ -95,7 +95,7 @@ def across(
 
 
 def different_pairs(sizes: Any) -> float:
-    """Gives the chance that two samples which are drawn at random lie in different groups.
+    """Returns the probability that two random samples are in different groups.
 
     Args:
         sizes: samples in each group.
@@ -110,12 +110,12 @@ def different_pairs(sizes: Any) -> float:
 
 
 def random_distance(num_samples: int) -> float:
-    """Gives the mean distance of two ids that are drawn at random: (n + 1) / 3."""
+    """Returns the mean distance of two random ids: (n + 1) / 3."""
     return (num_samples + 1) / 3
 
 
 def distance_between_files(sizes: Any) -> float:
-    """Gives the mean distance of two ids that are drawn at random from different files.
+    """Returns the mean distance of two random ids from different files.
 
     Example:
         >>> distance_between_files([2, 1])  # ids 0 and 2, or 1 and 2
@@ -130,15 +130,15 @@ def distance_between_files(sizes: Any) -> float:
 
 
 def moved_in_runs(sizes: Any, window: int) -> float:
-    """Sums by how much weight times distance of ids grows where rows in sequence are shuffled within runs.
+    """Returns the increase of the sum of weight times distance when sequential rows are shuffled within runs.
 
-    Pairs in one run are then a third of its length apart, pairs in different runs as far as the middles. The
-    latter sum up to what rows in their order give, but for runs near the ends, which have fewer neighbours on
-    one side.
+    The mean distance of a pair in one run is then a third of its length; that of a pair in different runs is
+    the distance of the middles. The latter sum to the same as without the shuffle, except for runs near the
+    ends, which have fewer neighbours on one side.
 
     Args:
         sizes: rows in each run, in the order of their ids; shape (runs,).
-        window: in positions.
+        window: the size of the window, in positions.
 
     Example:
         >>> moved_in_runs([8], 8) + float(pair_distance(8, 8)), moved_in_runs([1, 1, 1], 8)
@@ -154,19 +154,18 @@ def moved_in_runs(sizes: Any, window: int) -> float:
 def lost_by_runs(starts: Numbers, ends: Numbers, window: int, lanes: int = 1) -> Numbers:
     """Sums, over the rows of each run, the distance to the run's middle times the weight lost at the start.
 
-    Row p lacks the earlier neighbours that would lie before row 0: those further away than p, and nearer than
-    a window.
+    Row p has no neighbours before row 0: it lacks those at distances larger than p and within a window.
 
     Args:
-        starts: the first row of each run, counted from where the neighbours end.
+        starts: the first row of each run, counted from the start.
         ends: the row after each run.
-        window: in positions.
-        lanes: how many positions lie between two rows.
+        window: the size of the window, in positions.
+        lanes: the number of lanes: consecutive rows are this many positions apart.
     """
     reach = (window - 1) // lanes
     high, low = np.maximum(0, reach - starts), np.maximum(0, reach - ends)
-    # Row p = reach - u lacks u neighbours, of which the furthest has the weight `least`, and each nearer one
-    # `lanes` more: least * u + lanes * u * (u - 1) / 2.
+    # Row p = reach - u lacks u neighbours. The farthest has the weight `least`, and each nearer one `lanes`
+    # more, which sums to least * u + lanes * u * (u - 1) / 2.
     least = window - lanes * reach
     linear, square = least - lanes / 2, lanes / 2
     middle = (starts + ends - 1) / 2 - reach

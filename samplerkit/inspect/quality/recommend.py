@@ -1,4 +1,4 @@
-"""Which shuffle mode to take: the cheapest that mixes as well as is wanted."""
+"""Recommends the cheapest shuffle mode that reaches a required mixing."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ from samplerkit.order.layout import Layout
 from samplerkit.order.modes import FILE_AWARE, Mode, Shuffle
 
 FACTORS = (0.1, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0, 48.0, 64.0)
-"""Block sizes on the grid, in files of mean size; the first ones are for files that are large."""
+"""Block sizes on the grid, in files of mean size; the first ones are for large files."""
 
 BATCHES = tuple(4**power for power in range(1, 9))
 """Block sizes on the grid of a layout without files, in batches."""
 
 SEQUENCES = 4
-"""How many epochs' sequences of files are looked at for the most files of a block."""
+"""The number of epochs whose sequences of files are examined for the most files in a block."""
 
 
 @final
 @dataclass(frozen=True)
 class Candidate:
-    """One shuffle mode, how well it mixes, and what a rank holds at a time to read it.
+    """A shuffle mode, its mixing, and the files and samples that a rank holds at a time.
 
     Args:
         shuffle: the mode.
         partial_size: samples in a block of PARTIAL; None for other modes.
-        mixing: the figure.
-        standard_error: of the figure.
-        files: the most files that the samples of one block lie in; 1 for FALSE and FILES.
-        samples: the most samples that are shuffled among themselves; 1 for FALSE and FILES.
-        meets: whether the wanted mixing is met.
+        mixing: the value of the mixing.
+        standard_error: the standard error of the mixing.
+        files: the most files that have samples in one block; 1 for FALSE and FILES.
+        samples: the most samples that are shuffled together; 1 for FALSE and FILES.
+        meets: whether it reaches the required mixing.
         fits: whether files and samples are within the cache budget.
 
     Example:
@@ -59,13 +59,13 @@ class Candidate:
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """What a sampler takes for it, and a config."""
+        """The arguments of a sampler, or of its section in a config."""
         if self.partial_size is None:
             return {"shuffle": self.shuffle.value}
         return {"shuffle": self.shuffle.value, "partial_size": self.partial_size}
 
     def to_dict(self) -> dict[str, Any]:
-        """Gives plain data, for JSON."""
+        """Returns plain data, for JSON."""
         return {**asdict(self), "shuffle": self.shuffle.value}
 
     def __str__(self) -> str:
@@ -76,7 +76,7 @@ class Candidate:
 
 
 def modes_on_the_grid(layout: Layout, batch_size: int, lanes: int) -> Iterator[Plain]:
-    """Gives every mode that fits a layout, PARTIAL with each block size of the grid."""
+    """Yields every mode that fits a layout, PARTIAL with each block size of the grid."""
     modes = [Mode(Shuffle.FALSE), Mode(Shuffle.GLOBAL)]
     if layout.num_files > 1:
         modes += [Mode(Shuffle.FILES), Mode(Shuffle.INFILE)]
@@ -86,7 +86,7 @@ def modes_on_the_grid(layout: Layout, batch_size: int, lanes: int) -> Iterator[P
 
 
 def block_sizes(layout: Layout, batch_size: int, lanes: int) -> list[int]:
-    """Gives the block sizes of the grid: at least two samples, and at most half of a lane.
+    """Returns the block sizes of the grid: at least two samples, and at most half of a lane.
 
     Example:
         >>> block_sizes(Layout([100] * 8), 32, lanes=1)
@@ -99,10 +99,10 @@ def block_sizes(layout: Layout, batch_size: int, lanes: int) -> list[int]:
 
 
 def held(plain: Plain) -> tuple[int, int]:
-    """Reports how many files and samples a rank holds at a time, to read one lane.
+    """Returns the files and samples that a rank holds at a time, to read one lane.
 
-    A block of PARTIAL holds its samples, in files that are read one after another; INFILE a file; GLOBAL
-    all there is.
+    PARTIAL holds the samples of a block, in files that follow one another; INFILE a file; GLOBAL the whole
+    dataset.
     """
     layout = plain.layout
     files = int(np.count_nonzero(layout.sizes)) if layout.has_files else 1
@@ -113,29 +113,29 @@ def held(plain: Plain) -> tuple[int, int]:
     if plain.shuffle is not Shuffle.PARTIAL:
         return 1, 1
     size = min(plain.mode.partial_size, int(np.diff(plain.lane_starts).max()))
-    # Files of one size are the same sequence in every epoch.
+    # Files of one size have the same sequence of sizes in every epoch.
     is_uniform = bool(layout.sizes.min() == layout.sizes.max())
     epochs = range(SEQUENCES if plain.shuffles_files and not is_uniform else 1)
     cut = (Blocks.of(*plain.first_blocks(epoch, size), size) for epoch in epochs)
-    # A cell is what one file has in a block.
+    # A cell is the part of one file in a block.
     return max(int(np.unique(each.block_starts, return_counts=True)[1].max()) for each in cut), size
 
 
 EPOCHS = 16
-"""Epochs that are looked at for each candidate where there is no closed form; four of many files."""
+"""The number of epochs that are sampled for each candidate without a closed form; four for many files."""
 
 
 @final
 @dataclass(frozen=True)
 class Recommendation:
-    """The cheapest shuffle mode that mixes as well as is wanted, or why there is none.
+    """The cheapest shuffle mode that reaches a required mixing, or the reason why there is none.
 
     Args:
-        wanted: the mixing that is wanted.
+        wanted: the required mixing.
         batch_size: samples in a batch of all ranks together.
-        chosen: the candidate, or None.
-        reason: why, in a sentence.
-        candidates: everything on the grid, the cheapest first.
+        chosen: the recommended candidate, or None.
+        reason: the candidate, or why there is none, in a sentence.
+        candidates: all candidates of the grid, the cheapest first.
     """
 
     wanted: float
@@ -145,7 +145,7 @@ class Recommendation:
     candidates: tuple[Candidate, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """Gives plain data, for JSON."""
+        """Returns plain data, for JSON."""
         chosen = None if self.chosen is None else self.chosen.to_dict()
         candidates = [candidate.to_dict() for candidate in self.candidates]
         return {**vars(self), "chosen": chosen, "candidates": candidates}
@@ -164,20 +164,20 @@ def recommend(
     lanes: int = 1,
     block_files: int = 0,
 ) -> Recommendation:
-    """Finds the cheapest shuffle mode, and block size of PARTIAL, that mixes as well as is wanted.
+    """Finds the cheapest shuffle mode, and block size of PARTIAL, that reaches a required mixing.
 
-    Cheap is what holds few samples at a time. Modes and block sizes are scored on a grid, since mixing may
-    fall where a block grows: a `partial_size` equal to the size of equal files mixes no files at all.
+    A mode is cheap if it holds few samples at a time. Modes and block sizes are scored on a grid, since a
+    larger block may mix less: a `partial_size` equal to the size of equal files mixes no files at all.
 
     Args:
         dataset: a dataset, a `Layout`, or a number of samples.
         batch_size: samples in a batch of all ranks together.
-        mixing: the mixing that is wanted, in (0, 1].
-        cache_files: how many files a rank can hold at a time; None for any number.
-        cache_samples: how many samples a rank can hold at a time; None for any number.
-        lanes: into how many lanes the file-aware modes are woven: the number of ranks.
-        block_files: above 0, only PARTIAL is chosen, with blocks of so many files of mean size or more, as
-            for files that are fetched whole; a budget that none fits leaves all modes.
+        mixing: the required mixing, in (0, 1].
+        cache_files: the most files that a rank can hold at a time; None for no limit.
+        cache_samples: the most samples that a rank can hold at a time; None for no limit.
+        lanes: the number of lanes of the file-aware modes, usually the number of ranks.
+        block_files: if above 0, PARTIAL is chosen with blocks of at least this many files of mean size, as
+            for files that are fetched whole; if no such block fits the budget, any mode may be chosen.
 
     Raises:
         ArgumentTypeError: an argument has the wrong type.
@@ -217,11 +217,11 @@ def recommend(
 
 
 def bar(place: str, value: Any) -> float:
-    """Takes a figure that is wanted: a number in (0, 1].
+    """Checks a required value of a figure: a number in (0, 1].
 
     Raises:
-        ArgumentTypeError: it is no number.
-        ArgumentRangeError: it is outside of (0, 1].
+        ArgumentTypeError: the value is not a number.
+        ArgumentRangeError: the value is outside of (0, 1].
     """
     if not 0 < arguments.number(place, value) <= 1:
         raise ArgumentRangeError(place, "must be above 0 and at most 1", value)

@@ -1,7 +1,7 @@
-"""Figures by random access: windows of some epochs, at random places, and what their samples share.
+"""Estimates of figures by sampling: windows at random places of some epochs.
 
-Windows are laid as for the closed forms: at any place, over the ends too, each pair of samples counting as
-often as windows see it. Epochs differ more than the windows of one epoch do, and so the standard error is
+Windows are placed as in the closed forms: at any place, also across the ends, and each pair of samples counts
+once for each window that holds it. Epochs differ more than windows of one epoch, so the standard error is
 clustered by epoch.
 """
 
@@ -22,34 +22,36 @@ from samplerkit.order.sequences import Table
 from samplerkit.order.typing import Ids
 
 WINDOWS = 8
-"""How many windows of each size are looked at in an epoch."""
+"""The number of windows of each size in an epoch."""
 
 READ_WHOLE = 256
-"""The largest window of which all samples are looked at."""
+"""The largest window of which all samples are read."""
 
 READ_OF_A_WINDOW = 64
-"""Samples at random places of a larger window: what they share varies less than windows do."""
+"""The number of random samples of a larger window: they vary less than windows do."""
 
 READ_OF_AN_EPOCH = 2048
-"""Samples at random places of an epoch, for what two of them share."""
+"""The number of random samples of an epoch, for statistics of the whole epoch."""
 
 MOST_BUILT = 1 << 25
-"""Ids of orders that are tables, such as a user's own, which are built in all."""
+"""The most ids that are built in all for orders that are tables, such as a user's own."""
 
 _EXACT_FLOATS = 2.0**-53
 
 Statistic = Callable[[Ids, Ids, int], Numbers]
-"""The mean over pairs, from the segment of each sample, its id, and the number of segments."""
+"""A mean over the pairs of samples of each segment; a function of the samples' segments, their ids, and the
+number of segments."""
 
 
 @final
 class WindowSamples:
-    """What is read of some epochs, of which statistics are then estimated.
+    """Samples of windows of some epochs, from which statistics are estimated.
 
     Args:
         source: the orders of the epochs.
         windows: the sizes of the windows.
-        epochs: how many epochs, from epoch 0; fewer, and more windows of each, where one is built as a table.
+        epochs: the number of epochs, from epoch 0; for orders that are built as tables, fewer epochs, with
+            more windows each.
     """
 
     def __init__(self, source: OrderSource, windows: tuple[int, ...], epochs: int) -> None:
@@ -57,7 +59,7 @@ class WindowSamples:
         built = sum(len(part) for part in getattr(order, "parts", (order,)) if isinstance(part, Table))
         affordable = min(epochs, max(2, MOST_BUILT // max(1, built)))
         self._shape = (len(windows), -(-epochs * WINDOWS // affordable))
-        # Where each epoch holds all samples once, what two of them share is known.
+        # If each epoch holds all samples once, the statistic of the whole epoch is known.
         self._reads_whole = source.plain is None
         self._read = [
             self._places(source.order(epoch), windows, Key(0, epoch, 0, "quality"))
@@ -65,16 +67,16 @@ class WindowSamples:
         ]
 
     def _places(self, order: Order, windows: tuple[int, ...], key: Key) -> tuple[Ids, Ids, Numbers]:
-        """Returns the segment and the id of what is read of an epoch, sorted, and the pairs of each window.
+        """Returns the segment and the id of each sample of an epoch, sorted, and the pairs of each window.
 
-        A last segment is the whole epoch.
+        A segment is a window; if the whole epoch is sampled, it is the last segment.
         """
         per_epoch, length = self._shape[1], len(order)
         segments = len(windows) * per_epoch
         uniform = _uniform(key, 0, segments * (READ_OF_A_WINDOW + 1)).reshape(segments, -1)
         window = np.repeat(windows, per_epoch)
         turn = np.tile(np.arange(per_epoch), len(windows))
-        # Windows of an epoch are spread evenly: each lies in its own part.
+        # Windows are spread evenly over an epoch: each is in a part of its own.
         place = (turn + uniform[:, 0]) / per_epoch
         start = 2 - window + (place * (length + window - 3)).astype(np.int64)
         first, end = np.maximum(0, start), np.minimum(length, start + window)
@@ -89,7 +91,7 @@ class WindowSamples:
         """Estimates the mean of a statistic over the pairs of samples in a window.
 
         Returns:
-            Its means in windows of each size, and over the pairs of a whole epoch if these were read.
+            The means in windows of each size, and over the pairs of a whole epoch if that was sampled.
         """
         above, below, whole = [], [], []
         for segment, ids, pairs in self._read:
@@ -102,14 +104,14 @@ class WindowSamples:
 
 
 def _uniform(key: Key, index: int, count: int) -> Numbers:
-    """Gives numbers in [0, 1)."""
+    """Returns numbers in [0, 1)."""
     words = key.hashes(np.arange(count), index)
     uniform: Numbers = (words >> np.uint64(11)).astype(np.float64) * _EXACT_FLOATS
     return uniform
 
 
 def _chosen(first: int, end: int, uniform: Any) -> Ids:
-    """Chooses positions of [first, end): all of them, or some at random, none of them twice."""
+    """Returns positions of [first, end): all of them, or distinct random ones."""
     if end - first <= max(READ_WHOLE, uniform.size):
         return np.arange(first, end)
     chosen = np.minimum((uniform * (end - first)).astype(np.int64), end - first - 1)
@@ -123,7 +125,7 @@ def _sorted_within(segment: Ids, values: Any) -> tuple[Ids, Any]:
 
 
 def differing(group_of: Callable[[Ids], npt.NDArray[Any]]) -> Statistic:
-    """Makes the statistic that is 0 for two samples of one group and 1 for others."""
+    """Returns the statistic that is 0 for two samples of one group, and 1 for samples of different groups."""
 
     def mean(segment: Ids, ids: Ids, count: int) -> Numbers:
         _, group = _sorted_within(segment, group_of(ids))
@@ -137,11 +139,11 @@ def differing(group_of: Callable[[Ids], npt.NDArray[Any]]) -> Statistic:
 
 
 def distance(segment: Ids, ids: Ids, count: int) -> Numbers:
-    """The statistic that is the distance of two ids, which come sorted within segments."""
+    """The statistic that is the distance of two ids; ids must be sorted within segments."""
     sizes = np.bincount(segment, minlength=count)
     starts = np.cumsum(sizes) - sizes
     rank = np.arange(segment.size) - starts[segment]
-    # From the smallest of the segment on, differences are exact.
+    # Relative to the smallest id of the segment, so that differences are exact in float64.
     apart = (ids - ids[starts[segment]]).astype(np.float64)
     summed = np.bincount(segment, (2.0 * rank - sizes[segment] + 1) * apart, minlength=count)
     return 2 * summed / _ordered_pairs(segment, count)
