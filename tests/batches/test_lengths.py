@@ -46,6 +46,13 @@ class Data:
         return 500
 
 
+class Indexed:
+    """Lengths by number only, as datasets have samples."""
+
+    def __getitem__(self, number):
+        return int(LENGTHS[number])
+
+
 @pytest.mark.parametrize("name", ["lengths", "length"])
 @pytest.mark.parametrize("kind", ["attribute", "column"])
 def test_lengths_are_found_in_the_dataset(name, kind):
@@ -67,6 +74,8 @@ def test_an_array_a_list_and_a_file_of_other_integers_have_one_digest_and_one_pl
     plans = [sk.TokenBatches(200, lengths=lengths).plan(sk.RandomSampler(seed=1), 500) for lengths in given]
     assert len({str(laws.read(plan)) for plan in plans}) == 1
     assert SampleLengths([2**31 - 1]).histogram.values.tolist() == [2**31 - 1]  # the largest
+    for one_by_one in (iter(LENGTHS.tolist()), Indexed()):
+        assert SampleLengths(one_by_one).digest == SampleLengths(LENGTHS).digest
     changed = LENGTHS.copy()
     changed[[3, 4]] = changed[[4, 3]]
     assert SampleLengths(changed).digest != SampleLengths(LENGTHS).digest

@@ -130,6 +130,18 @@ def test_edits_behind_the_position_of_a_state_are_free_and_those_before_it_are_n
         assert ids_of(loader)[0] == 16 + sum(edit.skip for edit in edits[1:] if edit.at == 12)
 
 
+def test_epochs_that_were_read_before_a_run_went_back_are_not_edited_from_its_state():
+    loader = loader_of()
+    for _ in range(2):
+        ids_of(loader)
+    loader.set_epoch(0)
+    again = loader_of()
+    again.load_state_dict(loader.state_dict())
+    assert (again.editable_from, loader.editable_from) == (60, 60)
+    with pytest.raises(sk.ArgumentRangeError, match="at: is before position 60"):
+        again.edit(at=59, skip=1)
+
+
 @pytest.mark.parametrize(
     ("saved", "here", "message"),
     [

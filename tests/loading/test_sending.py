@@ -197,3 +197,21 @@ def test_what_was_shared_for_a_batch_that_cannot_be_sent_is_closed():
         assert len(loader.skipped) == 200
     assert len(open_ones) == 600
     assert max(open_ones) < 200  # it was eight more with each batch
+
+
+def large(index):
+    return torch.full((200_000,), float(index))
+
+
+def test_shared_memory_is_given_back_with_the_batch_that_it_holds():
+    with loader_of(Made(24, large), collate_fn=None, num_workers=1) as loader:
+        for batch in loader:
+            assert batch.is_shared()
+            assert shared_memory()
+        del batch
+        assert shared_memory() == []
+
+
+def shared_memory():
+    """What torch maps of it in this process."""
+    return [line for line in Path("/proc/self/maps").read_text().splitlines() if "/shm/torch_" in line]

@@ -272,10 +272,22 @@ def test_the_first_and_the_last_turn_are_those_of_all_rows(key, weights, lanes, 
     low, high = ends[source], ends[source + 1]
     share = (high - low) / WHOLE
     turns = [int(size * part) + random.randrange(3) if even else random.randrange(size + 1) for part in share]
-    rows = draws.position(lane, np.array(turns), low, high).tolist()
-    every = [*zip(rows, lane.tolist(), strict=True)]
+    require_outermost(draws, lane, turns, low, high)
+
+
+def test_the_first_and_the_last_turn_are_right_at_the_farthest_rows():
+    rng = np.random.default_rng(5)
+    for number in range(60):
+        lane, (low, high) = np.arange(40), thresholds(rng.random(2) + 0.1)[:2]
+        turns = 4 * (high - low) + rng.integers(-12, 0, lane.size)
+        require_outermost(draws_of(number), lane, turns, low + 0 * lane, high + 0 * lane)
+
+
+def require_outermost(draws, lane, turns, low, high):
+    turns = np.array(turns)
+    every = [*zip(draws.position(lane, turns, low, high).tolist(), lane.tolist(), strict=True)]
     for last, expected in ((False, min(every)), (True, max(every))):
-        row, first = outermost(draws, lane, np.array(turns), low, high, last=last)
+        row, first = outermost(draws, lane, turns, low, high, last=last)
         assert (row, first if row < 1 << 62 else expected[1]) == expected
 
 

@@ -94,6 +94,13 @@ def test_a_cut_pk_sampler_takes_no_more_than_it_reads(algorithm, shuffle, num_sa
     assert ids(2**61, num_samples) == ids(1000, None)[:num_samples]
 
 
+def test_a_pk_sampler_of_as_many_samples_as_it_may_have_is_no_error(monkeypatch):
+    monkeypatch.setattr("samplerkit.samplers.pk._MOST_SAMPLES", 6)
+    assert len(sk.PKSampler(2, labels=[0, 1, 2]).order(3)) == 6
+    with pytest.raises(sk.ArgumentRangeError, match="num_val: times 3 classes is more than 6 samples"):
+        sk.PKSampler(3, labels=[0, 1, 2]).order(3)
+
+
 def test_the_end_of_many_sources_is_found_for_all_at_once():
     sizes = list(range(10, 30)) * 500
     begin = time.process_time()

@@ -88,7 +88,7 @@ def test_an_edit_is_a_value_that_travels_and_digests_name_what_was_said():
     edits = [
         sk.Edit(at=1, skip=4),
         sk.Edit(at=2, weights={"web": 1, "code": 3}, without=[5, 3, 3]),
-        sk.Edit(at=2, global_batch=64),
+        sk.Edit(at=2**62, global_batch=64),  # the last position
     ]
     assert pickle.loads(pickle.dumps(edits)) == edits  # noqa: S301  # our own bytes
     assert edits[1] == sk.Edit(at=2, weights={"code": 3.0, "web": 1.0}, without=np.array([3, 5]))

@@ -161,7 +161,7 @@ class SourceDraws:
 
         Args:
             lanes: int64 arrays, which are broadcast against one another.
-            rows: likewise, each below 2^62.
+            rows: likewise, each at most 2^62 + 1.
             thresholds: likewise, each in [0, 2^60].
 
         Returns:

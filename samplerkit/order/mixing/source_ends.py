@@ -67,7 +67,7 @@ def outermost(
         left = at[begin : begin + _TOGETHER]
         while left.size:
             # Rows of this number are before the best one in earlier lanes.
-            bound = np.minimum(row + (lanes[left] <= lane if last else lanes[left] < lane), BEYOND - 1)
+            bound = row + (lanes[left] <= lane if last else lanes[left] < lane)
             reads = draws.before(lanes[left], bound, high[left]) - draws.before(lanes[left], bound, low[left])
             ahead = (reads - turns[left]) / width[left]
             beyond = np.flatnonzero(reads <= turns[left] if last else reads > turns[left])

@@ -7,7 +7,7 @@ import math
 import os
 import zipfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from typing import Any, BinaryIO, Final, final
@@ -108,7 +108,7 @@ class NpzReader:
     """
 
     keys: tuple[str, ...] | None = None
-    max_unpacked_bytes: int | None = field(default=None, repr=False)
+    max_unpacked_bytes: int | None = None
 
     def __call__(self, path: str) -> dict[str, Array]:
         """Reads the arrays of a file."""
@@ -231,7 +231,7 @@ class TextReader:
     """
 
     encoding: str = "utf-8"
-    max_unpacked_bytes: int | None = field(default=None, repr=False)
+    max_unpacked_bytes: int | None = None
 
     def __call__(self, path: str) -> list[str]:
         """Reads all lines of a file."""
@@ -272,7 +272,7 @@ class JsonlReader:
 
     columns: tuple[str, ...] | None = None
     decode: LineKind | Callable[[Any], Any] = "json"
-    max_unpacked_bytes: int | None = field(default=None, repr=False)
+    max_unpacked_bytes: int | None = None
 
     def __call__(self, path: str) -> MadeSamples:
         """Reads a file."""
@@ -317,7 +317,7 @@ class CsvReader:
     delimiter: str = ","
     columns: tuple[str, ...] | None = None
     types: Mapping[str, str] | None = None
-    max_unpacked_bytes: int | None = field(default=None, repr=False)
+    max_unpacked_bytes: int | None = None
 
     def __call__(self, path: str) -> dict[str, Array]:
         """Reads the columns of a file."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import struct
 from pathlib import Path
 
 import numpy as np
@@ -117,3 +118,23 @@ def test_an_index_that_cannot_be_read_says_why(tmp_path, problem):
     (tmp_path / "index.json").write_text(json.dumps(index))
     with pytest.raises(sk.DatasetError, match=problem):
         len(sk.LitDataset(tmp_path))
+
+
+FRAMES = {
+    "in another order": ([3, 3, 345, 232, 658], [0, 3, 128, 217, 629], [6, 1, 577, 126, 228]),
+    "of more samples than the chunk": ([0, 3, 128, 217, 629], [3, 3, 345, 232, 658], [6, 2, 577, 126, 228]),
+    "of another size": ([0, 3, 128, 217, 630], [3, 3, 345, 232, 658], [6, 1, 577, 126, 228]),
+    "elsewhere": ([0, 3, 128, 217, 629], [3, 3, 128, 449, 658], [6, 1, 577, 126, 228]),
+}
+"""What a chunk of frames says of them: first sample, samples, place, and bytes packed and unpacked."""
+
+
+@pytest.mark.parametrize("lie", FRAMES)
+def test_frames_that_are_not_where_a_chunk_says_are_an_error(tmp_path, lie):
+    shutil.copytree(FOLDER / "batch", tmp_path, dirs_exist_ok=True)
+    chunk = tmp_path / "chunk-0-1.bin"
+    raw = bytearray(chunk.read_bytes())
+    raw[56:128] = b"".join(struct.pack("<IIQII", *frame) for frame in FRAMES[lie])
+    chunk.write_bytes(raw)
+    with pytest.raises(sk.DatasetError, match="its frames are not where it says"):
+        sk.LitDataset(tmp_path)[7]

@@ -1,5 +1,7 @@
 """Tokens at URLs: by requests for windows, or from files that are fetched once; the same as local ones."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -87,6 +89,18 @@ def test_arrays_at_urls_are_read(web):
     near, far = (sk.TokenDataset(f"{place}/c.npy", 100, seed=1) for place in (web.folder, web.url))
     assert far.fingerprint == near.fingerprint
     assert np.array_equal(far.__getitems__(range(50)), near.__getitems__(range(50)))
+
+
+def test_a_copy_that_was_evicted_gives_its_room_back_when_another_one_is_opened(web, tmp_path):
+    for number in range(4):
+        np.save(web.folder / f"{number}.npy", np.full(1000, number, np.uint16))
+    remote = {"cache": tmp_path / "cache", "max_cache_bytes": (web.folder / "0.npy").stat().st_size}
+    urls = [f"{web.url}/{number}.npy" for number in range(4)]
+    with sk.TokenDataset(urls, 100, phase=False, remote=remote, fetch="shards") as data:
+        for number, first in enumerate(np.cumsum([0, *data.layout.sizes[:-1]])):
+            assert (data[int(first)] == number).all()
+        held = [path.readlink() for path in Path("/proc/self/fd").iterdir() if path.is_symlink()]
+    assert sum(str(path).startswith(str(tmp_path)) and "(deleted)" in str(path) for path in held) == 1
 
 
 @pytest.mark.parametrize("fetch", ["ranges", "shards"])
