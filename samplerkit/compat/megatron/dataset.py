@@ -160,7 +160,7 @@ class MegatronDataset:
             has it, the first token in that document, and the number of tokens.
 
         Raises:
-            OutOfDatasetError: there is no such sample.
+            OutOfDatasetError: an id is out of range.
         """
         _, *columns = self.samples.spans(checked_ids([arguments.integer("id", id)], len(self)))
         return list(zip(*(column.tolist() for column in columns), strict=True))
@@ -177,7 +177,7 @@ class MegatronDataset:
         """Returns a batch: int64 array of shape (batch, sequence_length + 1).
 
         Raises:
-            OutOfDatasetError: there is no such sample.
+            OutOfDatasetError: an id is out of range.
             DatasetError: a file cannot be read, is cut, or was written to.
         """
         return self._read(checked_ids(ids if isinstance(ids, np.ndarray) else list(ids), len(self)))

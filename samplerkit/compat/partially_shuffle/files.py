@@ -185,7 +185,7 @@ def _item(given: Mapping[str, Any], parts: Iterable[ContentPart], _: int) -> Ite
     found: dict[int, tuple[Any, dict[Any, Any]]] = {}
     for content, rows, places in parts:
         found[int(places[0])] = given[content.path], _rows(content, rows)
-        del content  # it is let go now
+        del content  # frees it before the next one is read
     in_turn = [found[place] for place in sorted(found)]
     return [[arrays for _, arrays in in_turn], None, [file for file, _ in in_turn]]
 

@@ -67,7 +67,7 @@ class Batched:
 
 @dataclass(frozen=True)
 class Uncounted:
-    """Gives any number of items, and may hold some back: what comes after it cannot be counted or resumed.
+    """Returns any number of items, and may hold some back: what comes after it cannot be counted or resumed.
 
     Args:
         name: of the method that the user called.

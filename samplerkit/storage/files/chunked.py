@@ -1,4 +1,4 @@
-"""What all datasets share that read samples in chunks: files with a reader, row groups, record batches."""
+"""Base classes of datasets that read samples in chunks: files with a reader, row groups, record batches."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ from samplerkit.storage.threads import Progress, progress_of, silence, this_work
 from samplerkit.storage.urls import is_remote
 
 ChunkCache = ReadAheadCache[Content]
-"""The chunks in memory of one process."""
+"""The chunks that one process holds in memory."""
 
 
 @final
 @dataclass(frozen=True)
 class Chunks:
-    """The chunks of a dataset as they were when they were found; they travel to workers.
+    """The chunks of a dataset as they were when they were found; they are sent to workers.
 
     Args:
-        layout: how many samples are in which chunk.
-        read: reads a chunk, by its number, from several threads; it must not hold the dataset.
-        digest: changes with the content; None where nothing does.
-        files: those that the chunks are in, for a format that reads them in another way too.
+        layout: the number of samples in each chunk.
+        read: reads a chunk by its number, from several threads; it must not hold a reference to the dataset.
+        digest: changes with the content; None if there is no such digest.
+        files: the files of the chunks, for a format that also reads them in another way.
     """
 
     layout: Layout
@@ -50,25 +50,25 @@ class Chunks:
 
 
 class ChunkedDataset(OpenPerProcess[ChunkCache]):
-    """A map-style dataset whose samples are in chunks, each read as a whole and kept for a while.
+    """A map-style dataset whose samples are in chunks; each chunk is read as a whole and kept for a while.
 
-    Chunks are the files of its layout. A format finds its chunks, once; all that is asked of a dataset, in
-    whatever process, is here.
+    The chunks are the files of the dataset's layout. A subclass for a format finds the chunks, once; this
+    class implements the dataset, in every process.
 
     Args:
-        limits: what may be in memory, as the user gave it.
-        gather: makes a batch of what was taken from chunks.
-        storage: reads remote files; None where there are none.
+        limits: the memory limits that the user gave.
+        gather: makes a batch from the samples of several chunks.
+        storage: reads remote files; None if there are none.
     """
 
     enters_draws = True
-    """A Loader that seeds draws need not read this one by one: items of sequences are read in their draws."""
+    """A Loader that seeds draws need not read samples one at a time: each item is read in its own draw."""
 
     is_remote: bool = False
-    """Whether some of its files are remote."""
+    """Whether some of the files are remote."""
 
     _decode: DecodeSample | None = None
-    """What the user makes of a sample; None for the same."""
+    """The user's function that decodes a sample; None to return samples as they are."""
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class ChunkedDataset(OpenPerProcess[ChunkCache]):
 
     @property
     def _found(self) -> Chunks:
-        """The chunks; found now if they are not known."""
+        """The chunks; found at the first access."""
         if self._chunks is None:
             with self._processes.here().lock:
                 if self._chunks is None:
@@ -102,25 +102,25 @@ class ChunkedDataset(OpenPerProcess[ChunkCache]):
 
     @property
     def layout(self) -> Layout:
-        """How many samples are in which chunk; looked up now if it is not known."""
+        """The number of samples in each chunk; found at the first access."""
         return self._found.layout
 
     @property
     def fingerprint(self) -> str | None:
-        """A digest that changes with the content; None where nothing says so."""
+        """A digest that changes with the content; None if there is no such digest."""
         return self._found.digest
 
     @property
     def is_layout_known(self) -> bool:
-        """Whether the layout is known without a request for remote files."""
+        """Whether the layout can be returned without a request for remote files."""
         return self._chunks is not None or not self.is_remote
 
     @property
     def stats(self) -> FileStats:
-        """What was read and waited for in this process, since the dataset was made or the process began.
+        """Counts of reads and waits in this process since the dataset was made or the process began.
 
-        The workers of a `Loader` are added, as their batches are handed out. Those of a plain DataLoader are
-        not known.
+        The counts of a `Loader`'s workers are added as their batches are handed out. Those of a plain
+        DataLoader's workers are not known.
         """
         process = self._processes.here()
         return process.with_workers(with_requests(process.stats, self._storage))
@@ -129,22 +129,22 @@ class ChunkedDataset(OpenPerProcess[ChunkCache]):
         return len(self.layout)
 
     def __getitem__(self, index: int) -> Any:
-        """Gives a sample."""
+        """Returns a sample."""
         with closing(self._parts(np.array([checked_index(index, self)]))) as parts:
             return gathered_samples(parts, 1)[0]
 
     def __getitems__(self, ids: Iterable[int]) -> Any:
-        """Returns a batch, in the order of the ids; each chunk is gone through once.
+        """Returns a batch, in the order of the ids; each chunk is read once.
 
         Args:
-            ids: of the samples, in [0, len), as a list or an array.
+            ids: the ids of the samples, in [0, len), as a list or an array.
 
         Returns:
             A list of samples, unless the dataset has another form of batches.
 
         Raises:
-            OutOfDatasetError: there is no such sample.
-            DatasetError: a chunk cannot be read; also if that was found out ahead.
+            OutOfDatasetError: an id is out of range.
+            DatasetError: a chunk cannot be read, now or when it was prefetched.
         """
         wanted = checked_ids(ids, len(self))
         cache = self._cache()
@@ -160,22 +160,22 @@ class ChunkedDataset(OpenPerProcess[ChunkCache]):
         tell_of_rereading(times, self._limits)
 
     def expect(self, upcoming: Iterable[Ids]) -> None:
-        """Receives what this process will read, so that chunks are read ahead and the right ones kept.
+        """Receives the ids that this process will read, to prefetch chunks and to keep those needed again.
 
-        A `Loader` calls it, at the start of each epoch and after a resume.
+        A `Loader` calls this at the start of each epoch and after a resume.
 
         Args:
-            upcoming: the ids of each batch to come, int64 arrays; iterated over as far as needed.
+            upcoming: the ids of each upcoming batch, int64 arrays; consumed only as far as needed.
         """
         self._cache().expect(upcoming, self.layout.file_of)
 
     def close(self) -> None:
-        """Ends the threads and lets go of what is in memory. The dataset can be used again."""
+        """Ends the threads and frees the chunks in memory. The dataset can be used again."""
         self._processes.here().close(self._storage)
 
     @property
     def _limits(self) -> CacheLimits:
-        """What this process may have in memory, and do."""
+        """The limits of this process: chunks in memory, prefetched chunks and threads."""
         return self._asked.here(is_remote=self.is_remote)
 
     @property
@@ -183,7 +183,7 @@ class ChunkedDataset(OpenPerProcess[ChunkCache]):
         return "not looked at" if self._chunks is None else f"{len(self._chunks.layout)} samples"
 
     def _parts(self, ids: Ids) -> Generator[ContentPart, None, None]:
-        """Goes through the chunks that hold some of the ids."""
+        """Iterates over the chunks that hold some of the ids."""
         return self._cache().each(by_file(self.layout, ids))
 
     def _cache(self) -> ChunkCache:
@@ -205,13 +205,13 @@ class DatasetOfFiles(ChunkedDataset):
     """A map-style dataset over files that a user names.
 
     Args:
-        files: as the user gave them; where `_kind` says what they are, they may be a catalogue.
-        limits: what may be in memory.
-        gather: makes a batch of what was taken from chunks.
-        progress: as the user gave it.
+        files: the argument that the user gave; it may be a catalogue if the class sets `_kind`.
+        limits: the memory limits.
+        gather: makes a batch from the samples of several chunks.
+        progress: the argument that the user gave.
         options: how URLs are read; None leaves them to the reader.
-        lengths: of the samples in each file, which may be at a URL too.
-        paths: finds the files that a user names, for a format that has its own way.
+        lengths: the number of samples in each file, or where it is saved, which may be a URL.
+        paths: finds the files that a user names; None for `file_paths`.
 
     Attributes:
         files: the paths and URLs.
@@ -241,7 +241,7 @@ class DatasetOfFiles(ChunkedDataset):
         super().__init__(limits, gather, storage_for(self.is_remote, lengths, options))
 
     def __getstate__(self) -> dict[str, Any]:
-        # The user's terminal does not travel to another process.
+        # Another process does not report progress: it does not own the user's terminal.
         return {**super().__getstate__(), "_progress": silence}
 
     def __repr__(self) -> str:
@@ -249,27 +249,27 @@ class DatasetOfFiles(ChunkedDataset):
 
 
 AHEAD: Final = 4
-"""Remote chunks that a rank reads ahead by as many threads, unless the user says it.
+"""The default number of remote chunks that a rank prefetches, and of threads that it does so with.
 
-There each waits for its answer, and keeps no other one waiting.
+Each thread waits for its own response, so none of them delays another.
 """
 
 
 @final
 @dataclass(frozen=True)
 class ChunkLimits:
-    """What a process may have in memory and do, as far as the user says it.
+    """The limits that a user gave: chunks in memory, prefetched chunks and threads.
 
     Args:
-        most: chunks in memory at most.
-        max_bytes: bytes in memory at most; None for no limit.
-        read_ahead: chunks that are read before they are needed; None for 1, and `AHEAD` of remote ones.
-        threads: how many of them at a time; None as for `read_ahead`.
-        called: the name of the first of these where the user says it.
+        most: the largest number of chunks in memory.
+        max_bytes: the largest number of bytes in memory; None for no limit.
+        read_ahead: how many chunks are prefetched; None for 1, or `AHEAD` per rank if chunks are remote.
+        threads: how many of them are read in parallel; None for the default of `read_ahead`.
+        called: the name of the user's argument for `most`.
 
     Raises:
-        ArgumentTypeError: no integer.
-        ArgumentRangeError: one is too small.
+        ArgumentTypeError: an argument is not an integer.
+        ArgumentRangeError: an argument is too small.
     """
 
     most: int
@@ -285,10 +285,10 @@ class ChunkLimits:
                 arguments.at_least(name, value, least)
 
     def here(self, *, is_remote: bool) -> CacheLimits:
-        """Gives the limits of this process; the workers of a loader share what a rank reads ahead.
+        """Returns the limits of this process; a loader's workers share the rank's default for prefetching.
 
         Args:
-            is_remote: chunks are remote, so that each of them has to be waited for.
+            is_remote: whether chunks are remote, so that each has to be waited for.
         """
         left_out = max(1, AHEAD // this_worker()[1]) if is_remote else 1
         ahead = left_out if self.read_ahead is None else self.read_ahead

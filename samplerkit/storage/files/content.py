@@ -1,4 +1,4 @@
-"""What a reader gave for one file, and batches made of what lies in several."""
+"""The samples that a reader returned for one file, and batches made from several files."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Content(Protocol):
 
     @property
     def path(self) -> str:
-        """What errors call it."""
+        """The name in error messages."""
 
     @property
     def length(self) -> int:
@@ -34,13 +34,13 @@ class Content(Protocol):
 
     @property
     def num_bytes(self) -> int:
-        """The memory that it takes."""
+        """The size in memory, in bytes."""
 
     def samples(self, rows: Ids, places: Ids, size: int) -> list[Any]:
-        """Gives some samples: `rows` of it, which have these places in a batch of so many."""
+        """Returns the samples in `rows`, which go to these places in a batch of `size` samples."""
 
     def columns(self, rows: Ids) -> dict[Any, np.ndarray[Any, Any]]:
-        """Gives some rows of each column, as arrays."""
+        """Returns some rows of each column, as arrays."""
 
 
 @final
@@ -50,9 +50,9 @@ class FileContent:
 
     Args:
         path: the file, for errors.
-        data: a mapping of columns, each with a row a sample, or a sequence of samples.
+        data: a mapping of columns, each with one row per sample, or a sequence of samples.
         length: the number of samples.
-        num_bytes: the memory that it takes.
+        num_bytes: the size in memory, in bytes.
     """
 
     path: str
@@ -62,22 +62,22 @@ class FileContent:
 
     @classmethod
     def of(cls, data: Any, path: str) -> FileContent:
-        """Takes what a reader gave.
+        """Makes the content from the value that a reader returned.
 
         Args:
             data: a mapping of columns or a sequence. A column is an array, a list, or anything with a `shape`
-                that is indexed by an array of rows, as tensors are. An open `.npz` is read and closed.
+                that can be indexed by an array of rows, as tensors can. An open `.npz` is read and closed.
             path: the file, for errors.
 
         Raises:
-            DatasetError: neither, or columns of different lengths.
+            DatasetError: `data` is neither of these, or its columns have different lengths.
         """
         if isinstance(data, np.lib.npyio.NpzFile):
             with data:
                 data = dict(data.items())
         if not isinstance(data, Mapping):
             return cls(path, data, _rows(data, path, "what the reader gives"), _num_bytes(data))
-        # A copy, so that lazy mappings are read once, and nobody else changes it.
+        # A copy: lazy mappings are read once, and no other code changes it.
         columns = dict(data.items())
         if not columns:
             raise DatasetError(path, "holds no array")
@@ -87,14 +87,14 @@ class FileContent:
         return cls(path, columns, next(iter(lengths.values())), sum(map(_num_bytes, columns.values())))
 
     def samples(self, rows: Ids, places: Ids, size: int) -> list[Any]:
-        """Gives some samples: of columns, a dict of rows each; of a sequence, its items, each in its draw.
+        """Returns some samples: dicts of rows if there are columns, or items, each read in its own draw.
 
-        What comes from arrays is a copy, so that whoever changes a sample does not change the file.
+        Rows of arrays are copied, so that changing a sample does not change the file in memory.
 
         Args:
-            rows: of the samples in this file.
-            places: of the samples in their batch.
-            size: the samples of the whole batch.
+            rows: the rows of the samples in this file.
+            places: the places of the samples in their batch.
+            size: the number of samples in the whole batch.
         """
         if not isinstance(self.data, dict):
             if hasattr(self.data, "shape"):
@@ -105,10 +105,10 @@ class FileContent:
         return [dict(zip(keys, row, strict=True)) for row in zip(*columns, strict=True)]
 
     def columns(self, rows: Ids) -> dict[Any, np.ndarray[Any, Any]]:
-        """Gives some rows of each column, as arrays.
+        """Returns some rows of each column, as arrays.
 
         Raises:
-            DatasetError: the file is a sequence of samples, or a column is no array.
+            DatasetError: the file is a sequence of samples, or a column cannot be made an array.
         """
         if not isinstance(self.data, dict):
             raise DatasetError(self.path, "has no columns: its reader gives a sequence of samples")
@@ -120,10 +120,10 @@ class FileContent:
         }
 
     def taken(self, column: Any, rows: Ids) -> Any:
-        """Gives some rows of a column: of an array a copy, of anything else a list.
+        """Returns some rows of a column: a copy if it is an array, else a list.
 
         Raises:
-            DatasetError: it refuses.
+            DatasetError: the column raises an error.
         """
         if hasattr(column, "shape"):
             hint = "let the reader give arrays that an array of rows selects from, as numpy's do"
@@ -139,7 +139,7 @@ class FileContent:
 
 
 def _rows(data: Any, path: str, what: str) -> int:
-    """Gives the number of rows of an array, a tensor or a sequence."""
+    """Returns the number of rows of an array, a tensor or a sequence."""
     shape = getattr(data, "shape", None)
     if shape is not None:
         if len(shape) == 0:
@@ -151,7 +151,7 @@ def _rows(data: Any, path: str, what: str) -> int:
 
 
 def _num_bytes(data: Any) -> int:
-    """Gives the memory that an array, or a list and what is in it, takes."""
+    """Returns the size in memory of an array, or of a list with its items."""
     if isinstance(data, np.ndarray):
         return int(data.nbytes) + (_of_all(data.flat) if data.dtype == object else 0)
     size = getattr(data, "nbytes", None)
@@ -171,12 +171,12 @@ def _of_all(items: Iterable[Any]) -> int:
 @final
 @dataclass(frozen=True, eq=False)
 class MadeSamples:
-    """A sequence of samples, each made when it is asked for.
+    """A sequence of samples, each made when it is indexed.
 
     Args:
-        raw: what they are made of.
-        make: makes one.
-        nbytes: the memory that `raw` takes.
+        raw: the items that samples are made from.
+        make: makes a sample from an item.
+        nbytes: the size of `raw` in memory.
     """
 
     raw: Sequence[Any]
@@ -192,13 +192,13 @@ class MadeSamples:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ChunkFile(ABC):
-    """A file of chunks, as it was when it was looked at: it travels to workers, and reads chunks there.
+    """A file of chunks, as it was when it was first opened: it is sent to workers and reads chunks there.
 
     Args:
-        sizes: how many samples each chunk has.
-        columns: names and types of those that are read, which all files of a dataset have alike; empty where
-            files have no columns.
-        digest: changes with what was looked at; empty where nothing says so.
+        sizes: the number of samples in each chunk.
+        columns: names and types of the columns to read, the same in all files of a dataset; empty if files
+            have no columns.
+        digest: changes with the content; empty if there is no such digest.
     """
 
     sizes: Sequence[int] = ()
@@ -207,23 +207,23 @@ class ChunkFile(ABC):
 
     @abstractmethod
     def place(self, chunk: int) -> str:
-        """What errors call a chunk."""
+        """Returns the name of a chunk in error messages."""
 
     @abstractmethod
     def read(self, chunk: int) -> Content:
-        """Reads a chunk; any exception becomes an error that names its place."""
+        """Reads a chunk; any exception is turned into an error that names the chunk."""
 
 
 def names_of(columns: Any, called: str = "columns") -> tuple[str, ...] | None:
-    """Takes the columns that a user names; None for all.
+    """Checks the column names that a user gave; None for all columns.
 
     Args:
-        columns: what was given.
+        columns: the value that was given.
         called: the name of the argument.
 
     Raises:
-        ArgumentTypeError: no list of names.
-        ArgumentValueError: there is none, one is empty, or one is named twice.
+        ArgumentTypeError: `columns` is not a list of names.
+        ArgumentValueError: the list or a name is empty, or a name is given twice.
     """
     if columns is None:
         return None
@@ -238,10 +238,10 @@ def names_of(columns: Any, called: str = "columns") -> tuple[str, ...] | None:
 
 
 def require_columns(place: str, columns: Sequence[str], wanted: Sequence[str]) -> None:
-    """Requires columns that a file holds, each once.
+    """Checks that a file holds each wanted column once.
 
     Raises:
-        DatasetError: one is missing, or there are several of its name.
+        DatasetError: a column is missing, or several have its name.
     """
     for name in wanted:
         if columns.count(name) != 1:
@@ -250,27 +250,27 @@ def require_columns(place: str, columns: Sequence[str], wanted: Sequence[str]) -
 
 
 ContentPart = tuple[Content, Ids, Ids]
-"""A file or chunk, rows of it, and the places in the batch to which they belong."""
+"""A file or chunk, some of its rows, and their places in the batch."""
 
 Array = np.ndarray[Any, Any]
 
 
 def gathered_samples(parts: Iterable[ContentPart], size: int) -> list[Any]:
-    """Gives the samples of a batch."""
+    """Returns the samples of a batch."""
     samples: list[Any] = [None] * size
     for content, rows, places in parts:
         for place, sample in zip(places.tolist(), content.samples(rows, places, size), strict=True):
             samples[place] = sample
-        del content  # it is let go now
+        del content  # frees it before the next one is read
     return samples
 
 
 def gathered_columns(parts: Iterable[ContentPart], size: int) -> dict[Any, Array]:
-    """Gives an array a column, of shape (size, ...).
+    """Returns a batch as one array per column, of shape (size, ...).
 
     Raises:
-        DatasetError: a file is no mapping of columns, or its columns or their shapes or types are not those
-            of the file before.
+        DatasetError: a file is not a mapping of columns, or the names, shapes or types of its columns differ
+            from the file before.
     """
     columns: dict[Any, Array] = {}
     for content, rows, places in parts:
@@ -282,12 +282,12 @@ def gathered_columns(parts: Iterable[ContentPart], size: int) -> dict[Any, Array
         for key, part in found.items():
             column = columns[key] = _as_wide(columns[key], part, f"{content.path}: column {key!r}")
             column[places] = part
-        del content  # it is let go now
+        del content  # frees it before the next one is read
     return columns
 
 
 def _as_wide(column: Array, part: Array, place: str) -> Array:
-    """Gives a column that can hold a part: texts may be longer than those before."""
+    """Returns the column in a type that can hold a part: its strings may be longer than those before."""
     if part.shape[1:] != column.shape[1:] or part.dtype.kind != column.dtype.kind:
         before = f"{column.dtype} of shape {column.shape[1:]}"
         raise DatasetError(place, f"differs from the file before, {before}", f"{part.dtype} {part.shape[1:]}")
@@ -295,10 +295,10 @@ def _as_wide(column: Array, part: Array, place: str) -> Array:
 
 
 def checked_decode(decode: Any, of: str = "a sample") -> DecodeSample | None:
-    """Takes the function by which a user decodes samples; None for none.
+    """Checks the user's function that decodes samples; None for none.
 
     Raises:
-        ArgumentTypeError: it cannot be called.
+        ArgumentTypeError: it is not callable.
     """
     if decode is not None and not callable(decode):
         raise ArgumentTypeError("decode", f"must be a function of {of}", decode)

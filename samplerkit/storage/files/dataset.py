@@ -1,4 +1,4 @@
-"""Samples in files that a function of the user's reads."""
+"""A dataset over files that a function of the user's reads."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from samplerkit.storage.threads import Progress
 class FileDataset(DatasetOfFiles):
     """A map-style dataset over files, each read as a whole by your function and kept in memory for a while.
 
-    A sample of a file of arrays is a dict with a row of each; of a file that is a sequence, an item. A
-    `Loader` passes on the next ids: then each file is prefetched, and read once per epoch and rank, as long
-    as `max_files` is enough for the files between which the order alternates. Without a `Loader`, the most
-    recently used files are kept.
+    If the reader returns arrays, a sample is a dict with a row of each; if it returns a sequence, an item of
+    it. A `Loader` announces the next ids: each file is then prefetched, and read once per epoch and rank, as
+    long as `max_files` is enough for the files between which the order alternates. Without a `Loader`, the
+    most recently used files are kept.
 
-    Each process has its own files in memory and its own threads: so does each worker of a loader.
+    Each process has its own files in memory and its own threads; so does each worker of a loader.
 
     Files may be remote: URLs are fetched, once per machine, into a cache on disk that all processes of the
     machine share, and the reader gets the path of the copy. `read_ahead` and `threads` prefetch several files
@@ -44,17 +44,17 @@ class FileDataset(DatasetOfFiles):
             order given. Braces are a pattern too, `{000..127}.npz`, and the only one for web servers, which
             list no files. Or the catalogue of all files, `train.skcat`.
         reader: a function from a path to a mapping of arrays of one length, or to a sequence. It may have a
-            method `count(path)`. One with an argument `get_data` gives `(data, length)` with it, and the
-            length alone without. Or the name of a reader: `npz`, `npy`, `parquet`, `csv`, `tsv`, `jsonl`,
-            `text`, or one added by `register_reader`.
+            method `count(path)`. One with an argument `get_data` returns `(data, length)` if that is True,
+            and the length alone otherwise. Or the name of a reader: `npz`, `npy`, `parquet`, `csv`, `tsv`,
+            `jsonl`, `text`, or one added by `register_reader`.
         lengths: samples in each file: a dict by path or name, or a list, or the path or URL of a JSON file
             from `save_lengths`; then no file is opened or requested before it is needed. None counts them at
             first use; URLs are fetched for it.
         max_files: files in memory at most, including prefetched ones.
         max_bytes: bytes in memory at most; None for no limit.
         read_ahead: how many files are prefetched; 0 for none.
-        threads: how many of them at a time; `reader` is then called from several threads.
-        as_columns: hand out batches as a dict of arrays, in place of a list of samples that is collated: many
+        threads: how many of them are read in parallel; `reader` is then called from several threads.
+        as_columns: return batches as a dict of arrays instead of a list of samples to collate, which is many
             times as fast for small samples. Use `collate_fn=torch.utils.data.default_convert` then.
         progress: called while files are counted, with a description, the number done and the total; None for
             a line on the terminal, False for nothing.
@@ -68,9 +68,9 @@ class FileDataset(DatasetOfFiles):
 
     Raises:
         ArgumentTypeError: an argument has the wrong type.
-        ArgumentValueError: no file, a file twice, or lengths that do not fit the files.
+        ArgumentValueError: no file is given, a file is given twice, or lengths do not match the files.
         ArgumentRangeError: `max_files`, `max_bytes` or `threads` is not positive, or `read_ahead` negative.
-        DatasetError: nothing matches the pattern; later, a file cannot be read, has another length than was
+        DatasetError: no file matches the pattern; later, a file cannot be read, has another length than was
             given, or is larger than `max_bytes`.
 
     Example:
@@ -114,7 +114,7 @@ class FileDataset(DatasetOfFiles):
             self._chunks = self._with(given_lengths(lengths, self.files, self._names, self._storage))
 
     def shard_bytes(self) -> Ids:
-        """Returns the bytes of each file, shape (files,); one request for each remote one, if unknown.
+        """Returns the size of each file in bytes, shape (files,); an unknown remote one takes a request.
 
         Raises:
             DatasetError: the size of a file is not known.
@@ -126,7 +126,7 @@ class FileDataset(DatasetOfFiles):
     def save_lengths(self, path: str | os.PathLike[str]) -> None:
         """Writes the number of samples of each file as JSON, for `lengths` of a later run.
 
-        Files go by their names below the folder that they share, so the file is right where that is moved.
+        Files are named by their paths below the common folder, so the saved lengths stay valid if it is moved.
         """
         save_lengths(path, self._names, self.layout.sizes)
 

@@ -1,4 +1,4 @@
-"""Files read by a function of the user's, in one of the forms that are understood."""
+"""Reads files with a function of the user's, in one of the supported forms."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ _MOST_RACES = 3
 @final
 @dataclass(frozen=True)
 class FileReader:
-    """Reads files by a function of the user's, and says how many samples each has.
+    """Reads files with a function of the user's, and counts the samples of each.
 
-    The function knows only local files: a remote one is fetched into the cache of this machine, and stays
-    there for certain only while it is read: what a function gives must not need the file any more. Errors
-    name the URL, without its query and without credentials, and never the copy.
+    The function receives local paths: a remote file is fetched into the cache of this machine. The copy is
+    guaranteed to exist only during the call, so the returned data must not need the file any more. Errors
+    name the URL, without its query and credentials, and never the copy.
 
     Args:
-        function: from a path to data; it may have a method `count`.
+        function: maps a path to data; it may have a method `count`.
         gives_length: whether it has an argument `get_data`, as in Microsoft's
-            PartiallyShuffleDistributedSampler: then it gives `(data, length)` with True; with False the
-            length, or `(None, length)`.
-        storage: fetches remote files; None gives the URL itself to the function.
+            PartiallyShuffleDistributedSampler: it then returns `(data, length)` with `get_data=True`, and
+            the length or `(None, length)` with `get_data=False`.
+        storage: fetches remote files; None passes the URL itself to the function.
 
     Source: https://github.com/microsoft/PartiallyShuffleDistributedSampler
     """
@@ -48,25 +48,25 @@ class FileReader:
 
     @property
     def counts_cheaply(self) -> bool:
-        """Whether a file is counted without reading all of it; a remote one is fetched as a whole for it."""
+        """Whether a file is counted without reading all of it; a remote file is still fetched as a whole."""
         return self.gives_length or callable(getattr(self.function, "count", None))
 
     def read(self, path: str) -> FileContent:
-        """Reads a file; a length that the function reports must be that of its data."""
+        """Reads a file; if the function reports a length, the data must have that length."""
         content = self._locally(path, self._read)
         return replace(content, path=shown(path)) if is_remote(path) else content
 
     def count(self, path: str) -> int:
-        """Reports how many samples a file has: as the function says, or by reading it."""
+        """Returns the number of samples in a file: as the function reports it, or by reading the file."""
         return self._locally(path, self._count)
 
     def count_all(self, paths: Sequence[str], most_read: int, progress: Progress) -> list[int]:
         """Counts many files in threads.
 
         Args:
-            paths: of the files.
-            most_read: files that may be in memory at a time, where one has to be read to be counted.
-            progress: is called while they are counted.
+            paths: the paths of the files.
+            most_read: how many files may be in memory at a time, if a file has to be read to be counted.
+            progress: called while files are counted.
         """
 
         def count(number: int) -> int:
@@ -118,12 +118,12 @@ def read_file(
     Args:
         reader: reads it.
         paths: of all files.
-        sizes: samples in each, as was given or counted.
-        file: its number.
-        hint: what to do about sizes that are wrong.
+        sizes: the number of samples in each, as given or counted.
+        file: the number of the file to read.
+        hint: what to do if a size is wrong.
 
     Raises:
-        DatasetError: it cannot be read, or has another length.
+        DatasetError: the file cannot be read, or has another length.
     """
     content, told = reader.read(paths[file]), int(sizes[file])
     if content.length != told:
@@ -136,11 +136,11 @@ def read_file(
 
 
 def has_get_data(reader: Any, *, or_any: bool = False) -> bool:
-    """Whether a function is the original's reader, which has `get_data` among its arguments.
+    """Whether a function has an argument `get_data`, as readers of PartiallyShuffleDistributedSampler have.
 
     Args:
         reader: a function.
-        or_any: whether one that takes arguments of any name is one too.
+        or_any: whether a function with `**kwargs` counts as well.
     """
     try:
         parameters = inspect.signature(reader).parameters
@@ -161,7 +161,7 @@ def _length(value: Any, path: str) -> int:
 
 
 def _guarded(path: str, what: str, call: Callable[[], Result]) -> Result:
-    """Calls a reader; whatever it raises becomes an error that names the file."""
+    """Calls a reader; any exception is turned into an error that names the file."""
     try:
         return _parsed(call)
     except MemoryError as error:
@@ -176,9 +176,9 @@ def _guarded(path: str, what: str, call: Callable[[], Result]) -> Result:
 
 
 def _parsed(call: Callable[[], Result]) -> Result:
-    """Calls again what failed by a race in Python's parser, which numpy uses for the headers of arrays.
+    """Calls a function, again if it fails by a race in Python's parser, which numpy uses for array headers.
 
-    Before 3.11.8, parsing in two threads may fail, seldom: https://github.com/python/cpython/issues/106905
+    Before Python 3.11.8, parsing in two threads fails rarely: https://github.com/python/cpython/issues/106905
     """
     for _ in range(_MOST_RACES):
         try:
@@ -190,7 +190,7 @@ def _parsed(call: Callable[[], Result]) -> Result:
 
 
 def _renamed(path: str, name: str, call: Callable[[str], Result]) -> Result:
-    """Calls with a path; an error has the name in its place."""
+    """Calls a function with a path; errors name the file by `name` instead of the path."""
 
     def said(error: Exception) -> Exception:
         if not isinstance(error, SamplerkitError):
@@ -204,7 +204,7 @@ def _renamed(path: str, name: str, call: Callable[[str], Result]) -> Result:
             *(() if value is None else (value,)),
             hint=error.hint,
         )
-        # The reader's own error may hold the query of a URL, if it has seen one.
+        # The reader's own error may hold the query of a URL, if it received the URL.
         failed.__cause__ = None if is_remote(path) else error.__cause__
         return failed
 

@@ -1,4 +1,4 @@
-"""Files of lines: unpacked, where their lines are, whether one was changed, and what one of JSON becomes."""
+"""Files of lines: decompressing, finding lines, detecting changed lines, and decoding lines of JSON."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from samplerkit.storage.opening import REWRITE, opened
 from samplerkit.storage.threads import all_in_threads
 
 LineKind = Literal["json", "text", "bytes"]
-"""What a line becomes: its JSON value, its text, or its bytes."""
+"""How a line is decoded: as its JSON value, its text, or its bytes."""
 
 PackedBy = Literal["", "gzip", "zstd"]
 
-# pzstd begins with a frame that is to be skipped.
+# Files written by pzstd begin with a skippable frame.
 _MAGIC: Final[dict[PackedBy, bytes]] = {
     "gzip": rb"\x1f\x8b",
     "zstd": rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18",
@@ -38,24 +38,24 @@ _PIECE: Final = 1 << 20
 _STRETCH: Final = 64 << 20
 _LEAVE_OUT: Final = 'correct the line, or leave it out with bad_samples="skip"'
 _LONG_NUMBER: Final = 19
-"""Digits from which on an integer may be beyond 64 bits, of which orjson makes a float."""
+"""The fewest digits of an integer that may exceed 64 bits; orjson makes a float of such an integer."""
 
 Array = np.ndarray[Any, Any]
 Found = tuple[Array, Array]
-"""Of a piece of a file: where lines end in it, and the sum of the bytes before, between and behind these."""
+"""The offsets of line ends in a piece of a file, and the sums of the bytes before, between and after them."""
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Lines:
-    r"""Where the lines of a file are; an empty one is no sample, and belongs to the line before it.
+    r"""The offsets of the lines of a file; an empty line is not a sample and belongs to the line before it.
 
     Args:
-        starts: where each begins in what the file unpacks to, and where the last one ends, shape
+        starts: the offset of each line in the uncompressed file, and the end of the last one, shape
             (lines + 1,), int64.
-        sums: of the bytes of each, modulo 256, shape (lines,), uint8.
-        empty: of each empty line, how many others come before it, int64.
-        packing: how the file is packed.
+        sums: the sum of the bytes of each line, modulo 256, shape (lines,), uint8.
+        empty: for each empty line, the number of non-empty lines before it, int64.
+        packing: the file's compression.
 
     Example:
         >>> lines = Lines.of([np.frombuffer(b'{}\r\n\n[1,\n 2]', np.uint8)])
@@ -70,7 +70,7 @@ class Lines:
 
     @classmethod
     def of(cls, pieces: Iterable[Array], packing: PackedBy = "") -> Lines:
-        """Finds the lines in what a file unpacks to, which comes in pieces."""
+        """Finds the lines of a file, given its uncompressed content in pieces."""
         size, found = 0, []
         for piece in pieces:
             found.append(_ends_in(piece, size))
@@ -79,10 +79,10 @@ class Lines:
 
     @classmethod
     def joined(cls, found: Sequence[Found], size: int, packing: PackedBy = "") -> Lines:
-        """Joins what was found in the pieces of a file, whose bytes are so many."""
+        """Joins the lines found in the pieces of a file of `size` bytes."""
         ends, parts, rest = [np.zeros(1, np.int64)], [np.zeros(0, np.uint8)], np.zeros(1, np.uint8)
         for piece_ends, sums in found:
-            # The line that begins behind the last end of a piece goes on in the next piece.
+            # The line that begins after the last line end of a piece continues in the next piece.
             sums[:1] += rest
             rest = sums[-1:]
             ends.append(piece_ends)
@@ -91,7 +91,7 @@ class Lines:
             ends.append(np.array([size]))
             parts.append(rest)
         starts, sums = np.concatenate(ends), np.concatenate(parts)
-        # "\n", "\r\n", and a "\r" at the end of the file: no other lines of JSON are so short and add up so.
+        # "\n", "\r\n", and a "\r" at the end of the file: no other lines of JSON have these lengths and sums.
         short = np.flatnonzero(np.diff(starts) <= 2)
         length, adds_up = starts[short + 1] - starts[short], sums[short]
         is_empty = (length == 1) & ((adds_up == 10) | (adds_up == 13)) | (length == 2) & (adds_up == 23)
@@ -106,29 +106,29 @@ class Lines:
         return self.sums.size
 
     def fits(self, size: int) -> bool:
-        """Whether a file of so many bytes can have these lines."""
+        """Whether a file of `size` bytes can have these lines."""
         is_whole = self.starts.size == self.sums.size + 1 and (self.packing or self.starts[-1] == size)
         return bool(is_whole) and self.packing in get_args(PackedBy)
 
     def number(self, row: int) -> int:
-        """Returns the number of a line in its file, from 1 on, empty ones counted."""
+        """Returns the number of a line in its file, counted from 1 and including empty lines."""
         return row + 1 + int(np.searchsorted(self.empty, row, side="right"))
 
     def check(self) -> bytes:
-        """Returns what changes with where lines are and what they add up to."""
+        """Returns a checksum of the offsets and byte sums of the lines."""
         return zlib.crc32(self.sums.data, zlib.crc32(self.starts.data)).to_bytes(4)
 
 
 def lines_of(path: str, size: int, most: int | None = None) -> Lines:
-    """Goes through a file.
+    """Reads a file and finds its lines.
 
     Args:
-        path: of a local file.
-        size: its bytes.
-        most: bytes that it may unpack to, as for `inflated`.
+        path: the path of a local file.
+        size: the size of the file in bytes.
+        most: the largest uncompressed size in bytes, as for `inflated`.
 
     Raises:
-        DatasetError: it is packed, and damaged, or unpacks to more than it may; or it changes.
+        DatasetError: a compressed file is damaged or exceeds `most`, or the file changes meanwhile.
     """
     with opened(path) as file:
         if packing := _packing(file):
@@ -140,10 +140,10 @@ def lines_of(path: str, size: int, most: int | None = None) -> Lines:
 
 
 def unpacked(path: str, most: int | None = None) -> Iterator[bytes]:
-    """Reads a file piece by piece, unpacked if gzip or zstd has packed it.
+    """Reads a file piece by piece, and decompresses gzip and zstd.
 
     Raises:
-        DatasetError: it is packed, and damaged, or unpacks to more than it may.
+        DatasetError: a compressed file is damaged or exceeds `most`.
     """
     with opened(path) as file:
         packing = _packing(file)
@@ -166,9 +166,9 @@ class LinesRead:
     """Lines that were read together.
 
     Args:
-        lines: their bytes, with their ends.
-        place_of: gives what an error calls each.
-        exact: those with numbers so long that orjson might make floats of them.
+        lines: their bytes, with the line ends.
+        place_of: returns the name of a line in error messages.
+        exact: the lines with integers so long that orjson might make floats of them.
     """
 
     lines: Sequence[bytes]
@@ -179,15 +179,15 @@ class LinesRead:
     def of(
         cls, lines: Sequence[bytes], place_of: Callable[[int], str], sums: Array | None = None
     ) -> LinesRead:
-        """Takes lines.
+        """Checks lines that were read.
 
         Args:
-            lines: none of them empty.
-            place_of: gives what an error calls each.
-            sums: of their bytes when their file was gone through, modulo 256; None if that is not known.
+            lines: the lines, none of them empty.
+            place_of: returns the name of a line in error messages.
+            sums: the sums of their bytes, modulo 256, when the lines were found; None if they are not known.
 
         Raises:
-            DatasetError: one adds up to something else.
+            DatasetError: the bytes of a line have another sum.
         """
         data = np.frombuffer(b"".join(lines), np.uint8)
         sizes = np.fromiter(map(len, lines), np.int64, len(lines))
@@ -203,12 +203,12 @@ class LinesRead:
 @final
 @dataclass(frozen=True)
 class LineDecoder:
-    """What a line becomes.
+    """Decodes lines into samples.
 
     Args:
-        kind: its JSON value, its text or its bytes.
-        columns: the fields to hand out of a JSON object, which each must have; None for all there are.
-        decode: what the user makes of that; None for the same.
+        kind: whether a sample is the JSON value, the text or the bytes of a line.
+        columns: the fields to select from each JSON object, which it must have; None for all.
+        decode: the user's function of that value; None to return the value itself.
     """
 
     kind: LineKind = "json"
@@ -217,11 +217,11 @@ class LineDecoder:
 
     @classmethod
     def of(cls, decode: Any, columns: tuple[str, ...] | None) -> LineDecoder:
-        """Takes what a user says: a kind, or a function of a JSON value.
+        """Makes a decoder from the user's `decode`: a kind, or a function of a JSON value.
 
         Raises:
-            ArgumentTypeError: neither.
-            ArgumentValueError: no such kind, or columns of what is not JSON.
+            ArgumentTypeError: `decode` is neither.
+            ArgumentValueError: the kind is unknown, or columns are given for another kind than JSON.
         """
         is_function = callable(decode)
         kind: LineKind = "json" if is_function else decode
@@ -231,27 +231,28 @@ class LineDecoder:
         return cls(kind, columns, decode if is_function else None)
 
     def samples(self, read: LinesRead) -> list[Any]:
-        """Makes a sample of each line, in its draw.
+        """Decodes all lines, each in its own draw.
 
         Raises:
-            DatasetError: as of `at`.
+            DatasetError: as in `at`.
         """
         places, fast = range(len(read.lines)), _orjson()
         if fast is not None and self.kind == "json" and self.decode is None:
-            try:  # without a draw, since nothing of the user's runs
+            try:  # without a draw, since no function of the user's runs
                 values = [*map(fast.loads, read.lines)]
                 for number in read.exact:
                     values[number] = _value_of(read.lines[number], is_exact=True)
                 return values if self.columns is None else [*map(self._chosen, values)]
             except ValueError:
-                pass  # one by one it shows which line it is, and whether Python's own parser reads it
+                pass  # decoding one at a time finds the line, and whether Python's own parser reads it
         return in_draws(partial(self.at, read), places, places, len(places))
 
     def at(self, read: LinesRead, number: int) -> Any:
-        """Makes a sample of a line.
+        """Decodes a line.
 
         Raises:
-            DatasetError: it is no JSON, no UTF-8 or no object with these fields, or `decode` fails.
+            DatasetError: the line is not JSON, not UTF-8 or not an object with these fields, or `decode`
+                fails.
         """
         try:
             return self._sample(read.lines[number], is_exact=number in read.exact)
@@ -266,7 +267,7 @@ class LineDecoder:
         if self.kind == "json":
             found = self._chosen(_value_of(line, is_exact=is_exact))
         else:
-            # Of files that were joined, more than the first line may begin with it.
+            # In concatenated files, other lines than the first may also begin with a byte order mark.
             content = line.rstrip(b"\r\n").removeprefix(_BYTE_ORDER_MARK)
             found = content if self.kind == "bytes" else content.decode()
         return found if self.decode is None else self.decode(found)
@@ -285,19 +286,19 @@ class LineDecoder:
 
 
 def long_numbers(data: Array) -> Array:
-    """Finds integers that may be beyond 64 bits: orjson makes floats of these.
+    """Finds integers that may exceed 64 bits: orjson makes floats of these.
 
     Args:
         data: bytes of lines, shape (n,), uint8.
 
     Returns:
-        Places within runs of 19 digits.
+        The offsets at which runs of 19 digits begin.
 
     Example:
         >>> long_numbers(np.frombuffer(b"[1234567890123456789, 123456789012345678]", np.uint8)).tolist()
         [1]
     """
-    # Such a run has four digits at every fourth byte.
+    # Such a run has at least four digits among every fourth byte.
     some = _is_digit(data[::4])
     if not (some[:-3] & some[1:-2] & some[2:-1] & some[3:]).any():
         return np.zeros(0, np.int64)
@@ -322,10 +323,10 @@ def _orjson() -> Any:
 def _value_of(line: bytes, *, is_exact: bool) -> Any:
     fast = None if is_exact else _orjson()
     if fast is not None:
-        try:  # no `suppress`, which takes as long as a short line
+        try:  # not `suppress`, which takes as long as decoding a short line
             return fast.loads(line)
         except ValueError:
-            pass  # what orjson refuses, as NaN and half of a surrogate pair, Python's own parser may read
+            pass  # Python's own parser may read what orjson refuses, such as NaN and lone surrogates
     return json.loads(line.decode("utf-8-sig"))
 
 
@@ -335,7 +336,7 @@ def _packing(file: BinaryIO) -> PackedBy:
 
 
 def _stretch(descriptor: int, path: str, size: int, number: int) -> list[Found]:
-    """Finds the ends of lines in a part of a file; a file that is mapped would be a signal if it shrinks."""
+    """Finds line ends in a part of a file. The file is not mapped: a shrinking file would raise SIGBUS."""
     found, buffer = [], np.empty(_PIECE, np.uint8)
     for at in range(number * _STRETCH, min(size, (number + 1) * _STRETCH), _PIECE):
         piece = buffer[: min(_PIECE, size - at)]

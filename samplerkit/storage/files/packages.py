@@ -1,4 +1,4 @@
-"""The packages that parse formats: each an extra, imported when it is needed, and its errors made ours."""
+"""Optional packages that parse formats: they are imported when needed, and their errors are converted."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ Result = TypeVar("Result")
 
 
 def extra(module: str, name: str) -> Any:
-    """Imports a module of a package that is not needed by all.
+    """Imports a module of an optional package.
 
     Args:
-        module: its full name.
-        name: the extra that brings the package.
+        module: the full name of the module.
+        name: the extra of samplerkit that installs the package.
 
     Raises:
-        DatasetError: it is not installed.
+        DatasetError: the package is not installed.
 
     Example:
         >>> extra("json", "json").dumps([1])
@@ -41,16 +41,18 @@ install it with: pip install "samplerkit[nothing]"
 
 
 def guarded(place: str, what: str, call: Callable[[], Result], hint: str = REWRITE) -> Result:
-    """Calls a package that parses; whatever it raises becomes an error that names the place, or notes it.
+    """Calls a function of a parsing package; any exception is turned into an error that names the place.
+
+    A `SamplerkitError` or `MemoryError` is raised unchanged, with a note of the place.
 
     Args:
-        place: the file, and where in it.
-        what: is done, as in "cannot be read".
-        call: the package.
-        hint: what helps.
+        place: the file, and the position in it.
+        what: the participle for the message, as "read" in "cannot be read".
+        call: the function.
+        hint: the hint of the error.
 
     Raises:
-        DatasetError: it has failed.
+        DatasetError: the function raised an error.
     """
     try:
         return call()

@@ -1,4 +1,4 @@
-"""The files that a user names."""
+"""Finds the files that a user names by paths, URLs and patterns."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from samplerkit.storage.urls import has_pattern, is_remote, local_path, shown
 def file_paths(
     files: Any, remote: RemoteOptions | None, place: str = "files", left_out: str | None = None
 ) -> tuple[str, ...]:
-    """Gives the paths of the files that a user means; none of them is opened, nor looked for but by patterns.
+    """Returns the paths of the files that a user names, without opening them; only patterns are looked up.
 
     Args:
         files: a path, a URL or a pattern of either; or a list of these, taken in the order given. Braces are
-            expanded as a shell does, then globs, whose matches are sorted by bytes. A path that is there is
-            no pattern, and in a list a URL is one by `*` or braces: other signs are part of keys and of
-            versions.
+            expanded as in a shell, then globs, whose matches are sorted by bytes. An existing path is not a
+            pattern. In a list, a URL is a pattern only by `*` or braces: other wildcard characters are part
+            of keys and versions.
         remote: how a pattern of URLs is expanded; None refuses it.
-        place: what errors call the argument.
-        left_out: the end of names that a pattern does not mean.
+        place: the name of the argument in errors.
+        left_out: a suffix of names that patterns do not match.
 
     Returns:
-        One path a file.
+        One path per file.
 
     Raises:
-        ArgumentTypeError: neither.
-        ArgumentValueError: an empty list, a folder, braces that mean nothing, or a pattern that is not
-            expanded.
-        DatasetError: nothing matches the pattern.
+        ArgumentTypeError: `files` is none of these.
+        ArgumentValueError: the list is empty, a path is a folder, braces are not valid, or a pattern cannot
+            be expanded.
+        DatasetError: no file matches a pattern.
     """
     is_alone = isinstance(files, str | os.PathLike)
     given = [files] if is_alone else files
@@ -60,10 +60,10 @@ def file_paths(
 
 
 def local_paths(files: Any) -> tuple[str, ...]:
-    """As `file_paths`, of files that must be local.
+    """Same as `file_paths`, for files that must be local.
 
     Raises:
-        ArgumentValueError: one is a URL.
+        ArgumentValueError: a file is a URL.
     """
     paths = file_paths(files, None)
     remote = next(filter(is_remote, paths), None)
@@ -73,12 +73,12 @@ def local_paths(files: Any) -> tuple[str, ...]:
 
 
 def distinct_names(paths: tuple[str, ...]) -> tuple[str, ...]:
-    """Gives each file's path below the folder that all share, which stays when that folder is moved.
+    """Returns each file's path below the common folder, which does not change when that folder is moved.
 
-    Of URLs neither the query nor credentials are part of a name.
+    The names of URLs have neither the query nor credentials.
 
     Raises:
-        ArgumentValueError: two paths are one.
+        ArgumentValueError: two paths have the same name.
 
     Example:
         >>> distinct_names(("/data/a/0.npz", "/data/b/0.npz")), distinct_names(("a/only.npz",))
@@ -96,7 +96,7 @@ def distinct_names(paths: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _matches(path: str, place: str, left_out: str | None) -> list[str]:
-    # Path's own methods raise where a name is too long to be one.
+    # Path's own methods raise if a name is too long for the file system.
     if not ("{" in path or has_magic(path)) or os.path.lexists(path):
         return [path]
     found: list[str] = []
@@ -114,7 +114,7 @@ def _matches(path: str, place: str, left_out: str | None) -> list[str]:
 def _remote_matches(
     pattern: str, remote: RemoteOptions | None, place: str, left_out: str | None
 ) -> list[str]:
-    # Web servers list nothing, so braces are the only pattern that all URLs may have.
+    # Web servers list no files, so braces are the only pattern that works for all URLs.
     names = _without_braces(pattern, place) if "{" in shown(pattern) else [pattern]
     if remote is None and any(map(has_pattern, names)):
         hint = "list the URLs, or let samplerkit fetch them"

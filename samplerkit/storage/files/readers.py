@@ -1,4 +1,4 @@
-"""The readers that come along, and by which name each is found: npz and npy, parquet, csv, and lines."""
+"""The built-in readers and their names: npz and npy, parquet, csv and tsv, jsonl and text."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ from samplerkit.storage.opening import opened
 
 
 def file_reader(reader: Any) -> FileReader:
-    """Takes a reader in any form.
+    """Makes a `FileReader` from any form of a reader.
 
     Args:
-        reader: the name of one that comes along (`npz`, `npy`, `parquet`, `csv`, `tsv`, `jsonl`, `text`) or
-            was registered; or a callable from a path to a mapping of arrays or a sequence, which may have a
-            method `count(path)`; or a callable with an argument `get_data`, that gives `(data, length)` with
-            it and else the length alone.
+        reader: the name of a built-in reader (`npz`, `npy`, `parquet`, `csv`, `tsv`, `jsonl`, `text`) or of
+            a registered one; or a callable from a path to a mapping of arrays or a sequence, which may have
+            a method `count(path)`; or a callable with an argument `get_data` that returns `(data, length)`
+            if it is True, and the length alone otherwise.
 
     Raises:
-        ArgumentTypeError: none of these.
-        ArgumentValueError: an unknown name.
+        ArgumentTypeError: `reader` is none of these.
+        ArgumentValueError: the name is unknown.
     """
     if isinstance(reader, str):
         if reader not in READERS:
@@ -52,17 +52,18 @@ def file_reader(reader: Any) -> FileReader:
 
 
 def register_reader(name: str, reader: Callable[..., Any]) -> None:
-    r"""Gives a reader of yours a name, for `FileDataset` and for configs of this process.
+    r"""Registers your own reader under a name, for `FileDataset` and for configs of this process.
 
-    A dataset carries the reader itself, so its workers need no registration. The same one again does nothing.
+    A dataset holds the reader itself, so its workers need no registration. Registering the same reader again
+    does nothing.
 
     Args:
-        name: what it is called, a word.
-        reader: a function of a path, in any form that `FileDataset` takes.
+        name: the name, a word.
+        reader: a function of a path, in any form that `FileDataset` accepts.
 
     Raises:
-        ArgumentTypeError: the name is no string, or the reader no function.
-        ArgumentValueError: the name is empty, or taken by another reader.
+        ArgumentTypeError: the name is not a string, or the reader is not a function.
+        ArgumentValueError: the name is empty, or another reader has it.
 
     Example:
         >>> import os, tempfile
@@ -91,12 +92,12 @@ Array = np.ndarray[Any, Any]
 @final
 @dataclass(frozen=True)
 class NpzReader:
-    """Reads `.npz` files: a column an array. Never with pickle.
+    """Reads `.npz` files, one column per array, never with pickle.
 
     Args:
         keys: the arrays to read; None for all.
-        max_unpacked_bytes: what the arrays of a file may unpack to, in all. None for 200 times its size, or
-            1 GiB if that is more.
+        max_unpacked_bytes: the largest uncompressed size of all arrays of a file together. None for 200
+            times the size of the file, or 1 GiB if that is more.
 
     Example:
         >>> import os, tempfile
@@ -126,7 +127,7 @@ class NpzReader:
             raise
 
     def count(self, path: str) -> int:
-        """Reports the number of rows from the headers of the arrays."""
+        """Returns the number of rows, read from the headers of the arrays."""
         with opened(path) as file, zipfile.ZipFile(file) as archive:
             members = {name.removesuffix(".npy"): name for name in archive.namelist()}
             lengths = {}
@@ -139,7 +140,7 @@ class NpzReader:
         return next(iter(lengths.values()))
 
     def _check_size(self, members: list[zipfile.ZipInfo], packed: int, path: str) -> None:
-        """Looks before anything is unpacked: zipfile gives no more of a member than its entry says."""
+        """Checks the sizes before decompressing: zipfile reads no more of a member than it claims."""
         most = most_unpacked(packed, self.max_unpacked_bytes)
         if sum(member.file_size for member in members) > most:
             raise DatasetError(
@@ -159,7 +160,7 @@ class NpzReader:
 @final
 @dataclass(frozen=True)
 class NpyReader:
-    """Reads `.npy` files: a sample a row of the array. Never with pickle."""
+    """Reads `.npy` files, one sample per row of the array, never with pickle."""
 
     def __call__(self, path: str) -> Array:
         """Reads the array of a file."""
@@ -174,7 +175,7 @@ class NpyReader:
         return array
 
     def count(self, path: str) -> int:
-        """Reports the number of rows from the header."""
+        """Returns the number of rows, read from the header."""
         with opened(path) as file:
             return _rows_in_header(file, path, os.fstat(file.fileno()).st_size)
 
@@ -182,7 +183,7 @@ class NpyReader:
 @final
 @dataclass(frozen=True)
 class ParquetReader:
-    """Reads `.parquet` files through pyarrow (extra `parquet`): a column an array.
+    """Reads `.parquet` files with pyarrow (extra `parquet`), one array per column.
 
     Args:
         columns: the columns to read; None for all.
@@ -201,24 +202,24 @@ class ParquetReader:
         return _columns_of(table.select(chosen))
 
     def count(self, path: str) -> int:
-        """Reports the number of rows from the metadata."""
+        """Returns the number of rows, read from the metadata."""
         with opened(path) as file:
             metadata = extra("pyarrow.parquet", "parquet").ParquetFile(file).metadata
-        # Its own sum, `num_rows`, is wrong in files of some writers; pyarrow reads all row groups.
+        # The total `num_rows` is wrong in files of some writers; pyarrow reads all row groups.
         return sum(metadata.row_group(number).num_rows for number in range(metadata.num_row_groups))
 
 
 @final
 @dataclass(frozen=True)
 class TextReader:
-    r"""Reads text files: a sample a line, without its end, which is a newline with or without a return.
+    r"""Reads text files, one sample per line, without the line end (`\n` or `\r\n`).
 
-    A file that gzip or zstd has packed is read as its content; its first bytes tell, not its name.
+    Files compressed by gzip or zstd are decompressed; they are recognized by their first bytes, not by name.
 
     Args:
-        encoding: of the files; one in which the byte of a newline means nothing else, as in UTF-8.
-        max_unpacked_bytes: what a compressed file may unpack to. None for 200 times its size, or 1 GiB if
-            that is more.
+        encoding: the encoding of the files, in which the newline byte has no other meaning, as in UTF-8.
+        max_unpacked_bytes: the largest uncompressed size of a compressed file. None for 200 times its size,
+            or 1 GiB if that is more.
 
     Example:
         >>> import gzip, os, tempfile
@@ -233,7 +234,7 @@ class TextReader:
     max_unpacked_bytes: int | None = field(default=None, repr=False)
 
     def __call__(self, path: str) -> list[str]:
-        """Reads the lines of a file."""
+        """Reads all lines of a file."""
         data = b"".join(unpacked(path, self.max_unpacked_bytes))
         try:
             text = data.decode(self.encoding)
@@ -257,16 +258,16 @@ class TextReader:
 @final
 @dataclass(frozen=True)
 class JsonlReader:
-    """Reads files of JSON lines, plain or packed by gzip or zstd: a sample a line that is not empty.
+    """Reads files of JSON lines, plain or compressed by gzip or zstd, one sample per non-empty line.
 
-    A line is parsed when its sample is asked for, so that a broken one spoils no other.
+    A line is parsed when its sample is read, so that a broken line affects no other sample.
 
     Args:
-        columns: the fields of a JSON object to hand out, which each must have; None for what it has.
+        columns: the fields to select from each JSON object, which it must have; None for all.
         decode: what a sample is: `json`, the value; `text`, the line; `bytes`, its bytes; or a function of
             the value.
-        max_unpacked_bytes: what a packed file may unpack to. None for 200 times its size, or 1 GiB if that is
-            more.
+        max_unpacked_bytes: the largest uncompressed size of a compressed file. None for 200 times its size,
+            or 1 GiB if that is more.
     """
 
     columns: tuple[str, ...] | None = None
@@ -291,17 +292,18 @@ class JsonlReader:
 @final
 @dataclass(frozen=True)
 class CsvReader:
-    r"""Reads files of comma-separated values through pyarrow (extra `parquet`): a column an array.
+    r"""Reads files of comma-separated values with pyarrow (extra `parquet`), one array per column.
 
-    The first row names the columns. Their types are what all values of a file are: numbers, times, texts.
-    The file may be packed by gzip or zstd.
+    The first row names the columns. The type of a column is inferred from all its values in a file: numbers,
+    times or strings. The file may be compressed by gzip or zstd.
 
     Args:
-        delimiter: between two values; a tab in the reader `tsv`.
+        delimiter: the character between values; a tab in the reader `tsv`.
         columns: the columns to read; None for all.
-        types: of columns, by name, as pyarrow calls them, such as `float32`: so that no file has others.
-        max_unpacked_bytes: what a packed file may unpack to. None for 200 times its size, or 1 GiB if that is
-            more.
+        types: the types of columns by name, as pyarrow calls them, such as `float32`, so that they are the
+            same in all files.
+        max_unpacked_bytes: the largest uncompressed size of a compressed file. None for 200 times its size,
+            or 1 GiB if that is more.
 
     Example:
         >>> import os, tempfile
@@ -324,7 +326,7 @@ class CsvReader:
         types = {name: arrow.type_for_alias(kind) for name, kind in (self.types or {}).items()}
         table = csv.read_csv(
             io.BytesIO(data),
-            # One block: types are those of all rows; one thread: an error has the number of its row.
+            # One block, so that types are inferred from all rows; one thread, so that errors name the row.
             csv.ReadOptions(block_size=min(len(data) + 1, (1 << 31) - 1), use_threads=False),
             csv.ParseOptions(delimiter=self.delimiter, newlines_in_values=True),
             csv.ConvertOptions(column_types=types, include_columns=self.columns),
@@ -344,14 +346,14 @@ READERS: Final[dict[str, Callable[..., Any]]] = {
     "jsonl": JsonlReader(),
     "text": TextReader(),
 }
-"""The readers that can be named: these, and a user's after `register_reader`."""
+"""The readers by name: the built-in ones, and those added by `register_reader`."""
 
 
 def _columns_of(table: Any) -> dict[str, Array]:
-    """Gives the columns of a table as arrays: integers some of which are null become floats.
+    """Returns the columns of a table as arrays; integer columns with nulls become floats.
 
     Raises:
-        pyarrow.ArrowInvalid: one of these is not the same as a float.
+        pyarrow.ArrowInvalid: an integer cannot be represented as a float.
     """
     arrow, columns = extra("pyarrow", "parquet"), {}
     for name in table.column_names:
@@ -362,7 +364,7 @@ def _columns_of(table: Any) -> dict[str, Array]:
 
 
 def _rows_in_header(file: BinaryIO | Any, what: str, num_bytes: int) -> int:
-    """Gives the rows of an array, if they can be in as many bytes."""
+    """Returns the number of rows of an array, after checking that the file is large enough for them."""
     shape, dtype = npy_header(file)
     if dtype.hasobject:
         raise DatasetError(what, "holds Python objects, which are pickles: they are never loaded")

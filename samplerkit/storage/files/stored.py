@@ -1,4 +1,4 @@
-"""A file, local or remote, as it was when a dataset looked at it first: later it is that, or an error."""
+"""A local or remote file as it was when a dataset first examined it; a changed file is an error."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ from samplerkit.storage.threads import all_in_threads
 from samplerkit.storage.urls import is_remote, shown
 
 ByteSpan = tuple[int, int]
-"""A part of a file: offset and length."""
+"""A part of a file: offset and length, in bytes."""
 
 
 @final
 @dataclass(frozen=True)
 class Stored:
-    """A file and what distinguishes it from a later one of the same name.
+    """A file with its size and modification time, which distinguish it from a later file of the same name.
 
-    Nothing is held open: each reading opens the file, and compares it with what is known.
+    The file is not held open: each read opens it and compares its size and time with the known ones.
 
     Args:
-        path: of the file, or its URL.
-        size: in bytes.
-        changed_ns: when it was written, in nanoseconds; 0 of remote ones, whose versions are compared.
-        storage: reads it, if it is remote; else None.
+        path: the path of the file, or its URL.
+        size: the size in bytes.
+        changed_ns: the modification time in nanoseconds; 0 for remote files, whose versions are compared.
+        storage: reads the file if it is remote; else None.
     """
 
     path: str
@@ -48,10 +48,10 @@ class Stored:
 
     @classmethod
     def of(cls, path: str, storage: RemoteAccess | None = None) -> Stored:
-        """Looks at a file, which the storage reads if it is remote.
+        """Looks up the size and modification time of a file, with `storage` if it is remote.
 
         Raises:
-            DatasetError: it is not there, cannot be read, or its size is not known.
+            DatasetError: the file does not exist, cannot be read, or its size is not known.
         """
         if not is_remote(path):
             status = plain_file(path)
@@ -63,22 +63,22 @@ class Stored:
 
     @property
     def name(self) -> str:
-        """What errors call it."""
+        """The name in error messages."""
         return self.path if self.storage is None else shown(self.path)
 
     @property
     def version(self) -> str:
-        """What changes with the content: the time of a local file, the tag of a remote one; "" if unknown."""
+        """The modification time of a local file, the version tag of a remote one; "" if unknown."""
         return str(self.changed_ns) if self.storage is None else self.storage.version(self.path).tag
 
     def read(self, spans: Sequence[ByteSpan]) -> list[bytes]:
         """Reads parts of the file.
 
         Args:
-            spans: offset and length of each.
+            spans: the offset and length of each part.
 
         Raises:
-            DatasetError: it is another file by now, is gone, or has no such part.
+            DatasetError: the file was changed or removed, or has no such part.
         """
         self.require_parts(spans)
         if self.storage is None:
@@ -87,10 +87,10 @@ class Stored:
 
     @contextmanager
     def here(self) -> Iterator[str]:
-        """Gives the path of the whole file on this machine; a remote one is fetched into the cache for it.
+        """Yields a local path of the whole file; a remote file is fetched into the cache.
 
         Raises:
-            DatasetError: it is another file by now, is gone, or cannot be fetched.
+            DatasetError: the file was changed or removed, or cannot be fetched.
         """
         if self.storage is None:
             self.require_same()
@@ -100,10 +100,10 @@ class Stored:
                 yield local.path
 
     def require_parts(self, spans: Iterable[ByteSpan]) -> None:
-        """Requires that the file has such parts.
+        """Checks that parts are within the file.
 
         Raises:
-            DatasetError: it has not.
+            DatasetError: a part is not.
         """
         size = self.size
         for offset, length in spans:
@@ -112,40 +112,40 @@ class Stored:
                 raise DatasetError(self.name, problem, f"{length} bytes", hint=REWRITE)
 
     def require_same(self) -> None:
-        """Requires that a local file is the one that was looked at, before another package reads it.
+        """Checks that a local file is unchanged, before another package reads it.
 
         Raises:
-            DatasetError: it is another file by now, or is gone.
+            DatasetError: the file was changed or removed.
         """
         self._require(plain_file(self.path))
 
     def open(self) -> Handle:
-        """Opens the file; of a remote one the copy, which is fetched if there is none.
+        """Opens the file, or the local copy of a remote file, which is fetched if there is none.
 
         Raises:
-            DatasetError: it is another file by now, or is gone.
+            DatasetError: the file was changed or removed.
         """
         if self.storage is None:
             handle = Handle(open_for_reading(self.path, self.path))
-        else:  # once it is open, the copy may be evicted
+        else:  # the copy may be evicted once it is open
             with self.storage.fetch(self.path) as local:
                 handle = Handle(open_for_reading(local.path, self.name), is_copy=True)
         self.require_open(handle)
         return handle
 
     def require_open(self, handle: Handle) -> None:
-        """Requires that what is open is the file that was looked at.
+        """Checks that the open file is unchanged.
 
         Raises:
-            DatasetError: it was written to.
+            DatasetError: the file was changed.
         """
         self._require(os.fstat(handle.descriptor))
 
     def read_from(self, handle: Handle, spans: Sequence[ByteSpan]) -> list[bytes]:
-        """Reads parts that a file has, which is open.
+        """Reads parts of the open file.
 
         Raises:
-            DatasetError: it was written to meanwhile, or cannot be read.
+            DatasetError: the file was changed or cannot be read.
         """
         descriptor, pread = handle.descriptor, os.pread
         lengths = [length for _, length in spans]
@@ -155,14 +155,14 @@ class Stored:
                 found = [read_part(descriptor, offset, length) for offset, length in spans]
         except OSError as error:
             raise unopened(self.name, "cannot be read", error) from error
-        # Behind the reading: what was read is of the file as it was.
+        # Checked after reading, so that all bytes are known to be of the unchanged file.
         self.require_open(handle)
         if [*map(len, found)] != lengths:
             raise DatasetError(self.name, "was cut while it was read", hint=REWRITE)
         return found
 
     def _require(self, now: os.stat_result) -> None:
-        # A copy of a remote one is never written to.
+        # The local copy of a remote file is never changed.
         is_of_then = self.storage is not None or now.st_mtime_ns == self.changed_ns
         if now.st_size != self.size or not is_of_then:
             problem = f"is not the file that it was: it had {self.size} bytes, and was changed since"
@@ -170,14 +170,14 @@ class Stored:
 
 
 def looked_at(paths: Sequence[str], storage: RemoteAccess | None) -> tuple[Stored, ...]:
-    """Looks at files, at several of them at the same time where one is remote.
+    """Looks up the sizes and modification times of files, in parallel if one is remote.
 
     Args:
-        paths: of the files, and URLs.
-        storage: reads those that are remote.
+        paths: the paths and URLs of the files.
+        storage: reads the remote ones.
 
     Raises:
-        DatasetError: one is not there, or its size is not known.
+        DatasetError: a file does not exist, or its size is not known.
     """
     if not any(map(is_remote, paths)):
         return tuple(map(Stored.of, paths))
@@ -189,25 +189,25 @@ def looked_at(paths: Sequence[str], storage: RemoteAccess | None) -> tuple[Store
 
 
 ASKED_AT_A_TIME = 16
-"""Versions that are asked for at the same time."""
+"""The number of versions that are requested in parallel."""
 
 CHANGED = "make the dataset again if that was meant, and do not change its files while it is in use"
 
 
 WantedBytes = tuple[int, int, Any]
-"""The number of a file, the byte where the part begins, and the buffer that it is to fill."""
+"""The number of a file, the offset of a part in bytes, and the buffer to read it into."""
 
 
 @final
 class ByteFiles:
-    """Reads parts of files, by `pread`, or by requests where a file is remote; nothing is mapped.
+    """Reads parts of files by `pread`, or by requests if a file is remote; files are not mapped.
 
-    A file that was written to since it was looked at is an error, whatever of it is read. This may be used by
-    several threads, and travels to other processes without what is open.
+    Reading any part of a file that was changed since it was first examined is an error. Several threads may
+    use this object. It can be sent to other processes, without its open files.
 
     Args:
-        files: as they were when they were looked at.
-        storage: is asked for parts of remote files; None fetches these whole, into the cache of this machine.
+        files: the files as they were when they were first examined.
+        storage: reads parts of remote files; None fetches these as a whole into the cache of this machine.
     """
 
     def __init__(self, files: Sequence[Stored], storage: RemoteAccess | None) -> None:
@@ -216,18 +216,18 @@ class ByteFiles:
         self._handles: Final = Handles(partial(_opened, files))
 
     def read(self, number: int, spans: Sequence[ByteSpan]) -> list[bytes]:
-        """Reads parts of a file that is here; of a remote one the copy.
+        """Reads parts of a local file, or of the local copy of a remote one.
 
         Raises:
-            DatasetError: the file was written to.
+            DatasetError: the file was changed.
         """
         return self.files[number].read_from(self._handles.get(number), spans)
 
     def fill(self, parts: Iterable[WantedBytes]) -> None:
-        """Reads parts straight into buffers; those of a file should stand together.
+        """Reads parts directly into buffers; the parts of a file should follow each other.
 
         Raises:
-            DatasetError: a file was written to.
+            DatasetError: a file was changed.
         """
         far: list[WantedBytes] = []
         by_ranges, files = self._storage is not None, self.files
@@ -248,10 +248,10 @@ class ByteFiles:
                 got = preadv(descriptor, (buffer,), begin)
             except OSError as error:
                 raise unopened(files[number].name, f"cannot be read at byte {begin}", error) from error
-            if got != buffer.nbytes:  # Linux reads at most 2 GiB by one call
+            if got != buffer.nbytes:  # Linux reads at most 2 GiB per call
                 (data,) = files[number].read_from(handle, [(begin, buffer.nbytes)])
                 memoryview(buffer).cast("B")[:] = data
-        # Behind the reading: what was read is of the file as it was.
+        # Checked after reading, so that all bytes are known to be of the unchanged file.
         if handle is not None:
             files[current].require_open(handle)
         if far and self._storage is not None:
@@ -260,10 +260,10 @@ class ByteFiles:
                 memoryview(buffer).cast("B")[:] = data
 
     def close(self) -> None:
-        """Lets go of what is open; it is opened again when it is needed."""
+        """Closes the open files; they are opened again when needed."""
         self._handles.close()
 
 
 def _opened(files: Sequence[Stored], number: int) -> Handle:
-    """Opens a file; no method, for what is open would hold its dataset."""
+    """Opens a file. Not a method: the open handles would then hold a reference to the dataset."""
     return files[number].open()

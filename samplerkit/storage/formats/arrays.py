@@ -37,7 +37,7 @@ class Hdf5Dataset(FormatOfFiles):
         arrays: the arrays, by their paths in a file; None for all at its top.
         chunk_rows: the rows that are read at once; None for those of the largest chunk, or 1024 where there
             are none.
-        batches: what a batch is: `samples`, a list of dicts; `columns` or `tensors`, a dict of these.
+        batches: the form of a batch: `samples`, a list of dicts; `columns` or `tensors`, a dict of these.
         max_chunks: chunks in memory at most, including prefetched ones.
         max_bytes: bytes in memory at most; None for no limit.
         read_ahead: how many chunks are prefetched; 0 for none.
@@ -48,9 +48,9 @@ class Hdf5Dataset(FormatOfFiles):
 
     Raises:
         ArgumentTypeError: an argument has the wrong type.
-        ArgumentValueError: no file, a file twice, a URL, or an unknown option.
+        ArgumentValueError: no file, a file given twice, a URL, or an unknown option.
         ArgumentRangeError: a number is too small.
-        DatasetError: nothing matches the pattern; later, h5py is not installed, a file cannot be read or is
+        DatasetError: no file matches the pattern; later, h5py is not installed, a file cannot be read or is
             not the one that it was, or its arrays have other lengths.
 
     Example:
@@ -88,7 +88,7 @@ class Hdf5Dataset(FormatOfFiles):
 
 
 def _hdf5_array(h5py: Any, path: str, file: Any, name: str, wanted: Sequence[str] | None) -> Any:
-    """Gives an array of a file, if nothing in it leads to another file; None of a group that was not named.
+    """Returns an array of a file, if nothing in it leads to another file; None of a group that was not named.
 
     Raises:
         DatasetError: there is none, or it leads to another file.
@@ -126,11 +126,11 @@ class ZarrDataset(FormatOfFiles):
         chunk_rows: the rows that are read at once; None for those of the largest chunk or shard.
         missing_chunks: what a chunk is that is not there. zarr leaves out chunks that hold nothing but the
             fill value, so one that was lost looks the same: `raise` makes both an error, `fill` the value.
-        batches: what a batch is: `samples`, a list of dicts; `columns` or `tensors`, a dict of these.
+        batches: the form of a batch: `samples`, a list of dicts; `columns` or `tensors`, a dict of these.
         max_chunks: chunks in memory at most, including prefetched ones.
         max_bytes: bytes in memory at most; None for no limit.
         read_ahead: how many chunks are prefetched; 0 for none.
-        threads: how many of them at a time.
+        threads: how many of them are read in parallel.
 
     Raises:
         ArgumentTypeError: an argument has the wrong type.
@@ -202,7 +202,7 @@ def _zarr_group(folder: str) -> Any:
 
 
 def _zarr_array(folder: str, group: Any, name: str) -> Any:
-    """Gives an array of a group.
+    """Returns an array of a group.
 
     Raises:
         DatasetError: there is none, or it is pickled.
@@ -262,7 +262,7 @@ class RowRanges(ChunkFile):
         return cls(path, shapes, step, *more, columns=names, sizes=sizes)
 
     def place(self, chunk: int) -> str:
-        """What errors call a range."""
+        """Returns the name of a range in error messages."""
         return f"{self.path}, rows {self._span(chunk).start} to {self._span(chunk).stop}"
 
     def read(self, chunk: int) -> FileContent:

@@ -40,21 +40,21 @@ class ArrowDataset(FormatOfFiles):
     Args:
         files: a path or a glob pattern, whose matches are sorted by bytes; a list of these, in the order
             given; or a folder from `save_to_disk`.
-        columns: the columns to hand out; None for all.
-        batches: what a batch is: `samples`, `columns`, `tensors` or `arrow`, as for `ParquetDataset`.
+        columns: the columns to return; None for all.
+        batches: the form of a batch: `samples`, `columns`, `tensors` or `arrow`, as for `ParquetDataset`.
         max_chunks: record batches in memory at most, including prefetched ones.
         max_bytes: bytes in memory at most; None for no limit.
         read_ahead: how many record batches are prefetched; 0 for none.
-        threads: how many of them at a time.
+        threads: how many of them are read in parallel.
 
     Attributes:
         files: the paths.
 
     Raises:
         ArgumentTypeError: an argument has the wrong type.
-        ArgumentValueError: no file, a file twice, a URL, or an unknown option.
+        ArgumentValueError: no file, a file given twice, a URL, or an unknown option.
         ArgumentRangeError: a number is too small.
-        DatasetError: pyarrow is not installed, or nothing matches the pattern; later, a file cannot be read,
+        DatasetError: pyarrow is not installed, or no file matches the pattern; later, a file cannot be read,
             has changed, or has other columns.
 
     Example:
@@ -90,7 +90,7 @@ class ArrowDataset(FormatOfFiles):
 
 
 def _paths(files: Any) -> tuple[str, ...]:
-    """Gives the files that are named, or those of a folder: none, of a dataset without rows.
+    """Returns the files that are named, or those of a folder: none, of a dataset without rows.
 
     Raises:
         DatasetError: the folder does not say which files are its data.
@@ -183,7 +183,7 @@ class ArrowFile(ChunkFile):
         return cls(stored, wanted or names, messages[0], dictionaries, batches, columns=columns, **about)
 
     def place(self, chunk: int) -> str:
-        """What errors call a record batch."""
+        """Returns the name of a record batch in error messages."""
         return f"{self.stored.name}, record batch {chunk}"
 
     def read(self, chunk: int) -> ArrowContent:
@@ -291,7 +291,7 @@ class HuggingFaceDataset:
 
     Args:
         dataset: of Hugging Face `datasets`.
-        batches: what a batch is: `samples`, a list of dicts; or `columns`, the dict that the dataset gives
+        batches: the form of a batch: `samples`, a list of dicts; or `columns`, the dict that the dataset gives
             for a list of ids, in its format.
 
     Attributes:
@@ -340,7 +340,7 @@ class HuggingFaceDataset:
         return len(self.dataset)
 
     def __getitem__(self, index: int | str) -> Any:
-        """Gives a sample, in the format of the dataset; or, by its name, a column as an array."""
+        """Returns a sample, in the format of the dataset; or, by its name, a column as an array."""
         if isinstance(index, str):
             return self.dataset.select_columns(index).with_format("numpy")[:][index]
         return self.dataset[checked_index(index, self)]
@@ -349,7 +349,7 @@ class HuggingFaceDataset:
         """Returns a batch, in the order of the ids.
 
         Raises:
-            OutOfDatasetError: there is no such sample.
+            OutOfDatasetError: an id is out of range.
             DatasetError: a transform makes more or fewer samples than ids.
         """
         wanted = checked_ids(ids, len(self))

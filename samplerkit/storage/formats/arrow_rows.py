@@ -29,7 +29,7 @@ class ArrowContent:
     """The samples of a chunk in a record batch of Arrow's.
 
     Args:
-        path: what errors call it.
+        path: the name in error messages.
         whole: its rows.
         kept: the rows that are samples; None for all.
     """
@@ -50,14 +50,14 @@ class ArrowContent:
         return int(self.whole.nbytes)
 
     def samples(self, rows: Ids, places: Ids, size: int) -> list[Any]:
-        """Gives some samples, a dict each: numbers and lists of them are numpy's, all else plain Python."""
+        """Returns some samples, a dict each: numbers and lists of them are numpy's, all else plain Python."""
         rows = self._of_whole(rows)
         names = self.whole.schema.names
         columns = [self._values(name, rows) for name in names]
         return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
 
     def columns(self, rows: Ids) -> dict[Any, Array]:
-        """Gives some rows of each column; what is no number is an array of objects.
+        """Returns some rows of each column; what is no number is an array of objects.
 
         Raises:
             DatasetError: a number is null: the type of a column is not to change from batch to batch.
@@ -66,7 +66,7 @@ class ArrowContent:
         return {name: self._array(name, rows) for name in self.whole.schema.names}
 
     def batch(self, rows: Ids) -> Any:
-        """Gives some rows as a record batch: without a copy where they follow one another."""
+        """Returns some rows as a record batch: without a copy where they follow one another."""
         rows = self._of_whole(rows)
         if rows.size and (np.diff(rows) == 1).all():
             return self.whole.slice(int(rows[0]), rows.size)
@@ -85,7 +85,7 @@ class ArrowContent:
         return rows if self.kept is None else self.kept[rows]
 
     def _values(self, name: str, rows: Ids) -> Any:
-        """Gives some rows of a column: an array, or a list."""
+        """Returns some rows of a column: an array, or a list."""
         known = self._arrays.get(name)
         if known is None:
             column = self.whole.column(name)
@@ -101,7 +101,7 @@ class ArrowContent:
 
 
 def _values_of(batch: Any, rows: Ids) -> Any:
-    """Gives some rows of the only column of a batch, which is not all numbers: an array, or a list."""
+    """Returns some rows of the only column of a batch, which is not all numbers: an array, or a list."""
     types, column = _arrow().types, batch.column(0)
     if types.is_list(column.type) or types.is_large_list(column.type):
         values = as_numbers(column.values)
@@ -123,7 +123,7 @@ def _values_of(batch: Any, rows: Ids) -> Any:
 
 
 def gather_of(batches: Any, *, has_arrow: bool = False) -> Any:
-    """Gives what makes a batch of the parts of chunks.
+    """Returns what makes a batch of the parts of chunks.
 
     Raises:
         ArgumentValueError: it is none of the words.
@@ -133,21 +133,21 @@ def gather_of(batches: Any, *, has_arrow: bool = False) -> Any:
 
 
 def gathered_tensors(parts: Iterable[ContentPart], size: int) -> dict[Any, Any]:
-    """Gives a tensor a column, over the memory of its array; what torch has no type for stays an array."""
+    """Returns a tensor a column, over the memory of its array; what torch has no type for stays an array."""
     torch = extra("torch", "torch")
     columns = gathered_columns(parts, size)
     return {name: torch.from_numpy(a) if a.dtype.kind in "biufc" else a for name, a in columns.items()}
 
 
 def gathered_arrow(parts: Iterable[ContentPart], _size: int) -> Any:
-    """Gives a record batch; a slice of a chunk, without a copy, where the batch is one."""
+    """Returns a record batch; a slice of a chunk, without a copy, where the batch is one."""
     found: list[Any] = []
     places: list[Ids] = []
     for content, rows, mine in parts:
         if isinstance(content, ArrowContent):
             found.append(content.batch(rows))
             places.append(mine)
-        del content  # it is let go now
+        del content  # frees it before the next one is read
     if not found:
         return _arrow().record_batch({})
     order = np.concatenate(places)
@@ -172,7 +172,7 @@ def _taken(batch: Any, rows: Ids) -> Any:
 
 
 def as_record_batch(table: Any) -> Any:
-    """Gives a table as one record batch; columns in pieces are joined.
+    """Returns a table as one record batch; columns in pieces are joined.
 
     Raises:
         pyarrow.ArrowInvalid: a column is too large for one array.
@@ -197,7 +197,7 @@ def is_number(kind: Any) -> bool:
 
 
 def as_numbers(array: Any) -> Array | None:
-    """Gives an array of numbers, or of fixed lists of these, as numpy does; None where it has nulls."""
+    """Returns an array of numbers, or of fixed lists of these, as numpy does; None where it has nulls."""
     if array.null_count:
         return None
     if isinstance(array, _arrow().FixedShapeTensorArray):

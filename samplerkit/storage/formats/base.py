@@ -56,7 +56,7 @@ class FilesOfChunks:
     chunk: Ids
 
     def at(self, number: int) -> tuple[ChunkFile, int]:
-        """Gives the file of a chunk, and its number there."""
+        """Returns the file of a chunk, and its number there."""
         return self.look(int(self.file[number])), int(self.chunk[number])
 
     def read(self, number: int) -> Content:
@@ -66,7 +66,7 @@ class FilesOfChunks:
 
 
 def _file_of(files: Sequence[ChunkFile], number: int) -> ChunkFile:
-    """Gives a file; the list's own method would be one and the same in a copy of the dataset."""
+    """Returns a file; the list's own method would be one and the same in a copy of the dataset."""
     return files[number]
 
 
@@ -115,12 +115,12 @@ class FolderDataset(ChunkedDataset):
 
     Args:
         folder: as the user gave it.
-        columns: the columns to hand out; None for all.
+        columns: the columns to return; None for all.
         decode: makes a sample of what was read; None for this itself.
         max_chunks: chunks in memory at most, including prefetched ones.
         max_bytes: bytes in memory at most; None for no limit.
-        read_ahead: how many chunks are read before they are needed.
-        threads: how many of them at a time.
+        read_ahead: how many chunks are prefetched.
+        threads: how many of them are read in parallel.
         remote: how URLs are read, as the user gave it.
 
     Attributes:
@@ -173,7 +173,7 @@ class FolderDataset(ChunkedDataset):
         return beside(self.folder, name if self.folder.endswith("/") else f"/{name}")
 
     def _stored(self, shard: FolderShard) -> Stored:
-        """Gives a file that the index names; no request is made for a remote one: there may be very many."""
+        """Returns a file that the index names; no request is made for a remote one: there may be very many."""
         path, sizes = self._inside(shard.file), shard.sizes
         if self.is_remote:
             return Stored(path, sizes[0] if len(sizes) == 1 else UNKNOWN_SIZE, 0, self._storage)
@@ -234,10 +234,10 @@ def require_inside(name: str) -> None:
 
 
 def content_of(place: str, rows: Sequence[Any], size: int, make: Callable[[Any], Any]) -> FileContent:
-    """Gives a chunk in memory, of which a sample is made when it is asked for.
+    """Returns a chunk in memory, of which a sample is made when it is asked for.
 
     Args:
-        place: what errors call it.
+        place: the name in error messages.
         rows: what samples are made of.
         size: the memory that they take.
         make: makes a sample of one of them.
@@ -246,5 +246,5 @@ def content_of(place: str, rows: Sequence[Any], size: int, make: Callable[[Any],
 
 
 def digest_of(data: bytes) -> str:
-    """Gives a digest of what was looked at, for a fingerprint."""
+    """Returns a digest of what was looked at, for a fingerprint."""
     return hashlib.blake2b(data, digest_size=16).hexdigest()

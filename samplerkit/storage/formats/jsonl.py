@@ -54,9 +54,9 @@ class JsonlDataset(IndexedFiles):
             is more.
         read_ahead: how many packed files are prefetched; 0 for none. None for 1, and of
             remote ones for 4 a rank, as far as there is room.
-        threads: how many of them at a time; None as for `read_ahead`.
-        progress: is called while files are looked at; None for a line on the terminal, False for nothing.
-        remote: how URLs are read: `RemoteOptions`, or a mapping of these. A file without an index next to it
+        threads: how many of them are read in parallel; None as for `read_ahead`.
+        progress: called while files are looked at; None for a line on the terminal, False for nothing.
+        remote: how URLs are read: `RemoteOptions`, or a mapping of their fields. A file without an index next to it
             is fetched as a whole, once per machine, to make one; later its lines are read by ranges.
 
     Attributes:
@@ -65,9 +65,9 @@ class JsonlDataset(IndexedFiles):
 
     Raises:
         ArgumentTypeError: an argument has the wrong type.
-        ArgumentValueError: no file, a file twice, or an unknown option.
+        ArgumentValueError: no file, a file given twice, or an unknown option.
         ArgumentRangeError: a number is too small.
-        DatasetError: nothing matches the pattern; later, a file cannot be read or has changed,
+        DatasetError: no file matches the pattern; later, a file cannot be read or has changed,
             or a line is no JSON: the error has its number.
 
     Source: https://jsonlines.org
@@ -102,14 +102,14 @@ class JsonlDataset(IndexedFiles):
         self._indexes = IndexKind("jsonl", Lines, partial(lines_of, most=self._most))
 
     def __getitem__(self, index: int) -> Any:
-        """Gives a sample."""
+        """Returns a sample."""
         return self.__getitems__([checked_index(index, self)])[0]
 
     def __getitems__(self, ids: Iterable[int]) -> list[Any]:
         """Returns a batch, in the order of the ids.
 
         Raises:
-            OutOfDatasetError: there is no such sample.
+            OutOfDatasetError: an id is out of range.
             DatasetError: a line cannot be read, is not what it was, or cannot be decoded.
         """
         wanted = checked_ids(ids, len(self))
@@ -201,7 +201,7 @@ class IndexedFile:
         return self.indexes.of(self.stored)
 
     def place(self, row: int) -> str:
-        """What errors call a line."""
+        """Returns the name of a line in error messages."""
         return f"{self.stored.name}, line {self.lines.number(row)}"
 
     def unpacked(self, most: int | None) -> FileContent:

@@ -62,7 +62,7 @@ class KeyedDataset(OpenPerProcess[OpenStore]):
         self._known: tuple[Stored, Any] | None = None
 
     def _file(self) -> str:
-        """Gives the file that holds the data."""
+        """Returns the file that holds the data."""
         return self.path
 
     @abstractmethod
@@ -97,14 +97,14 @@ class KeyedDataset(OpenPerProcess[OpenStore]):
         return len(self.keys)
 
     def __getitem__(self, index: int) -> Any:
-        """Gives a sample."""
+        """Returns a sample."""
         return self.__getitems__([checked_index(index, self)])[0]
 
     def __getitems__(self, ids: Iterable[int]) -> list[Any]:
         """Returns a batch, in the order of the ids.
 
         Raises:
-            OutOfDatasetError: there is no such sample.
+            OutOfDatasetError: an id is out of range.
             DatasetError: the store cannot be read, is not what it was, or a value cannot be decoded.
         """
         wanted = checked_ids(ids, len(self))
@@ -215,7 +215,7 @@ class _Keys:
         return self.ends.size - 1
 
     def at(self, ids: Ids) -> list[bytes]:
-        """Gives some keys."""
+        """Returns some keys."""
         joined = self.joined
         spans = zip(self.ends[ids].tolist(), self.ends[ids + 1].tolist(), strict=True)
         return [joined[start:end] for start, end in spans]
@@ -284,7 +284,7 @@ class _Store(OpenStore):
 
 
 def _environment(stored: Stored) -> Any:
-    """Gives what is open of a file in this process, opened now if nothing is."""
+    """Returns what is open of a file in this process, opened now if nothing is."""
     status = os.stat(stored.path)  # noqa: PTH116  # Path's own is slow
     file = (status.st_dev, status.st_ino)
     with _OPENING.here().lock:
@@ -304,7 +304,7 @@ def _environment(stored: Stored) -> Any:
 
 
 def _databases(environment: Any) -> Iterator[bytes]:
-    """Gives the keys of the database without a name that are names of others."""
+    """Returns the keys of the database without a name that are names of others."""
     lmdb = extra("lmdb", "lmdb")
     with environment.begin(buffers=True) as transaction:
         found = [bytes(key) for key, value in transaction.cursor() if len(value) == _DATABASE_BYTES]

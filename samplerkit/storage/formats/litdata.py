@@ -34,8 +34,8 @@ class LitDataset(FolderDataset):
         max_bytes: bytes in memory at most; None for no limit.
         read_ahead: how many chunks are prefetched; 0 for none. None for 1, and
             for remote files for 4 per rank, as far as memory allows.
-        threads: how many of them at a time; None as for `read_ahead`.
-        remote: how URLs are read: `RemoteOptions`, or a mapping of these.
+        threads: how many of them are read in parallel; None as for `read_ahead`.
+        remote: how URLs are read: `RemoteOptions`, or a mapping of their fields.
 
     Attributes:
         folder: the path or URL.
@@ -124,7 +124,7 @@ class LitIndex:
         return cls(chunks, formats, json.loads(config["data_spec"]), packing, is_tokens)
 
     def maker(self, columns: Sequence[str] | None) -> Decoder:
-        """Gives what makes a sample of its bytes.
+        """Returns what makes a sample of its bytes.
 
         Raises:
             ValueError: there is no such column, or samples are not what the index says.
@@ -141,7 +141,7 @@ class LitIndex:
         Args:
             columns: the entries of a sample to hand out; None for all.
             number: of the chunk.
-            place: what errors call it.
+            place: the name in error messages.
             data: its bytes.
 
         Raises:

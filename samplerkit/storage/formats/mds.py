@@ -32,14 +32,14 @@ class MdsDataset(FolderDataset):
 
     Args:
         folder: with `index.json`, on this machine or at a URL. Several are parts of a `TreeDataset`.
-        columns: the columns to hand out; None for all.
+        columns: the columns to return; None for all.
         decode: makes a sample of the dict of one; None for the dict itself.
         max_chunks: shards in memory at most, including prefetched ones.
         max_bytes: bytes in memory at most; None for no limit.
         read_ahead: how many shards are prefetched; 0 for none. None for 1, and
             for remote files for 4 per rank, as far as memory allows.
-        threads: how many of them at a time; None as for `read_ahead`.
-        remote: how URLs are read: `RemoteOptions`, or a mapping of these.
+        threads: how many of them are read in parallel; None as for `read_ahead`.
+        remote: how URLs are read: `RemoteOptions`, or a mapping of their fields.
 
     Attributes:
         folder: the path or URL.
@@ -122,7 +122,7 @@ class MdsColumns:
         return cls(names, encodings, sizes)
 
     def decoders(self, place: str, chosen: Sequence[str]) -> list[tuple[str, int, Decoder]]:
-        """Gives some columns: name, place among all, and what reads a value.
+        """Returns some columns: name, place among all, and what reads a value.
 
         Raises:
             DatasetError: there is no such column, or its encoding is not safe.
@@ -201,7 +201,7 @@ class MdsShard:
         """Takes the bytes of its file apart.
 
         Args:
-            place: what errors call it.
+            place: the name in error messages.
             data: the bytes.
 
         Returns:

@@ -43,15 +43,15 @@ class MindRecordDataset(FormatOfFiles):
     Args:
         files: a path, a URL or a glob pattern, whose matches are sorted by bytes; or a list of these, in
             the order given. Those of a dataset in several files are named without their `.db`.
-        columns: the columns to hand out; None for all.
-        decode: makes a sample of the dict of a row; None for the dict itself.
+        columns: the columns to return; None for all.
+        decode: makes a sample from the dict of a row; None to return the dict itself.
         max_chunks: row groups in memory at most, including prefetched ones.
         max_bytes: bytes in memory at most; None for no limit.
         read_ahead: how many row groups are prefetched; 0 for none. None for 1, and
             for remote files for 4 per rank, as far as memory allows.
-        threads: how many of them at a time; None as for `read_ahead`.
-        progress: is called while headers are read; None for a line on the terminal, False for nothing.
-        remote: how URLs are read: `RemoteOptions`, or a mapping of these.
+        threads: how many of them are read in parallel; None as for `read_ahead`.
+        progress: called while headers are read; None for a line on the terminal, False for nothing.
+        remote: how URLs are read: `RemoteOptions`, or a mapping of their fields.
 
     Attributes:
         files: the paths and URLs.
@@ -61,7 +61,7 @@ class MindRecordDataset(FormatOfFiles):
         ArgumentTypeError: an argument has the wrong type.
         ArgumentValueError: no file, or one that is named twice.
         ArgumentRangeError: a number is too small.
-        DatasetError: nothing matches the pattern; later, a file cannot be read, has changed,
+        DatasetError: no file matches the pattern; later, a file cannot be read, has changed,
             or has other columns.
 
     Example:
@@ -146,7 +146,7 @@ class MindRecordFile(ChunkFile):
         return cls(stored, kinds, shapes, blobs, groups, wanted or tuple(kinds), **about)
 
     def place(self, chunk: int) -> str:
-        """What errors call a row group."""
+        """Returns the name of a row group in error messages."""
         return f"{self.stored.name}, row group {chunk}"
 
     def read(self, chunk: int) -> FileContent:
@@ -161,7 +161,7 @@ class MindRecordFile(ChunkFile):
         return content_of(self.place(chunk), rows, len(raw) + len(blob), self._maker())
 
     def _maker(self) -> Callable[[tuple[bytes, bytes]], dict[str, Any]]:
-        """Gives what makes the dict of a row, or raises a ValueError where it is not what the header says."""
+        """Returns what makes the dict of a row, or raises a ValueError where it is not what the header says."""
         kinds, shapes, unpack = self.kinds, self.shapes, extra("msgpack", "mindrecord").unpackb
         # Where a column of integers is an array, all columns of integers are written short.
         is_short = any(kinds[name].startswith("int") for name in shapes)

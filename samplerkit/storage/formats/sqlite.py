@@ -33,7 +33,7 @@ class SqliteDataset(KeyedDataset):
         path: of the database.
         table: the table; one with numbers of rows, not `WITHOUT ROWID`.
         columns: the columns to read; None for all.
-        decode: makes a sample of the dict of a row; None for the dict itself.
+        decode: makes a sample from the dict of a row; None to return the dict itself.
 
     Raises:
         ArgumentTypeError: an argument has the wrong type.

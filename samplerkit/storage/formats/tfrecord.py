@@ -57,9 +57,9 @@ class TfRecordDataset(IndexedFiles, FormatOfFiles):
         max_bytes: bytes in memory at most; None for no limit.
         read_ahead: how many runs are prefetched; 0 for none. None for 1, and
             for remote files for 4 per rank, as far as memory allows.
-        threads: how many of them at a time; None as for `read_ahead`.
-        progress: is called while files are looked at; None for a line on the terminal, False for nothing.
-        remote: how URLs are read: `RemoteOptions`, or a mapping of these. A file without an index next to it
+        threads: how many of them are read in parallel; None as for `read_ahead`.
+        progress: called while files are looked at; None for a line on the terminal, False for nothing.
+        remote: how URLs are read: `RemoteOptions`, or a mapping of their fields. A file without an index next to it
             is fetched as a whole, once per machine.
 
     Attributes:
@@ -68,9 +68,9 @@ class TfRecordDataset(IndexedFiles, FormatOfFiles):
 
     Raises:
         ArgumentTypeError: an argument has the wrong type.
-        ArgumentValueError: no file, a file twice, or an unknown option.
+        ArgumentValueError: no file, a file given twice, or an unknown option.
         ArgumentRangeError: a number is too small.
-        DatasetError: nothing matches the pattern; later, a file cannot be read, has changed,
+        DatasetError: no file matches the pattern; later, a file cannot be read, has changed,
             is empty, or holds something else.
 
     Example:
@@ -227,7 +227,7 @@ class Records:
         return is_whole and self.lengths.size == self.crcs.size and int(self.lengths.min()) >= 0
 
     def check(self, first: int, last: int) -> int:
-        """Gives what changes with the lengths and the checksums of some records."""
+        """Returns what changes with the lengths and the checksums of some records."""
         part = slice(first, last)
         lengths = self.lengths[part].astype(np.int64)
         return zlib.crc32(self.crcs[part].tobytes(), zlib.crc32(lengths.tobytes()))
@@ -268,7 +268,7 @@ class RecordFile(ChunkFile):
         return cls(stored, records.is_packed, firsts, spans, checks, sample, sizes=sizes, digest=digest)
 
     def place(self, chunk: int) -> str:
-        """What errors call a run."""
+        """Returns the name of a run in error messages."""
         return f"{self.stored.name}, records from {self.firsts[chunk]}"
 
     def read(self, chunk: int) -> FileContent:
@@ -295,7 +295,7 @@ class RecordFile(ChunkFile):
 
 
 def masked_crc32c(pieces: Sequence[bytes]) -> Array:
-    """Gives the CRC-32C of each piece, masked as TFRecord stores it, shape (pieces,), uint32.
+    """Returns the CRC-32C of each piece, masked as TFRecord stores it, shape (pieces,), uint32.
 
     Example:
         >>> [hex(crc) for crc in masked_crc32c([b"123456789", b""]).tolist()]

@@ -39,7 +39,7 @@ def example_of(record: bytes | memoryview) -> dict[str, Any]:
 
 
 def scalars_of(sample: Mapping[str, Any], names: frozenset[str]) -> dict[str, Any]:
-    """Gives the same features, some of them as the one value that they hold.
+    """Returns the same features, some of them as the one value that they hold.
 
     Raises:
         ValueError: one of them holds none, or several.

@@ -61,7 +61,7 @@ def ends_in(data: bytes, at: int, count: int) -> list[int]:
 
 
 def cutter(sizes: Sequence[int | None]) -> Callable[[bytes], list[bytes]]:
-    """Gives what cuts the bytes of a sample into those of its values.
+    """Returns what cuts the bytes of a sample into those of its values.
 
     Args:
         sizes: of the values; those that are None stand before the values of each sample.
@@ -85,7 +85,7 @@ class UnsafeEncodingError(Exception):
 
 
 def decoder(encoding: str) -> Decoder:
-    """Gives what makes a value of bytes.
+    """Returns what makes a value of bytes.
 
     Args:
         encoding: as an index of MDS names it.
@@ -209,7 +209,7 @@ Make = Callable[[Sequence[bytes]], Any]
 
 
 def sample_maker(spec: Any, decoders: Sequence[Decoder], names: Sequence[str] | None = None) -> Make:
-    """Gives what makes a sample of the bytes of its values; it is put together once.
+    """Returns what makes a sample of the bytes of its values; it is put together once.
 
     Args:
         spec: how values make a sample, as an index says it in JSON.
@@ -261,7 +261,7 @@ def _maker(spec: Any, decoders: Iterator[tuple[int, Decoder]], names: Sequence[s
 
 
 def value_decoder(name: str) -> Decoder:
-    """Gives what makes a value of bytes, or an error: what is pickled is never loaded.
+    """Returns what makes a value of bytes, or an error: what is pickled is never loaded.
 
     Args:
         name: as an index of litData says it.

@@ -242,7 +242,7 @@ class TokenDocuments:
         return self.__getitems__([checked_index(index, self, "documents")])[0]
 
     def __getitems__(self, ids: Iterable[int]) -> list[Array]:
-        """Gives documents, in the order asked for."""
+        """Returns documents, in the order asked for."""
         wanted = checked_ids(ids, len(self))
         places = [self._place(id) for id in wanted.tolist()]
         return self._read(places)

@@ -187,7 +187,7 @@ class TokenFile:
     """A file of tokens as it was opened, or the part of it that is read.
 
     Args:
-        name: what errors call it.
+        name: the name in error messages.
         dtype: of a token.
         begin: the byte where the tokens begin.
         tokens: how many there are.

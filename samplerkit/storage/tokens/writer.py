@@ -117,7 +117,7 @@ class TokenWriter(Writing):
             self._progress("documents written:", len(self._lengths), self._total)
 
     def close(self) -> None:
-        """Gives both files their names.
+        """Returns both files their names.
 
         Raises:
             DatasetError: they cannot be written; or another writer has, and `overwrite` is not said.

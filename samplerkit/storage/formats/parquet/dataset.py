@@ -45,7 +45,7 @@ class ParquetDataset(FormatOfFiles):
             Row groups go by their statistics, rows by their values; the rest is the dataset.
         partitioning: `hive` reads the keys that folders have in their names, `year=2024/0.parquet`, as
             columns; None leaves them out.
-        batches: what a batch is: `samples`, a list of dicts; `columns`, a dict of arrays; `tensors`, a dict
+        batches: the form of a batch: `samples`, a list of dicts; `columns`, a dict of arrays; `tensors`, a dict
             of tensors; `arrow`, a record batch. With a `Loader` give all but samples a `collate_fn`, such as
             `torch.utils.data.default_convert`.
         lengths: the column of the lengths of samples, for batches by length: numbers, or lists or texts,
@@ -54,9 +54,9 @@ class ParquetDataset(FormatOfFiles):
         max_bytes: bytes in memory at most; None for no limit.
         read_ahead: how many row groups are prefetched; 0 for none. None for 1, and
             for remote files for 4 per rank, as far as memory allows.
-        threads: how many of them at a time; None as for `read_ahead`.
-        progress: is called while footers are read; None for a line on the terminal, False for nothing.
-        remote: how URLs are read: `RemoteOptions`, or a mapping of these.
+        threads: how many of them are read in parallel; None as for `read_ahead`.
+        progress: called while footers are read; None for a line on the terminal, False for nothing.
+        remote: how URLs are read: `RemoteOptions`, or a mapping of their fields.
 
     Attributes:
         files: the paths and URLs.
@@ -64,9 +64,9 @@ class ParquetDataset(FormatOfFiles):
 
     Raises:
         ArgumentTypeError: an argument has the wrong type.
-        ArgumentValueError: no file, a file twice, or an unknown option.
+        ArgumentValueError: no file, a file given twice, or an unknown option.
         ArgumentRangeError: a number is too small.
-        DatasetError: pyarrow is not installed, or nothing matches the pattern; later, a file cannot be read,
+        DatasetError: pyarrow is not installed, or no file matches the pattern; later, a file cannot be read,
             has changed, or has other columns.
 
     Example:
@@ -162,7 +162,7 @@ class ParquetDataset(FormatOfFiles):
         return self._columns_read[name]
 
     def __getitem__(self, index: int | str) -> Any:
-        """Gives a sample; or, by its name, a column of all samples."""
+        """Returns a sample; or, by its name, a column of all samples."""
         return self.column(index) if isinstance(index, str) else super().__getitem__(index)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -170,7 +170,7 @@ class ParquetDataset(FormatOfFiles):
         return {**super().__getstate__(), "_columns_read": {}}
 
     def close(self) -> None:
-        """Ends the threads and lets go of what is in memory. The dataset can be used again."""
+        """Ends the threads and frees the memory. The dataset can be used again."""
         super().close()
         self._footers.clear()
 

@@ -86,11 +86,11 @@ class ParquetFile(ChunkFile):
         return found
 
     def place(self, chunk: int) -> str:
-        """What errors call a row group."""
+        """Returns the name of a row group in error messages."""
         return f"{self.stored.name}, row group {chunk}"
 
     def chosen(self, names: Sequence[str] | None, condition: RowFilter | None) -> ParquetFile:
-        """Gives the file of which some columns are read, and the rows that meet a condition.
+        """Returns the file of which some columns are read, and the rows that meet a condition.
 
         Raises:
             DatasetError: it lacks a column, or cannot be read.
@@ -197,7 +197,7 @@ class Footers:
         self._known.get(file.stored.path, lambda: footer)
 
     def of(self, file: ParquetFile) -> Metadata:
-        """Gives the footer of a file, read now if it is not known."""
+        """Returns the footer of a file, read now if it is not known."""
         # Threads that read row groups of a new file ahead all want its footer: one of them reads it. A lock
         # that another thread held at a fork is for ever locked in the child.
         place = (os.getpid(), file.stored.path)

@@ -82,7 +82,7 @@ class RowFilter:
         return any(all(_may(condition, ranges) for condition in way) for way in self.ways)
 
     def rows(self, table: Any) -> Ids:
-        """Gives the wanted rows of a table, by its values.
+        """Returns the wanted rows of a table, by its values.
 
         Raises:
             Exception: as pyarrow raises where a value cannot be compared.
@@ -97,7 +97,7 @@ class RowFilter:
 
 
 def ranges_of(metadata: Any, group: int, names: Sequence[str]) -> dict[str, Bounds]:
-    """Gives the least and the most of columns of a row group, where its statistics know.
+    """Returns the least and the most of columns of a row group, where its statistics know.
 
     Args:
         metadata: the footer, as pyarrow has it.
@@ -125,7 +125,7 @@ _FLOATS: Final = {"FLOAT": np.float32, "DOUBLE": np.float64}
 
 
 def _widened(kind: Any, least: float, most: float) -> Bounds:
-    """Gives bounds that also hold what is rounded to one of them: `in` compares with float32 after that."""
+    """Returns bounds that also hold what is rounded to one of them: `in` compares with float32 after that."""
     ends = np.array([-np.inf, np.inf], kind)
     with np.errstate(over="ignore"):
         found = np.nextafter(np.array([least, most], kind), ends)
