@@ -1,1 +1,1 @@
-"""Formats that people have their data in: a dataset each, over the chunks or the keys of the format."""
+"""Datasets for common data formats, each over the chunks or the keys of its format."""

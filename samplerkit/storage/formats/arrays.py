@@ -1,4 +1,4 @@
-"""Samples in HDF5 files and zarr groups: rows of arrays of one length, by chunk."""
+"""Datasets over HDF5 files and zarr groups: samples are rows of arrays of one length, read by chunk."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ MissingChunks = Literal["raise", "fill"]
 class Hdf5Dataset(FormatOfFiles):
     """Samples in HDF5 files: a sample is a row of each array, and chunks of rows are the files of the layout.
 
-    A file is open only while a chunk is read. What leads out of a file (external links and storage, virtual
-    arrays) and what refers to other objects is refused.
+    A file is open only while a chunk is read. Arrays that lead out of their file (external links and storage,
+    virtual arrays) and arrays of references to other objects are refused.
 
     Args:
         files: a path or a glob pattern, whose matches are sorted by bytes; or a list of these, in the order
             given.
-        arrays: the arrays, by their paths in a file; None for all at its top.
-        chunk_rows: the rows that are read at once; None for those of the largest chunk, or 1024 where there
-            are none.
+        arrays: the paths of the arrays in a file; None for all at the top level.
+        chunk_rows: how many rows are read at once; None for the rows of the largest chunk, or 1024 if arrays
+            are not chunked.
         batches: the form of a batch: `samples`, a list of dicts; `columns` or `tensors`, a dict of these.
         max_chunks: chunks in memory at most, including prefetched ones.
         max_bytes: bytes in memory at most; None for no limit.
         read_ahead: how many chunks are prefetched; 0 for none.
-        threads: how many threads read ahead; HDF5 itself reads one at a time.
+        threads: how many threads prefetch; HDF5 itself reads one chunk at a time.
 
     Attributes:
         files: the paths.
@@ -50,8 +50,8 @@ class Hdf5Dataset(FormatOfFiles):
         ArgumentTypeError: an argument has the wrong type.
         ArgumentValueError: no file, a file given twice, a URL, or an unknown option.
         ArgumentRangeError: a number is too small.
-        DatasetError: no file matches the pattern; later, h5py is not installed, a file cannot be read or is
-            not the one that it was, or its arrays have other lengths.
+        DatasetError: no file matches the pattern; later, h5py is not installed, a file cannot be read or has
+            changed, or its arrays have different lengths.
 
     Example:
         >>> Hdf5Dataset("train.h5", ["x", "y"], batches="tensors")
@@ -88,12 +88,13 @@ class Hdf5Dataset(FormatOfFiles):
 
 
 def _hdf5_array(h5py: Any, path: str, file: Any, name: str, wanted: Sequence[str] | None) -> Any:
-    """Returns an array of a file, if nothing in it leads to another file; None of a group that was not named.
+    """Returns an array of a file, unless it leads to another file; None for a group that was not named.
 
     Raises:
-        DatasetError: there is none, or it leads to another file.
+        DatasetError: there is no such array, or it leads to another file.
     """
-    # Before it is followed, since the other file may be a pipe; a link within the file may lead to one too.
+    # Checked before links are followed: the other file may be a pipe. A link within the file may lead to an
+    # external link.
     parts = name.strip("/").split("/")
     links = (file.get("/".join(parts[:end]), getlink=True) for end in range(1, len(parts) + 1))
     other = next((link.filename for link in links if isinstance(link, h5py.ExternalLink)), None)
@@ -118,14 +119,14 @@ def _hdf5_array(h5py: Any, path: str, file: Any, name: str, wanted: Sequence[str
 class ZarrDataset(FormatOfFiles):
     """Samples in a zarr group on disk: a sample is a row of each array; chunks are the files of the layout.
 
-    Versions 2 and 3, shards, and the compressions that zarr has. What is pickled is refused.
+    Reads versions 2 and 3, shards, and all compressions of zarr. Pickled arrays are refused.
 
     Args:
-        folder: of the group.
-        arrays: the arrays, by their names in the group; None for all.
-        chunk_rows: the rows that are read at once; None for those of the largest chunk or shard.
-        missing_chunks: what a chunk is that is not there. zarr leaves out chunks that hold nothing but the
-            fill value, so one that was lost looks the same: `raise` makes both an error, `fill` the value.
+        folder: the folder of the group.
+        arrays: the names of the arrays in the group; None for all.
+        chunk_rows: how many rows are read at once; None for the rows of the largest chunk or shard.
+        missing_chunks: how missing chunks are read. zarr does not write chunks that hold only the fill value,
+            so a lost chunk looks the same: `raise` makes both an error, `fill` reads both as the fill value.
         batches: the form of a batch: `samples`, a list of dicts; `columns` or `tensors`, a dict of these.
         max_chunks: chunks in memory at most, including prefetched ones.
         max_bytes: bytes in memory at most; None for no limit.
@@ -136,7 +137,8 @@ class ZarrDataset(FormatOfFiles):
         ArgumentTypeError: an argument has the wrong type.
         ArgumentValueError: a URL, or an unknown option.
         ArgumentRangeError: a number is too small.
-        DatasetError: later, zarr is not installed, the group cannot be read, or its arrays differ in length.
+        DatasetError: later, zarr is not installed, the group cannot be read, or its arrays have different
+            lengths.
 
     Example:
         >>> ZarrDataset("train.zarr", ["x", "y"])
@@ -184,7 +186,7 @@ def _folder(folder: Any) -> tuple[str]:
 
 
 def _missing(folder: Path, array: Any, span: slice) -> Iterator[Path]:
-    """Goes through the chunks of some rows that are not there."""
+    """Iterates over the missing chunks of some rows."""
     grid = array.shards or array.chunks
     rows = range(span.start // grid[0], -(-span.stop // grid[0]))
     others = (range(-(-size // step)) for size, step in zip(array.shape[1:], grid[1:], strict=True))
@@ -205,7 +207,7 @@ def _zarr_array(folder: str, group: Any, name: str) -> Any:
     """Returns an array of a group.
 
     Raises:
-        DatasetError: there is none, or it is pickled.
+        DatasetError: there is no such array, or it is pickled.
     """
     try:
         array = group[name]
@@ -221,12 +223,12 @@ def _zarr_array(folder: str, group: Any, name: str) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class RowRanges(ChunkFile):
-    """The rows of a file or group, in ranges; without a digest: shapes do not change with the content.
+    """The rows of a file or group, in ranges. There is no digest: shapes do not change with the content.
 
     Args:
-        path: of the file or group.
-        shapes: of each array, for errors and to see whether it changed, with its type.
-        step: the rows of a range; the last one may have fewer.
+        path: the path of the file or group.
+        shapes: the shape and type of each array, for errors and to detect changes.
+        step: the number of rows of a range; the last range may have fewer.
     """
 
     path: str
@@ -235,16 +237,16 @@ class RowRanges(ChunkFile):
 
     @classmethod
     def of(cls, path: str, arrays: Sequence[tuple[str, Any]], step: int | None, *more: Any) -> Self:
-        """Looks at arrays that have `shape`, `dtype` and `chunks`.
+        """Makes ranges of the rows of arrays that have `shape`, `dtype` and `chunks`.
 
         Args:
-            path: of the file or group.
-            arrays: by name.
-            step: the rows of a range; None for those of the largest chunk, or 1024 where there are none.
-            more: what the class knows besides.
+            path: the path of the file or group.
+            arrays: pairs of a name and an array.
+            step: the rows of a range; None for the rows of the largest chunk, or 1024 without chunks.
+            more: further fields of the subclass.
 
         Raises:
-            DatasetError: there is none, one is a single value, or they have different lengths.
+            DatasetError: there is no array, one is a single value, or they have different lengths.
         """
         if not arrays:
             raise DatasetError(path, "holds no arrays", hint="name those to read")
@@ -269,7 +271,7 @@ class RowRanges(ChunkFile):
         """Reads a range.
 
         Raises:
-            DatasetError: it cannot be read, or an array is not as it was.
+            DatasetError: the range cannot be read, or an array has changed.
         """
         columns = {}
         for (name, array), before in zip(self._arrays(), self.shapes, strict=True):
@@ -280,7 +282,7 @@ class RowRanges(ChunkFile):
 
     @abstractmethod
     def _arrays(self) -> Iterator[tuple[str, Any]]:
-        """Goes through the arrays, by name; each is open until the next one."""
+        """Iterates over names and arrays; each array is open until the next one."""
 
     @abstractmethod
     def _rows(self, chunk: int, name: str, array: Any) -> Any:
@@ -293,10 +295,10 @@ class RowRanges(ChunkFile):
 @final
 @dataclass(frozen=True, eq=False)
 class Hdf5Rows(RowRanges):
-    """The rows of a file.
+    """The rows of an HDF5 file.
 
     Args:
-        stored: the file as it was.
+        stored: the file as it was when it was first examined.
     """
 
     stored: Stored
@@ -316,10 +318,10 @@ class Hdf5Rows(RowRanges):
 @final
 @dataclass(frozen=True, eq=False)
 class ZarrRows(RowRanges):
-    """The rows of a group.
+    """The rows of a zarr group.
 
     Args:
-        fills: whether a chunk that is not there is the fill value, and no error.
+        fills: whether missing chunks are read as the fill value instead of raising an error.
     """
 
     fills: bool

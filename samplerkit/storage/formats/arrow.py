@@ -1,4 +1,4 @@
-"""Samples in tables of Arrow's: files of its IPC, by record batch, and a dataset of Hugging Face as it is."""
+"""Datasets over Arrow tables: Arrow IPC files, read by record batch, and Hugging Face datasets."""
 
 from __future__ import annotations
 
@@ -32,10 +32,11 @@ from samplerkit.storage.opening import REWRITE
 
 @final
 class ArrowDataset(FormatOfFiles):
-    """Samples in files of Arrow's IPC, each a row: record batches are the files of the layout.
+    """Samples in Arrow IPC files, one per row: record batches are the files of the layout.
 
-    Streams and files, compressed or not, with dictionaries; and folders that `datasets.Dataset.save_to_disk`
-    wrote. Nothing is memory-mapped: a file that shrinks while it is read is an error, not a signal.
+    Reads the stream and the file format, compressed or not, with dictionaries, and folders written by
+    `datasets.Dataset.save_to_disk`. Files are not memory-mapped, so a file that shrinks while it is read
+    raises an error instead of ending the process by a signal.
 
     Args:
         files: a path or a glob pattern, whose matches are sorted by bytes; a list of these, in the order
@@ -90,10 +91,10 @@ class ArrowDataset(FormatOfFiles):
 
 
 def _paths(files: Any) -> tuple[str, ...]:
-    """Returns the files that are named, or those of a folder: none, of a dataset without rows.
+    """Returns the files that are named, or those of a folder: no files if its dataset has no rows.
 
     Raises:
-        DatasetError: the folder does not say which files are its data.
+        DatasetError: the folder does not list its data files.
     """
     if not isinstance(files, str | os.PathLike) or not Path(files).is_dir():
         return local_paths(files)
@@ -119,10 +120,10 @@ class _Message:
 
     Args:
         kind: schema, dictionary or record batch.
-        span: its bytes: offset and length.
-        header: how many of them are not the body.
-        check: a CRC-32 of these.
-        rows: of a record batch.
+        span: the offset and length of the message in bytes.
+        header: the length of the part before the body.
+        check: a CRC-32 of that part.
+        rows: the number of rows of a record batch.
     """
 
     kind: str
@@ -135,17 +136,17 @@ class _Message:
 @final
 @dataclass(frozen=True, eq=False)
 class ArrowFile(ChunkFile):
-    """A file as it was when it was looked at: where its messages are, and what is in their headers.
+    """A file as it was when it was first examined: the positions and headers of its messages.
 
-    pyarrow says how many rows a record batch has only when it has read the whole of it, or mapped the file
-    into memory, where a file that shrinks ends the process. So it is given headers alone.
+    pyarrow returns the number of rows of a record batch only after reading all of it, or after mapping the
+    file into memory, where a file that shrinks ends the process. So it receives the headers only.
 
     Args:
         stored: the file.
-        wanted: the columns to hand out.
-        schema: the message that begins it.
-        dictionaries: the messages of dictionaries.
-        batches: those of record batches.
+        wanted: the columns to return.
+        schema: the first message of the file.
+        dictionaries: the messages with dictionaries.
+        batches: the messages with record batches.
     """
 
     stored: Stored
@@ -156,11 +157,11 @@ class ArrowFile(ChunkFile):
 
     @classmethod
     def of(cls, path: str, wanted: Sequence[str] | None = None) -> ArrowFile:
-        """Goes through a file, from header to header.
+        """Reads the headers of all messages of a file.
 
         Raises:
-            DatasetError: it cannot be read, holds something else, or lacks a column.
-            ValueError: it ends early, or is something else.
+            DatasetError: the file cannot be read, holds other messages, or lacks a column.
+            ValueError: the file ends early, or is not an Arrow file.
         """
         stored = Stored.of(path)
         if stored.size > 4 and stored.read([(0, 4)]) == [b"FEA1"]:
@@ -177,7 +178,7 @@ class ArrowFile(ChunkFile):
         columns = tuple((field.name, str(field.type)) for field in schema)
         names = [name for name, _ in columns]
         require_columns(stored.name, names, wanted or names)
-        # Of the headers of all messages, not of their content.
+        # A digest of the headers of all messages, not of their content.
         digest = np.array([message.check for message in (messages[0], *batches)], "<u4").tobytes()
         about: dict[str, Any] = {"sizes": [batch.rows for batch in batches], "digest": digest}
         return cls(stored, wanted or names, messages[0], dictionaries, batches, columns=columns, **about)
@@ -190,15 +191,15 @@ class ArrowFile(ChunkFile):
         """Reads a record batch.
 
         Raises:
-            DatasetError: it cannot be read, or is not what it was.
-            Exception: as pyarrow raises.
+            DatasetError: it cannot be read, or has changed.
+            Exception: any error that pyarrow raises.
         """
         batch = self.batches[chunk]
         before = [message for message in self.dictionaries if message.span < batch.span]
         pa, data = extra("pyarrow", "parquet"), _read(self.stored, [self.schema, *before, batch])
         with pa.ipc.open_stream(pa.BufferReader(data)) as stream:
             found = stream.read_next_batch()
-        # Nothing else protects from offsets that lead out of the batch.
+        # Nothing else protects against offsets beyond the batch.
         found.validate(full=True)
         if found.num_rows != batch.rows:
             problem = f"has {found.num_rows} rows, and its header said {batch.rows}"
@@ -216,11 +217,11 @@ def _read(stored: Stored, messages: Sequence[_Message]) -> bytes:
 
 
 def _messages(stored: Stored) -> Iterator[_Message]:
-    """Goes through the messages of a file, up to the mark that ends them.
+    """Iterates over the messages of a file, up to the end marker.
 
     Raises:
-        ValueError: there is no such mark, or something else.
-        Exception: as pyarrow raises where a header is damaged.
+        ValueError: there is no end marker, or a message is not valid.
+        Exception: any error that pyarrow raises if a header is damaged.
     """
     pa, size = extra("pyarrow", "parquet"), stored.size
     is_file = stored.read([(0, min(8, size))]) == [_MAGIC]
@@ -239,7 +240,7 @@ def _messages(stored: Stored) -> Iterator[_Message]:
         (header,) = stored.read([(at, 8 + length)])
         message = pa.ipc.read_message(pa.PythonFile(_Header(header, size - at), mode="r"))
         body = message.body.size if message.body else 0
-        # Of no column, so that nothing of the body is looked at.
+        # With a schema of no columns, so that the body is not read.
         rows = pa.ipc.read_record_batch(message, pa.schema([])).num_rows if message.type == _BATCH else 0
         if rows < 0:
             raise ValueError(f"a record batch at {at} of {rows} rows")
@@ -254,18 +255,18 @@ def _messages(stored: Stored) -> Iterator[_Message]:
 
 @final
 class _Header(io.RawIOBase):
-    """A message of which the header alone is here; its body are zeros, which take no memory.
+    """A message with a real header and a body of zeros, which take no memory.
 
     Args:
         header: the header.
-        most: the bytes that the message may have.
+        most: the largest size of the message in bytes.
     """
 
     def __init__(self, header: bytes, most: int) -> None:
         self._header, self._left = io.BytesIO(header), most
 
     def read(self, length: int = -1) -> bytes:
-        """Reads from its position."""
+        """Reads from the current position."""
         self._left -= length
         if self._left < 0:
             raise ValueError("a message that is longer than the file")
@@ -273,12 +274,12 @@ class _Header(io.RawIOBase):
         return found + bytes(length - len(found))
 
     def readable(self) -> bool:
-        """Returns that it can be read."""
+        """Returns True."""
         return True
 
 
 _MOST_RUNS = 4
-"""Rows that were selected in so many runs a chunk are still in files; more are scattered."""
+"""The average runs of selected rows per chunk from which on the selection counts as shuffled."""
 
 
 @final
@@ -286,20 +287,20 @@ class HuggingFaceDataset:
     """A wrapper of a `datasets.Dataset`, with the layout of its chunks; nothing is copied.
 
     Samples and batches are those of the dataset, with its format, transform and selection. Rows that were
-    selected in order keep the layout; a shuffled dataset has no files, so read it with GLOBAL. It memory-maps
-    its files; `ArrowDataset` reads the same folders without that.
+    selected in order keep the layout; a shuffled dataset has no files, so read it with GLOBAL. The dataset
+    memory-maps its files; `ArrowDataset` reads the same folders without memory mapping.
 
     Args:
-        dataset: of Hugging Face `datasets`.
-        batches: the form of a batch: `samples`, a list of dicts; or `columns`, the dict that the dataset gives
-            for a list of ids, in its format.
+        dataset: a `datasets.Dataset` of Hugging Face.
+        batches: the form of a batch: `samples`, a list of dicts; or `columns`, the dict that the dataset
+            returns for a list of ids, in its format.
 
     Attributes:
-        dataset: the same.
+        dataset: the wrapped dataset.
 
     Raises:
-        ArgumentTypeError: it is none, or an iterable one.
-        ArgumentValueError: `batches` is another word.
+        ArgumentTypeError: `dataset` is not a `datasets.Dataset`; an `IterableDataset` is not one.
+        ArgumentValueError: `batches` is not one of these.
     """
 
     def __init__(self, dataset: Any, *, batches: Literal["samples", "columns"] = "samples") -> None:
@@ -314,7 +315,7 @@ class HuggingFaceDataset:
 
     @cached_property
     def layout(self) -> Layout:
-        """How many rows are in which chunk."""
+        """The number of rows in each chunk."""
         sizes = np.array([len(chunk) for chunk in self.dataset.data.column(0).chunks], dtype=np.int64)
         selected = getattr(self.dataset, "_indices", None)
         if selected is None:
@@ -328,7 +329,7 @@ class HuggingFaceDataset:
 
     @property
     def fingerprint(self) -> str | None:
-        """What the dataset says of its content and of all that was done to it."""
+        """The dataset's own fingerprint, which covers its content and all transforms applied to it."""
         return find_fingerprint(self.dataset)
 
     @property
@@ -340,7 +341,7 @@ class HuggingFaceDataset:
         return len(self.dataset)
 
     def __getitem__(self, index: int | str) -> Any:
-        """Returns a sample, in the format of the dataset; or, by its name, a column as an array."""
+        """Returns a sample, in the format of the dataset; or a column as an array, if its name is given."""
         if isinstance(index, str):
             return self.dataset.select_columns(index).with_format("numpy")[:][index]
         return self.dataset[checked_index(index, self)]
@@ -350,7 +351,7 @@ class HuggingFaceDataset:
 
         Raises:
             OutOfDatasetError: an id is out of range.
-            DatasetError: a transform makes more or fewer samples than ids.
+            DatasetError: a transform returns more or fewer samples than ids.
         """
         wanted = checked_ids(ids, len(self))
         if self._gives_columns:

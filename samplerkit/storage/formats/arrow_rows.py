@@ -1,4 +1,4 @@
-"""Samples in a record batch of Arrow's: numpy's where a type has no nulls, else as pyarrow gives them."""
+"""Samples in an Arrow record batch, converted to numpy if there are no nulls, else to Python values."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from samplerkit.storage.files.packages import extra, guarded
 Array = np.ndarray[Any, Any]
 
 Batches = Literal["samples", "columns", "tensors"]
-"""What a batch is: a list of samples, or a dict with an array or a tensor a column."""
+"""The form of a batch: a list of samples, or a dict with an array or a tensor per column."""
 
 ArrowBatches = Literal["samples", "columns", "tensors", "arrow"]
-"""The same, or an Arrow record batch."""
+"""The form of a batch: as `Batches`, or an Arrow record batch."""
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class ArrowContent:
-    """The samples of a chunk in a record batch of Arrow's.
+    """The samples of a chunk, held in an Arrow record batch.
 
     Args:
         path: the name in error messages.
-        whole: its rows.
+        whole: the record batch with all rows of the chunk.
         kept: the rows that are samples; None for all.
     """
 
@@ -46,27 +46,27 @@ class ArrowContent:
 
     @property
     def num_bytes(self) -> int:
-        """The memory that it takes."""
+        """The size in memory, in bytes."""
         return int(self.whole.nbytes)
 
     def samples(self, rows: Ids, places: Ids, size: int) -> list[Any]:
-        """Returns some samples, a dict each: numbers and lists of them are numpy's, all else plain Python."""
+        """Returns samples as dicts: numbers and lists of numbers as numpy values, others as Python values."""
         rows = self._of_whole(rows)
         names = self.whole.schema.names
         columns = [self._values(name, rows) for name in names]
         return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
 
     def columns(self, rows: Ids) -> dict[Any, Array]:
-        """Returns some rows of each column; what is no number is an array of objects.
+        """Returns some rows of each column as arrays; columns of other types than numbers have dtype object.
 
         Raises:
-            DatasetError: a number is null: the type of a column is not to change from batch to batch.
+            DatasetError: a number is null: the type of a column must not differ between batches.
         """
         rows = self._of_whole(rows)
         return {name: self._array(name, rows) for name in self.whole.schema.names}
 
     def batch(self, rows: Ids) -> Any:
-        """Returns some rows as a record batch: without a copy where they follow one another."""
+        """Returns some rows as a record batch, without a copy if they are consecutive."""
         rows = self._of_whole(rows)
         if rows.size and (np.diff(rows) == 1).all():
             return self.whole.slice(int(rows[0]), rows.size)
@@ -90,18 +90,18 @@ class ArrowContent:
         if known is None:
             column = self.whole.column(name)
             if name not in self._arrays:
-                # Of numbers a view, so that this costs nothing; it is kept for what must be converted.
+                # A view if the column holds numbers, which costs nothing; kept for columns to be converted.
                 known = self._arrays[name] = as_numbers(column) if len(column) else None
         if known is not None:
             return known[rows]
-        # Arrow has times after Python's last year, texts that were not checked, and types without a `take`.
+        # Arrow has times after Python's last year, strings that were not validated, and types without `take`.
         what = f"converted to Python values, column {name!r}"
         hint = "read it as arrow, or leave the column out"
         return guarded(self.path, what, lambda: _values_of(self.whole.select([name]), rows), hint)
 
 
 def _values_of(batch: Any, rows: Ids) -> Any:
-    """Returns some rows of the only column of a batch, which is not all numbers: an array, or a list."""
+    """Returns some rows of the only column of a batch, if it does not hold only numbers, as array or list."""
     types, column = _arrow().types, batch.column(0)
     if types.is_list(column.type) or types.is_large_list(column.type):
         values = as_numbers(column.values)
@@ -112,7 +112,7 @@ def _values_of(batch: Any, rows: Ids) -> Any:
     if not _is_of_numbers(taken.type):
         return taken.to_pylist()
     numbers = as_numbers(taken.drop_null())
-    if numbers is None:  # of lists with nulls in them: what another becomes does not depend on these
+    if numbers is None:  # some lists hold nulls: how a list is converted must not depend on the others
         inner = (getattr(one, "values", None) for one in taken)  # a tensor has none
         arrays = [None if each is None else as_numbers(each) for each in inner]
         return [
@@ -123,24 +123,24 @@ def _values_of(batch: Any, rows: Ids) -> Any:
 
 
 def gather_of(batches: Any, *, has_arrow: bool = False) -> Any:
-    """Returns what makes a batch of the parts of chunks.
+    """Returns the function that makes a batch from the parts of several chunks.
 
     Raises:
-        ArgumentValueError: it is none of the words.
+        ArgumentValueError: `batches` is not a known form.
     """
     arguments.choice("batches", batches, get_args(ArrowBatches if has_arrow else Batches))
     return _GATHERS[batches]
 
 
 def gathered_tensors(parts: Iterable[ContentPart], size: int) -> dict[Any, Any]:
-    """Returns a tensor a column, over the memory of its array; what torch has no type for stays an array."""
+    """Returns one tensor per column, sharing memory with the array; columns of other types stay arrays."""
     torch = extra("torch", "torch")
     columns = gathered_columns(parts, size)
     return {name: torch.from_numpy(a) if a.dtype.kind in "biufc" else a for name, a in columns.items()}
 
 
 def gathered_arrow(parts: Iterable[ContentPart], _size: int) -> Any:
-    """Returns a record batch; a slice of a chunk, without a copy, where the batch is one."""
+    """Returns a record batch: a slice without a copy if the batch is a slice of one chunk."""
     found: list[Any] = []
     places: list[Ids] = []
     for content, rows, mine in parts:
@@ -167,12 +167,12 @@ def _taken(batch: Any, rows: Ids) -> Any:
     pa = _arrow()
     try:
         return batch.take(pa.array(rows))
-    except pa.ArrowNotImplementedError:  # of views and of runs, for example
+    except pa.ArrowNotImplementedError:  # for example for views and run-end encoded columns
         return pa.concat_batches([batch.slice(row, 1) for row in rows.tolist()])
 
 
 def as_record_batch(table: Any) -> Any:
-    """Returns a table as one record batch; columns in pieces are joined.
+    """Returns a table as one record batch; the chunks of columns are joined.
 
     Raises:
         pyarrow.ArrowInvalid: a column is too large for one array.
@@ -183,28 +183,28 @@ def as_record_batch(table: Any) -> Any:
 
 
 def _is_of_numbers(kind: Any) -> bool:
-    """Whether a type is one of numbers, or of lists or tensors of these that have one shape."""
+    """Whether a type holds numbers, or lists or tensors of numbers of one shape."""
     while _arrow().types.is_fixed_size_list(kind) or isinstance(kind, _arrow().FixedShapeTensorType):
         kind = kind.value_type
     return is_number(kind)
 
 
 def is_number(kind: Any) -> bool:
-    """Whether numpy has a type for a type of Arrow: numbers, truths, dates and times without a zone."""
+    """Whether numpy has this Arrow type: numbers, booleans, dates and times without a time zone."""
     types = _arrow().types
     is_time = types.is_date(kind) or types.is_duration(kind) or (types.is_timestamp(kind) and kind.tz is None)
     return bool(is_time or types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind))
 
 
 def as_numbers(array: Any) -> Array | None:
-    """Returns an array of numbers, or of fixed lists of these, as numpy does; None where it has nulls."""
+    """Returns numbers, or fixed-size lists of numbers, as a numpy array; None if there are nulls."""
     if array.null_count:
         return None
     if isinstance(array, _arrow().FixedShapeTensorArray):
-        # It would make zeros of nulls within.
+        # `to_numpy_ndarray` would turn nulls into zeros.
         return None if as_numbers(array.storage) is None else array.to_numpy_ndarray()
     if _arrow().types.is_fixed_size_list(array.type):
-        # `flatten` leaves out what `slice` left out, and `values` would not.
+        # `flatten` respects slices of the array, `values` does not.
         inner = as_numbers(array.flatten())
         return None if inner is None else inner.reshape(len(array), array.type.list_size, *inner.shape[1:])
     return array.to_numpy(zero_copy_only=False) if is_number(array.type) else None

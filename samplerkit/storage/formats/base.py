@@ -1,4 +1,4 @@
-"""What the formats share: files by chunk, columns, and samples made of rows."""
+"""Base classes of the formats: files of chunks, folders with an index, and samples made from rows."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ INDEX: Final = "index.json"
 @final
 @dataclass(frozen=True, eq=False)
 class FilesOfChunks:
-    """Files that were looked at, and where each of their chunks that has samples is.
+    """The positions in files of all chunks that have samples.
 
     Args:
-        look: gives a file by its number; one of a catalogue is put together when it is needed.
-        file: of each chunk, the number of its file.
-        chunk: of each chunk, its number in the file.
+        look: returns a file by its number; a file of a catalogue is built when it is needed.
+        file: the number of the file of each chunk.
+        chunk: the number of each chunk in its file.
     """
 
     look: Callable[[int], ChunkFile]
@@ -56,31 +56,31 @@ class FilesOfChunks:
     chunk: Ids
 
     def at(self, number: int) -> tuple[ChunkFile, int]:
-        """Returns the file of a chunk, and its number there."""
+        """Returns the file of a chunk, and the number of the chunk in it."""
         return self.look(int(self.file[number])), int(self.chunk[number])
 
     def read(self, number: int) -> Content:
-        """Reads a chunk; an error names it."""
+        """Reads a chunk; errors name the chunk."""
         file, chunk = self.at(number)
         return guarded(file.place(chunk), "read", lambda: file.read(chunk))
 
 
 def _file_of(files: Sequence[ChunkFile], number: int) -> ChunkFile:
-    """Returns a file; the list's own method would be one and the same in a copy of the dataset."""
+    """Returns a file. Not `files.__getitem__`: a copy of the dataset would share this bound method."""
     return files[number]
 
 
 class FormatOfFiles(DatasetOfFiles):
     """A dataset over files that have several chunks each.
 
-    `_look` may raise any exception: it becomes an error that names the file.
+    `_look` may raise any exception: it is turned into an error that names the file.
     """
 
     _looking: ClassVar[str] = "headers read:"
 
     @abstractmethod
     def _look(self, number: int) -> ChunkFile:
-        """Looks at a file, by its number, from several threads."""
+        """Examines a file by its number; called from several threads."""
 
     def _find(self) -> Chunks:
         def look(number: int) -> ChunkFile:
@@ -101,7 +101,14 @@ class FormatOfFiles(DatasetOfFiles):
         )
 
     def _chunks_of(self, look: Callable[[int], ChunkFile], starts: Ids, sizes: Ids, digests: bytes) -> Chunks:
-        """Takes what gives files, the first chunk of each, and the samples of all chunks."""
+        """Makes the chunks of all files.
+
+        Args:
+            look: returns a file by its number.
+            starts: the number of the first chunk of each file.
+            sizes: the number of samples in each chunk.
+            digests: the digests of all files, joined.
+        """
         numbers = np.flatnonzero(sizes)
         file = np.searchsorted(starts, numbers, side="right") - 1
         found = FilesOfChunks(look, file, numbers - starts[file])
@@ -114,14 +121,14 @@ class FolderDataset(ChunkedDataset):
     """Samples in the files of a folder that has an index, local or at a URL.
 
     Args:
-        folder: as the user gave it.
+        folder: the argument that the user gave.
         columns: the columns to return; None for all.
-        decode: makes a sample of what was read; None for this itself.
+        decode: makes a sample from the value that was read; None to return the value itself.
         max_chunks: chunks in memory at most, including prefetched ones.
         max_bytes: bytes in memory at most; None for no limit.
         read_ahead: how many chunks are prefetched.
         threads: how many of them are read in parallel.
-        remote: how URLs are read, as the user gave it.
+        remote: how URLs are read, the argument that the user gave.
 
     Attributes:
         folder: the path or URL.
@@ -153,7 +160,7 @@ class FolderDataset(ChunkedDataset):
 
     @abstractmethod
     def _found_in(self, index: bytes, place: str) -> FoundShards:
-        """Finds the files that an index names, and may raise any exception; `place` is its name."""
+        """Finds the files that an index lists; may raise any exception. `place` is the index's name."""
 
     def _find(self) -> Chunks:
         index = Stored.of(self._inside(INDEX), self._storage)
@@ -173,7 +180,7 @@ class FolderDataset(ChunkedDataset):
         return beside(self.folder, name if self.folder.endswith("/") else f"/{name}")
 
     def _stored(self, shard: FolderShard) -> Stored:
-        """Returns a file that the index names; no request is made for a remote one: there may be very many."""
+        """Returns a file of the index, without a request if it is remote: there may be very many files."""
         path, sizes = self._inside(shard.file), shard.sizes
         if self.is_remote:
             return Stored(path, sizes[0] if len(sizes) == 1 else UNKNOWN_SIZE, 0, self._storage)
@@ -191,13 +198,13 @@ class FolderDataset(ChunkedDataset):
 @final
 @dataclass(frozen=True)
 class FolderShard:
-    """A file that an index names.
+    """A file that an index lists.
 
     Args:
-        name: in the layout.
-        samples: how many it has.
-        file: what is read, below the folder.
-        sizes: the bytes that it may have; empty if the index does not say.
+        name: the name in the layout.
+        samples: the number of samples.
+        file: the path of the file to read, below the folder.
+        sizes: the sizes in bytes that the file may have; empty if the index has none.
     """
 
     name: str
@@ -207,10 +214,10 @@ class FolderShard:
 
 
 Rows = tuple[Sequence[Any], int, Callable[[Any], Any]]
-"""What the samples of a chunk are made of, the memory that this takes, and what makes a sample of one."""
+"""The rows of a chunk, their size in memory, and the function that makes a sample from a row."""
 
 FoundShards = tuple[Sequence[FolderShard], Callable[[int, str, bytes], Rows]]
-"""Shards, and what takes the bytes of one apart, by its number and its name in errors."""
+"""Shards, and the function that splits the bytes of one into rows, given its number and name in errors."""
 
 
 def _read_shard(files: Sequence[Stored], rows: Callable[[int, str, bytes], Rows], number: int) -> FileContent:
@@ -223,10 +230,10 @@ def _read_shard(files: Sequence[Stored], rows: Callable[[int, str, bytes], Rows]
 
 
 def require_inside(name: str) -> None:
-    """Requires that a file of an index is in the folder.
+    """Checks that a file of an index is inside the folder.
 
     Raises:
-        ValueError: it leads out.
+        ValueError: the name leads out of the folder.
     """
     path = PurePosixPath(name)
     if path.is_absolute() or ".." in path.parts or not path.parts:
@@ -234,17 +241,17 @@ def require_inside(name: str) -> None:
 
 
 def content_of(place: str, rows: Sequence[Any], size: int, make: Callable[[Any], Any]) -> FileContent:
-    """Returns a chunk in memory, of which a sample is made when it is asked for.
+    """Returns a chunk in memory whose samples are made when they are read.
 
     Args:
         place: the name in error messages.
-        rows: what samples are made of.
-        size: the memory that they take.
-        make: makes a sample of one of them.
+        rows: the rows that samples are made from.
+        size: their size in memory, in bytes.
+        make: makes a sample from a row.
     """
     return FileContent(place, MadeSamples(rows, make, size), len(rows), size)
 
 
 def digest_of(data: bytes) -> str:
-    """Returns a digest of what was looked at, for a fingerprint."""
+    """Returns a digest of data, for a fingerprint."""
     return hashlib.blake2b(data, digest_size=16).hexdigest()

@@ -1,4 +1,4 @@
-"""Samples in files of JSON lines: each line at random, by an index of where they are."""
+"""A dataset over files of JSON lines, with random access by an index of line offsets."""
 
 from __future__ import annotations
 
@@ -32,32 +32,32 @@ from samplerkit.storage.threads import Progress, all_in_threads
 
 @final
 class JsonlDataset(IndexedFiles):
-    r"""Samples in files of JSON lines, each a line; files are the files of the layout.
+    r"""Samples in files of JSON lines, one per line; the files are the files of the layout.
 
     Lines are read individually, so that GLOBAL costs no more than other orders. An index of 9 bytes per line
-    has the offset and a checksum, the sum of the bytes modulo 256, of each: next to the file, under its name
-    and `.skidx`, or in the user's cache, where it is made at first use. Files compressed by gzip or zstd,
-    recognised by their first bytes, are unpacked as a whole, and kept in memory for a while.
+    holds the offset and a checksum (the sum of the bytes modulo 256) of each line. It is next to the file,
+    under the file's name and `.skidx`, or in the user's cache, where it is made at first use. Files
+    compressed by gzip or zstd, recognized by their first bytes, are decompressed as a whole and kept in
+    memory for a while.
 
-    Empty lines are not samples. A line ends with a newline, which may follow a carriage return; the last one
-    need not end.
+    Empty lines are not samples. A line ends with `\n` or `\r\n`; the last line need not have an end.
 
     Args:
         files: a path, a URL or a glob pattern, whose matches are sorted by bytes; or a list of these, in
             the order given.
         decode: what a sample is: `json`, the value of the line; `text`, the line; `bytes`, its bytes; or a
-            function that makes a sample of the value.
-        columns: the fields of a JSON object to hand out, which each must have; None for what it has.
+            function that makes a sample from the value.
+        columns: the fields to select from each JSON object, which it must have; None for all.
         max_chunks: compressed files in memory at most, including prefetched ones.
         max_bytes: bytes of them in memory at most; None for no limit.
-        max_unpacked_bytes: the largest unpacked size of a file. None for 200 times its size, or 1 GiB if that
-            is more.
-        read_ahead: how many packed files are prefetched; 0 for none. None for 1, and of
-            remote ones for 4 a rank, as far as there is room.
+        max_unpacked_bytes: the largest uncompressed size of a file. None for 200 times its size, or 1 GiB if
+            that is more.
+        read_ahead: how many compressed files are prefetched; 0 for none. None for 1, and for remote files for
+            4 per rank, as far as memory allows.
         threads: how many of them are read in parallel; None as for `read_ahead`.
-        progress: called while files are looked at; None for a line on the terminal, False for nothing.
-        remote: how URLs are read: `RemoteOptions`, or a mapping of their fields. A file without an index next to it
-            is fetched as a whole, once per machine, to make one; later its lines are read by ranges.
+        progress: called while files are indexed; None for a line on the terminal, False for nothing.
+        remote: how URLs are read: `RemoteOptions`, or a mapping of their fields. A file without an index next
+            to it is fetched as a whole, once per machine, to make one; later its lines are read by ranges.
 
     Attributes:
         files: the paths and URLs.
@@ -68,7 +68,7 @@ class JsonlDataset(IndexedFiles):
         ArgumentValueError: no file, a file given twice, or an unknown option.
         ArgumentRangeError: a number is too small.
         DatasetError: no file matches the pattern; later, a file cannot be read or has changed,
-            or a line is no JSON: the error has its number.
+            or a line is not JSON: the error has its number.
 
     Source: https://jsonlines.org
 
@@ -110,7 +110,7 @@ class JsonlDataset(IndexedFiles):
 
         Raises:
             OutOfDatasetError: an id is out of range.
-            DatasetError: a line cannot be read, is not what it was, or cannot be decoded.
+            DatasetError: a line cannot be read, has changed, or cannot be decoded.
         """
         wanted = checked_ids(ids, len(self))
         indexed, is_packed, data = self._found.files
@@ -121,7 +121,7 @@ class JsonlDataset(IndexedFiles):
         for file in sorted({*files.tolist()}):
             known, stored, places = indexed[file].lines, indexed[file].stored, np.flatnonzero(files == file)
             mine = rows[places]
-            sums[places] = known.sums[mine]  # what the bytes of each must add up to
+            sums[places] = known.sums[mine]  # the byte sum that each line must have
             if is_packed[file]:
                 continue
             begins = known.starts[mine]
@@ -147,7 +147,7 @@ class JsonlDataset(IndexedFiles):
         return self._decoder.samples(LinesRead.of(lines, place, sums))
 
     def expect(self, upcoming: Iterable[Ids]) -> None:
-        """Receives the ids that this process will read, so that compressed files are unpacked in advance.
+        """Receives the ids that this process will read, to decompress files in advance.
 
         A `Loader` calls it. Lines of other files are read when they are needed.
         """
@@ -185,11 +185,11 @@ class JsonlDataset(IndexedFiles):
 @final
 @dataclass(frozen=True, eq=False)
 class IndexedFile:
-    """A file and where its lines are; that is looked up again in a process to which it travels.
+    """A file and its line offsets, which are read again in a process that this object is sent to.
 
     Args:
-        stored: the file as it was when it was looked at.
-        indexes: finds its index.
+        stored: the file as it was when it was first examined.
+        indexes: finds the index of the file.
     """
 
     stored: Stored
@@ -197,7 +197,7 @@ class IndexedFile:
 
     @cached_property
     def lines(self) -> Lines:
-        """Where its lines are."""
+        """The offsets of the lines."""
         return self.indexes.of(self.stored)
 
     def place(self, row: int) -> str:
@@ -205,10 +205,10 @@ class IndexedFile:
         return f"{self.stored.name}, line {self.lines.number(row)}"
 
     def unpacked(self, most: int | None) -> FileContent:
-        """Reads a file that is packed as a whole.
+        """Reads a compressed file as a whole.
 
         Raises:
-            DatasetError: it cannot be read, or is not what it was.
+            DatasetError: the file cannot be read, or has changed.
         """
         stored, starts = self.stored, self.lines.starts
         with stored.here() as path:

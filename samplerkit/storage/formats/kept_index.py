@@ -1,4 +1,4 @@
-"""Indexes of files: made once, and kept in the user's cache or beside the file."""
+"""Indexes of files, made once and kept in the user's cache or next to the file."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ from samplerkit.storage.threads import all_in_threads
 from samplerkit.storage.urls import beside, identity
 
 INDEX_SUFFIX: Final = ".skidx"
-"""An index beside a file has its name and this."""
+"""The suffix of an index next to a file, appended to the file's name."""
 
 _MOST_BYTES: Final = 1 << 30
 
 
 class Kept(Protocol):
-    """What an index holds: a dataclass of arrays and of JSON values, kept by the names of its fields."""
+    """The content of an index: a dataclass of arrays and JSON values, saved by the names of its fields."""
 
     def __len__(self) -> int:
-        """How many samples the file has."""
+        """The number of samples in the file."""
 
     def fits(self, size: int) -> bool:
-        """Whether it can be of a file of so many bytes."""
+        """Whether the index can belong to a file of `size` bytes."""
 
 
 Indexed = TypeVar("Indexed", bound=Kept)
@@ -46,12 +46,14 @@ Indexed = TypeVar("Indexed", bound=Kept)
 @final
 @dataclass(frozen=True)
 class IndexKind(Generic[Indexed]):
-    """How files of one kind are indexed. An index may lie: what is read by it is checked on its own.
+    """Reads, makes and writes the indexes of one kind of files.
+
+    Indexes are not trusted: the samples that are read by an index have checks of their own.
 
     Args:
-        name: of the kind.
-        holds: the class of what an index holds.
-        make: goes through a local file, of a path and so many bytes.
+        name: the name of the kind.
+        holds: the class of an index's content.
+        make: makes the content from the path and size of a local file.
     """
 
     name: str
@@ -59,10 +61,10 @@ class IndexKind(Generic[Indexed]):
     make: Callable[[str, int], Indexed]
 
     def of(self, stored: Stored) -> Indexed:
-        """Finds the index of a file, or makes it and keeps it in the cache.
+        """Returns the index of a file; makes it and keeps it in the cache if there is none.
 
         Raises:
-            DatasetError: the file cannot be read, or the file beside it is no index of it.
+            DatasetError: the file cannot be read, or the index next to it does not belong to it.
         """
         found = self._beside(stored)
         if found is not None:
@@ -76,7 +78,7 @@ class IndexKind(Generic[Indexed]):
         with stored.here() as path:
             made = guarded(stored.name, "read", lambda: self.make(path, stored.size))
         if version:
-            with suppress(OSError):  # then each process goes through the file
+            with suppress(OSError):  # without a cache, each process indexes the file itself
                 self.write(kept, stored, made, version)
         return made
 
@@ -84,13 +86,13 @@ class IndexKind(Generic[Indexed]):
         """Writes an index.
 
         Args:
-            path: of the index.
-            stored: the file.
-            indexed: what was found in it.
-            version: of this state of the file; it is compared only in the cache.
+            path: the path of the index.
+            stored: the indexed file.
+            indexed: the content of the index.
+            version: the version of the file, which is compared only for indexes in the cache.
 
         Raises:
-            OSError: it cannot be written.
+            OSError: the index cannot be written.
         """
         columns = {name: Column.of(a) for name, a in vars(indexed).items() if isinstance(a, np.ndarray)}
         values = {name: value for name, value in vars(indexed).items() if name not in columns}
@@ -127,9 +129,9 @@ class IndexKind(Generic[Indexed]):
         """Reads an index; None if it is of another file.
 
         Raises:
-            OSError: it cannot be read.
-            UnreadableFileError: it is damaged.
-            DatasetError: it is something else.
+            OSError: the index cannot be read.
+            UnreadableFileError: the index is damaged.
+            DatasetError: the file is not an index.
         """
         meta, arrays = read_arrays(path)
         if (meta.get("kind"), meta.get("size")) != (self.name, stored.size):
@@ -144,22 +146,22 @@ class IndexKind(Generic[Indexed]):
 
 
 class IndexedFiles(DatasetOfFiles):
-    """A dataset over files with an index each, which can be written beside them."""
+    """A dataset over indexed files; the indexes can be written next to the files."""
 
     _indexes: IndexKind[Any]
 
     def save_indexes(self, folder: str | os.PathLike[str] | None = None) -> int:
-        """Writes the index of each file, by which other machines and jobs find its samples.
+        """Writes the index of each file, so that other machines and jobs need not make it.
 
         Args:
-            folder: where to, under the name of the file and `.skidx`, to be put beside remote
-                files; None for beside the files.
+            folder: the folder to write to, under the names of the files and `.skidx`, for uploading next to
+                remote files; None to write next to the files.
 
         Returns:
-            How many samples there are.
+            The number of samples.
 
         Raises:
-            ArgumentValueError: files are remote and no folder was given, or two indexes have one name.
+            ArgumentValueError: files are remote and no folder was given, or two indexes have the same name.
             DatasetError: a file cannot be read, or an index cannot be written.
         """
         if folder is None and self.is_remote:

@@ -1,4 +1,4 @@
-"""Stores that give samples by key, opened once in each process and closed in it; and the one of LMDB."""
+"""Datasets over key-value stores, which each process opens and closes for itself, and the one for LMDB."""
 
 from __future__ import annotations
 
@@ -29,31 +29,31 @@ from samplerkit.storage.per_process import OpenPerProcess, PerProcess
 
 
 class OpenStore(ABC):
-    """A store that is open in one process, as `Open` describes what is."""
+    """A store that is open in one process; implements the protocol `Open`."""
 
     stats = FileStats()
 
     @abstractmethod
     def close(self, *, waits: bool = True) -> None:
-        """Closes it: it has no threads that would be waited for."""
+        """Closes the store; it has no threads to wait for."""
 
     @abstractmethod
     def read(self, keys: Any, ids: Ids) -> list[Any]:
-        """Reads values, in the order of the ids of their keys; the lock of the dataset is held."""
+        """Reads the values of ids, in their order; called with the lock of the dataset held."""
 
 
 class KeyedDataset(OpenPerProcess[OpenStore]):
-    """A map-style dataset over a keyed store: GLOBAL is its order.
+    """A map-style dataset over a key-value store: its layout has no files, so GLOBAL is its order.
 
-    A format says how keys are found, once, and how values are read.
+    A subclass implements how keys are found, once, and how values are read.
 
     Args:
-        path: of the store.
-        decode: makes a sample of a value; None for the value itself.
+        path: the path of the store.
+        decode: makes a sample from a value; None to return the value itself.
     """
 
     enters_draws = True
-    """A Loader that seeds draws need not read this one by one: each value is decoded in its draw."""
+    """A Loader that seeds draws need not read samples one at a time: each is decoded in its own draw."""
 
     def __init__(self, path: str | os.PathLike[str], decode: Callable[[Any], Any] | None) -> None:
         super().__init__()
@@ -62,12 +62,12 @@ class KeyedDataset(OpenPerProcess[OpenStore]):
         self._known: tuple[Stored, Any] | None = None
 
     def _file(self) -> str:
-        """Returns the file that holds the data."""
+        """Returns the path of the file that holds the data."""
         return self.path
 
     @abstractmethod
     def _keys(self, stored: Stored) -> Any:
-        """Finds the keys of all samples, in their order: what has a length, and travels to workers."""
+        """Finds the keys of all samples, in order: an object with a length that can be sent to workers."""
 
     @abstractmethod
     def _opened(self, stored: Stored) -> OpenStore:
@@ -75,7 +75,7 @@ class KeyedDataset(OpenPerProcess[OpenStore]):
 
     @property
     def _found(self) -> tuple[Stored, Any]:
-        """The file as it was when its keys were found, and these; found now if they are not known."""
+        """The file as it was when its keys were found, and the keys; found at the first access."""
         if self._known is None:
             with self._processes.here().lock:
                 if self._known is None:
@@ -85,12 +85,12 @@ class KeyedDataset(OpenPerProcess[OpenStore]):
 
     @property
     def keys(self) -> Any:
-        """The keys of all samples, in the order of their ids; found now if they are not known."""
+        """The keys of all samples, in the order of their ids; found at the first access."""
         return self._found[1]
 
     @property
     def layout(self) -> Layout:
-        """How many samples there are; they are in no files."""
+        """The number of samples, without files."""
         return Layout(len(self.keys))
 
     def __len__(self) -> int:
@@ -105,7 +105,7 @@ class KeyedDataset(OpenPerProcess[OpenStore]):
 
         Raises:
             OutOfDatasetError: an id is out of range.
-            DatasetError: the store cannot be read, is not what it was, or a value cannot be decoded.
+            DatasetError: the store cannot be read or has changed, or a value cannot be decoded.
         """
         wanted = checked_ids(ids, len(self))
         process, (stored, keys) = self._processes.here(), self._found
@@ -115,7 +115,7 @@ class KeyedDataset(OpenPerProcess[OpenStore]):
         while values is None:
             store = process.opened(self, lambda _: guarded(stored.name, "read", lambda: self._opened(stored)))
             with process.lock:
-                if process.held is store:  # and was not closed meanwhile
+                if process.held is store:  # the store was not closed meanwhile
                     values = guarded(stored.name, "read", partial(store.read, keys, wanted))
         decode = self._decode
         if decode is None:
@@ -138,28 +138,28 @@ class KeyedDataset(OpenPerProcess[OpenStore]):
 
 _META_BYTES: Final = 152
 _PAGE_SIZE, _LAST_PAGE, _CHANGE = slice(40, 44), slice(136, 144), slice(144, 152)
-"""What the first two pages say, one of them of the newest state: the page size, the last page, the state."""
+"""Fields of the two meta pages, one of which has the newest state: page size, last page, transaction."""
 
 _DATABASE_BYTES: Final = 48
 _MOST_DATABASES: Final = 256
 
 _OPENING: Final[PerProcess[Any]] = PerProcess()
 _ENVIRONMENTS: WeakValueDictionary[tuple[int, int], Any] = WeakValueDictionary()
-"""What is open, by device and inode: lmdb opens a file once a process. A fork has those of its parent."""
+"""Open environments by device and inode: lmdb opens a file once per process. Forks inherit their parent's."""
 
 
 @final
 class LmdbDataset(KeyedDataset):
-    """Samples in a store of LMDB: a sample is a dict of `key` and `value`, both bytes, read at random.
+    """Samples in an LMDB store: a sample is a dict of `key` and `value`, both bytes, with random access.
 
-    The store is mapped into memory, for reading only and without its lock, once a process. Samples are in the
-    order of their keys.
+    The store is mapped into memory once per process, read-only and without its lock. Samples are in the order
+    of their keys.
 
     Args:
-        path: of the folder with `data.mdb`, or of the file.
+        path: the path of the folder with `data.mdb`, or of the file.
         database: the name of the database; None for the one without a name.
-        leave_out: keys that are no samples, such as `__len__`.
-        decode: makes a sample of the dict; None for the dict itself.
+        leave_out: keys that are not samples, such as `__len__`.
+        decode: makes a sample from the dict; None to return the dict itself.
 
     Raises:
         ArgumentTypeError: an argument has the wrong type.
@@ -205,7 +205,7 @@ class LmdbDataset(KeyedDataset):
 @final
 @dataclass(frozen=True, eq=False)
 class _Keys:
-    """The keys of all samples, one behind another, and the number of the change that they are of."""
+    """The keys of all samples, concatenated, and the number of the transaction that wrote their state."""
 
     change: int
     joined: bytes
@@ -215,7 +215,7 @@ class _Keys:
         return self.ends.size - 1
 
     def at(self, ids: Ids) -> list[bytes]:
-        """Returns some keys."""
+        """Returns the keys of ids."""
         joined = self.joined
         spans = zip(self.ends[ids].tolist(), self.ends[ids + 1].tolist(), strict=True)
         return [joined[start:end] for start, end in spans]
@@ -223,16 +223,16 @@ class _Keys:
 
 @final
 class _Store(OpenStore):
-    """A database as it is read in one process.
+    """A database that is open in one process.
 
     Attributes:
-        change: the number of the newest change when it was opened.
+        change: the number of the newest transaction when the database was opened.
     """
 
     def __init__(self, stored: Stored, name: str | None) -> None:
         self._stored, self._name, self.change = stored, name, _require_whole(stored)
         self._environment = _environment(stored)
-        # Before the transaction, which does not know databases that are opened later.
+        # Before the read transaction, which does not know databases that are opened later.
         base = self._environment.open_db(None if name is None else self._existing(name), create=False)
         self._transaction = self._environment.begin(db=base)
         if base.flags(self._transaction)["dupsort"]:
@@ -244,11 +244,11 @@ class _Store(OpenStore):
         self._transaction = self._environment = None
 
     def all_keys(self, left_out: Collection[bytes]) -> list[bytes]:
-        """Goes through all keys.
+        """Reads all keys.
 
         Raises:
-            ValueError: there are more or fewer than the database counts.
-            DatasetError: one is the name of a database.
+            ValueError: the database reports another number of keys.
+            DatasetError: a key is the name of a database.
         """
         keys = list(self._transaction.cursor().iternext(values=False))
         entries = self._transaction.stat()["entries"]
@@ -264,11 +264,11 @@ class _Store(OpenStore):
 
     def read(self, keys: _Keys, ids: Ids) -> list[Any]:
         """Reads keys and values."""
-        # Of what was cut the map ends early, and to read beyond its end ends the process.
+        # Reading a mapped file beyond its end, if it was cut, would end the process.
         self._stored.require_same()
         get = self._transaction.get
         found = [{"key": key, "value": get(key)} for key in keys.at(ids)]
-        # A change makes pages free that another one may overwrite: what was read before the first is sound.
+        # A transaction frees pages that the next one may overwrite: data read before the first one is sound.
         if self._environment.info()["last_txnid"] != keys.change:
             raise DatasetError(self._stored.name, "was changed while it was read", hint=CHANGED)
         missing = next((item["key"] for item in found if item["value"] is None), None)
@@ -284,7 +284,7 @@ class _Store(OpenStore):
 
 
 def _environment(stored: Stored) -> Any:
-    """Returns what is open of a file in this process, opened now if nothing is."""
+    """Returns the environment of a file in this process, and opens it if it is not open."""
     status = os.stat(stored.path)  # noqa: PTH116  # Path's own is slow
     file = (status.st_dev, status.st_ino)
     with _OPENING.here().lock:
@@ -304,7 +304,7 @@ def _environment(stored: Stored) -> Any:
 
 
 def _databases(environment: Any) -> Iterator[bytes]:
-    """Returns the keys of the database without a name that are names of others."""
+    """Yields the keys of the unnamed database that are names of other databases."""
     lmdb = extra("lmdb", "lmdb")
     with environment.begin(buffers=True) as transaction:
         found = [bytes(key) for key, value in transaction.cursor() if len(value) == _DATABASE_BYTES]
@@ -315,14 +315,14 @@ def _databases(environment: Any) -> Iterator[bytes]:
 
 
 def _require_whole(stored: Stored) -> int:
-    """Requires that a file has all pages that it says, since to read beyond its end ends the process.
+    """Checks that a file has all pages that it claims: reading beyond its end would end the process.
 
     Returns:
-        The number of its newest change.
+        The number of the newest transaction.
 
     Raises:
-        DatasetError: it is shorter.
-        ValueError: it is no store.
+        DatasetError: the file is too short.
+        ValueError: the file is not an LMDB store.
     """
     (first,) = stored.read([(0, _META_BYTES)])
     page_bytes = int.from_bytes(first[_PAGE_SIZE], "little")

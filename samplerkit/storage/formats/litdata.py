@@ -1,4 +1,4 @@
-"""Samples in litData's optimized folders: chunks, packed or not, local or remote, without its package."""
+"""A dataset over litData's optimized folders, compressed or not, local or remote, without its package."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _MOST_BYTES: Final = 1 << 31
 
 @final
 class LitDataset(FolderDataset):
-    """Samples in a folder that litData has optimized: chunks are the files of the layout.
+    """Samples in a folder that was written by litData's `optimize`: chunks are the files of the layout.
 
-    Its package is not needed. What is pickled is refused, and so are encrypted chunks.
+    The litData package is not needed. Pickled values and encrypted chunks are refused.
 
     Args:
-        folder: with `index.json`, on this machine or at a URL. Several are parts of a `TreeDataset`.
-        columns: the entries of a sample to hand out, where samples are dicts; None for all there is.
-        decode: makes a sample of what was written; None for this itself.
+        folder: the folder of `index.json`, a path or URL. Combine several folders in a `TreeDataset`.
+        columns: the entries of a sample to return, if samples are dicts; None for all.
+        decode: makes a sample from the value that was written; None to return the value itself.
         max_chunks: chunks in memory at most, including prefetched ones.
         max_bytes: bytes in memory at most; None for no limit.
         read_ahead: how many chunks are prefetched; 0 for none. None for 1, and
@@ -44,7 +44,7 @@ class LitDataset(FolderDataset):
     Raises:
         ArgumentTypeError: an argument has the wrong type.
         ArgumentRangeError: a number is too small.
-        DatasetError: later, there is no index, a chunk is not what it says, or a value is pickled.
+        DatasetError: later, there is no index, a chunk does not match it, or a value is pickled.
 
     Example:
         >>> LitDataset("/data/optimized/train", ["image", "label"])
@@ -54,39 +54,39 @@ class LitDataset(FolderDataset):
     def _found_in(self, index: bytes, place: str) -> FoundShards:
         found, chosen = LitIndex.of(index), self._columns
         if found.chunks:
-            found.maker(chosen)  # it refuses columns that are not there
-        # Of what is packed as a whole the index has the bytes that it unpacks to.
+            found.maker(chosen)  # raises if a column does not exist
+        # For chunks that are compressed as a whole, the index has the uncompressed size.
         is_packed = found.packing == "chunk"
         files = [replace(chunk, sizes=()) for chunk in found.chunks] if is_packed else found.chunks
         return files, partial(found.rows, chosen)
 
 
 def _chunk(said: Mapping[str, Any]) -> FolderShard:
-    """Takes what the index says of a chunk.
+    """Reads the index entry of a chunk.
 
     Raises:
-        ValueError: it cannot be.
-        LookupError: something is missing.
+        ValueError: a value of the entry is not valid.
+        LookupError: a value is missing.
     """
     name, size, samples = said["filename"], said["chunk_bytes"], said["chunk_size"]
     require_inside(name)
     if type(size) is not int or type(samples) is not int or min(size, samples) < 0:
         raise ValueError(f"{name!r} of {size!r} bytes and {samples!r} samples")
-    # Early versions leave out the head of a chunk.
+    # In early versions the size does not include the header of a chunk.
     return FolderShard(name, samples, name, (size, size + 4 * (samples + 2)))
 
 
 @final
 @dataclass(frozen=True)
 class LitIndex:
-    """What the index of a folder says.
+    """The index of a folder.
 
     Args:
         chunks: the files.
-        formats: what writes each value of a sample.
-        spec: how values make a sample.
-        packing: what zstd has packed: `chunk`, `batch` or `sample`; nothing, if it is empty.
-        is_tokens: whether samples are tokens, without the sizes of values before them.
+        formats: the name of litData's serializer of each value of a sample.
+        spec: how a sample is built from its values.
+        packing: the unit that zstd compresses: `chunk`, `batch` or `sample`; empty if not compressed.
+        is_tokens: whether samples are tokens, which are stored without the sizes of values before them.
     """
 
     chunks: tuple[FolderShard, ...]
@@ -97,15 +97,15 @@ class LitIndex:
 
     @classmethod
     def of(cls, data: bytes) -> LitIndex:
-        """Takes what the index says.
+        """Reads the index.
 
         Raises:
-            ValueError: it is none, or something that is not read.
-            LookupError: something is missing.
+            ValueError: the index is not valid, or its format is not supported.
+            LookupError: a value is missing.
         """
         said = json.loads(data)
         config, chunks = said["config"], tuple(map(_chunk, said["chunks"]))
-        if not chunks:  # its config then says nothing
+        if not chunks:  # the config is empty then
             return cls((), (), None, "", is_tokens=False)
         if config.get("encryption"):
             raise ValueError("its chunks are encrypted")
@@ -124,10 +124,10 @@ class LitIndex:
         return cls(chunks, formats, json.loads(config["data_spec"]), packing, is_tokens)
 
     def maker(self, columns: Sequence[str] | None) -> Decoder:
-        """Returns what makes a sample of its bytes.
+        """Returns the function that makes a sample from its bytes.
 
         Raises:
-            ValueError: there is no such column, or samples are not what the index says.
+            ValueError: a column does not exist, or the spec of samples is not valid.
         """
         make = sample_maker(self.spec, tuple(map(value_decoder, self.formats)), columns)
         if self.is_tokens:
@@ -136,16 +136,16 @@ class LitIndex:
         return lambda sample: make(cut_sample(sample))
 
     def rows(self, columns: Sequence[str] | None, number: int, place: str, data: bytes) -> Rows:
-        """Takes a chunk apart: into the bytes of samples, or the dicts of rows of Arrow's.
+        """Splits a chunk into the bytes of samples, or into the rows of its Arrow table as dicts.
 
         Args:
-            columns: the entries of a sample to hand out; None for all.
-            number: of the chunk.
+            columns: the entries of a sample to return; None for all.
+            number: the number of the chunk.
             place: the name in error messages.
-            data: its bytes.
+            data: the bytes of the chunk.
 
         Raises:
-            ValueError: it is not what the index says.
+            ValueError: the chunk does not match the index.
         """
         chunk = self.chunks[number]
         raw = _unpacked(data, max(chunk.sizes)) if self.packing == "chunk" else data
@@ -170,7 +170,7 @@ def _chosen(columns: Sequence[str] | None, row: Mapping[str, Any]) -> Any:
 
 
 def _framed(raw: bytes, samples: int) -> list[bytes]:
-    """Unpacks runs of samples, each packed by itself."""
+    """Decompresses batches of samples, each of which is a frame of its own."""
     mark, version, flags, count, _, frames = _HEAD_OF_FRAMES.unpack_from(raw)
     if (mark, version, flags, count) != (_MARK_OF_FRAMES, 1, 0, samples):
         raise ValueError(f"it does not begin with frames of {samples} samples, as index.json says")
@@ -208,7 +208,7 @@ def _rows(raw: bytes, start: int, samples: int) -> list[dict[str, Any]]:
 
 
 def _unpacked(data: bytes, most: int = _MOST_BYTES) -> bytes:
-    """Unpacks what zstd has packed, to so many bytes and one more at most."""
+    """Decompresses zstd, to at most `most` + 1 bytes."""
     pa = extra("pyarrow", "litdata")
     stream: Any = pa.CompressedInputStream(pa.BufferReader(data), "zstd")
     found: bytes = stream.read(most + 1)

@@ -1,4 +1,4 @@
-"""Samples in MosaicML's MDS: shards, compressed or not, local or remote, without its package."""
+"""A dataset over MosaicML's MDS shards, compressed or not, local or remote, without its package."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from samplerkit.storage.formats.values import Decoder, UnsafeEncodingError, betw
 from samplerkit.storage.opening import REWRITE
 
 _CODECS: Final = {"zstd": "zstd", "br": "brotli", "snappy": "snappy"}
-"""Compressions that pyarrow unpacks, by what MDS calls them."""
+"""Compressions that pyarrow decompresses, by their names in MDS."""
 
 
 @final
 class MdsDataset(FolderDataset):
-    """Samples in a folder of MosaicML's streaming (MDS): shards are the files of the layout.
+    """Samples in a folder of MosaicML's streaming format (MDS): shards are the files of the layout.
 
-    Its package is not needed. Shards are compared with size and digests of the index whenever they are read,
-    in all compressions that MDS has. What is pickled is refused.
+    The streaming package is not needed. Shards are checked against the sizes and digests of the index
+    whenever they are read. All compressions of MDS are supported. Pickled columns are refused.
 
     Args:
-        folder: with `index.json`, on this machine or at a URL. Several are parts of a `TreeDataset`.
+        folder: the folder of `index.json`, a path or URL. Combine several folders in a `TreeDataset`.
         columns: the columns to return; None for all.
-        decode: makes a sample of the dict of one; None for the dict itself.
+        decode: makes a sample from its dict; None to return the dict itself.
         max_chunks: shards in memory at most, including prefetched ones.
         max_bytes: bytes in memory at most; None for no limit.
         read_ahead: how many shards are prefetched; 0 for none. None for 1, and
@@ -48,7 +48,7 @@ class MdsDataset(FolderDataset):
     Raises:
         ArgumentTypeError: an argument has the wrong type.
         ArgumentRangeError: a number is too small.
-        DatasetError: later, there is no index, a shard is not what it says, or a column is pickled.
+        DatasetError: later, there is no index, a shard does not match it, or a column is pickled.
 
     Example:
         >>> MdsDataset("/data/c4/train", ["tokens"])
@@ -68,7 +68,7 @@ class MdsDataset(FolderDataset):
         return files, partial(_rows, shards, decoders)
 
     def _is_there(self, name: str) -> bool:
-        """Whether a shard is as it is on this machine, where its package has unpacked it."""
+        """Whether the uncompressed shard is on this machine, because MDS's package decompressed it."""
         return not self.is_remote and Path(self._inside(name)).exists()
 
 
@@ -79,7 +79,7 @@ def _rows(
     place: str,
     data: bytes,
 ) -> Rows:
-    """Takes a shard apart."""
+    """Splits a shard into the bytes of its samples."""
     shard = shards[number]
     samples, cut_sample = shard.samples_in(place, data), cutter(shard.columns.sizes)
 
@@ -100,12 +100,12 @@ def _shards_in(index: bytes, is_there: Callable[[str], bool]) -> list[MdsShard]:
 @final
 @dataclass(frozen=True)
 class MdsColumns:
-    """What all samples of a dataset hold.
+    """The columns of a dataset.
 
     Args:
-        names: of the columns.
-        encodings: of each.
-        sizes: the bytes of each value, None where that differs.
+        names: the names of the columns.
+        encodings: the encoding of each column.
+        sizes: the size of each value in bytes, None if sizes vary.
     """
 
     names: tuple[str, ...]
@@ -114,7 +114,7 @@ class MdsColumns:
 
     @classmethod
     def of(cls, said: Mapping[str, Any]) -> MdsColumns:
-        """Takes what the index, or a shard, says."""
+        """Reads the columns from an index entry or a shard's header."""
         names, encodings = tuple(said["column_names"]), tuple(said["column_encodings"])
         sizes = tuple(size or None for size in said["column_sizes"])
         if not len(names) == len(encodings) == len(sizes) or len(set(names)) < len(names):
@@ -122,10 +122,10 @@ class MdsColumns:
         return cls(names, encodings, sizes)
 
     def decoders(self, place: str, chosen: Sequence[str]) -> list[tuple[str, int, Decoder]]:
-        """Returns some columns: name, place among all, and what reads a value.
+        """Returns the chosen columns: name, position among all, and the decoder of values.
 
         Raises:
-            DatasetError: there is no such column, or its encoding is not safe.
+            DatasetError: a column does not exist, or its encoding is not safe or not known.
         """
         require_columns(place, self.names, chosen)
         found = []
@@ -146,17 +146,17 @@ class MdsColumns:
 @final
 @dataclass(frozen=True)
 class MdsShard:
-    """A shard, as the index has it.
+    """The index entry of a shard.
 
     Args:
-        name: of the shard as it is.
-        size: its bytes.
-        compression: of the file that is read, without the level; empty for the shard as it is.
-        file: the file that is read, below the folder.
-        file_size: its bytes.
-        digests: of these, in hex, by what they are called.
-        samples: how many it has.
-        columns: what they hold.
+        name: the name of the uncompressed shard.
+        size: the size of the uncompressed shard in bytes.
+        compression: the compression of the file to read, without the level; empty if it is not compressed.
+        file: the path of the file to read, below the folder.
+        file_size: the size of that file in bytes.
+        digests: the digests of that file in hex, by algorithm.
+        samples: the number of samples.
+        columns: the columns of the samples.
     """
 
     name: str
@@ -170,16 +170,15 @@ class MdsShard:
 
     @classmethod
     def of(cls, said: Mapping[str, Any], is_there: Callable[[str], bool]) -> MdsShard:
-        """Takes what the index says.
+        """Reads the index entry of a shard.
 
         Args:
-            said: of one shard.
-            is_there: whether a shard is there as it is: then it is read, though the index has one that is
-                compressed.
+            said: the entry.
+            is_there: whether an uncompressed shard exists; it is then read instead of the compressed one.
 
         Raises:
-            ValueError: it is of another version or format, or cannot be.
-            LookupError: something is missing.
+            ValueError: the version or format is not supported, or a value is not valid.
+            LookupError: a value is missing.
         """
         if (said["version"], said["format"]) != (2, "mds"):
             raise ValueError(f"a shard of format {said['format']!r}, version {said['version']!r}")
@@ -198,18 +197,18 @@ class MdsShard:
         return cls(name, size, compression, *_file_of(said["zip_data"]), samples, columns)
 
     def samples_in(self, place: str, data: bytes) -> list[bytes]:
-        """Takes the bytes of its file apart.
+        """Splits the bytes of the file into samples.
 
         Args:
             place: the name in error messages.
-            data: the bytes.
+            data: the bytes of the file.
 
         Returns:
             The bytes of each sample.
 
         Raises:
-            DatasetError: they do not fit a digest of the index.
-            ValueError: they are not what it says.
+            DatasetError: the bytes do not match a digest of the index.
+            ValueError: the bytes do not match the index.
         """
         _require_digest(place, data, self.digests)
         raw = _unpacked(self.compression, data, self.size) if self.compression else data
@@ -226,11 +225,11 @@ class MdsShard:
 
 
 def _file_of(said: Mapping[str, Any]) -> tuple[str, int, Mapping[str, str]]:
-    """Takes what the index says of a file.
+    """Reads the path, size and digests of a file from the index.
 
     Raises:
-        ValueError: it leads out of the folder, or cannot be.
-        LookupError: something is missing.
+        ValueError: the path leads out of the folder, or a value is not valid.
+        LookupError: a value is missing.
     """
     name, size, hashes = said["basename"], said["bytes"], said["hashes"]
     require_inside(name)
@@ -240,10 +239,10 @@ def _file_of(said: Mapping[str, Any]) -> tuple[str, int, Mapping[str, str]]:
 
 
 def _require_digest(place: str, data: bytes, digests: Mapping[str, str]) -> None:
-    """Compares bytes with the first digest of the index that Python computes, or else the first one.
+    """Checks bytes against the first digest of the index that hashlib knows, or else the first one.
 
     Raises:
-        DatasetError: they are others, or nothing computes the digest.
+        DatasetError: the digest differs, or its algorithm is not known.
     """
     for kind in sorted(digests, key=lambda kind: kind not in hashlib.algorithms_available)[:1]:
         is_known = kind in hashlib.algorithms_available
@@ -254,7 +253,7 @@ def _require_digest(place: str, data: bytes, digests: Mapping[str, str]) -> None
 
 
 def _unpacked(compression: str, data: bytes, size: int) -> bytes:
-    """Unpacks a shard, to so many bytes and one more at most."""
+    """Decompresses a shard, to at most `size` + 1 bytes."""
     if compression in _CODECS:
         codec = extra("pyarrow", "mds").Codec(_CODECS[compression])
         return bytes(codec.decompress(data, size, asbytes=True))

@@ -1,4 +1,4 @@
-"""Samples in MindRecord files, by row group, without MindSpore."""
+"""A dataset over MindRecord files, read by row group, without MindSpore."""
 
 from __future__ import annotations
 
@@ -35,14 +35,15 @@ _NUMBERS: Final = {"int32": "<i4", "int64": "<i8", "float32": "<f4", "float64": 
 
 @final
 class MindRecordDataset(FormatOfFiles):
-    """Samples in MindRecord files, each a row: row groups are the files of the layout.
+    """Samples in MindRecord files, one per row: row groups are the files of the layout.
 
-    MindSpore is not needed, nor the `.db` beside each file: the header of a file says where its rows are. A
-    sample is a dict: numbers and arrays are numpy's, of the types of the schema; texts and bytes Python's.
+    Neither MindSpore nor the `.db` next to each file is needed: the header of a file has the positions of its
+    rows. A sample is a dict: numbers and arrays are numpy values of the types in the schema; strings and
+    bytes are Python values.
 
     Args:
         files: a path, a URL or a glob pattern, whose matches are sorted by bytes; or a list of these, in
-            the order given. Those of a dataset in several files are named without their `.db`.
+            the order given. Do not list the `.db` files.
         columns: the columns to return; None for all.
         decode: makes a sample from the dict of a row; None to return the dict itself.
         max_chunks: row groups in memory at most, including prefetched ones.
@@ -59,7 +60,7 @@ class MindRecordDataset(FormatOfFiles):
 
     Raises:
         ArgumentTypeError: an argument has the wrong type.
-        ArgumentValueError: no file, or one that is named twice.
+        ArgumentValueError: no file, or a file given twice.
         ArgumentRangeError: a number is too small.
         DatasetError: no file matches the pattern; later, a file cannot be read, has changed,
             or has other columns.
@@ -95,15 +96,15 @@ class MindRecordDataset(FormatOfFiles):
 @final
 @dataclass(frozen=True, eq=False)
 class MindRecordFile(ChunkFile):
-    """A file as it was when it was looked at.
+    """A file as it was when it was first examined.
 
     Args:
         stored: the file.
-        kinds: of each column, by its name: `string`, `bytes`, or the type of numbers.
-        shapes: of those that are arrays; a -1 says as many as there are.
-        blobs: the columns that are in pages of bytes and arrays, in their order.
-        groups: of each row group where its numbers and texts are, and where its bytes and arrays are.
-        wanted: the columns to hand out.
+        kinds: the type of each column by name: `string`, `bytes`, or the type of numbers.
+        shapes: the shapes of array columns by name; -1 is any size.
+        blobs: the columns that are stored in pages of bytes and arrays, in their order.
+        groups: for each row group, the parts of the file with numbers and strings, and with bytes and arrays.
+        wanted: the columns to return.
     """
 
     stored: Stored
@@ -115,12 +116,12 @@ class MindRecordFile(ChunkFile):
 
     @classmethod
     def of(cls, stored: Stored, wanted: Sequence[str] | None) -> MindRecordFile:
-        """Looks at a file: its header says where all its rows are.
+        """Reads the header of a file, which has the positions of all rows.
 
         Raises:
-            DatasetError: it cannot be read, is no MindRecord file, or lacks a column.
-            ValueError: its header is none.
-            LookupError: something is missing there.
+            DatasetError: the file cannot be read, is not a MindRecord file, or lacks a column.
+            ValueError: the header is not valid.
+            LookupError: a value of the header is missing.
         """
         (start,) = stored.read([(0, min(8, stored.size))])
         length = int.from_bytes(start, "little")
@@ -150,20 +151,20 @@ class MindRecordFile(ChunkFile):
         return f"{self.stored.name}, row group {chunk}"
 
     def read(self, chunk: int) -> FileContent:
-        """Reads a row group: of each row its numbers and texts, and its bytes and arrays.
+        """Reads a row group: the numbers and strings, and the bytes and arrays of each row.
 
         Raises:
-            DatasetError: it cannot be read.
-            ValueError: it is not what the header says.
+            DatasetError: the row group cannot be read.
+            ValueError: it does not match the header.
         """
         (raw, blob), count = self.stored.read(self.groups[chunk]), self.sizes[chunk]
         rows = list(zip(_cut(raw, count, "little"), _cut(blob, count, "little"), strict=True))
         return content_of(self.place(chunk), rows, len(raw) + len(blob), self._maker())
 
     def _maker(self) -> Callable[[tuple[bytes, bytes]], dict[str, Any]]:
-        """Returns what makes the dict of a row, or raises a ValueError where it is not what the header says."""
+        """Returns the function that makes the dict of a row; it raises ValueError if a row is not valid."""
         kinds, shapes, unpack = self.kinds, self.shapes, extra("msgpack", "mindrecord").unpackb
-        # Where a column of integers is an array, all columns of integers are written short.
+        # If a column of integers holds arrays, all integer columns are stored with variable sizes.
         is_short = any(kinds[name].startswith("int") for name in shapes)
 
         def made(row: tuple[bytes, bytes]) -> dict[str, Any]:
@@ -177,23 +178,23 @@ class MindRecordFile(ChunkFile):
                 else:
                     is_widened = is_short and kind.startswith("int")
                     values = _widened(data) if is_widened else np.frombuffer(data, _NUMBERS[kind])
-                    found[name] = values.astype(kind).reshape(shapes[name])  # a copy, which can be written to
+                    found[name] = values.astype(kind).reshape(shapes[name])  # a writable copy
             return found
 
         return made
 
     def _pieces(self, blob: bytes) -> dict[str, bytes]:
         if len(self.blobs) == 1:
-            return {self.blobs[0]: blob}  # it alone has no length before it
+            return {self.blobs[0]: blob}  # a single column has no length before it
         return dict(zip(self.blobs, _cut(blob, len(self.blobs), "big"), strict=True)) if self.blobs else {}
 
 
 def _groups(header: Mapping[str, Any], size: int) -> tuple[list[int], list[tuple[ByteSpan, ByteSpan]]]:
-    """Finds the rows: those of a page of bytes and arrays have their numbers together in another page.
+    """Finds the rows: a page of bytes and arrays has the numbers of its rows together in another page.
 
     Raises:
-        ValueError: pages contradict one another.
-        LookupError: something is missing.
+        ValueError: pages contradict each other.
+        LookupError: a value is missing.
     """
     begins, page_bytes = header["header_size"], header["page_size"]
     pages = sorted(header["page"], key=lambda page: int(page["page_id"]))
@@ -227,8 +228,8 @@ def _groups(header: Mapping[str, Any], size: int) -> tuple[list[int], list[tuple
 
 
 def _cut(data: bytes, count: int, order: Literal["big", "little"]) -> list[bytes]:
-    """Cuts a page into rows, or a row into its bytes and arrays, each with its length before it."""
-    if 8 * count > len(data):  # else a damaged number may take for ever
+    """Splits a page into rows, or a row into its bytes and arrays; each part has its length before it."""
+    if 8 * count > len(data):  # otherwise a damaged number could take forever
         raise ValueError(f"{count} parts in {len(data)} bytes")
     at, found = 0, []
     for _ in range(count):
@@ -254,7 +255,7 @@ def _scalar(name: str, kind: str, plain: Mapping[str, Any]) -> Any:
 
 
 def _widened(data: bytes) -> Any:
-    """Reads integers that were each written in as few bytes as they need: 2 bits of each say how many."""
+    """Reads integers of variable size, each stored in the fewest bytes; 2 bits for each encode its size."""
     count = int.from_bytes(data[:4], "big")
     at = 4 + math.ceil(count / 4)
     if at > len(data):

@@ -1,4 +1,4 @@
-"""Samples in a table of SQLite, by the number of their row."""
+"""A dataset over a SQLite table, read by rowid."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from samplerkit.storage.formats.keyed import KeyedDataset, OpenStore
 from samplerkit.storage.opening import REWRITE, opened
 
 _AT_ONCE = 500
-"""Rows of one query: older versions allow 999 values."""
+"""The number of rows per query: older versions of SQLite allow 999 parameters."""
 
 
 @final
 class SqliteDataset(KeyedDataset):
-    """Samples in a table of SQLite: a sample is a dict of a row, read by its number at random.
+    """Samples in a SQLite table: a sample is a row as a dict, with random access by rowid.
 
-    The database is opened for reading only, once a process. Rows are in the order of their numbers.
+    Each process opens the database once, read-only. Rows are in the order of their rowids.
 
     Args:
-        path: of the database.
-        table: the table; one with numbers of rows, not `WITHOUT ROWID`.
+        path: the path of the database.
+        table: the name of the table, which must have rowids (not `WITHOUT ROWID`).
         columns: the columns to read; None for all.
         decode: makes a sample from the dict of a row; None to return the dict itself.
 
@@ -72,7 +72,7 @@ class SqliteDataset(KeyedDataset):
             return np.fromiter((row[0] for row in rows), dtype=np.int64)
 
     def _require_columns(self, database: sqlite3.Connection) -> None:
-        """Requires a table with numbers of rows: a column that is not there would be taken for a text."""
+        """Checks that the table and columns exist: SQLite takes an unknown quoted name for a string."""
         table = self._table
         tables = [name for (name,) in database.execute("select name from sqlite_master where type = 'table'")]
         if table.lower() not in map(str.lower, tables):
@@ -105,7 +105,7 @@ class _Table(OpenStore):
         with _asking(self._stored.path):
             found = self._read(keys[ids].tolist())
             self._stored.require_same()
-            # A log beside the file does not change that; the database counts it.
+            # A write-ahead log does not change the file itself, but the database's own counter.
             if self._data_version() != self._version:
                 raise DatasetError(self._stored.path, "was changed while it was read", hint=CHANGED)
             return found
@@ -127,7 +127,7 @@ class _Table(OpenStore):
         return self._database.execute("pragma data_version").fetchone()
 
     def close(self, *, waits: bool = True) -> None:
-        """Closes it."""
+        """Closes the database."""
         self._database.close()
 
 
@@ -136,7 +136,7 @@ def _columns(database: sqlite3.Connection, table: str) -> list[str]:
 
 
 def _row_number(database: sqlite3.Connection, table: str) -> str:
-    """Returns a name of the numbers of rows that no column has: that would be read in their place."""
+    """Returns a name of the rowid that no column has: the column would be read instead."""
     left = {"rowid", "oid", "_rowid_"}.difference(map(str.lower, _columns(database, table)))
     if not left:
         raise ValueError("columns have all names of the numbers of rows")
@@ -145,7 +145,7 @@ def _row_number(database: sqlite3.Connection, table: str) -> str:
 
 @contextmanager
 def _asking(path: str) -> Iterator[None]:
-    """Asks a database; a lock, or a table without numbers of rows, is an error of its own."""
+    """Guards queries; a locked database and a table without rowids raise their own errors."""
     try:
         yield
     except sqlite3.OperationalError as error:
@@ -161,13 +161,13 @@ def _asking(path: str) -> Iterator[None]:
 def _connected(path: str) -> sqlite3.Connection:
     with opened(path) as file:
         header, size = file.read(100), os.fstat(file.fileno()).st_size
-    # SQLite takes what was cut off a page for zeros. Old versions leave out the number of pages.
+    # SQLite reads the missing part of a truncated page as zeros. Old versions do not store the page count.
     page, pages = int.from_bytes(header[16:18]), int.from_bytes(header[28:32])
     is_known = pages and header[24:28] == header[92:96]
     is_whole = not is_known or size == pages * (65536 if page == 1 else page)
     if not header.startswith(b"SQLite format 3\0") or not is_whole:
         raise DatasetError(path, "is no whole database of SQLite", f"{size} bytes", hint=REWRITE)
-    # Whichever thread holds the lock of the dataset uses it.
+    # Used by any thread that holds the lock of the dataset.
     return sqlite3.connect(f"{Path(path).absolute().as_uri()}?mode=ro", uri=True, check_same_thread=False)
 
 

@@ -1,4 +1,4 @@
-"""Samples in TFRecord files, without TensorFlow: where records are, kept in an index, and runs of them."""
+"""A dataset over TFRecord files, without TensorFlow: an index of records, which are read in runs."""
 
 from __future__ import annotations
 
@@ -39,28 +39,29 @@ RecordKind = Literal["example", "bytes"]
 
 @final
 class TfRecordDataset(IndexedFiles, FormatOfFiles):
-    """Samples in TFRecord files, each a record: runs of records are the files of the layout.
+    """Samples in TFRecord files, one per record: runs of consecutive records are the files of the layout.
 
-    An index has the offsets of records: next to the file, under its name and `.skidx`, or in the user's
-    cache, where it is made at first use. All checksums are compared whenever a run is read. A file compressed
-    by gzip is one run. TensorFlow is not needed.
+    An index holds the offsets of records. It is next to the file, under the file's name and `.skidx`, or in
+    the user's cache, where it is made at first use. All checksums are compared whenever a run is read. A file
+    compressed by gzip is one run. TensorFlow is not needed.
 
     Args:
         files: a path, a URL or a glob pattern, whose matches are sorted by bytes; or a list of these, in
             the order given.
-        columns: the features to hand out, which each record must have; None for what it has.
-        scalars: the features that are one value, and handed out as such: a number, or bytes.
+        columns: the features to return, which each record must have; None for all.
+        scalars: the features that have one value, which is returned as a number or bytes instead of a list.
         records: what a record is: `example`, a `tf.train.Example`; or `bytes`.
-        decode: makes a sample of the dict of an Example, or of the bytes; None for these themselves.
-        run_bytes: the bytes of records that are read at once.
+        decode: makes a sample from the dict of an Example, or from the bytes; None to return these
+            themselves.
+        run_bytes: the largest size of a run in bytes; a run has at least one record.
         max_chunks: runs in memory at most, including prefetched ones.
         max_bytes: bytes in memory at most; None for no limit.
         read_ahead: how many runs are prefetched; 0 for none. None for 1, and
             for remote files for 4 per rank, as far as memory allows.
         threads: how many of them are read in parallel; None as for `read_ahead`.
-        progress: called while files are looked at; None for a line on the terminal, False for nothing.
-        remote: how URLs are read: `RemoteOptions`, or a mapping of their fields. A file without an index next to it
-            is fetched as a whole, once per machine.
+        progress: called while files are indexed; None for a line on the terminal, False for nothing.
+        remote: how URLs are read: `RemoteOptions`, or a mapping of their fields. A file without an index next
+            to it is fetched as a whole, once per machine.
 
     Attributes:
         files: the paths and URLs.
@@ -71,7 +72,7 @@ class TfRecordDataset(IndexedFiles, FormatOfFiles):
         ArgumentValueError: no file, a file given twice, or an unknown option.
         ArgumentRangeError: a number is too small.
         DatasetError: no file matches the pattern; later, a file cannot be read, has changed,
-            is empty, or holds something else.
+            is empty, or is not a TFRecord file.
 
     Example:
         >>> TfRecordDataset(["train-0.tfrecord", "train-1.tfrecord"], scalars=["label"])
@@ -111,7 +112,7 @@ class TfRecordDataset(IndexedFiles, FormatOfFiles):
 @final
 @dataclass(frozen=True)
 class _Sample:
-    """What becomes of a record."""
+    """Makes samples from records."""
 
     columns: tuple[str, ...] | None
     scalars: frozenset[str]
@@ -119,7 +120,7 @@ class _Sample:
 
     @classmethod
     def of(cls, columns: Any, scalars: Any, records: Any) -> _Sample:
-        """Takes what the user gives."""
+        """Checks the user's arguments."""
         arguments.choice("records", records, get_args(RecordKind))
         named = names_of(columns)
         single = frozenset(names_of(scalars or None, called="scalars") or ())
@@ -132,10 +133,10 @@ class _Sample:
         return cls(named, single, records == "example")
 
     def made(self, record: bytes) -> Any:
-        """Makes a sample of a record.
+        """Makes a sample from a record.
 
         Raises:
-            ValueError: it is no Example, or lacks a feature.
+            ValueError: the record is not an Example, or lacks a feature.
         """
         if not self.is_example:
             return record
@@ -148,7 +149,7 @@ class _Sample:
 
 
 AROUND: Final = 16
-"""Bytes of a record beside its data: length, CRC of that, and CRC of the data."""
+"""The bytes of a record besides its data: its length, the CRC of the length, and the CRC of the data."""
 
 _HEAD: Final = struct.Struct("<Q4s")
 _TAIL: Final = AROUND - _HEAD.size
@@ -166,8 +167,8 @@ class Records:
     """The records of a file, or of a part of it.
 
     Args:
-        lengths: of the data of each, shape (records,), of the smallest type that holds them.
-        crcs: the masked CRC-32C of each, as the file has it, shape (records,), uint32.
+        lengths: the length of the data of each, shape (records,), in the smallest dtype that holds them.
+        crcs: the masked CRC-32C of each, as stored in the file, shape (records,), uint32.
         is_packed: whether the file is compressed by gzip.
     """
 
@@ -177,14 +178,14 @@ class Records:
 
     @classmethod
     def walked(cls, read: Read, size: int) -> Records:
-        """Goes from record to record, past the data.
+        """Reads the headers of all records and skips their data.
 
         Args:
-            read: gives so many bytes from a place on, fewer at the end.
-            size: of what it reads from.
+            read: returns a number of bytes from an offset on, fewer at the end of the data.
+            size: the size of that data in bytes.
 
         Raises:
-            ValueError: there are no records, or the last one is not whole.
+            ValueError: the data does not consist of records, or the last one is incomplete.
         """
         lengths: list[int] = []
         heads: list[bytes] = []
@@ -218,16 +219,16 @@ class Records:
 
     @property
     def ends(self) -> Array:
-        """Where each record ends."""
+        """The offset at which each record ends."""
         return np.cumsum(self.lengths.astype(np.int64) + AROUND)
 
     def fits(self, size: int) -> bool:
-        """Whether a file of so many bytes can have these records."""
+        """Whether a file of `size` bytes can have these records."""
         is_whole = self.is_packed or int(self.ends[-1]) == size
         return is_whole and self.lengths.size == self.crcs.size and int(self.lengths.min()) >= 0
 
     def check(self, first: int, last: int) -> int:
-        """Returns what changes with the lengths and the checksums of some records."""
+        """Returns a checksum of the lengths and CRCs of some records."""
         part = slice(first, last)
         lengths = self.lengths[part].astype(np.int64)
         return zlib.crc32(self.crcs[part].tobytes(), zlib.crc32(lengths.tobytes()))
@@ -236,15 +237,15 @@ class Records:
 @final
 @dataclass(frozen=True, eq=False)
 class RecordFile(ChunkFile):
-    """A file as it was when it was looked at.
+    """A file as it was when it was first examined.
 
     Args:
         stored: the file.
-        is_packed: whether it is compressed by gzip: then it is one run.
+        is_packed: whether the file is compressed by gzip, and so is one run.
         firsts: the number of the first record of each run.
-        spans: the bytes of each run, offset and length, as they are when unpacked.
-        checks: of each run, what `Records.check` gave.
-        sample: what becomes of a record.
+        spans: the offset and length of each run in the uncompressed file, in bytes.
+        checks: the `Records.check` of each run.
+        sample: makes samples from records.
     """
 
     stored: Stored
@@ -256,14 +257,14 @@ class RecordFile(ChunkFile):
 
     @classmethod
     def of(cls, stored: Stored, records: Records, run_bytes: int, sample: _Sample) -> RecordFile:
-        """Cuts the records of a file into runs of at most so many bytes, and at least one record."""
+        """Splits the records of a file into runs of at most `run_bytes` bytes, and at least one record."""
         ends, firsts = np.concatenate([[0], records.ends]), [0]
         while (first := firsts[-1]) < len(records):
             fit = int(np.searchsorted(ends, ends[first] + run_bytes, side="right")) - 1
             firsts.append(len(records) if records.is_packed else max(fit, first + 1))
         spans = [(start, end - start) for start, end in pairwise(ends[firsts].tolist())]
         checks, sizes = [*starmap(records.check, pairwise(firsts))], np.diff(firsts).tolist()
-        # Changes with the lengths and checksums of all records; their features need not be alike.
+        # The digest changes with the lengths and checksums of all records.
         digest = repr([*zip(spans, sizes, checks, strict=True)]).encode()
         return cls(stored, records.is_packed, firsts, spans, checks, sample, sizes=sizes, digest=digest)
 
@@ -272,10 +273,10 @@ class RecordFile(ChunkFile):
         return f"{self.stored.name}, records from {self.firsts[chunk]}"
 
     def read(self, chunk: int) -> FileContent:
-        """Reads a run; the data of all its records are compared with their checksums.
+        """Reads a run, and checks the data of all its records against their checksums.
 
         Raises:
-            DatasetError: it cannot be read, or is not what it was.
+            DatasetError: the run cannot be read, or has changed.
             ValueError: it does not consist of records.
         """
         rows = self.sizes[chunk]
@@ -307,7 +308,7 @@ def masked_crc32c(pieces: Sequence[bytes]) -> Array:
 
 
 def unpacked(data: bytes) -> bytes:
-    """Unpacks what gzip has packed."""
+    """Decompresses gzip."""
     return b"".join(inflated(io.BytesIO(data).read))
 
 
@@ -315,7 +316,7 @@ def _looked_through(path: str, size: int) -> Records:
     with opened(path) as file:
 
         def read(at: int, count: int) -> bytes:
-            file.seek(at)  # within what is buffered this reads nothing
+            file.seek(at)  # within the buffer this reads nothing
             return file.read(count)
 
         start = read(0, _HEAD.size)
@@ -333,9 +334,9 @@ def _looked_through(path: str, size: int) -> Records:
 
 
 def _is_head(start: bytes) -> bool:
-    """Whether a record begins so: a length may begin with the bytes of gzip."""
+    """Whether a record begins with these bytes: its length may begin like a gzip file."""
     return len(start) == _HEAD.size and masked_crc32c([start[:8]]).tobytes() == start[8:]
 
 
 INDEXES: Final = IndexKind("tfrecord", Records, _looked_through)
-"""The indexes of TFRecord files. They are not trusted: records have checksums of their own."""
+"""The indexes of TFRecord files. They are not trusted: records have their own checksums."""

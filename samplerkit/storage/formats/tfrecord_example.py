@@ -1,4 +1,4 @@
-"""`tf.train.Example` from its wire format: features by name, each a list of bytes, of float32 or of int64."""
+"""Parses the wire format of `tf.train.Example`: features by name, each a list of bytes, float32 or int64."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ def example_of(record: bytes | memoryview) -> dict[str, Any]:
     """Reads an Example.
 
     Returns:
-        By name, sorted, as maps have no order: an array of int64 or float32, or a list of bytes; None where a
-        feature holds no list.
+        A dict of features, sorted by name because protobuf maps have no order: an array of int64 or float32,
+        or a list of bytes; None if a feature holds no list.
 
     Raises:
-        ValueError: it is none.
+        ValueError: the record is not an Example.
 
     Example:
         >>> example_of(bytes([10, 13, 10, 11, 10, 1, 120, 18, 6, 26, 4, 10, 2, 7, 9]))
@@ -29,7 +29,7 @@ def example_of(record: bytes | memoryview) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for number, kind, value in _fields(memoryview(record)):
         if number != 1 or kind != _BYTES:
-            # A SequenceExample begins alike, and would lose its lists.
+            # A SequenceExample begins the same way, and would lose its feature lists.
             raise ValueError(f"field {number} of an Example, which has but one")
         for entry, entry_kind, pair in _fields(value):
             if entry == 1 and entry_kind == _BYTES:
@@ -39,10 +39,10 @@ def example_of(record: bytes | memoryview) -> dict[str, Any]:
 
 
 def scalars_of(sample: Mapping[str, Any], names: frozenset[str]) -> dict[str, Any]:
-    """Returns the same features, some of them as the one value that they hold.
+    """Returns the features of a sample, those in `names` as the one value that they hold.
 
     Raises:
-        ValueError: one of them holds none, or several.
+        ValueError: one of these holds no value, or several.
     """
     chosen = dict(sample)
     for name in names & chosen.keys():
@@ -55,7 +55,7 @@ def scalars_of(sample: Mapping[str, Any], names: frozenset[str]) -> dict[str, An
 
 
 def _feature(data: Bytes) -> Any:
-    """Reads a feature: of several kinds the last one counts, and lists of one kind are joined."""
+    """Reads a feature: of lists of several kinds, the last kind counts; lists of one kind are joined."""
     known = 0
     parts: list[Any] = []
     for number, kind, part in _fields(data):
@@ -101,10 +101,10 @@ def _integers(kind: int, value: Any) -> Any:
 
 
 def _fields(data: Bytes) -> Iterator[tuple[int, int, Any]]:
-    """Goes through the fields of a message: number, kind and value of each.
+    """Iterates over the fields of a message: number, wire type and value of each.
 
     Raises:
-        ValueError: it ends early, or has a kind that no message of ours has.
+        ValueError: the message ends early, or has a wire type that Examples do not use.
     """
     at, end = 0, len(data)
     while at < end:

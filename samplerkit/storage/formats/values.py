@@ -1,4 +1,4 @@
-"""Values and samples of MDS and of litData: what bytes become them. Pickles are refused."""
+"""Decodes values and samples of MDS and litData from bytes. Pickles are refused."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ _SHAPE_DTYPES: Final = ("u1", "<u2", "<u4", "<u8")
 
 
 def cut(data: bytes, sizes: Iterable[int], start: int, end: int) -> list[bytes]:
-    """Cuts bytes into values of these sizes, one behind another.
+    """Splits bytes into consecutive values of these sizes.
 
     Raises:
-        ValueError: they do not end where they should.
+        ValueError: the sizes do not add up to `end - start`.
 
     Example:
         >>> cut(b"abcdef", [1, 0, 2], 2, 5)
@@ -44,15 +44,15 @@ def cut(data: bytes, sizes: Iterable[int], start: int, end: int) -> list[bytes]:
 
 
 def between(data: bytes, ends: Iterable[int]) -> list[bytes]:
-    """Cuts bytes at these places: what is between each and the next."""
+    """Splits bytes at offsets, and returns the parts between each offset and the next."""
     return [data[begin:stop] for begin, stop in pairwise(ends)]
 
 
 def ends_in(data: bytes, at: int, count: int) -> list[int]:
-    """Reads where so many samples begin, and the last one ends.
+    """Reads the offsets at which `count` samples begin and the last one ends.
 
     Raises:
-        ValueError: one ends before it begins.
+        ValueError: a sample ends before it begins.
     """
     ends: list[int] = np.frombuffer(data, "<u4", count + 1, at).tolist()
     if ends != sorted(ends):
@@ -61,10 +61,11 @@ def ends_in(data: bytes, at: int, count: int) -> list[int]:
 
 
 def cutter(sizes: Sequence[int | None]) -> Callable[[bytes], list[bytes]]:
-    """Returns what cuts the bytes of a sample into those of its values.
+    """Returns the function that splits the bytes of a sample into those of its values.
 
     Args:
-        sizes: of the values; those that are None stand before the values of each sample.
+        sizes: the sizes of the values in bytes; a size that is None is stored in each sample, before its
+            values.
 
     Example:
         >>> cutter([None, 1, None])(bytes([1, 0, 0, 0, 2, 0, 0, 0]) + b"abcd")
@@ -85,14 +86,14 @@ class UnsafeEncodingError(Exception):
 
 
 def decoder(encoding: str) -> Decoder:
-    """Returns what makes a value of bytes.
+    """Returns the function that decodes a value from bytes.
 
     Args:
-        encoding: as an index of MDS names it.
+        encoding: the name of the encoding in an MDS index.
 
     Raises:
-        UnsafeEncodingError: it is `pkl`.
-        ValueError: it is not known.
+        UnsafeEncodingError: the encoding is `pkl`.
+        ValueError: the encoding is not known.
 
     Example:
         >>> decoder("int")(bytes([5, 0, 0, 0, 0, 0, 0, 0])), decoder("ndarray:uint8:2,1")(b"ab").tolist()
@@ -120,7 +121,7 @@ def _array_decoder(options: str) -> Decoder:
 
 
 def _array(dtype: Any, shape: tuple[int, ...] | None, data: bytes) -> Any:
-    """Reads an array: its type and its shape come before it, unless all arrays have the same."""
+    """Reads an array; its dtype and shape are stored before it, unless all arrays have the same."""
     at = 0
     if dtype is None:
         dtype, at = np.dtype(_DTYPES[data[0]]), 1
@@ -129,7 +130,7 @@ def _array(dtype: Any, shape: tuple[int, ...] | None, data: bytes) -> Any:
         shape = tuple(np.frombuffer(data, of_sizes, number, at + 1).tolist())
         at += 1 + number * of_sizes.itemsize
     values = np.frombuffer(data, dtype, offset=at).reshape(shape)
-    return values.astype(dtype.newbyteorder("="))  # a copy, which can be written to
+    return values.astype(dtype.newbyteorder("="))  # a writable copy
 
 
 def _scalar(dtype: Any, data: bytes) -> Any:
@@ -140,19 +141,19 @@ def _scalar(dtype: Any, data: bytes) -> Any:
 def _raw_image(data: bytes) -> Any:
     width, height, named = np.frombuffer(data, "<u4", 3).tolist()
     mode = data[12 : 12 + named].decode()
-    if width * height > 8 * len(data):  # before Pillow makes room for it
+    if width * height > 8 * len(data):  # before Pillow allocates memory for it
         raise ValueError(f"an image of {width} by {height} in {len(data)} bytes")
     return _pillow().frombytes(mode, (width, height), data[12 + named :])
 
 
 def _image(kind: str, data: bytes) -> Any:
     image = _pillow().open(io.BytesIO(data), formats=[kind])
-    image.load()  # else damage would be found only later
+    image.load()  # otherwise damage would be found only later
     return image
 
 
 def _listed(decode: Decoder, start: int, data: bytes) -> list[Any]:
-    """Reads a list: how many, how long each is, and they themselves."""
+    """Reads a list: the number of items, their lengths, and the items."""
     number = int.from_bytes(data[start : start + 4], "little")
     sizes = np.frombuffer(data, "<u4", number, start + 4).tolist()
     return [decode(value) for value in cut(data, sizes, start + 4 + 4 * number, len(data))]
@@ -191,7 +192,7 @@ _MDS: Final[dict[str, Decoder]] = {
     "list[png]": partial(_listed, _PNG, 4),
 }
 
-# What a sample of litData is made of: values, in dicts, lists and tuples.
+# Samples of litData are built from values, in dicts, lists and tuples.
 
 _NUMPY: Final = (
     "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
@@ -205,20 +206,20 @@ _TORCH: Final = (
 )  # fmt: skip
 
 Make = Callable[[Sequence[bytes]], Any]
-"""Makes a sample, or a part of one, of the bytes of its values."""
+"""Makes a sample, or a part of it, from the bytes of its values."""
 
 
 def sample_maker(spec: Any, decoders: Sequence[Decoder], names: Sequence[str] | None = None) -> Make:
-    """Returns what makes a sample of the bytes of its values; it is put together once.
+    """Returns the function that makes a sample from the bytes of its values.
 
     Args:
-        spec: how values make a sample, as an index says it in JSON.
-        decoders: of all values of a sample.
-        names: the entries of a dict to hand out; None for all, or of what is no dict.
+        spec: the structure of a sample, from the JSON of an index (a torch pytree spec).
+        decoders: the decoders of all values of a sample.
+        names: the entries to return if samples are dicts; None for all, or if they are not dicts.
 
     Raises:
-        ValueError: it is none or of other kinds, has more or fewer values, or lacks a name.
-        LookupError: something is missing.
+        ValueError: the spec is not valid or not supported, has another number of values, or lacks a name.
+        LookupError: a value of the spec is missing.
 
     Example:
         >>> spec = [1, {"type": "builtins.list", "context": "null", "children_spec": []}]
@@ -261,10 +262,10 @@ def _maker(spec: Any, decoders: Iterator[tuple[int, Decoder]], names: Sequence[s
 
 
 def value_decoder(name: str) -> Decoder:
-    """Returns what makes a value of bytes, or an error: what is pickled is never loaded.
+    """Returns the function that decodes a value from bytes, or one that raises: pickles are never loaded.
 
     Args:
-        name: as an index of litData says it.
+        name: the name of the serializer in a litData index.
 
     Example:
         >>> value_decoder("no_header_numpy:4")(b"ab").tolist(), value_decoder("str")(b"ab")
@@ -298,13 +299,13 @@ def _shaped_array(data: bytes) -> Any:
 def _tensor(dtype: str, shape: tuple[int, ...] | None, data: bytes) -> Any:
     torch = extra("torch", "torch")
     kind = getattr(torch, dtype)
-    # A copy, which can be written to; torch refuses what is empty.
+    # A writable copy; torch refuses an empty buffer.
     flat = torch.frombuffer(bytearray(data), dtype=kind) if data else torch.empty(0, dtype=kind)
     return flat if shape is None else flat.reshape(shape)
 
 
 def _shaped_tensor(data: bytes) -> Any:
-    # Early versions wrote little endian; no kind is 0.
+    # Early versions wrote little-endian; the code of a dtype is never 0.
     order = "<" if data[0] else ">"
     kind, number = struct.unpack_from(f"{order}II", data)
     shape = struct.unpack_from(f"{order}{number}I", data, 8)

@@ -1,1 +1,1 @@
-"""Samples in Parquet files."""
+"""A dataset over Parquet files."""

@@ -1,4 +1,4 @@
-"""Samples in Parquet files, by row group."""
+"""A dataset over Parquet files, read by row group."""
 
 from __future__ import annotations
 
@@ -31,25 +31,25 @@ from samplerkit.storage.urls import is_remote, shown
 
 @final
 class ParquetDataset(FormatOfFiles):
-    """Samples in Parquet files, each a row: row groups are the files of the layout.
+    """Samples in Parquet files, one per row: row groups are the files of the layout.
 
-    With a `Loader`, which passes on the next ids, each row group is prefetched, and read once per epoch and
-    rank, at once from its first to its last column. From remote files only footers and row groups are read,
-    by ranges, and compared with the version of the file.
+    With a `Loader`, which announces the next ids, each row group is prefetched, and read once per epoch and
+    rank, in one read of all its columns. Of remote files only footers and row groups are read, by range
+    requests that check the version of the file.
 
     Args:
         files: a path, a URL or a glob pattern, whose matches are sorted by bytes; or a list of these, in
             the order given. Or the catalogue of all files, `train.skcat`.
         columns: the columns to read; None for all.
-        filters: conditions on rows, as `[("year", ">=", 2020)]`; of a list of such lists one must be met.
-            Row groups go by their statistics, rows by their values; the rest is the dataset.
-        partitioning: `hive` reads the keys that folders have in their names, `year=2024/0.parquet`, as
-            columns; None leaves them out.
-        batches: the form of a batch: `samples`, a list of dicts; `columns`, a dict of arrays; `tensors`, a dict
-            of tensors; `arrow`, a record batch. With a `Loader` give all but samples a `collate_fn`, such as
-            `torch.utils.data.default_convert`.
-        lengths: the column of the lengths of samples, for batches by length: numbers, or lists or texts,
-            whose lengths are taken. None for a column `lengths` or `length`, if there is one.
+        filters: conditions that rows must meet, as `[("year", ">=", 2020)]`; or a list of such lists, one of
+            which must be met. Row groups are filtered by their statistics, then rows by their values.
+        partitioning: `hive` reads the keys in the names of folders, as in `year=2024/0.parquet`, as columns;
+            None leaves them out.
+        batches: the form of a batch: `samples`, a list of dicts; `columns`, a dict of arrays; `tensors`, a
+            dict of tensors; `arrow`, a record batch. With a `Loader`, all but `samples` need a `collate_fn`,
+            such as `torch.utils.data.default_convert`.
+        lengths: the column with the lengths of samples, for batches by length: numbers, or lists or strings,
+            whose lengths are used. None for a column `lengths` or `length`, if there is one.
         max_chunks: row groups in memory at most, including prefetched ones.
         max_bytes: bytes in memory at most; None for no limit.
         read_ahead: how many row groups are prefetched; 0 for none. None for 1, and
@@ -124,7 +124,7 @@ class ParquetDataset(FormatOfFiles):
 
     @property
     def fingerprint(self) -> str:
-        """A text that changes with the content: a digest of the footers of all files, and of the filters."""
+        """A string that changes with the content: a digest of the footers of all files and of the filters."""
         return digest_of(f"{self._found.digest} {self._filter!r}".encode())
 
     @property
@@ -134,18 +134,18 @@ class ParquetDataset(FormatOfFiles):
 
     @property
     def lengths(self) -> Ids | None:
-        """The length of each sample, from the column that was named; None where none was."""
+        """The length of each sample, from the column given as `lengths`; None if none was given."""
         return None if self._length_column is None else self.column(self._length_column)
 
     def column(self, name: str) -> Any:
-        """Reads a column of all samples, and nothing else; it is kept.
+        """Reads one column of all samples, without the others, and keeps it in memory.
 
         Returns:
-            An array of numbers; of texts and lists their lengths, where it is the column of lengths, and
-            else a list.
+            An array if the column holds numbers. For strings and lists: an array of their lengths if the
+            column is the one given as `lengths`, otherwise a list.
 
         Raises:
-            DatasetError: there is no such column, or it cannot be read.
+            DatasetError: the column does not exist or cannot be read.
         """
         if name not in self._columns_read:
             found, is_length = self._found.files, name == self._length_column
@@ -162,11 +162,11 @@ class ParquetDataset(FormatOfFiles):
         return self._columns_read[name]
 
     def __getitem__(self, index: int | str) -> Any:
-        """Returns a sample; or, by its name, a column of all samples."""
+        """Returns a sample; or a column of all samples, if its name is given."""
         return self.column(index) if isinstance(index, str) else super().__getitem__(index)
 
     def __getstate__(self) -> dict[str, Any]:
-        # Columns that were read stay here.
+        # Columns that were read are not sent to other processes.
         return {**super().__getstate__(), "_columns_read": {}}
 
     def close(self) -> None:
@@ -186,7 +186,7 @@ class ParquetDataset(FormatOfFiles):
 
     @cached_property
     def _keys(self) -> list[Keys]:
-        """Of the folders of each file."""
+        """Returns the keys in the folder names of each file."""
         return folder_keys(self.files)
 
     def _find(self) -> Chunks:
@@ -203,7 +203,7 @@ class ParquetDataset(FormatOfFiles):
 def _known_file(
     known: FileCatalogue, storage: RemoteStorage | None, columns: Any, footers: Footers, number: int
 ) -> ParquetFile:
-    """Puts together what a catalogue knows of a file; the storage knows then which version it must have."""
+    """Makes a file from its catalogue entry, and registers the expected version with the storage."""
     path, size, length = known.path(number), int(known.sizes[number]), int(known.footers[number])
     if is_remote(path):
         known.require(number, storage)

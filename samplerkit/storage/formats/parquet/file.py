@@ -1,4 +1,4 @@
-"""One Parquet file: its footer, its row groups, each read in one go, and which of their rows are wanted."""
+"""One Parquet file: its footer, its row groups, each read by one read, and the rows that meet a filter."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from samplerkit.storage.opening import REWRITE
 from samplerkit.storage.remote.storage import RemoteStorage
 
 Metadata = Any
-"""A footer as pyarrow has it: `pyarrow.parquet.FileMetaData`."""
+"""A footer as parsed by pyarrow: `pyarrow.parquet.FileMetaData`."""
 
 _GUESS = 1 << 16
-"""The end of a file that is read at once: most footers fit."""
+"""The number of bytes that are first read from the end of a file: most footers fit."""
 
 _FOOTERS: Final = 64
-"""Footers that a process keeps: of files with many columns they are large."""
+"""The number of footers that a process keeps: footers of files with many columns are large."""
 
 _NO_ROWS: Final = np.zeros(0, dtype=np.int64)
 
@@ -39,16 +39,16 @@ _NO_ROWS: Final = np.zeros(0, dtype=np.int64)
 @final
 @dataclass(frozen=True, eq=False)
 class ParquetFile(ChunkFile):
-    """A Parquet file as it was when it was looked at; the footer itself is read again in each process.
+    """A Parquet file as it was when it was first examined; each process reads the footer itself again.
 
     Args:
         stored: the file.
-        footer: where its footer is: offset and length.
-        check: a digest of it.
-        rows: of each row group.
-        footers: those that this process has read.
-        kept: of each row group the rows that are samples, None for all; empty where all are.
-        keys: of its folders, which are columns of one value each.
+        footer: the offset and length of the footer in bytes.
+        check: a digest of the footer.
+        rows: the number of rows of each row group.
+        footers: the footers that this process keeps.
+        kept: for each row group, the rows that are samples, None for all; empty if all rows are samples.
+        keys: the keys in folder names, which are columns of one value each.
     """
 
     stored: Stored
@@ -61,10 +61,10 @@ class ParquetFile(ChunkFile):
 
     @classmethod
     def of(cls, path: str, storage: RemoteStorage | None, footers: Footers) -> ParquetFile:
-        """Looks at a file.
+        """Reads the footer of a file.
 
         Raises:
-            DatasetError: it cannot be read, or is no Parquet file.
+            DatasetError: the file cannot be read, or is not a Parquet file.
         """
         stored = Stored.of(path, storage)
         guess = min(stored.size, _GUESS)
@@ -90,10 +90,10 @@ class ParquetFile(ChunkFile):
         return f"{self.stored.name}, row group {chunk}"
 
     def chosen(self, names: Sequence[str] | None, condition: RowFilter | None) -> ParquetFile:
-        """Returns the file of which some columns are read, and the rows that meet a condition.
+        """Returns the file restricted to some columns and to the rows that meet a condition.
 
         Raises:
-            DatasetError: it lacks a column, or cannot be read.
+            DatasetError: the file lacks a column, or cannot be read.
         """
         keys = tuple((name, str(value.type)) for name, value in self.keys)
         columns = (*self.columns, *keys)
@@ -122,22 +122,22 @@ class ParquetFile(ChunkFile):
         return None if rows.size == self.rows[group] else rows
 
     def _require_columns(self, group: int, columns: Sequence[str], metadata: Metadata) -> None:
-        """Requires that columns of a row group are where they can be: then pyarrow may look at them.
+        """Checks that the metadata of some columns of a row group is sound, before pyarrow reads it.
 
-        Where they are damaged or encrypted, `metadata.row_group(group).column(0)` ends the process.
+        If it is damaged or encrypted, `metadata.row_group(group).column(0)` ends the process.
 
         Raises:
-            DatasetError: they are not.
+            DatasetError: the metadata is not sound.
         """
         reader = _Reader(self.stored, metadata)
-        for column in self._own(columns):  # one at a time: it fails where it asks for no bytes
+        for column in self._own(columns):  # one at a time: `spans` raises if no bytes are requested
             guarded(self.place(group), "read", partial(reader.spans, group, [column]))
 
     def read_footer(self) -> Metadata:
         """Reads the footer again.
 
         Raises:
-            DatasetError: it is another one by now.
+            DatasetError: the footer has changed.
         """
         (data,) = self.stored.read([self.footer])
         if _digest(data) != self.check:
@@ -149,10 +149,10 @@ class ParquetFile(ChunkFile):
         return metadata
 
     def read(self, chunk: int) -> ArrowContent:
-        """Reads a row group; of a remote file in one go where its columns are together.
+        """Reads a row group; a remote file is read by one request if the columns are adjacent.
 
         Raises:
-            DatasetError: it cannot be read, or is not what the footer says.
+            DatasetError: the row group cannot be read, or does not match the footer.
         """
         batch = as_record_batch(self._table(chunk, [name for name, _ in self.columns]))
         return ArrowContent(self.place(chunk), batch, self.kept[chunk] if self.kept else None)
@@ -168,18 +168,18 @@ class ParquetFile(ChunkFile):
             raise DatasetError(self.place(group), problem, hint=REWRITE)
         for name, value in self.keys:
             table = table.append_column(name, extra("pyarrow", "parquet").repeat(value, table.num_rows))
-        # For `a.b` pyarrow also gives the part `b` of a column `a`.
+        # For `a.b`, pyarrow also returns the field `b` of a column `a`.
         return table.select(list(columns))
 
     def _own(self, columns: Sequence[str]) -> list[str]:
-        """Returns the columns that are in the file itself."""
+        """Returns the columns that are in the file itself, not keys of folders."""
         keys = {name for name, _ in self.keys}
         return [name for name in columns if name not in keys]
 
 
 @final
 class Footers:
-    """The footers of the files that were read last, for all threads of a process; none travels to another."""
+    """The most recently used footers, shared by the threads of a process; not sent to other processes."""
 
     def __init__(self) -> None:
         self._known: Latest[Metadata] = Latest(_FOOTERS)
@@ -189,17 +189,17 @@ class Footers:
         return Footers, ()
 
     def clear(self) -> None:
-        """Forgets all."""
+        """Drops all footers."""
         self._known = Latest(_FOOTERS)
 
     def add(self, file: ParquetFile, footer: Metadata) -> None:
-        """Keeps a footer that was read."""
+        """Adds a footer that was read."""
         self._known.get(file.stored.path, lambda: footer)
 
     def of(self, file: ParquetFile) -> Metadata:
-        """Returns the footer of a file, read now if it is not known."""
-        # Threads that read row groups of a new file ahead all want its footer: one of them reads it. A lock
-        # that another thread held at a fork is for ever locked in the child.
+        """Returns the footer of a file, and reads it if it is not kept."""
+        # Several threads that prefetch row groups of a new file need its footer; only one reads it. Locks are
+        # per process: a lock that another thread held at a fork is never released in the child.
         place = (os.getpid(), file.stored.path)
         with self._reading.setdefault(place, Lock()):
             footer = self._known.get(file.stored.path, file.read_footer)
@@ -209,11 +209,11 @@ class Footers:
 
 @final
 class _Reader:
-    """Reads row groups by pyarrow.
+    """Reads row groups with pyarrow.
 
     Args:
         stored: the file.
-        metadata: its footer.
+        metadata: the footer of the file.
     """
 
     def __init__(self, stored: Stored, metadata: Metadata) -> None:
@@ -234,11 +234,12 @@ class _Reader:
         return table
 
     def spans(self, group: int, columns: Sequence[str]) -> list[ByteSpan]:
-        """Finds out which parts of the file columns of a row group are read from, without reading them.
+        """Finds the parts of the file that hold columns of a row group, without reading them.
 
-        The metadata of columns would say so, but to ask for it may end the process, and while pyarrow reads,
-        the same is an exception. It asks for the bytes of all columns before it decodes the first: given
-        zeros, it fails then, and has said what it reads. Should it ask for others later, these are read too.
+        The metadata of columns has these parts, but accessing damaged metadata may end the process, while
+        reading columns with damaged metadata raises an exception. pyarrow requests the bytes of all columns
+        before it decodes the first one. It receives zeros and fails at decoding; by then its requests are
+        recorded. If it requests other parts later, in the real read, these are read as well.
 
         Returns:
             The parts, in order.
@@ -257,14 +258,14 @@ class _Reader:
 
 @final
 class _Parts(io.RawIOBase):
-    """What pyarrow reads from as from a file.
+    """A file-like object that pyarrow reads from.
 
-    It must not refer to what reads it: pyarrow holds it where no collection of garbage looks, so that both,
-    and the bytes that were read, would stay for ever.
+    It must not refer to its reader: pyarrow holds a reference that garbage collection cannot see, so both,
+    and the bytes that were read, would never be freed.
 
     Attributes:
-        known: parts that were read already; None where zeros are given, and noted what was asked for.
-        asked: that.
+        known: parts that were read already; None to return zeros and record the requested parts.
+        asked: the requested parts.
     """
 
     def __init__(self, stored: Stored) -> None:
@@ -274,7 +275,7 @@ class _Parts(io.RawIOBase):
         self._at = 0
 
     def read(self, length: int = -1) -> bytes:
-        """Reads from its position."""
+        """Reads from the current position."""
         span = (self._at, length)
         self._at += length
         if self.known is not None:
@@ -284,21 +285,21 @@ class _Parts(io.RawIOBase):
         return bytes(length)
 
     def seek(self, offset: int, whence: int = 0) -> int:
-        """Goes to a place."""
+        """Changes the position."""
         self._at = offset + (0, self._at, self.stored.size)[whence]
         return self._at
 
     def readable(self) -> bool:
-        """Returns that it can be read."""
+        """Returns True."""
         return True
 
     def seekable(self) -> bool:
-        """Returns that it can go anywhere."""
+        """Returns True."""
         return True
 
 
 def _parsed(name: str, footer: bytes) -> Metadata:
-    # A file of nothing but its footer: pyarrow looks for it at the end.
+    # A file that consists of the footer only: pyarrow looks for the footer at the end.
     alone = b"".join((b"PAR1", footer, len(footer).to_bytes(4, "little"), b"PAR1"))
     read, pa = extra("pyarrow.parquet", "parquet").read_metadata, extra("pyarrow", "parquet")
     metadata = guarded(name, "read", lambda: read(pa.BufferReader(alone)))

@@ -1,4 +1,4 @@
-"""Which rows of a Parquet file are wanted: by statistics of a row group, by values, or by keys of folders."""
+"""Filters rows of Parquet files: by statistics of row groups, by values, or by keys in folder names."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Bounds = tuple[Any, Any]
 _COMPARISONS: Final = ("==", "=", "!=", "<", "<=", ">", ">=", "in", "not in")
 
 _NUMBER: Final = "\0number of the row"
-"""A column that is added to a table while it is filtered."""
+"""The name of a column of row numbers that is added to a table while it is filtered."""
 
 _MAY: dict[str, Callable[[Bounds, Any], bool]] = {
     "==": lambda there, value: there[0] <= value <= there[1],
@@ -30,19 +30,19 @@ _MAY: dict[str, Callable[[Bounds, Any], bool]] = {
     ">=": lambda there, value: there[1] >= value,
     "in": lambda there, values: any(there[0] <= value <= there[1] for value in values),
 }
-"""Whether a value between the least and the most can meet a condition; of other words nothing is known.
+"""For each comparison, whether a value between a minimum and a maximum can meet it; others are not pruned.
 
-pyarrow.dataset would say so too, but damaged statistics end the process there.
+pyarrow.dataset can do this as well, but damaged statistics end the process there.
 """
 
 
 @final
 @dataclass(frozen=True)
 class RowFilter:
-    """Conditions on the values of a row, as in pyarrow: a null meets `not in`, and no other.
+    """Conditions on the values of a row, as in pyarrow: a null meets `not in` and no other comparison.
 
     Args:
-        ways: lists of conditions; a row is wanted that meets all of one list.
+        ways: lists of conditions; a row is kept if it meets all conditions of one list.
 
     Example:
         >>> RowFilter.of([("year", ">=", 2020), ("lang", "in", ["en", "de"])]).names
@@ -53,10 +53,10 @@ class RowFilter:
 
     @classmethod
     def of(cls, filters: Any) -> RowFilter:
-        """Takes what a user gives: a list of conditions, or a list of such lists.
+        """Makes a filter from the user's list of conditions, or list of such lists.
 
         Raises:
-            ArgumentTypeError: it is something else.
+            ArgumentTypeError: `filters` is neither.
             ArgumentValueError: a comparison is not known.
         """
         if not isinstance(filters, list | tuple) or not filters:
@@ -70,22 +70,22 @@ class RowFilter:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The columns that are looked at."""
+        """The columns in the conditions."""
         return tuple(dict.fromkeys(name for way in self.ways for name, _, _ in way))
 
     def may_hold(self, ranges: Mapping[str, Bounds]) -> bool:
-        """Returns whether a row group can hold a wanted row.
+        """Returns whether a row group can hold a row that meets the conditions.
 
         Args:
-            ranges: the least and the most of the columns whose statistics say so.
+            ranges: the minimum and maximum of each column whose statistics have them.
         """
         return any(all(_may(condition, ranges) for condition in way) for way in self.ways)
 
     def rows(self, table: Any) -> Ids:
-        """Returns the wanted rows of a table, by its values.
+        """Returns the rows of a table that meet the conditions.
 
         Raises:
-            Exception: as pyarrow raises where a value cannot be compared.
+            Exception: any error that pyarrow raises if a value cannot be compared.
         """
         numbers = extra("pyarrow", "parquet").array(np.arange(table.num_rows))
         wanted = table.append_column(_NUMBER, numbers).filter(self._expression())
@@ -97,22 +97,22 @@ class RowFilter:
 
 
 def ranges_of(metadata: Any, group: int, names: Sequence[str]) -> dict[str, Bounds]:
-    """Returns the least and the most of columns of a row group, where its statistics know.
+    """Returns the minimum and maximum of columns of a row group, as far as its statistics have them.
 
     Args:
-        metadata: the footer, as pyarrow has it.
+        metadata: the footer as parsed by pyarrow.
         group: the number of the row group.
-        names: of the columns, which are known to be sound.
+        names: the names of the columns; their metadata was checked.
     """
     found = {}
     for number in range(metadata.num_columns):
         described = metadata.schema.column(number)
-        if described.path not in names or described.name != described.path:  # part of another column
+        if described.path not in names or described.name != described.path:  # a field of another column
             continue
         column = metadata.row_group(group).column(number)
-        # Statistics of another type than the column's would end the process.
+        # Statistics of another type than that of the column would end the process.
         if column.physical_type == described.physical_type:
-            # There may be none, or of what Python cannot hold, such as a date behind its last year.
+            # There may be none, or values that Python cannot represent, such as a date after year 9999.
             with suppress(Exception):
                 if column.statistics.has_min_max:
                     bounds = (column.statistics.min, column.statistics.max)
@@ -125,11 +125,11 @@ _FLOATS: Final = {"FLOAT": np.float32, "DOUBLE": np.float64}
 
 
 def _widened(kind: Any, least: float, most: float) -> Bounds:
-    """Returns bounds that also hold what is rounded to one of them: `in` compares with float32 after that."""
+    """Returns bounds that include all values that round to one of them: `in` rounds to float32 to compare."""
     ends = np.array([-np.inf, np.inf], kind)
     with np.errstate(over="ignore"):
         found = np.nextafter(np.array([least, most], kind), ends)
-    # NaN, as some writers have it, says nothing. Python's float would be rounded to the type of a value.
+    # NaN, which some writers store, is no bound. A Python float would be rounded to the type of a value.
     bounds = np.where(np.isnan(found), ends, found).astype(np.float64)
     return bounds[0], bounds[1]
 
@@ -158,22 +158,22 @@ def _may(condition: Condition, ranges: Mapping[str, Bounds]) -> bool:
         return True
     try:
         return _MAY[word](ranges[name], value)
-    except TypeError:  # values say what is wrong with it
+    except TypeError:  # comparing the values themselves raises a better error
         return True
 
 
 Keys = tuple[tuple[str, Any], ...]
-"""Names and values, as scalars of Arrow's."""
+"""Names and values, the values as Arrow scalars."""
 
 
 def folder_keys(paths: Sequence[str]) -> list[Keys]:
-    """Reads the keys of each file by pyarrow; those of one name have one type: int32, or else string.
+    """Reads the keys in the folder names of each file with pyarrow; the type of a key is int32 or string.
 
     Args:
-        paths: of the files, or their URLs.
+        paths: the paths or URLs of the files.
 
     Raises:
-        DatasetError: pyarrow is not installed, a file has no keys, or others than the first one.
+        DatasetError: pyarrow is not installed, a file has no keys, or other keys than the first file.
 
     Example:
         >>> keys = folder_keys(["/data/year=2024/lang=en/0.parquet", "/data/year=7/lang=a%20b/0.parquet"])
