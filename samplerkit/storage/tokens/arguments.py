@@ -1,4 +1,4 @@
-"""What a user says of token files: corpora, windows, and splits as Megatron has them."""
+"""Checks the arguments of `TokenDataset`: files and corpora, windows, and Megatron's splits."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ PARTS: Final[tuple[SplitPart, ...]] = get_args(SplitPart)
 Dtype = np.dtype[Any]
 
 KINDS: Final = ("u1", "i1", "u2", "i2", "i4", "u4", "i8")
-"""What a token may be."""
+"""The types that tokens may have."""
 
 KNOWN: Final = "tokens are u1, i1, u2, i2, i4, u4 or i8, little-endian"
 
 Extent = tuple[float, float]
-"""Where a part begins and ends, as shares of the whole."""
+"""The begin and the end of a part, as shares of the whole."""
 
 
 def shares_of(split: Any) -> tuple[Extent | None, Extent | None, Extent | None]:
-    """Returns the shares that the three parts have; None for a part that does not exist.
+    """Returns the extents of the three parts of a split; None for a part that does not exist.
 
     Args:
-        split: up to three numbers in a text, which are divided by their sum.
+        split: a string of up to three numbers, which are divided by their sum.
 
     Raises:
-        ArgumentTypeError: no text.
-        ArgumentValueError: no numbers, more than three, or only zeros.
+        ArgumentTypeError: `split` is not a string.
+        ArgumentValueError: it has no numbers, more than three, or only zeros.
 
     Example:
         >>> shares_of("3,1")
@@ -58,7 +58,7 @@ def shares_of(split: Any) -> tuple[Extent | None, Extent | None, Extent | None]:
         raise ArgumentValueError("split", "must be up to three numbers", split, hint="as in '969,30,1'")
     numbers += [0.0] * (len(PARTS) - len(numbers))
     weights = (np.array(numbers) / np.sum(numbers)).tolist()
-    # The first border is the integer 0, as Megatron adds them up.
+    # The first border is the integer 0, as in Megatron's sum.
     borders: list[float] = [0]
     for weight in weights:
         borders.append(borders[-1] + weight)
@@ -67,7 +67,7 @@ def shares_of(split: Any) -> tuple[Extent | None, Extent | None, Extent | None]:
 
 
 def range_of(share: Extent | None, count: int) -> tuple[int, int]:
-    """Returns the first and the last but one of `count` things, sequences or tokens, that a share holds.
+    """Returns the range [first, end) of `count` sequences or tokens that a share holds.
 
     Example:
         >>> range_of((0.969, 0.999), 400), range_of((0.999, 1.0), 400)
@@ -75,18 +75,18 @@ def range_of(share: Extent | None, count: int) -> tuple[int, int]:
     """
     if share is None:
         return 0, 0
-    # Halves go to the even number.
+    # Halves round to the even number, as in Megatron.
     return round(share[0] * count), min(count, round(share[1] * count))
 
 
 Documents = Literal["idx"] | int | None
-"""What says where documents begin."""
+"""How the borders of documents are found: by the index, by the token that ends documents, or not at all."""
 
 
 @final
 @dataclass(frozen=True)
 class WantedWindows:
-    """Arguments of `TokenDataset` of these names, checked."""
+    """The checked arguments of `TokenDataset` of the same names."""
 
     seq_len: int
     block_len: int
@@ -109,11 +109,11 @@ class WantedWindows:
         part: Any,
         documents: Any,
     ) -> WantedWindows:
-        """Checks what was said.
+        """Checks the arguments.
 
         Raises:
             ArgumentTypeError: an argument has the wrong type.
-            ArgumentValueError: a word is not known, or the lengths do not go together.
+            ArgumentValueError: a word is not known, or the lengths do not fit together.
             ArgumentRangeError: a length is not positive.
         """
         length = arguments.positive("seq_len", seq_len)
@@ -140,11 +140,11 @@ class WantedWindows:
 @final
 @dataclass(frozen=True)
 class TokenPaths:
-    """Where the tokens of a file lie, and its index.
+    """The paths of a token file and of its index.
 
     Args:
-        data: a path or URL.
-        index: of an `.idx`; None where there is none.
+        data: the path or URL of the tokens.
+        index: the path or URL of the `.idx`; None if there is none.
     """
 
     data: str
@@ -152,7 +152,7 @@ class TokenPaths:
 
     @classmethod
     def of(cls, path: str) -> TokenPaths:
-        """Takes what a user names: `.npy`, raw `.bin`, an `.idx`, or the prefix of a `.bin` and an `.idx`.
+        """Finds the paths for a name: `.npy`, raw `.bin`, an `.idx`, or the prefix of a `.bin` and an `.idx`.
 
         Example:
             >>> TokenPaths.of("web.bin"), TokenPaths.of("web.npy").index
@@ -169,11 +169,11 @@ class TokenPaths:
 
 
 def token_dtype(place: str, value: Any) -> Dtype:
-    """Takes the type of a token.
+    """Checks the dtype of tokens.
 
     Raises:
-        ArgumentTypeError: no type of numpy's.
-        ArgumentValueError: one that tokens cannot have.
+        ArgumentTypeError: `value` is not a numpy dtype.
+        ArgumentValueError: tokens cannot have this dtype.
     """
     try:
         dtype: Dtype = np.dtype(value)
@@ -185,19 +185,19 @@ def token_dtype(place: str, value: Any) -> Dtype:
 
 
 def url_end(path: str) -> str:
-    """Returns a path, or a URL without its query: what its extension is looked for in."""
+    """Returns a path, or a URL without its query, whose extension is then examined."""
     return shown(path) if is_remote(path) else path
 
 
 @final
 @dataclass(frozen=True)
 class Corpus:
-    """Files of tokens that belong together.
+    """Token files that belong together.
 
     Args:
-        path: the names that lead there in a tree; none where there is one corpus only.
-        names: of the files.
-        files: where they lie.
+        path: the names that lead to the corpus in a tree; empty if there is only one corpus.
+        names: the names of the files.
+        files: the paths of the files.
     """
 
     path: tuple[str, ...]
@@ -206,17 +206,17 @@ class Corpus:
 
 
 def corpora_of(files: Any, options: RemoteOptions, path: tuple[str, ...] = ()) -> Iterator[Corpus]:
-    """Takes what a user names: a path, a prefix, a pattern or a list of these; or a mapping of them by name.
+    """Finds the corpora of a path, a prefix, a pattern or a list of these; or of a mapping of these by name.
 
     Raises:
-        ArgumentTypeError: neither paths nor a mapping.
-        ArgumentValueError: no file, a file twice, or an empty name.
-        DatasetError: nothing matches a pattern.
+        ArgumentTypeError: `files` is neither paths nor a mapping.
+        ArgumentValueError: no file, a file given twice, or an empty name.
+        DatasetError: no file matches a pattern.
     """
     if not isinstance(files, Mapping):
         paths = file_paths(files, options)
         read = tuple(map(TokenPaths.of, paths))
-        # A prefix and its `.idx` are one file by two names.
+        # A prefix and its `.idx` are two names of one file.
         distinct_names(tuple(each.data for each in read))
         yield Corpus(path, distinct_names(paths), read)
         return
@@ -228,7 +228,7 @@ def corpora_of(files: Any, options: RemoteOptions, path: tuple[str, ...] = ()) -
 
 
 def layout_of(corpora: Sequence[Corpus], sizes: Ids) -> Layout:
-    """Returns the layout, a tree where corpora have names."""
+    """Returns the layout, which is a tree if corpora have names."""
     ends = np.cumsum([len(corpus.files) for corpus in corpora])[:-1]
     shares = np.split(sizes, ends)
     return _tree(

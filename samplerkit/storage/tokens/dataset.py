@@ -1,4 +1,4 @@
-"""Windows of tokens in files, without an index of windows: where one lies is arithmetic."""
+"""A dataset of windows of tokens in files; positions of windows are computed, without an index of windows."""
 
 from __future__ import annotations
 
@@ -26,55 +26,57 @@ from samplerkit.storage.tokens.source import DocumentSpan, Rows, TokenSource
 from samplerkit.storage.urls import is_remote
 
 Fetch = Literal["ranges", "shards"]
-"""How remote tokens are read: by requests for windows, or from whole files."""
+"""How remote tokens are read: by range requests for windows, or from whole files that are fetched."""
 
 
 @final
 class TokenDataset(OpenPerProcess[Any]):
-    """Windows of `seq_len` tokens of token files, and the next token: a map-style dataset.
+    """A map-style dataset of windows of `seq_len` tokens and the next token, from token files.
 
-    Each file is read as a ring, in each epoch from another token on, its phase: each token is an input
-    exactly once an epoch, except those that do not fill a block. Windows never cross files. No index of
-    windows is made: the place of window `i` is computed, and it is read by `pread`.
+    Each file is read as a ring that begins at another token in each epoch, its phase: each token is an input
+    exactly once per epoch, except those that do not fill a block. Windows never cross files. There is no
+    index of windows: the position of window `i` is computed, and the window is read by `pread`.
 
     Args:
         files: the prefix of Megatron's `.bin` and `.idx`, an `.idx`, a raw `.bin` or an `.npy` array; a
-            pattern of these, or a list; paths or URLs. A mapping of such by name makes a tree of corpora.
-        seq_len: tokens of a window, S; rows have one more, for the labels.
-        block_len: a multiple of `seq_len`, and of each later length; None for `seq_len`. A `BlockSampler`
-            orders blocks, so that `seq_len` may change between them.
-        dtype: of the tokens, `u1`, `i1`, `u2`, `i2`, `i4`, `u4` or `i8`; required for raw files.
+            pattern of these, or a list; paths or URLs. A mapping of these by name makes a tree of corpora.
+        seq_len: the number of tokens of a window, S; rows have one more, for the labels.
+        block_len: the number of tokens of a block, K: a multiple of `seq_len`, and of each later `seq_len`;
+            None for `seq_len`. A `BlockSampler` orders blocks, so that `seq_len` may change between them.
+        dtype: the type of the stored tokens, `u1`, `i1`, `u2`, `i2`, `i4`, `u4` or `i8`; required for raw
+            files.
         phase: whether each epoch begins at another token. For evaluation use False: full windows, from the
             first token on.
-        seed: of the phases.
-        split: as Megatron says it, "969,30,1": each file is cut into parts, by sequences if it has an index,
-            otherwise by tokens. Each part is a separate ring.
-        part: which of them, `train`, `valid` or `test`.
-        documents: the borders of documents: `idx`, or the token that ends them; None for none.
+        seed: the seed of the phases.
+        split: Megatron's split, such as "969,30,1": each file is cut into parts, by sequences if it has an
+            index, otherwise by tokens. Each part is a separate ring.
+        part: the part of the split to read, `train`, `valid` or `test`.
+        documents: how the borders of documents are found: `idx`, or the token that ends documents; None if
+            they are not needed.
         outputs: any of `tokens`, `labels`, `loss_mask`, `position_ids`, `cu_seqlens` and `documents`; None
-            for the tokens. One alone is handed out as an array, several as a dict of arrays by name.
-        as_dtype: of the tokens that are handed out.
-        vocab_size: of the tokenizer: a window with a token that is negative or not below it is an error. None
-            looks at no token.
-        remote: how URLs are reached: `RemoteOptions`, or a mapping of these.
-        fetch: `ranges` asks for the windows of a batch, at the same time; `shards` fetches whole files into
-            the cache of this machine.
+            for the tokens. A single one is returned as an array, several as a dict of arrays by name.
+        as_dtype: the type of the returned tokens.
+        vocab_size: the size of the tokenizer's vocabulary: a token outside [0, vocab_size) is an error. None
+            for no check.
+        remote: how URLs are read: `RemoteOptions`, or a mapping of their fields.
+        fetch: `ranges` requests the windows of a batch in parallel; `shards` fetches whole files into the
+            cache of this machine.
 
     Attributes:
         seq_len: S.
         block_len: K.
         windows_per_block: K / S.
-        vocab_size: as given.
+        vocab_size: the argument.
         files: the paths and URLs of the data.
         is_remote: whether some are remote.
 
     Raises:
         ArgumentTypeError: an argument has the wrong type.
-        ArgumentValueError: `block_len` is no multiple of `seq_len`, a name is not known, or a file is named
-            twice.
+        ArgumentValueError: `block_len` is not a multiple of `seq_len`, a name is not known, or a file is
+            given twice.
         ArgumentRangeError: a length is not positive.
-        DatasetError: later, at first use: a file is not there, is cut, was written to, or contradicts its
-            index; or there is no window.
+        DatasetError: later, at first use: a file is missing, was cut or changed, or contradicts its index; or
+            there is no window.
 
     Example:
         >>> import os, tempfile
@@ -89,7 +91,7 @@ class TokenDataset(OpenPerProcess[Any]):
     """
 
     enters_draws = True
-    """A Loader that seeds draws need not read this one by one: nothing is drawn while it is read."""
+    """A Loader that seeds draws need not read samples one at a time: reading them draws nothing."""
 
     def __init__(
         self,
@@ -127,45 +129,45 @@ class TokenDataset(OpenPerProcess[Any]):
 
     @property
     def wants_epochs(self) -> bool:
-        """Whether a `Loader` passes the epoch to its source with each id: each has another phase.
+        """Whether a `Loader` passes the epoch of its source with each id: each epoch has another phase.
 
-        So a source that a mixture reads again has another one each time, and keeps it where a pass resumes in
-        the next epoch.
+        So a source that a mixture reads repeatedly has another phase in each pass, and keeps it if a pass
+        continues in the next epoch.
         """
         return self._wanted.phase
 
     @property
     def layout(self) -> Layout:
-        """How many windows each file has; a tree where corpora have names. Files are looked at now."""
+        """The number of windows of each file; a tree if corpora have names. The first access opens files."""
         return self._source.layout
 
     @property
     def block_layout(self) -> Layout:
-        """How many blocks each file has: what a `BlockSampler` orders."""
+        """The number of blocks of each file: what a `BlockSampler` orders."""
         return self._source.block_layout
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """The type of the tokens in the files, which are looked at now."""
+        """The type of the tokens in the files. The first access opens the files."""
         return self._source.dtype
 
     @property
     def token_counts(self) -> Ids:
-        """How many tokens each file has, of which the layout counts windows; shape (files,)."""
+        """The number of tokens of each file, which the layout divides into windows; shape (files,)."""
         return self._source.rings.tokens
 
     @property
     def is_layout_known(self) -> bool:
-        """Whether the layout is known without requests for remote files."""
+        """Whether the layout can be returned without requests for remote files."""
         return not self.is_remote or "_source" in self.__dict__
 
     @property
     def fingerprint(self) -> str:
-        """A text that changes with the order of tokens; it does not depend on `seq_len`."""
+        """A string that changes with the order of tokens; it does not depend on `seq_len`."""
         return self._source.fingerprint
 
     def of_first_parts(self, count: int) -> TokenSource:
-        """Describes the tree of the first corpora: what this one was before the others were appended."""
+        """Returns the source of the first corpora: the tree before the others were appended."""
         first = list(self.layout.parts)[:count]
         return self._source.of_first(sum(corpus.path[0] in first for corpus in self._corpora))
 
@@ -173,7 +175,7 @@ class TokenDataset(OpenPerProcess[Any]):
     def stats(self) -> FileStats | None:
         """Counts of remote storage; None if all files are local.
 
-        The workers of a `Loader` are added, as their batches are handed out.
+        The counts of a `Loader`'s workers are added as their batches are handed out.
         """
         if self._storage is None:
             return None
@@ -181,22 +183,22 @@ class TokenDataset(OpenPerProcess[Any]):
 
     @property
     def expect(self) -> Callable[[Iterable[Ids]], None] | None:
-        """Receives what this process will read, batch by batch: the next one is asked for ahead.
+        """Receives the ids of each upcoming batch of this process, to request the next batch in advance.
 
-        A `Loader` calls it. None if files are local, or are fetched whole.
+        A `Loader` calls this. None if files are local, or are fetched whole.
         """
         return self._expect if self.is_remote and self._fetch == "ranges" else None
 
     def set_epoch(self, epoch: int) -> None:
-        """Sets the epoch, on which the phases depend; a `Loader` calls it."""
+        """Sets the epoch, on which the phases depend; a `Loader` calls this."""
         self.epoch = arguments.epoch(epoch)
 
     def spans(self, id: int, *, epoch: int | None = None) -> list[DocumentSpan]:
-        """Returns of which parts of which documents a window is made, its last label included.
+        """Returns the parts of documents that make up a window, including its last label.
 
         Args:
-            id: of the window.
-            epoch: of its source, in which it is read, as for `__getitems__`; None for the one that was set.
+            id: the id of the window.
+            epoch: the epoch of its source, as for `__getitems__`; None for the epoch that was set.
 
         Returns:
             For each part: the number of the file in the layout, the number of the document in its index (of
@@ -207,20 +209,20 @@ class TokenDataset(OpenPerProcess[Any]):
         return self._source.spans(wanted, self.epoch if epoch is None else arguments.epoch(epoch))
 
     def windows_of(self, document: int, *, file: int | str = 0) -> Ids:
-        """Returns in which windows a document may be: the inverse of `spans`.
+        """Returns the windows that may hold a document: the inverse of `spans`.
 
         Args:
-            document: its number in its index, as `spans` reports it.
-            file: its file, by its number or its name in the layout.
+            document: the number of the document in its index, as `spans` returns it.
+            file: the number or the name of the file in the layout.
 
         Returns:
-            The ids of the windows that hold some of it in an epoch, whatever the phase: about as many as it
-            has tokens for, and those of a block. Without phases those that hold some of it.
+            The ids of the windows that hold a token of the document at any phase: the windows that it fills,
+            and about one block more. Without phases, the windows that hold a token of it.
 
         Raises:
             ArgumentValueError: no file has that name.
             DatasetError: the file has no index.
-            OutOfDatasetError: there is no such file or document, or it is of another part of the split.
+            OutOfDatasetError: the file or document does not exist, or is in another part of the split.
 
         Example:
             >>> import os, tempfile, samplerkit as sk
@@ -241,17 +243,17 @@ class TokenDataset(OpenPerProcess[Any]):
         """Returns the windows of documents, for `Edit(without=)`, and the other documents in them.
 
         Args:
-            documents: their numbers, as for `windows_of`, by their files.
+            documents: for each file, the numbers of documents, as for `windows_of`.
 
         Returns:
-            The ids of the windows; and, by file, the other documents of which these windows hold some
-            tokens in an epoch, whatever the phase. A run without the windows lacks those tokens, too.
+            The ids of the windows; and, by file, the other documents of which these windows hold tokens at
+            any phase. A run without these windows also lacks those tokens.
 
         Raises:
-            ArgumentTypeError: they are no mapping, or a number is no integer.
+            ArgumentTypeError: `documents` is not a mapping, or a number is not an integer.
             ArgumentValueError: no file has that name.
             DatasetError: the file has no index.
-            OutOfDatasetError: there is no such file or document, or it is of another part of the split.
+            OutOfDatasetError: the file or document does not exist, or is in another part of the split.
 
         Example:
             >>> import os, tempfile, samplerkit as sk
@@ -275,7 +277,7 @@ class TokenDataset(OpenPerProcess[Any]):
         """Returns a dataset of whole documents, with `lengths`, for packs.
 
         Raises:
-            DatasetError: a file has no index, and `documents` is no token that ends them.
+            DatasetError: a file has no index, and `documents` is not the token that ends documents.
         """
         return TokenDocuments(self._source, self._handed_out.dtype)
 
@@ -290,17 +292,17 @@ class TokenDataset(OpenPerProcess[Any]):
         """Returns a batch; it is read file by file, in the order of windows.
 
         Args:
-            ids: of windows, in [0, len), as a list or an array.
-            epochs: in which epoch of its source each is read, for another phase in each: the epoch, and 2^40
-                for each further pass within it. None for the epoch that was set.
+            ids: the ids of windows, in [0, len), as a list or an array.
+            epochs: for each id, the epoch of its source, which sets the phase: the epoch, plus 2^40 for each
+                further pass within it. None for the epoch that was set.
 
         Returns:
-            An array of shape (batch, S + 1), or a dict of arrays where there are several outputs.
+            An array of shape (batch, S + 1), or a dict of arrays if there are several outputs.
 
         Raises:
-            OutOfDatasetError: there is no such window.
-            DatasetError: a file cannot be read, is cut, or was written to; or holds a token that is not below
-                `vocab_size`.
+            OutOfDatasetError: an id is out of range.
+            DatasetError: a file cannot be read, or was cut or changed; or it holds a token outside
+                [0, vocab_size).
         """
         wanted = checked_ids(ids, len(self))
         told = None if epochs is None else arguments.integers("epochs", epochs)
@@ -320,7 +322,7 @@ class TokenDataset(OpenPerProcess[Any]):
 
     @cached_property
     def _source(self) -> TokenSource:
-        """The files, looked at now."""
+        """The source; the first access opens the files."""
         found = TokenSource.of(self._corpora, self._wanted, self._storage, whole=self._fetch == "shards")
         self._handed_out.require_room(found.dtype, found.files[0].name)
         return found
@@ -340,11 +342,11 @@ class TokenDataset(OpenPerProcess[Any]):
 
 @final
 class WindowsAhead:
-    """The windows that a process reads next.
+    """Prefetches the windows that a process reads next.
 
-    What comes is given as ids alone, and where a window lies hangs on the epoch of its source, too. That is
-    the one in which windows of its corpus were read last; where a pass ends it is another one, and those
-    windows are read again.
+    The upcoming batches are given as ids only, but the position of a window also depends on the epoch of its
+    source. The epoch in which windows of the same corpus were last read is assumed; when a pass ends, the
+    epoch is another one, and windows that were prefetched for the old one are read again.
     """
 
     def __init__(self, source: TokenSource, stats: FileStats) -> None:
@@ -354,7 +356,7 @@ class WindowsAhead:
         self._batches: BatchesAhead | None = None
 
     def expect(self, upcoming: Iterable[Any], epoch: int) -> None:
-        """Receives what is read next, batch by batch, from an epoch on."""
+        """Receives the ids of each upcoming batch, and the epoch in which they begin."""
         self.close(waits=False)
         self._epochs = np.full_like(self._epochs, epoch)
         self._batches = BatchesAhead(weakly(self._read), upcoming)
@@ -364,7 +366,7 @@ class WindowsAhead:
         batches, epochs = self._batches, np.broadcast_to(epochs, ids.shape)
         if batches is None or not ids.size:
             return self._source.rows(ids, epochs)
-        # Before the next batch is begun, which may happen while this one is waited for.
+        # Before the next batch is begun, which may happen while this one is awaited.
         corpora = self._source.rings.corpora_of(ids)
         known = self._epochs.copy()
         known[corpora] = epochs
@@ -376,7 +378,7 @@ class WindowsAhead:
         return rows, files, begins
 
     def close(self, *, waits: bool = True) -> None:
-        """Ends the thread when it has read what it reads now; `waits` for that, for a second at most."""
+        """Ends the thread after its current read; `waits` for it for at most a second."""
         batches, self._batches = self._batches, None
         if batches is not None:
             batches.close(waits=waits)

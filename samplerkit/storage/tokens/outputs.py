@@ -1,4 +1,4 @@
-"""What is handed out of token files: inputs, labels and masks of windows, and whole documents."""
+"""The outputs of token files: inputs, labels and masks of windows, and whole documents."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from samplerkit.storage.tokens.source import TokenSource
 Array = np.ndarray[Any, Any]
 
 OUTPUTS: Final = ("tokens", "labels", "loss_mask", "position_ids", "cu_seqlens", "documents")
-"""What can be handed out."""
+"""The names of all outputs."""
 
 OF_BORDERS: Final = frozenset(OUTPUTS[2:])
-"""What depends on where documents begin."""
+"""The outputs that depend on the borders of documents."""
 
 _DTYPES: Final = {"loss_mask": np.float32, "position_ids": np.int64, "documents": np.int32}
 _ALIGNED = 64
@@ -48,12 +48,12 @@ def _output_names(outputs: Any) -> tuple[str, ...]:
 @final
 @dataclass(frozen=True)
 class WantedOutputs:
-    """Arguments of `TokenDataset` of these names, checked.
+    """The checked arguments of `TokenDataset` for its outputs.
 
     Args:
-        names: of the outputs.
-        dtype: of the tokens that are handed out.
-        vocab_size: of the tokenizer; None where no token is looked at.
+        names: the names of the outputs.
+        dtype: the type of the returned tokens.
+        vocab_size: the size of the tokenizer's vocabulary; None if tokens are not checked.
     """
 
     names: tuple[str, ...]
@@ -62,7 +62,7 @@ class WantedOutputs:
 
     @classmethod
     def of(cls, outputs: Any, as_dtype: Any, vocab_size: Any) -> WantedOutputs:
-        """Checks what was said.
+        """Checks the arguments.
 
         Raises:
             ArgumentTypeError: an argument has the wrong type.
@@ -77,30 +77,30 @@ class WantedOutputs:
 
     @property
     def need_borders(self) -> bool:
-        """Whether an output depends on where documents begin."""
+        """Whether an output depends on the borders of documents."""
         return not OF_BORDERS.isdisjoint(self.names)
 
     def require_room(self, stored: Dtype, name: str) -> None:
-        """Refuses files with tokens that the type cannot hold.
+        """Checks that the output type can hold all tokens of the files.
 
         Args:
             stored: the type of the tokens in the files.
-            name: of the first file.
+            name: the name of the first file.
 
         Raises:
-            ArgumentValueError: it cannot.
+            ArgumentValueError: the output type is too small.
         """
         if not np.can_cast(stored, self.dtype, "safe"):
             problem = f"cannot hold all tokens of {name}, which are {stored}"
             raise ArgumentValueError("as_dtype", problem, self.dtype.name, hint="say int64")
 
     def made(self, rows: Array, borders: Array | None, *, is_alone: bool) -> Any:
-        """Makes what is handed out of windows that were read.
+        """Makes the outputs of windows that were read.
 
         Args:
-            rows: the tokens as they are stored, shape (batch, S + 1).
+            rows: the tokens in their stored type, shape (batch, S + 1).
             borders: as for `made_outputs`.
-            is_alone: whether one window is handed out, and no batch.
+            is_alone: whether a single window is returned instead of a batch.
 
         Returns:
             One array, or several by name.
@@ -115,23 +115,24 @@ class WantedOutputs:
 
 
 def made_outputs(names: tuple[str, ...], rows: Array, dtype: Any, borders: Array | None) -> dict[str, Array]:
-    """Makes what is handed out of a batch.
+    """Makes the outputs of a batch.
 
-    The arrays lie in one block of memory: several large ones, given back at each step, are what the C library
-    gives back to the system, and each page of them is asked for again in the next step.
+    The arrays share one block of memory: the C library returns several large blocks to the system when they
+    are freed at each step, and every page of them then has to be mapped again in the next step.
 
     Args:
-        names: of the outputs.
-        rows: the tokens as they are stored, shape (batch, S + 1).
-        dtype: of the tokens that are handed out.
-        borders: whether a document begins at a token, shape (batch, S + 1), the first of a row included; None
-            where no output needs it.
+        names: the names of the outputs.
+        rows: the tokens in their stored type, shape (batch, S + 1).
+        dtype: the type of the returned tokens.
+        borders: whether a document begins at each token, shape (batch, S + 1), always true for the first of a
+            row; None if no output needs it.
 
     Returns:
-        By name. `tokens` are the rows, of which `labels` take the last S, and leave the first S. The others
-        are of shape (batch, S): `loss_mask` float32, 0 where the next token is of another document;
-        `position_ids` int64, from 0 in each document; `documents` int32, their numbers in the row, from 0.
-        `cu_seqlens` are int32 over the batch laid flat: where documents begin and, last, its end.
+        The outputs by name. `tokens` are the rows; with `labels`, which are the last S tokens, `tokens` are
+        the first S. The others have shape (batch, S): `loss_mask` float32, 0 where the next token is of
+        another document; `position_ids` int64, from 0 in each document; `documents` int32, the number of the
+        document in the row, from 0. `cu_seqlens` are int32 positions in the flattened batch: the begin of
+        each document and, last, the end of the batch.
     """
     size, places = _in_one_block(names, rows.shape, rows.dtype, dtype)
     block = np.empty(size, dtype=np.uint8)
@@ -161,7 +162,7 @@ def made_outputs(names: tuple[str, ...], rows: Array, dtype: Any, borders: Array
 def _in_one_block(
     names: tuple[str, ...], shape: tuple[int, int], stored: Any, dtype: Any
 ) -> tuple[int, tuple[tuple[str, tuple[int, int], Any, int], ...]]:
-    """Returns the bytes of a block and, of each array in it, name, shape, type and first byte."""
+    """Returns the size of a block in bytes, and the name, shape, dtype and offset of each array in it."""
     wanted = {name: ((shape[0], shape[1] - 1), held) for name, held in _DTYPES.items() if name in names}
     if dtype != stored:
         wanted["tokens"] = (shape, dtype)
@@ -173,7 +174,7 @@ def _in_one_block(
 
 
 def _count_from(starts: Ids, found: Ids) -> None:
-    """Fills positions that begin again at some places, in the batch laid flat."""
+    """Fills positions in the flattened batch, counted from 0 at each of `starts`."""
     flat, places = found.reshape(-1), np.arange(found.shape[1])
     for begin, end in pairwise([*starts.tolist(), flat.size]):
         flat[begin:end] = places[: end - begin]
@@ -185,17 +186,17 @@ _CHUNK = 1 << 22
 
 @final
 class TokenDocuments:
-    """The documents of a `TokenDataset` as a map-style dataset: each an array of its tokens.
+    """The documents of a `TokenDataset` as a map-style dataset: each sample is an array of tokens.
 
-    They are those of the index, or end with a token; in a split those of the part. Their lengths come from
-    the index; where there is none, all tokens are read for them, once.
+    Documents are the sequences of the index, or end with a given token; with a split, those of the part.
+    Their lengths come from the index; without an index, all tokens are read once to find them.
 
     Args:
-        source: the files, and which part of each is read.
-        as_dtype: of the tokens that are handed out.
+        source: the files, and the part of each that is read.
+        as_dtype: the type of the returned tokens.
 
     Raises:
-        DatasetError: nothing says where the documents of a file begin.
+        DatasetError: a file has no index, and no token that ends documents was given.
     """
 
     def __init__(self, source: TokenSource, as_dtype: Dtype) -> None:
@@ -208,7 +209,7 @@ class TokenDocuments:
 
     @cached_property
     def layout(self) -> Layout:
-        """How many documents each file has; a tree where corpora have names."""
+        """The number of documents of each file; a tree if corpora have names."""
         ranges = zip(self._ends, self._sequences, strict=True)
         counts = [end - begin if ends is None else ends.size for ends, (begin, end) in ranges]
         return layout_of(self._source.corpora, np.array(counts, dtype=np.int64))
@@ -224,7 +225,7 @@ class TokenDocuments:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Changes with the files, and with what of them is read."""
+        """A string that changes with the files and with the parts of them that are read."""
         source = self._source
         return fingerprint_of(
             _RULE,
@@ -242,24 +243,24 @@ class TokenDocuments:
         return self.__getitems__([checked_index(index, self, "documents")])[0]
 
     def __getitems__(self, ids: Iterable[int]) -> list[Array]:
-        """Returns documents, in the order asked for."""
+        """Returns documents, in the order of the ids."""
         wanted = checked_ids(ids, len(self))
         places = [self._place(id) for id in wanted.tolist()]
         return self._read(places)
 
     def __getsegments__(self, segments: Any) -> list[Array]:
-        """Returns parts of documents, and reads nothing but these.
+        """Returns parts of documents, without reading the rest of them.
 
         Args:
-            segments: for each the id of the document, the first token in it, and the number of tokens; shape
-                (m, 3).
+            segments: the id of the document, the first token in it and the number of tokens of each part;
+                integers of shape (m, 3).
 
         Returns:
-            The m parts, in the order asked for.
+            The m parts, in the order of `segments`.
 
         Raises:
-            ArgumentTypeError: integers of another shape.
-            OutOfDatasetError: there is no such document, or it is shorter.
+            ArgumentTypeError: `segments` has another type or shape.
+            OutOfDatasetError: a document does not exist, or is shorter.
         """
         places = []
         for id, start, length in checked_segments(segments, len(self)).tolist():
@@ -271,7 +272,7 @@ class TokenDocuments:
         return self._read(places)
 
     def close(self) -> None:
-        """Lets go of open files."""
+        """Closes open files."""
         self._source.close()
 
     def __repr__(self) -> str:
@@ -283,7 +284,7 @@ class TokenDocuments:
 
     @cached_property
     def _ends(self) -> tuple[Array | None, ...]:
-        """Where the documents of files without an index end, from the first token of the part on."""
+        """The ends of the documents of files without an index, relative to the first token of the part."""
         return tuple(
             self._scanned(number) if isinstance(self._source.documents, int) else None
             for number in range(len(self._source.files))
@@ -299,7 +300,7 @@ class TokenDocuments:
             source.opened.data.fill([(file, at, tokens)])
             found.append(np.flatnonzero(tokens == source.documents) + (begin + 1))
         ends = np.concatenate([*found, np.zeros(0, dtype=np.int64)])
-        # What follows on the last one is a document without its end.
+        # Tokens after the last end are a document without an end token.
         return ends if not total or (ends.size and ends[-1] == total) else np.append(ends, total)
 
     def _lengths(self, file: int) -> Array:

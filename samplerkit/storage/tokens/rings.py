@@ -1,4 +1,4 @@
-"""Where the windows of tokens lie: round each file as a ring, from a phase on. Nothing but arithmetic."""
+"""Computes the positions of windows of tokens: each file is a ring that begins at a phase."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ from samplerkit.order.keys import Key, keyed_hash, path_number, scaled
 from samplerkit.order.typing import Ids
 
 RULE: Final = "tokens-1"
-"""The version of the rules of windows and of phases; another one is another fingerprint."""
+"""The version of the rules for windows and phases; it is part of the fingerprint."""
 
 PASS: Final = 1 << 40
-"""What a further pass over a source within an epoch adds to the number of its epoch."""
+"""The number added to the epoch for each further pass over a source within an epoch."""
 
 _MOST_FILES = 1 << 18
-"""Files up to which the phases of all are computed at once, and kept."""
+"""The largest number of files for which the phases of all are computed together and kept."""
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Rings:
-    """The windows of files of tokens.
+    """The windows of token files.
 
     Args:
-        tokens: how many each file has, T; shape (files,).
-        corpora: the names that lead to each corpus of a tree; one empty name where there is one corpus.
+        tokens: the number of tokens of each file, T; shape (files,).
+        corpora: the names that lead to each corpus of a tree; one empty name if there is one corpus.
         corpus_of: the corpus of each file, shape (files,).
         place_of: the number of each file in its corpus, shape (files,).
-        seq_len: tokens of a window, S.
-        block_len: tokens of a block, K.
-        phase: whether each epoch begins at another token. Else windows stand from the first token on, and
-            there is no ring.
-        seed: of the phases.
+        seq_len: the number of tokens of a window, S.
+        block_len: the number of tokens of a block, K.
+        phase: whether each epoch begins at another token. If not, windows begin at the first token, and files
+            are not rings.
+        seed: the seed of the phases.
     """
 
     tokens: Ids
@@ -49,31 +49,31 @@ class Rings:
 
     @cached_property
     def blocks(self) -> Ids:
-        """How many blocks each file has, shape (files,)."""
+        """The number of blocks of each file, shape (files,)."""
         return np.maximum(self.tokens - (not self.phase), 0) // self.block_len
 
     @cached_property
     def windows(self) -> Ids:
-        """How many windows each file has, shape (files,)."""
+        """The number of windows of each file, shape (files,)."""
         return self.blocks * (self.block_len // self.seq_len)
 
     @cached_property
     def starts(self) -> Ids:
-        """The first window of each file and, last, how many there are; shape (files + 1,)."""
+        """The first window of each file and, last, the number of windows; shape (files + 1,)."""
         return np.cumsum([0, *self.windows.tolist()], dtype=np.int64)
 
     def of_first(self, corpora: int, files: int) -> Rings:
-        """Returns the windows of the first corpora, which have so many files."""
+        """Returns the windows of the first `corpora` corpora, which have `files` files."""
         first = {name: getattr(self, name)[:files] for name in ("tokens", "corpus_of", "place_of")}
         return replace(self, corpora=self.corpora[:corpora], **first)
 
     def phases(self, files: Ids, epochs: Ids | int) -> Ids:
-        """Returns the token at which the first window begins, in [0, K).
+        """Returns the token at which the first window of each file begins, in [0, K).
 
         Args:
-            files: their numbers, shape (n,).
-            epochs: in which epoch of its source each is read, shape (n,), or one for all: the epoch, and 2^40
-                for each further pass within it.
+            files: the numbers of files, shape (n,).
+            epochs: the epoch of the source of each, shape (n,), or one for all: the epoch, plus 2^40 for each
+                further pass within it.
         """
         if not self.phase or not files.size:
             return np.zeros(files.size, dtype=np.int64)
@@ -95,13 +95,13 @@ class Rings:
         return found
 
     def at(self, ids: Ids, epochs: Ids | int) -> tuple[Ids, Ids]:
-        """Returns the file and the first token of each window; it continues at token 0 behind the last.
+        """Returns the file and the first token of each window; after the last token follows token 0.
 
         Args:
-            ids: of windows, in range, shape (n,).
-            epochs: of the source of each, as for `phases`.
+            ids: the ids of windows, in range, shape (n,).
+            epochs: the epoch of the source of each, as for `phases`.
         """
-        if self.tokens.size == 1:  # of which there is nothing to look up
+        if self.tokens.size == 1:  # a single file needs no look-up
             files, begins, tokens = np.zeros(ids.size, dtype=np.int64), ids * self.seq_len, self.tokens
         else:
             files = self.files_of(ids)
@@ -118,13 +118,13 @@ class Rings:
         return self.corpus_of[self.files_of(ids)]
 
     def windows_over(self, file: int, first: int, end: int) -> Ids:
-        """Returns the windows that hold some of the tokens from `first` up to before `end`, at some phase.
+        """Returns the windows that hold some of the tokens in [first, end) at any phase.
 
-        The label of the last token of a window counts, as it is read with it.
+        The label of a window's last token counts, since it is read with the window.
         """
         size, last = self.seq_len, (self.block_len - 1) * self.phase
         found = []
-        # Round the ring a window behind the last token continues at the first one.
+        # On the ring, a window continues at the first token after the last one.
         for turn in (0, int(self.tokens[file])) if self.phase else (0,):
             low = max(0, (first + turn - last - size - 1) // size + 1)
             high = min(int(self.windows[file]), -(-(end + turn) // size))
@@ -134,9 +134,9 @@ class Rings:
 
     @cached_property
     def _last_read(self) -> list[tuple[int, Ids, Ids]]:
-        """The epoch of all files, or -1; and of each file the one in which it was read last, and its phase.
+        """The epoch of all files, or -1 if they differ; and the last-read epoch and the phase of each file.
 
-        Batches are mostly read by it. It is one value, so that another thread finds all of one moment.
+        Most batches are read with these. They are one value, so that other threads see a consistent state.
         """
         return [(-1, np.full(self.tokens.size, -1), np.zeros(self.tokens.size, dtype=np.int64))]
 

@@ -1,4 +1,4 @@
-"""What a dataset of tokens reads: files that were looked at, which part of each, and the windows in it."""
+"""The source of a token dataset: the opened files, the part of each that is read, and its windows."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ Rows = tuple[Array, Ids, Ids]
 """The tokens of windows, shape (n, S + 1), and the file and the first token of each."""
 
 DocumentSpan = tuple[int, int | None, int, int]
-"""The number of a file and of a document, the first token in it, and how many follow on it."""
+"""The number of a file and of a document, the first token in the document, and the number of tokens."""
 
 MOST_LOST: Final = 0.5
-"""The share of tokens in files that are shorter than a block, above which a dataset is refused;"""
+"""The share of tokens in files shorter than a block above which a dataset is refused."""
 
 MUCH_LOST: Final = 0.01
-"""and that above which the log reports it."""
+"""The share of tokens in files shorter than a block above which a warning is logged."""
 
 _LOG = logging.getLogger("samplerkit")
 
@@ -49,14 +49,14 @@ _LOG = logging.getLogger("samplerkit")
 @final
 @dataclass(frozen=True, eq=False)
 class TokenSource:
-    """The windows of files.
+    """The windows of token files.
 
     Args:
         corpora: the files by the names that the user gave.
-        opened: the files, whole.
-        files: the part of each that is read.
-        rings: where the windows lie in the part of each.
-        documents: what says where documents begin.
+        opened: the whole files.
+        files: the part of each file that is read.
+        rings: the positions of windows in these parts.
+        documents: how the borders of documents are found.
     """
 
     corpora: tuple[Corpus, ...]
@@ -69,11 +69,11 @@ class TokenSource:
     def of(
         cls, corpora: Sequence[Corpus], wanted: WantedWindows, storage: RemoteStorage | None, *, whole: bool
     ) -> TokenSource:
-        """Looks at files.
+        """Opens files and computes their windows.
 
         Raises:
-            DatasetError: one is not there, is damaged, or does not go with the others; or there is no window.
-            ArgumentValueError: nothing says the type of raw tokens, or documents cannot be told.
+            DatasetError: a file is missing, damaged, or does not match the others; or there is no window.
+            ArgumentValueError: raw files need a dtype, or no token can be the given end of documents.
         """
         paths = [path for corpus in corpora for path in corpus.files]
         opened = Opened(paths, wanted.dtype, storage, whole=whole)
@@ -111,17 +111,17 @@ class TokenSource:
 
     @cached_property
     def layout(self) -> Layout:
-        """How many windows each file has; a tree where corpora have names."""
+        """The number of windows of each file; a tree if corpora have names."""
         return layout_of(self.corpora, self.rings.windows)
 
     @cached_property
     def block_layout(self) -> Layout:
-        """How many blocks each file has."""
+        """The number of blocks of each file."""
         return layout_of(self.corpora, self.rings.blocks)
 
     @cached_property
     def fingerprint(self) -> str:
-        """Changes with what the order of tokens depends on."""
+        """A string that changes with everything that the order of tokens depends on."""
         rings = self.rings
         return fingerprint_of(
             RULE,
@@ -135,7 +135,7 @@ class TokenSource:
         )
 
     def of_first(self, count: int) -> TokenSource:
-        """Returns the windows of the first corpora alone; no file is looked at again."""
+        """Returns the windows of the first `count` corpora only, without opening files again."""
         corpora = self.corpora[:count]
         files = sum(len(corpus.files) for corpus in corpora)
         rings = self.rings.of_first(count, files)
@@ -145,7 +145,7 @@ class TokenSource:
         """Reads windows.
 
         Returns:
-            Their tokens, shape (n, S + 1), as they are in the files; and the file and first token of each.
+            The tokens in their stored type, shape (n, S + 1), and the file and first token of each window.
         """
         files, begins = self.rings.at(ids, epochs)
         rows = np.empty((ids.size, self.rings.seq_len + 1), dtype=self.dtype)
@@ -154,10 +154,10 @@ class TokenSource:
         return rows, files, begins
 
     def require_below(self, vocab_size: int, rows: Array, files: Ids, begins: Ids) -> None:
-        """Refuses windows with a token that is negative, or not below the size of a vocabulary.
+        """Checks that all tokens are in [0, vocab_size).
 
         Raises:
-            DatasetError: there is one; the error names its byte.
+            DatasetError: a token is not; the error has its byte offset in the file.
         """
         if not rows.size or (int(rows.max()) < vocab_size and int(rows.min()) >= 0):
             return
@@ -173,9 +173,9 @@ class TokenSource:
         )
 
     def borders(self, rows: Array, files: Ids, begins: Ids) -> Array:
-        """Returns whether a document begins at a token of a window, shape (n, S + 1).
+        """Returns whether a document begins at each token of windows, shape (n, S + 1).
 
-        One begins with each row, and where a window continues at the first token of its file.
+        A document also begins with each row, and where a window continues at the first token of its file.
         """
         found = np.zeros(rows.shape, dtype=bool)
         if isinstance(self.documents, int):
@@ -189,7 +189,7 @@ class TokenSource:
         return found
 
     def spans(self, id: int, epoch: int) -> list[DocumentSpan]:
-        """Returns which parts of which documents a window is made of; its last label is in it."""
+        """Returns the parts of documents that make up a window, including its last label."""
         files, begins = self.rings.at(np.array([id]), np.array([epoch]))
         file = int(files[0])
         found: list[DocumentSpan] = []
@@ -209,7 +209,7 @@ class TokenSource:
         return found
 
     def windows_with(self, file: int, document: int) -> Ids:
-        """Returns the windows that hold some of a document of an index, in some epoch."""
+        """Returns the windows that hold a token of a document in any epoch."""
         if not 0 <= file < len(self.files):
             raise OutOfDatasetError("file", f"must be in [0, {len(self.files)})", file)
         pointers = self.files[file].index
@@ -222,7 +222,7 @@ class TokenSource:
         return nothing if first == end else self.rings.windows_over(file, first, end)
 
     def windows_shared(self, file: int, documents: Sequence[int]) -> tuple[Ids, Ids]:
-        """Returns the windows that may hold some of documents, and the others that they may hold some of."""
+        """Returns the windows that may hold tokens of documents, and the other documents in these windows."""
         windows = [self.windows_with(file, document) for document in documents]
         ids = np.unique(np.concatenate([np.zeros(0, np.int64), *windows]))
         rings, others = self.rings, np.zeros(0, np.int64)
@@ -230,7 +230,7 @@ class TokenSource:
             return ids, others
         pointers = self.files[file].index
         places, first, tokens = ids - rings.starts[file], self.files[file].first, int(rings.tokens[file])
-        # With the label of its last token, and wherever the phase puts it.
+        # A window with the label of its last token, at any phase.
         width = rings.seq_len + 1 + (rings.block_len - 1) * rings.phase
         for run in np.split(places, np.flatnonzero(np.diff(places) > 1) + 1):
             begin, end = int(run[0]) * rings.seq_len, int(run[-1]) * rings.seq_len + width
@@ -242,11 +242,11 @@ class TokenSource:
         return ids, np.setdiff1d(others, documents)
 
     def close(self) -> None:
-        """Lets go of what is open."""
+        """Closes the open files."""
         self.opened.close()
 
     def _starts_in(self, files: Ids, begins: Ids, width: int) -> Ids:
-        """Where sequences of the index begin in windows, in the batch laid flat."""
+        """Returns the positions in the flattened batch at which sequences of the index begin."""
         found: list[Ids] = []
         moved: list[int] = []
         for row, (file, begin) in enumerate(zip(files.tolist(), begins.tolist(), strict=True)):
@@ -262,7 +262,7 @@ class TokenSource:
         return starts
 
     def _pieces(self, file: int, begin: int) -> list[tuple[int, int, int]]:
-        """Of a window, where each piece is in it, its first token in the file, and its tokens."""
+        """Returns the pieces of a window: offset in the window, first token in the file, and length."""
         part, width = self.files[file], self.rings.seq_len + 1
         first, rest = part.first, part.tokens - begin
         if rest >= width:
@@ -271,16 +271,16 @@ class TokenSource:
 
     @cached_property
     def _byte_extents(self) -> list[tuple[int, int]]:
-        """The byte at which the part of each file begins, and how many bytes it has."""
+        """The offset and the size in bytes of the part of each file."""
         size = self.dtype.itemsize
         return [(file.begin, file.tokens * size) for file in self.files]
 
     def _parts(
         self, rows: Array, in_order: list[int], files: list[int], begins: list[int]
     ) -> Iterator[WantedBytes]:
-        """Where each row lies, file by file: two parts of one that has the seam."""
+        """Yields the bytes of each row, file by file; a row across the end of the ring has two parts."""
         size, extents = rows.itemsize, self._byte_extents
-        # Slices of one view: numpy takes several times as long to make a row, and to tell where it lies.
+        # Slices of one memoryview: numpy takes several times as long to make a row and to get its address.
         flat, width = rows.data.cast("B"), rows.shape[1] * size
         for row in in_order:
             number, place, at = files[row], begins[row] * size, row * width
@@ -293,7 +293,7 @@ class TokenSource:
                 yield number, start, flat[seam : at + width]
 
     def _require_windows(self, number: int, corpus: Corpus, wanted: WantedWindows) -> None:
-        """Refuses a corpus of which too little is read."""
+        """Raises an error if too few tokens of a corpus fill blocks."""
         mine = self.rings.corpus_of == number
         tokens, windows = self.rings.tokens[mine], self.rings.windows[mine]
         total, lost = int(tokens.sum()), int(tokens[windows == 0].sum())
@@ -314,7 +314,7 @@ class TokenSource:
 
 
 def _part(file: TokenFile, wanted: WantedWindows) -> TokenFile:
-    """Returns what a dataset reads of a file."""
+    """Returns the part of a file that the dataset reads."""
     pointers = file.pointers
     if wanted.split is None:
         return file

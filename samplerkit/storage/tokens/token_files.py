@@ -1,4 +1,4 @@
-"""Files of tokens, looked at, and where sequences begin: an index is read page by page, and never whole."""
+"""Opened token files, and the positions of sequences: an index is read page by page, never as a whole."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from samplerkit.storage.tokens.arguments import KINDS, KNOWN, Dtype, TokenPaths,
 from samplerkit.storage.urls import is_remote
 
 HEADER: Final = struct.Struct("<9sQBQQ")
-"""Of an index: its mark, its version, the type of tokens, how many sequences and documents."""
+"""The header of an index: magic bytes, version, type of tokens, number of sequences and of documents."""
 
 PAGE: Final = 4096
-"""Sequences of a page: 48 KiB of an index."""
+"""The number of sequences of a page: 48 KiB of an index."""
 
 MOST_PAGES: Final = 1536
-"""Pages in memory, 48 MiB."""
+"""The largest number of pages in memory: 48 MiB."""
 
 MAGIC: Final = b"MMIDIDX\x00\x00"
 
 MEGATRON: Final[dict[int, str]] = {1: "u1", 2: "i1", 3: "i2", 4: "i4", 5: "i8", 8: "u2"}
-"""The types of tokens by Megatron's numbers; it has two more, of floats."""
+"""The types of tokens by Megatron's codes; Megatron has two more codes, of floats."""
 
 _HINT = "the index does not belong to its .bin, or is damaged: make it again"
 _FLOATS = {6: "float64", 7: "float32"}
@@ -47,14 +47,14 @@ class Pointers:
     """The first token of each sequence of one file.
 
     Args:
-        data: the files of a dataset, indexes among them. What asks for pages of one asks for many small ones:
-            at a URL it is fetched as a whole, once a machine.
-        place: of this index there.
+        data: the files of a dataset, including indexes. Many small pages of an index are read, so a remote
+            index is fetched as a whole, once per machine.
+        place: the number of this index in `data`.
         count: the number of sequences.
-        file: the name of the file of tokens.
-        tokens: how many it has.
-        itemsize: the bytes of one.
-        pages: of all indexes, those that were read last, by index and number.
+        file: the name of the token file.
+        tokens: the number of its tokens.
+        itemsize: the size of a token in bytes.
+        pages: the most recently used pages of all indexes, by index and page number.
     """
 
     data: ByteFiles
@@ -67,14 +67,14 @@ class Pointers:
 
     @property
     def name(self) -> str:
-        """What errors call the index."""
+        """The name of the index in error messages."""
         return self.data.files[self.place].name
 
     def first_token(self, sequence: int) -> int:
-        """Returns the token at which a sequence begins; behind the last one, how many tokens there are.
+        """Returns the first token of a sequence; for the number after the last one, the number of tokens.
 
         Raises:
-            DatasetError: the index says something that cannot be.
+            DatasetError: the index contradicts itself.
         """
         if sequence >= self.count:
             return self.tokens
@@ -83,20 +83,20 @@ class Pointers:
         return int(self._tokens_at(range(sequence, sequence + 1), pointer)[0])
 
     def sequence_at(self, token: int) -> int:
-        """Returns the sequence in which a token lies."""
+        """Returns the sequence that holds a token."""
         page = self._page_of(token)
-        # Of sequences that begin at one token all but the last are empty.
+        # If several sequences begin at a token, all but the last are empty.
         return page * PAGE + int(np.searchsorted(self._page(page), token, side="right")) - 1
 
     def bounds(self, sequence: int) -> tuple[int, int]:
-        """Returns the first token of a sequence, and the one behind its last."""
+        """Returns the first token of a sequence, and the one after its last."""
         page, place = divmod(sequence, PAGE)
         firsts = self._page(page)
         is_last = place + 1 == firsts.size
         return int(firsts[place]), self._heads[page + 1] if is_last else int(firsts[place + 1])
 
     def between(self, begin: int, end: int) -> Ids:
-        """Returns the tokens in (begin, end) at which sequences begin, empty ones of no account."""
+        """Returns the tokens in (begin, end) at which non-empty sequences begin."""
         page = self._page_of(begin)
         found: list[Ids] = []
         while page + 1 < len(self._heads):
@@ -113,15 +113,15 @@ class Pointers:
         return self._read_firsts(range(self.count), self._heads[-1])
 
     def lengths(self, begin: int, end: int) -> Ids:
-        """Returns the tokens of the sequences from `begin` up to before `end`, from the index; int32."""
+        """Returns the lengths of the sequences in [begin, end) from the index, int32."""
         (data,) = self.data.read(self.place, [(HEADER.size + 4 * begin, 4 * (end - begin))])
         return np.frombuffer(data, dtype="<i4")
 
     def lengths_of(self, sequences: tuple[int, int], tokens: int) -> Ids:
-        """Returns the lengths of sequences that have so many tokens together.
+        """Returns the lengths of sequences, after checking that they add up to `tokens`.
 
         Raises:
-            DatasetError: the index says otherwise.
+            DatasetError: they do not.
         """
         lengths = self.lengths(*sequences)
         said = int(lengths.sum(dtype=np.int64))
@@ -132,18 +132,18 @@ class Pointers:
 
     @cached_property
     def _heads(self) -> list[int]:
-        """The first token of each page and, last, how many tokens there are; a list is searched fastest."""
+        """The first token of each page and, last, the number of tokens; a list is the fastest to search."""
         firsts = range(0, self.count, PAGE)
         data = self.data.read(self.place, [(self._byte_of(first), 8) for first in firsts])
         pointers = np.frombuffer(b"".join(data), dtype="<i8")
         return [*self._tokens_at(firsts, pointers).tolist(), self.tokens]
 
     def _page_of(self, token: int) -> int:
-        """The page in which a token lies; of pages that begin there the last one."""
+        """Returns the page that holds a token: the last one, if several pages begin at the token."""
         return bisect_right(self._heads, token) - 1
 
     def _page(self, page: int) -> Ids:
-        """The first tokens of the sequences of a page."""
+        """Returns the first tokens of the sequences of a page."""
 
         def read() -> Ids:
             sequences = range(page * PAGE, min(self.count, (page + 1) * PAGE))
@@ -161,7 +161,7 @@ class Pointers:
         return pointers // self.itemsize
 
     def _tokens_at(self, sequences: range, pointers: Ids) -> Ids:
-        """The tokens to which pointers lead."""
+        """Converts pointers, which are byte offsets, to tokens."""
         tokens, rest = np.divmod(pointers, self.itemsize)
         wrong = (rest != 0) | (tokens < 0) | (tokens > self.tokens)
         wrong |= (tokens > 0) & (np.array(sequences) == 0)
@@ -169,7 +169,7 @@ class Pointers:
         return tokens
 
     def _byte_of(self, sequence: int) -> int:
-        """Where the pointer to a sequence lies."""
+        """Returns the offset of the pointer to a sequence in the index, in bytes."""
         return HEADER.size + 4 * self.count + 8 * sequence
 
     def _require_none(self, wrong: Any, sequences: range, pointers: Ids) -> None:
@@ -184,16 +184,16 @@ class Pointers:
 @final
 @dataclass(frozen=True)
 class TokenFile:
-    """A file of tokens as it was opened, or the part of it that is read.
+    """A token file as it was when it was opened, or the part of it that is read.
 
     Args:
         name: the name in error messages.
-        dtype: of a token.
-        begin: the byte where the tokens begin.
-        tokens: how many there are.
-        pointers: where its sequences begin; None where it has no index.
-        first: the first token of a part, in the file.
-        sequences: of a part: the first, and the one behind the last.
+        dtype: the type of a token.
+        begin: the offset of the first token in bytes.
+        tokens: the number of tokens.
+        pointers: the positions of its sequences; None if the file has no index.
+        first: for a part, its first token in the file.
+        sequences: for a part, its first sequence and the one after its last.
     """
 
     name: str
@@ -206,10 +206,10 @@ class TokenFile:
 
     @property
     def index(self) -> Pointers:
-        """Where its sequences begin.
+        """The positions of its sequences.
 
         Raises:
-            DatasetError: it has no index.
+            DatasetError: the file has no index.
         """
         if self.pointers is None:
             hint = "give the prefix of a .bin and an .idx"
@@ -217,25 +217,25 @@ class TokenFile:
         return self.pointers
 
     def part(self, first: int, end: int, sequences: tuple[int, int] = (0, 0)) -> TokenFile:
-        """Returns a part of a file: the tokens from `first` up to before `end`."""
+        """Returns a part of the file: the tokens in [first, end)."""
         begin, tokens = self.begin + first * self.dtype.itemsize, max(0, end - first)
         return replace(self, begin=begin, tokens=tokens, first=first, sequences=sequences)
 
 
 @final
 class Opened:
-    """The files of a dataset, looked at: their data, their indexes, and what is known of each.
+    """The opened files of a dataset: their data and indexes, checked against each other.
 
     Args:
-        paths: of each file.
-        dtype: of the tokens, where the user says it; raw files do not hold it.
+        paths: the paths of each file.
+        dtype: the type of the tokens, if the user gave it; raw files do not store it.
         storage: fetches remote files.
-        whole: whether remote data files are fetched into the cache of this machine.
+        whole: whether remote data files are fetched as a whole into the cache of this machine.
 
     Raises:
-        DatasetError: a file is not there, is truncated, has another type than the others, or contradicts its
+        DatasetError: a file is missing or truncated, has another type than the others, or contradicts its
             index.
-        ArgumentValueError: nothing says the type of raw tokens.
+        ArgumentValueError: a raw file is given without `dtype`.
     """
 
     def __init__(
@@ -256,7 +256,7 @@ class Opened:
                 raise DatasetError(file.name, problem, hint="files of one dataset have one type of tokens")
 
     def close(self) -> None:
-        """Lets go of what is open."""
+        """Closes the open files."""
         self.data.close()
 
     def _opened(self, number: int, path: TokenPaths, dtype: Dtype | None) -> TokenFile:
@@ -333,10 +333,10 @@ def _of_npy(data: Stored, said: Dtype | None) -> TokenFile:
 
 
 def _require_known(path: TokenPaths) -> None:
-    """Requires that a prefix is one: any other name was taken for it.
+    """Checks that a `.bin` or `.idx` of a prefix exists: every unknown name is taken for a prefix.
 
     Raises:
-        AbsentError: there is no file that it begins.
+        AbsentError: neither file exists.
     """
     if path.index is None or is_remote(path.data):
         return

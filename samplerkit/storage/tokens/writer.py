@@ -1,4 +1,4 @@
-"""Writes documents of tokens into a `.bin` and an `.idx`, as Megatron reads them."""
+"""Writes documents of tokens into a `.bin` and an `.idx` that Megatron can read."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ _LONGEST = (1 << 31) - 1
 
 @final
 class TokenWriter(Writing):
-    """Writes documents into one pair of a `.bin` and an `.idx`, one sequence each.
+    """Writes documents into one pair of a `.bin` and an `.idx`, one sequence per document.
 
-    Both are renamed to their names when all is written, the `.idx` last: if it exists, its `.bin` is
-    complete. If the `with` block is left by an error, nothing remains. The same documents give the same
-    bytes.
+    Both files are written under temporary names and renamed when they are complete, the `.idx` last: if it
+    exists, its `.bin` is complete. If the `with` block is left by an error, no file remains. The same
+    documents give the same bytes.
 
     Args:
-        prefix: of both paths, without `.bin`.
-        dtype: of the tokens, one that Megatron knows: all but `u4`.
+        prefix: the common path of both files, without `.bin`.
+        dtype: the type of the tokens, one that Megatron knows: any but `u4`.
         total: the number of documents, for `progress`; None if it is not known.
-        overwrite: whether files that are there are replaced.
+        overwrite: whether existing files are replaced.
         progress: called with a description, the number done and the total; None for a line on the terminal,
-            False for nothing. Without `total` there is none.
+            False for nothing. Without `total` no progress is reported.
 
     Raises:
         ArgumentTypeError: an argument has the wrong type.
-        ArgumentValueError: Megatron has no number for the type, the files are there, or the prefix is a URL.
-        DatasetError: they cannot be written.
+        ArgumentValueError: Megatron does not know the type, the files exist, or the prefix is a URL.
+        DatasetError: the files cannot be written.
 
     Example:
         >>> import tempfile, samplerkit as sk
@@ -85,7 +85,7 @@ class TokenWriter(Writing):
 
     @property
     def num_documents(self) -> int:
-        """How many were written."""
+        """The number of documents that were written."""
         return len(self._lengths)
 
     def write(self, tokens: Any) -> None:
@@ -95,8 +95,8 @@ class TokenWriter(Writing):
             tokens: integers, in a list or an array of shape (tokens,).
 
         Raises:
-            ArgumentTypeError: no flat list of integers.
-            ArgumentRangeError: a token that the type cannot hold, or 2^31 tokens and more.
+            ArgumentTypeError: `tokens` is not a flat list of integers.
+            ArgumentRangeError: the type cannot hold a token, or there are 2^31 tokens or more.
             DatasetError: the file cannot be written, or was closed.
         """
         found = arguments.integers("tokens", tokens)
@@ -117,10 +117,10 @@ class TokenWriter(Writing):
             self._progress("documents written:", len(self._lengths), self._total)
 
     def close(self) -> None:
-        """Returns both files their names.
+        """Completes both files and gives them their final names.
 
         Raises:
-            DatasetError: they cannot be written; or another writer has, and `overwrite` is not said.
+            DatasetError: they cannot be written; or another writer wrote them, and `overwrite` is False.
         """
         if self._is_over:
             return
@@ -135,7 +135,7 @@ class TokenWriter(Writing):
             ) from None
         with self._writing():
             begun = self._begun()
-            # An index of other tokens must never stand beside these.
+            # An index of other tokens must never be next to these.
             index.unlink(missing_ok=True)
             begun.finish()
             with atomic(index) as file:
@@ -143,13 +143,13 @@ class TokenWriter(Writing):
         self._is_over = True
 
     def abort(self) -> None:
-        """Drops what was written."""
+        """Discards the documents that were written."""
         self._is_over = True
         if self._file is not None:
             self._file.drop()
 
     def _require_free(self) -> None:
-        # Path's own raises where a name is too long.
+        # Path's own method raises if a name is too long.
         there = next((path for path in self.paths if os.path.lexists(path)), None)
         if there is not None and not self._is_overwritten:
             raise ArgumentValueError(
