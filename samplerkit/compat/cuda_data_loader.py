@@ -1,4 +1,4 @@
-"""`CudaDataLoader`: the class that people know, with its signature and its endless epochs."""
+"""`CudaDataLoader`: a drop-in for the known class of this name, with its signature and its endless epochs."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from samplerkit.storage.threads import weakly
 class CudaDataLoader(DeviceLoader):
     """Loads batches to a device in the background, epoch after epoch.
 
-    It is its own iterator. An epoch ends with `StopIteration`, and the next one is being loaded by then: a
-    sampler with `set_epoch` receives its number. After an early break, the next `for` begins the epoch again.
-    A subclass may override `load_instance`. All else, such as its state, is that of the `DeviceLoader` which
-    it is.
+    It is its own iterator. An epoch ends with `StopIteration`, and the next one is already being loaded then;
+    a sampler with `set_epoch` receives its number. After an early break, the next `for` begins the epoch
+    again. A subclass may override `load_instance`. Everything else, such as the state, is inherited from
+    `DeviceLoader`.
 
-    What is different from the class of that name: the loop waits for the copy before it uses a batch, errors
-    of the loader are raised in the loop, batches keep the classes of what they are nested in, `None` and
-    numbers may be in them, and no thread is left behind. It works on any device.
+    Differences from the original class: the loop waits for the copy before it uses a batch, errors of the
+    loader are raised in the loop, nested batches keep their container classes and may hold `None` and
+    numbers, and no thread is left running. It works on any device.
 
     Args:
         loader: a `DataLoader` or any iterable of batches.
-        device: where batches go.
-        queue_size: how many batches are loaded ahead.
+        device: the device of the returned batches.
+        queue_size: how many batches are prefetched.
 
     Raises:
         ArgumentTypeError: an argument has the wrong type.
         ArgumentRangeError: `queue_size` is not positive.
-        ArgumentValueError: the device is not there.
+        ArgumentValueError: the device does not exist.
 
     Example:
         >>> loader = CudaDataLoader(torch.utils.data.DataLoader(torch.arange(4), batch_size=2), "cpu")
@@ -50,23 +50,23 @@ class CudaDataLoader(DeviceLoader):
 
     def __init__(self, loader: Iterable[Any], device: torch.device | str, queue_size: int = 2) -> None:
         overrides = type(self).load_instance is not CudaDataLoader.load_instance
-        # The thread refers to it weakly: else a loader that was dropped would live as long as its thread.
+        # The thread holds a weak reference: otherwise a dropped loader would live as long as its thread.
         load = weakly(self.load_instance) if overrides else None
         super().__init__(loader, device, depth=queue_size, run_ahead=True, load=load)
         self._batches: Iterator[Any] | None = None
 
     @property
     def queue_size(self) -> int:
-        """How many batches are loaded ahead."""
+        """How many batches are prefetched."""
         return self.depth
 
     def load_instance(self, sample: Any) -> Any:
-        """Returns a batch on the device; what a subclass makes of it here is what the loop gets.
+        """Moves a batch to the device; a subclass may override this to change the batches of the loop.
 
-        It is called once a batch, by the thread that loads, on a stream beside that of the loop.
+        Called once per batch by the loading thread, on another stream than the loop's.
 
         Args:
-            sample: the batch, pinned where the device gains by that.
+            sample: the batch, in pinned memory if that speeds up the copy to the device.
         """
         non_blocking = self.device.type not in BLOCKING
         return map_leaves(partial(move, device=self.device, non_blocking=non_blocking), sample)
@@ -76,7 +76,7 @@ class CudaDataLoader(DeviceLoader):
         return self
 
     def __next__(self) -> Any:
-        """Returns the next batch, of a new epoch after the end of one.
+        """Returns the next batch; after the end of an epoch, the first one of the next epoch.
 
         Raises:
             StopIteration: the epoch is over.
@@ -90,7 +90,7 @@ class CudaDataLoader(DeviceLoader):
             raise
 
     def next(self) -> Any:
-        """Returns the next batch, as `next(loader)` does."""
+        """Returns the next batch, same as `next(loader)`."""
         return next(self)
 
     def reset(self) -> None:
@@ -99,7 +99,7 @@ class CudaDataLoader(DeviceLoader):
         self._batches = None
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Makes the next iteration begin where a saved state stands."""
+        """Makes the next iteration resume at a saved state."""
         self.reset()
         super().load_state_dict(state)
 

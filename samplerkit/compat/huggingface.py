@@ -1,4 +1,4 @@
-"""Hugging Face's Trainer, and each that is made of it, with a loader of ours."""
+"""Uses a samplerkit `Loader` in Hugging Face's Trainer and its subclasses."""
 
 from __future__ import annotations
 
@@ -10,28 +10,30 @@ from samplerkit.loading.loader import Loader
 
 
 def use_loader(trainer: Any, loader: Loader) -> None:
-    """Makes a Trainer train on the batches of a loader, and keep its state in the Trainer's own checkpoints.
+    """Makes a Trainer train on the batches of a loader, and save its state in the Trainer's own checkpoints.
 
-    The Trainer neither deals nor skips then: `get_train_dataloader` gives the loader, which deals to the
-    ranks and resumes by itself, and `ignore_data_skip` is set. The state lies in `trainer_state.json` of each
-    checkpoint, and `train(resume_from_checkpoint=...)` hands it back. Any trainer that is one of
-    `transformers.Trainer` will do, such as TRL's `SFTTrainer`.
+    The Trainer then neither shards nor skips batches: `get_train_dataloader` returns the loader, which shards
+    by rank and resumes by itself, and `ignore_data_skip` is set. The state is saved in `trainer_state.json`
+    of each checkpoint and restored by `train(resume_from_checkpoint=...)`. Subclasses of
+    `transformers.Trainer`, such as TRL's `SFTTrainer`, work as well.
 
     Args:
-        trainer: before `train`.
-        loader: what the training reads.
+        trainer: the Trainer, before `train` is called.
+        loader: the loader to train on.
 
     Example:
-        A Trainer needs a model, so this is not run: see docs/trainers/huggingface.md.
+        This example is not run, because a Trainer needs a model; see docs/trainers/huggingface.md.
 
             trainer = Trainer(model, arguments, train_dataset=dataset)
             use_loader(trainer, sk.Loader(dataset, sk.RandomSampler(seed=7), batch_size=32))
     """
     names: Any = import_module("transformers.trainer_callback")
-    read_before: dict[int, int] = {}  # this training: batches of the epoch in which it resumes
+    read_before: dict[
+        int, int
+    ] = {}  # by epoch: the batches that were read before this training resumed in it
 
-    class KeepLoader(names.TrainerCallback, names.ExportableState):  # type: ignore[misc]  # known when asked for
-        """Its name is that of the state in the checkpoint."""
+    class KeepLoader(names.TrainerCallback, names.ExportableState):  # type: ignore[misc]  # imported late
+        """Saves and loads the state of the loader; the class's name is the key in the checkpoint."""
 
         def state(self) -> dict[str, Any]:
             return {"args": {}, "attributes": {"loader": loader.state_dict()}}
@@ -52,7 +54,7 @@ def use_loader(trainer: Any, loader: Loader) -> None:
     run_epoch = trainer._run_epoch
 
     def run_what_is_left(*, epoch: int, steps_in_epoch: int, **options: Any) -> None:
-        # The Trainer updates the model after the last batch of an epoch, and counts batches to know it.
+        # The Trainer updates the model after the last batch of an epoch, which it finds by counting batches.
         left = steps_in_epoch - read_before.get(epoch, 0)
         options["num_update_steps_per_epoch"] = -(-left // trainer.args.gradient_accumulation_steps)
         run_epoch(epoch=epoch, steps_in_epoch=left, **options)

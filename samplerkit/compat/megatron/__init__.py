@@ -1,4 +1,4 @@
-"""Megatron-LM's pretraining order, bit for bit, so that a run of it resumes here.
+"""Reproduces Megatron-LM's pretraining order exactly, so that a run of Megatron can be resumed here.
 
 Example:
     >>> from samplerkit.compat import megatron

@@ -1,12 +1,13 @@
-"""Which source each position of a blend reads: always the one that lags furthest behind its weight.
+"""Computes the source of each position of a blend: always the source that lags furthest behind its weight.
 
-That is a rule from position to position, and Python's loop over all of them takes minutes. But what a source
-has got by some position is nearly its weight times the position, and the rule forgets within a few positions
-from which counts it began. So some thousand stretches are run side by side from guessed counts, and a
-stretch counts only where it began with exactly what the one before it left; else it is run again.
+Each position depends on the one before, and a Python loop over all of them takes minutes. But the count of a
+source at a position is nearly its weight times the position, and within a few positions the rule no longer
+depends on the counts that it began with. So some thousand stretches are computed in parallel from guessed
+counts. A stretch is kept only if it began with exactly the counts at which the one before it ended; otherwise
+it is computed again.
 
-All is done in doubles, product and difference rounded each for itself: with a fused multiply-add, as some
-compilers write it, more than a third of blends come out otherwise.
+All arithmetic is in doubles, and product and difference are rounded separately: with a fused multiply-add, as
+some compilers generate it, more than a third of blends are different.
 """
 
 from __future__ import annotations
@@ -22,17 +23,17 @@ _Floats = npt.NDArray[np.float64]
 _Sources = npt.NDArray[np.int16]
 
 MOST_SOURCES = 32766
-"""As many as a 16-bit number can number over there."""
+"""The largest number of sources, which Megatron numbers in 16 bits."""
 
 _SHORTEST = 1024
 _FEWEST = 8
 _MOST_STRETCHES = 4096
 _RUN_IN = 64
-"""Positions in which a stretch forgets its guessed counts."""
+"""The number of positions after which a stretch no longer depends on its guessed counts."""
 
 _ROUNDS = 4
 _FEW = 32
-"""So many wrong stretches are run one by one at once."""
+"""Up to this number, wrong stretches are computed position by position instead of in parallel."""
 
 
 def blended(
@@ -41,10 +42,10 @@ def blended(
     """Returns the source that each position reads.
 
     Args:
-        weights: float64 array of shape (sources,), positive, that sums up to 1.
+        weights: positive float64 array of shape (sources,) with sum 1.
         length: the number of positions.
-        sizes: how often each source can be read; None for any number of times.
-        shortest: positions of a stretch, at least.
+        sizes: how often each source can be read; None for no limit.
+        shortest: the smallest number of positions of a stretch.
 
     Returns:
         int16 array of shape (length,).
@@ -88,7 +89,7 @@ def turns(sources: _Sources) -> Ids:
         >>> turns(np.array([0, 1, 2, 0, 0], dtype=np.int16)).tolist()
         [0, 0, 0, 1, 2]
     """
-    by_source = np.argsort(sources, kind="stable")  # of 16-bit integers: by radix
+    by_source = np.argsort(sources, kind="stable")  # a radix sort for 16-bit integers
     counts = np.bincount(sources)
     numbers = np.arange(sources.size)
     numbers -= np.repeat(np.cumsum(counts) - counts, counts)
@@ -100,7 +101,7 @@ def turns(sources: _Sources) -> Ids:
 def _one_by_one(
     weights: _Floats, counts: _Floats, positions: range, sizes: _Floats | None
 ) -> tuple[_Sources, _Floats]:
-    """Runs positions one after another; gives their sources, and the counts behind them."""
+    """Computes positions one after another; returns their sources and the counts after them."""
     shares, read = weights.tolist(), counts.tolist()
     most = [np.inf] * weights.size if sizes is None else sizes.tolist()
     sources = np.empty(len(positions), dtype=np.int16)
@@ -118,25 +119,25 @@ def _one_by_one(
 def _side_by_side(
     weights: _Floats, begins: Ids, counts: _Floats, steps: int, sizes: _Floats | None
 ) -> tuple[_Sources, _Floats]:
-    """Runs stretches of positions, all by one position at a time.
+    """Computes stretches in parallel, one position of all of them at a time.
 
     Args:
-        weights: of shape (sources,).
-        begins: the first position of each stretch, of shape (stretches,).
-        counts: how often each source was read before, of shape (sources, stretches), infinity for one that is
-            out.
-        steps: positions of a stretch.
-        sizes: how often each source can be read, of shape (sources,).
+        weights: the weights, shape (sources,).
+        begins: the first position of each stretch, shape (stretches,).
+        counts: how often each source was read before, shape (sources, stretches), infinity if it is used up.
+        steps: the number of positions of a stretch.
+        sizes: how often each source can be read, shape (sources,).
 
     Returns:
-        The sources, int16 of shape (steps, stretches), and the counts behind them.
+        The sources, int16 of shape (steps, stretches), and the counts after them.
     """
-    # Of one layout, whatever the caller cut it from: what is written to `flat` must be in `counts`.
+    # A contiguous copy, so that `flat` is a view of `counts`.
     counts = np.array(counts, order="C")
     read = np.empty((steps, begins.size), dtype=np.int16)
     factors, lags, column = begins.astype(np.float64), np.empty_like(counts), weights[:, None]
     largest, is_larger = np.empty(begins.size), np.empty(begins.size, dtype=bool)
-    # Of numbers that ascend the last one is the largest: products and maxima take a fifth of masked copies.
+    # Of ascending numbers the last one is the largest: products and maxima take a fifth of the time of masked
+    # copies.
     kind = np.dtype(np.uint8 if weights.size <= 1 << 8 else np.int16)
     source, larger_number = np.empty((2, begins.size), dtype=kind)
     flat, columns = counts.reshape(-1), np.arange(begins.size)
@@ -161,10 +162,10 @@ def _side_by_side(
 
 
 def _guessed(weights: _Floats, positions: Ids, sizes: _Floats | None) -> _Floats:
-    """Guesses how often each source was read before some positions; each column sums up to its position."""
+    """Guesses how often each source was read before some positions; each column sums to its position."""
     due: Any = weights[:, None] * positions
     counts: _Floats = np.floor(due)
-    # What the floors leave goes to the largest remainders.
+    # The counts that rounding down leaves over go to the largest remainders.
     missing = positions - counts.sum(axis=0)
     ranks = np.argsort(np.argsort(counts - due, axis=0, kind="stable"), axis=0)
     counts += ranks < missing

@@ -1,4 +1,4 @@
-"""Megatron's dataset of one part: which tokens a sample has, reading them, and the index files of a run."""
+"""Megatron's dataset of one part: computing and reading the tokens of samples, and comparing index files."""
 
 from __future__ import annotations
 
@@ -34,35 +34,37 @@ _MOST_SURPLUS = 1000
 
 @final
 class MegatronDataset:
-    """The samples of Megatron-LM's GPT dataset, token for token, of one part of one corpus or a blend.
+    """The samples of Megatron-LM's GPT dataset, token for token, for one part of one corpus or a blend.
 
-    What Megatron writes as index files is computed at first use, in about the time that it takes there, and
-    written nowhere. Sample `k` here is sample `k` there.
+    The content of Megatron's index files is computed at first use, in about the same time as in Megatron, and
+    not written to disk. Sample `k` here is sample `k` in Megatron.
 
     Args:
-        prefixes: of `.bin` and `.idx`, one or a list: the corpora of `--data-path`, paths or URLs.
-        num_samples: how many samples the training asks for, as over there: its steps times its global batch.
-            None for one epoch.
+        prefixes: the prefix of a `.bin` and an `.idx`, or a list of these: the corpora of `--data-path`,
+            paths or URLs.
+        num_samples: how many samples the training requests, as in Megatron: its steps times its global batch
+            size. None for one epoch.
         sequence_length: `--seq-length`.
-        weights: of the corpora, those of `--data-path`; None where it has none. For a part that has one
-            corpus of its own (`--train-data-path` and the like) leave them out.
+        weights: the weights of the corpora in `--data-path`; None if it has none. Leave them out for a part
+            that has one corpus of its own (`--train-data-path` and the like).
         random_seed: `--seed`.
-        split: `--split`; None where the corpora are of this part alone.
+        split: `--split`; None if the corpora belong to this part only.
         part: `train`, `valid` or `test`.
         add_extra_token_to_sequence: whether a sample has one more token, for the labels.
-        drop_last_partial_validation_sequence: whether the last sample of `valid` is left out where it is
-            short; else it is filled up.
-        mid_level_dataset_surplus: by which share a corpus of a blend is built longer than it should need.
-        pad_token: fills up a sample that is short.
-        remote: how URLs are reached: `RemoteOptions`, or a mapping of these.
+        drop_last_partial_validation_sequence: whether the last sample of `valid` is dropped if it is too
+            short; if False, it is padded.
+        mid_level_dataset_surplus: the share by which a corpus of a blend is built longer than expected to be
+            needed.
+        pad_token: the token that pads a short sample.
+        remote: how URLs are read: `RemoteOptions`, or a mapping of their fields.
 
     Raises:
         ArgumentTypeError: an argument has the wrong type.
         ArgumentValueError: a weight is not positive, a choice is not known, or the split has no such part.
         ArgumentRangeError: a number is out of range.
-        DatasetError: later, at first use: a file is not there, is cut, was written to, or contradicts its
-            index; the part has no tokens; or a corpus is shorter than a sample.
-        OutOfDatasetError: likewise: the blend reads a corpus more often than it was built for.
+        DatasetError: later, at first use: a file is missing, was cut or changed, or contradicts its index;
+            the part has no tokens; or a corpus is shorter than a sample.
+        OutOfDatasetError: later, at first use: the blend reads a corpus more often than it was built for.
 
     Source: `GPTDataset` and `BlendedDataset` of megatron-core 0.16.1.
 
@@ -78,7 +80,7 @@ class MegatronDataset:
     """
 
     enters_draws = True
-    """A Loader that seeds draws need not read this one by one: nothing is drawn while it is read."""
+    """A Loader that seeds draws need not read samples one at a time: reading them draws nothing."""
 
     def __init__(
         self,
@@ -129,7 +131,7 @@ class MegatronDataset:
 
     @cached_property
     def samples(self) -> BlendedSamples:
-        """The arithmetic: which tokens each sample has. It is computed now, from the lengths of documents."""
+        """The positions of the tokens of all samples, computed from document lengths at the first access."""
         return BlendedSamples(
             [self._lengths(corpus) for corpus in range(len(self.prefixes))],
             self._weights,
@@ -142,7 +144,7 @@ class MegatronDataset:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Changes with what the samples depend on: the arguments, and the lengths of all documents."""
+        """A string that changes with everything that samples depend on: arguments and document lengths."""
         told = [_RULE, self.cut, self._weights, self.num_samples, self.split, self.part, self._surplus]
         digest = hashlib.blake2b(
             json.dumps(told, default=vars).encode(), digest_size=16, person=b"samplerkit"
@@ -178,12 +180,12 @@ class MegatronDataset:
 
         Raises:
             OutOfDatasetError: an id is out of range.
-            DatasetError: a file cannot be read, is cut, or was written to.
+            DatasetError: a file cannot be read, or was cut or changed.
         """
         return self._read(checked_ids(ids if isinstance(ids, np.ndarray) else list(ids), len(self)))
 
     def close(self) -> None:
-        """Lets go of open files and connections. The dataset can be used again."""
+        """Closes files and connections. The dataset can be used again."""
         if "_opened" in self.__dict__:
             self._opened.close()
         if self._storage is not None:
@@ -194,12 +196,12 @@ class MegatronDataset:
         return f"MegatronDataset({len(self.prefixes)} corpora, sequence_length={size}, part={self.part})"
 
     def __getstate__(self) -> dict[str, Any]:
-        """What can be computed is not sent to a worker that does not share memory."""
+        """Returns the state without arrays that a worker without shared memory can compute again."""
         return {name: value for name, value in self.__dict__.items() if name not in {"samples", "_begins"}}
 
     @cached_property
     def _opened(self) -> Opened:
-        """The files, looked at now."""
+        """The files; the first access opens them."""
         paths = [TokenPaths.of(prefix) for prefix in self.prefixes]
         for prefix, path in zip(self.prefixes, paths, strict=True):
             if path.index is None:
@@ -207,7 +209,7 @@ class MegatronDataset:
         return Opened(paths, None, self._storage, whole=False)
 
     def _lengths(self, corpus: int) -> Array:
-        """Returns the tokens of each sequence of a corpus, checked against how many there are in all."""
+        """Returns the length of each sequence of a corpus; their sum is checked against the file."""
         file = self._opened.files[corpus]
         return file.index.lengths_of(file.sequences, file.tokens)
 
@@ -228,7 +230,7 @@ class MegatronDataset:
         return tokens
 
     def _parts(self, rows: Array, spans: Spans, filled: Ids) -> Iterator[WantedBytes]:
-        """Where each span lies, corpus by corpus, and the piece of a row that it fills."""
+        """Yields the bytes of each span, corpus by corpus, and the part of a row to read it into."""
         size, width = rows.itemsize, rows.shape[1]
         ends = (
             np.cumsum(spans.lengths)
@@ -249,22 +251,23 @@ _OTHER = (
 
 
 def compare_cache(dataset: MegatronDataset, folder: str | Path) -> list[str]:
-    """Compares the index files that a run of Megatron left with what is computed here, number by number.
+    """Compares the index files of a Megatron run with those computed here, number by number.
 
     Files are found by their descriptions: the last part of the paths of the corpora, the part and its share
-    of the split, the seed, the sequence length and the number of samples. Those of other runs may lie beside
-    them. They are read as plain arrays, without pickle.
+    of the split, the seed, the sequence length and the number of samples. Files of other runs may be in the
+    same folder. Arrays are read without pickle.
 
     Args:
-        dataset: what is replayed.
-        folder: `--data-cache-path`, or where Megatron puts its indexes without one: the folder
-            `cache/GPTDataset_indices` in one with the name of the prefix.
+        dataset: the dataset that reproduces the run.
+        folder: `--data-cache-path`, or Megatron's default: the folder `cache/GPTDataset_indices` in a folder
+            with the name of the prefix.
 
     Returns:
-        The names of the files that were compared, and are equal.
+        The names of the files that were compared; all are equal.
 
     Raises:
-        DatasetError: there is no such file, one cannot be read, or one differs: it names file and place.
+        DatasetError: there is no such file, or a file cannot be read or differs; the error names the file and
+            the position.
     """
     compared = []
     for path, expected in _indexes(dataset, Path(folder)):
@@ -290,7 +293,7 @@ def compare_cache(dataset: MegatronDataset, folder: str | Path) -> list[str]:
 
 
 def _indexes(dataset: MegatronDataset, folder: Path) -> Iterator[tuple[Path, npt.NDArray[Any]]]:
-    """Yields the index files of a dataset, each with what it should hold."""
+    """Yields the index files of a dataset, each with its expected content."""
     samples = dataset.samples
     for place in sorted(folder.glob(f"*-{dataset.part}-description.txt")):
         try:
@@ -309,7 +312,7 @@ def _indexes(dataset: MegatronDataset, folder: Path) -> Iterator[tuple[Path, npt
                 yield Path(f"{stem}dataset_sample_index.npy"), turns
             continue
         for prefix, corpus in zip(dataset.prefixes, samples.corpora, strict=True):
-            # Of a corpus without samples nothing is read, whatever its index says.
+            # A corpus without samples is not read, whatever its index contains.
             is_ours = len(corpus) > 0 and told.get("num_samples") == corpus.num_samples
             if is_ours and _last(prefix) == _last(told.get("dataset_path", "")) and _is_cut(told, dataset):
                 yield Path(f"{stem}document_index.npy"), corpus.document_index
@@ -321,7 +324,7 @@ def _is_cut(told: dict[str, Any], dataset: MegatronDataset) -> bool:
     wanted = dataset.cut.seq_length, dataset.cut.seed
     if (told.get("sequence_length"), told.get("random_seed")) != wanted:
         return False
-    # Without a split the corpora are of one part, and read whole.
+    # Without a split, the corpora belong to one part and are read as a whole.
     return "split" not in told or _share(told["split"], dataset) == _share(dataset.split, dataset)
 
 

@@ -1,4 +1,4 @@
-"""Megatron's two samplers as recipes, the orders behind them, and a loader that reads by them."""
+"""Megatron's two samplers, their orders, and a loader that uses them."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ Kind = Literal["single", "cyclic", "cyclic sharded"]
 
 @final
 class MicroBatches(Order):
-    """All ids in turn, such that a rank of the job reads a contiguous micro-batch of each step.
+    """All ids in sequence, arranged so that each rank reads a contiguous micro-batch of each step.
 
-    A loader deals the positions of a step like cards. So position k W + r of a step holds its sample
+    A loader deals the positions of a step to ranks in turn, so position k W + r of a step holds its sample
     r mb + k.
 
     Args:
         size: the number of samples.
-        micro_batch_size: mb, samples a rank and step.
+        micro_batch_size: mb, the samples per rank and step.
         ranks: W, the number of data-parallel ranks.
-        phase: the position at which the first whole step begins; those before stand as they are.
+        phase: the position at which the first whole step begins; ids before it are not rearranged.
 
     Example:
         >>> MicroBatches(9, 2, 2, 0)
@@ -59,7 +59,7 @@ class MicroBatches(Order):
         return found(self._swapped(ids, self._micro, self._ranks), (ids >= 0) & (ids < self._size))
 
     def _swapped(self, numbers: Ids, columns: int, rows: int) -> Ids:
-        """Transposes the steps, written row by row, of so many columns."""
+        """Transposes each step, seen as a row-major matrix of `rows` by `columns`."""
         step, place = np.divmod(numbers - self._phase, columns * rows)
         row, column = np.divmod(place, columns)
         swapped = self._phase + step * (columns * rows) + column * rows + row
@@ -77,24 +77,25 @@ def micro_batches(
     *,
     drop_last: bool = True,
 ) -> Iterator[list[int]]:
-    """Yields the micro-batches that a rank reads over there, to the end of the epoch: to compare logs with.
+    """Yields the micro-batches that a rank of Megatron reads to the end of the epoch, for comparison with logs.
 
-    Its quirks are in it, which no loader of ours has: with `drop_last=False` late ranks get short batches or
-    none of the last step; and unsharded `cyclic` may give ranks unequal numbers of batches.
+    This includes Megatron's quirks, which samplerkit's loaders do not have: with `drop_last=False`, the last
+    ranks read short batches or none in the last step; and unsharded `cyclic` may give ranks different numbers
+    of batches.
 
     Args:
         kind: `single`, `cyclic` or `cyclic sharded`.
-        total_samples: samples of the dataset.
-        consumed_samples: those that all ranks have consumed.
-        micro_batch_size: samples of a rank in a step.
+        total_samples: the number of samples of the dataset.
+        consumed_samples: the number of samples that all ranks have consumed.
+        micro_batch_size: the samples of a rank in a step.
         data_parallel_rank: this rank.
         data_parallel_size: the number of ranks.
-        drop_last: whether the last samples of `single`, which fill no step, are left out.
+        drop_last: whether the last samples of `single`, if they do not fill a step, are dropped.
 
     Raises:
-        ArgumentTypeError: a number is no integer.
-        ArgumentRangeError: a number is out of range; or nothing is left, or less than a step.
-        ArgumentValueError: no such kind.
+        ArgumentTypeError: a number is not an integer.
+        ArgumentRangeError: a number is out of range, or less than a step remains.
+        ArgumentValueError: the kind is unknown.
 
     Example:
         >>> list(micro_batches("single", 9, 0, 2, 1, 2))
@@ -113,7 +114,7 @@ def micro_batches(
             if len(step) == micro * ranks or not drop_last:
                 yield list(step[rank * micro : (rank + 1) * micro])
         return
-    # The generator is seeded with the epoch alone, as over there.
+    # As in Megatron, the generator is seeded with the epoch only.
     if kind == "cyclic":
         mine = permuted_by_torch(total_samples // micro * micro, epoch)[position:][rank::ranks]
     else:
@@ -124,12 +125,12 @@ def micro_batches(
 
 
 def place(kind: Kind, total_samples: Any, consumed_samples: Any, global_batch: int) -> tuple[int, int]:
-    """Returns the epoch and the position in it at which a run stands that has consumed so many samples.
+    """Returns the epoch, and the position in it, of a run that has consumed `consumed_samples` samples.
 
     Raises:
-        ArgumentTypeError: a number is no integer.
-        ArgumentRangeError: nothing is left, the dataset has less than a step, or a number is negative.
-        ArgumentValueError: a shuffled epoch would be entered within a step.
+        ArgumentTypeError: a number is not an integer.
+        ArgumentRangeError: no sample remains, the dataset has less than a step, or a number is negative.
+        ArgumentValueError: a shuffled epoch would be resumed within a step.
     """
     total = arguments.positive("total_samples", total_samples)
     consumed = arguments.at_least("consumed_samples", consumed_samples, 0)
@@ -154,21 +155,21 @@ def place(kind: Kind, total_samples: Any, consumed_samples: Any, global_batch: i
 
 @final
 class MegatronPretrainingSampler(Sampler):
-    """Reads samples in turn, and gives each rank a contiguous micro-batch: `--dataloader-type single`.
+    """Reads samples in sequence, a contiguous micro-batch per rank: `--dataloader-type single`.
 
-    The order is the same on any number of ranks. On `data_parallel_size` ranks with a batch of
-    `micro_batch_size` each rank reads what its rank of Megatron reads.
+    The order is the same on any number of ranks. On `data_parallel_size` ranks with a batch size of
+    `micro_batch_size`, each rank reads the batches of the same rank of Megatron.
 
     Args:
-        micro_batch_size: samples of a rank in a step over there.
-        data_parallel_size: the number of data-parallel ranks over there.
-        consumed_samples: where the run stood when it was last started there, and where a `Loader` begins; the
-            attribute is its remainder modulo a step, since steps are counted from there.
+        micro_batch_size: the samples of a rank in a step in Megatron.
+        data_parallel_size: the number of data-parallel ranks in Megatron.
+        consumed_samples: the samples that the run had consumed when it was last started in Megatron, where a
+            `Loader` begins; the attribute is its remainder modulo a step, since steps are counted from there.
 
     Raises:
-        ArgumentTypeError: an argument is no integer.
-        ArgumentRangeError: one is not positive, or `consumed_samples` is negative.
-        CompositionError: when the order is asked for: it has a child.
+        ArgumentTypeError: an argument is not an integer.
+        ArgumentRangeError: a number is not positive, or `consumed_samples` is negative.
+        CompositionError: when the order is drawn: the sampler has a child.
 
     Source: `MegatronPretrainingSampler` of Megatron-LM.
 
@@ -202,18 +203,18 @@ class MegatronPretrainingSampler(Sampler):
 
 @final
 class MegatronPretrainingRandomSampler(Sampler):
-    """Shuffles samples in each epoch, within a bucket of each rank or all: `--dataloader-type cyclic`.
+    """Shuffles samples in each epoch, within a bucket per rank or all together: `--dataloader-type cyclic`.
 
     Args:
-        micro_batch_size: samples of a rank in a step over there.
-        data_parallel_size: the number of data-parallel ranks over there.
-        data_sharding: whether each rank has a bucket of its own; False is `--no-data-sharding`.
-        consumed_samples: where the run stands over there, and where a `Loader` begins.
+        micro_batch_size: the samples of a rank in a step in Megatron.
+        data_parallel_size: the number of data-parallel ranks in Megatron.
+        data_sharding: whether each rank has its own bucket; False is `--no-data-sharding`.
+        consumed_samples: the samples that the run of Megatron has consumed, where a `Loader` begins.
 
     Raises:
         ArgumentTypeError: an argument has the wrong type.
         ArgumentRangeError: a number is not positive, or `consumed_samples` is negative.
-        CompositionError: when the order is asked for: it has a child.
+        CompositionError: when the order is drawn: the sampler has a child.
 
     Source: `MegatronPretrainingRandomSampler` of Megatron-LM; the permutation is that of the torch installed.
 
@@ -237,7 +238,7 @@ class MegatronPretrainingRandomSampler(Sampler):
         self.consumed_samples: Final = arguments.at_least("consumed_samples", consumed_samples, 0)
 
     def arguments(self) -> dict[str, Any]:
-        """Returns the arguments on which the order depends: where a run stands is said by its state."""
+        """Returns the arguments that the order depends on, without the position, which is in the state."""
         given = super().arguments()
         return {name: value for name, value in given.items() if name != "consumed_samples"}
 
@@ -252,8 +253,8 @@ class MegatronPretrainingRandomSampler(Sampler):
         _require_no_child(self, context)
         ranks = self.data_parallel_size if self.data_sharding else 1
         bucket = len(layout) // (self.micro_batch_size * ranks) * self.micro_batch_size
-        # A contiguous bucket a rank, all shuffled by one permutation; a loader's positions go round them.
-        # Its generator is seeded with the epoch alone, as over there.
+        # One contiguous bucket per rank, all shuffled by the same permutation; positions alternate between
+        # buckets. As in Megatron, the generator is seeded with the epoch only.
         shuffled = permuted_by_torch(bucket, context.epoch)[:, None] + np.arange(ranks) * bucket
         return Table(arguments.read_only(shuffled.reshape(-1)))
 
@@ -265,7 +266,7 @@ def _require_no_child(sampler: Sampler, context: Context) -> None:
 
 
 DataloaderType = Literal["single", "cyclic"]
-"""What `--dataloader-type` may be."""
+"""The values of `--dataloader-type`."""
 
 
 def loader(
@@ -278,26 +279,26 @@ def loader(
     data_sharding: bool = True,
     **options: Any,
 ) -> Loader:
-    """Makes a loader that reads what a run of Megatron would have read from here on.
+    """Makes a loader that continues the order of a Megatron run.
 
-    On `data_parallel_size` ranks each reads, batch by batch, what its rank of Megatron would have read. On
-    other ranks, or with another `batch_size`, the sequence of samples of all ranks together is the same. Its
-    states are those of any loader: save them, and give them to a loader that was made by the same call.
+    On `data_parallel_size` ranks, each rank reads the batches that the same rank of Megatron would have read.
+    On another number of ranks, or with another `batch_size`, the sequence of samples of all ranks together is
+    the same. States work as in any loader: save them, and load them in a loader made by the same call.
 
     Args:
         dataset: a `MegatronDataset`, or any map-style dataset.
         micro_batch_size: `--micro-batch-size`.
-        data_parallel_size: the data-parallel ranks of the run over there.
+        data_parallel_size: the number of data-parallel ranks of the Megatron run.
         consumed_samples: `consumed_train_samples` of its checkpoint.
         dataloader_type: `--dataloader-type`.
         data_sharding: False for `--no-data-sharding`.
-        options: other arguments of `samplerkit.Loader`. `batch_size` is `micro_batch_size` where it is left
-            out, and `tail` is `drop`.
+        options: other arguments of `samplerkit.Loader`. By default, `batch_size` is `micro_batch_size`, and
+            `tail` is `drop`.
 
     Raises:
         ArgumentTypeError: an argument has the wrong type.
-        ArgumentRangeError: a number is out of range, or nothing is left to read.
-        ArgumentValueError: a choice is not known, or a shuffled epoch would be entered within a step.
+        ArgumentRangeError: a number is out of range, or no sample remains to be read.
+        ArgumentValueError: a choice is not known, or a shuffled epoch would be resumed within a step.
 
     Example:
         >>> resumed = loader(range(100, 116), 2, 2, consumed_samples=4)

@@ -1,4 +1,4 @@
-"""The samples of a part: of one corpus, shuffled document by document and cut, or of several in a blend."""
+"""The samples of a part: one corpus of shuffled documents, cut into samples, or a blend of several."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from samplerkit.order.typing import Ids
 from samplerkit.storage.tokens.arguments import PARTS, range_of, shares_of
 
 _OF_32_BITS = 2**32 - 2
-"""From so many samples on, their numbers are shuffled in 64 bits."""
+"""The number of samples from which on Megatron shuffles their numbers in 64 bits."""
 
 
 @dataclass(frozen=True)
@@ -26,10 +26,10 @@ class Cut:
     """How tokens are cut into samples.
 
     Args:
-        seq_length: S, the tokens from one sample to the next.
-        seed: in [0, 2^32), the same for all corpora and parts.
-        extra: 1 where a sample has the token behind its own as well, else 0.
-        keeps_partial: whether the rest at the end is a sample too, filled up.
+        seq_length: S, the number of tokens from one sample to the next.
+        seed: the seed in [0, 2^32), the same for all corpora and parts.
+        extra: 1 if a sample also has the token after its S tokens, else 0.
+        keeps_partial: whether the remainder at the end is padded to a sample.
     """
 
     seq_length: int
@@ -42,11 +42,11 @@ class Spans(NamedTuple):
     """Contiguous tokens of documents: arrays of one length, in the order in which they are read.
 
     Args:
-        which: the number, in the request, of the sample that each is a part of.
+        which: for each part, the number of its sample in the request.
         corpora: the number of the corpus.
-        documents: the document, as the file numbers it.
-        offsets: the first token, from the beginning of the document.
-        lengths: how many tokens, at least 1.
+        documents: the number of the document in the file.
+        offsets: the first token, counted from the beginning of the document.
+        lengths: the number of tokens, at least 1.
     """
 
     which: Ids
@@ -61,13 +61,13 @@ class ShuffledCorpus:
     """The order of one corpus and part: documents shuffled over all epochs at once, samples shuffled again.
 
     Args:
-        lengths: the tokens of each sequence of the file; any integers, of shape (n,).
-        bounds: the first sequence of the part, and the one behind its last.
-        num_samples: how many samples are asked for; None for one epoch.
-        cut: how tokens become samples.
+        lengths: the number of tokens of each sequence of the file; integers of shape (n,).
+        bounds: the first sequence of the part, and the one after its last.
+        num_samples: how many samples are requested; None for one epoch.
+        cut: how tokens are cut into samples.
 
     Raises:
-        DatasetError: samples are asked of a part without tokens.
+        DatasetError: samples are requested from a part without tokens.
 
     Example:
         >>> corpus = ShuffledCorpus(np.array([5, 3, 4]), (0, 3), None, Cut(seq_length=4, seed=7))
@@ -93,7 +93,7 @@ class ShuffledCorpus:
                 hint="leave the part out, or give it a larger share",
             )
         epochs = 1 if not num_samples else max(1, -(-(num_samples * size + extra) // tokens))
-        # Samples that lie in all epochs but the last one, as far as that one is shuffled apart.
+        # The samples of all epochs but the last one, if that one is shuffled separately.
         before = ((epochs - 1) * tokens - extra) // size
         is_apart = (
             epochs > 1
@@ -103,10 +103,10 @@ class ShuffledCorpus:
         total = epochs * tokens - extra
         count = total // size
         if cut.keeps_partial:
-            # Counted in 32-bit floats over there, and so here.
+            # Counted in 32-bit floats, as in Megatron.
             count = int(np.ceil(np.float32(total) / np.float32(size)))
         count = max(count, 0)
-        # numpy keeps the stream of this generator for ever; that is why it is asked, and not copied.
+        # numpy guarantees that the stream of this generator never changes, so it need not be reimplemented.
         generator = np.random.RandomState(cut.seed)
         rounds = (epochs - 1, 1) if is_apart else (epochs,)
         documents = np.arange(begin, end, dtype=np.int32)
@@ -140,14 +140,14 @@ class ShuffledCorpus:
         starts = self._starts(places)
         offsets = np.maximum(begins[which] - starts, 0)
         lengths = np.minimum(ends[which], self._ends[places]) - starts - offsets
-        held = lengths > 0  # documents without tokens lie between others
+        held = lengths > 0  # some documents have no tokens
         documents = self.document_index[places].astype(np.int64)
         corpora = np.full(which.size, corpus)
         return Spans(*(column[held] for column in (which, corpora, documents, offsets, lengths)))
 
     @cached_property
     def sample_index(self) -> Ids:
-        """Where each sample of the unshuffled stream begins, as caches hold it: shape (len + 1, 2)."""
+        """The begin of each sample of the unshuffled stream, as in Megatron's caches: shape (len + 1, 2)."""
         extra = self._cut.extra
         tokens = np.arange(len(self) + 1, dtype=np.int64) * self._cut.seq_length - (1 - extra)
         tokens[0] = 0
@@ -160,27 +160,27 @@ class ShuffledCorpus:
         return np.stack([places, offsets], axis=1)
 
     def _starts(self, places: Ids) -> Ids:
-        """Returns the token at which the documents of some places begin."""
+        """Returns the first tokens of the documents at some places."""
         return np.where(places > 0, self._ends[places - 1], 0)
 
 
 @final
 class BlendedSamples:
-    """Which tokens each sample of a part reads.
+    """The positions of the tokens of each sample of a part.
 
     Args:
-        lengths: of each corpus the tokens of its sequences.
-        weights: of each corpus; None for one epoch of each.
-        num_samples: how many samples are asked for; None for one epoch.
-        cut: how tokens become samples.
-        split: the shares of the parts, as a text; None where all is of the part.
-        part: its name.
-        surplus: by which share a source is built longer than it is likely to be read.
+        lengths: for each corpus, the number of tokens of its sequences.
+        weights: the weight of each corpus; None for one epoch of each.
+        num_samples: how many samples are requested; None for one epoch.
+        cut: how tokens are cut into samples.
+        split: the shares of the parts, as a string; None if all tokens belong to the part.
+        part: the name of the part.
+        surplus: the share by which a source is built longer than it is expected to be read.
 
     Attributes:
-        corpora: each shuffled for itself.
-        dataset_index: the corpus of each sample, int16; None where there is no blend.
-        dataset_sample_index: which of the corpus's samples it is, int64; None likewise.
+        corpora: the corpora, each shuffled separately.
+        dataset_index: the corpus of each sample, int16; None if there is no blend.
+        dataset_sample_index: the number of each sample in its corpus, int64; None if there is no blend.
     """
 
     def __init__(

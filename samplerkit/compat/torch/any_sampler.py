@@ -1,4 +1,4 @@
-"""Any torch sampler, dealt to the ranks of a job: the same draws everywhere, disjoint shares."""
+"""Shards any torch sampler over the ranks of a job: the same draws on all ranks, disjoint shares."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from samplerkit.samplers.iteration import LONGEST_ITERATION, lent_randomness
 
 @dataclass(frozen=True)
 class Drawn:
-    """What an epoch of a sampler came out as: how many items, and a digest of them."""
+    """The result of drawing an epoch: the number of items, and a digest of them."""
 
     epoch: int
     size: int
@@ -32,11 +32,11 @@ class Drawn:
 
 
 def require_undealt(sampler: Any) -> None:
-    """Checks that something can be drawn from again and again, and is not dealt to ranks already.
+    """Checks that a sampler can be iterated repeatedly, and is not already sharded over ranks.
 
     Raises:
-        ArgumentTypeError: it is no sampler, or can be iterated only once.
-        CompositionError: it deals to ranks.
+        ArgumentTypeError: it is not a sampler, or can be iterated only once.
+        CompositionError: it is already sharded over ranks.
     """
     if isinstance(sampler, Sampler):
         raise ArgumentTypeError("sampler", "is a samplerkit recipe", sampler, hint="wrap it in TorchSampler")
@@ -61,7 +61,7 @@ def require_undealt(sampler: Any) -> None:
 
 
 def nested(sampler: Any) -> Iterator[Any]:
-    """Yields a sampler and what it draws from: the `sampler` of a `BatchSampler`, and so on.
+    """Yields a sampler and the samplers inside it: the `sampler` of a `BatchSampler`, and so on.
 
     Example:
         >>> order = torch.utils.data.SequentialSampler(range(4))
@@ -76,10 +76,10 @@ def nested(sampler: Any) -> Iterator[Any]:
 
 
 def read_draws(sampler: Iterable[Any]) -> Ids | list[Any]:
-    """Reads a sampler to its end: an int64 array of ids, or a list of whatever else it yields.
+    """Reads a sampler to its end: an int64 array of ids, or a list if it yields other items.
 
     Raises:
-        ArgumentTypeError: it yields ids and something else.
+        ArgumentTypeError: it yields both ids and other items.
         ArgumentRangeError: it yields a negative id.
         DatasetError: it does not end.
 
@@ -108,53 +108,53 @@ def read_draws(sampler: Iterable[Any]) -> Ids | list[Any]:
 
 def _content(drawn: Ids | list[Any]) -> str | bytes:
     if isinstance(drawn, list):
-        # The repr of a long array leaves out most of it.
+        # The repr of a long array is abbreviated.
         return repr([item.tolist() if hasattr(item, "tolist") else item for item in drawn])
     return drawn.astype("<i8").tobytes()
 
 
 def _is_id(item: Any) -> bool:
-    """Whether an item is one integer; an array of several has __index__ too."""
+    """Whether an item is a single integer; arrays of several integers also have `__index__`."""
     return hasattr(item, "__index__") and getattr(item, "ndim", 0) == 0
 
 
 ALGORITHM: Final = "torch"
-"""The id in the state: what is drawn hangs on torch's generators, and so on its version."""
+"""The algorithm id in the state: draws depend on torch's generators, and so on the version of torch."""
 
 
 @final
 class ShardedSampler(GivenRank, EpochSampler[Any]):  # type: ignore[override]  # torch has plain attributes
-    """One rank's share of what another sampler draws.
+    """One rank's share of the items that another sampler draws.
 
-    Every rank draws everything, from the same randomness: while the sampler draws, the generators that it
-    may use (those of torch, numpy and Python, and its own) are seeded from `seed` and the epoch, and get
-    their former state back afterwards. So the draws hang on no rank and on no call before, and the seed that
-    a generator was given does not matter: say `seed=`. The draws are then dealt like cards.
+    Every rank draws all items, from the same randomness: while the sampler draws, the generators that it may
+    use (those of torch, numpy and Python, and its own) are seeded from `seed` and the epoch; afterwards their
+    former state is restored. So draws depend neither on the rank nor on earlier calls, and the seed of a
+    generator that was given to the sampler has no effect: use `seed=`. The draws are dealt to ranks in turn.
 
-    What the sampler yields may be ids, or anything else, such as the batches of a `BatchSampler`: these are
-    dealt whole, and the result is a `batch_sampler` for a DataLoader.
+    The sampler may yield ids or other items, such as the batches of a `BatchSampler`: a batch is dealt as a
+    whole, and the result is a `batch_sampler` for a DataLoader.
 
-    A sampler must draw by its arguments, its `set_epoch` and these generators alone. In a job with a process
-    group, the ranks compare what they drew and which share they read through its store, without a
-    collective, when an epoch begins; a rank with `num_replicas=1` reads alone.
+    The draws of a sampler must depend only on its arguments, its `set_epoch` and these generators. In a job
+    with a process group, when an epoch begins, the ranks compare their draws and shares through the group's
+    store, without a collective; a rank with `num_replicas=1` is not compared.
 
     Args:
         sampler: a torch sampler, or another iterable that can be iterated more than once. If it, or
             the sampler in it, has `set_epoch`, that is called before it draws.
         num_replicas: the number of ranks; None asks the running job at first use, as `TorchSampler` does.
         rank: this process's rank; None asks the running job.
-        seed: the same on all ranks, in [0, 2^64).
-        drop_last: whether the last draws, which do not fill a row of all ranks, are left out; else the first
-            ones are repeated to fill it.
-        agreement_seconds: how long ranks wait for one another to compare what they drew.
+        seed: the seed of the draws, the same on all ranks, in [0, 2^64).
+        drop_last: whether the remainder, if the draws do not divide evenly by the ranks, is dropped; if
+            False, the first draws are repeated to fill it up.
+        agreement_seconds: how long ranks wait for each other to compare their draws.
 
     Raises:
         ArgumentTypeError: an argument has the wrong type, or the sampler can be iterated only once.
         ArgumentValueError: `seed` is out of range.
-        ArgumentRangeError: when it is first used: the numbers do not fit.
-        CompositionError: the sampler deals to ranks already.
+        ArgumentRangeError: at first use: `rank` does not fit `num_replicas`.
+        CompositionError: the sampler is already sharded over ranks.
         DatasetError: when it is read: the sampler does not end.
-        DisagreementError: when it is read: another rank drew something else, or no rank reads some share.
+        DisagreementError: when it is read: another rank drew other items, or no rank reads some share.
 
     Example:
         >>> weighted = torch.utils.data.WeightedRandomSampler([1.0, 2.0, 3.0], num_samples=6)
@@ -173,7 +173,7 @@ class ShardedSampler(GivenRank, EpochSampler[Any]):  # type: ignore[override]  #
         drop_last: bool = False,
         agreement_seconds: float = 10.0,
     ) -> None:
-        # torch's constructor asks for a process group, and makes plain numbers of what is a property here.
+        # torch's constructor is not called: it needs a process group, and sets attributes that are properties here.
         require_undealt(sampler)
         self.sampler: Final = sampler
         self.dataset = sampler
@@ -186,13 +186,13 @@ class ShardedSampler(GivenRank, EpochSampler[Any]):  # type: ignore[override]  #
 
     @property
     def shuffle(self) -> bool:  # type: ignore[override]  # torch has a plain attribute
-        """Whether two epochs may differ: not for a sequential sampler or a list."""
+        """Whether epochs may differ; False for a sequential sampler or a list."""
         *_, innermost = nested(self.sampler)
         return not isinstance(innermost, torch.utils.data.SequentialSampler | list | tuple | range)
 
     @property
     def batch_size(self) -> int | None:
-        """The batch size of the sampler, if it makes batches: trainers ask for it."""
+        """The batch size of the sampler, if it makes batches; trainers read this attribute."""
         size: int | None = getattr(self.sampler, "batch_size", None)
         return size
 
@@ -212,7 +212,7 @@ class ShardedSampler(GivenRank, EpochSampler[Any]):  # type: ignore[override]  #
         return (chunk.tolist() for chunk in part_of_array(part, drawn).chunks(CHUNK))
 
     def _draw(self, epoch: int) -> Ids | list[Any]:
-        """Draws an epoch, and notes what came out."""
+        """Draws an epoch, and keeps the number of items and their digest."""
         with lent_randomness(self.sampler, self.seed, epoch):
             for inner in nested(self.sampler):
                 if callable(getattr(inner, "set_epoch", None)):
@@ -222,7 +222,7 @@ class ShardedSampler(GivenRank, EpochSampler[Any]):  # type: ignore[override]  #
         return drawn
 
     def _about(self, epoch: int) -> Drawn:
-        """Returns what came out of an epoch; draws it where it was not the last one drawn."""
+        """Returns the result of drawing an epoch; draws it again if it was not the last one drawn."""
         if self._noted.epoch != epoch:
             self._draw(epoch)
         return self._noted
@@ -249,9 +249,9 @@ class ShardedSampler(GivenRank, EpochSampler[Any]):  # type: ignore[override]  #
         agree(self.world, self._agreement_seconds, lambda: identity)
 
     def __len__(self) -> int:
-        """How many items this rank reads; needs a sampler with a length."""
+        """Returns the number of items that this rank reads; needs a sampler with a length."""
         return len(self._part_of(len(self.sampler)))
 
 
 distributed = ShardedSampler
-"""The name for a call: `distributed(sampler)` deals what a torch sampler draws to the ranks of the job."""
+"""Alias for use as a function: `distributed(sampler)` shards a torch sampler over the ranks of the job."""

@@ -1,4 +1,4 @@
-"""torch's `DistributedSampler`, with the same indices in less memory, or with our order."""
+"""A drop-in for torch's `DistributedSampler`: the same indices in less memory, or samplerkit's order."""
 
 from __future__ import annotations
 
@@ -34,36 +34,36 @@ from samplerkit.order.sequences import Range
 from samplerkit.samplers.shuffled import DistributedSampler as Recipe
 
 REPLAY = "torch"
-"""The id of the algorithm that gives torch's own indices."""
+"""The id of the algorithm that reproduces torch's indices."""
 
 
 class DistributedSampler(EpochSampler[int]):
-    """Takes the place of torch's `DistributedSampler`: one rank's share of a dataset, as indices.
+    """Replaces torch's `DistributedSampler`: yields the indices of one rank's share of a dataset.
 
-    With `algorithm="torch"` the indices are torch's, bit for bit, for every size, rank, seed and epoch.
-    torch's permutation is drawn when the first index is asked for, and only this rank's share of it is
-    kept. With `algorithm="samplerkit-1"` nothing is drawn at all: the order is that of
-    `samplerkit.DistributedSampler(seed=seed)`, in memory of a constant size.
+    With `algorithm="torch"` the indices are identical to torch's, for every size, rank, seed and epoch.
+    torch's permutation is drawn when the first index is read, and only this rank's share of it is kept. With
+    `algorithm="samplerkit-1"` no permutation is drawn: the order is that of
+    `samplerkit.DistributedSampler(seed=seed)`, in constant memory.
 
-    As in torch, the epoch stays until `set_epoch` names another one, with either algorithm. When a shuffled
-    epoch that was read to its end begins again because nobody did, a warning says so, once.
+    As in torch, the epoch does not change until `set_epoch` is called, with either algorithm. If a shuffled
+    epoch that was read to its end is read again because `set_epoch` was not called, this warns once.
 
     Args:
         dataset: anything with a length.
         num_replicas: the number of ranks; None asks the process group.
         rank: this process's rank; None asks the process group.
         shuffle: whether to shuffle.
-        seed: the same on all ranks; in [-2^63, 2^64) for torch's algorithm, in [0, 2^64) for ours.
-        drop_last: whether the last samples, which do not fill a row of all ranks, are left out; else the
-            first ones of the order are repeated to fill it.
+        seed: the seed, the same on all ranks; in [-2^63, 2^64) for `torch`, in [0, 2^64) for `samplerkit-1`.
+        drop_last: whether the remainder, if the samples do not divide evenly by the ranks, is dropped; if
+            False, the first samples of the order are repeated to fill it up.
         algorithm: `torch` or `samplerkit-1`.
 
     Raises:
         ArgumentTypeError: an argument has the wrong type.
         ArgumentValueError: `rank`, `seed` or `algorithm` is out of range, or a number is left to the
-            process group and none is initialised.
-        WorldError: a number is left to the process group and torch was built without.
-        DatasetError: when it is read: the dataset has another length now, and torch would stop too.
+            process group and none is initialized.
+        WorldError: a number is left to the process group, and torch was built without support for it.
+        DatasetError: when it is read: the length of the dataset has changed so that torch would also fail.
 
     Source: `torch.utils.data.distributed.DistributedSampler`.
 
@@ -97,24 +97,24 @@ class DistributedSampler(EpochSampler[int]):
         is_ours = self.algorithm == ALGORITHM
         number = arguments.seed(seed) if is_ours else _torchs_seed("seed", arguments.integer("seed", seed))
         super().__init__(dataset, world.num_shards, world.shard_id, shuffle, number, drop_last)
-        # torch divides in floating point, which is the same below 2^53 samples.
+        # torch divides in floating point, with the same result below 2^53 samples.
         self.num_samples = len(self._part_of(len(dataset)))
         self.total_size = self.num_samples * world.num_shards
 
     def _checked_epoch(self, epoch: Any) -> int:
-        # torch takes negative epochs, since it only adds them to the seed.
+        # torch accepts negative epochs, since it only adds them to the seed.
         return arguments.integer("epoch", epoch) if self.algorithm == REPLAY else arguments.epoch(epoch)
 
     @property
     def order(self) -> Order:
-        """What the next iteration reads, with random access: from the position of a loaded state on.
+        """The indices of the next iteration, with random access; they begin at the position of a loaded state.
 
-        With torch's algorithm this draws the whole permutation each time, and keeps this rank's share.
+        With torch's algorithm, each access draws the whole permutation, and keeps this rank's share.
         """
         return self._draw(self._start_of(self._cursor.upcoming))()
 
     def _draw(self, start: int) -> Callable[[], Order]:
-        """Fixes epoch, seed and part now; calling the result draws."""
+        """Returns a function that draws, for the epoch, seed and part of now."""
         size, part = len(self.dataset), self._part(start)
         if not self.shuffle:
             return partial(part_of_order, part, Range(0, size))
@@ -128,8 +128,8 @@ class DistributedSampler(EpochSampler[int]):
         size = len(self.dataset)
         if start:
             return self._part_of(size, start)
-        # torch fixes the total size when the sampler is made, and then takes fewer samples than that (they
-        # are repeated) or, with drop_last, more (they are left out).
+        # torch fixes the total size when the sampler is made. It then accepts fewer samples (they are
+        # repeated) or, with drop_last, more (they are left out).
         fits = size >= self.total_size if self.drop_last else size <= self.total_size
         if not fits or (size == 0 and self.total_size):
             raise DatasetError(
@@ -148,7 +148,7 @@ class DistributedSampler(EpochSampler[int]):
         return len(self.dataset)
 
     def _end(self, epoch: int, start: int) -> int:
-        # As in torch, the total size of whole epochs is that of when the sampler was made.
+        # As in torch, the total size of whole epochs is the one when the sampler was made.
         return super()._end(epoch, start) if start else self.total_size
 
     def _open(self, start: int) -> Callable[[], InLists]:
@@ -156,9 +156,9 @@ class DistributedSampler(EpochSampler[int]):
         return lambda: (chunk.tolist() for chunk in draw().chunks(CHUNK))
 
     def _identity(self, epoch: int) -> dict[str, Any]:
-        # Once for each length, since a state may be asked for with each batch.
+        # Computed once per length, since a state may be saved with each batch.
         dataset = self._descriptions.get(len(self.dataset), partial(describe_dataset, self.dataset))
-        # The description of our own recipe, so that a `Loader` or a `TorchSampler` takes over the state.
+        # The description of samplerkit's own sampler, so that a `Loader` or a `TorchSampler` can load the state.
         recipe = Recipe(self.num_replicas, self.rank, shuffle=bool(self.shuffle))
         said = {"dataset": dataset, "sampler": describe_chain(recipe)}
         return {"algorithm": self.algorithm, "lanes": self.num_replicas, **said}
@@ -171,7 +171,7 @@ def _torchs_seed(place: str, number: int) -> int:
 
 
 def _world(num_replicas: Any, rank: Any) -> World:
-    """Takes the two numbers, or asks the process group, as torch does."""
+    """Checks the two numbers; those that are None come from the process group, as in torch."""
     group = torch.distributed
     if num_replicas is None or rank is None:
         place = "num_replicas" if num_replicas is None else "rank"

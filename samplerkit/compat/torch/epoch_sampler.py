@@ -1,4 +1,4 @@
-"""What torch's samplers of ours share: the part that a rank reads, an epoch until it is set, a state."""
+"""Base classes of the drop-ins for torch's samplers: rank's share, an epoch that is set, and a state."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ from samplerkit.order.typing import Ids
 
 
 def part_of_order(part: range, undealt: Order) -> Order:
-    """Returns a part of an order; nothing is computed until it is read."""
+    """Returns a part of an order; ids are computed when they are read."""
     return Shard(undealt, part.step, part.start, length=len(part))
 
 
 def part_of_array(part: range, undealt: Ids) -> Order:
-    """Returns a part of an array of ids, in memory of its own, so that the array can be freed."""
+    """Returns a part of an array of ids as a copy, so that the array can be freed."""
     within = undealt[part.start : part.stop : part.step]
     wrapped = np.array(part[within.size :])
     return Table(np.append(within, undealt[wrapped % len(undealt)]) if wrapped.size else within)
 
 
 def permuted_by_torch(size: int, seed: int) -> Ids:
-    """Returns torch's own permutation, from a generator of its own that is seeded with the seed."""
+    """Returns torch's own permutation, from a new generator with this seed."""
     generator = torch.Generator()
     generator.manual_seed(seed)
     shuffled: Ids = torch.randperm(size, generator=generator).numpy()
@@ -47,11 +47,11 @@ def permuted_by_torch(size: int, seed: int) -> Ids:
 Item_co = TypeVar("Item_co", covariant=True)
 
 InLists = Iterator[list[Any]]
-"""What an iteration yields, in lists."""
+"""The items of an iteration, in lists."""
 
 
 class GivenRank(TorchNames):
-    """The rank that two arguments give, or that the running job gives when it is first asked for."""
+    """The rank given by two arguments, or taken from the running job at first use."""
 
     _given: Deal
 
@@ -62,7 +62,7 @@ class GivenRank(TorchNames):
 
     @cached_property
     def world(self) -> World:
-        """Which shard of how many this process reads; the running job is asked once."""
+        """The rank of this process and the number of ranks; the running job is asked once."""
         return self._asked_world()
 
     def _asked_world(self) -> World:
@@ -73,10 +73,10 @@ class GivenRank(TorchNames):
 
 
 class ResumableSampler(EpochByCursor, torch.utils.data.DistributedSampler[Item_co]):
-    """A torch sampler with a state: how far all ranks together are in an epoch.
+    """A torch sampler with a state: the position of all ranks together in an epoch.
 
-    It is a torch `DistributedSampler`, so that trainers which replace other samplers leave it alone.
-    Subclasses make the cursor, and say what an epoch holds: `_size` and `_identity`.
+    It subclasses torch's `DistributedSampler`, so that trainers that replace other samplers do not replace
+    it. Subclasses make the cursor, and implement `_size` and `_identity`.
     """
 
     dataset: Any
@@ -86,22 +86,22 @@ class ResumableSampler(EpochByCursor, torch.utils.data.DistributedSampler[Item_c
     @property
     @abstractmethod
     def world(self) -> World:
-        """Which rank of how many this process is."""
+        """The rank of this process and the number of ranks."""
 
     @abstractmethod
     def _size(self, epoch: int) -> int:
-        """Returns how many positions the ranks share in an epoch, repeats not counted."""
+        """Returns the number of positions of all ranks in an epoch, without repeated ones."""
 
     def _end(self, epoch: int, start: int) -> int:
-        """Returns at which position the ranks are done that began at `start`, repeats counted."""
+        """Returns the position at which ranks that began at `start` are done, including repeated ones."""
         return self._part_of(self._size(epoch), start).stop
 
     def _part_of(self, size: int, start: int = 0) -> range:
-        """Returns those of so many positions that this rank reads: start + rank, start + rank + W, ...
+        """Returns those of `size` positions that this rank reads: start + rank, start + rank + W, ...
 
-        W is the number of ranks. All end together, at the `stop` of each: the rest of `size` positions is
-        rounded up to a multiple of W, or down. A position from the number of samples on wraps around, as
-        often as need be: torch's padding.
+        W is the number of ranks. All ranks read equally many: the positions after `start` are rounded up to a
+        multiple of W, or down. Positions beyond the number of samples wrap around, as often as needed, as in
+        torch's padding.
         """
         left, ranks = max(0, size - start), self.world.num_shards
         rows = left // ranks if self.drop_last else -(-left // ranks)
@@ -109,7 +109,7 @@ class ResumableSampler(EpochByCursor, torch.utils.data.DistributedSampler[Item_c
 
     @abstractmethod
     def _identity(self, epoch: int) -> dict[str, Any]:
-        """Returns what a state says of this sampler: its algorithm, lanes, dataset, and itself in words."""
+        """Returns the fields of a state that describe this sampler: algorithm, lanes, dataset and recipe."""
 
     def _state(self, place: Place) -> State:
         tail = "drop" if self.drop_last else "pad"
@@ -118,28 +118,28 @@ class ResumableSampler(EpochByCursor, torch.utils.data.DistributedSampler[Item_c
 
     def _reached(self, epoch: int, start: int, items: int) -> tuple[int, bool]:
         position = start + items * self.world.num_shards
-        # Nothing is asked at the beginning: a size may have to be drawn.
+        # At the beginning the size is not needed; computing it may require a draw.
         return position, position > 0 and position >= min(self._size(epoch), self._end(epoch, start))
 
     def _start_of(self, iteration: Iteration) -> int:
         return self._size(iteration.epoch) if iteration.is_spent else iteration.start
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns the state after the items that were handed out, for torchdata's `StatefulDataLoader`.
+        """Returns the state after the items that were yielded, for torchdata's `StatefulDataLoader`.
 
-        That loader keeps the state that belongs to each batch. A plain DataLoader does not: its workers take
-        items ahead of what the loop has received, so there this state is ahead too.
+        That loader keeps the state of each batch. A plain DataLoader does not: its workers prefetch, so this
+        state is ahead of the batches that the loop has received.
 
-        After the last item of an epoch, the state is the beginning of the next one; of the same one if
-        `set_epoch` was never called, since that is what comes next then.
+        After the last item of an epoch, the state is the beginning of the next epoch; or of the same epoch if
+        `set_epoch` was never called, since that one is read next.
         """
         return self._state(self._cursor.place()).to_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Makes the next iteration begin where a saved state stands, on any number of ranks.
+        """Makes the next iteration resume at a saved state, on any number of ranks.
 
-        Of an epoch at whose end the state was saved, nothing is left: an iteration of it, set before or
-        after, yields nothing.
+        If the state was saved at the end of an epoch, an iteration of that epoch, set before or after this
+        call, yields nothing.
 
         Raises:
             StateError: the state is damaged, of a newer schema, or of another run.
@@ -154,11 +154,11 @@ class ResumableSampler(EpochByCursor, torch.utils.data.DistributedSampler[Item_c
         self._cursor.load(saved.place)
 
     def _take_over(self, saved: State) -> None:
-        """Takes what a state of this run says besides its place: nothing here."""
+        """Loads further fields of a state; there are none here."""
 
 
 class EpochSampler(ResumableSampler[Item_co]):
-    """One that reads an epoch until `set_epoch` names another one; `_open` says what an iteration reads."""
+    """A sampler that reads the same epoch until `set_epoch` is called; subclasses implement `_open`."""
 
     _has_warned = False
 
@@ -167,16 +167,16 @@ class EpochSampler(ResumableSampler[Item_co]):
 
     @abstractmethod
     def _open(self, start: int) -> Callable[[], InLists]:
-        """Fixes what an iteration of the current epoch reads from a position on; calling it reads."""
+        """Returns a function that reads the current epoch from a position on; the epoch is fixed now."""
 
     @property
     def yielded(self) -> int:
-        """How many of this rank's items of the epoch were handed out: torchdata's name. It cannot be set."""
+        """The number of this rank's items of the epoch that were yielded: torchdata's name. Read-only."""
         return self._cursor.at.start // self.world.num_shards + self._cursor.at.taken
 
     @property
     def next_yielded(self) -> int | None:
-        """What `yielded` is where the next iteration resumes a loaded state; None without one."""
+        """The value of `yielded` at which the next iteration resumes a loaded state; None without one."""
         at = self._cursor.at
         return at.start // self.world.num_shards if at.start > 0 and not at.is_open else None
 

@@ -126,7 +126,7 @@ class FileDataset(DatasetOfFiles):
     def save_lengths(self, path: str | os.PathLike[str]) -> None:
         """Writes the number of samples of each file as JSON, for `lengths` of a later run.
 
-        Files are named by their paths below the common folder, so the saved lengths stay valid if it is moved.
+        Files are named by their paths below their common folder, so the lengths stay valid if it is moved.
         """
         save_lengths(path, self._names, self.layout.sizes)
 
