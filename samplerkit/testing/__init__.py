@@ -1,4 +1,4 @@
-"""What a sampler, a reader of files and a dataset must keep, as tests for ours and for anyone's."""
+"""Contracts of samplers, file readers and datasets as test classes, for samplerkit's own and for yours."""
 
 from samplerkit.testing.contract import SamplerContract
 from samplerkit.testing.dataset_contract import DatasetContract

@@ -1,6 +1,6 @@
-"""The contract of a sampler as a test class: inherit it, say how your sampler is made, and run pytest.
+"""The contract of a sampler as a test class: inherit from it, implement `make`, and run pytest.
 
-Nothing here needs pytest itself: the class holds plain methods with plain checks.
+Nothing here needs pytest itself: the class has plain methods with plain checks.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from samplerkit.samplers.base import Sampler
 
 
 class SamplerContract:
-    """What every sampler must keep; each method is a test.
+    """Tests of the properties that every sampler must have; each method is a test.
 
-    A subclass gives `make`, and may give other datasets. Call it `Test...`, so that pytest finds it.
+    A subclass implements `make`, and may set other datasets. Name it `Test...`, so that pytest finds it.
 
     Source: the form is that of zarr's `zarr.testing.store.StoreTests`.
 
@@ -42,13 +42,13 @@ class SamplerContract:
     """
 
     datasets: Sequence[Any] = (Layout(1), Layout(23), Layout([7, 0, 9, 4]))
-    """What the sampler is asked to order: layouts, numbers of samples or datasets."""
+    """The inputs that the sampler orders: layouts, numbers of samples or datasets."""
 
     epochs: Sequence[int] = (0, 1, 5)
     worlds: Sequence[int] = (1, 2, 3, 5)
 
     def make(self) -> Sampler:
-        """Makes the sampler again, as a second process would."""
+        """Makes a new sampler, as a second process would."""
         raise NotImplementedError("say how the sampler is made")
 
     def _orders(self) -> list[tuple[Any, int, Order]]:
@@ -59,14 +59,14 @@ class SamplerContract:
         ]
 
     def test_the_order_is_the_same_whenever_and_by_whomever_it_is_asked_for(self) -> None:
-        """Equal arguments give equal orders: from one sampler twice, and from one made again."""
+        """Equal arguments give equal orders: from one sampler twice, and from two samplers."""
         for dataset, epoch, order in self._orders():
             sampler = self.make()
             for _ in range(2):
                 _require_equal(sampler.undealt_order(dataset, epoch), order, (dataset, epoch))
 
     def test_no_process_wide_random_state_is_read_or_touched(self) -> None:
-        """The order does not hang on the random state of Python, numpy or torch, nor does it change that."""
+        """The order does not depend on the random state of Python, numpy or torch, and does not change it."""
         seen = []
         for seed in (1, 2):
             random.seed(seed)
@@ -78,14 +78,14 @@ class SamplerContract:
         require(seen[0] == seen[1], "the order does not hang on the process-wide random state", "")
 
     def test_every_id_is_one_of_the_dataset(self) -> None:
-        """Ids lie in [0, number of samples)."""
+        """Ids are in [0, number of samples)."""
         for dataset, epoch, order in self._orders():
             ids = np.asarray(order)
             inside = (ids >= 0) & (ids < len(Layout.of(dataset)))
             require(bool(inside.all()), "every id lies in the dataset", (dataset, epoch))
 
     def test_indexing_slicing_and_iterating_agree(self) -> None:
-        """One order, however it is read."""
+        """The order is the same, however it is read."""
         for dataset, epoch, order in self._orders():
             where = (dataset, epoch)
             ids = np.asarray(order).tolist()
@@ -98,7 +98,7 @@ class SamplerContract:
                 require(order[shuffled].tolist() == [ids[p] for p in shuffled], "any positions", where)
 
     def test_positions_lead_back_to_their_ids(self) -> None:
-        """p is among the positions of order[p], and each of them holds that id."""
+        """p is among the positions of order[p], and each of these positions holds that id."""
         for dataset, epoch, order in self._orders():
             for position, sample in enumerate(np.asarray(order).tolist()):
                 try:
@@ -124,7 +124,7 @@ class SamplerContract:
                     require(mine == dealt, "a shard is the dealt view", (dataset, count, shard))
 
     def test_a_resumed_loader_loses_and_repeats_nothing(self) -> None:
-        """A run that is cut at any step and resumed on other ranks and batches reads each position once."""
+        """A run that stops at any step and resumes with other ranks and batches reads each position once."""
         if self.make().chain.deal is not None:
             return
         for dataset in self.datasets:
@@ -161,17 +161,17 @@ def _require_equal(one: Order, other: Order, where: Any) -> None:
 
 
 def require(holds: bool, law: str, where: Any) -> None:
-    """Says which law does not hold, and for what.
+    """Checks that a property holds.
 
     Raises:
-        AssertionError: it does not hold.
+        AssertionError: it does not; the error has the property and the case.
     """
     if not holds:
         raise AssertionError(f"{law}: not so for {where}")
 
 
 def same(one: Any, other: Any) -> bool:
-    """Whether two samples are equal, all that is in them too; what is not a number equals itself."""
+    """Whether two samples are equal, including nested values; NaN equals NaN."""
     if isinstance(one, Mapping) and isinstance(other, Mapping):
         return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
     if isinstance(one, list | tuple) and isinstance(other, list | tuple):

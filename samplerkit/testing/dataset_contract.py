@@ -1,4 +1,4 @@
-"""The contract of a dataset as a test class: inherit it, say how data is written and opened, and run pytest.
+"""The contract of a dataset as a test class: inherit from it, implement `write` and `make`, and run pytest.
 
 Nothing here needs pytest itself.
 """
@@ -38,12 +38,12 @@ _require_read(*pickle.load(sys.stdin.buffer))
 
 
 class DatasetContract:
-    """What every map-style dataset over stored data must keep; each method is a test.
+    """Tests of the properties that every map-style dataset over stored data must have; each method is a test.
 
-    A subclass gives `write` and `make`. Call it `Test...`, so that pytest finds it.
+    A subclass implements `write` and `make`. Name it `Test...`, so that pytest finds it.
 
     Attributes:
-        has_files: whether the layout has files; that of a keyed store has none.
+        has_files: whether the layout has files; the layout of a key-value store has none.
 
     Example:
         >>> import samplerkit as sk
@@ -61,30 +61,30 @@ class DatasetContract:
     _shows_damage: bool = True
 
     def write(self, folder: str) -> Sequence[Sequence[Any]]:
-        """Writes data into an empty folder, without the dataset; gives the samples by file of the layout."""
+        """Writes data into an empty folder, without the dataset; returns the samples of each file."""
         raise NotImplementedError("say how the data is written, and what its samples are")
 
     def make(self, folder: str) -> Any:
-        """Opens what `write` wrote, by the names of its files: a pattern would not miss one that is gone."""
+        """Opens the data by the names of its files: a pattern would not notice a deleted file."""
         raise NotImplementedError("say how the dataset is made")
 
     def victim(self, folder: str) -> Path:
-        """Returns the file that is cut, overwritten and deleted: the largest one, unless you say another."""
+        """Returns the file that the tests cut, overwrite and delete: by default, the largest one."""
         return max(
             (path for path in Path(folder).rglob("*") if path.is_file()), key=lambda p: p.stat().st_size
         )
 
     def lies(self, whole: bytes) -> Sequence[bytes]:
-        """Returns what a file must not be taken for: zeros and noise, and its end with these before it.
+        """Returns contents that must be detected as damage: zeros and noise, alone and before the file's end.
 
-        Say less where the format has no checksum, or where zeros mean something: they end a tar.
+        Return fewer if the format has no checksum, or if zeros have a meaning: they end a tar.
         """
         half = len(whole) // 2
         others = (bytes(len(whole)), np.random.default_rng(0).bytes(len(whole)))
         return [other[:end] + whole[end:] for end in (len(whole), half) for other in others]
 
     def test_the_layout_says_which_samples_lie_together(self) -> None:
-        """As many samples as were written, in as many files, whose names differ if they have some."""
+        """The layout has the written numbers of samples and files; names of files, if any, are distinct."""
         with self._written() as (folder, files), self._made(folder) as dataset:
             layout, wanted = Layout.of(dataset), [len(samples) for samples in files]
             require(layout.has_files is self.has_files, "the layout has files or not, as was said", layout)
@@ -95,7 +95,7 @@ class DatasetContract:
             require(len(set(names)) == len(names), "no two files have one name", names)
 
     def test_an_id_is_its_sample_and_there_are_no_others(self) -> None:
-        """One by one, from the front and from the end; beside them there is nothing."""
+        """Samples are read one at a time by their ids; ids beyond the first and the last raise an error."""
         with self._written() as (folder, files), self._made(folder) as dataset:
             samples = _joined(files)
             for id, sample in enumerate(samples):
@@ -108,7 +108,7 @@ class DatasetContract:
                 _require_raises(OutOfDatasetError, partial(dataset.__getitems__, beyond), "an id", beyond)
 
     def test_a_batch_is_its_samples_in_any_order(self) -> None:
-        """Forwards, backwards, mixed, some of them twice, and none; as a list and as an array."""
+        """Ids are in order, reversed, mixed, repeated, or none; as a list and as an array."""
         with self._written() as (folder, files), self._made(folder) as dataset:
             samples = _joined(files)
             require(len(dataset) == len(samples), "the length is that of the files", len(dataset))
@@ -119,7 +119,7 @@ class DatasetContract:
                 require(same(read, [samples[id] for id in ids]), "a batch is its samples", list(ids))
 
     def test_a_loader_reads_each_sample_once(self) -> None:
-        """In a mixed order, told of what comes, and again in another epoch."""
+        """A loader reads a mixed order, announces the next ids, and reads another epoch."""
         with self._written() as (folder, files), self._made(folder) as dataset:
             samples = _joined(files)
             sampler = DistributedSampler(shuffle="files" if self.has_files else "global", seed=7)
@@ -132,7 +132,7 @@ class DatasetContract:
                 require(same(read, [samples[id] for id in ids]), "a loader reads the order", epoch)
 
     def test_a_forked_process_reads_and_so_does_its_parent(self) -> None:
-        """Both after the parent has read: neither disturbs what the other has open."""
+        """Both read after the parent has read: neither disturbs the open files of the other."""
         with self._written() as (folder, files), self._made(folder) as dataset:
             samples = _joined(files)
             _require_read(dataset, samples, "a batch is its samples")
@@ -147,7 +147,7 @@ class DatasetContract:
             _require_read(dataset, samples, "its parent reads as before")
 
     def test_a_pickled_dataset_reads_in_another_process(self) -> None:
-        """As spawned workers get it: before it was used, and after; what is open does not travel."""
+        """A dataset is pickled, as for spawned workers, before and after use, without its open files."""
         with self._written() as (folder, files), self._made(folder) as dataset:
             samples = _joined(files)
             fresh = pickle.dumps(dataset)
@@ -161,7 +161,7 @@ class DatasetContract:
             require(run.returncode == 0, "another process reads alike", run.stderr.decode()[-500:])
 
     def test_what_is_closed_holds_nothing_and_can_be_used_again(self) -> None:
-        """No file of the data stays open, no thread is left; and the next sample is read as ever."""
+        """No data file stays open and no thread is left; the next sample is read as before."""
         with self._written() as (folder, files):
             samples, threads = _joined(files), set(threading.enumerate())
             dataset = self.make(folder)
@@ -175,7 +175,7 @@ class DatasetContract:
                 require(not left, "what is closed has no threads", left)
 
     def test_data_that_was_cut_or_is_gone_is_an_error_that_names_it(self) -> None:
-        """Cut anywhere, empty or deleted, before the dataset has seen it and after."""
+        """The file is cut anywhere, emptied or deleted, before and after the dataset has opened it."""
         with self._written() as (folder, files):
             path = self.victim(folder)
             whole = path.read_bytes()
@@ -184,7 +184,7 @@ class DatasetContract:
                 self._require_seen(path, whole, None if end is None else whole[:end], folder, files)
 
     def test_data_that_lies_is_an_error_that_names_it(self) -> None:
-        """Each of `lies` in place of what was written, before the dataset has seen it and after."""
+        """Each of `lies` replaces the written file, before and after the dataset has opened it."""
         with self._written() as (folder, files):
             path = self.victim(folder)
             whole = path.read_bytes()
@@ -194,7 +194,7 @@ class DatasetContract:
     def _require_seen(
         self, path: Path, whole: bytes, other: bytes | None, folder: str, files: Sequence[Sequence[Any]]
     ) -> None:
-        """Requires that what is no longer what was written is not taken for it, by whom knew it or not."""
+        """Checks that damage is detected by a new dataset, and by one that has opened the file before."""
         what = "a file that is gone" if other is None else f"{len(other)} of {len(whole)} bytes"
         samples = _joined(files)
         path.write_bytes(whole)
@@ -229,7 +229,7 @@ class DatasetContract:
 
     @contextmanager
     def _written(self) -> Iterator[tuple[str, Sequence[Sequence[Any]]]]:
-        """Writes data into a folder that goes with the block."""
+        """Writes data into a folder that exists during the `with` block."""
         with tempfile.TemporaryDirectory() as folder:
             inside = Path(folder).resolve() / "data"
             inside.mkdir()
@@ -260,17 +260,17 @@ def _require_read(dataset: Any, samples: list[Any], law: str) -> None:
 
 
 def _read_into(dataset: Any, samples: list[Any], told: Connection) -> None:
-    """What a forked process does: it sends what was wrong."""
+    """Reads in a forked process, and sends the error, if any."""
     try:
         _require_read(dataset, samples, "a batch is its samples")
         _end(dataset)
         told.send("")
-    except BaseException as error:  # told where it is waited for
+    except BaseException as error:  # raised in the parent
         told.send(repr(error))
 
 
 def _open_files() -> list[str]:
-    """The files that this process has open, where the system reports them; nothing elsewhere."""
+    """Returns the open files of this process, if the system reports them; otherwise none."""
     found = []
     folder = Path("/proc/self/fd")
     for entry in folder.iterdir() if folder.exists() else ():

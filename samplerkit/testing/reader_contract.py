@@ -1,6 +1,6 @@
-"""The contract of a reader as a test class: inherit it, say how a file is written, and run pytest.
+"""The contract of a reader as a test class: inherit from it, implement `make` and `write`, and run pytest.
 
-Nothing here needs pytest itself, as in the contract of a sampler.
+Nothing here needs pytest itself.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ _ROUNDS = 5
 
 
 class ReaderContract:
-    """What every reader of files must keep; each method is a test.
+    """Tests of the properties that every file reader must have; each method is a test.
 
-    A subclass gives `make` and `write`. Call it `Test...`, so that pytest finds it.
+    A subclass implements `make` and `write`. Name it `Test...`, so that pytest finds it.
 
     Attributes:
-        sizes: the samples of the files that are written.
-        suffix: how their names end.
-        shows_damage: whether the format itself shows that a file was cut or overwritten; text does not.
+        sizes: the numbers of samples of the files that are written.
+        suffix: the suffix of their names.
+        shows_damage: whether the format reveals that a file was cut or overwritten; text does not.
 
     Example:
         >>> import numpy as np
@@ -45,44 +45,44 @@ class ReaderContract:
     shows_damage: bool = True
 
     def make(self) -> Callable[..., Any] | str:
-        """Makes the reader again, as a second process would, or gives its name."""
+        """Makes a new reader, as a second process would, or returns its name."""
         raise NotImplementedError("say how the reader is made")
 
     def write(self, path: str, num_samples: int) -> Sequence[Any]:
-        """Writes a file, without the reader, and gives its samples as they must be read, no two alike."""
+        """Writes a file, without the reader, and returns its expected samples, which are all different."""
         raise NotImplementedError("say how a file is written, and what its samples are")
 
     def test_the_samples_of_a_file_are_counted(self) -> None:
-        """As many as were written, whether the reader counts them or a file is read for it."""
+        """The count is the number of written samples, whether the reader counts them or reads the file."""
         _Files(self).test_the_layout_says_which_samples_lie_together()
 
     def test_any_samples_are_read_in_any_order_and_again(self) -> None:
-        """Over all files: one by one, backwards, mixed, some of them twice, and none."""
+        """Samples of all files are read one at a time, reversed, mixed, repeated, or none."""
         _Files(self).test_an_id_is_its_sample_and_there_are_no_others()
         _Files(self).test_a_batch_is_its_samples_in_any_order()
 
     def test_a_file_is_read_alike_whenever_and_by_whomever(self) -> None:
-        """By one reader again and again, other files between, and by one made again."""
+        """A file is read repeatedly by one reader, with other files in between, and by a new reader."""
         for reader in (self.make(), self.make()):
             files = _Files(self, reader=reader)
             for _ in range(2):
                 files.test_a_batch_is_its_samples_in_any_order()
 
     def test_a_file_without_samples_has_none(self) -> None:
-        """Alone, and between others."""
+        """The file is alone, or between others."""
         for sizes in ((0, 3, 0), (0,)):
             _Files(self, sizes).test_a_batch_is_its_samples_in_any_order()
 
     def test_a_file_that_was_cut_is_an_error_that_names_it(self) -> None:
-        """Cut anywhere, or empty: a `DatasetError` with its path, and never other samples quietly."""
+        """A file that was cut or emptied raises a `DatasetError` with its path, never wrong samples."""
         _Files(self, self.sizes[:1]).test_data_that_was_cut_or_is_gone_is_an_error_that_names_it()
 
     def test_a_file_that_was_overwritten_is_an_error_that_names_it(self) -> None:
-        """By zeros or by noise, whole or at its beginning: a `DatasetError` with its path."""
+        """A file overwritten by zeros or noise, or its start, raises a `DatasetError` with its path."""
         _Files(self, self.sizes[:1]).test_data_that_lies_is_an_error_that_names_it()
 
     def test_a_pickled_reader_reads_as_before(self) -> None:
-        """So it gets to spawned workers, with its dataset; these know no registered names."""
+        """Spawned workers receive the pickled reader with its dataset; they do not know registered names."""
         try:
             sent = pickle.loads(pickle.dumps(self.make()))  # noqa: S301  # what this test wrote itself
         except Exception as error:
@@ -90,7 +90,7 @@ class ReaderContract:
         _Files(self, reader=sent).test_a_batch_is_its_samples_in_any_order()
 
     def test_threads_share_a_reader(self) -> None:
-        """Several read files with one reader at the same time."""
+        """Several threads read files with one reader in parallel."""
         files = _Files(self, reader=self.make())
         with ThreadPoolExecutor(_THREADS) as pool:
             turns = [
@@ -101,7 +101,7 @@ class ReaderContract:
 
 
 class _Files(DatasetContract):
-    """The contract of the dataset that a reader's files make."""
+    """The contract of a `FileDataset` with the reader."""
 
     def __init__(self, of: ReaderContract, sizes: Sequence[int] | None = None, reader: Any = None) -> None:
         self._shows_damage = of.shows_damage
