@@ -28,9 +28,7 @@ def use_loader(trainer: Any, loader: Loader) -> None:
             use_loader(trainer, sk.Loader(dataset, sk.RandomSampler(seed=7), batch_size=32))
     """
     names: Any = import_module("transformers.trainer_callback")
-    read_before: dict[
-        int, int
-    ] = {}  # by epoch: the batches that were read before this training resumed in it
+    read_before: dict[int, int] = {}  # epoch in which this training resumed: batches read before
 
     class KeepLoader(names.TrainerCallback, names.ExportableState):  # type: ignore[misc]  # imported late
         """Saves and loads the state of the loader; the class's name is the key in the checkpoint."""

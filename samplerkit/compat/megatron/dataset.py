@@ -155,14 +155,14 @@ class MegatronDataset:
         return digest.hexdigest()
 
     def spans(self, id: int) -> list[tuple[int, int, int, int]]:
-        """Returns the parts of documents of which a sample is made, its extra token included.
+        """Returns the parts of documents that make up a sample, including its extra token.
 
         Returns:
-            For each part the number of the corpus, the number of the document in it, as Megatron's own index
-            has it, the first token in that document, and the number of tokens.
+            For each part: the number of the corpus, the number of the document in Megatron's index, the first
+            token in that document, and the number of tokens.
 
         Raises:
-            OutOfDatasetError: an id is out of range.
+            OutOfDatasetError: the id is out of range.
         """
         _, *columns = self.samples.spans(checked_ids([arguments.integer("id", id)], len(self)))
         return list(zip(*(column.tolist() for column in columns), strict=True))

@@ -77,7 +77,7 @@ def micro_batches(
     *,
     drop_last: bool = True,
 ) -> Iterator[list[int]]:
-    """Yields the micro-batches that a rank of Megatron reads to the end of the epoch, for comparison with logs.
+    """Yields the micro-batches that a rank of Megatron reads to the end of the epoch, to compare logs with.
 
     This includes Megatron's quirks, which samplerkit's loaders do not have: with `drop_last=False`, the last
     ranks read short batches or none in the last step; and unsharded `cyclic` may give ranks different numbers

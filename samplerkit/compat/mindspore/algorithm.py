@@ -1,7 +1,7 @@
-"""mindspore-2.10: the orders of MindSpore 2.10, id for id.
+"""mindspore-2.10: reproduces the orders of MindSpore 2.10, id for id.
 
-MindSpore orders datasets of three kinds by three sets of rules: what it calls mappable, here a layout without
-files; a MindDataset, here a layout with files; and a ConcatDataset.
+MindSpore has different rules for three kinds of datasets: mappable datasets, here a layout without files;
+MindDataset, here a layout with files; and ConcatDataset.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ from samplerkit.samplers.shuffled import DistributedSampler, RandomSampler, Weig
 from samplerkit.samplers.subset import SubsetRandomSampler
 
 MINDSPORE = "mindspore-2.10"
-"""The id of what MindSpore 2.10 does, without its bugs."""
+"""The id of MindSpore 2.10's algorithm, without its bugs."""
 
 MINDSPORE_QUIRKS = "mindspore-2.10-quirks"
-"""The id of what MindSpore 2.10 does, with its bugs."""
+"""The id of MindSpore 2.10's algorithm, with its bugs."""
 
 _SEEDS = 2**32
 
@@ -60,7 +60,7 @@ def kind_of(dataset: Any) -> DatasetKind:
     """Returns the kind of a dataset.
 
     Args:
-        dataset: anything that `Sampler.order` takes.
+        dataset: anything that `Sampler.order` accepts.
 
     Example:
         >>> kind_of(5).name, kind_of(Layout([2, 3])).name
@@ -74,10 +74,10 @@ def kind_of(dataset: Any) -> DatasetKind:
 
 @dataclass(frozen=True)
 class MindSporeChain(Chain):
-    """What MindSpore 2.10 does with a chain of samplers.
+    """Orders samples by a chain of samplers as MindSpore 2.10 does.
 
     Attributes:
-        quirks: whether to do as well what is a bug of MindSpore's. `docs/migration.md` lists them.
+        quirks: whether to reproduce MindSpore's bugs too. `docs/migration.md` lists them.
     """
 
     quirks: ClassVar[bool] = False
@@ -157,7 +157,7 @@ class MindSporeChain(Chain):
             count = num_samples or size
 
             def draw(epoch: int, before: int) -> Ids:
-                # Each epoch draws from what the one before drew.
+                # Each epoch draws from the draws of the epoch before.
                 return drawn_rows(before or size, count, seed + 1 + epoch)
 
             return carried(("draws", size, count, seed), context.epoch, draw)
@@ -168,7 +168,7 @@ class MindSporeChain(Chain):
         def arrange(epoch: int, before: int) -> Ids:
             if shuffle is not Shuffle.GLOBAL:
                 return _rows(shuffle, layout, seed + 1 + epoch)
-            # The first epoch cuts, and the later ones only rearrange what it left.
+            # The first epoch selects `num_samples`, and later epochs only rearrange these.
             return record_files.global_order(before or size, seed + 1 + epoch)[:num_samples]
 
         return carried(("files", shuffle, layout, num_samples, seed), context.epoch, arrange)
@@ -194,7 +194,7 @@ class MindSporeChain(Chain):
         """Orders the samples of files for a distributed sampler, undealt.
 
         Raises:
-            NotSupportedError: MindSpore does here what only its quirks replay, or leaves shards empty.
+            NotSupportedError: only `quirks` reproduces MindSpore's order, or MindSpore leaves shards empty.
         """
         mode, deal, num_shards = sampler.mode, sampler.deal, context.lanes
         shuffle, seed = mode.resolve(layout), sampler.seed + 1 + context.epoch
@@ -271,13 +271,13 @@ _DRAWS: dict[type, tuple[_Draw, _Draw | None, _Draw | None]] = {
     SubsetRandomSampler: (_Of._subset, _Of._subset_over_files, None),
     WeightedRandomSampler: (_Of._weighted, None, None),
 }
-"""How MindSpore draws where it does not as samplerkit does, by the kind of dataset; None is refused."""
+"""MindSpore's own ways to draw, by sampler and kind of dataset; None for combinations that are refused."""
 
 
 @final
 @dataclass(frozen=True)
 class QuirkyMindSporeChain(MindSporeChain):
-    """What MindSpore 2.10 does, its bugs included."""
+    """Orders samples as MindSpore 2.10 does, including its bugs."""
 
     quirks: ClassVar[bool] = True
 
@@ -285,7 +285,7 @@ class QuirkyMindSporeChain(MindSporeChain):
 @final
 @dataclass(frozen=True)
 class DealOfAtLeastOne(Deal):
-    """A deal in which a shard without samples reads the first one all the same."""
+    """A deal in which a shard without samples reads the first sample."""
 
     def shard(self, undealt: Order, world: World, start: int = 0) -> Order:
         shard = super().shard(undealt, world, start)

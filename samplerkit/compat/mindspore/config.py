@@ -6,7 +6,7 @@ from samplerkit.errors import ArgumentValueError
 from samplerkit.order import arguments
 
 DEFAULT_SEED = 5489
-"""The seed before anybody sets one. MindSpore has the same number, and where it finds it, draws another."""
+"""The default seed. MindSpore has the same default, but replaces it by a random seed."""
 
 _seed = DEFAULT_SEED
 
@@ -18,8 +18,8 @@ def set_seed(seed: int) -> None:
         seed: an integer in [0, 2^32).
 
     Raises:
-        ArgumentTypeError: no integer.
-        ArgumentValueError: outside of the range.
+        ArgumentTypeError: `seed` is not an integer.
+        ArgumentValueError: `seed` is out of range.
 
     Source: `mindspore.dataset.config.set_seed`.
 

@@ -1,4 +1,4 @@
-"""The random engines and distributions of the C++ standard library that MindSpore draws from, in arrays."""
+"""The random engines and distributions of the C++ standard library that MindSpore uses, vectorized."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Mt19937:
 
     def __init__(self, seed: int) -> None:
         self._engine = np.random.MT19937(0)
-        # The legacy way to turn a seed into a state is that of the C++ standard, too.
+        # numpy's legacy seeding makes the same state from a seed as the C++ standard.
         np.random.RandomState(self._engine).seed(seed)
         self._ahead = np.zeros(0, dtype=np.int64)
 
@@ -52,7 +52,7 @@ class Mt19937:
         return self._ahead[:count]
 
     def skip(self, count: int) -> None:
-        """Uses words, whether they were looked at or not."""
+        """Skips words, whether they were peeked at or not."""
         beyond = count - self._ahead.size
         self._ahead = self._ahead[count:]
         if beyond > 0:
@@ -61,12 +61,12 @@ class Mt19937:
 
 @final
 class MinstdRand0:
-    """`std::minstd_rand0`, which GCC calls `std::default_random_engine`: words of 31 bits, less their min().
+    """`std::minstd_rand0`, GCC's `std::default_random_engine`: words of 31 bits, minus the engine's min().
 
     Args:
-        seed: 0 <= seed < 2^32; taken modulo 2^31 - 1, and 0 as 1.
+        seed: 0 <= seed < 2^32; taken modulo 2^31 - 1, and 0 is replaced by 1.
 
-    Source: Lewis, Goodman and Miller (1969), as the C++ standard has it.
+    Source: Lewis, Goodman and Miller (1969), as in the C++ standard.
 
     Example:
         >>> MinstdRand0(1).peek(2) + 1
@@ -79,7 +79,7 @@ class MinstdRand0:
         self._state = seed % _MINSTD_MODULUS or 1
 
     def peek(self, count: int) -> Ids:
-        """Returns the next words, as `Mt19937.peek`."""
+        """Returns the next words without using them, same as `Mt19937.peek`."""
         words = np.empty(count, dtype=np.int64)
         state = self._state
         for start in range(0, count, _MINSTD_BLOCK):
@@ -91,7 +91,7 @@ class MinstdRand0:
         return words
 
     def skip(self, count: int) -> None:
-        """Uses words."""
+        """Skips words."""
         self._state = self._state * pow(_MINSTD_MULTIPLIER, count, _MINSTD_MODULUS) % _MINSTD_MODULUS
 
 
@@ -110,7 +110,7 @@ Engine = Mt19937 | MinstdRand0
 
 
 def first_words(seeds: Ids) -> Ids:
-    """Returns the first word of a `std::mt19937` of each seed.
+    """Returns the first word of the `std::mt19937` with each seed.
 
     Args:
         seeds: int64 array of shape (m,), each in [0, 2^32).
@@ -130,7 +130,7 @@ def first_words(seeds: Ids) -> Ids:
 
 
 def _first_words(seeds: Words32) -> Words32:
-    # The first word depends on three words of the state only. Products of uint32 wrap as in C++.
+    # The first word depends on only three words of the state. Products of uint32 wrap, as in C++.
     state, shifted = seeds.copy(), np.empty_like(seeds)
     second = seeds
     for number in range(1, _MERSENNE_MIDDLE + 1):
@@ -154,18 +154,19 @@ _MOST_WORDS = 1 << 14
 
 
 def uniform_integers(generator: Engine, ranges: Ids) -> Ids:
-    """Draws an integer below each range, as `std::uniform_int_distribution` does, one after another.
+    """Draws an integer below each range in sequence, as `std::uniform_int_distribution` does.
 
-    A word is cut into as many equal parts as the range has integers; a word of the rest is thrown away.
+    The span of words is divided into as many equal parts as the range has integers; words beyond these parts
+    are rejected.
 
     Args:
-        generator: where the words come from; it is left behind the last word used.
+        generator: the source of words; afterwards it is positioned after the last word used.
         ranges: int64 array of shape (m,), each in [1, span].
 
     Returns:
         int64 array of shape (m,), each in [0, range).
 
-    Source: `bits/uniform_int_dist.h` of libstdc++ 9. Later versions multiply in place of dividing.
+    Source: `bits/uniform_int_dist.h` of libstdc++ 9. Later versions multiply instead of dividing.
 
     Example:
         >>> from samplerkit.compat.mindspore.generators import Mt19937
@@ -181,7 +182,7 @@ def uniform_integers(generator: Engine, ranges: Ids) -> Ids:
         rejected = np.flatnonzero(words >= part * scale)
         good = int(rejected[0]) if rejected.size else words.size
         np.floor_divide(words[:good], scale[:good], out=drawn[done : done + good])
-        # What follows a word that was thrown away shifts by one, and is looked at again.
+        # The words after a rejected one move by one position, and are examined again.
         generator.skip(good + bool(rejected.size))
         done += good
         count = max(_LEAST_WORDS, 2 * good) if rejected.size else min(_MOST_WORDS, 2 * count)
@@ -189,7 +190,7 @@ def uniform_integers(generator: Engine, ranges: Ids) -> Ids:
 
 
 def drawn_rows(size: int, count: int, seed: int) -> Ids:
-    """Draws rows with replacement: each draw by a `std::mt19937` of its own, of seed, seed + 1, ..."""
+    """Draws rows with replacement, each with a new `std::mt19937`, seeded by seed, seed + 1, ..."""
     seeds = (seed + np.arange(count)) % 2**32
     words = first_words(seeds)
     scale = Mt19937.span // size

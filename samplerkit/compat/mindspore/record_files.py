@@ -1,6 +1,6 @@
-"""The orders of MindSpore's MindDataset, whose rows lie in files, and of its ConcatDataset.
+"""The orders of MindSpore's MindDataset, whose rows are in files, and of its ConcatDataset.
 
-Every shuffle over files is one of `std::minstd_rand0` of the same seed: of all rows, of the files, or within
+Every shuffle over files uses `std::minstd_rand0` with the same seed: of all rows, of the files, or within
 each file or block.
 """
 
@@ -24,13 +24,13 @@ def global_order(size: int, seed: int) -> Ids:
 
 
 def files_order(layout: Layout, seed: int) -> Ids:
-    """Shuffles the files; the rows in each stay in order."""
+    """Shuffles the files; the rows in each file stay in order."""
     files = global_order(layout.num_files, seed)
     return numbers_in(layout.starts[files], layout.sizes[files])
 
 
 def infile_order(layout: Layout, seed: int) -> Ids:
-    """Shuffles the rows of each file; files of one size all in the same way."""
+    """Shuffles the rows of each file; files of the same size are shuffled in the same way."""
     rows = np.arange(len(layout))
     of_size = {size: global_order(size, seed) for size in np.unique(layout.sizes).tolist()}
     for start, size in zip(layout.starts.tolist(), layout.sizes.tolist(), strict=False):
@@ -40,7 +40,7 @@ def infile_order(layout: Layout, seed: int) -> Ids:
 
 
 def blocks_order(num_rows: int, block_size: int, seed: int) -> Ids:
-    """Shuffles consecutive blocks of rows, all in the same way, the last one by its own size."""
+    """Shuffles the rows within consecutive blocks, all in the same way; the last block may be shorter."""
     size = max(1, min(block_size, num_rows))
     blocks = np.arange(0, num_rows - size + 1, size)[:, None] + global_order(size, seed)
     rest = np.arange(blocks.size, num_rows)
@@ -50,17 +50,17 @@ def blocks_order(num_rows: int, block_size: int, seed: int) -> Ids:
 def partial_order(
     layout: Layout, seed: int, block_size: int, num_shards: int, num_samples: int | None
 ) -> Ids:
-    """Shuffles the files, deals the rows to shards, and shuffles blocks of each shard's own rows.
+    """Shuffles the files, deals the rows to shards, and shuffles within blocks of each shard's rows.
 
     Args:
         layout: the files.
-        seed: of all the shuffles.
-        block_size: rows in a block.
-        num_shards: each gets ceil(n / num_shards) rows, the last ones repeat the first.
-        num_samples: the rows of a shard that are kept, before they are shuffled; None for all.
+        seed: the seed of all shuffles.
+        block_size: the number of rows in a block.
+        num_shards: the number of shards; each has ceil(n / num_shards) rows, the last ones repeat the first.
+        num_samples: how many rows of a shard are kept, before they are shuffled; None for all.
 
     Returns:
-        The rows of all shards, one of each in turn.
+        The rows of all shards, interleaved: one row of each shard in turn.
     """
     rows = -(-len(layout) // num_shards)
     rows = min(num_samples or rows, rows)
@@ -74,7 +74,7 @@ def partial_order(
 
 
 def contiguous_blocks(size: int, num_shards: int, offset: int) -> Ids:
-    """Returns the rows which, dealt like cards from shard `offset` on, give each shard a contiguous block."""
+    """Returns rows that give each shard a contiguous block if dealt in turn from shard `offset` on."""
     position = np.arange(size)
     shard = (position + offset) % num_shards
     lengths = np.bincount(shard, minlength=num_shards)
@@ -88,14 +88,14 @@ Numbers = np.ndarray[Any, np.dtype[np.float64]]
 
 
 def random_concat(sizes: Ids, seed: int, epoch: int) -> Ids:
-    """Draws, for each position, the part that is read next: in proportion to what remains of each part.
+    """Draws, for each position, the part to read next, in proportion to the remaining samples of each part.
 
-    The samples of a part come in order. One generator serves all epochs, and draws once more than there are
-    samples in each.
+    The samples of a part are read in order. One generator is used for all epochs; in each epoch it draws once
+    more than there are samples.
 
     Args:
-        sizes: samples in each part, int64 of shape (parts,).
-        seed: of the generator.
+        sizes: the number of samples in each part, int64 of shape (parts,).
+        seed: the seed of the generator.
         epoch: the epoch, from 0.
 
     Returns:
@@ -117,14 +117,14 @@ def random_concat(sizes: Ids, seed: int, epoch: int) -> Ids:
 
 
 def _parts(left: list[int], total: int, numbers: Numbers) -> list[int]:
-    """Draws parts; updates how many samples are left of each, `total` in all."""
-    # Where each part ends; of the last one it is known.
+    """Draws parts; updates `left`, the remaining samples of each part, which are `total` together."""
+    # The end of each part but the last one, which is known.
     ends = np.cumsum(left[:-1]).tolist()
     last = len(ends)
     totals = np.arange(total, total - numbers.size, -1)
     wanted = numbers * totals
     whole = np.ceil(wanted).astype(np.int64)
-    # All ends are whole numbers: roundings can only decide where a number is close to one.
+    # All ends are integers: rounding matters only if a number is close to an integer.
     whole[np.abs(wanted - np.rint(wanted)) < _TIE * total] = -1
     parts: list[int] = []
     for number in whole.tolist():
@@ -140,12 +140,12 @@ def _parts(left: list[int], total: int, numbers: Numbers) -> list[int]:
 
 
 def _drawn_by_doubles(ends: list[int], number: float) -> int:
-    """Draws one part with the roundings of `std::discrete_distribution`: they decide close to a border."""
+    """Draws one part with the same rounding as `std::discrete_distribution`, which matters near borders."""
     left = np.diff(np.array(ends, dtype=np.float64), prepend=0.0)
     borders = np.cumsum(left / ends[-1])
     borders[-1] = 1.0
     part = int(np.searchsorted(borders, number, side="left"))
-    # MindSpore never reads a part that is used up; only the number 0 could choose one.
+    # MindSpore never reads an exhausted part; only the number 0 could select one.
     while not left[part]:
         part += 1
     return part

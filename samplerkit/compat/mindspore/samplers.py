@@ -1,7 +1,7 @@
-"""MindSpore's random samplers: those of samplerkit with MindSpore's algorithm, and its seed of the process.
+"""MindSpore's random samplers: samplerkit's samplers with MindSpore's algorithm and process-wide seed.
 
-Each function makes a sampler of samplerkit. `seed` left out is what `set_seed` set; `quirks` switches on
-what is a bug of MindSpore's. All samplers of a chain must agree on `quirks`. The arguments and the errors are
+Each function makes a sampler of samplerkit. By default, `seed` is the seed that `set_seed` set. `quirks`
+reproduces MindSpore's bugs; all samplers of a chain must have the same `quirks`. Arguments and errors are
 those of the samplerkit class of the same name.
 """
 
@@ -38,11 +38,11 @@ def RandomSampler(  # noqa: N802  # MindSpore's name
     """Reads samples in MindSpore's random order.
 
     Args:
-        replacement: as of `samplerkit.RandomSampler`, like all that follow but two.
+        replacement: as in `samplerkit.RandomSampler`, like all further arguments but `seed` and `quirks`.
         num_samples: how many samples.
         shuffle: the shuffle mode.
-        seed: in [0, 2^32); None for the seed that was set.
-        quirks: whether to do as well what is a bug of MindSpore's.
+        seed: the seed in [0, 2^32); None for the seed that `set_seed` set.
+        quirks: whether to reproduce MindSpore's bugs too.
         partial_size: samples in a block of PARTIAL; a million in MindSpore.
         adaptive_threshold: the largest number of samples that ADAPTIVE shuffles GLOBAL.
 
@@ -70,14 +70,14 @@ def DistributedSampler(  # noqa: N802  # MindSpore's name
     """Deals samples to shards as MindSpore does.
 
     Args:
-        num_shards: as of `samplerkit.DistributedSampler`, like all that follow but two.
+        num_shards: as in `samplerkit.DistributedSampler`, like all further arguments but `seed` and `quirks`.
         shard_id: the shard of this process.
-        shuffle: the shuffle mode. True means GLOBAL; MindSpore reads more than 10^8 samples in files by
-            ADAPTIVE then, so say ADAPTIVE there.
+        shuffle: the shuffle mode. True means GLOBAL; for more than 10^8 samples in files, MindSpore then uses
+            ADAPTIVE, so give ADAPTIVE for such datasets.
         num_samples: how many samples a shard reads at most.
-        offset: -1 pads; over a ConcatDataset it is 0, whatever is said here.
-        seed: in [0, 2^32); None for the seed that was set.
-        quirks: whether to do as well what is a bug of MindSpore's.
+        offset: -1 pads; over a ConcatDataset it is always 0.
+        seed: the seed in [0, 2^32); None for the seed that `set_seed` set.
+        quirks: whether to reproduce MindSpore's bugs too.
         partial_size: samples in a block of PARTIAL; a million in MindSpore.
         adaptive_threshold: the largest number of samples that ADAPTIVE shuffles GLOBAL.
 
@@ -100,10 +100,10 @@ def SubsetRandomSampler(  # noqa: N802  # MindSpore's name
     """Reads the listed samples in MindSpore's random order.
 
     Args:
-        indices: as of `samplerkit.SubsetRandomSampler`.
+        indices: as in `samplerkit.SubsetRandomSampler`.
         num_samples: how many of them, from the first.
-        seed: in [0, 2^32); None for the seed that was set.
-        quirks: whether every epoch shuffles by the same seed, as in MindSpore; else epoch e by seed + e.
+        seed: the seed in [0, 2^32); None for the seed that `set_seed` set.
+        quirks: whether every epoch shuffles with the same seed, as in MindSpore; if False, with seed + epoch.
 
     Source: `mindspore.dataset.SubsetRandomSampler`.
 
@@ -125,11 +125,11 @@ def WeightedRandomSampler(  # noqa: N802  # MindSpore's name
     """Draws samples by weight as MindSpore does.
 
     Args:
-        weights: as of `samplerkit.WeightedRandomSampler`.
+        weights: as in `samplerkit.WeightedRandomSampler`.
         num_samples: how many draws.
         replacement: whether a sample may be drawn again.
-        seed: in [0, 2^32); None for the seed that was set.
-        quirks: whether every epoch has the same draws, as in MindSpore; else epoch e draws by seed + e.
+        seed: the seed in [0, 2^32); None for the seed that `set_seed` set.
+        quirks: whether every epoch has the same draws, as in MindSpore; if False, draws use seed + epoch.
 
     Source: `mindspore.dataset.WeightedRandomSampler`.
 
@@ -154,14 +154,14 @@ def PKSampler(  # noqa: N802  # MindSpore's name
     """Draws samples of each class as MindSpore does.
 
     Args:
-        num_val: as of `samplerkit.PKSampler`.
+        num_val: as in `samplerkit.PKSampler`.
         num_class: not supported.
-        shuffle: whether the classes come in a random order, the same in every epoch.
-        class_column: where the dataset has its labels.
+        shuffle: whether the classes are in random order, the same in every epoch.
+        class_column: the column of the labels in the dataset.
         num_samples: how many samples, from the first.
-        seed: in [0, 2^32); None for the seed that was set.
-        quirks: changes nothing here; the samplers of a chain must agree on it.
-        labels: the label of each sample, in place of asking the dataset.
+        seed: the seed in [0, 2^32); None for the seed that `set_seed` set.
+        quirks: has no effect here, but must be the same in all samplers of a chain.
+        labels: the label of each sample; None to read them from the dataset.
 
     Source: `mindspore.dataset.PKSampler`.
 
@@ -193,9 +193,9 @@ def dataset_sampler(
             replacement.
         shuffle: a mode or a bool; None means True.
         num_shards: the number of shards; None for no shards.
-        shard_id: the shard; given if and only if `num_shards` is.
-        seed: in [0, 2^32); None for the seed that was set.
-        quirks: whether to do as well what is a bug of MindSpore's.
+        shard_id: the shard; required with `num_shards`, and only then.
+        seed: the seed in [0, 2^32); None for the seed that `set_seed` set.
+        quirks: whether to reproduce MindSpore's bugs too.
 
     Raises:
         ArgumentValueError: only one of `num_shards` and `shard_id` is given, or `num_samples` with FILES or
@@ -216,6 +216,6 @@ def dataset_sampler(
         return DistributedSampler(num_shards, shard_id, mode, num_samples, seed=seed, quirks=quirks)
     if mode is Shuffle.FALSE:
         return SequentialSampler(num_samples=num_samples)
-    # MindSpore asks for replacement here and forgets about it in the modes that know files.
+    # MindSpore sets replacement here, and ignores it in the modes that depend on files.
     replacement = num_samples is not None and mode not in FILE_AWARE
     return RandomSampler(replacement, num_samples, mode, seed=seed, quirks=quirks)

@@ -17,17 +17,17 @@ _AT_ONCE = 1 << 16
 
 
 def shuffle(size: int, generator: Engine) -> Ids:
-    """Returns what `std::shuffle` makes of 0, 1, ..., size - 1.
+    """Returns the result of `std::shuffle` of 0, 1, ..., size - 1.
 
     Args:
-        size: how many elements, at most `generator.span`.
-        generator: where the words come from; it is left behind the last word used.
+        size: the number of elements, at most `generator.span`.
+        generator: the source of words; afterwards it is positioned after the last word used.
 
     Returns:
         An array of integers of shape (size,); shuffling any array v gives v[result].
 
     Raises:
-        NotSupportedError: there are more elements than the generator has words.
+        NotSupportedError: there are more elements than the generator has different words.
 
     Source: `bits/stl_algo.h` of libstdc++ 9.
 
@@ -44,7 +44,7 @@ def shuffle(size: int, generator: Engine) -> Ids:
 
 
 def swap_targets(size: int, generator: Engine) -> Ids:
-    """Returns the element with which each one is swapped, in turn; each target is at most i."""
+    """Returns the element that each element i is swapped with, in sequence; it is at most i."""
     targets = np.zeros(size, dtype=np.int64)
     if size < 2:
         return targets
@@ -53,7 +53,7 @@ def swap_targets(size: int, generator: Engine) -> Ids:
             part = targets[start : start + _AT_ONCE]
             part[:] = uniform_integers(generator, np.arange(start + 1, start + 1 + part.size))
         return targets
-    # One word serves two swaps: a number below a * (a + 1) is one below a and one below a + 1.
+    # One word is used for two swaps: a number below a * (a + 1) gives one below a and one below a + 1.
     first = 1
     if size % 2 == 0:
         targets[1:2] = uniform_integers(generator, np.array([2]))
@@ -67,16 +67,16 @@ def swap_targets(size: int, generator: Engine) -> Ids:
 def swapped(targets: Ids) -> Ids:
     """Applies the swaps (i, targets[i]), in the order of i, to 0, 1, 2, ...
 
-    No swap before the i-th touches element i. So the i-th swap brings the number i to its target, and brings
-    to place i what stood there: the number of the last swap before that had the same target, or, if there
-    was none, what the target's own swap brought to it. These are links to earlier swaps, which are followed
-    all at once, twice as far in each pass.
+    No swap before the i-th one touches element i. So the i-th swap moves the number i to its target, and the
+    number at the target to place i: the number of the last earlier swap with the same target, or, if there
+    was none, the number that the target's own swap moved there. These are links to earlier swaps. All are
+    followed together, twice as far in each pass.
 
     Args:
-        targets: int64 array of shape (n,), 0 <= targets[i] <= i; it is used up.
+        targets: int64 array of shape (n,), 0 <= targets[i] <= i; it is overwritten.
 
     Returns:
-        An array of integers of shape (n,), of 32 bits where they suffice.
+        An array of integers of shape (n,), of 32 bits if they suffice.
 
     Example:
         >>> swapped(np.array([0, 0, 2, 1])).tolist()
@@ -93,7 +93,7 @@ def swapped(targets: Ids) -> Ids:
     targets >>= bits
     is_last = np.ones(size, dtype=bool)
     np.not_equal(targets[1:], targets[:-1], out=is_last[:-1])
-    # What comes to a place: a number, or ~place for what came to an earlier place.
+    # The number that moves to a place: a number, or ~place for the number that moved to an earlier place.
     source: Ids = np.empty(size, dtype=kind)
     np.invert(targets, out=source, casting="same_kind")
     np.copyto(source[1:], swaps[:-1], where=~is_last[:-1])
@@ -122,8 +122,8 @@ def weighted_draws(weights: Weights, count: int, generator: Engine) -> Ids:
 
     Args:
         weights: float64 array of shape (n,), none negative, not all zero.
-        count: how many draws.
-        generator: where the words come from; two for each draw, none if there is one weight only.
+        count: the number of draws.
+        generator: the source of words; two for each draw, none if there is only one weight.
 
     Returns:
         int64 array of shape (count,).
@@ -133,26 +133,26 @@ def weighted_draws(weights: Weights, count: int, generator: Engine) -> Ids:
     drawn = np.zeros(count, dtype=np.int64)
     if weights.size == 1:
         return drawn
-    # Not `sum`, which adds pairs of pairs: the last bit of each number counts here.
+    # Not `sum`, which adds pairwise: the last bit of each number matters here.
     borders = np.cumsum(weights)
     np.divide(weights, borders[-1], out=borders)
     np.cumsum(borders, out=borders)
     borders[-1] = 1.0
     for start in range(0, count, _AT_ONCE):
         numbers = canonical(generator, min(_AT_ONCE, count - start))
-        # In ascending order, neighbours look at the same borders, which are in the processor's cache then.
+        # In ascending order, neighbours are compared with the same borders, which are then in the CPU cache.
         ascending = np.argsort(numbers)
         drawn[start + ascending] = np.searchsorted(borders, numbers[ascending], side="left")
     return drawn
 
 
 def weighted_distinct(weights: Weights, count: int, generator: Engine) -> Ids:
-    """Draws distinct ids: those whose exponential waiting times, by rate, are the shortest.
+    """Draws distinct ids: those with the shortest exponential waiting times, whose rates are the weights.
 
     Args:
         weights: float64 array of shape (n,), none negative.
-        count: how many ids, at most n.
-        generator: where the words come from, two for each weight.
+        count: the number of ids, at most n.
+        generator: the source of words, two for each weight.
 
     Returns:
         int64 array of shape (count,), by waiting time.
@@ -169,21 +169,21 @@ def weighted_distinct(weights: Weights, count: int, generator: Engine) -> Ids:
     return np.argsort(waiting, kind="stable")[:count]
 
 
-# Without a lock, which a child forked while it is held would wait for: two threads may arrange the same ids.
+# No lock: a child forked while it is held would wait forever. So two threads may compute the same ids.
 _tables: WeakValueDictionary[tuple[Hashable, int], Table] = WeakValueDictionary()
 
 
 def carried(name: Hashable, epoch: int, arrange: Callable[[int, int], Ids]) -> Table:
-    """Returns the ids of an epoch, each epoch arranged out of the ids of the one before.
+    """Returns the ids of an epoch, where each epoch rearranges the ids of the epoch before.
 
-    The latest earlier epoch that somebody still holds is where the work starts; without one it starts at
-    epoch 0, so that epoch e costs e + 1 arrangements. Nothing is kept here.
+    The computation starts at the latest earlier epoch that is still referenced elsewhere, or else at epoch 0,
+    so that epoch e takes e + 1 arrangements. Only weak references are kept here.
 
     Args:
-        name: distinguishes this sequence of epochs from all others.
+        name: identifies this sequence of epochs.
         epoch: the epoch, from 0.
-        arrange: given the epoch, and how many ids there were in the one before (0 for epoch 0), gives which
-            of those comes when.
+        arrange: receives the epoch, and the number of ids in the epoch before (0 for epoch 0), and returns
+            the new order of those ids.
 
     Returns:
         The ids of the epoch.
@@ -204,6 +204,6 @@ def _latest_held(name: Hashable, epoch: int) -> tuple[int, Table] | None:
 
 
 def _table(ids: Ids) -> Table:
-    # A read-only array is kept as it is, and not copied.
+    # A read-only array is kept without a copy.
     ids.flags.writeable = False
     return Table(ids)

@@ -1,4 +1,4 @@
-"""The files of the user's dataset, their lengths, and batches of their rows as the original makes them."""
+"""The files of the user's dataset, their lengths, and batches of their rows in the original's format."""
 
 from __future__ import annotations
 
@@ -38,22 +38,22 @@ Item = list[Any]
 class DatasetFiles(ChunkedDataset):
     """The files that a dataset lists, in its order, and batches of their rows.
 
-    `relisted` looks which ones these are; they are counted when that is first asked for. The files that come
-    next are read meanwhile.
+    `relisted` reads the list of files again; files are counted when lengths are first needed. The next files
+    are prefetched.
 
     Args:
-        dataset: has `files`, and perhaps `reset()`.
-        reader: the user's.
-        told: lengths by file; a file that is not in it is counted.
-        total: the number of samples that the user says; None for none.
-        file_buffer: files in memory, besides the one that is read ahead; so many are counted at a time, if
-            the reader must read a file to count.
-        is_logged: whether each file that is read is written to the log.
-        remote: how URLs are fetched; None to give them to the reader.
-        problem_of: says what is wrong where too few files are in memory.
+        dataset: an object with `files`, and optionally `reset()`.
+        reader: the user's reader.
+        told: lengths by file; files that are not in it are counted.
+        total: the number of samples that the user gave; None if none was given.
+        file_buffer: files in memory, in addition to the prefetched one; also how many are counted in
+            parallel, if the reader must read a file to count it.
+        is_logged: whether each file that is read is logged.
+        remote: how URLs are fetched; None to pass them to the reader.
+        problem_of: returns the message for the case that too few files are in memory.
 
     Raises:
-        ArgumentTypeError: the dataset has no `files`, `told` is no dict from files to integers, or another
+        ArgumentTypeError: the dataset has no `files`, `told` is not a dict from files to integers, or another
             argument has the wrong type.
     """
 
@@ -74,7 +74,7 @@ class DatasetFiles(ChunkedDataset):
         limits = ChunkLimits(file_buffer + 1, None, read_ahead=1, threads=1)
         super().__init__(limits, partial(_item, {}), storage)
         self._dataset = dataset
-        # Also where nothing is fetched: errors name a URL without what is private in it.
+        # Also if URLs are not fetched: errors name a URL without its query and credentials.
         self._reader = replace(_reader_of(reader), storage=storage)
         self._lengths = _told_lengths(told)
         self._total = total
@@ -90,7 +90,7 @@ class DatasetFiles(ChunkedDataset):
             reset()
 
     def relisted(self) -> DatasetFiles:
-        """Returns the files as the dataset lists them now; who reads those of before is left in peace."""
+        """Returns the files that the dataset lists now; iterations over the former list are not affected."""
         listed = tuple(self._dataset.files)
         if listed == self._listed:
             return self
@@ -104,12 +104,12 @@ class DatasetFiles(ChunkedDataset):
 
     @cached_property
     def description(self) -> str:
-        """The files in words, with a digest of names and lengths, for the state."""
+        """A description of the files for the state, with a digest of names and lengths."""
         return describe_dataset(self.layout)
 
     def _find(self) -> Chunks:
         paths = paths_of(self._listed)
-        # A file that is listed twice is read twice as often: that is how some weigh their files.
+        # A file that is listed twice is read twice as often: some users weight their files in this way.
         distinct = tuple(dict.fromkeys(paths))
         missing = [path for path in distinct if path not in self._lengths]
         if missing:
@@ -129,11 +129,11 @@ class DatasetFiles(ChunkedDataset):
 
 
 def paths_of(files: Any) -> tuple[str, ...]:
-    """Takes the `files` of a dataset.
+    """Checks the `files` of a dataset.
 
     Raises:
-        ArgumentTypeError: an entry is no path.
-        DatasetError: there is none.
+        ArgumentTypeError: an entry is not a path.
+        DatasetError: the list is empty.
     """
     paths = []
     for number, file in enumerate(files):
@@ -146,12 +146,12 @@ def paths_of(files: Any) -> tuple[str, ...]:
 
 
 def _reader_of(reader: Callable[..., Any] | str) -> FileReader:
-    """Takes the user's reader: `reader(path, get_data=False)`, or anything that `FileDataset` takes.
+    """Checks the user's reader: `reader(path, get_data=False)`, or any reader that `FileDataset` accepts.
 
     Raises:
-        ArgumentTypeError: no function.
+        ArgumentTypeError: `reader` is not a function.
     """
-    # A wrapper with **kwargs hands get_data on: the original always gives it.
+    # A wrapper with **kwargs passes get_data on: the original always gives it.
     if callable(reader) and not isinstance(reader, type) and has_get_data(reader, or_any=True):
         return FileReader(reader, gives_length=True)
     return file_reader(reader)
@@ -181,7 +181,7 @@ def _read(
 
 
 def _item(given: Mapping[str, Any], parts: Iterable[ContentPart], _: int) -> Item:
-    """Makes a batch: the files in the order in which they first come up in it, of each the rows in theirs."""
+    """Makes a batch: files in the order in which they first occur in it, with their rows in order."""
     found: dict[int, tuple[Any, dict[Any, Any]]] = {}
     for content, rows, places in parts:
         found[int(places[0])] = given[content.path], _rows(content, rows)
@@ -191,7 +191,7 @@ def _item(given: Mapping[str, Any], parts: Iterable[ContentPart], _: int) -> Ite
 
 
 def _rows(content: Any, rows: Ids) -> dict[Any, Any]:
-    """Returns some rows of each array, as a copy: what is a tensor stays one."""
+    """Returns some rows of each array as a copy; tensors stay tensors."""
     if all(hasattr(column, "shape") for column in content.data.values()):
         return {key: content.taken(column, rows) for key, column in content.data.items()}
     return dict(content.columns(rows))

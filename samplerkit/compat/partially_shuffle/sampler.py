@@ -1,4 +1,4 @@
-"""The sampler that replaces both versions of the original: files, a run of rows a rank, blocks in it."""
+"""The drop-in for both versions of the original sampler: shuffled files, a run of rows per rank, blocks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from samplerkit.storage.ahead.cache_entries import FileStats
 from samplerkit.storage.remote.options import RemoteOptions
 
 AGREEMENT_SECONDS: Final = 10.0
-"""How long the ranks of a job wait for one another when an epoch begins."""
+"""How long the ranks of a job wait for each other when an epoch begins."""
 
 _NAME: Final = "DistributedSamplerViaLocallyShuffle"
 
@@ -31,50 +31,53 @@ _NAME: Final = "DistributedSamplerViaLocallyShuffle"
 class DistributedSamplerViaLocallyShuffle(  # type: ignore[override]  # torch has plain attributes
     GivenRank, Closing, ResumableSampler[Item]
 ):
-    """Reads files in place of the dataset, and hands it whole batches of arrays, shuffled within a buffer.
+    """Reads files for the dataset, and yields batches of arrays that are shuffled within a buffer.
 
-    An item is what the original gives: `[arrays, None, files]`, where `files` lists the files that a batch
-    comes from, and `arrays` for each of them a dict with its rows. A DataLoader gives it to
-    `dataset[item]`. This process reads each file once an epoch, the next one in the background, as long as
-    `file_buffer` holds those between which a buffer goes back and forth.
+    An item has the original's format: `[arrays, None, files]`, where `files` lists the files of the batch,
+    and `arrays` has a dict with the rows of each. A DataLoader passes it to `dataset[item]`. Each file is
+    read once per epoch and process, the next one in the background, as long as `file_buffer` is enough for
+    the files between which a shuffle buffer alternates.
 
-    The files are shuffled, and their rows cut into one contiguous run a rank, all of one length; the last
-    one continues with the first rows where the samples do not suffice. So every sample comes once, and fewer
-    than `num_replicas` twice. A rank shuffles each `shuffle_buffer` rows of its run. The last batch of a rank
-    has the rest.
+    The files are shuffled, and their rows are cut into one contiguous run per rank, all of the same length.
+    If the samples do not divide evenly, the last run continues with the first rows: every sample is read
+    once, and fewer than `num_replicas` samples twice. A rank shuffles every `shuffle_buffer` rows of its run.
+    The last batch of a rank has the remaining rows.
 
-    Reading a whole epoch moves on to the next one; `set_epoch` sets it. The order depends on the seed, the
-    epoch, the files, their lengths, `shuffle_buffer` and `pools`, and on the number of ranks at the first
-    start. No global generator is touched.
+    After a whole epoch, the next iteration reads the next epoch; `set_epoch` sets it. The order depends on
+    the seed, the epoch, the files, their lengths, `shuffle_buffer` and `pools`, and on the number of ranks at
+    the first start. Global random generators are not used.
 
     Args:
-        dataset: has `files`, a list of paths, and, if it likes, `reset()`, which is called before each epoch.
-        reader: `reader(file, get_data=True)` gives a dict of arrays and their length, and with
-            `get_data=False` the length alone; or anything else that `FileDataset` takes. It is called from
-            several threads.
+        dataset: an object with `files`, a list of paths, and optionally `reset()`, which is called before
+            each epoch.
+        reader: `reader(file, get_data=True)` returns a dict of arrays and their length, and with
+            `get_data=False` the length alone; or any other reader that `FileDataset` accepts. It is called
+            from several threads.
         num_replicas: the number of ranks; None asks the running job at first use.
         rank: this process's rank; None asks the running job.
         shuffle: whether to shuffle files and samples.
-        shuffle_buffer: samples that are shuffled among themselves; None for as many as `file_buffer` allows
+        shuffle_buffer: how many samples are shuffled together; None for as many as `file_buffer` allows
             without reading a file twice.
-        total_size: not needed: samples are counted. A number that is wrong is logged.
-        batch_size: samples in an item.
-        file_buffer: files in memory, besides the one that is read ahead.
+        total_size: not needed: samples are counted. A wrong number is logged.
+        batch_size: the number of samples in an item.
+        file_buffer: files in memory, in addition to the prefetched one.
         debug: whether to log each file that is read, at level INFO.
-        files_len: samples in each file, by file; those that are left out are counted at first need.
-        pools: 1 for blocks of `shuffle_buffer` samples, as the original's first version; 2 for samples that
-            cross the borders of blocks, as its second version. None means 1, or 2 in the class with V2.
-        seed: the same on all ranks, in [0, 2^64).
-        remote: how to fetch the files that are URLs, each once a machine; the reader then gets the path of
-            the copy. None gives it the URL, as the original does.
+        files_len: the number of samples in each file, by file; files that are not in it are counted at first
+            use.
+        pools: 1 for separate blocks of `shuffle_buffer` samples, as in the original's first version; 2 to let
+            samples cross the borders of blocks, as in its second version. None means 1, or 2 in the class
+            with V2.
+        seed: the seed, the same on all ranks, in [0, 2^64).
+        remote: how to fetch files that are URLs, once per machine; the reader then receives the path of the
+            copy. None passes it the URL, as the original does.
 
     Raises:
         ArgumentTypeError: an argument has the wrong type.
         ArgumentValueError: `seed` is out of range.
         ArgumentRangeError: a number is not positive, `rank` or `pools` is out of range.
-        WorldError: when it is first used: the running job contradicts itself.
-        DatasetError: when it is used: there is no file, one cannot be read, is no dict of arrays, or has
-            another length than was said.
+        WorldError: at first use: the environment of the running job contradicts itself.
+        DatasetError: when it is used: there is no file, or a file cannot be read, is not a dict of arrays, or
+            has another length than was given.
         DisagreementError: when it is read: another rank of the job reads other files, or in another order.
 
     Source: https://github.com/microsoft/PartiallyShuffleDistributedSampler
@@ -112,7 +115,7 @@ class DistributedSamplerViaLocallyShuffle(  # type: ignore[override]  # torch ha
         seed: int = 0,
         remote: RemoteOptions | None = None,
     ) -> None:
-        # torch's constructor asks for a process group, and makes plain numbers of what is a property here.
+        # torch's constructor is not called: it needs a process group, and would set what are properties here.
         self.dataset: Any = dataset
         self.reader = reader
         self.shuffle = bool(shuffle)
@@ -144,23 +147,23 @@ class DistributedSamplerViaLocallyShuffle(  # type: ignore[override]  # torch ha
         )
         self._lanes: int | None = None
         self._is_placed = False
-        # The iteration that reads; None after `close`.
+        # The current iteration; None after `close`.
         self._reading: object | None = None
 
     @property
     def stats(self) -> FileStats:
-        """What was read and waited for in this process, since the sampler was made."""
+        """Counts of reads and waits in this process since the sampler was made."""
         return self._source.stats
 
     def __len__(self) -> int:
-        """The number of samples of this rank, as in the original, not that of items."""
+        """Returns the number of samples of this rank, as in the original, not the number of items."""
         return len(self._part_of(self._size(0)))
 
     def __iter__(self) -> Iterator[Item]:
         if not self._is_placed:
             self._source.reset()
         self._is_placed = False
-        # An iteration belongs to the epoch that is set when it is made.
+        # An iteration reads the epoch that is set when it is made.
         return self._read(self._cursor.upcoming)
 
     def _read(self, upcoming: Iteration) -> Iterator[Item]:
@@ -181,7 +184,7 @@ class DistributedSamplerViaLocallyShuffle(  # type: ignore[override]  # torch ha
                 iteration.taken += ids.size
                 yield item
         finally:
-            # Not where another iteration reads by now.
+            # Not if another iteration has begun meanwhile.
             if self._reading in {None, reading}:
                 files.close()
         self._cursor.end(iteration, at_its_end=True)
@@ -189,11 +192,12 @@ class DistributedSamplerViaLocallyShuffle(  # type: ignore[override]  # torch ha
     def set_epoch(self, epoch: int) -> None:
         """Sets the epoch that the next iteration reads.
 
-        The current one keeps the position of a loaded state; any keeps that of `find_ckpt_position`.
+        The position of a loaded state is kept if the epoch does not change; that of `find_ckpt_position` is
+        always kept.
 
         Raises:
-            ArgumentTypeError: no integer.
-            ArgumentValueError: negative.
+            ArgumentTypeError: `epoch` is not an integer.
+            ArgumentValueError: `epoch` is negative.
         """
         if self._is_placed:
             self._cursor.go_to(self._checked_epoch(epoch), self._cursor.at.start)
@@ -201,14 +205,14 @@ class DistributedSamplerViaLocallyShuffle(  # type: ignore[override]  # torch ha
             super().set_epoch(epoch)
 
     def find_ckpt_position(self, step: int) -> None:
-        """Makes the next iteration begin after some items of the epoch: by arithmetic, nothing is read.
+        """Makes the next iteration begin after some items of the epoch, without reading them.
 
         Args:
             step: how many items of the epoch were used, each of `batch_size` samples.
 
         Raises:
-            ArgumentTypeError: no integer.
-            ArgumentRangeError: negative.
+            ArgumentTypeError: `step` is not an integer.
+            ArgumentRangeError: `step` is negative.
         """
         steps = arguments.at_least("step", step, 0)
         self._source.reset()
@@ -219,20 +223,20 @@ class DistributedSamplerViaLocallyShuffle(  # type: ignore[override]  # torch ha
         self._lanes, self._is_placed = saved.lanes, False
 
     def close(self) -> None:
-        """Ends what reads ahead, and lets the files go; the sampler can be iterated over again."""
+        """Ends prefetching and frees the files in memory; the sampler can be iterated again."""
         self._reading = None
         self._source.close()
 
     @property
     def _files(self) -> DatasetFiles:
-        """The files as the dataset lists them now."""
+        """The files that the dataset lists now."""
         self._source = self._source.relisted()
         return self._source
 
     def _too_few_in_memory(self, layout: Layout) -> str:
-        """Says how many files must be in memory for each to be read once.
+        """Returns a message with the number of files that must be in memory for each to be read once.
 
-        These are the files between which the order goes back and forth, and the one that is read ahead.
+        These are the files between which the order alternates, and the prefetched one.
         """
         spread = self._block_size(layout) * self._blocks_at_once
         enough = -(-spread // max(1, len(layout) // max(1, layout.num_files))) + 1
@@ -253,7 +257,7 @@ class DistributedSamplerViaLocallyShuffle(  # type: ignore[override]  # torch ha
         return 4 if self.pools == 2 else 1
 
     def _block_size(self, layout: Layout) -> int:
-        """Returns the shuffle buffer; where it is left out, the largest for which the files are enough."""
+        """Returns the shuffle buffer; if it was not given, the largest one that `file_buffer` allows."""
         rows = max(1, self.file_buffer - 1) * len(layout) // max(1, layout.num_files)
         return self.shuffle_buffer or max(1, rows // self._blocks_at_once)
 
@@ -264,9 +268,9 @@ class DistributedSamplerViaLocallyShuffle(  # type: ignore[override]  # torch ha
     def _undealt_order(self, layout: Layout, epoch: int) -> Order:
         """Returns the order of all ranks together: position k * lanes + l is row k of lane l.
 
-        The rows of the shuffled files are cut into one run a lane, all of one length: the last one continues
-        with the first rows where the samples do not suffice. This is the original's rule. Where the lanes
-        divide the samples, it is the order of `samplerkit.DistributedSampler(shuffle="partial")`.
+        The rows of the shuffled files are cut into one run per lane, all of the same length; the last one
+        continues with the first rows if the samples do not divide evenly. This is the original's rule. If
+        they divide evenly, it is the order of `samplerkit.DistributedSampler(shuffle="partial")`.
         """
         rows = self._size(epoch)
         files = Recipe(1, 0, "files" if self.shuffle else False, seed=self.seed, lanes=1)
@@ -288,20 +292,20 @@ class DistributedSamplerViaLocallyShuffle(  # type: ignore[override]  # torch ha
         return {"algorithm": ALGORITHM, "lanes": self._lane_count(), **said}
 
     def _require_agreement(self, place: Place) -> None:
-        """Compares, through the process group's store, what the ranks of the job begin to read.
+        """Compares, through the process group's store, the orders that the ranks of the job begin to read.
 
-        Ranks that list their files in another order would read some samples twice and others never, and so
-        would ranks that leave a shard unread. A rank of one shard reads alone, and is not compared.
+        If ranks listed their files in different orders, some samples would be read twice and others never; if
+        a shard had no rank, its samples would never be read. A rank with one shard is not compared.
 
         Raises:
-            DisagreementError: another rank begins something else, or no rank reads some shard.
+            DisagreementError: another rank begins another order, or no rank reads some shard.
         """
         told = {"seed": self.seed, "epoch": place.epoch, "position": place.position}
         agree(self.world, AGREEMENT_SECONDS, lambda: {**told, **self._identity(place.epoch)})
 
 
 class DistributedSamplerViaLocallyShuffleV2(DistributedSamplerViaLocallyShuffle):
-    """The same with two pools, so that samples cross the borders of blocks: the original's second version.
+    """The sampler with two pools, so that samples cross the borders of blocks: the original's second version.
 
     Arguments, methods and errors are those of `DistributedSamplerViaLocallyShuffle`.
 

@@ -173,7 +173,7 @@ class ShardedSampler(GivenRank, EpochSampler[Any]):  # type: ignore[override]  #
         drop_last: bool = False,
         agreement_seconds: float = 10.0,
     ) -> None:
-        # torch's constructor is not called: it needs a process group, and sets attributes that are properties here.
+        # torch's constructor is not called: it needs a process group, and would set what are properties here.
         require_undealt(sampler)
         self.sampler: Final = sampler
         self.dataset = sampler

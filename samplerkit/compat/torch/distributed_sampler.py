@@ -107,7 +107,7 @@ class DistributedSampler(EpochSampler[int]):
 
     @property
     def order(self) -> Order:
-        """The indices of the next iteration, with random access; they begin at the position of a loaded state.
+        """The indices of the next iteration, with random access, from the position of a loaded state on.
 
         With torch's algorithm, each access draws the whole permutation, and keeps this rank's share.
         """
@@ -158,7 +158,7 @@ class DistributedSampler(EpochSampler[int]):
     def _identity(self, epoch: int) -> dict[str, Any]:
         # Computed once per length, since a state may be saved with each batch.
         dataset = self._descriptions.get(len(self.dataset), partial(describe_dataset, self.dataset))
-        # The description of samplerkit's own sampler, so that a `Loader` or a `TorchSampler` can load the state.
+        # The description of samplerkit's own sampler: a `Loader` or a `TorchSampler` can load the state.
         recipe = Recipe(self.num_replicas, self.rank, shuffle=bool(self.shuffle))
         said = {"dataset": dataset, "sampler": describe_chain(recipe)}
         return {"algorithm": self.algorithm, "lanes": self.num_replicas, **said}
