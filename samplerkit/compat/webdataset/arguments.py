@@ -178,7 +178,7 @@ def _add_cache(options: dict[str, Any], cache_dir: Any, cache_size: Any) -> None
     said: dict[str, Any] = {"cache": cache_dir} | ({"max_cache_bytes": size} if size > 0 else {})
     for place, name in zip(("cache_dir", "cache_size"), said, strict=False):
         if getattr(remote, name) is not None:
-            problem, hint = f"is said twice: by {name} of remote, too", "say it in one of them"
+            problem, hint = f"is given twice: also by {name} of remote", "give it once"
             raise ArgumentTypeError(place, problem, hint=hint)
     options["remote"] = replace(remote, **said)
     # The cache has whole shards, as in webdataset.

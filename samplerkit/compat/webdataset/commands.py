@@ -70,12 +70,12 @@ def parsed(url: str) -> Command:
         'curl ... http://host/x.tar'
         >>> parsed("pipe:zcat x.tar.gz | head")
         Traceback (most recent call last):
-        samplerkit.errors.ArgumentValueError: urls: has what only a shell could do, got '|'; ...
+        samplerkit.errors.ArgumentValueError: urls: has an operator that needs a shell, got '|'; ...
     """
     text = url.removeprefix(PIPE).strip()
     for operator in filter(None, _SHELL.findall(text)):
         hint = "put it into a script, or in single quotes if it is part of an argument"
-        raise ArgumentValueError("urls", "has what only a shell could do", operator, hint=hint)
+        raise ArgumentValueError("urls", "has an operator that needs a shell", operator, hint=hint)
     try:
         arguments = tuple(shlex.split(text))
     except ValueError as error:
@@ -85,7 +85,7 @@ def parsed(url: str) -> Command:
     program, *rest = arguments
     if "=" in program.split("/", maxsplit=1)[0]:
         hint = "write env NAME=VALUE PROGRAM"
-        raise ArgumentValueError("urls", "has what only a shell could do, a variable", hint=hint)
+        raise ArgumentValueError("urls", "has a variable, which needs a shell", hint=hint)
     return Command(arguments, " ".join([program, *_shown(rest)]))
 
 
