@@ -196,9 +196,7 @@ class BlendedSamples:
     ) -> None:
         shares = None if weights is None else _normalised(_checked(weights, len(lengths)))
         if shares is not None and num_samples is None:
-            raise ArgumentValueError(
-                "num_samples", "must be said where weights are", hint="or leave both out"
-            )
+            raise ArgumentValueError("num_samples", "must be given with weights", hint="or leave both out")
         asked: list[int | None] = [num_samples if len(lengths) == 1 else None] * len(lengths)
         wanted: list[int] = []
         if shares is not None and num_samples is not None:

@@ -91,7 +91,7 @@ class MindSporeChain(Chain):
             raise NotSupportedError("lanes and pools", "are not MindSpore's", (mode.lanes, mode.pools))
         if mode is not None and mode.shuffle in (Shuffle.FILES, Shuffle.INFILE) and sampler.num_samples:
             raise ShuffleModeError(
-                "num_samples", f"cannot be said together with {mode.shuffle.value}", sampler.num_samples
+                "num_samples", f"cannot be given together with {mode.shuffle.value}", sampler.num_samples
             )
 
     def deal_at(self, depth: int, dataset: Any) -> Deal | None:

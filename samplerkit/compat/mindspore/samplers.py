@@ -211,7 +211,7 @@ def dataset_sampler(
         raise ArgumentValueError("num_shards and shard_id", "must be given together", (num_shards, shard_id))
     mode = Shuffle.parse(True if shuffle is None else shuffle)
     if mode in (Shuffle.FILES, Shuffle.INFILE) and num_samples is not None:
-        raise ArgumentValueError("num_samples", f"cannot be said together with {mode.value}", num_samples)
+        raise ArgumentValueError("num_samples", f"cannot be given together with {mode.value}", num_samples)
     if num_shards is not None:
         return DistributedSampler(num_shards, shard_id, mode, num_samples, seed=seed, quirks=quirks)
     if mode is Shuffle.FALSE:

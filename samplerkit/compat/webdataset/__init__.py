@@ -1,4 +1,4 @@
-"""Drop-ins for webdataset: the same interface, and every sample once an epoch."""
+"""Drop-ins for webdataset: the same interface, but every sample is read once per epoch."""
 
 from samplerkit.compat.webdataset.dataset import WebDataset
 from samplerkit.compat.webdataset.fluent import WebLoader
@@ -23,7 +23,7 @@ from samplerkit.compat.webdataset.tensors import handle_extension
 from samplerkit.compat.webdataset.writing import ShardWriter, TarWriter
 
 Dataset = WebDataset
-"""The older name."""
+"""webdataset's older name of `WebDataset`."""
 
 __all__ = [
     "DamagedShardError",

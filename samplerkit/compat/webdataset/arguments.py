@@ -1,4 +1,4 @@
-"""webdataset's arguments: each is taken at its word or refused, where ignoring it would change samples."""
+"""Checks webdataset's arguments: they are supported, or refused if ignoring them would change samples."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from samplerkit.storage.tar.dataset import TarDataset
 from samplerkit.storage.tar.steps import checked_function
 
 EqualSteps = Literal["pad", "drop"]
-"""How all ranks get the same number of samples: the first ones repeated, or the last ones left out."""
+"""How all ranks read the same number of samples: repeat the first ones, or drop the last ones."""
 
 OURS: Final = "ours"
-"""Stands for an argument that was left out."""
+"""The default of arguments, to detect that they were left out."""
 
 NODE_SPLITTERS = frozenset({"split_by_node", "single_node_only"})
 WORKER_SPLITTERS = frozenset({"split_by_worker"})
@@ -36,7 +36,7 @@ METHODS: Mapping[str, str] = {
     "append": "use compose, which gives a new dataset",
     "stage": "the stages are values of their own",
 }
-"""Methods of webdataset's that are not here, and what to do in place of them."""
+"""webdataset's methods that are not supported, and what to use instead."""
 
 
 REFUSED: Mapping[str, str] = {
@@ -44,11 +44,11 @@ REFUSED: Mapping[str, str] = {
     "select_files": "use select, or to_tuple, which reads the fields that it names: samples are indexed once",
     "rename_files": "use rename for fields, or map for keys: samples are indexed once",
 }
-"""Arguments of webdataset's that are not here, likewise."""
+"""webdataset's arguments that are not supported, and what to use instead."""
 
 
 class MissingMethodError(NotSupportedError, AttributeError):
-    """A method of webdataset's that is not here; `hasattr` says so, too."""
+    """A method of webdataset that is not supported; `hasattr` returns False for it."""
 
 
 def shards(
@@ -61,15 +61,15 @@ def shards(
     command_timeout: float,
     options: dict[str, Any],
 ) -> TarDataset | Piped | DatasetError:
-    """Takes the arguments that say what is read: shards for any place, or those that commands write.
+    """Returns the shards that the arguments name: with random access, or written by commands.
 
-    A shard that is missing is an error when they are read, which is given in their place.
+    If a shard is missing, the error is returned instead, to be raised when shards are read.
 
     Raises:
         ArgumentTypeError: an argument has the wrong type.
-        TypeError: one is none of a `TarDataset`'s.
-        ArgumentValueError: a command is not allowed, or a value cannot be meant.
-        NotSupportedError: `urls` is a specification of webdataset's.
+        TypeError: an argument is not one of `TarDataset`.
+        ArgumentValueError: a command is not allowed, or a value is not valid.
+        NotSupportedError: `urls` is a specification in webdataset's own format.
     """
     if isinstance(urls, TarDataset):
         if options or cache_dir is not None:
@@ -89,7 +89,7 @@ def shards(
         raise ArgumentValueError(
             "urls",
             "names a command, and commands are not run unless you allow it",
-            # The first word only: the others may be private.
+            # Only the first word: the others may be secrets.
             " ".join([*commands[0].split(maxsplit=1)[:1], "..."]),
             hint="say allow_commands=True if nobody else can write these urls, or give the URL itself",
         )
@@ -107,10 +107,10 @@ def shards(
 
 
 def handler_of(value: Any) -> Handler | None:
-    """Takes a handler; None for raising.
+    """Checks a handler; None to raise errors.
 
     Raises:
-        ArgumentTypeError: no function.
+        ArgumentTypeError: `value` is not a function.
     """
     if value is None or _name(value) == "reraise_exception":
         return None
@@ -118,10 +118,10 @@ def handler_of(value: Any) -> Handler | None:
 
 
 def reads_everything(nodesplitter: Any, workersplitter: Any, *, resampled: bool) -> bool:
-    """Takes webdataset's splitters, and returns whether every rank is to read everything.
+    """Checks webdataset's splitters, and returns whether every rank reads all samples.
 
     Raises:
-        NotSupportedError: a splitter of the user's own, or no splitter for workers.
+        NotSupportedError: a splitter is the user's own, or `workersplitter` is None.
     """
     for name, value, known in (
         ("nodesplitter", nodesplitter, NODE_SPLITTERS),
@@ -135,19 +135,19 @@ def reads_everything(nodesplitter: Any, workersplitter: Any, *, resampled: bool)
     if workersplitter in {None, False} and not resampled:
         problem = "None would read each sample once in every worker"
         raise NotSupportedError("workersplitter", problem, hint="leave it out")
-    # Where shards are resampled, webdataset's ranks differ by their randomness; ours, by their part.
+    # If shards are resampled, ranks of webdataset differ by their random draws, and ranks here by their part.
     return nodesplitter is None and not resampled
 
 
 def shard_shuffle(value: Any) -> bool:
-    """Takes `shardshuffle`: any number of shards means all of them."""
+    """Checks `shardshuffle`: any number of shards means all of them."""
     if value is None or isinstance(value, bool):
         return bool(value)
     return arguments.integer("shardshuffle", value) > 0
 
 
 def refuse(**given: Any) -> None:
-    """Refuses arguments that are not here.
+    """Refuses arguments that are not supported.
 
     Raises:
         NotSupportedError: one of them is given.
@@ -170,7 +170,7 @@ def _names(urls: Any) -> list[Any]:
 
 
 def _add_cache(options: dict[str, Any], cache_dir: Any, cache_size: Any) -> None:
-    """Takes the folder for remote shards; local ones need none, here as in webdataset."""
+    """Adds the cache folder for remote shards to the options; as in webdataset, local shards need none."""
     size = arguments.integer("cache_size", cache_size)
     if cache_dir is None:
         return
@@ -178,13 +178,13 @@ def _add_cache(options: dict[str, Any], cache_dir: Any, cache_size: Any) -> None
     said: dict[str, Any] = {"cache": cache_dir} | ({"max_cache_bytes": size} if size > 0 else {})
     for place, name in zip(("cache_dir", "cache_size"), said, strict=False):
         if getattr(remote, name) is not None:
-            problem, hint = f"is said twice: by {name} of remote, too", "say it in one of them"
+            problem, hint = f"is given twice: also by {name} of remote", "give it once"
             raise ArgumentTypeError(place, problem, hint=hint)
     options["remote"] = replace(remote, **said)
-    # There whole shards are kept, as webdataset does.
+    # The cache has whole shards, as in webdataset.
     options.setdefault("fetch", "shards")
 
 
 def _name(function: Any) -> str:
-    """The name of a function; webdataset wraps some of its own."""
+    """Returns the name of a function; webdataset wraps some of its functions."""
     return str(getattr(function, "__name__", ""))

@@ -1,6 +1,6 @@
-"""Shards that commands write: the commands, run without a shell, and their archives, each read once.
+"""Shards that are written by commands: running the commands without a shell, and reading their archives.
 
-Commands are those that the user allows. An archive is read from front to back, as strictly as a file.
+Commands run only if the user allows them. An archive is read sequentially, as strictly as a file.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ from samplerkit.storage.urls import shown
 PIPE = "pipe:"
 
 _SHELL = re.compile(r"""\\.|'[^']*'?|"(?:\\.|[^"\\$`])*"?|([|&;<>()\n$`])""", re.DOTALL)
-"""What a backslash or quotes protect, or what a shell acts upon: in double quotes, `$` and backticks."""
+"""Matches quoted and escaped text, or a character that is special in a shell (also `$` and backticks within
+double quotes)."""
 
 
 @dataclass(frozen=True)
@@ -47,8 +48,8 @@ class Command:
     """A program and its arguments.
 
     Args:
-        arguments: the program first.
-        shown: how errors and samples name it: the program and its URLs, without what may be private.
+        arguments: the program and its arguments.
+        shown: the name in errors and samples: the program and its URLs, without possible secrets.
     """
 
     arguments: tuple[str, ...] = field(repr=False)
@@ -56,25 +57,25 @@ class Command:
 
 
 def parsed(url: str) -> Command:
-    """Takes a command apart.
+    """Parses a command.
 
     Args:
         url: `pipe:` and a command, with quotes and backslashes as in a shell.
 
     Raises:
-        ArgumentValueError: there is no command, or it has what only a shell could do.
+        ArgumentValueError: there is no command, or it needs a shell.
 
     Example:
         >>> parsed("pipe:curl -s 'http://host/x.tar?token=5f3a'").shown
         'curl ... http://host/x.tar'
         >>> parsed("pipe:zcat x.tar.gz | head")
         Traceback (most recent call last):
-        samplerkit.errors.ArgumentValueError: urls: has what only a shell could do, got '|'; ...
+        samplerkit.errors.ArgumentValueError: urls: has an operator that needs a shell, got '|'; ...
     """
     text = url.removeprefix(PIPE).strip()
     for operator in filter(None, _SHELL.findall(text)):
         hint = "put it into a script, or in single quotes if it is part of an argument"
-        raise ArgumentValueError("urls", "has what only a shell could do", operator, hint=hint)
+        raise ArgumentValueError("urls", "has an operator that needs a shell", operator, hint=hint)
     try:
         arguments = tuple(shlex.split(text))
     except ValueError as error:
@@ -84,17 +85,17 @@ def parsed(url: str) -> Command:
     program, *rest = arguments
     if "=" in program.split("/", maxsplit=1)[0]:
         hint = "write env NAME=VALUE PROGRAM"
-        raise ArgumentValueError("urls", "has what only a shell could do, a variable", hint=hint)
+        raise ArgumentValueError("urls", "has a variable, which needs a shell", hint=hint)
     return Command(arguments, " ".join([program, *_shown(rest)]))
 
 
 def _shown(arguments: list[str]) -> list[str]:
-    """Returns the arguments that may be in a log, and dots for the others: tokens may be among them."""
+    """Returns the arguments that may be logged, and dots for the others, which may be secrets."""
     result: list[str] = []
     for argument in arguments:
         if "://" in argument and argument.split("://", maxsplit=1)[0].isalnum():
             result.append(shown(argument))
-        elif os.path.isfile(argument):  # noqa: PTH113  # Path raises where an argument is too long for a name
+        elif os.path.isfile(argument):  # noqa: PTH113  # Path raises if an argument is too long for a name
             result.append(argument)
         elif result[-1:] != ["..."]:
             result.append("...")
@@ -103,21 +104,21 @@ def _shown(arguments: list[str]) -> list[str]:
 
 _BUFFER = 1 << 20
 _GRACE_SECONDS = 5.0
-"""How long the supervisor may take to end what it runs."""
+"""How long the supervisor may take to end its command."""
 
 _LONGEST_POLL = 2**31 - 1
-"""Milliseconds: the system waits no longer than 24 days."""
+"""The longest timeout of `poll`, in milliseconds: 24 days."""
 
 
 def output(command: Command, timeout: float) -> Generator[bytes, None, None]:
-    """Runs a command and yields what it writes, as it comes; closing the generator ends the command.
+    """Runs a command and yields its output as it arrives; closing the generator ends the command.
 
     Args:
-        command: what to run.
-        timeout: how long to wait for the next byte, and for its end, in seconds.
+        command: the command to run.
+        timeout: how long to wait for the next byte, and for the command to end, in seconds.
 
     Raises:
-        DatasetError: there is no such program, it fails, or it sends nothing for `timeout` seconds.
+        DatasetError: the program does not exist, it fails, or it sends nothing for `timeout` seconds.
     """
     place, received = f"pipe:{command.shown}", 0
 
@@ -163,10 +164,10 @@ def output(command: Command, timeout: float) -> Generator[bytes, None, None]:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Ends the command, with the processes that it started, and waits for it."""
+    """Ends the command and the processes that it started, and waits for it."""
     lifeline: Any = process.stdin
     with contextlib.suppress(OSError):
-        # Closing alone is not seen while a forked process holds a copy.
+        # Closing alone is not noticed while a forked process holds a copy of the descriptor.
         os.write(lifeline.fileno(), b".")
     lifeline.close()
     pipe: Any = process.stdout
@@ -182,16 +183,16 @@ _HINT = "look at what the command writes, or fetch or make the archive again"
 
 
 def samples_of(pieces: Iterator[bytes], url: str) -> Iterator[dict[str, Any]]:
-    """Yields the samples of an archive, in the order in which they are written.
+    """Yields the samples of an archive, in the order in which they were written.
 
-    A sample is given when the one after it begins; the last one, when the archive has ended as it should.
+    A sample is yielded when the next one begins; the last one, when the archive has ended properly.
 
     Args:
-        pieces: the archive, plain or gzip, in pieces of any size. Where it ends early, they raise why.
-        url: its name, for `__url__` and errors.
+        pieces: the archive, plain or gzip, in pieces of any size; raises an error if the command fails.
+        url: the name of the archive, for `__url__` and errors.
 
     Raises:
-        DatasetError: the archive is truncated, damaged, or has what a `TarDataset` refuses.
+        DatasetError: the archive is truncated, damaged, or has entries that a `TarDataset` refuses.
     """
     sample: dict[str, Any] = {}
     key, seen = b"", set[bytes]()
@@ -217,7 +218,7 @@ def samples_of(pieces: Iterator[bytes], url: str) -> Iterator[dict[str, Any]]:
 
 
 def _files(stream: _Stream, url: str) -> Iterator[tuple[int, bytes, bytes]]:
-    """Yields of each file of an archive the position of its header, its name and its data."""
+    """Yields the offset of the header, the name and the data of each file of an archive."""
     walk, is_going = Walk(stream.read, stream.ahead, url), True
     found = walk.found
     while is_going:
@@ -245,7 +246,7 @@ def _flaw(url: str, begin: int, reason: Reason, detail: str) -> DatasetError:
 
 @final
 class _Stream:
-    """What comes of an archive: read in ascending order, and what was passed is let go."""
+    """The bytes of an archive as they arrive: read in ascending order, and freed after they are passed."""
 
     def __init__(self, pieces: Iterator[bytes]) -> None:
         self._pieces = pieces
@@ -253,8 +254,8 @@ class _Stream:
         self._begin = 0
 
     def read(self, length: int, position: int) -> bytes:
-        """Waits for so many bytes; gives fewer only at the end of the stream."""
-        # A header may claim any size: memory is taken for what has arrived.
+        """Waits for `length` bytes; returns fewer only at the end of the stream."""
+        # A header may claim any size: memory is allocated only for bytes that have arrived.
         taken: list[memoryview] = []
         end = position + length
         while position < end and self.reaches(position):
@@ -263,7 +264,7 @@ class _Stream:
         return b"".join(taken)
 
     def ahead(self, length: int, position: int) -> bytes:
-        """Waits for one block, and gives so many bytes of what has come with it."""
+        """Waits for one block, and returns up to `length` of the bytes that have arrived with it."""
         if self.reaches(position) and position + BLOCK > self._begin + len(self._piece):
             block = self.read(BLOCK, position)
             self._piece = memoryview(block + self._piece[position + BLOCK - self._begin :])
@@ -271,7 +272,7 @@ class _Stream:
         return bytes(self._piece[position - self._begin : position - self._begin + length])
 
     def reaches(self, position: int) -> bool:
-        """Waits for the piece that holds a position; returns whether there is one."""
+        """Waits for the piece that holds a position; returns whether it exists."""
         while position >= self._begin + len(self._piece):
             self._begin += len(self._piece)
             self._piece = memoryview(next(self._pieces, b""))
@@ -281,7 +282,7 @@ class _Stream:
 
 
 def _unpacked(pieces: Iterator[bytes], url: str) -> Iterator[bytes]:
-    """Yields the plain archive: what is packed by gzip is unpacked, and other compressions are refused."""
+    """Yields the uncompressed archive: gzip is decompressed, other compressions are refused."""
     first = b""
     while len(first) < BLOCK and (piece := next(pieces, b"")):
         first += piece
@@ -290,7 +291,7 @@ def _unpacked(pieces: Iterator[bytes], url: str) -> Iterator[bytes]:
         yield from pieces
         return
     try:
-        # zlib compares the CRC and the length of each gzip member.
+        # zlib checks the CRC and the length of each gzip member.
         yield from inflated(lambda _: next(pieces, b""))
     except GzipError as error:
         raise _flaw(url, error.offset, "damaged gzip", str(error)) from error
@@ -304,21 +305,21 @@ def _text(name: bytes) -> str:
 
 
 ROLE = "stream"
-"""The role in the keys of the window."""
+"""The role of the shuffle window in random keys."""
 
 
 @final
 @dataclass(frozen=True)
 class Piped:
-    """Shards that commands write.
+    """Shards that are written by commands.
 
-    Where there are as many shards as workers of all ranks, or more, each worker runs its own commands. Where
-    there are fewer, several workers run one command, and each takes every so many samples of it.
+    If there are at least as many shards as workers of all ranks, each worker runs its own commands. If there
+    are fewer, several workers run the same command, and take its samples in turn.
 
     Args:
-        commands: one a shard.
-        timeout: how long to wait for the next byte of one, in seconds.
-        handler: what is asked when a command or its archive fails; the rest of its shard is then left out.
+        commands: one command per shard.
+        timeout: how long to wait for the next byte of a command, in seconds.
+        handler: called when a command or its archive fails; the rest of the shard is then skipped.
     """
 
     commands: tuple[Command, ...]
@@ -336,7 +337,7 @@ class Piped:
         is_shuffled = pipeline.mode is not Shuffle.FALSE
         sampler = RandomSampler(seed=pipeline.seed) if is_shuffled else SequentialSampler()
         shards = list(sampler.order(len(self.commands), epoch, world=World()))
-        # Those that share a shard: seats own, own + shards, ...; where there are as many shards, one alone.
+        # Seats own, own + shards, ... share a shard; if there are at least as many shards, a seat is alone.
         turn, own = divmod(seat.number, len(shards))
         sharing = len(range(own, seat.count, len(shards)))
         for shard in shards[own :: seat.count]:

@@ -1,4 +1,4 @@
-"""`WebDataset`: webdataset's fluent interface, over shards that can be read at any place."""
+"""`WebDataset`: webdataset's fluent interface over shards with random access."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _restored(saved: Any, pipeline: SamplePipeline, seat: Seat) -> WorkerPlace:
     """Reads a saved state.
 
     Raises:
-        StateError: it is none of a dataset like this, or was saved by another worker or rank.
+        StateError: it is not the state of such a dataset, or was saved by another worker or rank.
     """
     if not isinstance(saved, Mapping) or saved.get("samplerkit") != KIND:
         raise StateError("state", "is not the state of a samplerkit WebDataset", saved)
@@ -55,7 +55,7 @@ def _restored(saved: Any, pipeline: SamplePipeline, seat: Seat) -> WorkerPlace:
 
 
 def _identity(pipeline: SamplePipeline, seat: Seat) -> dict[str, Any]:
-    """What must be the same in the run that loads a state, or why an iteration cannot be resumed."""
+    """Returns what must be equal in the run that loads a state, or why an iteration cannot be resumed."""
     if pipeline.tar is None:
         return {"obstacle": "commands are read from the beginning"}
     for stage in pipeline.stages:
@@ -77,49 +77,49 @@ def _identity(pipeline: SamplePipeline, seat: Seat) -> dict[str, Any]:
 class WebDataset(Fluent, Closing, torch.utils.data.IterableDataset[Any]):
     """Samples in tar shards, for `torch.utils.data.DataLoader`, with webdataset's interface.
 
-    Over all ranks and workers, each sample is read once an epoch: shards are split where one rank or worker
-    ends, so there may be fewer of them than workers. Each iteration over it, or over a DataLoader of it,
-    reads the next epoch. Each method gives a new dataset that counts its own epochs.
+    Each sample is read once per epoch by all ranks and workers together: shards are split between ranks and
+    workers, so there may be fewer shards than workers. Each iteration over the dataset, or over a DataLoader
+    of it, reads the next epoch. Each method returns a new dataset that counts its own epochs.
 
     Args:
         urls: a path, a URL or a list of them, with braces or wildcards, or a `TarDataset`. With
             `allow_commands`, also `pipe:` and a command that writes a shard.
-        handler: what becomes of a flaw in an archive, or of a command that fails. It takes the error, and
-            raises it, or gives true to leave out what the flaw touches. None raises.
+        handler: a function that is called with the error if an archive is damaged or a command fails. It
+            raises the error, or returns True to skip the affected samples. None raises.
         mode: None, or "resampled".
-        resampled: read on without end, in a random order; `with_epoch` says how much an epoch is. Each pass
-            has every sample once, where webdataset draws shards with replacement.
-        repeat: read on without end.
-        shardshuffle: whether the shards come in a random order. All of them do, whatever the number.
+        resampled: whether to read without end, in random order; `with_epoch` sets the size of an epoch. Each
+            pass reads every sample once, while webdataset draws shards with replacement.
+        repeat: whether to read without end.
+        shardshuffle: whether the shards are in random order. A number means all shards.
         cache_size: how many bytes of remote shards are kept in `cache_dir`; -1 for a default.
-        cache_dir: where remote shards are kept.
-        url_to_name: not needed: names in the cache are ours.
-        detshuffle: not needed: every shuffle is by seed and epoch.
+        cache_dir: the folder in which remote shards are kept.
+        url_to_name: not needed: the cache has its own names.
+        detshuffle: not needed: every shuffle depends only on seed and epoch.
         nodesplitter: left out, or webdataset's `split_by_node`: each rank reads its part. None: every rank
-            reads everything.
+            reads all samples.
         workersplitter: left out, or webdataset's `split_by_worker`.
         select_files: refused: samples are indexed once.
-        rename_files: likewise.
-        empty_check: whether a dataset without a sample is an error.
+        rename_files: refused: samples are indexed once.
+        empty_check: whether a dataset without samples is an error.
         verbose: not needed.
-        seed: of the shuffles, the same on all ranks; None for 0.
-        world: which rank of how many this is; None asks the running job when an iteration begins.
-        equal_steps: `pad`: every rank reads equally many samples, some of the first ones twice. `drop`: some
-            are left out for that. With as many workers on each rank, the batches are equally many, too. None:
-            each is read once, and ranks differ by at most one sample.
-        batch_size: that of your DataLoader. One worker then ends, and the next begins, between two batches:
-            a rank has one smaller batch rather than one a worker, and `len` is known.
-        lanes: into how many lanes the order is woven; None for the number of ranks.
-        allow_commands: whether `pipe:` urls are run. Anyone who can write the urls runs programs as you.
+        seed: the seed of the shuffles, the same on all ranks; None for 0.
+        world: the rank and the number of ranks; None asks the running job when an iteration begins.
+        equal_steps: `pad`: every rank reads the same number of samples, some of the first ones twice. `drop`:
+            some samples are left out instead. If all ranks have the same number of workers, the numbers of
+            batches are equal as well. None: each sample is read once, and ranks differ by at most one sample.
+        batch_size: the batch size of your DataLoader. The parts of workers then end between two batches, so
+            that a rank has one smaller batch instead of one per worker, and `len` is known.
+        lanes: the number of lanes of the order; None for the number of ranks.
+        allow_commands: whether `pipe:` URLs are run. Anyone who can write the URLs can run programs as you.
         command_timeout: how many seconds a command may send nothing.
-        tar_options: of `TarDataset`: `remote`, `cache`, `on_error`, `checksums` and so on.
+        tar_options: other arguments of `TarDataset`: `remote`, `cache`, `on_error`, `checksums` and so on.
 
     Raises:
         ArgumentTypeError: an argument has the wrong type.
-        ArgumentValueError: a value cannot be meant, or a url is a command and commands are not allowed.
-        NotSupportedError: an argument means something that is not done here; the error says what to do.
-        DatasetError: when it is read: a shard is not there, or an archive or a command fails. It is also of
-            the class that webdataset raises: an OSError, a FileNotFoundError, a tarfile.ReadError.
+        ArgumentValueError: a value is not valid, or a URL is a command and commands are not allowed.
+        NotSupportedError: an argument is not supported; the error has an alternative.
+        DatasetError: when it is read: a shard is missing, or an archive or a command fails. The error also
+            has the class that webdataset raises: OSError, FileNotFoundError or tarfile.ReadError.
 
     Source: the interface is webdataset's.
 
@@ -212,11 +212,11 @@ class WebDataset(Fluent, Closing, torch.utils.data.IterableDataset[Any]):
         return self._epochs.next
 
     def set_epoch(self, epoch: int) -> None:
-        """Sets the epoch that the next iteration reads, also in workers that live on.
+        """Sets the epoch that the next iteration reads, also in persistent workers.
 
         Raises:
-            ArgumentTypeError: no integer.
-            ArgumentValueError: negative.
+            ArgumentTypeError: `epoch` is not an integer.
+            ArgumentValueError: `epoch` is negative.
         """
         self._epochs.set(arguments.epoch(epoch))
 
@@ -235,7 +235,7 @@ class WebDataset(Fluent, Closing, torch.utils.data.IterableDataset[Any]):
         if pipeline.length is not None:
             return pipeline.length
         dataset, chain = pipeline.tar, pipeline.stages
-        # How often the limit of a worker counts depends on how many a DataLoader has.
+        # The limit is per worker, so the length would depend on the number of workers of the DataLoader.
         is_endless = pipeline.passes == FOREVER or pipeline.most_items is not None
         if dataset is None or pipeline.batch_size is None or stages.uncounted(chain) or is_endless:
             hint = "say batch_size= (that of your DataLoader), .batched(n) or .with_length(n)"
@@ -244,13 +244,14 @@ class WebDataset(Fluent, Closing, torch.utils.data.IterableDataset[Any]):
         return pipeline.passes * stages.length(chain, rows)
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns how far the iteration of this process is, for torchdata's `StatefulDataLoader`.
+        """Returns the position of this process's iteration, for torchdata's `StatefulDataLoader`.
 
-        It is a state of one worker, for the same number of ranks and workers. `samplerkit.Loader` over a
-        `TarDataset` resumes on any number of them. A state that was loaded and not yet read from is it.
+        It is the state of one worker, for the same number of ranks and workers. `samplerkit.Loader` over a
+        `TarDataset` resumes on any number of them. If a state was loaded and nothing was read since, that
+        state is returned.
 
         Raises:
-            StateError: that one is of another dataset, rank or worker, or cannot be resumed.
+            StateError: the loaded state is of another dataset, rank or worker, or cannot be resumed.
         """
         seat = Seat.here(self._world)
         cursor = self._cursor or WorkerPlace(self._epochs.next)
@@ -261,7 +262,7 @@ class WebDataset(Fluent, Closing, torch.utils.data.IterableDataset[Any]):
         return {"samplerkit": KIND, "schema": SCHEMA, **place, **identity}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Makes the next iteration of this process resume where a saved one was.
+        """Makes the next iteration of this process resume at a saved state.
 
         Raises:
             StateError: when it begins: the state is of another dataset, rank or worker, or cannot be resumed.
@@ -269,7 +270,7 @@ class WebDataset(Fluent, Closing, torch.utils.data.IterableDataset[Any]):
         self._loaded = state
 
     def close(self) -> None:
-        """Ends the iterations of this process and the commands that they run; it can be used again."""
+        """Ends the iterations of this process and their commands. The dataset can be used again."""
         for iteration in list(self._iterations):
             iteration.close()
         if isinstance(self._pipeline.shards, TarDataset):
@@ -286,7 +287,7 @@ class WebDataset(Fluent, Closing, torch.utils.data.IterableDataset[Any]):
         self._iterations: weakref.WeakSet[Generator[Any, None, None]] = weakref.WeakSet()
 
     def __getstate__(self) -> dict[str, Any]:
-        # A worker that is spawned may have no other way to know the rank of the process that it works for.
+        # A spawned worker may have no other way to know the rank of its parent process.
         here = Seat.here(self._world).world if context.get_spawning_popen() is not None else World()
         world = self._world if here == World() else here
         return {**self.__dict__, "_world": world, "_iterations": None}

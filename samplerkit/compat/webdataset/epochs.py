@@ -1,9 +1,10 @@
-"""Which epoch an iteration is: counted by a process together with the workers of its DataLoaders.
+"""Counts the epochs of iterations, in a process together with the workers of its DataLoaders.
 
 A DataLoader with workers never calls `__iter__` of the dataset in the main process: each worker has a copy,
-and without `persistent_workers` these copies are gone after each epoch. So what was begun is noted in a file
-without a name, which a process shares with its workers, and from which all read the same. It is opened when
-a process first iterates, or is about to be forked or to spawn a worker: never when a dataset is made.
+and without `persistent_workers` these copies are gone after each epoch. So each iteration that begins is
+noted in a nameless file that a process shares with its workers, and from which all compute the same epochs.
+The file is opened when a process first iterates, or before it forks or spawns a worker; never when a dataset
+is made.
 """
 
 from __future__ import annotations
@@ -23,18 +24,18 @@ from torch.utils.data import get_worker_info
 from samplerkit.errors import WorkerError
 
 MAIN = -1
-"""Stands for the seed and the number of a worker where there is none: in the main process."""
+"""The worker seed and worker number of the main process."""
 
 SET = -2
-"""Stands for the seed in a note that sets the epoch."""
+"""The seed of a note that sets the epoch."""
 
 UNSAID = -1
-"""Stands for an epoch that follows from those before."""
+"""The epoch of a note whose epoch follows from the notes before."""
 
 _HINT = "let this process have more open files"
 
 _MOST_AT_ONCE = 8
-"""Iterations with workers of one seed among which a worker looks for its siblings."""
+"""How many iterations with the same seed are searched for the siblings of a worker."""
 
 _NOTE = struct.Struct("<6q")
 
@@ -43,13 +44,13 @@ class Note(NamedTuple):
     """One line of a ledger.
 
     Args:
-        seed: the base seed of the workers, which those that are started together share.
-        iteration: how often this process began to iterate before.
+        seed: the base seed, which workers that are started together share.
+        iteration: how many iterations this process began before.
         worker: the number of the worker.
-        workers: how many are started together.
-        birth: how many processes its parent had started before it, less that number: those that are started
-            one after another share it.
-        epoch: the epoch where it is said, else `UNSAID`.
+        workers: how many workers are started together.
+        birth: how many processes its parent had started before it, minus `worker`: equal for workers that are
+            started one after another.
+        epoch: the epoch if it is given, else `UNSAID`.
     """
 
     seed: int
@@ -64,8 +65,8 @@ class Note(NamedTuple):
 class EpochLedger:
     """Counts the epochs of a dataset over the iterations of this process and of its workers.
 
-    All workers that are started together begin the same epoch, whichever of them is first. The processes that
-    are no workers of a DataLoader count for themselves, from where the process stood that made them.
+    All workers that are started together begin the same epoch, whichever of them is first. Child processes
+    that are not workers of a DataLoader count separately, beginning at the epoch of their parent.
 
     Args:
         first: the first epoch.
@@ -95,35 +96,35 @@ class EpochLedger:
         """Begins an iteration in this process.
 
         Args:
-            epoch: the epoch that it has to be, for a loaded state; None for the next one.
+            epoch: the epoch of a loaded state; None for the next epoch.
 
         Returns:
-            Its epoch.
+            The epoch of the iteration.
 
         Raises:
-            WorkerError: the file that is shared with the workers could not be made.
+            WorkerError: the file that is shared with the workers could not be opened.
         """
         file = self._opened()
         note = self._note(UNSAID if epoch is None else epoch)
-        # First written, then read: whichever sibling was first, all find its note before their own. Nobody
-        # has to wait for anybody, and there is no lock that a killed worker could leave behind.
+        # First written, then read: all siblings find the note of the first one before their own. No process
+        # waits for another, and there is no lock that a killed worker could leave locked.
         os.write(file, _NOTE.pack(*note))
         return _replayed(self._notes(), self._first)[0][note]
 
     def set(self, epoch: int) -> None:
-        """Sets the epoch that the next iteration reads, also in a worker: those beside it begin the same."""
+        """Sets the epoch that the next iteration reads; in a worker, its siblings begin it too."""
         os.write(self._opened(), _NOTE.pack(SET, 0, MAIN, 0, 0, epoch))
 
     def _opened(self) -> int:
-        """Returns the file: of this process, and in a worker that of the process which made it."""
+        """Returns the file of this process, or in a worker the file of its parent process."""
         is_mine, is_worker = self._owner == os.getpid(), get_worker_info() is not None
-        # A process that was forked and is no worker goes its own way: it takes a file of its own below.
+        # A forked process that is not a worker counts separately: it opens its own file below.
         if self._file is not None and (is_mine or is_worker):
             return self._file
         if is_worker and not is_mine:
             problem = "cannot be counted: the process that started this worker could open no file"
             raise WorkerError("epoch", problem, hint=_HINT)
-        # Where the old file stood is where the new one begins, so what follows reads the old one first.
+        # The new file begins at the epoch of the old one, so `next` is read from the old one first.
         first, file = self.next, _nameless_file()
         self._take(file, os.getpid())
         self._first = first
@@ -131,7 +132,7 @@ class EpochLedger:
 
     def _take(self, file: int, owner: int) -> None:
         self._file, self._owner = file, owner
-        # One that a fork has left behind is closed with it.
+        # A file that was inherited by a fork is closed with this object.
         weakref.finalize(self, os.close, file)
 
     def _note(self, epoch: int) -> Note:
@@ -151,7 +152,7 @@ class EpochLedger:
 
     def __getstate__(self) -> dict[str, Any]:
         if context.get_spawning_popen() is None:
-            # A copy that goes its own way: a pickle or a deepcopy.
+            # A copy that counts separately: a pickle or a deepcopy.
             return {"first": self.next}
         return {"first": self._first, "file": reduction.DupFd(self._opened()), "owner": self._owner}
 
@@ -162,11 +163,11 @@ class EpochLedger:
 
 
 def _replayed(notes: Iterable[Note], following: int) -> tuple[dict[Note, int], int]:
-    """Returns the epochs of all iterations that were begun, and the one that follows.
+    """Returns the epochs of all iterations that were begun, and the next epoch.
 
-    Siblings have one seed. Where torch is seeded before each epoch the same seed comes back, but workers of
-    another epoch are born later by at least their number, and another thread that starts processes between
-    siblings starts fewer.
+    Siblings have the same seed. If torch is seeded before each epoch, seeds repeat; but workers of another
+    epoch then have a `birth` that is larger by at least their number, and another thread that starts
+    processes between siblings starts fewer.
     """
     epochs: dict[Note, int] = {}
     started: dict[tuple[int, int], list[list[Note]]] = {}
@@ -192,10 +193,10 @@ def _is_of(note: Note, group: list[Note]) -> bool:
 
 
 def _nameless_file() -> int:
-    """Opens a file without a name; each write is appended as a whole, from any process.
+    """Opens a file without a name; each write is appended atomically, by any process.
 
     Raises:
-        WorkerError: it cannot be opened.
+        WorkerError: the file cannot be opened.
     """
     try:
         if hasattr(os, "memfd_create"):
@@ -215,7 +216,7 @@ _ledgers: weakref.WeakSet[EpochLedger] = weakref.WeakSet()
 def _share_all() -> None:
     if get_worker_info() is None:
         for ledger in list(_ledgers):
-            # This is no place to raise: the worker does, which finds no file.
+            # An error here would be lost: the worker, which finds no file, raises it.
             with suppress(WorkerError):
                 ledger._opened()
 

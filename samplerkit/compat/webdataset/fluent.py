@@ -1,4 +1,4 @@
-"""webdataset's fluent interface: each method gives a new dataset, and reads nothing; and `WebLoader`."""
+"""webdataset's fluent interface, whose methods return a new dataset without reading; and `WebLoader`."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ from samplerkit.storage.tar.steps import MapDict, Rename, Step, ToTuple, alterna
 
 
 class Fluent:
-    """The methods that add to what a dataset does."""
+    """The methods that add stages to a dataset."""
 
     _pipeline: SamplePipeline
 
     def shuffle(
         self, size: int, *, seed: int | None = None, initial: Any = None, rng: Any = None, handler: Any = None
     ) -> Self:
-        """Shuffles: the shards, and then the samples within windows of at least `size`, newly in each epoch.
+        """Shuffles the shards, then the samples within windows of at least `size`; each epoch differs.
 
-        It is a permutation of the whole epoch, computed and not buffered: mode PARTIAL. Where it is in
-        the pipeline does not matter. What commands write is shuffled by a buffer of `size` samples.
+        The order is a computed permutation of the whole epoch, without a buffer: mode PARTIAL. The position
+        in the pipeline does not matter. Samples from commands are shuffled by a buffer of `size` samples.
 
         Args:
-            size: samples in a window, of batches after `.batched`; 0 for no shuffle.
-            seed: of the order; None for that of the dataset.
-            initial: not needed: there is no buffer to be filled.
-            rng: refused: an order is by seed and epoch.
+            size: the samples in a window, or batches after `.batched`; 0 for no shuffle.
+            seed: the seed of the order; None for that of the dataset.
+            initial: not needed: there is no buffer to fill.
+            rng: refused: an order depends only on seed and epoch.
             handler: not needed.
         """
         if rng is not None:
@@ -67,15 +67,15 @@ class Fluent:
         partial: bool = True,
         handler: Handler | None = None,
     ) -> Self:
-        """Decodes fields by their extensions, as `TarDataset.decode` does, and `.ten`: pickles are refused.
+        """Decodes fields by their extensions, as `TarDataset.decode`, and `.ten` too; pickles are refused.
 
         Args:
-            handlers: short names of images such as `pil`, and functions of an extension (".jpg") and bytes.
-            pre: more functions, which are asked first.
-            post: refused: text, numbers, JSON and arrays are decoded in any case.
+            handlers: image specifications such as `pil`, and functions of an extension (".jpg") and bytes.
+            pre: further functions, which are called first.
+            post: refused: text, numbers, JSON and arrays are always decoded.
             only: the fields to decode; None for all.
-            partial: not needed: what is no bytes stays.
-            handler: what becomes of a sample that cannot be decoded.
+            partial: not needed: fields that are not bytes are not changed.
+            handler: called if a sample cannot be decoded.
         """
         if post is not None:
             hint = "give the functions as arguments: the first that gives something else than None wins"
@@ -86,25 +86,25 @@ class Fluent:
         """Renames fields: `rename(image="jpg;png")` takes the first that a sample has.
 
         Args:
-            handler: what becomes of a sample that has none of them.
-            keep: whether other fields stay.
-            fields: for each new name the old ones.
+            handler: called if a sample has none of the fields.
+            keep: whether other fields are kept.
+            fields: the old names for each new name.
         """
         names = tuple((new, alternatives(new, old)) for new, old in fields.items())
         step: Step = Rename(names) if arguments.boolean("keep", keep) else bound(stages.only, names)
         return self._each("rename", step, handler)
 
     def map_dict(self, handler: Handler | None = None, **functions: Callable[[Any], Any]) -> Self:
-        """Applies a function to each of some fields."""
+        """Applies functions to fields, by name."""
         return self._each("map_dict", MapDict.of(functions), handler)
 
     def map_tuple(self, *functions: Callable[[Any], Any] | None, handler: Handler | None = None) -> Self:
-        """Applies a function to each place of a tuple; None leaves a place as it is."""
+        """Applies a function to each entry of a tuple; None leaves an entry unchanged."""
         checked = tuple(each if each is None else checked_function("map_tuple", each) for each in functions)
         return self._each("map_tuple", bound(stages.map_tuple, checked), handler)
 
     def map(self, f: Callable[[Any], Any], handler: Handler | None = None) -> Self:
-        """Applies a function to each item; one for which it gives None is left out, as in webdataset."""
+        """Applies a function to each item; items for which it returns None are dropped, as in webdataset."""
         return self._each("map", bound(stages.map_or_drop, checked_function("map", f)), handler)
 
     def to_tuple(
@@ -117,10 +117,10 @@ class Fluent:
         """Makes a tuple of some fields; `"jpg;png"` takes the first that a sample has.
 
         Args:
-            fields: names; one text of several names with spaces between them is taken too.
-            handler: what becomes of a sample that lacks one.
-            missing_is_error: else there is None in its place.
-            none_is_error: whether a field that is None is refused; None for what `missing_is_error` says.
+            fields: the names; a single string may have several names separated by spaces.
+            handler: called if a sample lacks a field.
+            missing_is_error: whether a missing field is an error; if False, it becomes None.
+            none_is_error: whether a field that is None is an error; None for the value of `missing_is_error`.
         """
         whole = ToTuple.of(fields)
         is_refused = missing_is_error if none_is_error is None else none_is_error
@@ -135,13 +135,13 @@ class Fluent:
         by: Literal["sample", "key"] = "sample",
         handler: Handler | None = None,
     ) -> Self:
-        """Keeps the samples for which a function gives true.
+        """Keeps the samples for which a function returns a true value.
 
         Args:
-            predicate: is given the item as it is at this place of the pipeline, or the key of the sample.
-            by: `sample` asks when a sample is read; `key` asks once for all, of the index, so that the number
-                of samples is known.
-            handler: what becomes of a sample for which it raises.
+            predicate: a function of the item at this position of the pipeline, or of the key of the sample.
+            by: `sample` calls it when a sample is read; `key` calls it once for all keys in the index, so
+                that the number of samples is known.
+            handler: called if `predicate` raises an error.
         """
         chosen = arguments.choice("by", by, ("sample", "key"))
         if chosen == "sample":
@@ -160,9 +160,9 @@ class Fluent:
         """Makes batches; give them to a DataLoader with `batch_size=None`.
 
         Args:
-            batchsize: samples in a batch.
-            collation_fn: makes a batch of a list of samples; None leaves the list.
-            partial: whether a last, smaller batch is given: at most one a rank.
+            batchsize: the number of samples in a batch.
+            collation_fn: makes a batch from a list of samples; None keeps the list.
+            partial: whether the last, smaller batch is kept: at most one per rank.
         """
         size = arguments.positive("batchsize", batchsize)
         if collation_fn is not None:
@@ -170,7 +170,7 @@ class Fluent:
         return self._then(stages.Batched(size, collation_fn, arguments.boolean("partial", partial)))
 
     def unbatched(self) -> Self:
-        """Takes batches apart again."""
+        """Splits batches into samples."""
         return self._then(stages.Uncounted("unbatched", stages.unbatched))
 
     def listed(self, batchsize: int, partial: bool = True) -> Self:
@@ -178,11 +178,11 @@ class Fluent:
         return self.batched(batchsize, None, partial)
 
     def unlisted(self) -> Self:
-        """Takes lists apart again."""
+        """Splits lists into samples."""
         return self._then(stages.Uncounted("unlisted", chain.from_iterable))
 
     def rsample(self, p: float = 0.5) -> Self:
-        """Keeps each item with probability `p`: others in each epoch, the same for a seed."""
+        """Keeps each item with probability `p`: different items in each epoch, determined by the seed."""
         share = arguments.number("p", p)
         if not 0 <= share <= 1:
             raise ArgumentValueError("p", "must be between 0 and 1", p)
@@ -205,9 +205,9 @@ class Fluent:
     """The older name of `compose`."""
 
     def with_epoch(self, nsamples: int = -1, nbatches: int = -1) -> Self:
-        """Makes an iteration give so many items in each worker, from as many passes as that takes.
+        """Makes an iteration yield a fixed number of items in each worker, from as many passes as needed.
 
-        So all ranks do equally many steps, whatever the pipeline leaves out.
+        So all ranks make the same number of steps, even if the pipeline drops samples.
         """
         most = max(arguments.integer("nsamples", nsamples), arguments.integer("nbatches", nbatches))
         return self._changed(passes=FOREVER, most_items=arguments.positive("with_epoch", most))
@@ -215,17 +215,17 @@ class Fluent:
     def repeat(self, nepochs: int = -1, nbatches: int = -1) -> Self:
         """Makes an iteration read the dataset several times, in another order each time.
 
-        It takes the place of a `with_epoch` before it, as in webdataset.
+        This replaces an earlier `with_epoch`, as in webdataset.
 
         Args:
             nepochs: how many times; -1 for no end.
-            nbatches: after how many items in each worker it ends; -1 for no limit.
+            nbatches: the largest number of items in each worker; -1 for no limit.
         """
         passes, most = arguments.integer("nepochs", nepochs), arguments.integer("nbatches", nbatches)
         return self._changed(passes=passes if passes > 0 else FOREVER, most_items=most if most > 0 else None)
 
     def with_length(self, n: int, silent: bool = False) -> Self:  # webdataset's
-        """Says what `len` gives; it changes no epoch.
+        """Sets the value of `len`, without changing the epoch.
 
         Args:
             n: the length.
@@ -258,14 +258,15 @@ class Fluent:
 
 @final
 class WebLoader(Fluent):
-    """torch's DataLoader, whose batches go through more of webdataset's methods in the main process.
+    """torch's DataLoader with webdataset's methods, which are applied to batches in the main process.
 
-    Where it is not for these methods, take the DataLoader itself. What workers give need not be mixed by
-    `.unbatched().shuffle(n).batched(m)`: a larger `.shuffle(n)` of the dataset does that without a buffer.
+    If you do not need these methods, use the DataLoader itself. There is no need to mix the batches of
+    workers by `.unbatched().shuffle(n).batched(m)`: a larger `.shuffle(n)` of the dataset has the same effect
+    without a buffer.
 
     Args:
-        arguments: of `torch.utils.data.DataLoader`, and so are `options`.
-        options: likewise.
+        arguments: positional arguments of `torch.utils.data.DataLoader`.
+        options: keyword arguments of `torch.utils.data.DataLoader`.
 
     Example:
         >>> loader = WebLoader([1, 2, 3, 4, 5], batch_size=2).unlisted().map(int).listed(3)
@@ -296,7 +297,7 @@ class WebLoader(Fluent):
         yield from self._loader
 
     def _shuffled(self, size: int) -> Self:
-        # Nothing can be computed of what comes, so here the place in the pipeline matters.
+        # The order of a stream cannot be computed, so here the position in the pipeline matters.
         return self._then(stages.Uncounted("shuffle", bound(stages.in_buffer, size), draws=True))
 
     def __repr__(self) -> str:

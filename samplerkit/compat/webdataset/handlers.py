@@ -1,4 +1,4 @@
-"""What is raised in the loop, the handlers that may prevent it, and webdataset's names of splitters."""
+"""Errors that are raised in the loop, handlers that may prevent them, and webdataset's splitters."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from samplerkit.storage.opening import AbsentError
 from samplerkit.storage.tar.format.flaws import REASONS
 
 Handler = Callable[[Exception], bool]
-"""Takes what was raised: raises it, or returns true to continue without the sample, or false to stop."""
+"""Receives an error: raises it, or returns True to continue without the sample, or False to stop."""
 
 
 def reraise_exception(error: Exception) -> NoReturn:
-    """Raises the error in the loop: what is done when no handler is given."""
+    """Raises the error in the loop; the default."""
     raise error
 
 
 def ignore_and_continue(error: Exception) -> bool:  # noqa: ARG001  # all handlers take it
-    """Leaves the sample out."""
+    """Skips the sample."""
     return True
 
 
 def warn_and_continue(error: Exception) -> bool:
-    """Warns, and leaves the sample out."""
+    """Warns, and skips the sample."""
     warnings.warn(repr(error), stacklevel=2)
     return True
 
@@ -49,19 +49,19 @@ def warn_and_stop(error: Exception) -> bool:
 
 
 def split_by_node(source: Iterator[Any], group: Any = None) -> Iterator[Any]:  # noqa: ARG001  # webdataset's
-    """Keeps the part of this rank: as `nodesplitter=`, which is what the dataset does anyway."""
+    """Keeps the part of this rank; as `nodesplitter=`, the same as the default."""
     world = detect_world()
     return islice(source, world.shard_id, None, world.num_shards)
 
 
 def split_by_worker(source: Iterator[Any]) -> Iterator[Any]:
-    """Keeps the part of this worker: as `workersplitter=`, which is what the dataset does anyway."""
+    """Keeps the part of this worker; as `workersplitter=`, the same as the default."""
     worker = get_worker_info()
     return source if worker is None else islice(source, worker.id, None, worker.num_workers)
 
 
 def single_node_only(source: Iterator[Any], group: Any = None) -> Iterator[Any]:  # noqa: ARG001  # likewise
-    """As `nodesplitter=`, webdataset's default: accepted, and several ranks are split all the same."""
+    """webdataset's default `nodesplitter=`: accepted, but samples are still split between ranks."""
     return source
 
 
@@ -69,11 +69,11 @@ _log = logging.getLogger("samplerkit")
 
 
 class FieldError(DatasetError, KeyError, ValueError):
-    """A sample lacks a field, or it is None."""
+    """A sample lacks a field, or the field is None."""
 
 
 class DecodingError(DatasetError):
-    """A field cannot be decoded; what a decoder of the user's raised is the cause of its cause."""
+    """A field cannot be decoded; the error of the user's decoder is the cause of its cause."""
 
 
 class DamagedShardError(DatasetError, tarfile.ReadError):
@@ -85,11 +85,11 @@ class UnreadableShardError(DatasetError, OSError):
 
 
 class MissingShardError(UnreadableShardError, FileNotFoundError):
-    """There is no such shard."""
+    """A shard does not exist."""
 
 
 class EmptyDatasetError(DatasetError, ValueError):
-    """There is no sample."""
+    """The dataset has no samples."""
 
 
 _OF_STEPS: Mapping[str, type[DatasetError]] = {
@@ -99,7 +99,7 @@ _OF_STEPS: Mapping[str, type[DatasetError]] = {
 
 
 def of_shard(error: DatasetError) -> DatasetError:
-    """Returns an error of reading shards as the class that webdataset's users catch; one of a step stays."""
+    """Converts an error of reading shards to the class that webdataset's users catch; keeps other errors."""
     cause = error.__cause__
     if type(error) not in {DatasetError, AbsentError}:
         return error
@@ -114,16 +114,16 @@ def of_shard(error: DatasetError) -> DatasetError:
 
 
 def told(item: Any, step: str, error: Exception) -> tuple[Exception, str]:
-    """Returns what is raised where a step failed, and a note for it that says at which sample.
+    """Returns the error to raise if a step failed, and a note for it that names the sample.
 
-    What a function of the user's raised stays as it is. An error of ours is made new with the place in it,
-    and so is what would not arrive: Python takes a StopIteration for the end of the stream, and a class that
-    only one process knows does not get from a worker into the loop.
+    An error of a user's function is kept. A samplerkit error is made again with the place in it; so is an
+    error that would not reach the loop: Python takes a StopIteration for the end of the stream, and a class
+    that only one process knows cannot be sent from a worker.
 
     Args:
-        item: the sample, as it was before the steps.
+        item: the sample before the steps.
         step: the method that the user called.
-        error: what was raised.
+        error: the error that was raised.
     """
     place = "pipeline"
     if isinstance(item, dict) and "__key__" in item:
@@ -142,15 +142,15 @@ def told(item: Any, step: str, error: Exception) -> tuple[Exception, str]:
 
 
 def goes_on(handler: Handler | None, error: Exception, note: str = "") -> bool:
-    """Asks a handler whether to continue without what could not be read or made.
+    """Asks a handler whether to continue without a sample or shard that failed.
 
     Args:
-        handler: None for raising.
-        error: what happened.
-        note: what is added to what is raised.
+        handler: the handler; None to raise the error.
+        error: the error.
+        note: a note that is added to the raised error.
 
     Raises:
-        Exception: the handler raises, or there is none.
+        Exception: the handler raises, or there is no handler.
     """
     try:
         verdict = (handler or reraise_exception)(error)
@@ -171,7 +171,7 @@ def _as(kind: type[DatasetError], error: DatasetError) -> DatasetError:
 
 
 def _travels(error: Exception) -> bool:
-    """Whether the loop can know the class: torch waits for ever for what a worker cannot send."""
+    """Whether an error can be sent to the loop: torch waits forever for one that a worker cannot send."""
     if get_worker_info() is None:
         return True
     try:

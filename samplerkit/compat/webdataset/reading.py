@@ -1,4 +1,4 @@
-"""What one worker of one rank reads: the order of an epoch, its part of it, and how far an iteration is."""
+"""Reading by one worker of one rank: the order of an epoch, the worker's part of it, and its position."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ from samplerkit.storage.urls import is_remote
 
 @dataclass(frozen=True)
 class Seat:
-    """Who reads: which worker of which rank.
+    """A worker of a rank.
 
     Args:
-        world: which rank of how many.
-        worker: which worker of that rank.
-        workers: how many workers each rank has.
+        world: the rank and the number of ranks.
+        worker: the number of the worker in its rank.
+        workers: the number of workers of each rank.
 
     Example:
         >>> Seat(World(2, 1), worker=0, workers=4).number
@@ -48,44 +48,44 @@ class Seat:
 
     @classmethod
     def here(cls, world: World | None = None) -> Seat:
-        """Asks torch, and the running job where the user does not say the world."""
+        """Returns the seat of this process, from torch, and from the running job if `world` is None."""
         return cls(detect_world() if world is None else world, *this_worker())
 
     @property
     def number(self) -> int:
-        """Which of all workers of all ranks this is."""
+        """The number of this worker among the workers of all ranks."""
         return self.world.shard_id * self.workers + self.worker
 
     @property
     def count(self) -> int:
-        """How many workers all ranks have."""
+        """The number of workers of all ranks."""
         return self.world.num_shards * self.workers
 
 
 AHEAD: Final = 32
-"""Samples of remote shards that are asked for at a time; the next ones are read meanwhile."""
+"""The number of samples of remote shards that are requested together; the next ones are prefetched."""
 
 FOREVER: Final = sys.maxsize
-"""Passes without end."""
+"""The number of passes for reading without end."""
 
 PASS_STRIDE: Final = 1 << 32
-"""Pass p of an iteration that reads the dataset several times has the order of epoch + p * 2^32: so however
-many passes a rank needs, its next iteration begins the same epoch as those of the other ranks."""
+"""Pass p of an iteration that reads the dataset several times has the order of epoch + p * 2^32. So the next
+iteration begins the same epoch on all ranks, even if ranks need different numbers of passes."""
 
 EMPTY_PASSES: Final = 8
-"""A worker gives up after so many passes without an item, for each of the workers: with one sample in the
-whole dataset that the pipeline keeps, one of 3000 workers gives up too early."""
+"""A worker stops with an error after this number of passes without an item, times the number of workers: if
+the pipeline keeps one sample of the whole dataset, one of 3000 workers stops too early."""
 
 
 @dataclass
 class WorkerPlace:
-    """How far an iteration is.
+    """The position of an iteration.
 
     Args:
         epoch: the epoch.
         passes: how often the dataset was read to its end.
-        rows: how many samples of this pass were read.
-        items: how many items the loop has received.
+        rows: the number of samples of this pass that were read.
+        items: the number of items that the loop has received.
     """
 
     epoch: int
@@ -97,28 +97,27 @@ class WorkerPlace:
 @final
 @dataclass(frozen=True)
 class SamplePipeline:
-    """What an iteration reads: the order of an epoch, the part of one worker, and what is done to it.
+    """What an iteration reads: the order of an epoch, the part of one worker, and the stages of the pipeline.
 
-    The order is woven of as many lanes as there are ranks, so a rank reads one lane: files that follow one
-    another. A run of it is a worker's. No sample is read twice, and none is left out, unless `equal_steps`
-    says so.
+    The order interleaves as many lanes as there are ranks, so a rank reads one lane, which holds consecutive
+    files. Each worker reads a contiguous run of its rank's lane. Each sample is read exactly once, unless
+    `equal_steps` repeats or drops some.
 
     Args:
-        shards: that can be read at any place, or what can be read only once; or what is wrong with them,
-            which is raised when they are read, as in webdataset.
-        seed: of the order, in [0, 2^64).
-        moves_shards: whether the shards are read in a random order.
-        window: samples that are shuffled among themselves; 0 for no shuffle within shards.
-        lanes: into how many lanes the order is woven; None for the number of ranks.
-        equal_steps: `pad` or `drop`; None for each sample once: ranks may differ by one sample then.
-        batch_size: the samples of a batch, where they are known: where one worker ends and the next begins
-            is a border of batches.
-        stages: what is done to samples.
+        shards: shards with random access, or a source that can be read only once; or an error, which is
+            raised when shards are read, as in webdataset.
+        seed: the seed of the order, in [0, 2^64).
+        moves_shards: whether the shards are read in random order.
+        window: how many samples are shuffled together; 0 for no shuffle within shards.
+        lanes: the number of lanes of the order; None for the number of ranks.
+        equal_steps: `pad` or `drop`; None to read each sample once, so that ranks may differ by one sample.
+        batch_size: the number of samples in a batch, if known: the parts of workers end between two batches.
+        stages: the stages that samples pass through.
         passes: how often the dataset is read.
-        most_items: after how many items an iteration ends; None for no limit.
-        length: what `len` gives, where the user says it.
-        handler: what is asked about flaws of archives.
-        may_be_empty: whether a dataset without samples is fine.
+        most_items: the number of items after which an iteration ends; None for no limit.
+        length: the value of `len`, if the user gave it.
+        handler: called if an archive is damaged.
+        may_be_empty: whether a dataset without samples is allowed.
 
     Example:
         >>> import samplerkit as sk
@@ -147,10 +146,10 @@ class SamplePipeline:
 
     @property
     def tar(self) -> TarDataset | None:
-        """The shards, if they can be read at any place.
+        """The shards, if they have random access.
 
         Raises:
-            DatasetError: one is not there.
+            DatasetError: a shard is missing.
         """
         if isinstance(self.shards, DatasetError):
             raise of_shard(self.shards)
@@ -158,14 +157,14 @@ class SamplePipeline:
 
     @property
     def mode(self) -> Shuffle:
-        """The shuffle mode: PARTIAL for a window, FILES for shards alone."""
+        """The shuffle mode: PARTIAL with a window, FILES if only shards are shuffled."""
         if self.window:
             return Shuffle.PARTIAL
         return Shuffle.FILES if self.moves_shards else Shuffle.FALSE
 
     def order(self, dataset: Any, epoch: int, world: World) -> Order:
         """Returns the order of all ranks together."""
-        # Lanes also where nothing is shuffled: so each rank reads shards of its own.
+        # Lanes are used also without a shuffle, so that each rank reads its own shards.
         sampler = DistributedSampler(
             world.num_shards,
             world.shard_id,
@@ -177,14 +176,14 @@ class SamplePipeline:
         return sampler.undealt_order(dataset, epoch)
 
     def rows_of_rank(self, total: int, world: World) -> int:
-        """Returns how many samples of `total` a rank reads."""
+        """Returns the number of samples, of `total`, that a rank reads."""
         least, more = divmod(total, world.num_shards)
         return least + {"pad": more > 0, "drop": False}.get(self.equal_steps or "", world.shard_id < more)
 
     def part(self, order: Order, seat: Seat, start: int = 0) -> Order:
-        """Returns what a worker reads of the undealt order of an epoch, without some at the beginning.
+        """Returns a worker's part of the order of all ranks, without the first `start` samples.
 
-        Where the dataset is read without end, one for whom there is nothing reads what its rank reads.
+        If the dataset is read without end, a worker whose part is empty reads the part of its rank.
         """
         world = seat.world
         of_rank = range(self.rows_of_rank(len(order), world))
@@ -196,20 +195,20 @@ class SamplePipeline:
         return Shard(order, world.num_shards, first, length=len(rows))
 
     def draws(self, seat: int, epoch: int, role: str) -> Callable[[int], np.random.Generator]:
-        """Returns the generators of what cannot be computed: one for each place in the pipeline.
+        """Returns the random generators of stages that draw: one for each position in the pipeline.
 
         Args:
-            seat: which of all workers of all ranks draws.
+            seat: the number of the worker among the workers of all ranks.
             epoch: the epoch.
-            role: what for.
+            role: the role in random keys.
         """
         key = Key(self.seed, epoch, 0, role)
         return lambda place: np.random.Generator(np.random.Philox(key=key.words(2, seat, place)))
 
     def items(self, seat: Seat, cursor: WorkerPlace) -> Generator[Any, None, None]:
-        """Yields the items of one worker, from where the cursor stands; it moves along."""
+        """Yields the items of one worker from the position of the cursor, and advances the cursor."""
         most_items = self.most_items or FOREVER
-        # A worker that reads a part reads another part of a shuffled dataset in the next pass.
+        # A worker that reads only a part reads another part of a shuffled dataset in the next pass.
         is_another = seat.count > 1 and self.mode is not Shuffle.FALSE
         empty_passes, most_empty_passes = 0, EMPTY_PASSES * seat.count if is_another else 1
         while cursor.passes < self.passes and cursor.items < most_items:
@@ -232,7 +231,7 @@ class SamplePipeline:
             cursor.passes, cursor.rows = cursor.passes + 1, 0
 
     def _samples(self, seat: Seat, epoch: int, cursor: WorkerPlace) -> Generator[Any, None, None]:
-        """Yields the samples of a pass; those that are missing are counted, too."""
+        """Yields the samples of a pass; skipped samples also count in `cursor.rows`."""
         tar = self.tar
         if tar is not None:
             samples = self._from_tar(tar, seat, epoch, cursor.rows)
@@ -244,7 +243,7 @@ class SamplePipeline:
                 cursor.rows += 1
                 if sample is not stages.Dropped:
                     yield sample
-        # Of those who share a dataset, one may be left without a sample.
+        # If several workers share a dataset, the part of one may be empty.
         is_empty = cursor.rows == 0 and (seat.count == 1 if tar is None else not len(tar.layout))
         if is_empty and not self.may_be_empty:
             raise EmptyDatasetError("dataset", "has no samples", hint="say empty_check=False if that is fine")
@@ -254,7 +253,7 @@ class SamplePipeline:
     ) -> Generator[Any, None, None]:
         @cache
         def path_of(url: str) -> str | None:
-            # Where the shard lies: for all samples of a remote dataset, or for none.
+            # The local path of the shard: for all samples of a remote dataset, or for none.
             is_whole = dataset.fetch == "shards" or not is_remote(url)
             return dataset.local_path(url) if is_whole else None
 
@@ -276,11 +275,11 @@ class SamplePipeline:
 
 
 ReadOnce = Callable[[SamplePipeline, Seat, int], Generator[Any, None, None]]
-"""Returns the samples that one worker reads in an epoch, of what can be read from front to back only."""
+"""Returns the samples that one worker reads in an epoch, from a source that can only be read sequentially."""
 
 
 def _read(dataset: TarDataset, part: Order) -> Generator[Any, None, None]:
-    """Yields samples; those of remote shards are read ahead."""
+    """Yields samples; samples of remote shards are prefetched."""
     if dataset.expect is None:
         yield from dataset.in_order(part)
         return
@@ -289,16 +288,16 @@ def _read(dataset: TarDataset, part: Order) -> Generator[Any, None, None]:
         for ids in part.chunks(AHEAD):
             yield from _present(dataset, ids)
     finally:
-        # Nothing is read ahead for a loop that was left.
+        # Ends prefetching if the loop was left.
         dataset.close()
 
 
 def _present(dataset: TarDataset, ids: Ids) -> list[Any]:
-    """Returns the samples of a batch, `Dropped` in place of those that are missing."""
+    """Returns the samples of a batch, with `Dropped` in place of missing ones."""
     if dataset.read_present is None:
         return dataset.__getitems__(ids)
     found = dataset.read_present(ids, logs=True)
     for place, *_ in found.missing:
         found.insert(place, stages.Dropped)
-    # Where all are missing, there is one that stands in for them.
+    # If all are missing, `found` also has a sample in their place, which is cut off here.
     return found[: ids.size]

@@ -1,4 +1,4 @@
-"""What is done to the stream of samples, one small picklable value a stage or a step; and batches."""
+"""The stages and steps that a stream of samples passes through, as small picklable values; and batches."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from samplerkit.storage.tar.steps import first_of
 _log = logging.getLogger("samplerkit")
 
 ROLE = "stage"
-"""The role in the keys of stages that draw."""
+"""The role of stages that draw in random keys."""
 
 
 class Dropped:
-    """What a step gives for a sample that is left out on purpose."""
+    """The result of a step for a sample that is dropped on purpose."""
 
 
 @dataclass(frozen=True)
@@ -30,10 +30,10 @@ class Each:
     """Applies a step to each item.
 
     Args:
-        name: of the method that the user called.
-        step: gives the new item, or `Dropped`.
-        handler: what is asked when the step raises; None raises.
-        may_drop: whether the step may leave items out. A handler may, too; but only where there is an error.
+        name: the method that the user called.
+        step: returns the new item, or `Dropped`.
+        handler: called if the step raises an error; None raises it.
+        may_drop: whether the step may drop items. A handler may drop them in any case, but only on errors.
     """
 
     name: str
@@ -44,12 +44,12 @@ class Each:
 
 @dataclass(frozen=True)
 class Batched:
-    """Makes batches: one item of several.
+    """Makes batches: one item from several.
 
     Args:
-        size: items in a batch.
-        collate: makes a batch of a list; None leaves the list.
-        partial: whether a last, smaller batch is given.
+        size: the number of items in a batch.
+        collate: makes a batch from a list; None keeps the list.
+        partial: whether the last, smaller batch is kept.
     """
 
     size: int
@@ -67,12 +67,12 @@ class Batched:
 
 @dataclass(frozen=True)
 class Uncounted:
-    """Returns any number of items, and may hold some back: what comes after it cannot be counted or resumed.
+    """A stage that yields any number of items and may buffer some; later items cannot be counted or resumed.
 
     Args:
-        name: of the method that the user called.
-        run: takes the items; and a generator, if it draws.
-        draws: whether it does.
+        name: the method that the user called.
+        run: a function of the items, and of a random generator if the stage draws.
+        draws: whether the stage draws random numbers.
     """
 
     name: str
@@ -90,13 +90,13 @@ def run(
     *,
     may_drop: bool = True,
 ) -> Iterator[Any]:
-    """Sends items through stages. Steps that follow one another are applied by one loop.
+    """Sends items through stages. Consecutive steps are applied in one loop.
 
     Args:
-        stages: the first one first.
-        items: what the first one takes.
-        draws: gives the generator of the stage at a place.
-        may_drop: whether steps may leave items out; else that is a `DatasetError` in the loop.
+        stages: the stages, in order.
+        items: the input of the first stage.
+        draws: returns the random generator of the stage at a position.
+        may_drop: whether steps may drop items; if False, dropping raises a `DatasetError` in the loop.
     """
     steps: tuple[Each, ...] = ()
     for place, stage in enumerate(stages):
@@ -119,7 +119,7 @@ def uncounted(stages: tuple[Stage, ...]) -> Stage | None:
 
 
 def batch_size(stages: tuple[Stage, ...]) -> int:
-    """Returns how many samples an item holds, as far as `.batched` says."""
+    """Returns the number of samples in an item, according to `.batched`."""
     size = 1
     for stage in stages:
         if isinstance(stage, Batched):
@@ -130,7 +130,7 @@ def batch_size(stages: tuple[Stage, ...]) -> int:
 
 
 def length(stages: tuple[Stage, ...], samples: int) -> int:
-    """Returns how many items come of samples; `uncounted` finds nothing."""
+    """Returns the number of items made from `samples` samples; requires that `uncounted` returns None."""
     for stage in stages:
         if isinstance(stage, Batched):
             samples = -(-samples // stage.size) if stage.partial else samples // stage.size
@@ -138,7 +138,7 @@ def length(stages: tuple[Stage, ...], samples: int) -> int:
 
 
 def map_or_drop(function: Callable[[Any], Any], sample: Any) -> Any:
-    """Applies a function to the sample; None leaves the sample out, as in webdataset."""
+    """Applies a function to the sample; the sample is dropped if it returns None, as in webdataset."""
     result = function(sample)
     if result is None:
         return Dropped
@@ -148,25 +148,25 @@ def map_or_drop(function: Callable[[Any], Any], sample: Any) -> Any:
 
 
 def select(predicate: Callable[[Any], Any], sample: Any) -> Any:
-    """Keeps the samples for which a function gives true."""
+    """Keeps the samples for which a function returns a true value."""
     return sample if predicate(sample) else Dropped
 
 
 def only(fields: tuple[tuple[str, tuple[str, ...]], ...], sample: Any) -> Any:
-    """Keeps some fields under new names, and no others: for each new name the first that is there of some."""
+    """Keeps only some fields, under new names: for each new name, the first of its old names that exists."""
     return {new: first_of(sample, olds) for new, olds in fields}
 
 
 def to_tuple_or_none(fields: tuple[tuple[str, ...], ...], sample: Any) -> Any:
-    """Makes a tuple of some fields, with None for what a sample lacks."""
+    """Makes a tuple of some fields, with None for missing ones."""
     return tuple(next((sample[name] for name in names if name in sample), None) for names in fields)
 
 
 def without_none(values: Any) -> Any:
-    """Returns a tuple that holds no None.
+    """Returns a tuple, after checking that it holds no None.
 
     Raises:
-        DatasetError: it holds one.
+        DatasetError: it holds None.
     """
     if any(value is None for value in values):
         raise DatasetError("sample", "has a field that is None", hint="say none_is_error=False")
@@ -174,7 +174,7 @@ def without_none(values: Any) -> Any:
 
 
 def map_tuple(functions: tuple[Callable[[Any], Any] | None, ...], sample: Any) -> Any:
-    """Applies a function to each place of a tuple; None leaves a place as it is, and so does no function."""
+    """Applies a function to each entry of a tuple; entries with None or without a function are unchanged."""
     values = list(sample)
     for place, function in enumerate(functions[: len(values)]):
         if function is not None:
@@ -183,7 +183,7 @@ def map_tuple(functions: tuple[Callable[[Any], Any] | None, ...], sample: Any) -
 
 
 def unbatched(batches: Iterator[Any]) -> Iterator[Any]:
-    """Takes batches of columns apart: tuples or dicts."""
+    """Splits batches of columns, tuples or dicts, into samples."""
     for batch in batches:
         if isinstance(batch, dict):
             for values in zip(*batch.values(), strict=True):
@@ -198,7 +198,7 @@ def in_slice(bounds: tuple[int | None, ...], items: Iterator[Any]) -> Iterator[A
 
 
 def in_buffer(size: int, items: Iterator[Any], generator: np.random.Generator) -> Generator[Any, None, None]:
-    """Shuffles a stream: each item that is given is drawn from as many as the buffer holds."""
+    """Shuffles a stream: each yielded item is drawn from a buffer of `size` items."""
     held: list[Any] = []
     for item in items:
         if len(held) < size:
@@ -246,17 +246,17 @@ def _each(items: Iterator[Any], group: tuple[Each, ...], *, may_drop: bool) -> I
 
 
 def default_collation_fn(samples: list[Any]) -> Any:
-    """Makes a batch of samples, field by field.
+    """Makes a batch from samples, field by field.
 
     Args:
         samples: tuples of one length, or dicts of the same fields.
 
     Returns:
         A tuple or a dict of batches: tensors and arrays of one shape are stacked, to shape (samples, ...),
-        and numbers become an array of shape (samples,). Anything else comes as a list.
+        and numbers become an array of shape (samples,). Other values become a list.
 
     Raises:
-        DatasetError: the samples have other fields or shapes than one another.
+        DatasetError: the samples have different fields or shapes.
 
     Source: webdataset's `batched`.
 

@@ -1,8 +1,8 @@
-"""Runs a command, and ends it when the reader of its output is gone, however that ended.
+"""Runs a command, and ends it when the process that reads its output has ended in any way.
 
-It is run as a program of its own, with as little of Python as possible: `python -I -S supervisor.py PROGRAM
-ARGUMENT...`. The command writes to our standard output. Our standard input is a pipe into which nobody writes
-but to end us; it ends by itself with the process at its other end.
+This file is run as a separate program that imports as little as possible: `python -I -S supervisor.py PROGRAM
+ARGUMENT...`. The command writes to the supervisor's standard output. The supervisor's standard input is a
+pipe: it ends when the reader writes to the pipe, or when the pipe is closed because the reader has ended.
 """
 
 import _thread
@@ -15,7 +15,7 @@ def main() -> int:
     """Runs the command of the command line.
 
     Returns:
-        Its exit code; 128 and the number of the signal that ended it; 127 if it cannot be started.
+        Its exit code; 128 plus the number of the signal that ended it; 127 if it cannot be started.
     """
     child = os.fork()
     if child == 0:
@@ -25,13 +25,13 @@ def main() -> int:
             os.execvp(sys.argv[1], sys.argv[1:])  # noqa: S606  # an argument list that the user allowed
         except OSError:
             os._exit(127)
-    try:  # noqa: SIM105  # contextlib takes longer to import than all of this to run
-        # Here too, since nobody knows which of the two processes is first.
+    try:  # noqa: SIM105  # importing contextlib takes longer than the whole program
+        # Also called here, since either process may run first.
         os.setpgid(child, child)
     except OSError:
         pass
     _thread.start_new_thread(_end_with_input, (child,))
-    # Who reads holds the other end: this copy would hide that the command has closed its own.
+    # The reader would not notice that the command has closed its output while this copy is open.
     os.close(1)
     _, status = os.waitpid(child, 0)
     return 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)

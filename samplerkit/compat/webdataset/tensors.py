@@ -1,4 +1,4 @@
-"""Decoders of webdataset's for `decode`: arrays in `.ten` files, and functions by extension."""
+"""webdataset's decoders for `decode`: arrays in `.ten` files, and functions by extension."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ def handle_extension(extensions: str, f: Callable[[bytes], Any]) -> Callable[[st
     """Makes a function for `decode`.
 
     Args:
-        extensions: with spaces between them; those with dots mean that many parts of a field's name.
-        f: takes the bytes of such a field.
+        extensions: extensions separated by spaces; an extension may have several parts, as in `seg.png`.
+        f: a function of the bytes of such a field.
 
     Raises:
-        ArgumentTypeError: `extensions` is no text, or `f` no function.
+        ArgumentTypeError: `extensions` is not a string, or `f` is not a function.
         ArgumentValueError: there is no extension.
 
     Example:
@@ -47,7 +47,7 @@ def handle_extension(extensions: str, f: Callable[[bytes], Any]) -> Callable[[st
 def _by_extension(
     targets: tuple[tuple[str, ...], ...], function: Callable[[bytes], Any], extension: str, data: bytes
 ) -> Any:
-    """Decodes a field with one of some extensions, by parts as in `("seg", "jpg")`; None for others."""
+    """Decodes a field with one of the extensions, given as parts like `("seg", "jpg")`; None for others."""
     parts = tuple(extension.lower().split("."))
     is_meant = any(parts[-len(target) :] == target for target in targets)
     return function(data) if is_meant else None
@@ -56,10 +56,10 @@ def _by_extension(
 def tensors(extension: str, data: bytes) -> list[np.ndarray[Any, Any]] | None:
     """Decodes `.ten` and `.tb`: a list of arrays; None for other extensions.
 
-    Source: webdataset's `tenbin`: chunks of bytes, each padded to 64, by turns a header and its array.
+    Source: webdataset's `tenbin`: chunks padded to 64 bytes, alternately a header and its array.
 
     Raises:
-        DatasetError: the bytes are none of this format.
+        DatasetError: the bytes do not have this format.
     """
     if extension[extension.rfind(".") + 1 :] not in {"ten", "tb"}:
         return None
@@ -93,5 +93,5 @@ def _array(header: bytes, values: bytes) -> np.ndarray[Any, Any]:
     dtype = np.dtype(name).newbyteorder("<")
     if math.prod(shape) * dtype.itemsize != len(values):
         raise DatasetError("tensors", f"have {len(values)} bytes for shape {tuple(shape)} of {name}")
-    # A copy: torch wants arrays that can be written to.
+    # A copy: torch needs writable arrays.
     return np.frombuffer(bytearray(values), dtype).reshape(shape)

@@ -1,4 +1,4 @@
-"""webdataset's names for what writes shards."""
+"""webdataset's `ShardWriter` and `TarWriter`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from samplerkit.storage.tar.steps import checked_function
 Encoder = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 
 NEEDLESS = frozenset({"user", "group", "mode", "mtime", "format"})
-"""Arguments that change no sample: owners and times are the same everywhere."""
+"""Arguments that do not change samples: owners and times are the same in all shards."""
 
 REFUSED = {
     "compress": "random access wants plain tar; a field may be packed: txt.gz",
@@ -27,10 +27,10 @@ class EncodedWriter(writer.TarWriter):
     """Writes samples as webdataset does: encoded, without the fields that begin with an underscore.
 
     Args:
-        shards: where to, as for `samplerkit.TarWriter`.
-        encoder: what webdataset calls so.
-        post: is given the path of each shard that is complete; None for nothing.
-        options: of `samplerkit.TarWriter`.
+        shards: the paths of the shards, as for `samplerkit.TarWriter`.
+        encoder: webdataset's argument of this name, as for `ShardWriter`.
+        post: called with the path of each completed shard; None for nothing.
+        options: further arguments of `samplerkit.TarWriter`.
     """
 
     def __init__(
@@ -70,24 +70,25 @@ def ShardWriter(  # noqa: N802  # a class in webdataset
     """Writes samples into numbered shards: a `samplerkit.TarWriter`, with webdataset's arguments.
 
     Args:
-        pattern: the path of the shards, with a place for their number, `train-%06d.tar`.
-        maxcount: samples a shard.
-        maxsize: bytes a shard.
-        post: is called with the path of each shard that is complete, and has its index.
+        pattern: the path of the shards, with a placeholder for their number, `train-%06d.tar`.
+        maxcount: the largest number of samples per shard.
+        maxsize: the largest number of bytes per shard.
+        post: called with the path of each shard when the shard and its index are complete.
         start_shard: the number of the first shard.
         verbose: not needed: nothing is printed.
         opener: refused.
-        encoder: True for what `samplerkit.TarWriter` does; False where all values are bytes; a function from
-            a sample to one of bytes; or functions by extension, beside which the others are as for True.
-        options: of `samplerkit.TarWriter`. Of webdataset's, `user`, `group`, `mode`, `mtime` and `format`
-            are not needed, and taken: owners and times are the same everywhere, so the same samples give the
-            same bytes.
+        encoder: True to encode values as `samplerkit.TarWriter` does; False if all values are bytes; a
+            function from a sample to a sample of bytes; or functions by extension, where other extensions are
+            encoded as for True.
+        options: further arguments of `samplerkit.TarWriter`. webdataset's `user`, `group`, `mode`, `mtime`
+            and `format` are accepted and have no effect: owners and times are the same in all shards, so the
+            same samples give the same bytes.
 
     Raises:
         ArgumentTypeError: an argument has the wrong type.
         ArgumentValueError: the pattern has no place for a number.
         ArgumentRangeError: a limit is not positive.
-        NotSupportedError: `compress`, `keep_meta` or `opener` is said; the error says what to do.
+        NotSupportedError: `compress`, `keep_meta` or `opener` is given; the error has an alternative.
 
     Example:
         >>> from tempfile import TemporaryDirectory
@@ -112,14 +113,14 @@ def TarWriter(  # noqa: N802  # likewise
     """Writes samples into one tar: a `samplerkit.TarWriter`, with webdataset's arguments.
 
     Args:
-        fileobj: the path of the tar; no open file, and no command.
+        fileobj: the path of the tar; open files and commands are not supported.
         encoder: as for `ShardWriter`.
-        options: likewise.
+        options: as for `ShardWriter`.
 
     Raises:
         ArgumentTypeError: an argument has the wrong type.
-        ArgumentValueError: the path is none of one plain tar.
-        NotSupportedError: `compress` or `keep_meta` is said; the error says what to do.
+        ArgumentValueError: the path is not that of a single uncompressed tar.
+        NotSupportedError: `compress` or `keep_meta` is given; the error has an alternative.
 
     Example:
         >>> from tempfile import TemporaryDirectory

@@ -156,7 +156,7 @@ def _length(value: Any, path: str) -> int:
     except ArgumentTypeError:
         number = -1
     if number < 0:
-        raise DatasetError(path, "the reader must tell a number of samples", value)
+        raise DatasetError(path, "the reader must return a number of samples", value)
     return number
 
 

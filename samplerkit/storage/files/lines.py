@@ -154,7 +154,7 @@ def unpacked(path: str, most: int | None = None) -> Iterator[bytes]:
         try:
             yield from inflated(file.read, most, how)
         except TooLargeError as error:
-            hint = "if you trust it, say max_unpacked_bytes"
+            hint = "if you trust it, set max_unpacked_bytes"
             raise DatasetError(path, f"{error} (max_unpacked_bytes)", hint=hint) from error
         except GzipError as error:
             raise DatasetError(path, f"cannot be unpacked ({error})", hint=REWRITE) from error
@@ -195,7 +195,7 @@ class LinesRead:
         if sums is not None and begins.size:
             wrong = np.flatnonzero(np.add.reduceat(data, begins, dtype=np.uint8) != sums)
             if wrong.size:
-                raise DatasetError(place_of(int(wrong[0])), "is not the line that it was", hint=REWRITE)
+                raise DatasetError(place_of(int(wrong[0])), "was changed since it was indexed", hint=REWRITE)
         long = np.searchsorted(begins, long_numbers(data), side="right") - 1
         return cls(lines, place_of, frozenset(long.tolist()))
 

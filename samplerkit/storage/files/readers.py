@@ -147,7 +147,7 @@ class NpzReader:
                 path,
                 f"unpacks to more than {most} bytes (max_unpacked_bytes), as a file does that is made to "
                 "fill memory",
-                hint="if you trust it, say NpzReader(max_unpacked_bytes=...), or store it uncompressed",
+                hint="if you trust it, use NpzReader(max_unpacked_bytes=...), or store it uncompressed",
             )
 
     def _chosen(self, there: list[str], path: str) -> list[str]:

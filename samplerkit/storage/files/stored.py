@@ -58,7 +58,7 @@ class Stored:
             return cls(path, status.st_size, status.st_mtime_ns)
         size = UNKNOWN_SIZE if storage is None else storage.version(path).size
         if size == UNKNOWN_SIZE:
-            raise DatasetError(shown(path), "does not tell its size", hint="fetch it first")
+            raise DatasetError(shown(path), "has no known size", hint="fetch it first")
         return cls(path, size, 0, storage)
 
     @property

@@ -204,8 +204,8 @@ class TokenDocuments:
         self._as_dtype: Final = as_dtype
         for file in source.files:
             if file.pointers is None and not isinstance(source.documents, int):
-                hint = "give the prefix of a .bin and an .idx, or say documents= the token that ends them"
-                raise DatasetError(file.name, "does not tell where documents begin", hint=hint)
+                hint = "give the prefix of a .bin and an .idx, or set documents= to the token that ends them"
+                raise DatasetError(file.name, "has no index of documents", hint=hint)
 
     @cached_property
     def layout(self) -> Layout:

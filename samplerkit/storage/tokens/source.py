@@ -169,7 +169,7 @@ class TokenSource:
             file.name,
             f"holds at byte {at} a token that is not in [0, {vocab_size}), vocab_size of the tokenizer",
             int(rows[row, place]),
-            hint=f"say the dtype and the vocab_size that it was written with; it is read as {self.dtype}",
+            hint=f"give the dtype and the vocab_size that it was written with; it is read as {self.dtype}",
         )
 
     def borders(self, rows: Array, files: Ids, begins: Ids) -> Array:

@@ -267,12 +267,12 @@ class Opened:
             return _of_npy(data, dtype)
         name, size = data.name, data.size
         if dtype is None:
-            hint = f"say dtype='uint16', for one; of Megatron's .bin and .idx give the prefix, {name[:-4]!r}"
-            raise ArgumentValueError("dtype", "must be said for raw tokens", name, hint=hint)
+            hint = f"for example dtype='uint16'; for Megatron's .bin and .idx, give the prefix, {name[:-4]!r}"
+            raise ArgumentValueError("dtype", "must be given for raw tokens", name, hint=hint)
         if size % dtype.itemsize:
             problem = f"has {size} bytes: at byte {size - size % dtype.itemsize} a token of {dtype} is cut"
             raise DatasetError(
-                name, problem, hint="say the dtype that it was written with, or fetch it again"
+                name, problem, hint="give the dtype that it was written with, or fetch it again"
             )
         return TokenFile(name, dtype, 0, size // dtype.itemsize)
 

@@ -212,7 +212,7 @@ def test_commands_and_files_do_not_mix_and_have_no_index_options(tmp_path):
 
 
 SHELL = {
-    "a pipe": ("zcat a.tgz | head", r"a shell could do, got '\|'"),
+    "a pipe": ("zcat a.tgz | head", r"needs a shell, got '\|'"),
     "two commands": ("cat a.tar; rm a.tar", "got ';'"),
     "the background": ("curl -s http://h/a.tar?x=1&y=2", "got '&'"),
     "a variable": ("cat $HOME/a.tar", r"got '\$'"),

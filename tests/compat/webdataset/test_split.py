@@ -185,7 +185,5 @@ def test_every_rank_reads_everything_where_webdataset_says_so(tmp_path):
 
 @pytest.mark.parametrize("remote", [{"cache": "/scratch"}, sk.RemoteOptions(max_cache_bytes=10**9)])
 def test_the_cache_for_remote_shards_is_said_once(tmp_path, remote):
-    with pytest.raises(
-        sk.ArgumentTypeError, match=r"cache_(dir|size): is said twice.*; say it in one of them"
-    ):
+    with pytest.raises(sk.ArgumentTypeError, match=r"cache_(dir|size): is given twice.*; give it once"):
         WebDataset("https://host/a.tar", cache_dir=tmp_path, cache_size=10**9, remote=remote)

@@ -112,7 +112,7 @@ def test_a_count_that_is_no_number_is_an_error_that_names_the_file(paths, wrong)
         def count(self, path):
             return wrong
 
-    with pytest.raises(sk.DatasetError, match=r"\.npz: the reader must tell a number of samples"):
+    with pytest.raises(sk.DatasetError, match=r"\.npz: the reader must return a number of samples"):
         len(FileDataset(paths, Wrong()))
 
 

@@ -85,7 +85,7 @@ def test_the_limit_of_what_an_npz_file_unpacks_to_can_be_said(tmp_path):
     assert set(NpzReader(max_unpacked_bytes=whole)(path)) == {"x", "y"}
     with pytest.raises(DatasetError, match=f"more than {whole - 1} bytes"):
         NpzReader(max_unpacked_bytes=whole - 1)(path)
-    with pytest.raises(DatasetError, match=r"more than 1500000 bytes .*say NpzReader\(max_unpacked_bytes"):
+    with pytest.raises(DatasetError, match=r"more than 1500000 bytes .*use NpzReader\(max_unpacked_bytes"):
         NpzReader(max_unpacked_bytes=1_500_000)(path)
     assert set(NpzReader(("y",), max_unpacked_bytes=1_500_000)(path)) == {"y"}
 

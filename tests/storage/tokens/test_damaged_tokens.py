@@ -147,7 +147,7 @@ def test_an_index_that_contradicts_itself_is_an_error_where_it_is_used(tmp_path,
 @pytest.mark.parametrize(
     ("name", "dtype", "message"),
     [
-        ("a.bin", None, r"dtype: must be said for raw tokens, got '.*a.bin'; say dtype='uint16', for one"),
+        ("a.bin", None, r"dtype: must be given for raw tokens, got '.*a.bin'; for example dtype='uint16'"),
         ("odd.bin", "u2", "odd.bin: has 101 bytes: at byte 100 a token of uint16 is cut"),
         ("a", "int32", "a.bin: holds uint16, and dtype says, got 'int32'"),
         ("float.npy", None, r"float.npy: holds <f4 of shape \(5,\)"),

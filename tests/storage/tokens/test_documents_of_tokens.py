@@ -70,7 +70,7 @@ def test_documents_of_a_part_are_those_of_its_sequences(tmp_path):
 
 def test_documents_that_nothing_tells_are_refused(tmp_path):
     data = sk.TokenDataset(raw(tmp_path), 3)
-    with pytest.raises(DatasetError, match="does not tell where documents begin"):
+    with pytest.raises(DatasetError, match="has no index of documents"):
         data.as_documents()
 
 
