@@ -73,7 +73,7 @@ def check(
         saves_state: the run saves the state of its sampler.
     """
     if rank >= (world or 1):
-        raise typer.BadParameter("is not there; say the number of ranks as --world", param_hint="--rank")
+        raise typer.BadParameter("does not exist; set the number of ranks with --world", param_hint="--rank")
     job = None if world is None else World(world, rank)
     is_config = is_remote(target) or Path(target).is_file() or ":" not in target
     # Output of the user's function must not end up in the JSON.
@@ -133,4 +133,4 @@ def _seen_elsewhere(target: str, make: Callable[[], Any], found: list[Finding]) 
         here = appearance(loader_of(make(), None))
     except SamplerkitError:
         return []
-    return disagreement(here, there, "in another process, which hashes strings otherwise")
+    return disagreement(here, there, "in another process, with another hash seed")

@@ -64,7 +64,7 @@ def edit(
     names = dict.fromkeys(parts) if isinstance(parts, dict) else parts
     said = Edit(position if at is None else at, shares, skip, ids, names, global_batch)
     if said.at < position:
-        raise typer.BadParameter(f"lies before {position}, the position of the checkpoint", param_hint="--at")
+        raise typer.BadParameter(f"is before {position}, the position of the checkpoint", param_hint="--at")
     written = given.to_dict()
     if written["sampler"]["kind"] != "ledger":
         written["sampler"] = {"kind": "ledger", "child": written["sampler"]}

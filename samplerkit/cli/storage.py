@@ -56,13 +56,13 @@ def index(
         jsonl: the files are JSON lines; write only their indexes.
     """
     if tfrecord and jsonl:
-        raise typer.BadParameter("stands beside --jsonl; say one of the two", param_hint="--tfrecord")
+        raise typer.BadParameter("conflicts with --jsonl; give one of the two", param_hint="--tfrecord")
     if tfrecord or jsonl:
         said = {"--upload": upload, "--checksums": checksums, "--lengths": lengths}
         wrong = next((name for name, value in said.items() if value), None)
         if wrong is not None:
             files = "JSON lines" if jsonl else "TFRecords"
-            problem, hint = f"is of tar shards, and not of {files}", "leave it out"
+            problem, hint = f"is an option for tar shards, not for {files}", "leave it out"
             raise ArgumentValueError(wrong, problem, said[wrong], hint=hint)
         make = JsonlDataset if jsonl else partial(TfRecordDataset, records="bytes")
         _index_records(make, urls, out, what="sample" if jsonl else "record", as_json=as_json)
@@ -180,7 +180,7 @@ def lengths(
         workers: worker processes; 0 for none.
     """
     if field is not None and function is not None:
-        raise typer.BadParameter("stands beside --field; say one of the two", param_hint="--function")
+        raise typer.BadParameter("conflicts with --field; give one of the two", param_hint="--function")
     dataset = placed(None, load_config(config, check_quality=False).dataset)
     measure: Any = FieldLength(field) if function is None else imported(function)
     with progress() as told:
@@ -230,11 +230,11 @@ class FieldLength:
             return sample[name]
         if isinstance(sample, tuple | list) and name.isdecimal() and int(name) < len(sample):
             return sample[int(name)]
-        raise DatasetError("field", "is none of the sample", name, hint=_named(sample))
+        raise DatasetError("field", "is not in the sample", name, hint=_named(sample))
 
 
 def _named(sample: Any) -> str:
     """Returns a hint with the fields of a sample."""
     if isinstance(sample, Mapping):
         return f"there are {', '.join(sorted(map(str, sample)))}"
-    return "samples are tuples: say a place, from 0" if isinstance(sample, tuple | list) else "name no field"
+    return "samples are tuples: give an index from 0" if isinstance(sample, tuple | list) else "name no field"

@@ -238,7 +238,7 @@ class Config:
                 self.check_order(drawn_from, world)
             except ConfigError as located:
                 reason = located
-            raise ConfigError(SECTION, f"cannot be told ({reason})") from error
+            raise ConfigError(SECTION, f"cannot be computed ({reason})") from error
 
     def __eq__(self, other: object) -> bool:
         return self._written == other._written if isinstance(other, Config) else NotImplemented

@@ -61,7 +61,7 @@ class MinQuality:
             if getattr(self, name) is not None:
                 bar(name, getattr(self, name))
         if self.mixing is None and self.label_mixing is None:
-            raise ArgumentValueError("mixing", "or label_mixing must be said", hint=f"write {EXAMPLE}")
+            raise ArgumentValueError("mixing", "or label_mixing must be set", hint=f"write {EXAMPLE}")
         if self.batch_size is not None:
             arguments.positive("batch_size", self.batch_size)
 

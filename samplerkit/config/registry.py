@@ -146,7 +146,7 @@ def choose_sampler(section: Any, place: str) -> tuple[Constructor, dict[str, Any
     if len(spellings) > 1:
         where = below(place, spellings[1])
         shown = public(where, given[spellings[1]])
-        raise ConfigError(where, f"stands beside {spellings[0]}", shown, hint="name the sampler once")
+        raise ConfigError(where, f"conflicts with {spellings[0]}", shown, hint="name the sampler once")
     if not spellings or spellings == ["kind"]:
         return *SAMPLERS.choose(given, place), place
     named = given.pop(spellings[0])
@@ -277,7 +277,7 @@ def require_one_size(sections: dict[str, Any], recipe: BatchRecipe | None, optio
         return
     if "batch_size" in (sections.get("loader") or {}):
         hint = "leave out one of the two: batches says how many samples a batch holds"
-        raise ConfigError("loader.batch_size", "stands beside batches", options.batch_size, hint=hint)
+        raise ConfigError("loader.batch_size", "conflicts with batches", options.batch_size, hint=hint)
     if sections.get(SECTION) is not None:
         hint = "leave it out: plans of batches are mixed by themselves, and samplerkit plan shows how well"
-        raise ConfigError(SECTION, "stands beside batches, whose mixing it cannot measure", hint=hint)
+        raise ConfigError(SECTION, "conflicts with batches, whose mixing it cannot measure", hint=hint)

@@ -230,8 +230,8 @@ def _of_loader(loader: Any) -> RunView:
 
 
 HINT = (
-    "call dataset.save_lengths('lengths.json') once, or of tar shards samplerkit index, which writes it too, "
-    "and say lengths: lengths.json"
+    "call dataset.save_lengths('lengths.json') once, or for tar shards samplerkit index, which also writes "
+    "it, and set lengths: lengths.json"
 )
 
 

@@ -112,9 +112,9 @@ def test_records_are_indexed_beside_their_files_or_in_a_folder(command, tmp_path
     assert command("index", option, *paths, "--out", tmp_path / "out") == (0, told, "")
     assert {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()} == beside
     code, _, error = command("index", option, *paths, "--checksums")
-    assert (code, "is of tar shards, and not of " in error) == (2, True)
+    assert (code, "is an option for tar shards, not for " in error) == (2, True)
     code, _, error = command("index", "--jsonl", "--tfrecord", *paths)
-    assert (code, "say one of the two" in error) == (2, True)
+    assert (code, "give one of the two" in error) == (2, True)
 
 
 @pytest.fixture
@@ -151,8 +151,8 @@ def test_a_function_of_the_users_measures_samples(command, monkeypatch, tmp_path
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        (["--field", "jpg"], "field: is none of the sample, got 'jpg'; there are __key__, __url__, cls, txt"),
-        (["--field", "txt", "--function", "a:b"], "stands beside --field"),
+        (["--field", "jpg"], "field: is not in the sample, got 'jpg'; there are __key__, __url__, cls, txt"),
+        (["--field", "txt", "--function", "a:b"], "conflicts with --field"),
         (["--function", "json:nothing"], "cannot be imported"),
         (["--function", "failing_measures:any"], "(NameError: name 'ä' is not defined; failing_measures.py"),
     ],

@@ -117,7 +117,7 @@ def test_targets_that_are_no_classes_are_let_be(targets):
 
 def test_a_sampler_that_needs_the_labels_of_the_dataset_waits_for_it():
     config = sk.load_config(written(0.9, {"kind": "pk", "num_val": 1}))
-    with pytest.raises(sk.ConfigError, match="cannot be told"):
+    with pytest.raises(sk.ConfigError, match="cannot be computed"):
         config.check_quality()
     in_turn = sk.load_config(written({"label_mixing": 0.5}, {"kind": "pk", "num_val": 2}))
     assert in_turn.check_quality() == []

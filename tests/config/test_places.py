@@ -71,7 +71,7 @@ def test_what_shows_when_an_order_is_made_has_the_whole_path(wrap, place):
     assert caught.place == f"{place}.indices"
     assert "of 10 samples, got 10" in str(caught)
     at_load = refused(sk.load_config, {**config, "min_quality": 0.1})
-    assert str(at_load) == f"min_quality: cannot be told ({caught})"
+    assert str(at_load) == f"min_quality: cannot be computed ({caught})"
 
 
 def test_what_a_source_of_a_mixture_refuses_has_the_path_of_the_source():

@@ -49,7 +49,7 @@ def test_before_training_the_epoch_that_is_told_is_the_right_one():
     assert check(fresh, world=FOUR, epoch=0) == ()
     (finding,) = check(fresh, world=FOUR, epoch=5)
     assert (finding.code, finding.severity) == ("epoch-frozen", "error")
-    assert "stands at epoch 0, and training at 5" in finding.what
+    assert "is at epoch 0, and training at 5" in finding.what
 
 
 def test_saving_the_state_of_the_bridge_is_said_before_anything_is_lost():

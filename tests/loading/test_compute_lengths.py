@@ -145,7 +145,7 @@ def test_a_function_that_fails_at_once_leaves_nothing_to_refuse_another_for(tmp_
         (lambda text: (1, [2, 3]), sk.ArgumentTypeError, r"lengths\[0\]: must be an integer"),
         (lambda text: (1, 2) if text else 1, sk.ArgumentTypeError, "a number for each sample"),
         (partial(broken, at=0), sk.DatasetError, r"sample 0: cannot be measured \(LookupError: no tokenizer"),
-        (FieldLength("txt"), sk.DatasetError, "field: is none of the sample, got 'txt'; name no field"),
+        (FieldLength("txt"), sk.DatasetError, "field: is not in the sample, got 'txt'; name no field"),
     ],
 )
 def test_a_function_that_gives_no_lengths_is_refused(tmp_path, function, error, match):
@@ -160,8 +160,8 @@ def test_a_function_that_gives_no_lengths_is_refused(tmp_path, function, error, 
         ({"a": 1}, "b", "there are a"),
         ({"a": 1}, None, "there are a"),
         ({"a": 1.5}, "a", "there are a"),
-        ((1, 2), "a", "say a place"),
-        ((1, 2), "2", "say a place"),
+        ((1, 2), "a", "give an index"),
+        ((1, 2), "2", "give an index"),
         ({"a": None}, "a", "has no length"),
     ],
 )

@@ -100,5 +100,5 @@ count them twice
 
 _NOT_COUNTED = (
     "the samples of remote files are not counted: before the first batch all files are fetched; and nothing "
-    "that depends on how many there are was looked at"
+    "that depends on their number was checked"
 )

@@ -87,8 +87,8 @@ def parts_hidden(seen: Inspection) -> Faults:
     }
     if lost:
         yield Fault(
-            f"a ConcatDataset of {len(dataset.datasets)} parts hands {', '.join(sorted(lost))} on to none: "
-            "they are read one by one, and not ahead"
+            f"a ConcatDataset of {len(dataset.datasets)} parts passes {', '.join(sorted(lost))} on to none: "
+            "samples are read one by one, and not prefetched"
         )
 
 
@@ -136,8 +136,8 @@ def seq_len_fixed(seen: InspectedRun) -> Faults:
         return
     if tokens.windows_per_block > 1:
         yield Fault(
-            f"blocks of {tokens.block_len} tokens let seq_len change, and the order is one of windows, which "
-            "does not survive that"
+            f"blocks of {tokens.block_len} tokens let seq_len change, but the order is one of windows, which "
+            "such a change breaks"
         )
 
 
@@ -153,7 +153,7 @@ def pools_missed(seen: InspectedRun) -> Faults:
     if figures is not None and figures.steps_to_a_change is None:
         yield Fault(
             f"steps of {figures.tokens_a_step} tokens never end with a pool of {pool} blocks of "
-            f"{figures.block_len} tokens within an epoch: seq_len may change at the end of one alone"
+            f"{figures.block_len} tokens within an epoch: seq_len may change only at the end of one"
         )
 
 

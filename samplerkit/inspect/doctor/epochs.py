@@ -38,7 +38,7 @@ def epoch_frozen(seen: Inspection) -> Faults:
         if not has_epoch or getattr(sampler, "shuffle", True) is False:
             continue
         if seen.epoch is not None and epoch != seen.epoch:
-            yield Fault(f"{name} stands at epoch {epoch}, and training at {seen.epoch}", severity="error")
+            yield Fault(f"{name} is at epoch {epoch}, and training at {seen.epoch}", severity="error")
         elif seen.epoch is None and epoch == 0 and not _advances_by_itself(seen, sampler):
             yield Fault(f"{name}.set_epoch has not been called: each epoch has the order of the first one")
 
@@ -188,9 +188,9 @@ def skipped_twice(seen: Inspection) -> Faults:
     trainer = seen.trainer
     if trainer is not None and trainer.skips and (seen.is_ours or seen.bridges):
         yield Fault(
-            f"{trainer.name} {trainer.skips} the batches of before, where it resumes; those of a loader that "
-            "was given its state are behind it already",
-            f"{trainer.instead}, so that the state alone says where the run resumes",
+            f"{trainer.name} {trainer.skips} the batches before the checkpoint when it resumes; a loader "
+            "that has loaded its state has skipped them already",
+            f"{trainer.instead}, so that only the state determines where the run resumes",
         )
 
 
@@ -207,6 +207,6 @@ def batches_counted(seen: PlannedRun) -> Faults:
     counts = [view.steps(view.reading(epoch)) for epoch in range(_EPOCHS_COUNTED)]
     if len(set(counts)) > 1:
         yield Fault(
-            f"{trainer.name} asks for the number of batches once and leaves each epoch after as many, and "
+            f"{trainer.name} asks for the number of batches once and ends each epoch after as many, but "
             f"epochs have {', '.join(map(str, counts))}"
         )

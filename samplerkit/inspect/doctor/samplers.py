@@ -156,7 +156,7 @@ def disagreement(one: dict[str, str], other: dict[str, str], where: str) -> list
     differs = [name for name in one if one[name] != other.get(name)]
     if not differs:
         return []
-    what = f"{where}, {' and '.join(differs)} {'is' if len(differs) == 1 else 'are'} another one"
+    what = f"{where}, {' and '.join(differs)} {'differs' if len(differs) == 1 else 'differ'}"
     hint = "take seeds from the config, and sort what comes from sets, hashes or the file system"
     return [_RANKS_DISAGREE.found(what, hint)]
 
@@ -278,7 +278,7 @@ def folds_overlap(seen: Inspection) -> Faults:
             if isinstance(window, WindowSampler) and window.stride < window.size:
                 yield Fault(
                     f"windows of {window.size} samples, {window.stride} apart, share samples, and "
-                    "FoldSampler parts them one by one: what is held out is trained on"
+                    "FoldSampler splits them one by one: held-out samples are also trained on"
                 )
 
 
@@ -302,7 +302,7 @@ def one_class_batches(seen: InspectedRun) -> Faults:
     if 2 * alone > len(held):
         yield Fault(
             f"{alone} of the first {len(held)} batches hold one class: PKSampler draws {drawing.num_val} "
-            "samples of one class, then those of the next; its shuffle is one of the classes"
+            "samples of one class, then those of the next; its shuffle only permutes the classes"
         )
 
 

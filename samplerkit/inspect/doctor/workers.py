@@ -108,8 +108,8 @@ def not_thread_safe(seen: Inspection) -> Faults:
     for path, held in _shared(seen):
         if isinstance(held, _OF_ONE_THREAD):
             yield Fault(
-                f"{seen.threads} threads share {path}, an open {type(held).__name__}: each moves it for the "
-                "others, which read wrong bytes, or it refuses them"
+                f"{seen.threads} threads share {path}, an open {type(held).__name__}: each moves its "
+                "position for the others, which then read wrong bytes or fail"
             )
             return
 
@@ -125,8 +125,8 @@ def generator_shared(seen: Inspection) -> Faults:
         name = _drawn_by(held)
         if name is not None:
             yield Fault(
-                f"{path} draws from {name}, which {seen.threads} threads share: nothing that is drawn "
-                "repeats, on a resume or otherwise"
+                f"{path} draws from {name}, which {seen.threads} threads share: draws cannot be "
+                "reproduced, on a resume or otherwise"
             )
             return
 
