@@ -10,28 +10,16 @@ import torch
 
 import samplerkit as sk
 from tests.cli.configs import NAMES, SIZES, config, in_json, is_plain_and_narrow
+from tests.numbers import Numbers
 
 PARTS = {"web": {"kind": "size", "size": 90}, "code": {"kind": "size", "size": 30}}
-
-
-class Ids:
-    """Samples that are their ids, in the layout of a config."""
-
-    def __init__(self, layout):
-        self.layout = layout
-
-    def __len__(self):
-        return len(self.layout)
-
-    def __getitem__(self, index):
-        return index
 
 
 def tree_read(folder):
     """A config of a tree, and what a rank of two has read: a whole epoch of it, and three steps more."""
     path = config(folder, dataset={"kind": "tree", "parts": PARTS}, shuffle="global")
     loaded = sk.load_config(path)
-    loader = sk.Loader(Ids(loaded.dataset), loaded.sampler, batch_size=8, world=sk.World(2, 0))
+    loader = sk.Loader(Numbers(loaded.dataset), loaded.sampler, batch_size=8, world=sk.World(2, 0))
     for _ in loader:
         pass
     for state, steps in (("earlier.json", 0), ("state.json", 3)):

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch.utils.data import ConcatDataset, IterableDataset, TensorDataset
+from torch.utils.data import ConcatDataset, TensorDataset
 
 import samplerkit as sk
 from tests.chains import under
+from tests.docs.raised import Stream
 from tests.numbers import Numbers
 from tests.storage.files.folders import write_npz
 
@@ -30,13 +31,6 @@ class Rows:
 
     def __getitem__(self, index):
         return index
-
-
-class Stream(IterableDataset):
-    """One that has its order inside."""
-
-    def __iter__(self):
-        return iter(range(SIZE))
 
 
 def file_dataset(folder):
