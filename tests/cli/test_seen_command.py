@@ -10,6 +10,7 @@ import torch
 
 import samplerkit as sk
 from tests.cli.configs import NAMES, SIZES, config, in_json, is_plain_and_narrow
+from tests.corpora import write_tokens
 from tests.numbers import Numbers
 
 PARTS = {"web": {"kind": "size", "size": 90}, "code": {"kind": "size", "size": 30}}
@@ -64,11 +65,8 @@ def test_seen_writes_all_ids_in_the_order_of_reading(said, tmp_path):
 
 
 def test_seen_says_how_many_tokens_of_a_document_were_read(command, tmp_path):
-    prefix = tmp_path / "corpus"
-    with sk.TokenWriter(str(prefix), "uint16") as writer:
-        for length in (6, 30, 8):
-            writer.write(range(length))
-    tokens = {"kind": "tokens", "files": [str(prefix)], "seq_len": 4, "phase": False}
+    prefix = write_tokens(tmp_path / "corpus", map(range, (6, 30, 8)))
+    tokens = {"kind": "tokens", "files": [prefix], "seq_len": 4, "phase": False}
     path = config(tmp_path, dataset=tokens, shuffle="false")
     loader = sk.load_config(path).make_loader(world=sk.World(1, 0))
     (tmp_path / "state.json").write_text(json.dumps(loader.state_dict(step=0)))

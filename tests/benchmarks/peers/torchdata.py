@@ -12,7 +12,7 @@ from torchdata.stateful_dataloader.sampler import BatchSampler, StatefulDistribu
 
 from tests.benchmarks.peers.cases import BATCH, SEED, SHARD, SHARDS
 from tests.benchmarks.peers.measuring import Begun, Peer, main
-from tests.benchmarks.peers.torch_rows import VARIANTS, Sized
+from tests.benchmarks.peers.torch_rows import VARIANTS, Sized, rows_by
 
 
 def loader_of(size: int, ranks: int, rank: int, batch: int) -> Any:
@@ -59,10 +59,7 @@ class Torchdata(Peer):
         return work
 
     def rows(self, count: int, workers: int, variant: str) -> Callable[[], Iterable[Any]]:
-        kind, collate = VARIANTS[variant]
-        dataset: Any = kind(count)
-        loader = StatefulDataLoader(dataset, BATCH, shuffle=True, num_workers=workers, collate_fn=collate)
-        return lambda: loader
+        return rows_by(StatefulDataLoader, count, workers, variant)
 
     def begun(self, rule: str, size: int, ranks: int, rank: int, batch: int, state: Any) -> Begun:
         loader = loader_of(size, ranks, rank, batch)
