@@ -28,11 +28,10 @@ def tree_read(folder):
     return path, loader.history(loader.state_dict(step=3))
 
 
-def test_seen_says_what_a_checkpoint_has_read(command, tmp_path):
+def test_seen_says_what_a_checkpoint_has_read(command, said, tmp_path):
     path, history = tree_read(tmp_path)
     asked = ("seen", path, "--state", tmp_path / "state.json", "--world", 2)
-    code, output, _ = command(*asked)
-    assert code == 0
+    output = said(*asked)
     assert is_plain_and_narrow(output)
     assert "168 samples" in output
     assert output.splitlines()[-2:] == ["    0        1      0   the end", "    1        1      0        48"]
@@ -103,15 +102,14 @@ def saved_state(path, step=3):
 
 
 @pytest.mark.parametrize("kind", ["json", "torch"])
-def test_state_finds_a_state_in_a_checkpoint_and_compares_it_with_a_config(command, tmp_path, kind):
+def test_state_finds_a_state_in_a_checkpoint_and_compares_it_with_a_config(command, said, tmp_path, kind):
     path, file = config(tmp_path, shuffle="files"), tmp_path / f"checkpoint.{kind}"
     saved = saved_state(path)
     if kind == "json":
         file.write_text(f"\t{json.dumps(saved)}", encoding="utf-8-sig")
     else:
         torch.save({"model": torch.zeros(3), "data": [saved]}, file)
-    code, output, _ = command("state", file, "--config", path, "--world", 4)
-    assert code == 0
+    output = said("state", file, "--config", path, "--world", 4)
     assert is_plain_and_narrow(output)
     assert "whole, and fits the config" in output
     told = in_json(command, "state", file)[1]["states"][0]
@@ -155,10 +153,9 @@ def test_state_runs_no_code_of_a_checkpoint_and_takes_nothing_else_for_one(refus
         assert error.endswith("; save loader.state_dict() in a file of its own\n")
 
 
-def test_at_shows_pads_and_long_batches_as_such(command, tmp_path):
+def test_at_shows_pads_and_long_batches_as_such(command, said, tmp_path):
     path = config(tmp_path, shuffle="global")
-    code, output, _ = command("at", path, "--epoch", 0, "--step", 10, "--rank", 4, "--world", 5)
-    assert code == 0
+    output = said("at", path, "--epoch", 0, "--step", 10, "--rank", 4, "--world", 5)
     assert "2 samples, 1 pad among them" in output
     long = config(tmp_path, loader={"batch_size": 100})
     assert "and 36 more; --json lists all" in " ".join(
