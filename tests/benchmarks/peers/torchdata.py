@@ -11,7 +11,7 @@ from torchdata.stateful_dataloader import StatefulDataLoader
 from torchdata.stateful_dataloader.sampler import BatchSampler, StatefulDistributedSampler
 
 from tests.benchmarks.peers.cases import BATCH, SEED, SHARD, SHARDS
-from tests.benchmarks.peers.measuring import Begun, Peer, main
+from tests.benchmarks.peers.measuring import Begun, Peer, loaded, main
 from tests.benchmarks.peers.torch_rows import VARIANTS, Sized, rows_by
 
 
@@ -50,13 +50,7 @@ class Torchdata(Peer):
 
     def resume(self, size: int) -> Callable[[], Any]:
         state = state_after(size, size // SHARDS // BATCH // 2)
-
-        def work() -> Any:
-            resumed = loader_of(size, SHARDS, SHARD, BATCH)
-            resumed.load_state_dict(state)
-            return next(iter(resumed))
-
-        return work
+        return loaded(lambda: loader_of(size, SHARDS, SHARD, BATCH), state)
 
     def rows(self, count: int, workers: int, variant: str) -> Callable[[], Iterable[Any]]:
         return rows_by(StatefulDataLoader, count, workers, variant)
