@@ -22,6 +22,7 @@ from samplerkit.compat.torch.any_sampler import distributed
 from samplerkit.inspect import quality, time_machine
 from samplerkit.loading.world import detect_world
 from samplerkit.storage.tar.indexing import index_shards
+from tests.chains import under
 from tests.docs.raised import MINE
 
 FILE = Path(__file__).parent / "data" / "values_in_messages.json"
@@ -71,23 +72,17 @@ def bridge() -> sk.TorchSampler:
     return sk.TorchSampler(sk.SequentialSampler(), 5, sk.World())
 
 
-def nested(parent: sk.Sampler, child: Any) -> sk.Sampler:
-    """A sampler above another one."""
-    parent.add_child(child)
-    return parent
-
-
 def cycle() -> None:
     """Makes a sampler its own child."""
     inner = sk.SequentialSampler()
-    inner.add_child(nested(sk.RandomSampler(), inner))
+    inner.add_child(under(sk.RandomSampler(), inner))
 
 
-_NAMES = {"sk": sk, "np": np, "math": math, "torch": torch} | {
+_NAMES = {"sk": sk, "np": np, "math": math, "torch": torch, "nested": under} | {
     each.__name__.rpartition(".")[2]: each
     for each in (
         *(distributed, quality, time_machine, detect_world, index_shards),
-        *(Columns, Unnamed, Given, bridge, nested, cycle),
+        *(Columns, Unnamed, Given, bridge, cycle),
     )
 }
 """What wrong calls may name."""

@@ -24,6 +24,7 @@ import torch
 
 from tests.benchmarks.floor_files import rows
 from tests.benchmarks.floor_rows import Make, Reader, Row
+from tests.benchmarks.peers import page
 from tests.benchmarks.peers.memory import PeakGrowth
 from tests.benchmarks.timing import Used, forked
 
@@ -58,7 +59,7 @@ def turn(read: Reader) -> Used:
     """Reads for a turn; gives the microseconds of an item."""
     begun, spent, items = time.perf_counter(), time.process_time(), 0
     while (clock := time.perf_counter() - begun) < TURN:
-        items += read()
+        items += next(read)
     return Used(1e6 * clock / items, 1e6 * (time.process_time() - spent) / items)
 
 
@@ -85,7 +86,7 @@ def measured(row: Row, rounds: int) -> Measured:
     makes = [row.ours, row.floor, *([] if row.peer is None else [row.peer])]
     readers = [make() for make in makes]
     for read in readers:
-        read()
+        next(read)
     found = [[turn(read) for read in readers] for _ in range(rounds)]
     ours, floor, *peer = (medians(column) for column in zip(*found, strict=True))
     # On a busy machine the clock says who else was running; but a worker's time is not this process's.
@@ -106,23 +107,20 @@ def shown(value: float) -> str:
 
 def table(found: Iterable[Measured]) -> str:
     """The table, the worst ratio first."""
-    lines = [
-        "| | us | processor | floor | times that | wanted | peer | times that | MiB, floor's | why |",
-        "|---|---|---|---|---|---|---|---|---|---|",
-    ]
+    lines = []
     for one in sorted(found, key=lambda each: -each.ratio):
         row = one.row
-        peer = " | "
+        peer = ["", ""]
         if one.peer is not None:
             times = getattr(one.ours, one.kind) / getattr(one.peer, one.kind)
-            peer = f"{row.who}: {shown(getattr(one.peer, one.kind))} | {times:.2f}"
+            peer = [f"{row.who}: {shown(getattr(one.peer, one.kind))}", f"{times:.2f}"]
         why = row.reason if one.ratio > row.target else ""
-        lines.append(
-            f"| {row.name}, {row.unit} | {shown(one.ours.clock)} | {shown(one.ours.processor)} "
-            f"| {row.least}: {shown(getattr(one.floor, one.kind))} | {one.ratio:.2f} | {row.target} | {peer} "
-            f"| {shown(one.memory[0])}, {shown(one.memory[1])} | {why} |"
-        )
-    return "\n".join(lines)
+        floor = f"{row.least}: {shown(getattr(one.floor, one.kind))}"
+        ours = [f"{row.name}, {row.unit}", shown(one.ours.clock), shown(one.ours.processor)]
+        memory = f"{shown(one.memory[0])}, {shown(one.memory[1])}"
+        lines.append([*ours, floor, f"{one.ratio:.2f}", str(row.target), *peer, memory, why])
+    titles = ["", "us", "processor", "floor", "times that", "wanted", "peer", "times that"]
+    return page.table([*titles, "MiB, floor's", "why"], lines)
 
 
 def main() -> None:

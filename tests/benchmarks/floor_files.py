@@ -33,6 +33,7 @@ from tests.benchmarks.floor_rows import (
     of_starts,
     permuted,
 )
+from tests.benchmarks.peers.mds_index import shard_of, write_index
 from tests.storage.formats.mds_shards import shard
 
 
@@ -167,19 +168,7 @@ def of_mds(folder: Path) -> Iterator[Row]:
     (folder / "mds").mkdir()
     raw, config = shard(range(each))
     (folder / "mds/shard.00000.mds").write_bytes(raw)
-    told = {"basename": "shard.00000.mds", "bytes": len(raw), "hashes": {}}
-    one = {
-        **config,
-        "format": "mds",
-        "version": 2,
-        "compression": None,
-        "hashes": [],
-        "raw_data": told,
-        "samples": each,
-        "size_limit": None,
-        "zip_data": None,
-    }
-    (folder / "mds/index.json").write_text(json.dumps({"version": 2, "shards": [one]}))
+    write_index(folder / "mds", [shard_of("shard.00000.mds", len(raw), each, **config)])
 
     def unpacked(_: int) -> Any:
         data = (folder / "mds/shard.00000.mds").read_bytes()

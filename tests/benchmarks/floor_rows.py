@@ -21,8 +21,8 @@ from tests.benchmarks.peers.torch_rows import Rows, Sized
 from tests.benchmarks.peers.torchdata import loader_of
 
 ALONE = sk.World(1, 0)
-Reader = Callable[[], int]
-"""Reads some, and gives how many."""
+Reader = Iterator[int]
+"""Reads some with each step, and gives how many."""
 
 Make = Callable[[], Reader]
 
@@ -34,7 +34,7 @@ class Row:
     Args:
         name: what is read.
         unit: what is counted.
-        ours: makes a reader: a function that reads some, and returns how many.
+        ours: makes a reader: each of its steps reads some, and says how many.
         floor: likewise.
         least: what the floor is.
         peer: likewise, of the best peer.
@@ -59,18 +59,9 @@ def batches_of(make: Callable[[], Any], size: int) -> Make:
 
     def reader() -> Reader:
         loader = make()
-
-        def endless() -> Iterator[Any]:
-            while True:
-                yield from loader
-
-        batches = endless()
-
-        def read() -> int:
-            next(batches)
-            return size
-
-        return read
+        while True:
+            for _ in loader:
+                yield size
 
     return reader
 
@@ -79,13 +70,9 @@ def calls_of(work: Callable[[Any], Any], arguments: Callable[[], Iterator[Any]],
     """Calls a function with one argument after another."""
 
     def reader() -> Reader:
-        given = arguments()
-
-        def read() -> int:
-            work(next(given))
-            return size
-
-        return read
+        for given in arguments():
+            work(given)
+            yield size
 
     return reader
 

@@ -18,6 +18,7 @@ from samplerkit.inspect.pictures.panels import TEXT, draw_documents
 from samplerkit.inspect.pictures.plot_data import plot_data
 from samplerkit.order.typing import Ids
 from tests.benchmarks.pictures_of_orders import WIDTH, keep, small_png
+from tests.corpora import write_tokens
 
 BUDGET, BATCH_SIZE = 32_768, 64
 SAMPLES, RANKS, STEPS = 100_000, 4, 12
@@ -163,9 +164,8 @@ def runs_of_documents(folder: Path) -> dict[str, sk.Loader]:
     """Gives the two runs, by the titles of their panels."""
     lengths = np.random.default_rng(5)
     for name, documents in CORPORA.items():
-        with sk.TokenWriter(folder / name, "uint16") as writer:
-            for length in np.clip(lengths.lognormal(6.5, 1.2, documents), 10, 20_000).astype(int):
-                writer.write(np.zeros(length, dtype=np.uint16))
+        sizes = np.clip(lengths.lognormal(6.5, 1.2, documents), 10, 20_000).astype(int)
+        write_tokens(folder / name, (np.zeros(size, dtype=np.uint16) for size in sizes))
     files = {"web": [folder / "web-0", folder / "web-1"], "code": folder / "code"}
     data = sk.TokenDataset(files, 128, documents="idx", seed=1)
     alike = sk.MixtureSampler({"web": None, "code": None}, weights={"web": 1, "code": 1}, seed=7)

@@ -7,6 +7,9 @@ import sys
 import pytest
 
 from samplerkit.cli.main import main
+from tests.storage.conftest import cache_home
+
+__all__ = ["cache_home"]
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 import samplerkit as sk
+from tests.numbers import Numbers
 
 TRAIN = {
     "dataset": {"kind": "size", "size": 100},
@@ -87,30 +88,25 @@ def test_a_part_that_was_appended_to_the_tree_is_read_from_the_checkpoint_on(com
     if source == "a file":
         source = str(tmp_path / "new.yaml")
         (tmp_path / "new.yaml").write_text(SUBSET)
-    parts = {name: {"kind": "size", "size": size} for name, size in (("web", 100), ("code", 50), ("new", 30))}
+    sizes = {"web": 100, "code": 50, "new": 30}
+    parts = {name: {"kind": "size", "size": size} for name, size in sizes.items()}
     mixture = {"kind": "mixture", "num_samples": 200, "sources": {"web": None, "code": None}, "lanes": 1}
     run = {"sampler": {**mixture, "weights": {"web": 3, "code": 1}}, "loader": {"batch_size": 10}}
     small = {"kind": "tree", "parts": {name: parts[name] for name in ("web", "code")}}
-    loader = sk.load_config({**run, "dataset": small}).make_loader(Parts(("web", 100), ("code", 50)))
+    loader = sk.load_config({**run, "dataset": small}).make_loader(
+        Numbers(sk.Layout.tree({"web": 100, "code": 50}))
+    )
     (tmp_path / "state.json").write_text(json.dumps(loader.state_dict(step=4)))
     config = {**run, "dataset": {"kind": "tree", "parts": parts}}
     (tmp_path / "train.yaml").write_text(yaml.safe_dump(config, sort_keys=False))
     asked = (*command_in(tmp_path), "--weights", "web=1,code=1,new=2")
     assert command(*asked)[0] == 2
     assert command(*asked, "--source", source)[0] == 0
-    goes_on = resumed(tmp_path, Parts(("web", 100), ("code", 50), ("new", 30)))
+    goes_on = resumed(tmp_path, Numbers(sk.Layout.tree(sizes)))
     ids = goes_on.order[:]
     assert (ids[:40] == loader.order[:40]).all()
     assert (ids[40:] >= 150).sum() == pytest.approx(80, abs=9)
     assert {*ids[ids >= 150].tolist()} == {*new}
-
-
-class Parts:
-    def __init__(self, *sizes):
-        self.layout = sk.Layout.tree(dict(sizes))
-
-    def __len__(self):
-        return len(self.layout)
 
 
 @pytest.mark.parametrize(

@@ -25,11 +25,6 @@ SHARDS, SAMPLES = 8, 16
 images = pytest.importorskip("PIL.Image")
 
 
-@pytest.fixture(autouse=True)
-def cache_home(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
-
-
 def jpeg(number, width, height):
     """A JPEG whose grey says its number."""
     stream = io.BytesIO()

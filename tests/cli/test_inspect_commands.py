@@ -27,17 +27,15 @@ def test_validate_says_yes_or_what_to_hint(command, tmp_path):
     assert "it has no files" in errors
 
 
-def test_schema_is_the_json_schema_of_configs(command):
-    code, output, _ = command("schema")
-    assert code == 0
+def test_schema_is_the_json_schema_of_configs(said):
+    output = said("schema")
     assert json.loads(output) == sk.Config.json_schema()
 
 
 @pytest.mark.parametrize("shuffle", ["files", "infile"])
-def test_plan_counts_what_each_rank_really_reads(command, tmp_path, shuffle):
+def test_plan_counts_what_each_rank_really_reads(command, said, tmp_path, shuffle):
     path = config(tmp_path, shuffle=shuffle)
-    code, output, _ = command("plan", path, "--world", 3)
-    assert code == 0
+    output = said("plan", path, "--world", 3)
     assert is_plain_and_narrow(output)
     found = in_json(command, "plan", path, "--world", 3)[1]
     layout = sk.Layout(SIZES, NAMES)

@@ -102,10 +102,9 @@ def test_min_quality_advises_no_mode_in_place_of_a_choice_either():
         sk.load_config(config_of(weighted, min_quality=0.9))
 
 
-def test_the_chain_of_the_readme_has_a_mode_and_advice_that_can_be_pasted(command, tmp_path):
+def test_the_chain_of_the_readme_has_a_mode_and_advice_that_can_be_pasted(command, said, tmp_path):
     path = written(tmp_path, WHOLE["distributed over sequential"], sizes=EQUAL)
-    code, output, _ = command("plan", path, "--world", 2)
-    assert code == 0
+    output = said("plan", path, "--world", 2)
     assert "mode     GLOBAL: the sampler says so" in output
     told = in_json(command, "plan", path, "--world", 2)[1]["recommendation"]["sampler"]
     assert f"write sampler: {in_yaml(told)}" in " ".join(output.split())

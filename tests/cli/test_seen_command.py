@@ -10,28 +10,17 @@ import torch
 
 import samplerkit as sk
 from tests.cli.configs import NAMES, SIZES, config, in_json, is_plain_and_narrow
+from tests.corpora import write_tokens
+from tests.numbers import Numbers
 
 PARTS = {"web": {"kind": "size", "size": 90}, "code": {"kind": "size", "size": 30}}
-
-
-class Ids:
-    """Samples that are their ids, in the layout of a config."""
-
-    def __init__(self, layout):
-        self.layout = layout
-
-    def __len__(self):
-        return len(self.layout)
-
-    def __getitem__(self, index):
-        return index
 
 
 def tree_read(folder):
     """A config of a tree, and what a rank of two has read: a whole epoch of it, and three steps more."""
     path = config(folder, dataset={"kind": "tree", "parts": PARTS}, shuffle="global")
     loaded = sk.load_config(path)
-    loader = sk.Loader(Ids(loaded.dataset), loaded.sampler, batch_size=8, world=sk.World(2, 0))
+    loader = sk.Loader(Numbers(loaded.dataset), loaded.sampler, batch_size=8, world=sk.World(2, 0))
     for _ in loader:
         pass
     for state, steps in (("earlier.json", 0), ("state.json", 3)):
@@ -39,11 +28,10 @@ def tree_read(folder):
     return path, loader.history(loader.state_dict(step=3))
 
 
-def test_seen_says_what_a_checkpoint_has_read(command, tmp_path):
+def test_seen_says_what_a_checkpoint_has_read(command, said, tmp_path):
     path, history = tree_read(tmp_path)
     asked = ("seen", path, "--state", tmp_path / "state.json", "--world", 2)
-    code, output, _ = command(*asked)
-    assert code == 0
+    output = said(*asked)
     assert is_plain_and_narrow(output)
     assert "168 samples" in output
     assert output.splitlines()[-2:] == ["    0        1      0   the end", "    1        1      0        48"]
@@ -76,11 +64,8 @@ def test_seen_writes_all_ids_in_the_order_of_reading(said, tmp_path):
 
 
 def test_seen_says_how_many_tokens_of_a_document_were_read(command, tmp_path):
-    prefix = tmp_path / "corpus"
-    with sk.TokenWriter(str(prefix), "uint16") as writer:
-        for length in (6, 30, 8):
-            writer.write(range(length))
-    tokens = {"kind": "tokens", "files": [str(prefix)], "seq_len": 4, "phase": False}
+    prefix = write_tokens(tmp_path / "corpus", map(range, (6, 30, 8)))
+    tokens = {"kind": "tokens", "files": [prefix], "seq_len": 4, "phase": False}
     path = config(tmp_path, dataset=tokens, shuffle="false")
     loader = sk.load_config(path).make_loader(world=sk.World(1, 0))
     (tmp_path / "state.json").write_text(json.dumps(loader.state_dict(step=0)))
@@ -117,15 +102,14 @@ def saved_state(path, step=3):
 
 
 @pytest.mark.parametrize("kind", ["json", "torch"])
-def test_state_finds_a_state_in_a_checkpoint_and_compares_it_with_a_config(command, tmp_path, kind):
+def test_state_finds_a_state_in_a_checkpoint_and_compares_it_with_a_config(command, said, tmp_path, kind):
     path, file = config(tmp_path, shuffle="files"), tmp_path / f"checkpoint.{kind}"
     saved = saved_state(path)
     if kind == "json":
         file.write_text(f"\t{json.dumps(saved)}", encoding="utf-8-sig")
     else:
         torch.save({"model": torch.zeros(3), "data": [saved]}, file)
-    code, output, _ = command("state", file, "--config", path, "--world", 4)
-    assert code == 0
+    output = said("state", file, "--config", path, "--world", 4)
     assert is_plain_and_narrow(output)
     assert "whole, and fits the config" in output
     told = in_json(command, "state", file)[1]["states"][0]
@@ -169,10 +153,9 @@ def test_state_runs_no_code_of_a_checkpoint_and_takes_nothing_else_for_one(refus
         assert error.endswith("; save loader.state_dict() in a file of its own\n")
 
 
-def test_at_shows_pads_and_long_batches_as_such(command, tmp_path):
+def test_at_shows_pads_and_long_batches_as_such(command, said, tmp_path):
     path = config(tmp_path, shuffle="global")
-    code, output, _ = command("at", path, "--epoch", 0, "--step", 10, "--rank", 4, "--world", 5)
-    assert code == 0
+    output = said("at", path, "--epoch", 0, "--step", 10, "--rank", 4, "--world", 5)
     assert "2 samples, 1 pad among them" in output
     long = config(tmp_path, loader={"batch_size": 100})
     assert "and 36 more; --json lists all" in " ".join(

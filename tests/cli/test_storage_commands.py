@@ -15,11 +15,6 @@ from samplerkit.storage.tar.dataset import TarDataset
 from tests.cli.configs import in_json
 
 
-@pytest.fixture(autouse=True)
-def cache_home(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache-home"))
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """The source files of Python's own email package, in folders."""

@@ -13,13 +13,7 @@ import torch
 import samplerkit as sk
 from samplerkit.compat import megatron
 from samplerkit.config.config import Config
-
-
-def write(prefix, documents):
-    with sk.TokenWriter(prefix, "uint16", progress=False) as writer:
-        for document in documents:
-            writer.write(document)
-    return str(prefix)
+from tests.corpora import write_tokens
 
 
 @pytest.fixture
@@ -30,7 +24,7 @@ def documents():
 
 @pytest.fixture
 def prefix(tmp_path, documents):
-    return write(tmp_path / "web", documents)
+    return write_tokens(tmp_path / "web", documents)
 
 
 def tokens_of(dataset, id, documents):
@@ -82,8 +76,8 @@ def test_the_state_of_another_dataset_is_refused(tmp_path, prefix, documents):
     loader = megatron.loader(megatron.MegatronDataset(prefix, 30, sequence_length=8), 2, 1)
     state = loader.state_dict()
     same_sizes = [document[::-1] for document in documents]
-    moved = write(tmp_path / "moved", [documents[2], documents[0], *documents[3:], []])
-    write(tmp_path / "same", same_sizes)
+    moved = write_tokens(tmp_path / "moved", [documents[2], documents[0], *documents[3:], []])
+    write_tokens(tmp_path / "same", same_sizes)
     for prefix_of, changed in [(moved, {}), (prefix, {"random_seed": 5}), (prefix, {"sequence_length": 9})]:
         other = megatron.MegatronDataset(prefix_of, 30, **{"sequence_length": 8, **changed})
         with pytest.raises(sk.StateError, match="dataset"):
@@ -189,7 +183,7 @@ def test_what_no_run_has_is_refused(prefix, given, error, message):
 
 
 def test_a_corpus_that_is_too_small_for_its_blend_is_refused(tmp_path, documents):
-    prefixes = [write(tmp_path / "web", documents), write(tmp_path / "short", [[1, 2]])]
+    prefixes = [write_tokens(tmp_path / "web", documents), write_tokens(tmp_path / "short", [[1, 2]])]
     with pytest.raises(sk.DatasetError, match="source 1"):
         len(megatron.MegatronDataset(prefixes, 30, sequence_length=8))
     with pytest.raises(sk.OutOfDatasetError, match="outside of a dataset"):
@@ -261,9 +255,7 @@ def test_what_no_run_says_is_refused_at_its_key(sampler, message):
 
 
 def test_a_whole_run_stands_in_one_file_and_names_the_prefixes_beside_it(tmp_path):
-    with sk.TokenWriter(tmp_path / "web", "uint16", progress=False) as writer:
-        for document in range(60):
-            writer.write([document + 1] * (document % 9) + [0])
+    prefix = write_tokens(tmp_path / "web", ([document + 1] * (document % 9) + [0] for document in range(60)))
     (tmp_path / "run.yaml").write_text(
         "dataset: {kind: megatron, prefixes: web, num_samples: 48, sequence_length: 4, split: '9,1', "
         "random_seed: 7}\n"
@@ -271,7 +263,7 @@ def test_a_whole_run_stands_in_one_file_and_names_the_prefixes_beside_it(tmp_pat
         "loader: {batch_size: 2, tail: drop}\n"
     )
     given = {"sequence_length": 4, "split": "9,1", "random_seed": 7}
-    dataset = megatron.MegatronDataset(str(tmp_path / "web"), 48, **given)
+    dataset = megatron.MegatronDataset(prefix, 48, **given)
     for rank in range(4):
         theirs = megatron.micro_batches("single", len(dataset), 16, 2, rank, 4)
         with sk.load_config(tmp_path / "run.yaml").make_loader(world=sk.World(4, rank)) as loader:

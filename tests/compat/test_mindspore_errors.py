@@ -11,6 +11,7 @@ from torch.utils.data import ConcatDataset
 
 import samplerkit as sk
 from samplerkit.compat import mindspore as ds
+from tests.chains import under
 from tests.samplers import mindspore_cases
 
 # The other probes are of the arguments of MindSpore's datasets.
@@ -44,18 +45,13 @@ class Yields:
         return iter(self.ids)
 
 
-def chain(parent, child):
-    parent.add_child(child)
-    return parent
-
-
 def twice():
-    return chain(chain(ds.SequentialSampler(), ds.SequentialSampler()), ds.SequentialSampler())
+    return under(under(ds.SequentialSampler(), ds.SequentialSampler()), ds.SequentialSampler())
 
 
 def selfchild():
     sampler = ds.SequentialSampler()
-    return chain(sampler, sampler)
+    return under(sampler, sampler)
 
 
 def quirky(make):
@@ -71,7 +67,7 @@ NAMES = {
     "Se": ds.SequentialSampler,
     "Su": ds.SubsetSampler,
     "Shuffle": ds.Shuffle,
-    "chain": chain,
+    "chain": under,
     "twice": twice,
     "selfchild": selfchild,
     "ds": ds,

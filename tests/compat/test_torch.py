@@ -17,22 +17,10 @@ from torchdata.stateful_dataloader.sampler import StatefulDistributedSampler
 import samplerkit as sk
 from samplerkit.compat.torch import DistributedSampler
 from samplerkit.compat.torch.epoch_sampler import part_of_array
+from tests.benchmarks.peers.torch_rows import Sized
 
 ALGORITHMS = ["torch", "samplerkit-1"]
 CONFIGURATIONS = 2000
-
-
-class Sized:
-    """A dataset of any length, which may change."""
-
-    def __init__(self, size):
-        self.size = size
-
-    def __len__(self):
-        return self.size
-
-    def __getitem__(self, index):
-        return index
 
 
 def configuration(drawn):

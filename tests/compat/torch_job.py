@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import torch
 import torch.distributed
-from torch.utils.data import BatchSampler, DataLoader, RandomSampler, WeightedRandomSampler
+from torch.utils.data import BatchSampler, RandomSampler, WeightedRandomSampler
 from torch.utils.data import DistributedSampler as Torchs
 
 import samplerkit as sk
@@ -48,12 +48,6 @@ def read(loader, epochs=EPOCHS):
             loader.sampler.set_epoch(epoch)
         batches.append([batch.tolist() for batch in loader])
     return batches
-
-
-def wired(kind):
-    """The wiring of torch's own documentation."""
-    dataset = range(SAMPLES)
-    return read(DataLoader(dataset, batch_size=8, sampler=kind(dataset), num_workers=1))
 
 
 def by_the_factory(example, sampler):
@@ -119,7 +113,6 @@ def main() -> None:
     random.seed(rank)
     np.random.seed(rank)  # noqa: NPY002  # the generator that users draw from
     before = torch.get_rng_state()
-    results["torch"], results["ours"] = wired(Torchs), wired(DistributedSampler)
 
     def torchs(*positional, **named):
         named.pop("algorithm", None)

@@ -1,5 +1,5 @@
-"""The command `samplerkit`, for what it says of configs."""
+"""The command `samplerkit`, for what it says of configs; indexes never go into the user's cache folder."""
 
-from tests.cli.conftest import command, said
+from tests.cli.conftest import cache_home, command, said
 
-__all__ = ["command", "said"]
+__all__ = ["cache_home", "command", "said"]

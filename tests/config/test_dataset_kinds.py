@@ -13,23 +13,15 @@ from samplerkit.storage.files.dataset import FileDataset
 from samplerkit.storage.tar.dataset import TarDataset
 from samplerkit.storage.tar.writer import TarWriter
 from samplerkit.storage.tokens.dataset import TokenDataset
+from tests.storage.files.folders import write_npz
 
 SIZES = [5, 3, 6]
-
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 
 @pytest.fixture
 def folder(tmp_path):
     """A folder with a config's data, which is not the working directory."""
-    (tmp_path / "data").mkdir()
-    first = 0
-    for number, size in enumerate(SIZES):
-        np.savez(tmp_path / "data" / f"{number}.npz", id=np.arange(first, first + size))
-        first += size
+    write_npz(tmp_path / "data", SIZES, "{}.npz")
     np.save(tmp_path / "data" / "tokens.npy", np.arange(14 * 8 + 1, dtype=np.uint8))
     with TarWriter(str(tmp_path / "data" / "part-%03d.tar"), samples_per_shard=5) as writer:
         for number in range(14):

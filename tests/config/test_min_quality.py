@@ -10,6 +10,7 @@ import pytest
 import samplerkit as sk
 from samplerkit.inspect.quality import mixing, recommend
 from tests.config.answers import refused
+from tests.numbers import Numbers
 
 TRAP = {"kind": "random", "shuffle": "partial", "partial_size": 1437}
 FILES = {"kind": "layout", "sizes": [1437] * 8}
@@ -28,17 +29,12 @@ def written(min_quality, sampler=None, **sections):
     }
 
 
-class Digits:
+class Digits(Numbers):
     """A dataset that tells its labels."""
 
     def __init__(self, targets):
+        super().__init__(sk.Layout(len(targets)))
         self.targets = targets
-
-    def __len__(self):
-        return len(self.targets)
-
-    def __getitem__(self, index):
-        return index
 
 
 def test_an_order_that_falls_short_fails_with_the_figure_the_weakest_window_and_the_hint():

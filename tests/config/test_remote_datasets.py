@@ -10,6 +10,7 @@ import yaml
 
 import samplerkit as sk
 from tests.config.answers import valid
+from tests.storage.files.folders import write_npz
 from tests.storage.remote.server import served
 
 SAMPLER = {"kind": "random", "shuffle": "files", "seed": 2}
@@ -37,9 +38,7 @@ def written(folder, config):
 @pytest.fixture(name="remote_run")
 def fixture_remote_run(tmp_path):
     """A folder of a web server with a config, its data and an array."""
-    (tmp_path / "web" / "data").mkdir(parents=True)
-    for number in range(3):
-        np.savez(tmp_path / "web" / "data" / f"{number}.npz", id=np.arange(number * 4, number * 4 + 4))
+    write_npz(tmp_path / "web" / "data", [4, 4, 4], "{}.npz")
     np.save(tmp_path / "web" / "keep.npy", np.array([7, 2, 9]))
     dataset = {"kind": "files", "files": [f"data/{number}.npz" for number in range(3)], "reader": "npz"}
     dataset |= {"lengths": [4, 4, 4], "remote": {"cache": str(tmp_path / "cache"), "attempts": 2}}

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import samplerkit as sk
+from tests.corpora import write_tokens
 
 
 def changed_file(folder):
@@ -101,10 +102,7 @@ def letters(text):
 
 
 def tokens(folder, **options):
-    with sk.TokenWriter(folder / "a", overwrite=True) as writer:
-        for _ in range(3):
-            writer.write(range(9))
-    return sk.TokenDataset(folder / "a", 4, **options)
+    return sk.TokenDataset(write_tokens(folder / "a", [range(9)] * 3), 4, **options)
 
 
 def read_tokens(folder, change):

@@ -34,6 +34,7 @@ from tests.docs.damaged_files import (
 )
 from tests.loading.forged_states import forged
 from tests.loading.rings import Rings
+from tests.numbers import Made
 
 SIZE, ONE = 40, sk.World(1, 0)
 
@@ -65,9 +66,7 @@ def packed_for_torch():
 
 
 def chain(world):
-    parent = sk.SequentialSampler()
-    parent.add_child(sk.DistributedSampler())
-    return {"sampler": parent, "world": world}
+    return {"sampler": under(sk.SequentialSampler(), sk.DistributedSampler()), "world": world}
 
 
 def in_the_loop():
@@ -125,17 +124,9 @@ def two_ranks(seeds=(0, 1), world=None):
     raise errors[0]
 
 
-class Calls(torch.utils.data.Dataset):
-    """Calls a function in place of reading a sample."""
-
-    def __init__(self, function):
-        self.function = function
-
-    def __len__(self):
-        return SIZE
-
-    def __getitem__(self, index):
-        return self.function()
+def calling(function):
+    """A dataset that calls a function in place of reading a sample."""
+    return Made(SIZE, lambda _: function())
 
 
 def raise_its_own():
@@ -261,10 +252,10 @@ MINE = {
     "ranks: rank": lambda _: two_ranks(),
     "ranks: no rank reads shard": lambda _: two_ranks(seeds=(0, 0), world=sk.World(2, 0)),
     "RANK": lambda _: detect_world({"WORLD_SIZE": "2"}),
-    "worker": lambda _: list(loader(Calls(partial(os._exit, 3)), num_workers=1)),
-    "timeout": lambda _: list(loader(Calls(signal.pause), num_workers=1, timeout=1)),
-    "dataset: gives samples that cannot": lambda _: in_a_worker(Calls(threading.Lock), collate_fn=list),
-    "dataset: raised": lambda _: in_a_worker(Calls(raise_its_own)),
+    "worker": lambda _: list(loader(calling(partial(os._exit, 3)), num_workers=1)),
+    "timeout": lambda _: list(loader(calling(signal.pause), num_workers=1, timeout=1)),
+    "dataset: gives samples that cannot": lambda _: in_a_worker(calling(threading.Lock), collate_fn=list),
+    "dataset: raised": lambda _: in_a_worker(calling(raise_its_own)),
     "state: iteration": lambda _: two_loops(),
     "shuffle: not": lambda _: sk.RandomSampler(shuffle="files").order(SIZE),
     "RandomSampler.add_child: the shuffle mode of a child": lambda _: under(

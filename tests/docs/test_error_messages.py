@@ -26,6 +26,11 @@ def test_the_page_has_the_messages_that_are_raised_here_and_those_of_the_log():
     assert len(RAISED) == len(MINE) == len(MESSAGES) - len(LOGGED)
 
 
+def test_the_values_of_all_messages_are_written_down():
+    """Where this fails: `python -m tests.values_in_messages`, and look at what changed."""
+    assert OTHERS.keys() == TOLD.keys()
+
+
 @pytest.mark.parametrize("message", RAISED, ids=lambda message: re.sub(r"\W+", "-", message)[:60].strip("-"))
 def test_a_message_is_word_for_word_what_is_raised_with_its_place_and_values(message):
     (name,) = [beginning for beginning in MINE if message.startswith(beginning)]

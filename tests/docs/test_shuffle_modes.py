@@ -5,18 +5,22 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
-from torch.utils.data import ConcatDataset, IterableDataset, TensorDataset
+from torch.utils.data import ConcatDataset, TensorDataset
 
 import samplerkit as sk
+from tests.chains import under
+from tests.docs.raised import Stream
+from tests.numbers import Numbers
+from tests.storage.files.folders import write_npz
 
 PAGE = (Path(__file__).parents[2] / "docs" / "shuffle-modes.md").read_text(encoding="utf-8")
 TABLE = PAGE.partition("## Which dataset supports which")[2].partition('\n\n"No"')[0]
 ROWS = [[cell.strip() for cell in line.strip("|").split("|")] for line in TABLE.splitlines() if "| " in line]
 MODES = ROWS[0][1:]
 SIZE = 30
+FILES = sk.Layout([10, 20])
 
 
 class Rows:
@@ -29,23 +33,8 @@ class Rows:
         return index
 
 
-class RowsInFiles(Rows):
-    """One that tells its files."""
-
-    layout = sk.Layout([10, 20])
-
-
-class Stream(IterableDataset):
-    """One that has its order inside."""
-
-    def __iter__(self):
-        return iter(range(SIZE))
-
-
 def file_dataset(folder):
-    for number in range(2):
-        np.savez(folder / f"{number}.npz", x=np.zeros(SIZE // 2))
-    return sk.FileDataset(str(folder / "*.npz"), "npz")
+    return sk.FileDataset(write_npz(folder, [SIZE // 2] * 2), "npz")
 
 
 def tar_dataset(folder):
@@ -63,27 +52,22 @@ def in_order(dataset, sampler):
     return sk.Loader(dataset, sampler, batch_size=4, world=sk.World(1, 0)).order
 
 
-def as_child(_, sampler):
-    parent = sk.SequentialSampler()
-    parent.add_child(sampler)
-    return parent.order(sk.Layout([10, 20]))
-
-
-def as_parent(_, sampler):
-    sampler.add_child(sk.SequentialSampler())
-    return sampler.order(sk.Layout([10, 20]))
-
-
 CASES = {
     "a number of samples; `Layout(1000)`": (lambda _: SIZE, lambda size, sampler: sampler.order(size)),
     "anything with `__len__` and `__getitem__`": (lambda _: Rows(), in_order),
-    "the same with an attribute `layout` that has files": (lambda _: RowsInFiles(), in_order),
-    "`Layout([5000, 7000, 300])`": (lambda _: sk.Layout([10, 20]), in_order),
+    "the same with an attribute `layout` that has files": (lambda _: Numbers(FILES), in_order),
+    "`Layout([5000, 7000, 300])`": (lambda _: FILES, in_order),
     "`FileDataset`": (file_dataset, in_order),
     "`TarDataset`": (tar_dataset, in_order),
     "torch's `ConcatDataset`: its parts are the files": (lambda _: ConcatDataset([part(), part()]), in_order),
-    "a child of another sampler": (lambda _: None, as_child),
-    "a parent of another sampler": (lambda _: None, as_parent),
+    "a child of another sampler": (
+        lambda _: FILES,
+        lambda files, sampler: under(sk.SequentialSampler(), sampler).order(files),
+    ),
+    "a parent of another sampler": (
+        lambda _: FILES,
+        lambda files, sampler: under(sampler, sk.SequentialSampler()).order(files),
+    ),
     "torch's `IterableDataset`": (lambda _: Stream(), in_order),
 }
 

@@ -11,6 +11,7 @@ import samplerkit as sk
 from samplerkit.compat import mindspore
 from samplerkit.compat.torch import DistributedSampler as Torchs
 from samplerkit.compat.torch import distributed
+from tests.chains import under
 from tests.inspect import weighted_loss
 from tests.inspect.setups import (
     CLASSES,
@@ -33,7 +34,6 @@ from tests.inspect.setups import (
     of_files,
     of_torch,
     ours,
-    over,
     shards_drop_in,
     tokens,
 )
@@ -46,14 +46,14 @@ HEALTHY = {
     **HEALTHY_IN_TRAINERS,
     "blocks of tokens whose pools are whole steps": lambda: ours(sk.BlockSampler(8), Rings([4096], 4, 16)),
     "folds, windows and repeats as they should be": lambda: ours(
-        over(
-            over(over(sk.FoldSampler(5, 0, by_files=True), sk.WindowSampler(4)), sk.RandomSampler()),
+        under(
             sk.RepeatSampler(3),
+            under(sk.RandomSampler(), under(sk.WindowSampler(4), sk.FoldSampler(5, 0, by_files=True))),
         ),
         sk.Layout([100] * 10),
     ),
     "draws with replacement from copies of the samples": lambda: ours(
-        over(sk.RepeatSampler(2), sk.RandomSampler(replacement=True, num_samples=2000)), range(1000)
+        under(sk.RandomSampler(replacement=True, num_samples=2000), sk.RepeatSampler(2)), range(1000)
     ),
     "more draws with replacement than files have samples, as in MindSpore": lambda: ours(
         sk.RandomSampler(replacement=True, num_samples=1600), sk.Layout([100] * 8)
@@ -65,7 +65,7 @@ HEALTHY = {
         sk.IterSampler(of_torch(0, epoch=0, ranks=1))
     ),
     "repeats by factors that are shuffled": lambda: ours(
-        over(sk.RepeatFactorSampler([1.5] * 800), sk.RandomSampler()), range(800)
+        under(sk.RandomSampler(), sk.RepeatFactorSampler([1.5] * 800)), range(800)
     ),
     "batches of a budget": lambda: in_batches(tokens()),
     "batches of a budget, eight abreast": lambda: in_batches(tokens(abreast=8)),
@@ -120,7 +120,7 @@ HEALTHY = {
     "1e8 samples in a Loader": lambda: ours(sk.RandomSampler(), range(10**8)),
     "1e8 samples in a ledger": lambda: ours(sk.Ledger(sk.RandomSampler()), range(10**8)),
     "1e8 samples in folds, windows and repeats": lambda: ours(
-        over(over(sk.WindowSampler(4, 4), sk.FoldSampler(5, 0)), sk.RepeatSampler(2)), range(10**8)
+        under(sk.RepeatSampler(2), under(sk.FoldSampler(5, 0), sk.WindowSampler(4, 4))), range(10**8)
     ),
     "GLOBAL over remote files that the cache holds": lambda: ours(sk.RandomSampler(), Shards(fetch=None)),
     "blocks of a few remote shards": lambda: ours(
@@ -148,7 +148,7 @@ HEALTHY_ALONE = {
     "one process that shuffles": lambda: DataLoader(ROWS, 8, shuffle=True, num_workers=2),
     "a Subset of a mapping": lambda: DataLoader(Subset({"a": 1, "b": 2}, ["a", "b"])),
     "one process that evaluates": lambda: DataLoader(range(1001), 8),
-    "PK below a shuffle": lambda: by_class(sk.RandomSampler(seed=1), sk.PKSampler(50, labels=CLASSES)),
+    "PK below a shuffle": lambda: by_class(under(sk.RandomSampler(seed=1), sk.PKSampler(50, labels=CLASSES))),
     "a few samples of each class in a batch": lambda: by_class(sk.PKSampler(4, shuffle=True, labels=CLASSES)),
     "PK over one class": lambda: by_class(sk.PKSampler(50, labels=[1] * 1000)),
     "PK in batches of one": lambda: by_class(sk.PKSampler(50, labels=CLASSES), batch_size=1),

@@ -10,6 +10,7 @@ from torch.utils.data import BatchSampler, ConcatDataset, DataLoader, Subset, We
 import samplerkit as sk
 from samplerkit.compat import mindspore
 from samplerkit.storage.files.dataset import FileDataset
+from tests.chains import under
 from tests.inspect import unweighted_loss
 from tests.inspect.setups import (
     CLASSES,
@@ -26,7 +27,6 @@ from tests.inspect.setups import (
     Texts,
     bridged,
     by_class,
-    deal_of_a_deal,
     in_batches,
     mixed,
     of_eight,
@@ -34,7 +34,6 @@ from tests.inspect.setups import (
     of_files,
     of_torch,
     ours,
-    over,
     restored,
     tokens,
     windows,
@@ -53,7 +52,9 @@ PLANTED = {
     "double-sharding: a Subset cut by rank under a distributed sampler": lambda: DataLoader(
         Subset(ROWS, range(1, 1000, 4)), sampler=of_torch(rows=range(250))
     ),
-    "double-sharding: a distributed sampler below another one": deal_of_a_deal,
+    "double-sharding: a distributed sampler below another one": lambda: ours(
+        under(sk.DistributedSampler(4, 1), sk.DistributedSampler(4, 1))
+    ),
     "double-sharding: torch's distributed sampler inside of a Loader": lambda: ours(
         sk.IterSampler(of_torch())
     ),
@@ -77,22 +78,22 @@ PLANTED = {
         sk.DistributedSampler(shuffle=False), range(1001)
     ),
     "repeats-break-lanes: a repeat of shuffled files on four ranks": lambda: ours(
-        over(sk.RandomSampler(shuffle="files"), sk.RepeatSampler(3)), sk.Layout([100] * 12)
+        under(sk.RepeatSampler(3), sk.RandomSampler(shuffle="files")), sk.Layout([100] * 12)
     ),
     "draws-limited: more draws with replacement than there are samples": lambda: ours(
         sk.RandomSampler(replacement=True, num_samples=3000)
     ),
     "draws-limited: more samples of a subset than it has": lambda: ours(
-        over(sk.SubsetSampler(list(range(800))), sk.RandomSampler(num_samples=1600))
+        under(sk.RandomSampler(num_samples=1600), sk.SubsetSampler(list(range(800))))
     ),
     "copies-together: repeats by factors as they stand": lambda: ours(
         sk.RepeatFactorSampler([1.5] * 800), range(800)
     ),
     "held-out-shuffled: training on what is held out": lambda: ours(
-        over(sk.FoldSampler(5, 0, held_out=True), sk.RandomSampler()), range(800)
+        under(sk.RandomSampler(), sk.FoldSampler(5, 0, held_out=True)), range(800)
     ),
     "folds-overlap: folds of windows that overlap": lambda: ours(
-        over(sk.WindowSampler(4), sk.FoldSampler(5, 0)), sk.Layout([100] * 8)
+        under(sk.FoldSampler(5, 0), sk.WindowSampler(4)), sk.Layout([100] * 8)
     ),
     "uneven-steps: ragged training": lambda: ours(sk.RandomSampler(), range(1025), tail="ragged"),
     "seed-from-clock: a seed from the clock": lambda: ours(sk.RandomSampler(seed=int(time.time()))),

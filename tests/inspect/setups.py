@@ -6,7 +6,6 @@ import functools
 import os
 import random
 import tempfile
-from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -147,11 +146,6 @@ def of_torch(rank=1, rows=ROWS, epoch=1, ranks=4, **options):
     return sampler
 
 
-def over(child, parent):
-    parent.add_child(child)
-    return parent
-
-
 def ours(sampler, dataset=ROWS, world=FOUR, batch_size=8, **options):
     return sk.Loader(dataset, sampler, batch_size=batch_size, world=world, **options)
 
@@ -179,12 +173,6 @@ def bridged(sampler, dataset=ROWS, world=FOUR, make=DataLoader, **options):
     return make(dataset, batch_size=8, sampler=sk.TorchSampler(sampler, dataset, world), **options)
 
 
-def deal_of_a_deal():
-    outer, inner = sk.DistributedSampler(4, 1), sk.DistributedSampler(4, 1)
-    outer.add_child(inner)
-    return ours(outer)
-
-
 def restored():
     loader = bridged(sk.RandomSampler(), world=sk.World(1, 0), num_workers=2)
     state = ours(sk.RandomSampler(), world=sk.World(1, 0)).state_dict(step=3)
@@ -195,10 +183,8 @@ def restored():
 CLASSES = np.arange(1000) // 100
 
 
-def by_class(*links, **options):
-    for parent, child in pairwise(links):
-        parent.add_child(child)
-    return ours(links[0], world=sk.World(1, 0), **options)
+def by_class(sampler, **options):
+    return ours(sampler, world=sk.World(1, 0), **options)
 
 
 TOKENS = [1 + number * 7 % 30 for number in range(1000)]

@@ -17,34 +17,19 @@ from samplerkit.inspect import check
 from samplerkit.inspect.doctor.findings import KINDS
 from samplerkit.inspect.plan import plan
 from samplerkit.inspect.time_machine import at, when
+from tests.chains import under
 from tests.inspect.told_steps import told_steps
+from tests.numbers import Numbers
 from tests.testing.strategies import chains
 
 LAYOUT = sk.Layout([9, 0, 17, 4, 11, 6])
 EPOCHS = 3
-
-
-class Rows:
-    """Sample i is i."""
-
-    layout = LAYOUT
-
-    def __len__(self):
-        return len(LAYOUT)
-
-    def __getitem__(self, index):
-        return index
-
-
-def deal_below_the_root():
-    parent = sk.RandomSampler(seed=3)
-    parent.add_child(sk.DistributedSampler(shuffle="files", seed=5))
-    return parent
+ROWS = Numbers(LAYOUT)
 
 
 def partial_on(ranks, rank):
     sampler = sk.RandomSampler(shuffle="partial", partial_size=8, seed=5)
-    return sk.Loader(Rows(), sampler, batch_size=4, world=sk.World(ranks, rank))
+    return sk.Loader(ROWS, sampler, batch_size=4, world=sk.World(ranks, rank))
 
 
 def resumed(rank):
@@ -55,11 +40,11 @@ def resumed(rank):
 
 
 def plain(offset, drop_last, rank):
-    recipe = deal_below_the_root()
+    recipe = under(sk.RandomSampler(seed=3), sk.DistributedSampler(shuffle="files", seed=5))
     if offset is not None:
         recipe = sk.DistributedSampler(shuffle="files", lanes=2, offset=offset, seed=5)
-    sampler = sk.TorchSampler(recipe, Rows(), sk.World(3, rank))
-    return torch.utils.data.DataLoader(Rows(), batch_size=4, sampler=sampler, drop_last=drop_last)
+    sampler = sk.TorchSampler(recipe, ROWS, sk.World(3, rank))
+    return torch.utils.data.DataLoader(ROWS, batch_size=4, sampler=sampler, drop_last=drop_last)
 
 
 RUNS = {

@@ -15,6 +15,7 @@ from samplerkit.inspect.pictures.plot_data import MOST_POINTS, PlotData
 from samplerkit.inspect.plan import plan
 from samplerkit.inspect.time_machine import at, when_document
 from samplerkit.inspect.view import RunView
+from tests.corpora import write_tokens
 from tests.loading.rings import Rings
 
 DOCUMENTS = [30, 50, 7, 13, 60, 40]
@@ -23,12 +24,13 @@ DOCUMENTS = [30, 50, 7, 13, 60, 40]
 
 @pytest.fixture
 def prefix(tmp_path):
-    begin = 0
-    with sk.TokenWriter(tmp_path / "corpus", dtype="u2") as writer:
-        for length in DOCUMENTS:
-            writer.write(np.arange(begin, begin + length))
-            begin += length
+    write_tokens(tmp_path / "corpus", np.split(np.arange(200), np.cumsum(DOCUMENTS)[:-1]))
     return tmp_path / "corpus"
+
+
+@pytest.fixture
+def two_corpora(prefix):
+    return {"one": prefix, "two": write_tokens(prefix.with_name("other"), [range(27), range(36)])}
 
 
 def loader(data, sampler=None, ranks=2, batch_size=2):
@@ -105,7 +107,7 @@ def all_parts(run, epoch, ranks):
 
 
 @pytest.mark.parametrize("case", ["blocks", "pads", "no phase", "split", "mixture in passes"])
-def test_when_a_document_is_read_is_what_is_told_of_all_steps(prefix, case):
+def test_when_a_document_is_read_is_what_is_told_of_all_steps(prefix, two_corpora, case):
     given = {"documents": "idx", "seed": 1}
     sampler, files, names = None, prefix, range(len(DOCUMENTS))
     if case == "pads":
@@ -116,10 +118,7 @@ def test_when_a_document_is_read_is_what_is_told_of_all_steps(prefix, case):
         given, sampler = {**given, "split": "1,1,0", "part": "valid"}, sk.RandomSampler(seed=2)
         names = range(3, 6)
     elif case == "mixture in passes":
-        with sk.TokenWriter(prefix.with_name("other"), dtype="u2") as writer:
-            writer.write(range(27))
-            writer.write(range(36))
-        files = {"one": prefix, "two": prefix.with_name("other")}
+        files = two_corpora
         sampler = sk.MixtureSampler({"one": None, "two": None}, weights={"one": 1, "two": 2}, seed=4)
     data = sk.TokenDataset(files, 5, **given)
     run = loader(data, sampler, ranks=3, batch_size=4)
@@ -153,11 +152,8 @@ def test_the_file_of_a_document_is_named_as_in_the_command(prefix):
 
 
 @pytest.mark.parametrize("batch_size", [2, 7])
-def test_the_marks_of_documents_are_what_is_told_of_each_step(prefix, tmp_path, batch_size):
-    with sk.TokenWriter(tmp_path / "other", dtype="u2") as writer:
-        writer.write(range(27))
-        writer.write(range(36))
-    data = sk.TokenDataset({"one": prefix, "two": tmp_path / "other"}, 5, documents="idx", seed=1)
+def test_the_marks_of_documents_are_what_is_told_of_each_step(two_corpora, batch_size):
+    data = sk.TokenDataset(two_corpora, 5, documents="idx", seed=1)
     names = {"one": None, "two": None}
     run = loader(data, sk.MixtureSampler(names, weights={"one": 1, "two": 2}, seed=4), 3, batch_size)
     marks = PlotData("run", RunView.of(run), 1).documents_read

@@ -18,6 +18,7 @@ from typing import Any
 
 import samplerkit as sk
 from samplerkit.compat import megatron
+from tests.corpora import write_tokens
 from tests.parity.interpreters import answers, version_there
 
 RUNNER = Path(__file__).with_name("run_megatron.py")
@@ -96,9 +97,7 @@ def ours(case: dict[str, Any]) -> dict[str, Any] | sk.SamplerkitError:
 def written(case: dict[str, Any]) -> None:
     """Writes the corpora by our writer: the runner then finds the same bytes, or the case differs."""
     for prefix, documents in case["write"].items():
-        with sk.TokenWriter(prefix, case["dtype"], progress=False) as writer:
-            for document in documents:
-                writer.write(document)
+        write_tokens(prefix, documents, case["dtype"])
 
 
 def same_files(case: dict[str, Any]) -> bool:

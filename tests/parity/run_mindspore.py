@@ -14,16 +14,6 @@ import mindspore.dataset as ds
 import numpy as np
 from mindspore.mindrecord import FileWriter
 
-KINDS = {
-    "Sequential": ds.SequentialSampler,
-    "Random": ds.RandomSampler,
-    "Subset": ds.SubsetSampler,
-    "SubsetRandom": ds.SubsetRandomSampler,
-    "WeightedRandom": ds.WeightedRandomSampler,
-    "PK": ds.PKSampler,
-    "Distributed": ds.DistributedSampler,
-}
-
 
 class Ids:
     """A source whose rows are their own ids, from `first` on; one-dimensional, as numpy 2 asks for."""
@@ -70,7 +60,7 @@ def sampler(link):
     arguments = dict(link["args"])
     if "shuffle" in arguments and isinstance(arguments["shuffle"], str):
         arguments["shuffle"] = ds.Shuffle[arguments["shuffle"].upper()]
-    built = KINDS[link["type"]](**arguments)
+    built = getattr(ds, f"{link['type']}Sampler")(**arguments)
     if link.get("child"):
         built.add_child(sampler(link["child"]))
     return built

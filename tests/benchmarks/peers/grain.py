@@ -7,32 +7,18 @@ import logging
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-import numpy as np
-
 logging.getLogger("absl").setLevel(logging.ERROR)
 
 import grain  # noqa: E402  # it logs at import that there is no jax
 
-from tests.benchmarks.peers.cases import BATCH, SEED, SHARD, SHARDS, WIDTH  # noqa: E402
+from tests.benchmarks.peers.cases import BATCH, SEED, SHARD, SHARDS  # noqa: E402
 from tests.benchmarks.peers.measuring import Begun, Peer, main  # noqa: E402
+from tests.benchmarks.peers.numpy_rows import Rows  # noqa: E402
 
 SLICED, ELASTIC = "slices of a `MapDataset`", "`ElasticIterator`"
 ONE_THREAD = grain.ReadOptions(num_threads=1, prefetch_buffer_size=16)
 """Faster than the default of 16 threads where a sample costs nothing to read."""
 READS = {"`MapDataset`, one thread": ONE_THREAD, "`MapDataset`, 16 threads": grain.ReadOptions()}
-
-
-class Rows:
-    """Rows of float32 in memory."""
-
-    def __init__(self, count: int) -> None:
-        self.rows = np.zeros((count, WIDTH), dtype=np.float32)
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def __getitem__(self, index: int) -> Any:
-        return self.rows[index]
 
 
 def sliced(size: int, ranks: int, rank: int, batch: int) -> Any:

@@ -82,6 +82,17 @@ def emit(**values: Any) -> None:
     print(json.dumps(values), flush=True)
 
 
+def loaded(make: Callable[[], Any], state: Any) -> Callable[[], Any]:
+    """Loads a state into a new loader, and gives its next batch."""
+
+    def work() -> Any:
+        loader = make()
+        loader.load_state_dict(state)
+        return next(iter(loader))
+
+    return work
+
+
 def timed(work: Callable[[], Any]) -> tuple[float, int]:
     """Gives the median seconds of a work, and of how many runs: fewer where one takes long."""
     taken: list[float] = []

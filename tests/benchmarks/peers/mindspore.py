@@ -8,8 +8,9 @@ from typing import Any
 import mindspore.dataset as ds
 import numpy as np
 
-from tests.benchmarks.peers.cases import BATCH, SEED, SHARD, SHARDS, WIDTH
+from tests.benchmarks.peers.cases import BATCH, SEED, SHARD, SHARDS
 from tests.benchmarks.peers.measuring import Begun, Peer, main
+from tests.benchmarks.peers.numpy_rows import Rows
 
 AGAIN, AT_STEP = "no state: the epoch again", "`set_init_step`"
 
@@ -27,14 +28,8 @@ class Ids:
         return (np.array([index]),)
 
 
-class Rows:
-    """Rows of float32 in memory."""
-
-    def __init__(self, count: int) -> None:
-        self.rows = np.zeros((count, WIDTH), dtype=np.float32)
-
-    def __len__(self) -> int:
-        return len(self.rows)
+class Columns(Rows):
+    """The same as a column."""
 
     def __getitem__(self, index: int) -> tuple[Any]:
         return (self.rows[index],)
@@ -78,7 +73,7 @@ class Mindspore(Peer):
 
     def rows(self, count: int, workers: int, variant: str) -> Callable[[], Iterable[Any]]:
         rows = ds.GeneratorDataset(
-            Rows(count),
+            Columns(count),
             "row",
             shuffle=True,
             num_parallel_workers=max(1, workers),

@@ -8,7 +8,7 @@ from typing import Any
 
 import samplerkit as sk
 from tests.benchmarks.peers.cases import BATCH, SEED, SHARD, SHARDS
-from tests.benchmarks.peers.measuring import Begun, Peer, main
+from tests.benchmarks.peers.measuring import Begun, Peer, loaded, main
 from tests.benchmarks.peers.torch_rows import VARIANTS, Sized
 
 TAILS: dict[str, Any] = {"`Loader`": "pad", '`Loader`, `tail="ragged"`': "ragged"}
@@ -38,13 +38,7 @@ class Samplerkit(Peer):
 
         first = loader()
         state = json.loads(json.dumps(first.state_dict(step=len(first) // 2)))
-
-        def work() -> Any:
-            resumed = loader()
-            resumed.load_state_dict(state)
-            return next(iter(resumed))
-
-        return work
+        return loaded(loader, state)
 
     def rows(self, count: int, workers: int, variant: str) -> Callable[[], Iterable[Any]]:
         kind, collate = VARIANTS[variant]

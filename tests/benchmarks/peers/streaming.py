@@ -24,33 +24,22 @@ from streaming.base.batching import generate_work  # noqa: E402
 from streaming.base.world import World  # noqa: E402
 
 from tests.benchmarks.peers.cases import BATCH, SEED, SHARD, SHARDS, WIDTH  # noqa: E402
+from tests.benchmarks.peers.mds_index import shard_of, write_index  # noqa: E402
 from tests.benchmarks.peers.measuring import Peer, main  # noqa: E402
 
 MOST_FILES = 1000
 
 
-def write_index(folder: Path, size: int) -> str:
+def index_of(folder: Path, size: int) -> str:
     """Writes the index of a dataset without its files: no sample of it is read."""
     files = min(MOST_FILES, -(-size // BATCH))
     whole, rest = divmod(size, files)
+    given = {"column_encodings": ["int"], "column_names": ["id"], "column_sizes": [8], "size_limit": 1 << 30}
     shards = [
-        {
-            "column_encodings": ["int"],
-            "column_names": ["id"],
-            "column_sizes": [8],
-            "compression": None,
-            "format": "mds",
-            "hashes": [],
-            "raw_data": {"basename": f"{number}.mds", "bytes": 12 * (whole + 1), "hashes": {}},
-            "samples": whole + (number < rest),
-            "size_limit": 1 << 30,
-            "version": 2,
-            "zip_data": None,
-        }
+        shard_of(f"{number}.mds", 12 * (whole + 1), whole + (number < rest), **given)
         for number in range(files)
     ]
-    folder.mkdir(exist_ok=True)
-    (folder / "index.json").write_text(json.dumps({"version": 2, "shards": shards}), encoding="utf-8")
+    write_index(folder, shards)
     return str(folder)
 
 
@@ -119,11 +108,11 @@ class Streaming(Peer):
         self.folder = folder
 
     def batches(self, size: int) -> Iterator[Any]:
-        dataset = dataset_of(write_index(self.folder / f"index-{size}", size), BATCH)
+        dataset = dataset_of(index_of(self.folder / f"index-{size}", size), BATCH)
         return iter(ids_from(dataset, None))
 
     def resume(self, size: int) -> Callable[[], Any]:
-        folder = write_index(self.folder / f"index-{size}", size)
+        folder = index_of(self.folder / f"index-{size}", size)
         state = {
             "epoch": 0,
             "sample_in_epoch": size // 2 // (SHARDS * BATCH) * (SHARDS * BATCH),

@@ -10,7 +10,7 @@ from torch.utils.data import BatchSampler, DataLoader, DistributedSampler
 
 from tests.benchmarks.peers.cases import BATCH, SEED, SHARD, SHARDS
 from tests.benchmarks.peers.measuring import Begun, Peer, main
-from tests.benchmarks.peers.torch_rows import VARIANTS, Sized
+from tests.benchmarks.peers.torch_rows import VARIANTS, Sized, rows_by
 
 AGAIN, SKIPPED = "no state: the epoch again", "batches skipped by hand"
 
@@ -33,10 +33,7 @@ class Torch(Peer):
         return lambda: list(islice(iter(sampler), middle, middle + BATCH))
 
     def rows(self, count: int, workers: int, variant: str) -> Callable[[], Iterable[Any]]:
-        kind, collate = VARIANTS[variant]
-        dataset: Any = kind(count)
-        loader = DataLoader(dataset, BATCH, shuffle=True, num_workers=workers, collate_fn=collate)
-        return lambda: loader
+        return rows_by(DataLoader, count, workers, variant)
 
     def begun(self, rule: str, size: int, ranks: int, rank: int, batch: int, state: Any) -> Begun:
         sampler: Any = DistributedSampler(Sized(size), ranks, rank, seed=SEED)  # type: ignore[arg-type]

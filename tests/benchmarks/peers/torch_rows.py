@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
 
-from tests.benchmarks.peers.cases import WIDTH
+from tests.benchmarks.peers.cases import BATCH, WIDTH
 
 
 class Sized:
@@ -51,3 +52,10 @@ ONE_BY_ONE, WHOLE = "`__getitem__`", "`__getitems__`"
 
 VARIANTS: dict[str, tuple[type[Rows], Any]] = {ONE_BY_ONE: (Rows, None), WHOLE: (Batches, as_fetched)}
 """The dataset and the collate function of each way to read rows."""
+
+
+def rows_by(make: Any, count: int, workers: int, variant: str) -> Callable[[], Iterable[Any]]:
+    """Prepares rows for a DataLoader, or what takes its place."""
+    kind, collate = VARIANTS[variant]
+    loader = make(kind(count), BATCH, shuffle=True, num_workers=workers, collate_fn=collate)
+    return lambda: loader

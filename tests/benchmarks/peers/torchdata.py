@@ -11,8 +11,8 @@ from torchdata.stateful_dataloader import StatefulDataLoader
 from torchdata.stateful_dataloader.sampler import BatchSampler, StatefulDistributedSampler
 
 from tests.benchmarks.peers.cases import BATCH, SEED, SHARD, SHARDS
-from tests.benchmarks.peers.measuring import Begun, Peer, main
-from tests.benchmarks.peers.torch_rows import VARIANTS, Sized
+from tests.benchmarks.peers.measuring import Begun, Peer, loaded, main
+from tests.benchmarks.peers.torch_rows import VARIANTS, Sized, rows_by
 
 
 def loader_of(size: int, ranks: int, rank: int, batch: int) -> Any:
@@ -50,19 +50,10 @@ class Torchdata(Peer):
 
     def resume(self, size: int) -> Callable[[], Any]:
         state = state_after(size, size // SHARDS // BATCH // 2)
-
-        def work() -> Any:
-            resumed = loader_of(size, SHARDS, SHARD, BATCH)
-            resumed.load_state_dict(state)
-            return next(iter(resumed))
-
-        return work
+        return loaded(lambda: loader_of(size, SHARDS, SHARD, BATCH), state)
 
     def rows(self, count: int, workers: int, variant: str) -> Callable[[], Iterable[Any]]:
-        kind, collate = VARIANTS[variant]
-        dataset: Any = kind(count)
-        loader = StatefulDataLoader(dataset, BATCH, shuffle=True, num_workers=workers, collate_fn=collate)
-        return lambda: loader
+        return rows_by(StatefulDataLoader, count, workers, variant)
 
     def begun(self, rule: str, size: int, ranks: int, rank: int, batch: int, state: Any) -> Begun:
         loader = loader_of(size, ranks, rank, batch)

@@ -115,7 +115,7 @@ def webdataset(data: str, folder: Path, workers: int) -> Begin:
 def grain(data: str, workers: int, threads: int) -> Begin:
     """Grain's MapDataset of arrays in memory, with threads or processes."""
     kinds: Any = import_module("grain")
-    rows = import_module("tests.benchmarks.peers.grain").Rows(SIZES["rows"])
+    rows = import_module("tests.benchmarks.peers.numpy_rows").Rows(SIZES["rows"])
     batches = kinds.MapDataset.source(rows).shuffle(seed=7).batch(BATCHES[data])
     dataset = batches.to_iter_dataset(kinds.ReadOptions(num_threads=threads, prefetch_buffer_size=4))
     if workers:

@@ -24,16 +24,9 @@ from tests.storage.files.folders import reading_threads
 SIZES = [20, 31, 7, 16] * 4
 
 
-@pytest.fixture(name="folder", scope="module")
-def fixture_folder(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("files")
-    make_dataset(folder, SIZES)
-    return folder
-
-
 @pytest.fixture(name="dataset")
-def fixture_dataset(folder):
-    return make_dataset(folder, SIZES)
+def fixture_dataset(tmp_path):
+    return make_dataset(tmp_path, SIZES)
 
 
 def test_workers_get_what_was_read_in_the_main_process(dataset):
@@ -75,8 +68,8 @@ def forgotten(sampler):
 
 
 @pytest.mark.parametrize("leave", [raised, closed, forgotten])
-def test_no_thread_is_left(folder, leave):
-    sampler = make_sampler(make_dataset(folder, SIZES), batch_size=4)
+def test_no_thread_is_left(dataset, leave):
+    sampler = make_sampler(dataset, batch_size=4)
     iterator = iter(sampler)
     next(iterator)
     assert len(reading_threads()) == 1
@@ -104,10 +97,10 @@ def pickled(sampler):
 
 
 @pytest.mark.parametrize("duplicate", [copy.deepcopy, pickled])
-def test_a_copy_goes_on_alone(folder, duplicate):
-    sampler = make_sampler(make_dataset(folder, SIZES), reader="npz")
+def test_a_copy_goes_on_alone(dataset, duplicate):
+    sampler = make_sampler(dataset, reader="npz")
     iterator = iter(sampler)
     next(iterator)
     other = duplicate(sampler)
-    assert items_of(other) == all_ranks(make_dataset(folder, SIZES), 1)[0]
+    assert items_of(other) == all_ranks(dataset, 1)[0]
     assert len(list(iterator)) == len(items_of(other)) - 1

@@ -1,0 +1,17 @@
+"""Corpora of tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import samplerkit as sk
+
+
+def write_tokens(prefix: str | Path, documents: Iterable[Any], dtype: str = "uint16") -> str:
+    """Writes documents into one file and its index; gives what both begin with."""
+    with sk.TokenWriter(prefix, dtype, overwrite=True, progress=False) as writer:
+        for document in documents:
+            writer.write(document)
+    return str(prefix)
