@@ -62,13 +62,13 @@ def edit(
     parts = None if source is None else _parts(source)
     # Their samplers are read with the whole config, so that an error shows the path of the key there.
     names = dict.fromkeys(parts) if isinstance(parts, dict) else parts
-    said = Edit(position if at is None else at, shares, skip, ids, names, global_batch)
-    if said.at < position:
+    change = Edit(position if at is None else at, shares, skip, ids, names, global_batch)
+    if change.at < position:
         raise typer.BadParameter(f"is before {position}, the position of the checkpoint", param_hint="--at")
     written = given.to_dict()
     if written["sampler"]["kind"] != "ledger":
         written["sampler"] = {"kind": "ledger", "child": written["sampler"]}
-    section = said.said if without is None else {**said.said, "without": str(without.resolve())}
+    section = change.fields if without is None else {**change.fields, "without": str(without.resolve())}
     section |= {} if parts is None else {"source": parts}
     written["sampler"]["edits"] = [*written["sampler"].get("edits", []), section]
     # Check that the config can be read, that its order can be built, and that the checkpoint fits it.
@@ -77,26 +77,26 @@ def edit(
     size = len(edited.order)
     with writing("--output"):
         output.write_text(yaml.safe_dump(written, sort_keys=False), encoding="utf-8")
-    epoch, place = divmod(said.at, size)
+    epoch, place = divmod(change.at, size)
     told = {
         "written": str(output),
         "edits": len(written["sampler"]["edits"]),
-        "at": said.at,
+        "at": change.at,
         "epoch": epoch,
         "position": place,
-        "unchanged": said.at - position,
-        "skipped": said.skip or 0,
+        "unchanged": change.at - position,
+        "skipped": change.skip or 0,
         "without": 0 if ids is None else len(ids),
         "order": edited.fingerprint,
     }
-    changes = [f"{counted(said.skip, 'position')} skipped"] if said.skip else []
+    changes = [f"{counted(change.skip, 'position')} skipped"] if change.skip else []
     changes += [f"weights {weights}"] if weights else []
     changes += [f"{counted(global_batch, 'sample')} a step"] if global_batch else []
     changes += [f"without {counted(len(ids), 'id')}"] if ids is not None else []
     facts = [
         ("written", f"{output}, {counted(told['edits'], 'edit')}"),
-        ("at", f"{said.at:,}: position {place:,} of epoch {epoch}"),
-        ("before", f"{counted(said.at - position, 'position')} behind the checkpoint stay as they were"),
+        ("at", f"{change.at:,}: position {place:,} of epoch {epoch}"),
+        ("before", f"{counted(change.at - position, 'position')} behind the checkpoint stay as they were"),
         ("from there", ", ".join(changes)),
         ("order", edited.fingerprint),
     ]

@@ -192,10 +192,10 @@ def _quality(plan: Plan) -> Facts:
 def _in_words(advice: Recommendation) -> str:
     if advice.chosen is None:
         return advice.reason
-    said = ", ".join(f"{name}: {value}" for name, value in advice.chosen.arguments.items())
+    settings = ", ".join(f"{name}: {value}" for name, value in advice.chosen.arguments.items())
     files = f"{counted(advice.chosen.files, 'file')} and " if advice.chosen.files else ""
     return (
-        f"for a mixing of {shown(advice.wanted)}, {said} is the cheapest: mixing "
+        f"for a mixing of {shown(advice.wanted)}, {settings} is the cheapest: mixing "
         f"{shown(advice.chosen.mixing)}, a rank holds {files}{counted(advice.chosen.samples, 'sample')}"
     )
 

@@ -179,5 +179,5 @@ def _shown(name: str, value: Any) -> str:
 
 
 def _section(name: str, section: dict[str, Any]) -> str:
-    said = ", ".join(f"{key} {value}" for key, value in section.items())
-    return f"{name}: {said}" if said else name
+    shown = ", ".join(f"{key} {value}" for key, value in section.items())
+    return f"{name}: {shown}" if shown else name

@@ -58,12 +58,12 @@ def index(
     if tfrecord and jsonl:
         raise typer.BadParameter("conflicts with --jsonl; give one of the two", param_hint="--tfrecord")
     if tfrecord or jsonl:
-        said = {"--upload": upload, "--checksums": checksums, "--lengths": lengths}
-        wrong = next((name for name, value in said.items() if value), None)
+        given = {"--upload": upload, "--checksums": checksums, "--lengths": lengths}
+        wrong = next((name for name, value in given.items() if value), None)
         if wrong is not None:
             files = "JSON lines" if jsonl else "TFRecords"
             problem, hint = f"is an option for tar shards, not for {files}", "leave it out"
-            raise ArgumentValueError(wrong, problem, said[wrong], hint=hint)
+            raise ArgumentValueError(wrong, problem, given[wrong], hint=hint)
         make = JsonlDataset if jsonl else partial(TfRecordDataset, records="bytes")
         _index_records(make, urls, out, what="sample" if jsonl else "record", as_json=as_json)
         return

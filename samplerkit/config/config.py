@@ -152,9 +152,9 @@ class Config:
             >>> config.make_loader(["a", "b", "c"]).state_dict(step=1)["position"]
             2
         """
-        said = self.loader.of_ours()
-        size = options.get("batch_size") or said.pop("batch_size")
-        given = {**said, **({} if {"batch_size", "batches"} & {*options} else self._dealt), **options}
+        entries = self.loader.of_ours()
+        size = options.get("batch_size") or entries.pop("batch_size")
+        given = {**entries, **({} if {"batch_size", "batches"} & {*options} else self._dealt), **options}
         return Loader(self._placed(dataset, world, size), self.sampler, world=world, **given)
 
     def check_quality(self, dataset: Any = None, world: World | None = None) -> list[Figure]:
@@ -294,10 +294,10 @@ def _built(document: Any, folder: Folder, check_quality: bool = True) -> Config:
         raise unknown_key("", sections, _SECTIONS, "a config")
     if sections.get("sampler") is None:
         raise ConfigError("sampler", "is missing", hint=f"write for instance {_EXAMPLE}")
-    said = {"loader": {}, **{name: section for name, section in sections.items() if section is not None}}
-    made = {name: read(said[name], name, folder) for name, read in _SECTIONS.items() if name in said}
+    entries = {"loader": {}, **{name: section for name, section in sections.items() if section is not None}}
+    made = {name: read(entries[name], name, folder) for name, read in _SECTIONS.items() if name in entries}
     values: dict[str, Any] = {name: made[name].value if name in made else None for name in _SECTIONS}
-    require_one_size(said, values["batches"], values["loader"])
+    require_one_size(entries, values["batches"], values["loader"])
     written = {name: one.written for name, one in made.items() if one.written}
     config = Config(
         **values, _written=written, _checks_quality=check_quality, _places=tuple(made["sampler"].places)

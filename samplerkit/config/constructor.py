@@ -131,8 +131,8 @@ class Constructor:
         except (TypeError, ValueError, RuntimeError, ArithmeticError, LookupError) as error:
             # A constructor refuses arguments with these; any other exception is a bug and passes unchanged.
             made = from_constructor(place, error, self.names, self.name, given)
-            is_told = not isinstance(error, SamplerkitError) and scrubbed(str(error), given) == str(error)
-            raise made from (error if is_told else None)
+            is_shown = not isinstance(error, SamplerkitError) and scrubbed(str(error), given) == str(error)
+            raise made from (error if is_shown else None)
 
 
 def _same(value: Any, default: Any) -> bool:

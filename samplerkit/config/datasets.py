@@ -44,12 +44,12 @@ Conditions = Annotated[list[Any] | None, Strict()]
 """Conditions on rows, or lists of conditions."""
 
 
-def placed(dataset: Any, said: Any) -> Any:
+def placed(dataset: Any, declared: Any) -> Any:
     """Adds the layout of a config to a dataset.
 
     Args:
         dataset: the user's dataset; None for that of the config.
-        said: the dataset or layout of the config; None if the config has no dataset section.
+        declared: the dataset or layout of the config; None if the config has no dataset section.
 
     Returns:
         The dataset, with the layout of the config if that has files or parts that the dataset does not know.
@@ -62,28 +62,28 @@ def placed(dataset: Any, said: Any) -> Any:
         Layout([1, 2])
     """
     if dataset is None:
-        if said is None or isinstance(said, Layout):
-            problem = "is missing" if said is None else "says only a layout"
+        if declared is None or isinstance(declared, Layout):
+            problem = "is missing" if declared is None else "says only a layout"
             raise ConfigError("dataset", problem, hint="pass the dataset, or name one of kind files or tar")
-        return said
-    if said is None:
+        return declared
+    if declared is None:
         return dataset
-    said = Layout.of(said)
+    declared = Layout.of(declared)
     try:
         found = Layout.of(dataset)
     except DatasetError:
-        return WithLayout(dataset, said)
-    if found.num_samples != said.num_samples:
+        return WithLayout(dataset, declared)
+    if found.num_samples != declared.num_samples:
         raise ConfigError(
-            "dataset", f"says {said.num_samples} samples, and the dataset has others", found.num_samples
+            "dataset", f"says {declared.num_samples} samples, and the dataset has others", found.num_samples
         )
-    if found == said or not said.has_files or (found.parts and not said.parts):
+    if found == declared or not declared.has_files or (found.parts and not declared.parts):
         return dataset
-    if found.has_files and found.sizes.tolist() != said.sizes.tolist():
-        raise ConfigError("dataset", f"says {said!r}, and the dataset has other files", found)
-    if found.parts and [path for path, _ in found.leaves] != [path for path, _ in said.leaves]:
-        raise ConfigError("dataset", f"says {said!r}, and the dataset has other parts", found)
-    return WithLayout(dataset, said)
+    if found.has_files and found.sizes.tolist() != declared.sizes.tolist():
+        raise ConfigError("dataset", f"says {declared!r}, and the dataset has other files", found)
+    if found.parts and [path for path, _ in found.leaves] != [path for path, _ in declared.leaves]:
+        raise ConfigError("dataset", f"says {declared!r}, and the dataset has other parts", found)
+    return WithLayout(dataset, declared)
 
 
 @final
@@ -167,12 +167,12 @@ def of_parts(parts: Parts) -> Layout | TreeDataset:
     Args:
         parts: dataset sections of any kind by name, in the order of their ids.
     """
-    told = [name for name, part in parts.items() if isinstance(part, Layout)]
-    if len(told) == len(parts):
+    layouts = [name for name, part in parts.items() if isinstance(part, Layout)]
+    if len(layouts) == len(parts):
         return Layout.tree(parts)
-    if told:
+    if layouts:
         problem, hint = "is only a layout, and others are read", "name one of kind files, tar or tree"
-        raise ArgumentValueError(below("parts", told[0]), problem, parts[told[0]], hint=hint)
+        raise ArgumentValueError(below("parts", layouts[0]), problem, parts[layouts[0]], hint=hint)
     return TreeDataset(parts)
 
 

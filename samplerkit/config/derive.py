@@ -80,7 +80,7 @@ def derived_model(
     """
     fields: dict[str, Any] = {}
     try:
-        for parameter, said in _parameters(make):
+        for parameter, annotation in _parameters(make):
             if parameter.kind not in (_PARAMETER.POSITIONAL_OR_KEYWORD, _PARAMETER.KEYWORD_ONLY):
                 raise ArgumentTypeError(
                     parameter.name,
@@ -90,7 +90,7 @@ def derived_model(
                 )
             if written.get(parameter.name, ...) is None:
                 continue
-            hint = written.get(parameter.name) or _written_as(parameter.name, said)
+            hint = written.get(parameter.name) or _written_as(parameter.name, annotation)
             default = _default(make, parameter)
             # The prefix avoids clashes with pydantic's own names; a config writes the alias.
             fields[_PREFIX + parameter.name] = (hint, Field(default=default, alias=parameter.name))

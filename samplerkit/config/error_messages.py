@@ -29,7 +29,7 @@ _PATH = re.compile(r"[\w\s\-./\\,*~+{}\[\]]*\.[A-Za-z]\w{0,6}", re.ASCII)
 _LONGEST_IN_CAPITALS = 3
 
 
-def told(text: str) -> str | None:
+def showable(text: str) -> str | None:
     """Returns what an error may show of a text: the text, a URL without its secret parts, or None.
 
     A text is shown if it consists of words and numbers, or is a path, since it is then unlikely to be a
@@ -37,9 +37,9 @@ def told(text: str) -> str | None:
     are not shown. This is a heuristic: a password that is a short word is shown.
 
     Example:
-        >>> told("randon"), told("1e6"), told("https://user:word@host/a?sign=1")
+        >>> showable("randon"), showable("1e6"), showable("https://user:word@host/a?sign=1")
         ('randon', '1e6', 'https://host/a')
-        >>> {told(text) for text in ("AKIA7Q2", "s3cr3t", "me:word@host", "SECRET", "pipe:curl a")}
+        >>> {showable(text) for text in ("AKIA7Q2", "s3cr3t", "me:word@host", "SECRET", "pipe:curl a")}
         {None}
     """
     if is_remote(text):
@@ -70,7 +70,7 @@ def below(place: str, *keys: Any) -> str:
         ('sampler.child.weights[3]', "sampler['two words']", 'remote[...]')
     """
     for key in keys:
-        text = told(key) if isinstance(key, str) else None
+        text = showable(key) if isinstance(key, str) else None
         if text is not None and _PLAIN_KEY.fullmatch(text):
             place = f"{place}.{text}" if place else text
             continue
@@ -160,7 +160,7 @@ def scrubbed(text: str, section: Any) -> str:
         'cannot reach ...'
     """
     hidden = {
-        part for whole in _texts(section) if told(whole) != whole for part in (whole, repr(whole)[1:-1])
+        part for whole in _texts(section) if showable(whole) != whole for part in (whole, repr(whole)[1:-1])
     }
     for secret in sorted(hidden, key=len, reverse=True):
         if len(secret) >= _SHORTEST_SECRET:
@@ -171,7 +171,7 @@ def scrubbed(text: str, section: Any) -> str:
 def _shown(value: Any, shows_text: bool) -> Any:
     if isinstance(value, str | bytes):
         text = value if isinstance(value, str) else value.decode("latin-1")
-        found = told(text) if shows_text else None
+        found = showable(text) if shows_text else None
         return HIDDEN if found is None else value if found == text else found
     if isinstance(value, dict):
         # Keys, numbers and the kind.

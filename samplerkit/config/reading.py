@@ -15,7 +15,7 @@ import numpy as np
 import yaml
 from yaml.nodes import MappingNode, ScalarNode
 
-from samplerkit.config.error_messages import below, public, told
+from samplerkit.config.error_messages import below, public, showable
 from samplerkit.errors import ConfigError, DatasetError
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage
@@ -134,7 +134,7 @@ def array_at(path: str, place: str = "array") -> np.ndarray[Any, Any]:
         problem = f"cannot be read as a .npy file ({' '.join(words.partition('. ')[0].split())[:80]})"
         raise ConfigError(place, problem, hint="save it with numpy.save, without objects") from None
     if file is None:
-        hint = f"looked for {shown(path)}" if told(path) else ""
+        hint = f"looked for {shown(path)}" if showable(path) else ""
         raise ConfigError(place, "there is no such file", hint=hint)
     if not isinstance(loaded, np.ndarray):
         raise ConfigError(place, "is an archive of arrays", hint="save one array with numpy.save")
@@ -337,7 +337,7 @@ class _PlainLoader(yaml.SafeLoader):
 
 def _without_secrets(problem: str) -> str:
     """Hides possible secrets among the names of tags and aliases that PyYAML quotes in its messages."""
-    return _QUOTED.sub(lambda found: found[0] if told(found[1]) else "...", problem)
+    return _QUOTED.sub(lambda found: found[0] if showable(found[1]) else "...", problem)
 
 
 def _at(source: str, mark: Any) -> str:

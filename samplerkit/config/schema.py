@@ -66,8 +66,8 @@ def json_schema() -> dict[str, Any]:
             (name,) = other["required"]
             named[name] = other["properties"][name]
             chosen.append({"if": {"required": [name]}, "then": other})
-        says_which = [{"required": [name]} for name in named]
-        return {"type": "object", "properties": named, "anyOf": says_which, "allOf": chosen}
+        names_one = [{"required": [name]} for name in named]
+        return {"type": "object", "properties": named, "anyOf": names_one, "allOf": chosen}
 
     definitions["$sampler"] = by_kind(SAMPLERS, {"child": _CHILD}, *_other_spellings())
     definitions["$dataset"] = by_kind(DATASETS, {})

@@ -190,8 +190,8 @@ def loader_of(source: Any, world: World | None) -> Any:
         )
     if world is not None:
         # The outermost distributed sampler decides.
-        said = next((link.deal.shard_id for link in source.sampler._links() if link.deal is not None), None)
-        world = World(world.num_shards, world.shard_id if said is None else said)
+        given = next((link.deal.shard_id for link in source.sampler._links() if link.deal is not None), None)
+        world = World(world.num_shards, world.shard_id if given is None else given)
     # A config with only a layout has no dataset: the loader then reads the layout.
     return source.make_loader(source.dataset if isinstance(source.dataset, Layout) else None, world)
 

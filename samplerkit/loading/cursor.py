@@ -35,7 +35,7 @@ class Iteration(LeftAtExit):
     Args:
         epoch: the epoch.
         start: the position at which it begins.
-        stands_at: what a state says while nothing was handed out; None for the beginning of the iteration.
+        place_before: what a state says while nothing was handed out; None for the beginning of the iteration.
         is_loaded: whether it begins at the place of a loaded state.
         is_spent: whether nothing of the epoch is left: it was read to its end before a state was loaded.
         past: what was read before it.
@@ -49,7 +49,7 @@ class Iteration(LeftAtExit):
 
     epoch: int
     start: int = 0
-    stands_at: Place | None = None
+    place_before: Place | None = None
     is_loaded: bool = False
     is_spent: bool = False
     past: Past = NOTHING
@@ -60,7 +60,7 @@ class Iteration(LeftAtExit):
     @property
     def ended(self) -> int | None:
         """The epoch that ended before it, as long as nothing was handed out; else None."""
-        return None if self.taken or self.stands_at is None else self.stands_at.ended
+        return None if self.taken or self.place_before is None else self.place_before.ended
 
     def reads_as(self, other: Iteration) -> bool:
         """Returns whether another one reads the same."""
@@ -144,8 +144,8 @@ class Cursor(ABC):
         """
         at = self.at
         taken = at.taken if taken is None else taken
-        if not taken and at.stands_at is not None:
-            return at.stands_at
+        if not taken and at.place_before is not None:
+            return at.place_before
         position, is_over = self.reached(at.epoch, at.start, taken)
         return self._end_of(at.epoch) if is_over else Place(at.epoch, position)
 
@@ -210,7 +210,7 @@ class Cursor(ABC):
             self.next_epoch = epoch
             return
         if at.is_loaded and epoch == at.ended:
-            self._move(Iteration(epoch, stands_at=at.stands_at, is_spent=True, behind=at.ended))
+            self._move(Iteration(epoch, place_before=at.place_before, is_spent=True, behind=at.ended))
             return
         is_over = self._is_over
         if epoch == at.epoch and not is_over and (at.is_spent or epoch != at.ended):
@@ -218,7 +218,7 @@ class Cursor(ABC):
         if at.is_loaded and not at.taken and epoch < at.epoch:
             _log.warning("epoch %d is set and read again: the loaded state is at epoch %d", epoch, at.epoch)
         behind = at.epoch if is_over else None if at.taken else at.behind
-        self._move(Iteration(epoch, stands_at=_beginning_of(epoch, behind), behind=behind))
+        self._move(Iteration(epoch, place_before=_beginning_of(epoch, behind), behind=behind))
 
     def go_to(self, epoch: int, position: int = 0) -> None:
         """Makes the next iteration begin at a position of an epoch."""
@@ -241,11 +241,11 @@ class Cursor(ABC):
         left.
         """
         if self.was_set and place.ended == self.at.epoch:
-            self._move(Iteration(self.at.epoch, stands_at=place, is_spent=True, behind=place.ended), past)
+            self._move(Iteration(self.at.epoch, place_before=place, is_spent=True, behind=place.ended), past)
         else:
-            stands_at = None if place.ended is None else place
+            place_before = None if place.ended is None else place
             loaded = Iteration(
-                place.epoch, place.position, stands_at=stands_at, is_loaded=True, behind=place.ended
+                place.epoch, place.position, place_before=place_before, is_loaded=True, behind=place.ended
             )
             self._move(loaded, past)
 
@@ -262,7 +262,7 @@ class Cursor(ABC):
         at = self.at
         if at_its_end or self._is_over:
             end = self._end_of(at.epoch)
-            return Iteration(end.epoch if self._advances else at.epoch, stands_at=end, behind=at.epoch)
+            return Iteration(end.epoch if self._advances else at.epoch, place_before=end, behind=at.epoch)
         if self.next_epoch is not None and self.next_epoch != at.epoch:
             return Iteration(self.next_epoch)
         return None

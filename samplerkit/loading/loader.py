@@ -176,7 +176,7 @@ class Loader(MetricsMixin, Closing):
         """
         return self._cursor.editable_from
 
-    def edit(self, edit: Edit | None = None, /, **said: Any) -> int:
+    def edit(self, edit: Edit | None = None, /, **fields: Any) -> int:
         """Edits the run from a position on, and returns that position. The loader must read by a `Ledger`.
 
         Every rank makes the same edit, at any time before the step at its position; there the ranks compare
@@ -184,7 +184,7 @@ class Loader(MetricsMixin, Closing):
 
         Args:
             edit: the edit; or:
-            **said: its arguments, by name; without `at`, it applies at `editable_from`.
+            **fields: its arguments, by name; without `at`, it applies at `editable_from`.
 
         Returns:
             The position: that of the edit; with `batches`, the next border of a window, at or after it.
@@ -210,7 +210,7 @@ class Loader(MetricsMixin, Closing):
             [0, 1]
             [2, 3]
         """
-        return self._cursor.make_edit(edit, said)
+        return self._cursor.make_edit(edit, fields)
 
     @property
     def plan(self) -> BatchPlan | None:

@@ -61,8 +61,8 @@ class Key:
         """
         salt, words = self.role.encode("ascii"), b""
         for part in range(-(-count // _WORDS_PER_DIGEST)):
-            said = _SIX_WORDS.pack(self.seed, self.epoch, self.depth, index, sub_index, part)
-            words += hashlib.blake2b(said, digest_size=64, salt=salt, person=_PERSON).digest()
+            message = _SIX_WORDS.pack(self.seed, self.epoch, self.depth, index, sub_index, part)
+            words += hashlib.blake2b(message, digest_size=64, salt=salt, person=_PERSON).digest()
         return np.frombuffer(words, dtype="<u8", count=count).astype(np.uint64)
 
     def hashes(self, counters: Ids, index: int = 0) -> Words:

@@ -211,12 +211,12 @@ class Sampler:
     def _described(self) -> str:
         """Names a sampler, with the arguments that differ from their defaults."""
         defaults = _defaults(type(self).__init__)
-        said = [
+        shown = [
             f"{name}={_short(value)}"
             for name, value in self.arguments().items()
             if name in defaults and _differs(value, defaults[name])
         ]
-        return f"{type(self).__name__}({', '.join(said)})"
+        return f"{type(self).__name__}({', '.join(shown)})"
 
     @property
     def _counts_alone(self) -> bool:

@@ -62,16 +62,16 @@ def required_pieces(dataset: Any, given: int | None) -> int:
     Raises:
         DatasetError: neither has it, or they contradict one another, or parts of a tree do.
     """
-    reported, said = _values(dataset, "windows_per_block"), shared_value(dataset, "windows_per_block")
+    reported, shared = _values(dataset, "windows_per_block"), shared_value(dataset, "windows_per_block")
     if len({*reported.values()}) > 1:
         problem = "have different numbers of windows in a block"
         raise DatasetError("parts", problem, reported, hint="give all parts one seq_len and one block_len")
-    if given is None and said is None:
+    if given is None and shared is None:
         raise DatasetError("dataset", "says nothing of blocks", dataset, hint=_HINT)
-    if None not in (given, said) and given != said:
-        problem = f"contradict the dataset, which has {said} in a block"
+    if None not in (given, shared) and given != shared:
+        problem = f"contradict the dataset, which has {shared} in a block"
         raise DatasetError("windows_per_block", problem, given, hint="leave them out")
-    return int(given or said or 1)
+    return int(given or shared or 1)
 
 
 def _divided(windows: Layout, pieces: int) -> Layout:

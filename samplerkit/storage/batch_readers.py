@@ -44,7 +44,7 @@ def reads_singly(dataset: Any) -> bool:
     return getattr(type(dataset), "__getitem__", None) not in (None, Dataset.__getitem__)
 
 
-TOLD = ("passes", "epochs")
+REPORTED = ("passes", "epochs")
 """The additional arguments of `__getitems__` that a dataset may request, in their order."""
 
 
@@ -67,7 +67,7 @@ def wanted(dataset: Any) -> tuple[str, ...]:
         (('epochs',), ())
     """
     # Only the dataset itself: a wrapper such as torch's `Subset` would not pass them on.
-    names = tuple(name for name in TOLD if getattr(dataset, f"wants_{name}", False) is True)
+    names = tuple(name for name in REPORTED if getattr(dataset, f"wants_{name}", False) is True)
     if names and not callable(getattr(dataset, "__getitems__", None)):
         raise DatasetError(
             "dataset",

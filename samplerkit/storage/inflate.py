@@ -15,19 +15,19 @@ FLOOR = 1 << 30
 """Decompressed bytes that are allowed at any ratio: only constant data shrink a thousandfold, as zeros do."""
 
 
-def most_unpacked(packed: int, said: int | None = None, floor: int = FLOOR) -> int:
+def most_unpacked(packed: int, given: int | None = None, floor: int = FLOOR) -> int:
     """Returns the most bytes to which data may be decompressed.
 
     Args:
         packed: the compressed bytes.
-        said: a limit set by the user; None for the default.
+        given: a limit set by the user; None for the default.
         floor: bytes that are allowed at any ratio.
 
     Example:
         >>> most_unpacked(1000), most_unpacked(10_000_000), most_unpacked(10_000_000, 5)
         (1073741824, 2000000000, 5)
     """
-    return max(floor, RATIO * packed) if said is None else said
+    return max(floor, RATIO * packed) if given is None else given
 
 
 _PIECE = 1 << 20

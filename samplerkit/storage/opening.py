@@ -278,16 +278,16 @@ class Present(list[Any]):
         raise DatasetError(place, problem, hint="see whether the shards can be reached")
 
 
-def log_missing(missing: Iterable[tuple[int, str, str]], told: set[str]) -> None:
+def log_missing(missing: Iterable[tuple[int, str, str]], logged: set[str]) -> None:
     """Logs missing samples, once per shard.
 
     Args:
         missing: as in `Present`.
-        told: the shards that were logged already; new ones are added.
+        logged: the shards that were logged already; new ones are added.
     """
     for _, shard, text in missing:
-        if shard not in told:
-            told.add(shard)
+        if shard not in logged:
+            logged.add(shard)
             _LOGGER.warning("left out: %s", text)
 
 

@@ -61,7 +61,7 @@ class Process(Generic[Held]):
 
     def with_workers(self, own: FileStats) -> FileStats:
         """Adds the counters of workers to those of this process."""
-        return sum(filter(None, (told() for told in self.of_workers)), own)
+        return sum(filter(None, (stats() for stats in self.of_workers)), own)
 
     def opened(self, owner: object, make: Callable[[FileStats], Held]) -> Held:
         """Returns the open files or shards; opens them first if needed.
@@ -119,9 +119,9 @@ class OpenPerProcess(Closing, Generic[Held]):
     def __init__(self) -> None:
         self._processes: PerProcess[Held] = PerProcess()
 
-    def count_workers(self, told: Callable[[], FileStats | None]) -> None:
+    def count_workers(self, worker_stats: Callable[[], FileStats | None]) -> None:
         """Adds a function that returns the counters of a loader's workers; a `Loader` calls it."""
-        self._processes.here().of_workers.append(told)
+        self._processes.here().of_workers.append(worker_stats)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_processes": PerProcess()}

@@ -370,8 +370,8 @@ def progress_of(wanted: Any) -> Progress:
         return silence
     if not callable(wanted):
         raise ArgumentTypeError("progress", "must be a function, None or False", wanted)
-    told: Progress = wanted
-    return told
+    report: Progress = wanted
+    return report
 
 
 def silence(what: str, done: int, total: int) -> None:

@@ -193,7 +193,7 @@ def test_a_file_keeps_all_edits_and_the_next_start_reads_it(tmp_path):
     loaders = ranks_of(range(30), ledger, 2, batch_size=1)
     for loader in loaders:
         loader.edit(SKIPS[1])
-    assert [json.loads(line) for line in kept.read_text().splitlines()] == [edit.said for edit in SKIPS[:2]]
+    assert [json.loads(line) for line in kept.read_text().splitlines()] == [edit.fields for edit in SKIPS[:2]]
     for given in ([], SKIPS[:1], SKIPS[:2], SKIPS):
         again = sk.Ledger(sk.SequentialSampler(), given, edits_file=kept)
         assert again.edits == tuple(SKIPS[: max(2, len(given))])

@@ -70,7 +70,7 @@ def test_an_edit_with_a_sampler_is_a_value_that_a_line_of_json_keeps(name, tmp_p
     assert pickle.loads(pickle.dumps(said)) == said == edit(SAMPLERS[name]())  # noqa: S301  # our own bytes
     assert said.digest == edit(SAMPLERS[name]()).digest != other.digest
     path = tmp_path / "edits.jsonl"
-    path.write_text(json.dumps(said.said) + "\n")
+    path.write_text(json.dumps(said.fields) + "\n")
     if name == "a sampler of the user":
         with pytest.raises(sk.ArgumentValueError, match="is no sampler of samplerkit's own"):
             sk.Ledger(mixture(1), edits_file=path)

@@ -149,7 +149,7 @@ REACHED = {
         for said in ("weights", "skip", "without", "global_batch")
     },
     "edits with weights and without": lambda case: (
-        {"weights", "without"} <= {name for edit in edits_of(case) for name in edit.said}
+        {"weights", "without"} <= {name for edit in edits_of(case) for name in edit.fields}
     ),
 }
 

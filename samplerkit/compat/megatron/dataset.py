@@ -145,9 +145,9 @@ class MegatronDataset:
     @cached_property
     def fingerprint(self) -> str:
         """A string that changes with everything that samples depend on: arguments and document lengths."""
-        told = [_RULE, self.cut, self._weights, self.num_samples, self.split, self.part, self._surplus]
+        index = [_RULE, self.cut, self._weights, self.num_samples, self.split, self.part, self._surplus]
         digest = hashlib.blake2b(
-            json.dumps(told, default=vars).encode(), digest_size=16, person=b"samplerkit"
+            json.dumps(index, default=vars).encode(), digest_size=16, person=b"samplerkit"
         )
         for corpus in range(len(self.prefixes)):
             digest.update(self._opened.files[corpus].dtype.str.encode())
@@ -297,14 +297,14 @@ def _indexes(dataset: MegatronDataset, folder: Path) -> Iterator[tuple[Path, npt
     samples = dataset.samples
     for place in sorted(folder.glob(f"*-{dataset.part}-description.txt")):
         try:
-            told = dict(json.loads(place.read_text(encoding="utf-8")))
+            index = dict(json.loads(place.read_text(encoding="utf-8")))
         except (OSError, TypeError, ValueError) as error:
             raise DatasetError(str(place), f"is no description that can be read ({error})") from error
         stem = str(place).removesuffix("description.txt")
-        if "datasets" in told:
-            names = [_last(one["dataset_path"]) for one in told["datasets"]]
-            is_ours = all(_is_cut(one, dataset) for one in told["datasets"])
-            is_ours = is_ours and told["size"] in {None, len(samples)}
+        if "datasets" in index:
+            names = [_last(one["dataset_path"]) for one in index["datasets"]]
+            is_ours = all(_is_cut(one, dataset) for one in index["datasets"])
+            is_ours = is_ours and index["size"] in {None, len(samples)}
             is_ours = is_ours and names == [_last(prefix) for prefix in dataset.prefixes]
             sources, turns = samples.dataset_index, samples.dataset_sample_index
             if is_ours and sources is not None and turns is not None:
@@ -313,19 +313,19 @@ def _indexes(dataset: MegatronDataset, folder: Path) -> Iterator[tuple[Path, npt
             continue
         for prefix, corpus in zip(dataset.prefixes, samples.corpora, strict=True):
             # A corpus without samples is not read, whatever its index contains.
-            is_ours = len(corpus) > 0 and told.get("num_samples") == corpus.num_samples
-            if is_ours and _last(prefix) == _last(told.get("dataset_path", "")) and _is_cut(told, dataset):
+            is_ours = len(corpus) > 0 and index.get("num_samples") == corpus.num_samples
+            if is_ours and _last(prefix) == _last(index.get("dataset_path", "")) and _is_cut(index, dataset):
                 yield Path(f"{stem}document_index.npy"), corpus.document_index
                 yield Path(f"{stem}sample_index.npy"), corpus.sample_index
                 yield Path(f"{stem}shuffle_index.npy"), corpus.shuffle_index
 
 
-def _is_cut(told: dict[str, Any], dataset: MegatronDataset) -> bool:
+def _is_cut(index: dict[str, Any], dataset: MegatronDataset) -> bool:
     wanted = dataset.cut.seq_length, dataset.cut.seed
-    if (told.get("sequence_length"), told.get("random_seed")) != wanted:
+    if (index.get("sequence_length"), index.get("random_seed")) != wanted:
         return False
     # Without a split, the corpora belong to one part and are read as a whole.
-    return "split" not in told or _share(told["split"], dataset) == _share(dataset.split, dataset)
+    return "split" not in index or _share(index["split"], dataset) == _share(dataset.split, dataset)
 
 
 def _share(split: str | None, dataset: MegatronDataset) -> Extent | None:

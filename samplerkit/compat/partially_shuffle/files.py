@@ -44,7 +44,7 @@ class DatasetFiles(ChunkedDataset):
     Args:
         dataset: an object with `files`, and optionally `reset()`.
         reader: the user's reader.
-        told: lengths by file; files that are not in it are counted.
+        known: lengths by file; files that are not in it are counted.
         total: the number of samples that the user gave; None if none was given.
         file_buffer: files in memory, in addition to the prefetched one; also how many are counted in
             parallel, if the reader must read a file to count it.
@@ -53,7 +53,7 @@ class DatasetFiles(ChunkedDataset):
         problem_of: returns the message for the case that too few files are in memory.
 
     Raises:
-        ArgumentTypeError: the dataset has no `files`, `told` is not a dict from files to integers, or another
+        ArgumentTypeError: the dataset has no `files`, `known` is not a dict from files to integers, or an
             argument has the wrong type.
     """
 
@@ -61,7 +61,7 @@ class DatasetFiles(ChunkedDataset):
         self,
         dataset: Any,
         reader: Any,
-        told: Any,
+        known: Any,
         total: int | None,
         file_buffer: int,
         is_logged: bool,
@@ -76,7 +76,7 @@ class DatasetFiles(ChunkedDataset):
         self._dataset = dataset
         # Also if URLs are not fetched: errors name a URL without its query and credentials.
         self._reader = replace(_reader_of(reader), storage=storage)
-        self._lengths = _told_lengths(told)
+        self._lengths = _given_lengths(known)
         self._total = total
         self._file_buffer = file_buffer
         self._is_logged = is_logged
@@ -123,7 +123,7 @@ class DatasetFiles(ChunkedDataset):
             self._total = None
         return Chunks(layout, partial(_read, self._reader, paths, layout.sizes, self._is_logged))
 
-    def _tell_of_rereading(self, times: int) -> None:
+    def _warn_of_rereading(self, times: int) -> None:
         problem = self._problem_of(self.layout)
         _log.warning("files are read again and again, so far %d times: %s", times, problem)
 
@@ -157,7 +157,7 @@ def _reader_of(reader: Callable[..., Any] | str) -> FileReader:
     return file_reader(reader)
 
 
-def _told_lengths(files_len: Any) -> dict[str, int]:
+def _given_lengths(files_len: Any) -> dict[str, int]:
     if files_len is None:
         return {}
     if not isinstance(files_len, Mapping):

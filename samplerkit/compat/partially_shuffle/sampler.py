@@ -288,8 +288,8 @@ class DistributedSamplerViaLocallyShuffle(  # type: ignore[override]  # torch ha
 
     def _identity(self, epoch: int) -> dict[str, Any]:
         files = self._files
-        said = {"dataset": files.description, "sampler": f"{_NAME}({self._words(files.layout)})"}
-        return {"algorithm": ALGORITHM, "lanes": self._lane_count(), **said}
+        names = {"dataset": files.description, "sampler": f"{_NAME}({self._words(files.layout)})"}
+        return {"algorithm": ALGORITHM, "lanes": self._lane_count(), **names}
 
     def _require_agreement(self, place: Place) -> None:
         """Compares, through the process group's store, the orders that the ranks of the job begin to read.
@@ -300,8 +300,8 @@ class DistributedSamplerViaLocallyShuffle(  # type: ignore[override]  # torch ha
         Raises:
             DisagreementError: another rank begins another order, or no rank reads some shard.
         """
-        told = {"seed": self.seed, "epoch": place.epoch, "position": place.position}
-        agree(self.world, AGREEMENT_SECONDS, lambda: {**told, **self._identity(place.epoch)})
+        place_fields = {"seed": self.seed, "epoch": place.epoch, "position": place.position}
+        agree(self.world, AGREEMENT_SECONDS, lambda: {**place_fields, **self._identity(place.epoch)})
 
 
 class DistributedSamplerViaLocallyShuffleV2(DistributedSamplerViaLocallyShuffle):

@@ -233,8 +233,8 @@ class ShardedSampler(GivenRank, EpochSampler[Any]):  # type: ignore[override]  #
 
     def _identity(self, epoch: int) -> dict[str, Any]:
         drawn = self._about(epoch)
-        said = {"dataset": f"{drawn.size} drawn", "sampler": f"{self._kind}, drew {drawn.digest}"}
-        return {"algorithm": ALGORITHM, "lanes": 1, **said}
+        names = {"dataset": f"{drawn.size} drawn", "sampler": f"{self._kind}, drew {drawn.digest}"}
+        return {"algorithm": ALGORITHM, "lanes": 1, **names}
 
     def _require_agreement(self, epoch: int) -> None:
         drawn = self._about(epoch)

@@ -160,8 +160,8 @@ class DistributedSampler(EpochSampler[int]):
         dataset = self._descriptions.get(len(self.dataset), partial(describe_dataset, self.dataset))
         # The description of samplerkit's own sampler: a `Loader` or a `TorchSampler` can load the state.
         recipe = Recipe(self.num_replicas, self.rank, shuffle=bool(self.shuffle))
-        said = {"dataset": dataset, "sampler": describe_chain(recipe)}
-        return {"algorithm": self.algorithm, "lanes": self.num_replicas, **said}
+        names = {"dataset": dataset, "sampler": describe_chain(recipe)}
+        return {"algorithm": self.algorithm, "lanes": self.num_replicas, **names}
 
 
 def _torchs_seed(place: str, number: int) -> int:

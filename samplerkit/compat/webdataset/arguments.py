@@ -175,12 +175,12 @@ def _add_cache(options: dict[str, Any], cache_dir: Any, cache_size: Any) -> None
     if cache_dir is None:
         return
     remote = RemoteOptions.of(options.get("remote"))
-    said: dict[str, Any] = {"cache": cache_dir} | ({"max_cache_bytes": size} if size > 0 else {})
-    for place, name in zip(("cache_dir", "cache_size"), said, strict=False):
+    cache_options: dict[str, Any] = {"cache": cache_dir} | ({"max_cache_bytes": size} if size > 0 else {})
+    for place, name in zip(("cache_dir", "cache_size"), cache_options, strict=False):
         if getattr(remote, name) is not None:
             problem, hint = f"is given twice: also by {name} of remote", "give it once"
             raise ArgumentTypeError(place, problem, hint=hint)
-    options["remote"] = replace(remote, **said)
+    options["remote"] = replace(remote, **cache_options)
     # The cache has whole shards, as in webdataset.
     options.setdefault("fetch", "shards")
 

@@ -20,8 +20,8 @@ from itertools import chain, islice
 from typing import Any, final
 
 from samplerkit.compat.webdataset import supervisor
-from samplerkit.compat.webdataset.handlers import Handler, goes_on, of_shard
-from samplerkit.compat.webdataset.reading import SamplePipeline, Seat
+from samplerkit.compat.webdataset.handlers import Handler, continues, of_shard
+from samplerkit.compat.webdataset.reading import SamplePipeline, WorkerSlot
 from samplerkit.compat.webdataset.stages import in_buffer
 from samplerkit.errors import ArgumentValueError, DatasetError
 from samplerkit.order.deal import World
@@ -326,25 +326,25 @@ class Piped:
     timeout: float = field(repr=False)
     handler: Handler | None = field(repr=False)
 
-    def __call__(self, pipeline: SamplePipeline, seat: Seat, epoch: int) -> Generator[Any, None, None]:
+    def __call__(self, pipeline: SamplePipeline, slot: WorkerSlot, epoch: int) -> Generator[Any, None, None]:
         """Returns the samples that one worker reads in an epoch."""
-        samples = self._in_order(pipeline, seat, epoch)
+        samples = self._in_order(pipeline, slot, epoch)
         if not pipeline.window:
             return samples
-        return in_buffer(pipeline.window, samples, pipeline.draws(seat.number, epoch, ROLE)(0))
+        return in_buffer(pipeline.window, samples, pipeline.draws(slot.number, epoch, ROLE)(0))
 
-    def _in_order(self, pipeline: SamplePipeline, seat: Seat, epoch: int) -> Generator[Any, None, None]:
+    def _in_order(self, pipeline: SamplePipeline, slot: WorkerSlot, epoch: int) -> Generator[Any, None, None]:
         is_shuffled = pipeline.mode is not Shuffle.FALSE
         sampler = RandomSampler(seed=pipeline.seed) if is_shuffled else SequentialSampler()
         shards = list(sampler.order(len(self.commands), epoch, world=World()))
         # Seats own, own + shards, ... share a shard; if there are at least as many shards, a seat is alone.
-        turn, own = divmod(seat.number, len(shards))
-        sharing = len(range(own, seat.count, len(shards)))
-        for shard in shards[own :: seat.count]:
+        turn, own = divmod(slot.number, len(shards))
+        sharing = len(range(own, slot.count, len(shards)))
+        for shard in shards[own :: slot.count]:
             try:
                 with contextlib.closing(output(self.commands[shard], self.timeout)) as pieces:
                     samples = samples_of(pieces, f"pipe:{self.commands[shard].shown}")
                     yield from islice(samples, turn, None, sharing)
             except DatasetError as error:
-                if not goes_on(self.handler, of_shard(error)):
+                if not continues(self.handler, of_shard(error)):
                     return

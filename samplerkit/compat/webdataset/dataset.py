@@ -18,7 +18,7 @@ from samplerkit.compat.webdataset.commands import Piped
 from samplerkit.compat.webdataset.epochs import EpochLedger
 from samplerkit.compat.webdataset.fluent import Fluent
 from samplerkit.compat.webdataset.handlers import Handler
-from samplerkit.compat.webdataset.reading import FOREVER, SamplePipeline, Seat, WorkerPlace
+from samplerkit.compat.webdataset.reading import FOREVER, SamplePipeline, WorkerPlace, WorkerSlot
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, StateError
 from samplerkit.loading.state.state import digest, mismatch, require_fields, whole
 from samplerkit.order import arguments
@@ -30,7 +30,7 @@ KIND = "webdataset"
 SCHEMA = 1
 
 
-def _restored(saved: Any, pipeline: SamplePipeline, seat: Seat) -> WorkerPlace:
+def _restored(saved: Any, pipeline: SamplePipeline, slot: WorkerSlot) -> WorkerPlace:
     """Reads a saved state.
 
     Raises:
@@ -40,7 +40,7 @@ def _restored(saved: Any, pipeline: SamplePipeline, seat: Seat) -> WorkerPlace:
         raise StateError("state", "is not the state of a samplerkit WebDataset", saved)
     if saved.get("schema") != SCHEMA:
         raise StateError("schema", "is not known", saved.get("schema"), SCHEMA, hint="update samplerkit")
-    identity = _identity(pipeline, seat)
+    identity = _identity(pipeline, slot)
     obstacle = saved.get("obstacle") or identity.get("obstacle")
     if obstacle:
         hint = "use samplerkit.Loader over a TarDataset"
@@ -54,7 +54,7 @@ def _restored(saved: Any, pipeline: SamplePipeline, seat: Seat) -> WorkerPlace:
     return WorkerPlace(**numbers)
 
 
-def _identity(pipeline: SamplePipeline, seat: Seat) -> dict[str, Any]:
+def _identity(pipeline: SamplePipeline, slot: WorkerSlot) -> dict[str, Any]:
     """Returns what must be equal in the run that loads a state, or why an iteration cannot be resumed."""
     if pipeline.tar is None:
         return {"obstacle": "commands are read from the beginning"}
@@ -66,10 +66,10 @@ def _identity(pipeline: SamplePipeline, seat: Seat) -> dict[str, Any]:
     return {
         "dataset": pipeline.tar.fingerprint,
         "order": digest(repr((shuffle, part))),
-        "num_shards": seat.world.num_shards,
-        "shard_id": seat.world.shard_id,
-        "workers": seat.workers,
-        "worker": seat.worker,
+        "num_shards": slot.world.num_shards,
+        "shard_id": slot.world.shard_id,
+        "workers": slot.workers,
+        "worker": slot.worker,
     }
 
 
@@ -221,12 +221,12 @@ class WebDataset(Fluent, Closing, torch.utils.data.IterableDataset[Any]):
         self._epochs.set(arguments.epoch(epoch))
 
     def __iter__(self) -> Iterator[Any]:
-        seat = Seat.here(self._world)
+        slot = WorkerSlot.here(self._world)
         loaded, self._loaded = self._loaded, None
-        saved = None if loaded is None else _restored(loaded, self._pipeline, seat)
+        saved = None if loaded is None else _restored(loaded, self._pipeline, slot)
         epoch = self._epochs.begin(None if saved is None else saved.epoch)
         self._cursor = cursor = WorkerPlace(epoch) if saved is None else saved
-        iteration = self._pipeline.items(seat, cursor)
+        iteration = self._pipeline.items(slot, cursor)
         self._iterations.add(iteration)
         return iteration
 
@@ -240,7 +240,7 @@ class WebDataset(Fluent, Closing, torch.utils.data.IterableDataset[Any]):
         if dataset is None or pipeline.batch_size is None or stages.uncounted(chain) or is_endless:
             hint = "say batch_size= (that of your DataLoader), .batched(n) or .with_length(n)"
             raise ArgumentTypeError("len", "is not known of this dataset", self, hint=hint)
-        rows = pipeline.rows_of_rank(len(dataset), Seat.here(self._world).world)
+        rows = pipeline.rows_of_rank(len(dataset), WorkerSlot.here(self._world).world)
         return pipeline.passes * stages.length(chain, rows)
 
     def state_dict(self) -> dict[str, Any]:
@@ -253,11 +253,11 @@ class WebDataset(Fluent, Closing, torch.utils.data.IterableDataset[Any]):
         Raises:
             StateError: the loaded state is of another dataset, rank or worker, or cannot be resumed.
         """
-        seat = Seat.here(self._world)
+        slot = WorkerSlot.here(self._world)
         cursor = self._cursor or WorkerPlace(self._epochs.next)
         if self._loaded is not None:
-            cursor = _restored(self._loaded, self._pipeline, seat)
-        identity = _identity(self._pipeline, seat)
+            cursor = _restored(self._loaded, self._pipeline, slot)
+        identity = _identity(self._pipeline, slot)
         place = {} if "obstacle" in identity else asdict(cursor)
         return {"samplerkit": KIND, "schema": SCHEMA, **place, **identity}
 
@@ -288,7 +288,7 @@ class WebDataset(Fluent, Closing, torch.utils.data.IterableDataset[Any]):
 
     def __getstate__(self) -> dict[str, Any]:
         # A spawned worker may have no other way to know the rank of its parent process.
-        here = Seat.here(self._world).world if context.get_spawning_popen() is not None else World()
+        here = WorkerSlot.here(self._world).world if context.get_spawning_popen() is not None else World()
         world = self._world if here == World() else here
         return {**self.__dict__, "_world": world, "_iterations": None}
 

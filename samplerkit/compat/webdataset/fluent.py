@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader
 from samplerkit.compat.webdataset import arguments as taken
 from samplerkit.compat.webdataset import stages
 from samplerkit.compat.webdataset.handlers import Handler
-from samplerkit.compat.webdataset.reading import FOREVER, SamplePipeline, Seat, WorkerPlace
+from samplerkit.compat.webdataset.reading import FOREVER, SamplePipeline, WorkerPlace, WorkerSlot
 from samplerkit.compat.webdataset.stages import default_collation_fn
 from samplerkit.compat.webdataset.tensors import tensors
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, CompositionError
@@ -281,7 +281,7 @@ class WebLoader(Fluent):
 
     def __iter__(self) -> Iterator[Any]:
         epoch, self._epoch = self._epoch, self._epoch + 1
-        return self._pipeline.items(Seat.here(), WorkerPlace(epoch))
+        return self._pipeline.items(WorkerSlot.here(), WorkerPlace(epoch))
 
     def __len__(self) -> int:
         pipeline = self._pipeline

@@ -113,7 +113,7 @@ def of_shard(error: DatasetError) -> DatasetError:
     return error
 
 
-def told(item: Any, step: str, error: Exception) -> tuple[Exception, str]:
+def step_error(item: Any, step: str, error: Exception) -> tuple[Exception, str]:
     """Returns the error to raise if a step failed, and a note for it that names the sample.
 
     An error of a user's function is kept. A samplerkit error is made again with the place in it; so is an
@@ -141,7 +141,7 @@ def told(item: Any, step: str, error: Exception) -> tuple[Exception, str]:
     return described, ""
 
 
-def goes_on(handler: Handler | None, error: Exception, note: str = "") -> bool:
+def continues(handler: Handler | None, error: Exception, note: str = "") -> bool:
     """Asks a handler whether to continue without a sample or shard that failed.
 
     Args:

@@ -12,7 +12,7 @@ from typing import Any, Final, final
 import numpy as np
 
 from samplerkit.compat.webdataset import stages
-from samplerkit.compat.webdataset.handlers import EmptyDatasetError, Handler, goes_on, of_shard
+from samplerkit.compat.webdataset.handlers import EmptyDatasetError, Handler, continues, of_shard
 from samplerkit.errors import DatasetError
 from samplerkit.loading.world import detect_world
 from samplerkit.order.algebra import Shard
@@ -29,7 +29,7 @@ from samplerkit.storage.urls import is_remote
 
 
 @dataclass(frozen=True)
-class Seat:
+class WorkerSlot:
     """A worker of a rank.
 
     Args:
@@ -38,7 +38,7 @@ class Seat:
         workers: the number of workers of each rank.
 
     Example:
-        >>> Seat(World(2, 1), worker=0, workers=4).number
+        >>> WorkerSlot(World(2, 1), worker=0, workers=4).number
         4
     """
 
@@ -47,7 +47,7 @@ class Seat:
     workers: int = 1
 
     @classmethod
-    def here(cls, world: World | None = None) -> Seat:
+    def here(cls, world: World | None = None) -> WorkerSlot:
         """Returns the seat of this process, from torch, and from the running job if `world` is None."""
         return cls(detect_world() if world is None else world, *this_worker())
 
@@ -125,7 +125,7 @@ class SamplePipeline:
         >>> order = pipeline.order(sk.Layout([3, 3, 3]), 0, World(1, 0))
         >>> sorted(order) == list(range(9)), order[0] % 3, order[1] - order[0]
         (True, 0, 1)
-        >>> seats = [Seat(World(2, rank), worker, 2) for rank in range(2) for worker in range(2)]
+        >>> seats = [WorkerSlot(World(2, rank), worker, 2) for rank in range(2) for worker in range(2)]
         >>> [list(pipeline.part(sk.SequentialSampler().order(7), seat)) for seat in seats]
         [[0, 2], [4, 6], [1, 3], [5]]
     """
@@ -180,42 +180,42 @@ class SamplePipeline:
         least, more = divmod(total, world.num_shards)
         return least + {"pad": more > 0, "drop": False}.get(self.equal_steps or "", world.shard_id < more)
 
-    def part(self, order: Order, seat: Seat, start: int = 0) -> Order:
+    def part(self, order: Order, slot: WorkerSlot, start: int = 0) -> Order:
         """Returns a worker's part of the order of all ranks, without the first `start` samples.
 
         If the dataset is read without end, a worker whose part is empty reads the part of its rank.
         """
-        world = seat.world
+        world = slot.world
         of_rank = range(self.rows_of_rank(len(order), world))
         block = self.batch_size or 1
-        starts = LaneWeave(-(-len(of_rank) // block), seat.workers).starts * block
-        of_worker = of_rank[starts[seat.worker] : starts[seat.worker + 1]]
+        starts = LaneWeave(-(-len(of_rank) // block), slot.workers).starts * block
+        of_worker = of_rank[starts[slot.worker] : starts[slot.worker + 1]]
         rows = (of_rank if self.passes == FOREVER and not of_worker else of_worker)[start:]
         first = world.shard_id + rows.start * world.num_shards
         return Shard(order, world.num_shards, first, length=len(rows))
 
-    def draws(self, seat: int, epoch: int, role: str) -> Callable[[int], np.random.Generator]:
+    def draws(self, slot: int, epoch: int, role: str) -> Callable[[int], np.random.Generator]:
         """Returns the random generators of stages that draw: one for each position in the pipeline.
 
         Args:
-            seat: the number of the worker among the workers of all ranks.
+            slot: the number of the worker among the workers of all ranks.
             epoch: the epoch.
             role: the role in random keys.
         """
         key = Key(self.seed, epoch, 0, role)
-        return lambda place: np.random.Generator(np.random.Philox(key=key.words(2, seat, place)))
+        return lambda place: np.random.Generator(np.random.Philox(key=key.words(2, slot, place)))
 
-    def items(self, seat: Seat, cursor: WorkerPlace) -> Generator[Any, None, None]:
+    def items(self, slot: WorkerSlot, cursor: WorkerPlace) -> Generator[Any, None, None]:
         """Yields the items of one worker from the position of the cursor, and advances the cursor."""
         most_items = self.most_items or FOREVER
         # A worker that reads only a part reads another part of a shuffled dataset in the next pass.
-        is_another = seat.count > 1 and self.mode is not Shuffle.FALSE
-        empty_passes, most_empty_passes = 0, EMPTY_PASSES * seat.count if is_another else 1
+        is_another = slot.count > 1 and self.mode is not Shuffle.FALSE
+        empty_passes, most_empty_passes = 0, EMPTY_PASSES * slot.count if is_another else 1
         while cursor.passes < self.passes and cursor.items < most_items:
             items, start = cursor.items, cursor.rows
             epoch = cursor.epoch + cursor.passes * PASS_STRIDE
-            with closing(self._samples(seat, epoch, cursor)) as samples:
-                draws = self.draws(seat.number, epoch, stages.ROLE)
+            with closing(self._samples(slot, epoch, cursor)) as samples:
+                draws = self.draws(slot.number, epoch, stages.ROLE)
                 may_drop = self.equal_steps is None
                 for item in stages.run(self.stages, samples, draws, may_drop=may_drop):
                     cursor.items += 1
@@ -230,26 +230,26 @@ class SamplePipeline:
                 raise DatasetError("dataset", f"cannot be read again and again: {what}")
             cursor.passes, cursor.rows = cursor.passes + 1, 0
 
-    def _samples(self, seat: Seat, epoch: int, cursor: WorkerPlace) -> Generator[Any, None, None]:
+    def _samples(self, slot: WorkerSlot, epoch: int, cursor: WorkerPlace) -> Generator[Any, None, None]:
         """Yields the samples of a pass; skipped samples also count in `cursor.rows`."""
         tar = self.tar
         if tar is not None:
-            samples = self._from_tar(tar, seat, epoch, cursor.rows)
+            samples = self._from_tar(tar, slot, epoch, cursor.rows)
         else:
             read_once: Any = self.shards
-            samples = read_once(self, seat, epoch)
+            samples = read_once(self, slot, epoch)
         with closing(samples):
             for sample in samples:
                 cursor.rows += 1
                 if sample is not stages.Dropped:
                     yield sample
         # If several workers share a dataset, the part of one may be empty.
-        is_empty = cursor.rows == 0 and (seat.count == 1 if tar is None else not len(tar.layout))
+        is_empty = cursor.rows == 0 and (slot.count == 1 if tar is None else not len(tar.layout))
         if is_empty and not self.may_be_empty:
             raise EmptyDatasetError("dataset", "has no samples", hint="say empty_check=False if that is fine")
 
     def _from_tar(
-        self, dataset: TarDataset, seat: Seat, epoch: int, start: int
+        self, dataset: TarDataset, slot: WorkerSlot, epoch: int, start: int
     ) -> Generator[Any, None, None]:
         @cache
         def path_of(url: str) -> str | None:
@@ -260,9 +260,9 @@ class SamplePipeline:
         try:
             for flaw in dataset.skipped.places if self.handler is not None else ():
                 error = of_shard(flaw.error())
-                if not goes_on(self.handler, error):
+                if not continues(self.handler, error):
                     raise error
-            part = self.part(self.order(dataset, epoch, seat.world), seat, start)
+            part = self.part(self.order(dataset, epoch, slot.world), slot, start)
             with closing(_read(dataset, part)) as samples:
                 for sample in samples:
                     if isinstance(sample, dict) and "__url__" in sample:
@@ -274,7 +274,7 @@ class SamplePipeline:
             raise of_shard(error) from error.__cause__
 
 
-ReadOnce = Callable[[SamplePipeline, Seat, int], Generator[Any, None, None]]
+ReadOnce = Callable[[SamplePipeline, WorkerSlot, int], Generator[Any, None, None]]
 """Returns the samples that one worker reads in an epoch, from a source that can only be read sequentially."""
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from samplerkit.compat.webdataset.handlers import Handler, goes_on, told
+from samplerkit.compat.webdataset.handlers import Handler, continues, step_error
 from samplerkit.errors import DatasetError
 from samplerkit.storage.tar.steps import first_of
 
@@ -228,7 +228,7 @@ def _each(items: Iterator[Any], group: tuple[Each, ...], *, may_drop: bool) -> I
                 try:
                     value = each.step(value)
                 except Exception as error:
-                    if not goes_on(each.handler, *told(item, each.name, error)):
+                    if not continues(each.handler, *step_error(item, each.name, error)):
                         return
                     left_out += 1
                     value = Dropped
@@ -236,7 +236,7 @@ def _each(items: Iterator[Any], group: tuple[Each, ...], *, may_drop: bool) -> I
                     if not may_drop:
                         problem = "the sample is left out, and equal_steps counts on it"
                         hint = "say with_epoch(n) in place of equal_steps"
-                        raise told(item, each.name, DatasetError("sample", problem, hint=hint))[0]
+                        raise step_error(item, each.name, DatasetError("sample", problem, hint=hint))[0]
                     break
             else:
                 yield value

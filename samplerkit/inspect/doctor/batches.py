@@ -44,16 +44,16 @@ def refused(error: SamplerkitError) -> Finding:
 
 
 @rule("warning", batches)
-def boundaries_unreached(seen: PlannedRun) -> Faults:
+def boundaries_unreached(setup: PlannedRun) -> Faults:
     """Between two boundaries there is no sample.
 
     Hint:
         leave these boundaries out, or look whether lengths are counted in other units
     """
-    lengths = seen.plan.measure.lengths
-    if not isinstance(seen.recipe, BucketBatches) or seen.recipe.boundaries is None or lengths is None:
+    lengths = setup.plan.measure.lengths
+    if not isinstance(setup.recipe, BucketBatches) or setup.recipe.boundaries is None or lengths is None:
         return
-    boundaries, values = np.asarray(seen.recipe.boundaries), lengths.histogram.values
+    boundaries, values = np.asarray(setup.recipe.boundaries), lengths.histogram.values
     reached = np.unique(np.searchsorted(boundaries, values))
     empty = np.setdiff1d(np.arange(boundaries.size), reached)
     if empty.size:
@@ -65,9 +65,9 @@ def boundaries_unreached(seen: PlannedRun) -> Faults:
 
 
 @rule("warning", order)
-def padding_wasted(seen: InspectedRun) -> Faults:
+def padding_wasted(setup: InspectedRun) -> Faults:
     """More than 30 % of the padded tokens are padding."""
-    figures = seen.figures.batches
+    figures = setup.figures.batches
     if figures is None or figures.efficiency is None or figures.efficiency >= LEAST_EFFICIENCY:
         return
     yield Fault(
@@ -79,13 +79,13 @@ def padding_wasted(seen: InspectedRun) -> Faults:
 
 
 @rule("warning", batches)
-def abreast_does_not_fit(seen: PlannedRun) -> Faults:
+def abreast_does_not_fit(setup: PlannedRun) -> Faults:
     """The number of ranks does not divide `abreast`, so that the batches of a step differ in cost."""
-    ranks, abreast = seen.run.view.num_ranks, seen.plan.abreast
+    ranks, abreast = setup.run.view.num_ranks, setup.plan.abreast
     # Batches by class all have the same cost, and packs the same number of tokens.
-    if isinstance(seen.recipe, ClassBatches | PackBatches):
+    if isinstance(setup.recipe, ClassBatches | PackBatches):
         return
-    if abreast % ranks and len(seen.plan) > ranks:
+    if abreast % ranks and len(setup.plan) > ranks:
         yield Fault(
             f"{abreast} neighbouring batches cost alike, and a step has one for each of {ranks} ranks: these "
             "wait for the most expensive one",
@@ -94,44 +94,44 @@ def abreast_does_not_fit(seen: PlannedRun) -> Faults:
 
 
 @rule("warning", batches)
-def samples_left_out(seen: PlannedRun) -> Faults:
+def samples_left_out(setup: PlannedRun) -> Faults:
     """`long` and `short` leave out more than one sample in a hundred."""
-    size, dropped = seen.run.view.layout.num_samples, seen.plan.dropped
+    size, dropped = setup.run.view.layout.num_samples, setup.plan.dropped
     if dropped > MOST_LEFT_OUT * size:
         yield Fault(
             f"{dropped} of {size} samples are left out of an epoch by long and short",
             'say long="split"'
-            if isinstance(seen.recipe, PackBatches)
+            if isinstance(setup.recipe, PackBatches)
             else 'raise max_tokens, say long="truncate" or "alone", or short="merge"',
-            "warning" if len(seen.plan) else "error",
+            "warning" if len(setup.plan) else "error",
         )
 
 
 @rule("warning", batches)
-def fewer_batches_than_ranks(seen: PlannedRun) -> Faults:
+def fewer_batches_than_ranks(setup: PlannedRun) -> Faults:
     """An epoch has fewer batches than ranks.
 
     Hint:
         make batches smaller, use fewer ranks, or say tail='split'
     """
-    view = seen.run.view
-    if 0 < len(seen.plan) < view.num_ranks:
+    view = setup.run.view
+    if 0 < len(setup.plan) < view.num_ranks:
         yield Fault(
-            f"batches in an epoch: {len(seen.plan)}, fewer than the {view.num_ranks} ranks, with "
+            f"batches in an epoch: {len(setup.plan)}, fewer than the {view.num_ranks} ranks, with "
             f"tail={view.run.tail!r}",
             severity="error" if view.run.tail == "drop" else "warning",
         )
 
 
 @rule("warning", batches)
-def loss_ignores_tokens(seen: PlannedRun) -> Faults:
+def loss_ignores_tokens(setup: PlannedRun) -> Faults:
     """A loop trains on batches of different lengths without using `loader.tokens`.
 
     Hint:
         divide the summed loss by loader.tokens(step) / ranks, which needs no communication
     """
-    is_of_classes = isinstance(seen.recipe, ClassBatches)
-    if seen.run.ignores_tokens and seen.run.view.num_ranks > 1 and not is_of_classes:
+    is_of_classes = isinstance(setup.recipe, ClassBatches)
+    if setup.run.ignores_tokens and setup.run.view.num_ranks > 1 and not is_of_classes:
         yield Fault(
             "the module trains with backward() and never asks loader.tokens(step): ranks hold different "
             "numbers of tokens, and the mean of their means weighs those in small batches more"
@@ -145,38 +145,38 @@ def ignores_tokens(make: Callable[[], Any]) -> bool:
 
 
 @rule("warning", batches)
-def tokens_cut_off(seen: PlannedRun) -> Faults:
+def tokens_cut_off(setup: PlannedRun) -> Faults:
     """Packs keep the beginning of long documents, and lose more than one token in a hundred.
 
     Hint:
         say long="split", or a larger seq_len
     """
-    lengths = seen.plan.measure.lengths
-    if not isinstance(seen.recipe, PackBatches) or lengths is None or seen.recipe.long != "truncate":
+    lengths = setup.plan.measure.lengths
+    if not isinstance(setup.recipe, PackBatches) or lengths is None or setup.recipe.long != "truncate":
         return
     values, counts = lengths.histogram.values, lengths.histogram.counts
-    lost = int((np.maximum(values - seen.recipe.seq_len, 0) * counts).sum())
+    lost = int((np.maximum(values - setup.recipe.seq_len, 0) * counts).sum())
     total = int((values * counts).sum())
     if lost > MOST_LEFT_OUT * total:
         yield Fault(
-            f"{100 * lost / total:.0f} % of the tokens are cut off: documents end at {seen.recipe.seq_len}"
+            f"{100 * lost / total:.0f} % of the tokens are cut off: documents end at {setup.recipe.seq_len}"
         )
 
 
 @rule("warning", batches)
-def documents_read_again(seen: PlannedRun) -> Faults:
+def documents_read_again(setup: PlannedRun) -> Faults:
     """Whole documents are read for each of their parts, which reads more than twice the tokens.
 
     Hint:
         write __getsegments__(segments) in the dataset: rows of id, start and length
     """
-    lengths = seen.plan.measure.lengths
-    if not isinstance(seen.recipe, PackBatches) or lengths is None or seen.recipe.long != "split":
+    lengths = setup.plan.measure.lengths
+    if not isinstance(setup.recipe, PackBatches) or lengths is None or setup.recipe.long != "split":
         return
-    if gives_segments(seen.run.dataset):
+    if gives_segments(setup.run.dataset):
         return
     values, counts = lengths.histogram.values, lengths.histogram.counts
-    parts = np.maximum(-(-values // seen.recipe.seq_len), 1)
+    parts = np.maximum(-(-values // setup.recipe.seq_len), 1)
     times = float((values * parts * counts).sum()) / max(1, int((values * counts).sum()))
     if times > MOST_READ_AGAIN:
         yield Fault(f"whole documents are read for parts of them, {times:.1f} times the tokens of an epoch")

@@ -80,7 +80,7 @@ count them twice
             made += samplers.disagreement(appearance(loader, world), appearance(second, world), where)
             saves_state = saves_state or saves_a_sampler(make)
             ignores_tokens = batches.ignores_tokens(make)
-        seen = Inspection.of(
+        setup = Inspection.of(
             loader_of(loader, world),
             world,
             epoch=epoch,
@@ -88,9 +88,9 @@ count them twice
             ignores_tokens=ignores_tokens,
         )
         # All other rules need the number of samples, and the batches.
-        if not is_counted(seen.dataset):
+        if not is_counted(setup.dataset):
             return (_LENGTHS_UNKNOWN.found(_NOT_COUNTED, HINT),)
-        made += [finding for find in RULES for finding in find(seen)]
+        made += [finding for find in RULES for finding in find(setup)]
     except ArgumentTypeError:
         raise
     except SamplerkitError as error:

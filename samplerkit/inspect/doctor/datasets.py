@@ -39,31 +39,31 @@ _NOT_PASSED_ON = ("__getitems__", "expect", "set_epoch")
 
 
 @rule("warning", run)
-def empty_part(seen: InspectedRun) -> Faults:
+def empty_part(setup: InspectedRun) -> Faults:
     """The dataset, or a part of a tree, has no samples.
 
     Hint:
         see whether its files are where it looks for them, or leave it out
     """
-    if not len(seen.view.layout):
+    if not len(setup.view.layout):
         yield Fault("the dataset holds no sample: an epoch has no batch", severity="error")
         return
-    empty = ["/".join(path) for path, leaf in seen.view.layout.leaves if path and not len(leaf)]
+    empty = ["/".join(path) for path, leaf in setup.view.layout.leaves if path and not len(leaf)]
     if empty:
         yield Fault(f"{_named(empty)} of the tree {'holds' if len(empty) == 1 else 'hold'} no sample")
 
 
 @rule("warning", any_loader)
-def same_part(seen: Inspection) -> Faults:
+def same_part(setup: Inspection) -> Faults:
     """Parts of a tree are the same dataset, whose samples are read more often than intended.
 
     Hint:
         leave one out and give the other its weight; read more often, it has a pass more
     """
     places: dict[Any, list[str]] = {}
-    layout = getattr(seen.dataset, "layout", None)
+    layout = getattr(setup.dataset, "layout", None)
     for path, _ in layout.leaves if isinstance(layout, Layout) else ():
-        dataset = dataset_at(seen.dataset, path)
+        dataset = dataset_at(setup.dataset, path)
         files = getattr(dataset, "files", None)
         what = tuple(files) if isinstance(files, list | tuple) and files else id(dataset)
         places.setdefault(getattr(dataset, "fingerprint", None) or what, []).append("/".join(path))
@@ -73,13 +73,13 @@ def same_part(seen: Inspection) -> Faults:
 
 
 @rule("warning", any_loader)
-def parts_hidden(seen: Inspection) -> Faults:
+def parts_hidden(setup: Inspection) -> Faults:
     """A ConcatDataset reads samples one by one, and passes on neither `expect` nor `set_epoch`.
 
     Hint:
         say sk.TreeDataset({'name': part, ...}), over which the same orders work
     """
-    dataset = seen.dataset
+    dataset = setup.dataset
     if type(dataset) is not ConcatDataset:
         return
     lost = {
@@ -93,28 +93,28 @@ def parts_hidden(seen: Inspection) -> Faults:
 
 
 @rule("warning", order)
-def read_too_often(seen: InspectedRun) -> Faults:
+def read_too_often(setup: InspectedRun) -> Faults:
     """A source of a mixture is read more than four times by the end of this epoch."""
-    for name, found in seen.figures.sources.items():
+    for name, found in setup.figures.sources.items():
         if found.passes > MOST_PASSES:
             yield Fault(
-                f"source {name!r} is read {found.passes:.1f} times by the end of epoch {seen.view.epoch}: a "
+                f"source {name!r} is read {found.passes:.1f} times by the end of epoch {setup.view.epoch}: a "
                 f"model learns little from more than {MOST_PASSES} passes",
                 f"say max_passes={{{name!r}: {MOST_PASSES}}} in the MixtureSampler, or give it less weight",
             )
 
 
 @rule("warning", batches)
-def weights_of_documents(seen: PlannedRun) -> Faults:
+def weights_of_documents(setup: PlannedRun) -> Faults:
     """A mixture is weighted by documents, and its shares of tokens differ by more than a third.
 
     Hint:
         say MixtureSampler(..., by='tokens') if weights are meant to be shares of tokens
     """
-    mixture = seen.run.chain[-1] if seen.run.chain else None
+    mixture = setup.run.chain[-1] if setup.run.chain else None
     if not isinstance(mixture, MixtureSampler) or mixture.by != "samples" or mixture.weights is None:
         return
-    for name, found in seen.run.figures.sources.items():
+    for name, found in setup.run.figures.sources.items():
         share = found.share_of_tokens
         if share is not None and abs(share - found.share) > MOST_APART * found.share:
             yield Fault(
@@ -125,14 +125,14 @@ def weights_of_documents(seen: PlannedRun) -> Faults:
 
 
 @rule("warning", order)
-def seq_len_fixed(seen: InspectedRun) -> Faults:
+def seq_len_fixed(setup: InspectedRun) -> Faults:
     """`block_len` lets `seq_len` change, but the order is one of windows, not of blocks.
 
     Hint:
         read by sk.BlockSampler, or leave block_len out
     """
-    tokens = seen.figures.windows
-    if tokens is None or tokens.pool is not None or seen.is_evaluation:
+    tokens = setup.figures.windows
+    if tokens is None or tokens.pool is not None or setup.is_evaluation:
         return
     if tokens.windows_per_block > 1:
         yield Fault(
@@ -142,14 +142,14 @@ def seq_len_fixed(seen: InspectedRun) -> Faults:
 
 
 @rule("warning", order)
-def pools_missed(seen: InspectedRun) -> Faults:
+def pools_missed(setup: InspectedRun) -> Faults:
     """No step ends with a pool of a `BlockSampler`, but `seq_len` may change only there.
 
     Hint:
         make pool * block_len a multiple of the tokens a step
     """
-    pool = None if seen.figures.windows is None else seen.figures.windows.pool
-    figures = None if pool is None else seen.figures.tokens
+    pool = None if setup.figures.windows is None else setup.figures.windows.pool
+    figures = None if pool is None else setup.figures.tokens
     if figures is not None and figures.steps_to_a_change is None:
         yield Fault(
             f"steps of {figures.tokens_a_step} tokens never end with a pool of {pool} blocks of "
@@ -158,15 +158,15 @@ def pools_missed(seen: InspectedRun) -> Faults:
 
 
 @rule("warning", any_loader)
-def evaluation_with_phase(seen: Inspection) -> Faults:
+def evaluation_with_phase(setup: Inspection) -> Faults:
     """Windows of tokens are read in order, and begin at another token in each epoch.
 
     Hint:
         say TokenDataset(..., phase=False) for evaluation, or shuffle
     """
     # Recognized by its attributes: this package does not import that of tokens.
-    has_phase = getattr(seen.dataset, "wants_epochs", False) is True
-    if seen.is_evaluation and has_phase and hasattr(seen.dataset, "windows_per_block"):
+    has_phase = getattr(setup.dataset, "wants_epochs", False) is True
+    if setup.is_evaluation and has_phase and hasattr(setup.dataset, "windows_per_block"):
         yield Fault(
             "windows of tokens are read in order, as for an evaluation, and each epoch begins at another "
             "token: no two evaluations read the same windows"
@@ -174,13 +174,13 @@ def evaluation_with_phase(seen: Inspection) -> Faults:
 
 
 @rule("error", any_loader)
-def vocabulary_beyond_dtype(seen: Inspection) -> Faults:
+def vocabulary_beyond_dtype(setup: Inspection) -> Faults:
     """`vocab_size` of the tokenizer is larger than the dtype of the files can hold.
 
     Hint:
         write the files again with a type that holds all tokens, such as int32
     """
-    vocab_size, dtype = getattr(seen.dataset, "vocab_size", None), getattr(seen.dataset, "dtype", None)
+    vocab_size, dtype = getattr(setup.dataset, "vocab_size", None), getattr(setup.dataset, "dtype", None)
     if not isinstance(vocab_size, int) or not isinstance(dtype, np.dtype) or dtype.kind not in "iu":
         return
     largest = int(np.iinfo(dtype).max)
@@ -192,13 +192,13 @@ def vocabulary_beyond_dtype(seen: Inspection) -> Faults:
 
 
 @rule("warning", any_loader)
-def short_files(seen: Inspection) -> Faults:
+def short_files(setup: Inspection) -> Faults:
     """More than one token in a hundred is in files shorter than a block.
 
     Hint:
         join files when tokenising, or say a shorter block_len
     """
-    blocks, counts = (getattr(seen.dataset, name, None) for name in ("block_layout", "token_counts"))
+    blocks, counts = (getattr(setup.dataset, name, None) for name in ("block_layout", "token_counts"))
     if blocks is None or counts is None:
         return
     is_short = blocks.sizes == 0
@@ -206,7 +206,7 @@ def short_files(seen: Inspection) -> Faults:
     if lost > MOST_LOST * total:
         yield Fault(
             f"{100 * lost / total:.1f} % of the tokens are in {int(is_short.sum())} files shorter than a "
-            f"block of {seen.dataset.block_len}, of which nothing is read"
+            f"block of {setup.dataset.block_len}, of which nothing is read"
         )
 
 
@@ -220,15 +220,15 @@ _ALIKE = 0.9
 
 
 @rule("error", run)
-def partial_size_in_file(seen: InspectedRun) -> Faults:
+def partial_size_in_file(setup: InspectedRun) -> Faults:
     """Each block of PARTIAL lies inside one file, so that no files are mixed."""
-    mode, layout = seen.view.mode, seen.view.layout
+    mode, layout = setup.view.mode, setup.view.layout
     if mode is None or mode.resolve(layout) is not Shuffle.PARTIAL or mode.pools != 1 or layout.num_files < 2:
         return
     sizes, counts = np.unique(layout.sizes, return_counts=True)
     most = int(np.argmax(sizes * counts))
     size = int(sizes[most])
-    starts = LaneWeave(len(layout), mode.lane_count(layout, seen.view.run.constants.lanes)).starts[:-1]
+    starts = LaneWeave(len(layout), mode.lane_count(layout, setup.view.run.constants.lanes)).starts[:-1]
     is_aligned = bool(((starts % size) % mode.partial_size == 0).mean() > 0.5)
     alike = size * int(counts[most]) / len(layout)
     if alike >= _ALIKE and size % mode.partial_size == 0 and is_aligned:
@@ -240,10 +240,10 @@ def partial_size_in_file(seen: InspectedRun) -> Faults:
 
 
 @rule("warning", run)
-def few_files(seen: InspectedRun) -> Faults:
+def few_files(setup: InspectedRun) -> Faults:
     """There are fewer files than ranks x workers, so that several workers open the same one."""
-    mode, layout = seen.view.mode, seen.view.layout
-    ranks, workers = seen.view.num_ranks, max(1, seen.view.num_workers)
+    mode, layout = setup.view.mode, setup.view.layout
+    ranks, workers = setup.view.num_ranks, max(1, setup.view.num_workers)
     keeps_files = mode is not None and mode.resolve(layout) in FILE_AWARE
     if keeps_files and 0 < layout.num_files < ranks * workers:
         yield Fault(
@@ -253,9 +253,9 @@ def few_files(seen: InspectedRun) -> Faults:
 
 
 @rule("warning", run)
-def lanes_do_not_divide(seen: InspectedRun) -> Faults:
+def lanes_do_not_divide(setup: InspectedRun) -> Faults:
     """Neither the number of lanes nor that of ranks divides the other, so that a rank reads more files."""
-    lanes, ranks = seen.view.lanes, seen.view.num_ranks
+    lanes, ranks = setup.view.lanes, setup.view.num_ranks
     if lanes > 1 and lanes % ranks and ranks % lanes:
         each = lanes // int(np.gcd(lanes, ranks))
         yield Fault(
@@ -266,19 +266,19 @@ def lanes_do_not_divide(seen: InspectedRun) -> Faults:
 
 
 @rule("warning", order)
-def files_read_again(seen: InspectedRun) -> Faults:
+def files_read_again(setup: InspectedRun) -> Faults:
     """`max_files`, `max_chunks` or `max_shards` is too small for the order, so that files are read again."""
     # Recognized by its attributes: this package does not import that of files.
-    limits: Any = getattr(seen.dataset, "_limits", None)
-    view = seen.view
+    limits: Any = getattr(setup.dataset, "_limits", None)
+    view = setup.view
     if not hasattr(limits, "max_files") or not view.layout.has_files:
         return
-    is_tar = hasattr(seen.dataset, "fetch")
-    if is_tar and seen.dataset.is_remote and seen.figures.downloads[""].way != "whole":
+    is_tar = hasattr(setup.dataset, "fetch")
+    if is_tar and setup.dataset.is_remote and setup.figures.downloads[""].way != "whole":
         return
     needed = files_needed_at_once(view, view.epoch, max(1, view.num_workers))
-    if view.num_workers < seen.num_workers:  # with `file_affinity` each worker has its own files
-        needed = -(-needed // seen.num_workers)
+    if view.num_workers < setup.num_workers:  # with `file_affinity` each worker has its own files
+        needed = -(-needed // setup.num_workers)
     if needed <= limits.max_files:
         return
     # One more for a file that only one batch needs, and the files that are prefetched.
@@ -295,9 +295,9 @@ def files_read_again(seen: InspectedRun) -> Faults:
 
 
 @rule("warning", order)
-def costly_remote(seen: InspectedRun) -> Faults:
+def costly_remote(setup: InspectedRun) -> Faults:
     """The order takes far more from remote storage than fetching each file once would."""
-    for part, found in seen.figures.downloads.items():
+    for part, found in setup.figures.downloads.items():
         where = f" in {part}" if part else ""
         if found.is_remote and found.advice:
             what, _, advised = found.advice.partition(": ")

@@ -26,28 +26,28 @@ _EPOCHS_COUNTED = 4
 
 
 @rule("warning", any_loader)
-def epoch_frozen(seen: Inspection) -> Faults:
+def epoch_frozen(setup: Inspection) -> Faults:
     """`set_epoch` was not called, so that each epoch has the order of the first one.
 
     Hint:
         call its set_epoch(epoch) before each epoch, or use sk.TorchSampler, which moves on alone
     """
-    for sampler in (*([seen.loader] if seen.is_ours else []), *seen.bridges, *seen.others):
+    for sampler in (*([setup.loader] if setup.is_ours else []), *setup.bridges, *setup.others):
         epoch, name = getattr(sampler, "epoch", None), type(sampler).__name__
         has_epoch = callable(getattr(sampler, "set_epoch", None)) and isinstance(epoch, int)
         if not has_epoch or getattr(sampler, "shuffle", True) is False:
             continue
-        if seen.epoch is not None and epoch != seen.epoch:
-            yield Fault(f"{name} is at epoch {epoch}, and training at {seen.epoch}", severity="error")
-        elif seen.epoch is None and epoch == 0 and not _advances_by_itself(seen, sampler):
+        if setup.epoch is not None and epoch != setup.epoch:
+            yield Fault(f"{name} is at epoch {epoch}, and training at {setup.epoch}", severity="error")
+        elif setup.epoch is None and epoch == 0 and not _advances_by_itself(setup, sampler):
             yield Fault(f"{name}.set_epoch has not been called: each epoch has the order of the first one")
 
 
-def _advances_by_itself(seen: Inspection, sampler: Any) -> bool:
+def _advances_by_itself(setup: Inspection, sampler: Any) -> bool:
     # All known trainers call set_epoch at the beginning of an epoch.
-    if isinstance(sampler, EpochByCursor) and seen.trainer is None:
+    if isinstance(sampler, EpochByCursor) and setup.trainer is None:
         return sampler._cursor._advances
-    if seen.is_led or seen.trainer is not None:
+    if setup.is_led or setup.trainer is not None:
         return True
     code = getattr(getattr(type(sampler), "__iter__", None), "__code__", None)
     if code is None:
@@ -59,19 +59,19 @@ def _advances_by_itself(seen: Inspection, sampler: Any) -> bool:
 
 
 @rule("error", any_loader)
-def epoch_in_workers(seen: Inspection) -> Faults:
+def epoch_in_workers(setup: Inspection) -> Faults:
     """Persistent workers keep their copy of the dataset, and never see its `set_epoch`.
 
     Hint:
         use sk.Loader, which passes the epoch to its workers, or keep the epoch in a shared tensor, or give up
         persistent_workers
     """
-    lives_on = not seen.is_ours and seen.loader.num_workers > 0 and seen.loader.persistent_workers
-    if not lives_on or not callable(getattr(seen.dataset, "set_epoch", None)):
+    lives_on = not setup.is_ours and setup.loader.num_workers > 0 and setup.loader.persistent_workers
+    if not lives_on or not callable(getattr(setup.dataset, "set_epoch", None)):
         return
-    if not any(_is_shared(getattr(seen.dataset, name, None)) for name in _EPOCH_NAMES):
+    if not any(_is_shared(getattr(setup.dataset, name, None)) for name in _EPOCH_NAMES):
         yield Fault(
-            f"{type(seen.dataset).__name__}.set_epoch does not reach the {seen.num_workers} persistent "
+            f"{type(setup.dataset).__name__}.set_epoch does not reach the {setup.num_workers} persistent "
             "workers, which keep the copy with which they were started"
         )
 
@@ -84,22 +84,22 @@ def _is_shared(epoch: Any) -> bool:
 
 
 @rule("warning", loader_with_length)
-def padded_evaluation(seen: Inspection) -> Faults:
+def padded_evaluation(setup: Inspection) -> Faults:
     """An evaluation reads some samples twice, and counts them twice."""
     pads, units, who, hint = 0, ("sample", "samples"), "", ""
-    if not isinstance(seen, InspectedRun):
-        for sampler in seen.others:
+    if not isinstance(setup, InspectedRun):
+        for sampler in setup.others:
             if isinstance(sampler, torch.utils.data.DistributedSampler) and not sampler.shuffle:
                 pads = sampler.total_size - len(sampler.dataset)  # type: ignore[arg-type]  # it has a length
                 who = type(sampler).__name__
                 hint = "use sk.Loader with tail='ragged', or leave out the repeats when metrics are gathered"
-    elif seen.is_evaluation:
-        pads, other = seen.figures.pads, "ragged"
-        if seen.view.recipe is not None:
+    elif setup.is_evaluation:
+        pads, other = setup.figures.pads, "ragged"
+        if setup.view.recipe is not None:
             units, other = ("batch", "batches"), "split"
-        who = f"tail={seen.view.run.tail!r}"
+        who = f"tail={setup.view.run.tail!r}"
         hint = f"say tail={other!r}, or leave out what the mask loader.pads(loader.step - 1) marks"
-        if not seen.is_ours:
+        if not setup.is_ours:
             who = "TorchSampler"
             hint = "use DistributedSampler(offset=0) as its recipe, which pads nothing"
     if pads > 0:
@@ -111,16 +111,16 @@ def padded_evaluation(seen: Inspection) -> Faults:
 
 
 @rule("warning", order)
-def concat_padded(seen: InspectedRun) -> Faults:
+def concat_padded(setup: InspectedRun) -> Faults:
     """A ConcatDataset is dealt with repeats, where MindSpore reads each sample once.
 
     Hint:
         say offset=0 to read each sample once, as MindSpore does; then some ranks read one less
     """
-    is_concat = isinstance(seen.dataset, torch.utils.data.ConcatDataset)
-    if seen.is_ours or not is_concat or seen.view.run.recipe.chain.deal is None:
+    is_concat = isinstance(setup.dataset, torch.utils.data.ConcatDataset)
+    if setup.is_ours or not is_concat or setup.view.run.recipe.chain.deal is None:
         return
-    pads = seen.figures.pads
+    pads = setup.figures.pads
     if pads > 0:
         yield Fault(
             f"DistributedSampler repeats {pads} sample{'s' if pads > 1 else ''} of the ConcatDataset, so "
@@ -129,12 +129,12 @@ def concat_padded(seen: InspectedRun) -> Faults:
 
 
 @rule("warning", order)
-def uneven_steps(seen: InspectedRun) -> Faults:
+def uneven_steps(setup: InspectedRun) -> Faults:
     """Ranks have different numbers of steps, so that a collective of the last step hangs."""
-    view = seen.view
-    if view.run.tail != "ragged" or view.num_ranks == 1 or seen.is_evaluation:
+    view = setup.view
+    if view.run.tail != "ragged" or view.num_ranks == 1 or setup.is_evaluation:
         return
-    fewest, most = seen.figures.steps
+    fewest, most = setup.figures.steps
     if fewest < most:
         others = "tail='pad'" if view.recipe is None else "tail='pad', 'split'"
         yield Fault(
@@ -144,16 +144,16 @@ def uneven_steps(seen: InspectedRun) -> Faults:
 
 
 @rule("error", loader_with_length)
-def drops_everything(seen: Inspection) -> Faults:
+def drops_everything(setup: Inspection) -> Faults:
     """The last, incomplete batch is dropped, and it is the only one.
 
     Hint:
         use a smaller batch_size, or keep the last batch
     """
-    if seen.view is not None and seen.view.recipe is not None:
+    if setup.view is not None and setup.view.recipe is not None:
         return  # `fewer_batches_than_ranks` reports this
-    batch, samples = _batch_of_a_rank(seen)
-    if seen.steps == 0 and (samples or 0) > 0:
+    batch, samples = _batch_of_a_rank(setup)
+    if setup.steps == 0 and (samples or 0) > 0:
         yield Fault(
             f"an epoch has no batch: a rank reads {samples} samples, fewer than a batch of {batch}, and the "
             "last batch is dropped"
@@ -161,32 +161,32 @@ def drops_everything(seen: Inspection) -> Faults:
 
 
 @rule("warning", loader_with_length)
-def batch_larger_than_shard(seen: Inspection) -> Faults:
+def batch_larger_than_shard(setup: Inspection) -> Faults:
     """A batch is larger than all that a rank reads in an epoch.
 
     Hint:
         use a smaller batch_size, so that learning rate and step count mean what they say
     """
-    batch, samples = _batch_of_a_rank(seen) if seen.steps else (None, None)
+    batch, samples = _batch_of_a_rank(setup) if setup.steps else (None, None)
     if batch is not None and samples is not None and batch > samples:
         yield Fault(f"batch_size is {batch}, and a rank reads {samples} samples in an epoch")
 
 
-def _batch_of_a_rank(seen: Inspection) -> tuple[int | None, int | None]:
+def _batch_of_a_rank(setup: Inspection) -> tuple[int | None, int | None]:
     """Returns the batch size, and the samples that a rank reads; None for a number that is not known."""
-    if seen.view is not None:
-        samples = len(seen.view.run.undealt(seen.view.epoch))
-        return seen.view.batch_size, -(-samples // seen.view.num_ranks)
-    made = getattr(seen.loader, "batch_sampler", None)
+    if setup.view is not None:
+        samples = len(setup.view.run.undealt(setup.view.epoch))
+        return setup.view.batch_size, -(-samples // setup.view.num_ranks)
+    made = getattr(setup.loader, "batch_sampler", None)
     size = getattr(made, "batch_size", None)
     return size if isinstance(size, int) else None, length_of(getattr(made, "sampler", None))
 
 
 @rule("error", any_loader)
-def skipped_twice(seen: Inspection) -> Faults:
+def skipped_twice(setup: Inspection) -> Faults:
     """On a resume, a trainer skips batches that the state of the loader has skipped already."""
-    trainer = seen.trainer
-    if trainer is not None and trainer.skips and (seen.is_ours or seen.bridges):
+    trainer = setup.trainer
+    if trainer is not None and trainer.skips and (setup.is_ours or setup.bridges):
         yield Fault(
             f"{trainer.name} {trainer.skips} the batches before the checkpoint when it resumes; a loader "
             "that has loaded its state has skipped them already",
@@ -195,13 +195,13 @@ def skipped_twice(seen: Inspection) -> Faults:
 
 
 @rule("error", batches)
-def batches_counted(seen: PlannedRun) -> Faults:
+def batches_counted(setup: PlannedRun) -> Faults:
     """A trainer counts the batches of the first epoch, and other epochs have more or fewer.
 
     Hint:
         take a plan over the whole set, which has one number in all epochs, or say num_batches
     """
-    trainer, view = seen.run.trainer, seen.run.view
+    trainer, view = setup.run.trainer, setup.run.view
     if trainer is None or not trainer.counts:
         return
     counts = [view.steps(view.reading(epoch)) for epoch in range(_EPOCHS_COUNTED)]

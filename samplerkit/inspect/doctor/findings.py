@@ -97,8 +97,8 @@ def rule(
         meaning, _, hint = (inspect.getdoc(predicate) or "").partition("\n\nHint:\n")
         found, hint = kind(predicate.__name__.replace("_", "-"), severity, meaning), " ".join(hint.split())
 
-        def find(seen: Inspection) -> Iterator[Finding]:
-            looked_at = subject(seen)
+        def find(setup: Inspection) -> Iterator[Finding]:
+            looked_at = subject(setup)
             if looked_at is not None:
                 for fault in predicate(looked_at):
                     yield found.found(fault.what, fault.hint or hint, fault.severity)
@@ -119,37 +119,37 @@ class PlannedRun:
     plan: BatchPlan
 
 
-def any_loader(seen: Inspection) -> Inspection:
+def any_loader(setup: Inspection) -> Inspection:
     """A loader with any sampler."""
-    return seen
+    return setup
 
 
-def stream(seen: Inspection) -> Inspection | None:
+def stream(setup: Inspection) -> Inspection | None:
     """A torch DataLoader of an iterable dataset."""
-    return seen if seen.is_iterable else None
+    return setup if setup.is_iterable else None
 
 
-def loader_with_length(seen: Inspection) -> Inspection | None:
+def loader_with_length(setup: Inspection) -> Inspection | None:
     """A loader whose batches can be counted.
 
     Orders that take minutes and gigabytes to build are excluded.
     """
-    return None if seen.view is not None and seen.listed is not None else seen
+    return None if setup.view is not None and setup.listed is not None else setup
 
 
-def run(seen: Inspection) -> InspectedRun | None:
+def run(setup: Inspection) -> InspectedRun | None:
     """A loader whose order is samplerkit's; the order is not built."""
-    return seen if isinstance(seen, InspectedRun) else None
+    return setup if isinstance(setup, InspectedRun) else None
 
 
-def order(seen: Inspection) -> InspectedRun | None:
+def order(setup: Inspection) -> InspectedRun | None:
     """A loader whose order is samplerkit's, and can be built in short time and memory."""
-    return None if loader_with_length(seen) is None else run(seen)
+    return None if loader_with_length(setup) is None else run(setup)
 
 
-def batches(seen: Inspection) -> PlannedRun | None:
+def batches(setup: Inspection) -> PlannedRun | None:
     """A run whose batches come from a plan."""
-    found = order(seen)
+    found = order(setup)
     plan = None if found is None else found.view.run.plan(found.view.epoch)
     if found is None or plan is None or found.view.recipe is None:
         return None

@@ -122,24 +122,24 @@ class Inspection:
     ignores_tokens: bool = False
 
     @classmethod
-    def of(cls, loader: Any, world: World | None = None, **said: Any) -> Inspection:
+    def of(cls, loader: Any, world: World | None = None, **options: Any) -> Inspection:
         """Makes the inspection of a loader; no sample is read.
 
         Args:
             loader: a loader of any kind, or a trainer that has one.
             world: the world of the job, if it is not the running one.
-            said: `epoch`, `saves_state` and `ignores_tokens`.
+            options: `epoch`, `saves_state` and `ignores_tokens`.
 
         Raises:
             ArgumentTypeError: `loader` is not a loader.
         """
         if isinstance(loader, DeviceLoader):
-            return cls.of(loader.loader, world, **said)
+            return cls.of(loader.loader, world, **options)
         if (trainer := Trainer.of(loader)) is not None:
-            return cls.of(trainer.loader, world, trainer=trainer, **said)
+            return cls.of(trainer.loader, world, trainer=trainer, **options)
         if isinstance(loader, Loader):
             job = (world or detect_world()) if _says_numbers(loader) else None
-            return InspectedRun(loader, loader.world, RunView.of(loader), job, **said)
+            return InspectedRun(loader, loader.world, RunView.of(loader), job, **options)
         if not isinstance(loader, torch.utils.data.DataLoader):
             raise ArgumentTypeError(
                 "loader",
@@ -150,8 +150,8 @@ class Inspection:
         try:
             view = RunView.of(loader)
         except (TypeError, RuntimeError):
-            return Inspection(loader, world or detect_world(), **said)
-        return InspectedRun(loader, world or detect_world(), view, **said)
+            return Inspection(loader, world or detect_world(), **options)
+        return InspectedRun(loader, world or detect_world(), view, **options)
 
     @property
     def is_ours(self) -> bool:
@@ -270,15 +270,15 @@ class InspectedRun(Inspection):
 def _says_numbers(loader: Loader) -> bool:
     """Returns whether a `Loader` was given its shard or number of ranks, rather than asking the job."""
     deals = [link.deal for link in loader.sampler._links() if link.deal is not None]
-    said = [number for deal in deals for number in (deal.num_shards, deal.shard_id)]
-    return loader._cursor.run.given_world is not None or any(number is not None for number in said)
+    options = [number for deal in deals for number in (deal.num_shards, deal.shard_id)]
+    return loader._cursor.run.given_world is not None or any(number is not None for number in options)
 
 
 def _inside(outer: Any) -> Iterator[Any]:
     """Yields a sampler, the sampler that it draws from, and so on."""
-    sampler, seen = outer, set[int]()
-    while sampler is not None and id(sampler) not in seen and len(seen) < _DEEPEST:
-        seen.add(id(sampler))
+    sampler, setup = outer, set[int]()
+    while sampler is not None and id(sampler) not in setup and len(setup) < _DEEPEST:
+        setup.add(id(sampler))
         yield sampler
         sampler = _next(sampler)
 
@@ -298,9 +298,9 @@ def _next(sampler: Any) -> Any:
 
 
 def _deal_of(sampler: Any) -> Iterator[Dealer]:
-    said = sampler.deal if isinstance(sampler, Sampler) else sampler
+    options = sampler.deal if isinstance(sampler, Sampler) else sampler
     for count_name, index_name in _SHARD_NAMES:
-        count, index = getattr(said, count_name, None), getattr(said, index_name, None)
+        count, index = getattr(options, count_name, None), getattr(options, index_name, None)
         if isinstance(count, int) and count > 1:
             yield Dealer(type(sampler).__name__, count, index if isinstance(index, int) else None)
             return

@@ -41,33 +41,33 @@ _PROGRAM = (
 )
 
 
-def ids_under(seen: Inspection, seed: int) -> list[Any] | None:
+def ids_under(setup: Inspection, seed: int) -> list[Any] | None:
     """Returns the first ids under temporarily seeded process-wide random states.
 
     Args:
-        seen: the loader; its sampler is copied first, so that the sampler's state does not change.
+        setup: the loader; its sampler is copied first, so that the sampler's state does not change.
         seed: the seed for torch, numpy and Python.
 
     Returns:
         At most 64 ids; None if there is no sampler, or if its order is too long.
     """
-    if (seen.size or 0) > LARGEST or not seen.samplers:
+    if (setup.size or 0) > LARGEST or not setup.samplers:
         return None
     with seeded(seed):
-        if seen.view is not None:
-            run = seen.view.run
-            order = run.recipe.undealt_order(run.dataset, seen.view.epoch, constants=run.constants)
+        if setup.view is not None:
+            run = setup.view.run
+            order = run.recipe.undealt_order(run.dataset, setup.view.epoch, constants=run.constants)
             return list(order[:_FIRST].tolist())
-        innermost = copy.copy(seen.samplers[0])
+        innermost = copy.copy(setup.samplers[0])
         return [
             entry.tolist() if hasattr(entry, "tolist") else entry for entry in islice(iter(innermost), _FIRST)
         ]
 
 
-def seeds(seen: Inspection) -> list[int]:
+def seeds(setup: Inspection) -> list[int]:
     """Returns all seeds of the loader's samplers that can be found."""
-    found = seeds_of(seen.chain[0]) if seen.chain else []
-    for sampler in (*seen.bridges, *seen.others):
+    found = seeds_of(setup.chain[0]) if setup.chain else []
+    for sampler in (*setup.bridges, *setup.others):
         seed, generator = getattr(sampler, "seed", None), getattr(sampler, "generator", None)
         found += [seed] if isinstance(seed, int) else []
         found += [generator.initial_seed()] if isinstance(generator, torch.Generator) else []
@@ -81,16 +81,16 @@ def appearance(loader: Any, world: Any = None) -> dict[str, str]:
         Digests by name. The first ids are taken under a fixed random state: if they depend on it, that is
         another finding.
     """
-    seen = Inspection.of(loader, world)
-    held = seen.dataset if isinstance(seen.dataset, list | tuple) else None
+    setup = Inspection.of(loader, world)
+    held = setup.dataset if isinstance(setup.dataset, list | tuple) else None
     entries = [repr(entry) for entry in (held or [])[:_FIRST]]
     for name in _ORDERED_NAMES:
-        value = getattr(seen.dataset, name, None)
+        value = getattr(setup.dataset, name, None)
         if isinstance(value, list | tuple):
             entries += [name, *map(repr, value[:_FIRST])]
     return {
-        "the seed": digest(repr(seeds(seen))),
-        "the first samples": digest(repr(ids_under(seen, 0))),
+        "the seed": digest(repr(seeds(setup))),
+        "the first samples": digest(repr(ids_under(setup, 0))),
         "the order of the dataset": digest(repr(entries)),
     }
 
@@ -179,8 +179,8 @@ def appearance_elsewhere(name: str) -> dict[str, str] | None:
     lines = [line for line in ended.stdout.splitlines() if line.startswith(_MARK)]
     if ended.returncode or not lines:
         return None
-    seen: dict[str, str] = json.loads(lines[-1].removeprefix(_MARK))
-    return seen
+    setup: dict[str, str] = json.loads(lines[-1].removeprefix(_MARK))
+    return setup
 
 
 def show_appearance(name: str) -> None:

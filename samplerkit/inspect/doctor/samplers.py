@@ -30,15 +30,15 @@ _RANKS_DISAGREE = kind("ranks-disagree", "error", "The same function makes anoth
 
 
 @rule("error", any_loader)
-def double_sharding(seen: Inspection) -> Faults:
+def double_sharding(setup: Inspection) -> Faults:
     """The samples are dealt to the ranks twice, so that most are never read.
 
     Hint:
         deal once: leave out one of the two, or say world=World(1, 0) to samplerkit
     """
-    if len(seen.deals) < 2:
+    if len(setup.deals) < 2:
         return
-    first, second = seen.deals[:2]
+    first, second = setup.deals[:2]
     yield Fault(
         f"{first.who} deals to {first.num_shards} ranks what {second.who} has dealt to {second.num_shards} "
         f"already: a rank reads 1 of {first.num_shards * second.num_shards} samples"
@@ -46,47 +46,47 @@ def double_sharding(seen: Inspection) -> Faults:
 
 
 @rule("error", any_loader)
-def not_sharded(seen: Inspection) -> Faults:
+def not_sharded(setup: Inspection) -> Faults:
     """Every rank reads all samples, each in a random order of its own.
 
     Hint:
         use sampler=sk.TorchSampler(sk.RandomSampler(), dataset) in place of shuffle=True, or sk.Loader
     """
-    if seen.is_ours or seen.is_iterable or seen.world.num_shards == 1 or seen.deals or seen.bridges:
+    if setup.is_ours or setup.is_iterable or setup.world.num_shards == 1 or setup.deals or setup.bridges:
         return
-    for sampler in seen.others:
+    for sampler in setup.others:
         if isinstance(sampler, SHUFFLING):
             yield Fault(
-                f"{type(sampler).__name__} reads all samples on each of {seen.world.num_shards} ranks"
+                f"{type(sampler).__name__} reads all samples on each of {setup.world.num_shards} ranks"
             )
             return
 
 
 @rule("warning", any_loader)
-def reads_everything(seen: Inspection) -> Faults:
+def reads_everything(setup: Inspection) -> Faults:
     """A Loader reads all samples on every rank of a job of several, since it was given a world of one rank.
 
     Hint:
         leave out world= and num_shards=, so that the job is asked, unless all ranks share each batch
     """
-    if seen.job is not None and seen.job.num_shards > 1 and seen.world.num_shards == 1:
+    if setup.job is not None and setup.job.num_shards > 1 and setup.world.num_shards == 1:
         yield Fault(
-            f"the Loader was given a world of one rank, and the job has {seen.job.num_shards} ranks: each of "
-            "them reads all samples, in one order"
+            f"the Loader was given a world of one rank, and the job has {setup.job.num_shards} ranks: "
+            "each of them reads all samples, in one order"
         )
 
 
 @rule("error", any_loader)
-def other_world(seen: Inspection) -> Faults:
+def other_world(setup: Inspection) -> Faults:
     """Samples are dealt to another rank, or to another number of ranks, than the job has.
 
     Hint:
         leave the numbers out, so that the running job is asked
     """
-    job = seen.job if seen.is_ours else seen.world
+    job = setup.job if setup.is_ours else setup.world
     if job is None or job.num_shards == 1:
         return
-    for deal in seen.deals:
+    for deal in setup.deals:
         # Ranks that share a model share their samples: the deal then has fewer ranks, which divide the job's.
         if job.num_shards % deal.num_shards:
             yield Fault(f"{deal.who} deals to {deal.num_shards} ranks, and the job has {job.num_shards}")
@@ -95,17 +95,17 @@ def other_world(seen: Inspection) -> Faults:
 
 
 @rule("warning", any_loader)
-def seed_from_clock(seen: Inspection) -> Faults:
+def seed_from_clock(setup: Inspection) -> Faults:
     """The seed looks like the time of day, so that it differs from rank to rank.
 
     Hint:
         take the seed from the config, the same on all ranks
     """
     now = time.time()
-    units = ((seed, unit, now - seed / second) for seed in seeds(seen) for unit, second in _UNITS.items())
+    units = ((seed, unit, now - seed / second) for seed in seeds(setup) for unit, second in _UNITS.items())
     for seed, unit, age in units:
         if -_DAY < age < _OLDEST:
-            is_job = seen.world.num_shards > 1
+            is_job = setup.world.num_shards > 1
             follows = "ranks get different ones" if is_job else "no run can be repeated or resumed"
             yield Fault(
                 f"seed {seed} is the time of day in {unit}: {follows}",
@@ -115,14 +115,14 @@ def seed_from_clock(seen: Inspection) -> Faults:
 
 
 @rule("error", any_loader)
-def random_from_process(seen: Inspection) -> Faults:
+def random_from_process(setup: Inspection) -> Faults:
     """The order comes from the process-wide random state, which differs between ranks.
 
     Hint:
         give it a generator with the same seed on all ranks, or use sk.RandomSampler(seed=...)
     """
-    is_dealt = seen.world.num_shards > 1 and (seen.deals or seen.view is not None)
-    sampler = _drawing_from_process(seen) if is_dealt else None
+    is_dealt = setup.world.num_shards > 1 and (setup.deals or setup.view is not None)
+    sampler = _drawing_from_process(setup) if is_dealt else None
     if sampler is not None:
         yield Fault(
             f"{type(sampler).__name__} draws from the process-wide random state, which differs between "
@@ -130,17 +130,17 @@ def random_from_process(seen: Inspection) -> Faults:
         )
 
 
-def _drawing_from_process(seen: Inspection) -> Any:
+def _drawing_from_process(setup: Inspection) -> Any:
     """Returns the sampler that draws from the process-wide random state; None if none does."""
-    shuffling = [sampler for sampler in seen.others if isinstance(sampler, SHUFFLING)]
+    shuffling = [sampler for sampler in setup.others if isinstance(sampler, SHUFFLING)]
     if shuffling:  # torch's own samplers draw at least their seed from it
         # accelerate copies rank 0's random state to all ranks at the start of an epoch.
-        is_synchronised = seen.is_led or bool(getattr(seen.loader, "rng_types", None))
+        is_synchronised = setup.is_led or bool(getattr(setup.loader, "rng_types", None))
         return next((one for one in shuffling if one.generator is None and not is_synchronised), None)
-    foreign = next(filter(_is_foreign, seen.samplers), None)
+    foreign = next(filter(_is_foreign, setup.samplers), None)
     if foreign is None:
         return None
-    first, again, other = (ids_under(seen, seed) for seed in (1, 1, 2))
+    first, again, other = (ids_under(setup, seed) for seed in (1, 1, 2))
     return foreign if first is not None and first == again != other else None
 
 
@@ -170,18 +170,18 @@ _Link = TypeVar("_Link", bound=Sampler)
 
 
 @rule("warning", any_loader)
-def materialises(seen: Inspection) -> Faults:
+def materialises(setup: Inspection) -> Faults:
     """The sampler builds a list of all samples in the memory of every rank.
 
     Hint:
         use sk.TorchSampler(sk.RandomSampler(), dataset) or sk.Loader, whose orders are computed
     """
-    if seen.listed is None:
+    if setup.listed is None:
         return
-    sampler, needed = seen.listed
+    sampler, needed = setup.listed
     whole: Any = getattr(sampler, "dataset", getattr(sampler, "data_source", None))
-    length = length_of(whole) or seen.size or 0
-    ranks = seen.world.num_shards
+    length = length_of(whole) or setup.size or 0
+    ranks = setup.world.num_shards
     on_all = f", {needed * ranks / GIB:.1f} GiB on {ranks} ranks" if ranks > 1 else ""
     yield Fault(
         f"{type(sampler).__name__} builds a list of {length} samples: about {needed / GIB:.1f} GiB in this "
@@ -190,29 +190,29 @@ def materialises(seen: Inspection) -> Faults:
 
 
 @rule("error", any_loader)
-def too_many_weights(seen: Inspection) -> Faults:
+def too_many_weights(setup: Inspection) -> Faults:
     """torch refuses to draw from more than 2^24 weights.
 
     Hint:
         use sk.WeightedRandomSampler(weights) with sk.Loader or sk.TorchSampler
     """
-    for sampler in seen.others:
+    for sampler in setup.others:
         is_weighted = isinstance(sampler, torch.utils.data.WeightedRandomSampler)
         if is_weighted and len(sampler.weights) > MOST_WEIGHTS:
             yield Fault(f"{len(sampler.weights)} weights, and torch.multinomial takes at most {MOST_WEIGHTS}")
 
 
 @rule("warning", run)
-def repeats_break_lanes(seen: InspectedRun) -> Faults:
+def repeats_break_lanes(setup: InspectedRun) -> Faults:
     """Copies are dealt above an order that keeps files together, so that each rank reads the files of all.
 
     Hint:
         use GLOBAL below it, or repeat a sample where it is read
     """
-    ranks = seen.view.num_ranks
-    if ranks == 1 or not seen.view.layout.has_files:
+    ranks = setup.view.num_ranks
+    if ranks == 1 or not setup.view.layout.has_files:
         return
-    for sampler, _, below in _links(seen, RepeatSampler):
+    for sampler, _, below in _links(setup, RepeatSampler):
         keeps_files = any(
             isinstance(link, ModedSampler) and link.mode.shuffle in FILE_AWARE for link in below
         )
@@ -224,11 +224,11 @@ def repeats_break_lanes(seen: InspectedRun) -> Faults:
 
 
 @rule("warning", run)
-def draws_limited(seen: InspectedRun) -> Faults:
+def draws_limited(setup: InspectedRun) -> Faults:
     """`num_samples` of `RandomSampler` is more than the samples that it draws from, and is not reached."""
-    for sampler, _, _ in _links(seen, RandomSampler):
+    for sampler, _, _ in _links(setup, RandomSampler):
         wanted = sampler.num_samples or 0
-        size = len(sampler.undealt_order(seen.dataset)) if wanted else 0
+        size = len(sampler.undealt_order(setup.dataset)) if wanted else 0
         if 0 < size < wanted:
             place = "over" if sampler.shuffle in FILE_AWARE else "below"
             yield Fault(
@@ -238,13 +238,13 @@ def draws_limited(seen: InspectedRun) -> Faults:
 
 
 @rule("warning", any_loader)
-def copies_together(seen: Inspection) -> Faults:
+def copies_together(setup: Inspection) -> Faults:
     """`RepeatFactorSampler` yields copies next to one another, and nothing shuffles them.
 
     Hint:
         put sk.RandomSampler() over it, by add_child
     """
-    for _, above, _ in _links(seen, RepeatFactorSampler):
+    for _, above, _ in _links(setup, RepeatFactorSampler):
         if not any(map(_shuffles, above)):
             yield Fault(
                 "RepeatFactorSampler yields the copies of a sample next to one another, and nothing above it "
@@ -253,13 +253,13 @@ def copies_together(seen: Inspection) -> Faults:
 
 
 @rule("warning", any_loader)
-def held_out_shuffled(seen: Inspection) -> Faults:
+def held_out_shuffled(setup: Inspection) -> Faults:
     """The held-out part of a `FoldSampler` is shuffled, as one does for training.
 
     Hint:
         say held_out=False for training, or leave the shuffling out for an evaluation
     """
-    for sampler, above, _ in _links(seen, FoldSampler):
+    for sampler, above, _ in _links(setup, FoldSampler):
         if sampler.held_out and any(map(_shuffles, above)):
             yield Fault(
                 f"fold {sampler.fold} of {sampler.num_folds} is held out, and shuffled as for training"
@@ -267,13 +267,13 @@ def held_out_shuffled(seen: Inspection) -> Faults:
 
 
 @rule("error", any_loader)
-def folds_overlap(seen: Inspection) -> Faults:
+def folds_overlap(setup: Inspection) -> Faults:
     """Windows that share samples are split into folds one by one, so that folds share samples.
 
     Hint:
         say by_files=True, or groups
     """
-    for sampler, _, below in _links(seen, FoldSampler):
+    for sampler, _, below in _links(setup, FoldSampler):
         for window in below if not sampler.by_files and sampler.groups is None else ():
             if isinstance(window, WindowSampler) and window.stride < window.size:
                 yield Fault(
@@ -283,17 +283,17 @@ def folds_overlap(seen: Inspection) -> Faults:
 
 
 @rule("warning", order)
-def one_class_batches(seen: InspectedRun) -> Faults:
+def one_class_batches(setup: InspectedRun) -> Faults:
     """Batches hold samples of one class, since `PKSampler` draws class after class.
 
     Hint:
         put sk.RandomSampler() over it, by add_child, or say a num_val that is a part of the batch
     """
-    view = seen.view
-    drawing = next((sampler for sampler, _, _ in _links(seen, PKSampler)), None)
+    view = setup.view
+    drawing = next((sampler for sampler, _, _ in _links(setup, PKSampler)), None)
     if drawing is None or view.batch_size == 1:
         return
-    labels = drawing._labels_of(seen.dataset)
+    labels = drawing._labels_of(setup.dataset)
     if np.unique(labels).size < 2:
         return
     batches = islice(view.reading(view.epoch, view.run.world.shard_id).batches(), _BATCHES_LOOKED_AT)
@@ -306,11 +306,11 @@ def one_class_batches(seen: InspectedRun) -> Faults:
         )
 
 
-def _links(seen: Inspection, kind: type[_Link]) -> Iterator[tuple[_Link, list[Sampler], list[Sampler]]]:
+def _links(setup: Inspection, kind: type[_Link]) -> Iterator[tuple[_Link, list[Sampler], list[Sampler]]]:
     """Yields the samplers of a class in samplerkit's chain, each with the samplers above and below it."""
-    for place, sampler in enumerate(seen.chain):
+    for place, sampler in enumerate(setup.chain):
         if isinstance(sampler, kind):
-            yield sampler, seen.chain[:place], seen.chain[place + 1 :]
+            yield sampler, setup.chain[:place], setup.chain[place + 1 :]
 
 
 def _shuffles(sampler: Sampler) -> bool:

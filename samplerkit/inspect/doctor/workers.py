@@ -57,39 +57,39 @@ _BYTES_OF_AN_OBJECT = 64
 
 
 @rule("error", stream)
-def workers_repeat(seen: Inspection) -> Faults:
+def workers_repeat(setup: Inspection) -> Faults:
     """Each worker reads the whole stream, so that each sample is read once per worker.
 
     Hint:
         split by torch.utils.data.get_worker_info() in __iter__, or use a map-style dataset
     """
-    if seen.num_workers > 1 and not _knows(seen, _BY_WORKER):
+    if setup.num_workers > 1 and not _knows(setup, _BY_WORKER):
         yield Fault(
-            f"nothing in {type(seen.dataset).__name__} asks which worker it is in: each of "
-            f"{seen.num_workers} workers reads the whole stream"
+            f"nothing in {type(setup.dataset).__name__} asks which worker it is in: each of "
+            f"{setup.num_workers} workers reads the whole stream"
         )
 
 
 @rule("error", stream)
-def ranks_repeat(seen: Inspection) -> Faults:
+def ranks_repeat(setup: Inspection) -> Faults:
     """Each rank reads the whole stream.
 
     Hint:
         split by rank and world size in __iter__, or use a map-style dataset, which sk.Loader deals
     """
-    ranks = seen.world.num_shards
-    if ranks > 1 and not seen.deals and not _knows(seen, _BY_RANK):
+    ranks = setup.world.num_shards
+    if ranks > 1 and not setup.deals and not _knows(setup, _BY_RANK):
         yield Fault(
-            f"nothing in {type(seen.dataset).__name__} asks for its rank: each of {ranks} ranks reads the "
+            f"nothing in {type(setup.dataset).__name__} asks for its rank: each of {ranks} ranks reads the "
             "whole stream"
         )
 
 
 @rule("error", stream)
-def idle_workers(seen: Inspection) -> Faults:
+def idle_workers(setup: Inspection) -> Faults:
     """The stream has fewer shards than ranks x workers, so that some workers read nothing."""
-    ranks, workers = seen.world.num_shards, max(1, seen.num_workers)
-    shards = _num_shards(seen.dataset)
+    ranks, workers = setup.world.num_shards, max(1, setup.num_workers)
+    shards = _num_shards(setup.dataset)
     if shards is not None and shards < ranks * workers:
         yield Fault(
             f"{shards} shards for {ranks} ranks x {workers} workers: some read nothing, and ranks end in "
@@ -99,71 +99,71 @@ def idle_workers(seen: Inspection) -> Faults:
 
 
 @rule("error", any_loader)
-def not_thread_safe(seen: Inspection) -> Faults:
+def not_thread_safe(setup: Inspection) -> Faults:
     """Threads share an object that is not thread-safe, such as an open file.
 
     Hint:
         give the dataset copy_for_thread(self), a copy that opens its own; or say workers="processes"
     """
-    for path, held in _shared(seen):
+    for path, held in _shared(setup):
         if isinstance(held, _OF_ONE_THREAD):
             yield Fault(
-                f"{seen.threads} threads share {path}, an open {type(held).__name__}: each moves its "
+                f"{setup.threads} threads share {path}, an open {type(held).__name__}: each moves its "
                 "position for the others, which then read wrong bytes or fail"
             )
             return
 
 
 @rule("warning", any_loader)
-def generator_shared(seen: Inspection) -> Faults:
+def generator_shared(setup: Inspection) -> Faults:
     """Threads draw from one generator, so that draws cannot be reproduced.
 
     Hint:
         draw from sk.draw_rng() or sk.sample_rng(...), or say workers="processes"
     """
-    for path, held in _shared(seen):
+    for path, held in _shared(setup):
         name = _drawn_by(held)
         if name is not None:
             yield Fault(
-                f"{path} draws from {name}, which {seen.threads} threads share: draws cannot be "
+                f"{path} draws from {name}, which {setup.threads} threads share: draws cannot be "
                 "reproduced, on a resume or otherwise"
             )
             return
 
 
 @rule("warning", any_loader)
-def python_lists(seen: Inspection) -> Faults:
+def python_lists(setup: Inspection) -> Faults:
     """Each worker gets its own copy of the dataset's long Python lists, since reference counts are written.
 
     Hint:
         keep them in numpy arrays, whose pages workers share
     """
-    for name, value in getattr(seen.dataset, "__dict__", {}).items():
+    for name, value in getattr(setup.dataset, "__dict__", {}).items():
         if not isinstance(value, list | tuple | dict):
             continue
-        grows = len(value) * _BYTES_OF_AN_OBJECT * seen.num_workers
+        grows = len(value) * _BYTES_OF_AN_OBJECT * setup.num_workers
         if grows >= GIB:
             yield Fault(
-                f"{type(seen.dataset).__name__}.{name} holds {len(value)} Python objects: "
-                f"{seen.num_workers} workers come to own copies of up to {grows / GIB:.1f} GiB together"
+                f"{type(setup.dataset).__name__}.{name} holds {len(value)} Python objects: "
+                f"{setup.num_workers} workers come to own copies of up to {grows / GIB:.1f} GiB together"
             )
 
 
 @rule("error", any_loader)
-def resume_inexact(seen: Inspection) -> Faults:
+def resume_inexact(setup: Inspection) -> Faults:
     """The saved state is ahead of what the loop received, so that a resume skips samples.
 
     Hint:
         use sk.Loader, or torchdata's StatefulDataLoader, whose states count what was received
     """
-    if seen.num_workers == 0 or type(seen.loader) is not torch.utils.data.DataLoader or not seen.bridges:
+    if setup.num_workers == 0 or type(setup.loader) is not torch.utils.data.DataLoader or not setup.bridges:
         return
     # A sampler that starts inside of an epoch has loaded a state.
-    if seen.saves_state or seen.bridges[0]._cursor.at.start > 0:
-        ahead = seen.num_workers * (seen.loader.prefetch_factor or 2)
+    if setup.saves_state or setup.bridges[0]._cursor.at.start > 0:
+        ahead = setup.num_workers * (setup.loader.prefetch_factor or 2)
         yield Fault(
             f"the state of TorchSampler is up to {ahead} batches ahead of what the loop received, since "
-            f"{seen.num_workers} workers read ahead: a resume skips them"
+            f"{setup.num_workers} workers read ahead: a resume skips them"
         )
 
 
@@ -175,10 +175,10 @@ def _num_shards(dataset: Any) -> int | None:
     return next(iter(found), None)
 
 
-def _knows(seen: Inspection, names: set[str]) -> bool:
+def _knows(setup: Inspection, names: set[str]) -> bool:
     """Returns whether any code of the dataset, or of the objects in it, uses one of the names."""
-    starter = getattr(seen.loader, "worker_init_fn", None)
-    inside = chain(_inside("", seen.dataset, _DEEPEST_STREAM, set()), _inside("", starter, 1, set()))
+    starter = getattr(setup.loader, "worker_init_fn", None)
+    inside = chain(_inside("", setup.dataset, _DEEPEST_STREAM, set()), _inside("", starter, 1, set()))
     return any(
         type(thing).__module__.startswith(_SPLIT_THEMSELVES)
         or any(names & _words(function.__code__) for function in _functions_of(thing, _OF_OTHERS))
@@ -213,18 +213,18 @@ def _drawn_by(held: Any) -> str | None:
     return None
 
 
-def _shared(seen: Inspection) -> Iterator[tuple[str, Any]]:
+def _shared(setup: Inspection) -> Iterator[tuple[str, Any]]:
     """Yields the objects that the threads of a loader share, each with its path."""
-    if seen.threads:
-        collate = seen.loader._workers._options.get("collate_fn")
-        yield from _inside("dataset", seen.dataset, _DEEPEST_SHARED, set())
+    if setup.threads:
+        collate = setup.loader._workers._options.get("collate_fn")
+        yield from _inside("dataset", setup.dataset, _DEEPEST_SHARED, set())
         yield from _inside("collate_fn", collate, 1, set())
 
 
-def _inside(path: str, thing: Any, depth: int, seen: set[int]) -> Iterator[tuple[str, Any]]:
-    if id(thing) in seen or thing is None or isinstance(thing, str | bytes | int | float | type):
+def _inside(path: str, thing: Any, depth: int, setup: set[int]) -> Iterator[tuple[str, Any]]:
+    if id(thing) in setup or thing is None or isinstance(thing, str | bytes | int | float | type):
         return
-    seen.add(id(thing))
+    setup.add(id(thing))
     # An object with `copy_for_thread` is copied for each thread, and not shared.
     if callable(getattr(type(thing), "copy_for_thread", None)):
         return
@@ -240,7 +240,7 @@ def _inside(path: str, thing: Any, depth: int, seen: set[int]) -> Iterator[tuple
     else:
         parts = [(f"{path}.{name}", part) for name, part in getattr(thing, "__dict__", {}).items()]
     for name, part in parts:
-        yield from _inside(name, part, depth - 1, seen)
+        yield from _inside(name, part, depth - 1, setup)
 
 
 def _functions_of(thing: Any, skipped: tuple[str, ...]) -> Iterator[FunctionType]:

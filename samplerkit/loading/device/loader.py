@@ -152,12 +152,12 @@ class DeviceLoader(Closing):
         """
         self._staged.set_epoch(epoch)
 
-    def edit(self, edit: Edit | None = None, /, **said: Any) -> int:
+    def edit(self, edit: Edit | None = None, /, **fields: Any) -> int:
         """Edits the run from a position on, and gives that position: what `Loader.edit` of its loader does.
 
         Args:
             edit: the edit; or:
-            **said: its arguments, by name.
+            **fields: its arguments, by name.
 
         Raises:
             NotSupportedError: the loader is of another package, whose requests are not known.
@@ -167,7 +167,7 @@ class DeviceLoader(Closing):
             problem = "cannot be edited while it reads, since its requests are not known"
             hint = "read by sk.Loader; or save a state, and start with a ledger that has the edit"
             raise NotSupportedError("loader", problem, self.loader, hint=hint)
-        position: int = self.loader.edit(edit, **said)
+        position: int = self.loader.edit(edit, **fields)
         return position
 
     def state_dict(self) -> dict[str, Any]:

@@ -114,7 +114,7 @@ class Delivery:
         """Returns the number of samples that a rank gets, pads included."""
         end = self.first(self.job_steps) if self.tail == "drop" else self.size
         least, larger = self._shared(end - self.start)
-        return least + (self.seat(shard) < larger)
+        return least + (self.slot(shard) < larger)
 
     def steps(self, shard: int) -> int:
         """Returns the number of batches that a rank gets: `job_steps`, or with `ragged` perhaps one less."""
@@ -123,12 +123,12 @@ class Delivery:
 
     def has(self, shard: int, step: int) -> bool:
         """Returns whether a rank has a batch in a step, without counting later steps."""
-        seat = self.seat(shard) if self.tail == "ragged" else 0
-        return self.is_of_the_job(step, seat)
+        slot = self.slot(shard) if self.tail == "ragged" else 0
+        return self.is_of_the_job(step, slot)
 
-    def is_of_the_job(self, step: int, seat: int = 0) -> bool:
-        """Returns whether any rank has a batch in a step; with `seat`, whether the rank of that seat has."""
-        needed = self.stage_of(step).size - 1 if self.tail == "drop" else seat
+    def is_of_the_job(self, step: int, slot: int = 0) -> bool:
+        """Returns whether any rank has a batch in a step; with `slot`, whether the rank of that seat has."""
+        needed = self.stage_of(step).size - 1 if self.tail == "drop" else slot
         return step >= 0 and self._is_there(self.first(step) + needed)
 
     def is_whole(self, step: int) -> bool:
@@ -157,15 +157,15 @@ class Delivery:
 
     def dealt(self, shard: int, step: int) -> range | Ids:
         """Returns the same positions, as a range if they are evenly spaced."""
-        first, seat, covered = self.first(step), self.seat(shard), self.stage_of(step).size
+        first, slot, covered = self.first(step), self.slot(shard), self.stage_of(step).size
         if not self.is_whole(step):
             covered = 0 if self.tail == "drop" else self.size - first
         least, larger = self._shared(covered)
-        count = least + (seat < larger)
+        count = least + (slot < larger)
         if self._fits_lanes:
-            begin = first + seat
+            begin = first + slot
             return range(begin, begin + count * self.num_shards, self.num_shards)
-        begin = seat * least + min(seat, larger)
+        begin = slot * least + min(slot, larger)
         return self._in_lane_order(first, covered, np.arange(begin, begin + count))
 
     def _shared(self, covered: int) -> tuple[int, int]:
@@ -177,8 +177,8 @@ class Delivery:
         """Returns `dealt` for each of some steps; at once, if they are dealt in the same way."""
         if self.ramp or not self._fits_lanes or not self.is_whole(steps[-1]):
             return [self.dealt(shard, step) for step in steps]
-        seat, covered = self.seat(shard), self.global_batch
-        begins = range(self.first(steps[0]) + seat, self.first(steps[-1] + 1), covered * steps.step)
+        slot, covered = self.slot(shard), self.global_batch
+        begins = range(self.first(steps[0]) + slot, self.first(steps[-1] + 1), covered * steps.step)
         return [range(begin, begin + covered, self.num_shards) for begin in begins]
 
     def first(self, step: int) -> int:
@@ -189,7 +189,7 @@ class Delivery:
     def _is_there(self, position: int) -> bool:
         return position < self.total if isinstance(self.total, int) else self.total.has(position)
 
-    def seat(self, shard: int) -> int:
+    def slot(self, shard: int) -> int:
         """Returns the place of a rank among those that a step is dealt to."""
         return (shard - self.rotation) % self.num_shards
 
@@ -390,5 +390,5 @@ class Reading:
         read = self.units.samples([self.delivery.dealt(*one) for one in whole]) if whole else []
         if split := dealt[len(whole) :]:
             parts = self.units.parts(self.delivery.first(split[0][1]), self.delivery.num_shards)
-            read += [parts[self.delivery.seat(rank)] for rank, _ in split]
+            read += [parts[self.delivery.slot(rank)] for rank, _ in split]
         return read

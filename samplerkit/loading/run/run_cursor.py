@@ -149,14 +149,14 @@ class RunCursor(Cursor):
         begun = [self.run.epoch(epoch).run_position(position) for epoch, position in places]
         return max(self._requested, *begun)
 
-    def make_edit(self, edit: Edit | None, said: Mapping[str, Any]) -> int:
+    def make_edit(self, edit: Edit | None, fields: Mapping[str, Any]) -> int:
         """Edits the run, and returns the position: see `Loader.edit`."""
-        if edit is not None and (said or not isinstance(edit, Edit)):
+        if edit is not None and (fields or not isinstance(edit, Edit)):
             raise ArgumentTypeError("edit", "must be an Edit, or the arguments of one", edit)
         ledger = self._required_ledger()
         with self.lock:
             run, first = self.run, self.editable_from
-            edit = Edit(**{"at": first, **said}) if edit is None else edit
+            edit = Edit(**{"at": first, **fields}) if edit is None else edit
             if edit.at < first:
                 problem = f"is before position {first}, up to which samples were requested"
                 raise ArgumentRangeError("at", problem, edit.at, hint="say that position, or a later one")

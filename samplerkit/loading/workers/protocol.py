@@ -344,11 +344,11 @@ class BatchesInOrder(Iterator[Answer]):
         return answer
 
 
-def timed_out(who: str, seconds: float | None) -> WorkerError:
+def timed_out(maker: str, seconds: float | None) -> WorkerError:
     """Returns the error of a batch that did not come within the `timeout` of a loader."""
     return WorkerError(
         "timeout",
-        f"is over, and {who} still reads this batch; seconds",
+        f"is over, and {maker} still reads this batch; seconds",
         seconds,
         hint="allow more, or look for what the dataset waits for",
     )

@@ -54,9 +54,9 @@ def count_table() -> np.ndarray[Any, np.dtype[np.uint8]]:
         the one that goes to y. 16 is added if x counts itself.
     """
     draw, goes = map_table().reshape(MAPS, 1, 1, 16), np.arange(16)[:, None, None]
-    goes_on = (draw < goes) | ((draw == goes) & np.array([[False], [True]]))
-    counts = np.cumsum(goes_on, axis=3) - goes_on
-    table: np.ndarray[Any, np.dtype[np.uint8]] = (counts + 16 * goes_on).astype(np.uint8).reshape(-1)
+    continues = (draw < goes) | ((draw == goes) & np.array([[False], [True]]))
+    counts = np.cumsum(continues, axis=3) - continues
+    table: np.ndarray[Any, np.dtype[np.uint8]] = (counts + 16 * continues).astype(np.uint8).reshape(-1)
     return table
 
 
@@ -172,11 +172,11 @@ class SourceDraws:
             return np.zeros(shape, dtype=np.int64)
         hashes = DrawHashes(self.words, lanes)
         levels = min(DIGITS, -(-int(rows.max()).bit_length() // 4))
-        goes_on = _below_above(hashes, rows, alpha, levels).astype(np.int64) << 4
+        continues = _below_above(hashes, rows, alpha, levels).astype(np.int64) << 4
         counts = (rows >> 60) * alpha if levels == DIGITS else np.zeros_like(rows)
         for level in range(levels - 1, -1, -1):
             above, digit = rows >> 4 * level + 4, rows >> 4 * level & 15
-            smaller, goes_on = _counted(hashes, level, above, digit, alpha, goes_on)
+            smaller, continues = _counted(hashes, level, above, digit, alpha, continues)
             counts += smaller
         counted: Ids = counts.reshape(shape)
         return counted
@@ -200,16 +200,16 @@ class SourceDraws:
         rows, left = np.divmod(turns, high - low)
         is_beyond = rows > 3
         rows = np.where(is_beyond, 0, rows)
-        goes_on = [np.zeros_like(rows), np.zeros_like(rows)]
+        continues = [np.zeros_like(rows), np.zeros_like(rows)]
         for level in range(DIGITS - 1, -1, -1):
             found = [
                 _counted(hashes, level, rows, digits, alpha, counted)
-                for alpha, counted in zip((low, high), goes_on, strict=True)
+                for alpha, counted in zip((low, high), continues, strict=True)
             ]
             between = found[1][0] - found[0][0]
             digit = np.count_nonzero(between <= left, axis=0) - 1
             left = left - between[digit, every]
-            goes_on = [counted[digit, every] for _, counted in found]
+            continues = [counted[digit, every] for _, counted in found]
             rows = rows * 16 + digit
         return np.where(is_beyond, 1 << 62, rows).reshape(shape)
 
@@ -266,7 +266,7 @@ def _few_words(words: bytes, lanes: bytes) -> Any:
 
 
 def _counted(
-    hashes: DrawHashes, level: int, above: Ids, digit: Ids, alpha: Ids, goes_on: Ids
+    hashes: DrawHashes, level: int, above: Ids, digit: Ids, alpha: Ids, continues: Ids
 ) -> tuple[Ids, Ids]:
     """Counts the rows below a threshold whose digit at a level is smaller, those above it the same.
 
@@ -276,14 +276,14 @@ def _counted(
         above: the digits of the rows above it.
         digit: of the rows.
         alpha: the thresholds.
-        goes_on: 16 where the row of the threshold's own share, down from the level above, counts; else 0.
+        continues: 16 where the row of the threshold's own share, down from the level above, counts; else 0.
 
     Returns:
         How many these are, and what to continue with.
     """
     share = alpha >> 60 - 4 * level
     pi = hashes.maps(level, (above << 4 * level) + share)
-    found = count_table()[(pi + (alpha >> 56 - 4 * level & 15) << 5) + goes_on + digit]
+    found = count_table()[(pi + (alpha >> 56 - 4 * level & 15) << 5) + continues + digit]
     return digit * share + (found & 15), (found & 16).astype(np.int64)
 
 

@@ -168,7 +168,7 @@ class Passes(Stream):
 
     @property
     def recipe(self) -> tuple[object, ...]:
-        return self.orders, self.lanes, self.gone, *(said for span in self.spans for said in span)
+        return self.orders, self.lanes, self.gone, *(value for span in self.spans for value in span)
 
     def order(self, number: int) -> Order:
         """Gives the order of a pass; the last ones are kept."""
@@ -207,14 +207,14 @@ class Passes(Stream):
         begun = max(0, -((under_way.begin - drawn.high) // under_way.length))
         first, begin = under_way.first + begun, under_way.begin + begun * under_way.length
         _, positions = self.locate(ids, drawn.low, begin)
-        lacking = np.union1d(self._every_span[-1].ids, ids)
-        left = len(WithoutIds(self.orders(first), lacking, self.woven))
+        excluded = np.union1d(self._every_span[-1].ids, ids)
+        left = len(WithoutIds(self.orders(first), excluded, self.woven))
         if not left:
             hint = "give it the weight 0 at the same position"
             raise NotSupportedError(self.name, "would have no samples left", hint=hint)
         before = tuple(one for one in self._every_span if one.first < first)
         gone = np.union1d(self.gone, positions[~drawn.has(positions)])
-        spans = (*before, PassSpan(first, begin, left, lacking))
+        spans = (*before, PassSpan(first, begin, left, excluded))
         return Passes(self.orders, self.lanes, self.name, spans, gone)
 
     def pieces(self, positions: Ids) -> Iterator[Piece]:

@@ -92,7 +92,7 @@ class Edit:
         return {self.source: None} if isinstance(self.source, str) else dict(self.source)
 
     @property
-    def said(self) -> dict[str, Any]:
+    def fields(self) -> dict[str, Any]:
         """The arguments that are given, by name, as plain data: a line of JSON."""
         return {name: plain(value, name) for name, value in self._given().items()}
 
@@ -104,20 +104,20 @@ class Edit:
     @cached_property
     def digest(self) -> str:
         """16 hexadecimal digits of its arguments."""
-        return _digest(json.dumps(self.said, sort_keys=True))
+        return _digest(json.dumps(self.fields, sort_keys=True))
 
     def __eq__(self, other: object) -> bool:
-        return self.said == other.said if isinstance(other, Edit) else NotImplemented
+        return self.fields == other.fields if isinstance(other, Edit) else NotImplemented
 
     def __hash__(self) -> int:
         return hash(self.digest)
 
     def __repr__(self) -> str:
-        said = self._given()
+        fields = self._given()
         if isinstance(self.without, np.ndarray):
             ids = self.without
-            said["without"] = f"<{ids.size} ids>" if ids.size > 6 else ids.tolist()
-        return f"Edit({', '.join(f'{name}={value}' for name, value in said.items())})"
+            fields["without"] = f"<{ids.size} ids>" if ids.size > 6 else ids.tolist()
+        return f"Edit({', '.join(f'{name}={value}' for name, value in fields.items())})"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return partial(Edit, **self._given()), ()
@@ -166,16 +166,16 @@ def chained(edits: Sequence[Edit]) -> list[str]:
 
 def lines_of(edits: Sequence[Edit]) -> str:
     """Gives the text of a file of edits: JSON, one a line."""
-    return "".join(json.dumps(edit.said) + "\n" for edit in edits)
+    return "".join(json.dumps(edit.fields) + "\n" for edit in edits)
 
 
-def edit_of(said: dict[str, Any]) -> Edit:
+def edit_of(fields: dict[str, Any]) -> Edit:
     """Makes an edit from the data that `Edit.said` gives.
 
     Raises:
         ArgumentValueError: a sampler in it is not samplerkit's own; and what the constructor raises.
     """
-    return Edit(**{name: made_of(value) for name, value in said.items()})
+    return Edit(**{name: made_of(value) for name, value in fields.items()})
 
 
 def edits_in(path: str | os.PathLike[str]) -> tuple[Edit, ...]:

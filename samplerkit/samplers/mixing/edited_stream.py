@@ -106,17 +106,17 @@ def _changed(source: Passes | Mix, changes: Sequence[_Change]) -> RunStream:
     weights = [one.weights for one in changes if one.weights is not None]
     removed, begins, have_left = RemovedPositions(source.lanes), tuple[int, ...](), False
     for at, group in groupby(changes, key=lambda change: change.at):
-        said = list(group)
-        weighed = [at for change in said if change.weights is not None]
+        changed = list(group)
+        weighed = [at for change in changed if change.weights is not None]
         begins += tuple(weighed)
         if weighed and have_left:
             # Which rows the rest of a pass loses depends on the weights there, in all lanes: none of a source
             # that is not read, until it is read again.
             source = _reweighed(source, weights, removed, begins)
             removed = replace(removed, gone=source.gone)
-        skips = [(at, change.skip) for change in said if change.skip is not None]
+        skips = [(at, change.skip) for change in changed if change.skip is not None]
         removed = replace(removed, skips=(*removed.skips, *skips))
-        for ids in (np.asarray(change.without) for change in said if change.without is not None):
+        for ids in (np.asarray(change.without) for change in changed if change.without is not None):
             source = _reweighed(source, weights, removed, begins)
             source = source.without(ids, DrawnPositions.of_lanes(removed.first_kept(at)))
             removed, have_left = replace(removed, gone=source.gone), True
@@ -134,12 +134,12 @@ def _first_beyond(made: RunStream, number: int, passes: int) -> int:
 def _stopped(changes: Sequence[_Change], at: int, source: int, first: Sequence[float]) -> list[_Change]:
     """Gives changes with one more, from which on a source has no weight; `first` are those of the begin."""
     number = bisect_right(changes, at, key=lambda change: change.at)
-    said = [first, *(one.weights for one in changes[:number] if one.weights is not None)]
+    changed = [first, *(one.weights for one in changes[:number] if one.weights is not None)]
     later = [
         one
         if one.weights is None
         else one._replace(weights=[*one.weights[:source], 0.0, *one.weights[source + 1 :]])
-        for one in (_Change(at, said[-1]), *changes[number:])
+        for one in (_Change(at, changed[-1]), *changes[number:])
     ]
     return [*changes[:number], *later]
 

@@ -92,7 +92,7 @@ class Ledger(Sampler):
         made = Ledger(self.get_child())
         edits = checked_edits((*self.edits, edit))
         if self.edits_file is not None:
-            edit_of(edit.said)  # a file keeps only edits that can be read again
+            edit_of(edit.fields)  # a file keeps only edits that can be read again
         made.__dict__.update(edits=edits, edits_file=self.edits_file)
         return made
 

@@ -74,7 +74,7 @@ class EpochOrders:
         return self.sampler.chain.woven_lanes(self.dataset, self.constants)
 
     @property
-    def _said(self) -> tuple[object, ...]:
+    def _compared(self) -> tuple[object, ...]:
         return self.constants, self.first, self.step
 
     @property
@@ -89,13 +89,13 @@ class EpochOrders:
         return Layout.of(self.dataset), plain([self.sampler, looked], "source")
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, EpochOrders) or self._said != other._said:
+        if not isinstance(other, EpochOrders) or self._compared != other._compared:
             return False
         is_one = self.sampler is other.sampler and self.dataset is other.dataset
         return is_one or self._read == other._read
 
     def __hash__(self) -> int:
-        return hash(self._said)
+        return hash(self._compared)
 
 
 @final

@@ -300,7 +300,7 @@ class ReadAheadCache(Generic[Content]):
         number = self._limits.read_ahead - len(self._unused)
         if number <= 0 or self._is_stopped or self._line:
             return
-        for file in self._entries.wanted_next(number, self._failures):
+        for file in self._entries.next_to_read(number, self._failures):
             if not self._make_room_ahead(file):
                 return
             self._entries.loading.add(file)

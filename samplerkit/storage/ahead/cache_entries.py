@@ -183,7 +183,7 @@ class CacheEntries(Generic[Content]):
         can_go = found in self.contents and found not in self.held
         return found if can_go and uses.next_use(found) > batch else None
 
-    def wanted_next(self, number: int, failed: Container[int]) -> list[int]:
+    def next_to_read(self, number: int, failed: Container[int]) -> list[int]:
         """Returns the files to prefetch, ordered by their next use.
 
         Args:
@@ -247,7 +247,7 @@ class FileStats:
 _log = logging.getLogger("samplerkit")
 
 
-def tell_of_rereading(read_again: int, limits: CacheLimits) -> None:
+def warn_of_rereading(read_again: int, limits: CacheLimits) -> None:
     """Logs a warning that the cache is too small for the order; of the workers, only the first one logs it.
 
     Args:

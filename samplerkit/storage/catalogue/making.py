@@ -180,13 +180,13 @@ def make_part(
     found = _there(out, remote)
     if found is not None and found.kind == kind:
         return out
-    told = None if tell is None else lambda done, _: tell(done)
+    report = None if tell is None else lambda done, _: tell(done)
     with closing(RemoteStorage(remote or RemoteOptions())) as storage:
 
         def work(number: int) -> FileCatalogue:
             return look(files[number], reader, storage=storage)
 
-        known = all_in_threads(work, len(files), threads, "samplerkit-catalogue", told)
+        known = all_in_threads(work, len(files), threads, "samplerkit-catalogue", report)
     write_catalogue(joined(known), out, remote)
     return out
 

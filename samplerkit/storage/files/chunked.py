@@ -15,7 +15,7 @@ from samplerkit.order import arguments
 from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
 from samplerkit.storage.ahead.cache import ReadAheadCache
-from samplerkit.storage.ahead.cache_entries import CacheLimits, FileStats, tell_of_rereading
+from samplerkit.storage.ahead.cache_entries import CacheLimits, FileStats, warn_of_rereading
 from samplerkit.storage.catalogue.catalogue_file import opened_catalogue
 from samplerkit.storage.catalogue.file_catalogue import Kind
 from samplerkit.storage.files.content import Content, ContentPart, DecodeSample, MadeSamples, gathered_samples
@@ -81,7 +81,7 @@ class ChunkedDataset(OpenPerProcess[ChunkCache]):
         self._gather: Final = gather
         self._storage: Final = storage
         self._chunks: Chunks | None = None
-        self._has_told = False
+        self._has_warned = False
 
     @abstractmethod
     def _find(self) -> Chunks:
@@ -151,13 +151,13 @@ class ChunkedDataset(OpenPerProcess[ChunkCache]):
         cache.begin(wanted)
         with closing(self._parts(wanted)) as parts:
             batch = self._gather(parts, wanted.size)
-        if cache.is_too_small and not self._has_told:
-            self._has_told = True
-            self._tell_of_rereading(cache.read_again)
+        if cache.is_too_small and not self._has_warned:
+            self._has_warned = True
+            self._warn_of_rereading(cache.read_again)
         return batch
 
-    def _tell_of_rereading(self, times: int) -> None:
-        tell_of_rereading(times, self._limits)
+    def _warn_of_rereading(self, times: int) -> None:
+        warn_of_rereading(times, self._limits)
 
     def expect(self, upcoming: Iterable[Ids]) -> None:
         """Receives the ids that this process will read, to prefetch chunks and to keep those needed again.

@@ -125,11 +125,11 @@ def read_file(
     Raises:
         DatasetError: the file cannot be read, or has another length.
     """
-    content, told = reader.read(paths[file]), int(sizes[file])
-    if content.length != told:
+    content, expected = reader.read(paths[file]), int(sizes[file])
+    if content.length != expected:
         raise DatasetError(
             content.path,
-            f"has {content.length} samples, but {told} were given or counted",
+            f"has {content.length} samples, but {expected} were given or counted",
             hint=hint,
         )
     return content
@@ -192,7 +192,7 @@ def _parsed(call: Callable[[], Result]) -> Result:
 def _renamed(path: str, name: str, call: Callable[[str], Result]) -> Result:
     """Calls a function with a path; errors name the file by `name` instead of the path."""
 
-    def said(error: Exception) -> Exception:
+    def reworded(error: Exception) -> Exception:
         if not isinstance(error, SamplerkitError):
             error.__notes__ = [note.replace(path, name) for note in getattr(error, "__notes__", ())]
         if not isinstance(error, SamplerkitError) or path == name:
@@ -208,4 +208,4 @@ def _renamed(path: str, name: str, call: Callable[[str], Result]) -> Result:
         failed.__cause__ = None if is_remote(path) else error.__cause__
         return failed
 
-    return in_other_words(lambda: call(path), (MemoryError, SamplerkitError), said)
+    return in_other_words(lambda: call(path), (MemoryError, SamplerkitError), reworded)

@@ -60,6 +60,6 @@ def guarded(place: str, what: str, call: Callable[[], Result], hint: str = REWRI
         note_once(error, f"while {place} was {what}")
         raise
     except Exception as error:
-        said = " ".join(str(error).split())[:200]
-        problem = f"cannot be {what} ({type(error).__name__}: {said})"
+        message = " ".join(str(error).split())[:200]
+        problem = f"cannot be {what} ({type(error).__name__}: {message})"
         raise DatasetError(place, problem, hint=hint) from error

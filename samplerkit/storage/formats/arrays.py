@@ -215,8 +215,8 @@ def _zarr_array(folder: str, group: Any, name: str) -> Any:
         array = None
     if array is None or not hasattr(array, "chunks"):
         raise DatasetError(folder, f"holds no array {name!r}, but", sorted(group.array_keys()))
-    said = array.metadata.to_dict()
-    if "pickle" in repr([said.get("codecs"), said.get("filters")]).lower():
+    encoding = array.metadata.to_dict()
+    if "pickle" in repr([encoding.get("codecs"), encoding.get("filters")]).lower():
         raise DatasetError(folder, f"array {name!r} is pickled: that is never loaded", hint="write it again")
     return array
 

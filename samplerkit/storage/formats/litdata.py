@@ -61,14 +61,14 @@ class LitDataset(FolderDataset):
         return files, partial(found.rows, chosen)
 
 
-def _chunk(said: Mapping[str, Any]) -> FolderShard:
+def _chunk(parsed: Mapping[str, Any]) -> FolderShard:
     """Reads the index entry of a chunk.
 
     Raises:
         ValueError: a value of the entry is not valid.
         LookupError: a value is missing.
     """
-    name, size, samples = said["filename"], said["chunk_bytes"], said["chunk_size"]
+    name, size, samples = parsed["filename"], parsed["chunk_bytes"], parsed["chunk_size"]
     require_inside(name)
     if type(size) is not int or type(samples) is not int or min(size, samples) < 0:
         raise ValueError(f"{name!r} of {size!r} bytes and {samples!r} samples")
@@ -103,8 +103,8 @@ class LitIndex:
             ValueError: the index is not valid, or its format is not supported.
             LookupError: a value is missing.
         """
-        said = json.loads(data)
-        config, chunks = said["config"], tuple(map(_chunk, said["chunks"]))
+        parsed = json.loads(data)
+        config, chunks = parsed["config"], tuple(map(_chunk, parsed["chunks"]))
         if not chunks:  # the config is empty then
             return cls((), (), None, "", is_tokens=False)
         if config.get("encryption"):
@@ -175,10 +175,10 @@ def _framed(raw: bytes, samples: int) -> list[bytes]:
     if (mark, version, flags, count) != (_MARK_OF_FRAMES, 1, 0, samples):
         raise ValueError(f"it does not begin with frames of {samples} samples, as index.json says")
     ends, at = ends_in(raw, _HEAD_OF_FRAMES.size, count), _HEAD_OF_FRAMES.size + 4 * (count + 1)
-    said = [_FRAME.unpack_from(raw, at + number * _FRAME.size) for number in range(frames)]
+    parsed = [_FRAME.unpack_from(raw, at + number * _FRAME.size) for number in range(frames)]
     place, first = at + frames * _FRAME.size, 0
     found: list[bytes] = []
-    for begins, items, offset, packed, size in said:
+    for begins, items, offset, packed, size in parsed:
         last = first + items
         if (begins, offset) != (first, place) or last > count or size != ends[last] - ends[first]:
             raise ValueError("its frames are not where it says")

@@ -91,10 +91,10 @@ def _rows(
 
 
 def _shards_in(index: bytes, is_there: Callable[[str], bool]) -> list[MdsShard]:
-    said = json.loads(index)
-    if said["version"] != 2:
-        raise ValueError(f"version {said['version']!r}, and only 2 is known")
-    return [MdsShard.of(shard, is_there) for shard in said["shards"]]
+    parsed = json.loads(index)
+    if parsed["version"] != 2:
+        raise ValueError(f"version {parsed['version']!r}, and only 2 is known")
+    return [MdsShard.of(shard, is_there) for shard in parsed["shards"]]
 
 
 @final
@@ -113,10 +113,10 @@ class MdsColumns:
     sizes: tuple[int | None, ...]
 
     @classmethod
-    def of(cls, said: Mapping[str, Any]) -> MdsColumns:
+    def of(cls, parsed: Mapping[str, Any]) -> MdsColumns:
         """Reads the columns from an index entry or a shard's header."""
-        names, encodings = tuple(said["column_names"]), tuple(said["column_encodings"])
-        sizes = tuple(size or None for size in said["column_sizes"])
+        names, encodings = tuple(parsed["column_names"]), tuple(parsed["column_encodings"])
+        sizes = tuple(size or None for size in parsed["column_sizes"])
         if not len(names) == len(encodings) == len(sizes) or len(set(names)) < len(names):
             raise ValueError("columns of which some lack a name, an encoding or a size, or have one name")
         return cls(names, encodings, sizes)
@@ -169,32 +169,32 @@ class MdsShard:
     columns: MdsColumns
 
     @classmethod
-    def of(cls, said: Mapping[str, Any], is_there: Callable[[str], bool]) -> MdsShard:
+    def of(cls, parsed: Mapping[str, Any], is_there: Callable[[str], bool]) -> MdsShard:
         """Reads the index entry of a shard.
 
         Args:
-            said: the entry.
+            parsed: the entry.
             is_there: whether an uncompressed shard exists; it is then read instead of the compressed one.
 
         Raises:
             ValueError: the version or format is not supported, or a value is not valid.
             LookupError: a value is missing.
         """
-        if (said["version"], said["format"]) != (2, "mds"):
-            raise ValueError(f"a shard of format {said['format']!r}, version {said['version']!r}")
-        compression = str(said["compression"] or "").partition(":")[0]
+        if (parsed["version"], parsed["format"]) != (2, "mds"):
+            raise ValueError(f"a shard of format {parsed['format']!r}, version {parsed['version']!r}")
+        compression = str(parsed["compression"] or "").partition(":")[0]
         if compression not in {"", "gz", "bz2", *_CODECS}:
             raise ValueError(f"compression {compression!r}, which is not known")
-        if (said["zip_data"] is not None) != bool(compression):
+        if (parsed["zip_data"] is not None) != bool(compression):
             raise ValueError("a compression without a compressed file, or one without the other")
-        samples = said["samples"]
+        samples = parsed["samples"]
         if type(samples) is not int or samples < 0:
             raise ValueError(f"{samples!r} samples")
-        name, size, digests = _file_of(said["raw_data"])
-        columns = MdsColumns.of(said)
+        name, size, digests = _file_of(parsed["raw_data"])
+        columns = MdsColumns.of(parsed)
         if not compression or is_there(name):
             return cls(name, size, "", name, size, digests, samples, columns)
-        return cls(name, size, compression, *_file_of(said["zip_data"]), samples, columns)
+        return cls(name, size, compression, *_file_of(parsed["zip_data"]), samples, columns)
 
     def samples_in(self, place: str, data: bytes) -> list[bytes]:
         """Splits the bytes of the file into samples.
@@ -224,14 +224,14 @@ class MdsShard:
         return between(raw, ends)
 
 
-def _file_of(said: Mapping[str, Any]) -> tuple[str, int, Mapping[str, str]]:
+def _file_of(parsed: Mapping[str, Any]) -> tuple[str, int, Mapping[str, str]]:
     """Reads the path, size and digests of a file from the index.
 
     Raises:
         ValueError: the path leads out of the folder, or a value is not valid.
         LookupError: a value is missing.
     """
-    name, size, hashes = said["basename"], said["bytes"], said["hashes"]
+    name, size, hashes = parsed["basename"], parsed["bytes"], parsed["hashes"]
     require_inside(name)
     if type(size) is not int or size < 0:
         raise ValueError(f"{name!r} of {size!r} bytes")

@@ -131,12 +131,12 @@ class MindRecordFile(ChunkFile):
         header = json.loads(data)
         if (number := len(header["schema"])) != 1:
             raise ValueError(f"{number} schemas, and only files of one are read")
-        said, blobs = header["schema"][0]["schema"], tuple(header["schema"][0]["blob_fields"])
-        kinds = {name: str(field["type"]) for name, field in said.items()}
+        schema, blobs = header["schema"][0]["schema"], tuple(header["schema"][0]["blob_fields"])
+        kinds = {name: str(field["type"]) for name, field in schema.items()}
         for name, kind in kinds.items():
             if kind not in {"string", "bytes", *_NUMBERS}:
                 raise ValueError(f"column {name!r} of type {kind!r}, which is not known")
-        shapes = {name: tuple(map(int, said[name]["shape"])) for name in kinds if "shape" in said[name]}
+        shapes = {name: tuple(map(int, schema[name]["shape"])) for name in kinds if "shape" in schema[name]}
         in_blob = sorted({name for name, kind in kinds.items() if kind == "bytes"} | shapes.keys())
         if sorted(blobs) != in_blob:
             raise ValueError(f"bytes and arrays in columns {in_blob}, and says {list(blobs)}")
@@ -260,8 +260,8 @@ def _widened(data: bytes) -> Any:
     at = 4 + math.ceil(count / 4)
     if at > len(data):
         raise ValueError(f"{count} integers in {len(data)} bytes")
-    said = np.frombuffer(data, np.uint8, at - 4, 4)
-    kinds = (said[:, None] >> np.array([6, 4, 2, 0], np.uint8)) & 3
+    schema = np.frombuffer(data, np.uint8, at - 4, 4)
+    kinds = (schema[:, None] >> np.array([6, 4, 2, 0], np.uint8)) & 3
     sizes = (1 << kinds.reshape(-1)[:count]).astype(np.int64)
     starts = at + np.cumsum(sizes) - sizes
     if at + int(sizes.sum()) != len(data):

@@ -206,8 +206,8 @@ class Records:
             lengths.append(length)
             crcs.append(found[:4])
             head = found[4:]
-        said = np.frombuffer(b"".join(head[8:] for head in heads), "<u4")
-        wrong = np.flatnonzero(masked_crc32c([head[:8] for head in heads]) != said)
+        expected = np.frombuffer(b"".join(head[8:] for head in heads), "<u4")
+        wrong = np.flatnonzero(masked_crc32c([head[:8] for head in heads]) != expected)
         if wrong.size:
             raise ValueError(f"the length of record {wrong[0]} does not fit its checksum")
         if problem:

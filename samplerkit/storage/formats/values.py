@@ -71,12 +71,12 @@ def cutter(sizes: Sequence[int | None]) -> Callable[[bytes], list[bytes]]:
         >>> cutter([None, 1, None])(bytes([1, 0, 0, 0, 2, 0, 0, 0]) + b"abcd")
         [b'a', b'b', b'cd']
     """
-    said = struct.Struct(f"<{sizes.count(None)}I")
+    sizes_head = struct.Struct(f"<{sizes.count(None)}I")
 
     def cut_sample(sample: bytes) -> list[bytes]:
-        rest = iter(said.unpack_from(sample))
+        rest = iter(sizes_head.unpack_from(sample))
         found = [next(rest) if size is None else size for size in sizes]
-        return cut(sample, found, said.size, len(sample))
+        return cut(sample, found, sizes_head.size, len(sample))
 
     return cut_sample
 

@@ -156,19 +156,19 @@ class Absent(Refused):
 def in_other_words(
     call: Callable[[], Result],
     kinds: type[Fault] | tuple[type[Fault], ...],
-    said: Callable[[Fault], Exception],
+    reword: Callable[[Fault], Exception],
 ) -> Result:
     """Calls a function, and replaces its exceptions by others, without chaining them.
 
     Args:
         call: the function.
         kinds: the types of exceptions to replace.
-        said: returns the exception to raise instead, which may be the same one.
+        reword: returns the exception to raise instead, which may be the same one.
     """
     try:
         return call()
     except kinds as error:
-        other = said(error)
+        other = reword(error)
     try:
         raise other
     finally:
@@ -319,8 +319,8 @@ def _status(error: BaseException) -> int | None:
     if any(type(each).__module__ == "aiohttp.http_exceptions" for each in chain):
         return None
     for each in chain:
-        told = (getattr(each, name, None) for name in ("status", "status_code", "code"))
-        number = next((number for number in told if isinstance(number, int)), 0)
+        statuses = (getattr(each, name, None) for name in ("status", "status_code", "code"))
+        number = next((number for number in statuses if isinstance(number, int)), 0)
         if 400 <= number < 600:
             return number
     return None

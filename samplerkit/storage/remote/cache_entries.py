@@ -104,8 +104,8 @@ def entry_of(folder: Path, place: str, identity: str, version: Version, digest: 
         >>> one.address == other.address, one.key == other.key
         (True, False)
     """
-    told = f"{version.size} {version.tag} {digest or ''}"
-    return Entry(folder, f"{_digest(identity, 16)}-{_digest(told, 8)}", place, version.size)
+    text = f"{version.size} {version.tag} {digest or ''}"
+    return Entry(folder, f"{_digest(identity, 16)}-{_digest(text, 8)}", place, version.size)
 
 
 def kept_in(folder: Path) -> Iterator[Entry]:
@@ -216,8 +216,8 @@ class Record:
 
     def write(self, descriptor: int) -> None:
         """Writes a lock file; processes that share its lock may do so at once, as only the state differs."""
-        said = {"checksum": self.checksum, "state": f"{self.state:120}", "name": self.name[:200]}
-        data = MARKER + json.dumps(said).encode()
+        header = {"checksum": self.checksum, "state": f"{self.state:120}", "name": self.name[:200]}
+        data = MARKER + json.dumps(header).encode()
         os.pwrite(descriptor, data, 0)
         os.ftruncate(descriptor, len(data))
 
@@ -317,8 +317,8 @@ def evicted(others: Sequence[Entry], excess: int) -> int:
     used = sum(each.size for each in others)
     for each in others:
         # Parts left by dead processes are always evicted.
-        is_wanted_away = used + excess > 0
-        if (each.is_part or is_wanted_away) and evict(each, may_be_whole=is_wanted_away):
+        may_evict_whole = used + excess > 0
+        if (each.is_part or may_evict_whole) and evict(each, may_be_whole=may_evict_whole):
             used -= each.size
     return used
 

@@ -48,10 +48,10 @@ def check_part(url: str, answer: Head | Response, version: Version, first: int, 
         problem = f"was refused by its server (status {answer.status}), from byte {first} on"
         raise Refused(problem, "it may have been changed: start again")
     check_answer(url, answer)
-    told = content_length(headers)
+    announced = content_length(headers)
     if answer.status == 200:
-        check_version(version, told, headers)
-        return version.size if told == UNKNOWN_SIZE else told
+        check_version(version, announced, headers)
+        return version.size if announced == UNKNOWN_SIZE else announced
     *held, size = content_range(headers)
     check_version(version, size, headers)
     if last is None:
@@ -59,8 +59,8 @@ def check_part(url: str, answer: Head | Response, version: Version, first: int, 
     if held != [first, last]:
         raise Transient(f"bytes {held[0]} to {held[1]}, though {first} to {last} were asked for")
     count = last - first + 1
-    if told not in {UNKNOWN_SIZE, count}:
-        raise Transient(f"{told} bytes announced for a part of {count}")
+    if announced not in {UNKNOWN_SIZE, count}:
+        raise Transient(f"{announced} bytes announced for a part of {count}")
     return count
 
 
@@ -107,8 +107,8 @@ def check_version(version: Version, size: int, headers: Headers) -> None:
     """
     before = MODIFIED if version.tag.startswith(MODIFIED) else ""
     name = "Last-Modified" if before else "ETag"
-    told = headers.get(name.lower(), "")
-    version.check(size, told and before + told, name)
+    tag = headers.get(name.lower(), "")
+    version.check(size, tag and before + tag, name)
 
 
 def content_length(headers: Headers) -> int:

@@ -162,7 +162,7 @@ class Connections:
         """
         connection = in_other_words(partial(self._made, route), (OSError, TypeError), _no_certificates)
 
-        def said(error: OSError) -> Exception:
+        def reworded(error: OSError) -> Exception:
             connection.close()
             if isinstance(error, ssl.SSLError):
                 return error
@@ -173,7 +173,7 @@ class Connections:
             server = "the proxy" if route.proxy else "its server"
             return Transient(f"{server} cannot be reached{number_in_words(error)}")
 
-        in_other_words(connection.connect, OSError, said)
+        in_other_words(connection.connect, OSError, reworded)
         return connection
 
     def release(self, route: Route, connection: http.client.HTTPConnection, *, may_be_kept: bool) -> None:

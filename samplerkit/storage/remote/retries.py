@@ -176,7 +176,7 @@ def retried(url: str, client: Way, attempt: Callable[[Way], Result], stop: Stop)
         AbsentError: the file does not exist, or may not be read.
     """
 
-    def said(error: Exception) -> Exception:
+    def reworded(error: Exception) -> Exception:
         is_ours = isinstance(error, Transient | Refused | Stopped | SamplerkitError)
         return final_error(url, error if is_ours else client.fault(error))
 
@@ -190,7 +190,7 @@ def retried(url: str, client: Way, attempt: Callable[[Way], Result], stop: Stop)
     while True:
         number += 1
         try:
-            return in_other_words(after_wait, Exception, said)
+            return in_other_words(after_wait, Exception, reworded)
         except Transient as fault:
             reason, asked = fault.reason, fault.wait
         left = options.retry_seconds - waited

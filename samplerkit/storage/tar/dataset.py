@@ -296,9 +296,9 @@ class TarDataset(View):
         """
         return None if self._source.is_indexed else self._source.stats
 
-    def count_workers(self, told: Callable[[], FileStats | None]) -> None:
+    def count_workers(self, worker_stats: Callable[[], FileStats | None]) -> None:
         """Adds a function that returns the counters of a loader's workers; a `Loader` calls it."""
-        self._source.count_workers(told)
+        self._source.count_workers(worker_stats)
 
     @property
     def is_layout_known(self) -> bool:
@@ -384,7 +384,7 @@ def source_of(urls: Any, options: TarOptions, progress: Progress, lengths: Any) 
     if known is not None:
         refuse_lengths(lengths)
         names = public = known.files  # a catalogue has no credentials
-        storage, told = storage_for(known.is_remote, None, remote), known.lengths.tolist()
+        storage, counts = storage_for(known.is_remote, None, remote), known.lengths.tolist()
     else:
         # With lengths and on_error="skip", shards may be missing from the start.
         names = archive_names(urls, remote, keeps_absent=lengths is not None and options.skips)
@@ -393,7 +393,7 @@ def source_of(urls: Any, options: TarOptions, progress: Progress, lengths: Any) 
             name, _ = Counter(map(shown, dict.fromkeys(names))).most_common(1)[0]
             problem, hint = "differ in their queries or credentials only", "name each by its own path"
             raise ArgumentValueError("urls", problem, name, hint=hint)
-        storage, told = storage_for(any(map(is_remote, names)), lengths, remote), None
+        storage, counts = storage_for(any(map(is_remote, names)), lengths, remote), None
         if lengths is not None:
-            told = given_lengths(lengths, names, short_names(names), storage)
-    return Source(Shards(names, public, storage, options, known), told, progress)
+            counts = given_lengths(lengths, names, short_names(names), storage)
+    return Source(Shards(names, public, storage, options, known), counts, progress)

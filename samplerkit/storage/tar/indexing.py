@@ -104,8 +104,8 @@ def index_shards(
         def work(number: int) -> tuple[Index, bool]:
             return _indexed(names[number], targets[number], storage, checksums=checksums)
 
-        told = partial(progress, "indexing shard")
-        found = all_in_threads(work, len(names), threads, "samplerkit-index", told)
+        report = partial(progress, "indexing shard")
+        found = all_in_threads(work, len(names), threads, "samplerkit-index", report)
         indexes = [index for index, _ in found]
         sizes = {name: index.num_samples for name, index in zip(short, indexes, strict=True)}
         write_small(goal, lengths_text({**before, **sizes}).encode(), options)

@@ -25,7 +25,7 @@ from samplerkit.storage.per_process import OpenPerProcess, with_requests
 from samplerkit.storage.tar.format.flaws import Skipped
 from samplerkit.storage.tar.index.index import Index
 from samplerkit.storage.tar.index.joining import indexed_contents, joint_contents
-from samplerkit.storage.tar.read.contents import Contents, told_contents
+from samplerkit.storage.tar.read.contents import Contents, contents_of_lengths
 from samplerkit.storage.tar.read.reader import Reader
 from samplerkit.storage.tar.read.shard_reading import ShardReading
 from samplerkit.storage.tar.read.shards import Shards
@@ -45,7 +45,7 @@ class Source(OpenPerProcess[Reader | ShardReading]):
 
     Args:
         shards: the shards, and options for reading them.
-        told: the number of samples in each shard, from the user or a catalogue; None to index the shards at
+        lengths: the number of samples in each shard, from the user or a catalogue; None to index them at
             first use.
         progress: progress of indexing.
 
@@ -56,19 +56,19 @@ class Source(OpenPerProcess[Reader | ShardReading]):
         is_indexed: whether all shards are on disk under one index, so that nothing is fetched or missing.
     """
 
-    def __init__(self, shards: Shards, told: list[int] | None, progress: Progress) -> None:
+    def __init__(self, shards: Shards, lengths: list[int] | None, progress: Progress) -> None:
         super().__init__()
         self.shards = shards
         self.progress = progress
         self.logged: set[str] = set()
-        self.is_indexed = told is None and shards.storage is None
+        self.is_indexed = lengths is None and shards.storage is None
         self._known: Callable[[], Contents | Index] | None = None
-        if told is not None:
-            self._known = partial(told_contents, shards.short_names, told)
+        if lengths is not None:
+            self._known = partial(contents_of_lengths, shards.short_names, lengths)
 
     @cached_property
     def contents(self) -> Contents | Index:
-        """The contents of the shards, which are indexed now unless `told` was given.
+        """The contents of the shards, which are indexed now unless `lengths` was given.
 
         Raises:
             DatasetError: a shard cannot be read, or has a flaw and flaws are errors; or another process
@@ -156,8 +156,8 @@ class View(Closing):
 
     def __repr__(self) -> str:
         first, *others = self._source.shards.names
-        told = f"{first} and {len(others)} more" if others else first
-        return f"TarDataset({told})" + "".join(f".{type(step).__name__}" for step in self._steps)
+        shards = f"{first} and {len(others)} more" if others else first
+        return f"TarDataset({shards})" + "".join(f".{type(step).__name__}" for step in self._steps)
 
     def in_order(self, ids: Iterable[int]) -> Iterator[Any]:
         """Iterates over samples in a given order, reading up to 256 at a time.

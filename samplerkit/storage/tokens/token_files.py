@@ -124,9 +124,9 @@ class Pointers:
             DatasetError: they do not.
         """
         lengths = self.lengths(*sequences)
-        said = int(lengths.sum(dtype=np.int64))
-        if (lengths < 0).any() or said != tokens:
-            problem = f"says {said} tokens from byte 34 on, and {tokens} are there"
+        given_dtype = int(lengths.sum(dtype=np.int64))
+        if (lengths < 0).any() or given_dtype != tokens:
+            problem = f"says {given_dtype} tokens from byte 34 on, and {tokens} are there"
             raise DatasetError(self.name, problem, hint=_HINT)
         return lengths
 
@@ -276,7 +276,7 @@ class Opened:
             )
         return TokenFile(name, dtype, 0, size // dtype.itemsize)
 
-    def _of_megatron(self, data: Stored, place: int, said: Dtype | None) -> TokenFile:
+    def _of_megatron(self, data: Stored, place: int, given_dtype: Dtype | None) -> TokenFile:
         stored = self.data.files[place]
         name, index, size = data.name, stored.name, stored.size
         if size < HEADER.size:
@@ -291,7 +291,7 @@ class Opened:
             what = f"{_FLOATS[code]} numbers" if code in _FLOATS else f"a type of number {code}, at byte 17"
             raise DatasetError(index, f"says {what}, which are no tokens", hint=KNOWN)
         dtype = np.dtype("<" + MEGATRON[code])
-        _require_dtype(name, dtype, said)
+        _require_dtype(name, dtype, given_dtype)
         rows = HEADER.size + 12 * n + 8 * m
         if size not in {rows, rows + n}:
             problem = f"has {size} bytes, and its header says {rows}: {n} sequences, {m} documents"
@@ -315,7 +315,7 @@ class Opened:
         return TokenFile(name, dtype, 0, tokens, pointers, sequences=(0, n))
 
 
-def _of_npy(data: Stored, said: Dtype | None) -> TokenFile:
+def _of_npy(data: Stored, given_dtype: Dtype | None) -> TokenFile:
     name, size = data.name, data.size
     (head,) = data.read([(0, min(size, _MOST_HEADER))])
     file = io.BytesIO(head)
@@ -326,7 +326,7 @@ def _of_npy(data: Stored, said: Dtype | None) -> TokenFile:
     if len(shape) != 1 or dtype.str[1:] not in KINDS or dtype.newbyteorder("<") != dtype:
         problem = f"holds {dtype.str} of shape {shape}"
         raise DatasetError(name, problem, hint=f"{KNOWN}, in an array of one dimension")
-    _require_dtype(name, dtype, said)
+    _require_dtype(name, dtype, given_dtype)
     begin, tokens = file.tell(), int(shape[0])
     _require_size(name, size, begin + tokens * dtype.itemsize, "its header")
     return TokenFile(name, dtype, begin, tokens)
@@ -356,6 +356,6 @@ def _require_size(name: str, size: int, told: int, who: str) -> None:
         raise DatasetError(name, problem, hint="wait until it is written, or make both again")
 
 
-def _require_dtype(name: str, dtype: Dtype, said: Dtype | None) -> None:
-    if said is not None and said != dtype:
-        raise DatasetError(name, f"holds {dtype}, and dtype says", said.name, hint="leave dtype out")
+def _require_dtype(name: str, dtype: Dtype, given_dtype: Dtype | None) -> None:
+    if given_dtype is not None and given_dtype != dtype:
+        raise DatasetError(name, f"holds {dtype}, and dtype says", given_dtype.name, hint="leave dtype out")

@@ -10,7 +10,7 @@ from torch.utils.data import DataLoader
 import samplerkit as sk
 from samplerkit.compat import webdataset as wds
 from samplerkit.compat.webdataset import WebDataset
-from samplerkit.compat.webdataset.reading import SamplePipeline, Seat
+from samplerkit.compat.webdataset.reading import SamplePipeline, WorkerSlot
 from samplerkit.order.sequences import Range
 from tests.compat.webdataset.shards import (
     is_even,
@@ -28,7 +28,7 @@ def test_a_worker_opens_few_shards(tmp_path):
     for rank in range(2):
         order = dataset._pipeline.order(dataset._pipeline.tar, 0, sk.World(2, rank))
         for worker in range(4):
-            ids = dataset._pipeline.part(order, Seat(sk.World(2, rank), worker, 4))[:]
+            ids = dataset._pipeline.part(order, WorkerSlot(sk.World(2, rank), worker, 4))[:]
             assert len(ids) == 20
             assert len(set((ids // 10).tolist())) <= 3
 
@@ -43,7 +43,7 @@ def test_the_split_loses_and_repeats_nothing_and_equal_steps_are_equal(total, ra
         by_rank = []
         for rank in range(ranks):
             parts = [
-                list(pipeline.part(Range(0, total), Seat(sk.World(ranks, rank), worker, workers)))
+                list(pipeline.part(Range(0, total), WorkerSlot(sk.World(ranks, rank), worker, workers)))
                 for worker in range(workers)
             ]
             assert sum(map(len, parts)) == pipeline.rows_of_rank(total, sk.World(ranks, rank))

@@ -174,7 +174,7 @@ def indexed_contents(shards: Shards, progress: Progress) -> Contents:
     _check_skipped(joint.skipped, shards)
     firsts, stops = np.array(joint.cuts, dtype=np.int64).T
     layout = Layout(stops - firsts, short_names(shards.urls))
-    return Contents(layout, np.array(joint.counts), firsts, joint.fingerprint, joint.skipped, is_told=False)
+    return Contents(layout, np.array(joint.counts), firsts, joint.fingerprint, joint.skipped, is_given=False)
 
 
 def _indexes(shards: Shards, progress: Progress) -> list[Load]:

@@ -35,7 +35,7 @@ class Contents:
             skipped, otherwise 0.
         fingerprint: a string that changes with the samples.
         skipped: the skipped flaws that are known.
-        is_told: whether the lengths were given, and indexes were not read.
+        is_given: whether the lengths were given, and indexes were not read.
     """
 
     layout: Layout
@@ -43,7 +43,7 @@ class Contents:
     firsts: Ids
     fingerprint: str
     skipped: Skipped
-    is_told: bool
+    is_given: bool
 
     def split(self, ids: Ids) -> dict[int, tuple[Ids, Ids]]:
         """Groups ids by shard: returns for each the rows in its index, and their positions among the ids."""
@@ -51,12 +51,12 @@ class Contents:
         return {number: (rows + self.firsts[number], places) for number, (rows, places) in parts}
 
 
-def told_contents(names: tuple[str, ...], lengths: list[int]) -> Contents:
+def contents_of_lengths(names: tuple[str, ...], lengths: list[int]) -> Contents:
     """Returns the contents for given lengths; the fingerprint depends on lengths and names of shards."""
     fingerprint = fingerprint_of("lengths", names, lengths)
     layout = Layout(lengths, names)
     return Contents(
-        layout, layout.sizes, np.zeros_like(layout.sizes), fingerprint, Skipped.of(()), is_told=True
+        layout, layout.sizes, np.zeros_like(layout.sizes), fingerprint, Skipped.of(()), is_given=True
     )
 
 
@@ -102,18 +102,18 @@ class MetIndexes:
             DatasetError: the shard has another version than before, or a wrong number of samples; or a
                 sample is split over it and a neighbour, and flaws are not skipped.
         """
-        told = int(self._contents.counts[number])
+        expected = int(self._contents.counts[number])
         if not index.is_lost:
-            self._check(number, index, told)
+            self._check(number, index, expected)
         with self._lock:
             self._indexes[number] = index
             self._indexes.move_to_end(number)
-            if index.num_samples < told:
-                lacking = _lacking(self._names[number], index, told)
-                self._missing.setdefault(number, {})[index.num_samples] = told, lacking
+            if index.num_samples < expected:
+                lacking = _lacking(self._names[number], index, expected)
+                self._missing.setdefault(number, {})[index.num_samples] = expected, lacking
             if len(self._indexes) > self._most:
                 self._indexes.popitem(last=False)
-        if self._contents.is_told:
+        if self._contents.is_given:
             self._check_neighbours(number)
         return index
 
@@ -136,14 +136,14 @@ class MetIndexes:
                 samples[int(places[at])], is_here[at] = error, False
         return rows[is_here], places[is_here]
 
-    def _check(self, number: int, index: Index, told: int) -> None:
+    def _check(self, number: int, index: Index, expected: int) -> None:
         version = (index.archive.size, index.archive.version)
         is_other = self._versions.setdefault(number, version) != version
-        if is_other or (index.num_samples != told and not self._contents.is_told):
+        if is_other or (index.num_samples != expected and not self._contents.is_given):
             raise index.archive.changed()
-        if index.num_samples > told or (index.num_samples < told and not self._skips):
+        if index.num_samples > expected or (index.num_samples < expected and not self._skips):
             hint = "correct lengths, or leave them out to have the shards indexed"
-            problem = f"has {index.num_samples} samples, but {told} were given"
+            problem = f"has {index.num_samples} samples, but {expected} were given"
             raise DatasetError(self._names[number], problem, hint=hint)
 
     def _check_neighbours(self, number: int) -> None:
@@ -162,10 +162,10 @@ class MetIndexes:
                     self._missing.setdefault(shard, {}).setdefault(row, (row + 1, error))
 
 
-def _lacking(name: str, index: Index, told: int) -> AbsentError:
+def _lacking(name: str, index: Index, expected: int) -> AbsentError:
     """Returns the error for the samples that a shard lacks, with the reason."""
-    number = told - index.num_samples
-    some = f"all {told}" if number == told else f"{number} of the {told}"
+    number = expected - index.num_samples
+    some = f"all {expected}" if number == expected else f"{number} of the {expected}"
     # Without flaws, the lengths may be of other shards.
     why = "it has no more"
     hint = "correct lengths, or leave them out to have the shards indexed"

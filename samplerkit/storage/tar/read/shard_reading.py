@@ -77,7 +77,7 @@ class ShardReading:
     @property
     def skipped(self) -> Skipped:
         """The skipped flaws: of all shards if they were indexed, else of those used so far."""
-        return self._met.skipped if self._contents.is_told else self._contents.skipped
+        return self._met.skipped if self._contents.is_given else self._contents.skipped
 
     def expect(self, upcoming: Iterable[Any], epoch_samples: int) -> None:
         """Receives the upcoming ids, chooses how to read them, and starts prefetching.
@@ -208,7 +208,7 @@ class ShardReading:
     def _opened(self, number: int) -> OpenShard:
         """Fetches and opens a shard; called by the cache of open shards."""
         known = self._met.get(number)
-        index, copy = self._shards.open_shard(number, known, refuses_stale=not self._contents.is_told)
+        index, copy = self._shards.open_shard(number, known, refuses_stale=not self._contents.is_given)
         reader = Reader(index, self._shards.options.cache, 1)
         shard = OpenShard(number, self._shards.names[number], index.archive.size, index, reader, copy)
         if known is None or not known.is_lost:
@@ -259,12 +259,12 @@ class ShardReading:
         self._advice = advice(whole, read, is_local=stretch.is_local)
 
     def _warn_of_costs(self) -> None:
-        told = self._advice
-        if told:
+        text = self._advice
+        if text:
             self._advice = ""
             first, *others = self._shards.names
             shards = f"{first} and {len(others)} more shards" if others else first
-            warnings.warn(f"{shards}: {told}", stacklevel=2)
+            warnings.warn(f"{shards}: {text}", stacklevel=2)
 
 
 def limits_here(shards: Shards) -> CacheLimits:
