@@ -38,9 +38,9 @@ def validate(config: ConfigPath, as_json: AsJson = False) -> None:
             read.check_order()
     except SamplerkitError as error:
         problem = error
-    told = problem and {"place": problem.place, "message": str(problem), "hint": problem.hint}
+    found = problem and {"place": problem.place, "message": str(problem), "hint": problem.hint}
     lines = [f"{shown(config)}: valid"] if problem is None else []
-    show({"config": shown(config), "is_valid": problem is None, "problem": told}, *lines, as_json=as_json)
+    show({"config": shown(config), "is_valid": problem is None, "problem": found}, *lines, as_json=as_json)
     if problem is not None:
         if not as_json:
             typer.echo(f"samplerkit: {shown(config)}: {problem}", err=True)

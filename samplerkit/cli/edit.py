@@ -78,7 +78,7 @@ def edit(
     with writing("--output"):
         output.write_text(yaml.safe_dump(written, sort_keys=False), encoding="utf-8")
     epoch, place = divmod(change.at, size)
-    told = {
+    result = {
         "written": str(output),
         "edits": len(written["sampler"]["edits"]),
         "at": change.at,
@@ -94,13 +94,13 @@ def edit(
     changes += [f"{counted(global_batch, 'sample')} a step"] if global_batch else []
     changes += [f"without {counted(len(ids), 'id')}"] if ids is not None else []
     facts = [
-        ("written", f"{output}, {counted(told['edits'], 'edit')}"),
+        ("written", f"{output}, {counted(result['edits'], 'edit')}"),
         ("at", f"{change.at:,}: position {place:,} of epoch {epoch}"),
         ("before", f"{counted(change.at - position, 'position')} behind the checkpoint stay as they were"),
         ("from there", ", ".join(changes)),
         ("order", edited.fingerprint),
     ]
-    show(told, facts, as_json=as_json)
+    show(result, facts, as_json=as_json)
 
 
 def _parts(text: str) -> str | dict[str, Any]:

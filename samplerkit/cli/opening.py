@@ -47,13 +47,13 @@ def described(command: Callable[..., Any]) -> Callable[..., Any]:
     """Sets the help of a command's options to the texts below `Options:` in its docstring."""
     command.__doc__, _, options = (inspect.getdoc(command) or "").partition("\n\nOptions:\n")
     kinds, hints = get_type_hints(command), get_type_hints(command, include_extras=True)
-    for name, told in _DESCRIBED.findall(options):
+    for name, text in _DESCRIBED.findall(options):
         either = (hints[name], *get_args(hints[name]))
         given = [copy(hint.__metadata__[0]) for hint in either if get_origin(hint) is Annotated]
         # typer adds a `--no-` variant to a flag, unless the flag's name is given.
         names = [f"--{name.replace('_', '-')}"] if kinds[name] is bool else []
         info = given[0] if given else typer.Option(*names)
-        info.help = " ".join(f"{told[0].upper()}{told[1:]}".split())
+        info.help = " ".join(f"{text[0].upper()}{text[1:]}".split())
         hints[name] = Annotated[kinds[name], info]
     command.__annotations__ = hints
     return command

@@ -77,10 +77,10 @@ def plan(
             section = advised(read, view.layout, advice.chosen.arguments)
             if section is None:
                 advice = replace(advice, chosen=None, reason=why_none(read, loader.dataset))
-        told = _in_words(advice)
+        text = _in_words(advice)
         if section is not None and (read.sampler.get_child() is not None or mode is None):
-            told += f"; write sampler: {in_yaml(section)}"
-        facts += [*_quality(found), ("advice", told)]
+            text += f"; write sampler: {in_yaml(section)}"
+        facts += [*_quality(found), ("advice", text)]
         recommendation = {**advice.to_dict(), "sampler": section}
     show({**found.to_dict(), "recommendation": recommendation}, [*facts, *_transfers(found)], as_json=as_json)
 
@@ -114,8 +114,8 @@ def _facts(plan: Plan) -> Facts:
 
 def _tokens(found: TokenFigures) -> Facts:
     """Yields facts about windows of tokens: their sizes, and where `seq_len` may change."""
-    told = f"{found.tokens_a_step:,} a step, {found.tokens_an_epoch:,} an epoch, in windows of "
-    yield "tokens", f"{told}{found.seq_len:,} and blocks of {found.block_len:,}"
+    text = f"{found.tokens_a_step:,} a step, {found.tokens_an_epoch:,} an epoch, in windows of "
+    yield "tokens", f"{text}{found.seq_len:,} and blocks of {found.block_len:,}"
     if found.cut is not None:
         about = "" if found.is_exact else "about "
         yield "documents", f"{about}{100 * found.cut:.0f} % of the windows begin within one"
@@ -181,8 +181,8 @@ def _quality(plan: Plan) -> Facts:
     if plan.mixing is not None:
         weakest, error = plan.mixing.weakest, plan.mixing.standard_error
         precision = "" if plan.mixing.exact else f" +- {shown(error)}"
-        told = f"{shown(plan.mixing.value)}{precision}; 1 is a full shuffle; weakest {shown(weakest.value)}"
-        yield "mixing", f"{told} in windows of {weakest.window:,} samples"
+        text = f"{shown(plan.mixing.value)}{precision}; 1 is a full shuffle; weakest {shown(weakest.value)}"
+        yield "mixing", f"{text} in windows of {weakest.window:,} samples"
     if plan.effective_batch is not None:
         # A batch that takes equally from all files can be worth more than a random one.
         worth = counted(round(min(plan.effective_batch.value, plan.global_batch)), "random one")

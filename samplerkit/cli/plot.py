@@ -59,8 +59,8 @@ def plot(
         else:
             draw(views, output, epoch=epoch)
     size, orders = output.stat().st_size, {name: view.fingerprint for name, view in views.items()}
-    told = {"output": str(output), "bytes": size, "orders": orders}
-    show(told, f"{output}: {size:,} bytes", as_json=as_json)
+    result = {"output": str(output), "bytes": size, "orders": orders}
+    show(result, f"{output}: {size:,} bytes", as_json=as_json)
     if open_page and _has_display():
         webbrowser.open(output.resolve().as_uri())
 

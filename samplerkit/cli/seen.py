@@ -58,7 +58,7 @@ def seen(
     loader = opened(config, world, state)[1]
     history = loader.history()
     history = history if since is None else history.since(state_in(since))
-    told: dict[str, Any] = {
+    result: dict[str, Any] = {
         "samples": len(history),
         "is_complete": history.is_complete,
         "older_epochs": history.past.older,
@@ -73,7 +73,7 @@ def seen(
         for one in history.past.stretches
     ]
     if sample is not None or document is not None:
-        told |= {"sample": sample} if document is None else {"document": document, "file": file}
+        result |= {"sample": sample} if document is None else {"document": document, "file": file}
         columns = _COLUMNS if document is None else (*_COLUMNS, "first", "tokens")
         found = [
             time
@@ -82,16 +82,18 @@ def seen(
             for time in times
             if time["position"] < end and not time["is_pad"]
         ]
-        told["times"] = [{name: time[name] for name in (*columns, "is_pad")} for time in found]
+        result["times"] = [{name: time[name] for name in (*columns, "is_pad")} for time in found]
         rows = [tuple(time[name] for name in columns) for time in found]
     if part is not None:
-        told["part"] = of = _of_part(loader, history, part)
+        result["part"] = of = _of_part(loader, history, part)
         facts.append((part, f"{counted(of['read'], 'sample')}, {of['passes']:.3f} passes"))
     if out is not None:
         _write(history, out)
-        told["out"] = str(out)
-    nothing = "never" if "times" in told else "nothing"
-    show(told, facts, "", PrintedTable(columns, rows, most=_MOST_ROWS) if rows else nothing, as_json=as_json)
+        result["out"] = str(out)
+    nothing = "never" if "times" in result else "nothing"
+    show(
+        result, facts, "", PrintedTable(columns, rows, most=_MOST_ROWS) if rows else nothing, as_json=as_json
+    )
 
 
 def _of_part(loader: Loader, history: History, name: str) -> dict[str, Any]:
@@ -156,12 +158,12 @@ def state(
 
 def _looked_at(place: str, saved: dict[str, Any], loader: Loader | None) -> dict[str, Any]:
     problem = None
-    told: dict[str, Any] = {"place": place}
+    result: dict[str, Any] = {"place": place}
     try:
         read = State.from_dict(saved)
     except SamplerkitError as error:
-        return {**told, "verdict": "damaged, or of another version", "problem": str(error)}
-    told |= {"order": read.fingerprint, **asdict(read), "seed": list(read.seed)}
+        return {**result, "verdict": "damaged, or of another version", "problem": str(error)}
+    result |= {"order": read.fingerprint, **asdict(read), "seed": list(read.seed)}
     verdict = "whole: the checksum fits"
     if loader is not None:
         try:
@@ -169,7 +171,7 @@ def _looked_at(place: str, saved: dict[str, Any], loader: Loader | None) -> dict
             verdict = "whole, and fits the config"
         except SamplerkitError as error:
             verdict, problem = "whole, but does not fit the config", str(error)
-    return {**told, "verdict": verdict, "problem": problem}
+    return {**result, "verdict": verdict, "problem": problem}
 
 
 def _shown(name: str, value: Any) -> str:

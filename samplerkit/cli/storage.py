@@ -67,9 +67,9 @@ def index(
         make = JsonlDataset if jsonl else partial(TfRecordDataset, records="bytes")
         _index_records(make, urls, out, what="sample" if jsonl else "record", as_json=as_json)
         return
-    with progress() as told:
+    with progress() as report:
         found = index_shards(
-            urls, out=out, upload=upload, checksums=checksums, threads=jobs, lengths=lengths, progress=told
+            urls, out=out, upload=upload, checksums=checksums, threads=jobs, lengths=lengths, progress=report
         )
     flaws = [{"archive": f.archive, "offset": f.offset, "reason": f.reason} for f in found.flaws]
     sizes = {"shards": found.num_shards, "samples": found.num_samples, "files": found.num_files}
@@ -90,8 +90,8 @@ def _index_records(
     make: Callable[..., Any], urls: list[str], out: Path | None, *, what: str, as_json: bool
 ) -> None:
     with (
-        progress() as told,
-        make(urls[0] if len(urls) == 1 else urls, progress=told) as files,
+        progress() as report,
+        make(urls[0] if len(urls) == 1 else urls, progress=report) as files,
     ):
         count = files.save_indexes(out)
     number = len(files.files)
@@ -123,7 +123,7 @@ def pack(
         if is_remote(path):
             hint = "pack from a local folder into a local folder, and upload that"
             raise ArgumentValueError(place, "must be local", shown(path), hint=hint)
-    with progress() as told:
+    with progress() as report:
         packed = pack_folder(
             source,
             shards,
@@ -131,7 +131,7 @@ def pack(
             bytes_per_shard=bytes_per_shard,
             checksums=checksums,
             overwrite=overwrite,
-            progress=told,
+            progress=report,
         )
     sizes = {"samples": packed.num_samples, "files": packed.num_files}
     number = counted(len(packed.paths), "shard")
@@ -155,8 +155,8 @@ def catalogue(
         reader: the reader of files that are neither tar nor Parquet: npz, npy, csv, jsonl or text.
         jobs: files that are examined in parallel.
     """
-    with progress() as told:
-        found = make_catalogue(files, str(out), reader, threads=jobs, progress=told)
+    with progress() as report:
+        found = make_catalogue(files, str(out), reader, threads=jobs, progress=report)
     sizes = {"files": found.num_files, "samples": int(found.samples.sum()), "bytes": out.stat().st_size}
     number = counted(found.num_files, "file")
     text = f"{out}: {sizes['samples']} samples in {number}, {sizes['bytes']:,} bytes"
@@ -183,8 +183,8 @@ def lengths(
         raise typer.BadParameter("conflicts with --field; give one of the two", param_hint="--function")
     dataset = placed(None, load_config(config, check_quality=False).dataset)
     measure: Any = FieldLength(field) if function is None else imported(function)
-    with progress() as told:
-        found = compute_lengths(dataset, measure, out, num_workers=workers, progress=told)
+    with progress() as report:
+        found = compute_lengths(dataset, measure, out, num_workers=workers, progress=report)
     shortest, longest, mean = (
         (int(found.min()), int(found.max()), float(found.mean())) if found.size else (0, 0, 0.0)
     )

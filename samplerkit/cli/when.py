@@ -163,10 +163,10 @@ def when(
             rows.append((epoch, *[""] * len(keys), more))
         elif not times:
             rows.append((epoch, *_unread(one)))
-    told = {**asked, "num_ranks": view.num_ranks, "fingerprint": view.fingerprint}
+    result = {**asked, "num_ranks": view.num_ranks, "fingerprint": view.fingerprint}
     facts += [("order", view.fingerprint), ("ranks", str(view.num_ranks))]
     table = PrintedTable(("epoch", *columns, "note"), rows, left=1)
-    show({**told, "epochs": [one for one, _ in found]}, facts, "", table, as_json=as_json)
+    show({**result, "epochs": [one for one, _ in found]}, facts, "", table, as_json=as_json)
 
 
 def times_read(

@@ -158,11 +158,11 @@ class Downloads:
 
     def to_dict(self) -> dict[str, Any]:
         """Returns plain data, for JSON; bytes that are not known are None."""
-        told = {**asdict(self), "ratio": self.ratio}
+        result = {**asdict(self), "ratio": self.ratio}
         for way in ("whole", "ranges"):
-            if told[way] is not None and self.num_bytes is None:
-                told[way]["bytes"] = None
-        return told
+            if result[way] is not None and self.num_bytes is None:
+                result[way]["bytes"] = None
+        return result
 
 
 def dataset_at(tree: Any, path: Sequence[str]) -> Any:

@@ -75,8 +75,8 @@ def _by_file(lengths: Mapping[Any, Any], paths: Sequence[str], names: Sequence[s
         raise ArgumentValueError("lengths", "lacks a file", missing, hint="name every file, or none")
     extra = next(iter(given.keys() - set(used)), None)
     if extra is not None:
-        told = shown(extra) if isinstance(extra, str) and is_remote(extra) else extra
-        raise ArgumentValueError("lengths", "names a file that is not in the dataset", told)
+        name = shown(extra) if isinstance(extra, str) and is_remote(extra) else extra
+        raise ArgumentValueError("lengths", "names a file that is not in the dataset", name)
     return [given[key] for key in used]
 
 

@@ -259,14 +259,14 @@ def _require_read(dataset: Any, samples: list[Any], law: str) -> None:
     require(same(list(dataset.__getitems__(ids)), samples[::-1]), law, ids)
 
 
-def _read_into(dataset: Any, samples: list[Any], told: Connection) -> None:
+def _read_into(dataset: Any, samples: list[Any], pipe: Connection) -> None:
     """Reads in a forked process, and sends the error, if any."""
     try:
         _require_read(dataset, samples, "a batch is its samples")
         _end(dataset)
-        told.send("")
+        pipe.send("")
     except BaseException as error:  # raised in the parent
-        told.send(repr(error))
+        pipe.send(repr(error))
 
 
 def _open_files() -> list[str]:

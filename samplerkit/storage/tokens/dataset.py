@@ -305,10 +305,10 @@ class TokenDataset(OpenPerProcess[Any]):
                 [0, vocab_size).
         """
         wanted = checked_ids(ids, len(self))
-        told = None if epochs is None else arguments.integers("epochs", epochs)
-        if told is not None and (told.shape != wanted.shape or (told < 0).any()):
+        checked = None if epochs is None else arguments.integers("epochs", epochs)
+        if checked is not None and (checked.shape != wanted.shape or (checked < 0).any()):
             raise ArgumentValueError("epochs", "must be one for each id, and not negative", epochs)
-        return self._read(wanted, told)
+        return self._read(wanted, checked)
 
     def close(self) -> None:
         """Closes files and connections. The dataset can be used again."""

@@ -347,12 +347,12 @@ def _require_known(path: TokenPaths) -> None:
         raise AbsentError(name, problem, hint=hint)
 
 
-def _require_size(name: str, size: int, told: int, who: str) -> None:
-    if size < told:
-        problem = f"ends at byte {size}, and {who} says {told} bytes"
+def _require_size(name: str, size: int, expected: int, source: str) -> None:
+    if size < expected:
+        problem = f"ends at byte {size}, and {source} says {expected} bytes"
         raise DatasetError(name, problem, hint="it was cut: fetch or make it again")
-    if size > told:
-        problem = f"continues behind byte {told}, where {who} says that it ends, up to byte {size}"
+    if size > expected:
+        problem = f"continues behind byte {expected}, where {source} says that it ends, up to byte {size}"
         raise DatasetError(name, problem, hint="wait until it is written, or make both again")
 
 
