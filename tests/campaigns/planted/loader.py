@@ -8,13 +8,22 @@ LOADER = "tests/loading/test_loader.py"
 CURSOR = "tests/loading/test_cursor_machine.py"
 LOADERS = f"{LOADER} tests/loading/test_loader_states.py tests/loading/test_loader_workers.py"
 
+AFFINITY = "tests/loading/test_file_affinity.py"
+
 BUGS = [
+    Bug(
+        "a part goes to the worker whose turn it is",
+        "AffineProcesses.shares_of",
+        "(share.worker, share)",
+        "(next(self._turn), share)",
+        f"{AFFINITY}::test_each_file_is_read_by_one_worker_and_the_draws_stay",
+    ),
     Bug(
         "a skipped sample is told by its place in its part",
         "joined",
         "share.place(one.place)",
         "one.place",
-        "tests/loading/test_file_affinity.py::test_shares_put_together_are_the_batch",
+        f"{AFFINITY}::test_shares_put_together_are_the_batch",
     ),
     Bug(
         "a second iterator forgets the epoch that was set",
@@ -28,6 +37,13 @@ BUGS = [
         "Cursor._beyond",
         "self.next_epoch is not None and self.next_epoch != at.epoch",
         "False",
+        LOADERS,
+    ),
+    Bug(
+        "a batch counts before it is handed out",
+        "Loader.iterate_on",
+        "iteration.taken = step + 1",
+        "iteration.taken = step + 2",
         LOADERS,
     ),
     Bug(
@@ -76,7 +92,8 @@ BUGS = [
 
 
 PROCESSES_ONLY = {
-    "a skipped sample is told by its place in its part": "threads share all files: none is a worker's own",
+    "a part goes to the worker whose turn it is": "threads share all files: none is a worker's own",
+    "a skipped sample is told by its place in its part": "the same",
     "a worker's error is swallowed": "threads hand the error itself over, elsewhere",
 }
 """What cannot go wrong over threads, and why."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.campaigns.planting import Bug
 
 STATES = "tests/loading/test_exactly_once.py"
-AGREEMENT = "tests/loading/test_agreement.py"
+AGREEMENT, DRAWS = "tests/loading/test_agreement.py", "tests/loading/test_draws.py"
 CURSOR = "tests/loading/test_cursor_machine.py"
 
 JOBS = "tests/campaigns/test_random_ledgers.py::test_the_first_of_the_random_jobs_lose_and_repeat_nothing"
@@ -66,6 +66,20 @@ BUGS = [
         "start + taken",
         "taken",
         CURSOR,
+    ),
+    Bug(
+        "draws are counted in their batch",
+        "requests_of",
+        "Request(reading.epoch, reading.start, step, ids, draws, columns, segments, cursor.edits)",
+        "Request(reading.epoch, reading.start, step, ids, range(len(ids)), known, segments, cursor.edits)",
+        DRAWS,
+    ),
+    Bug(
+        "all epochs have the same draws",
+        "Draw.digest",
+        'struct.pack("<QQQ", self.seed, self.epoch, self.position)',
+        'struct.pack("<QQQ", self.seed, 0, self.position)',
+        DRAWS,
     ),
     Bug(
         "ranks are never compared",

@@ -31,6 +31,13 @@ BUGS = [
         OTHER_LENGTHS,
     ),
     Bug(
+        "the position stays as it was, in windows of another length",
+        "TokenWindowUnit.converted",
+        "state.position * self.windows_per_block // before",
+        "state.position",
+        OTHER_LENGTHS,
+    ),
+    Bug(
         "the phase is that of the epoch of the run, not of the source",
         "Part.epochs_at",
         "not self.runs_on",

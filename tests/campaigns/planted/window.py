@@ -10,6 +10,20 @@ REMOTE = "tests/storage/tokens/test_remote_tokens.py"
 
 BUGS = [
     Bug(
+        "without a phase a window has a label behind the end",
+        "Rings.blocks",
+        "np.maximum(self.tokens - (not self.phase), 0)",
+        "self.tokens",
+        WINDOWS,
+    ),
+    Bug(
+        "all passes of an epoch have one phase",
+        "Rings._computed",
+        "divmod(epoch, PASS)",
+        "(0, epoch % PASS)",
+        WINDOWS,
+    ),
+    Bug(
         "windows do not go round the file",
         "Rings.at",
         "begins % tokens",
