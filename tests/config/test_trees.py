@@ -11,7 +11,7 @@ from torch.utils.data import ConcatDataset
 import samplerkit as sk
 from tests.config.answers import valid
 from tests.storage.files.folders import write_npz
-from tests.storage.tar.remote_shards import NUMBERS, as_list, write_shards
+from tests.storage.tar.remote_shards import NUMBERS, write_shards
 
 SAMPLER = {"kind": "random", "shuffle": "files", "seed": 3}
 
@@ -68,7 +68,7 @@ def test_a_tree_of_real_datasets_is_read_in_the_order_of_its_config(written):
     config = sk.load_config(str(written))
     assert isinstance(config.dataset, sk.TreeDataset)
     assert isinstance(config.dataset.parts["more"].parts["books"], sk.FileDataset)
-    with config.make_loader(world=sk.World(1, 0), collate_fn=as_list) as loader:
+    with config.make_loader(world=sk.World(1, 0), collate_fn=list) as loader:
         ids = [id for step in range(len(loader)) for id in loader.ids(step).tolist()]
         found = [one[0] if isinstance(one, tuple) else int(one["id"]) for batch in loader for one in batch]
     assert found == [id if id < len(NUMBERS) else id - len(NUMBERS) for id in ids]

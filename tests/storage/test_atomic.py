@@ -13,10 +13,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import samplerkit as sk
 from samplerkit.storage.atomic import atomic, is_the_file
 from samplerkit.storage.lengths import save_lengths
 from tests.storage.remote.children import Child
+from tests.storage.tar.shards import packed
 from tests.waiting import wait_until
 
 
@@ -103,9 +103,7 @@ def test_without_locks_files_are_written_all_the_same(tmp_path, monkeypatch):
 
 
 def writes_an_archive(folder):
-    with sk.TarWriter(folder / "a.tar", index=False) as writer:
-        writer.write({"__key__": "a", "txt": "text"})
-    return folder / "a.tar"
+    return Path(*packed(folder / "a.tar", [{"__key__": "a", "txt": "text"}], index=False))
 
 
 def writes_lengths(folder):

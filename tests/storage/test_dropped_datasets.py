@@ -18,10 +18,8 @@ from samplerkit.storage.remote.storage import RemoteStorage
 from tests.storage.files.folders import write_npz
 from tests.storage.remote import faults
 from tests.storage.remote.server import served
-from tests.storage.tar.remote_shards import EACH, PATTERN, SHARDS, write_shards
+from tests.storage.tar.remote_shards import LENGTHS, PATTERN, write_shards
 from tests.waiting import begun_since, wait_until
-
-LENGTHS = [EACH] * SHARDS
 
 
 @pytest.fixture(autouse=True)

@@ -14,7 +14,9 @@ import pytest
 import samplerkit as sk
 from samplerkit.storage.names import matching_files
 from tests.storage.crowd import all_done
+from tests.storage.files.folders import write_npz
 from tests.storage.remote.children import Child
+from tests.storage.tar.shards import packed
 
 PATTERNS = (
     "**/*.npy",
@@ -101,9 +103,8 @@ def test_links_that_lead_elsewhere_are_followed_and_the_first_one_counts(tmp_pat
 
 
 def tar_files(folder):
-    with sk.TarWriter(f"{folder}/%d.tar", samples_per_shard=2, index=False) as writer:
-        for number in range(6):
-            writer.write({"__key__": str(number), "cls": number})
+    samples = ({"__key__": str(number), "cls": number} for number in range(6))
+    packed(f"{folder}/%d.tar", samples, samples_per_shard=2, index=False)
     return lambda names: sk.TarDataset(names, cache=folder / "cache")
 
 
@@ -114,8 +115,7 @@ def token_files(folder):
 
 
 def npz_files(folder):
-    for number in range(3):
-        np.savez(folder / f"{number}.npz", id=np.arange(2))
+    write_npz(folder, [2] * 3, "{}.npz")
     return lambda names: sk.FileDataset(names, "npz", progress=False)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -64,10 +65,6 @@ def write_csv(path, num_samples, mark=","):
     return rows
 
 
-def write_tsv(path, num_samples):
-    return write_csv(path, num_samples, "\t")
-
-
 OURS = {
     "npz": (NpzReader, write_npz, ".npz"),
     "npy": (NpyReader, write_npy, ".npy"),
@@ -75,7 +72,7 @@ OURS = {
     "parquet": (ParquetReader, write_parquet, ".parquet"),
     "jsonl": (JsonlReader, write_jsonl, ".jsonl"),
     "csv": (CsvReader, write_csv, ".csv"),
-    "tsv": (lambda: "tsv", write_tsv, ".tsv"),
+    "tsv": (lambda: "tsv", partial(write_csv, mark="\t"), ".tsv"),
 }
 
 
@@ -97,15 +94,11 @@ def write_json(path, num_samples):
     return list(range(num_samples))
 
 
-def read_json(path):
-    return json.loads(Path(path).read_text())
-
-
 class Json:
     """A reader without a fault, from which each broken one differs in one."""
 
     def __call__(self, path):
-        return read_json(path)
+        return json.loads(Path(path).read_text())
 
 
 class TestJson(ReaderContract):

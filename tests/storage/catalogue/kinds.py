@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import samplerkit as sk
+from tests.storage.tar.shards import packed
 
 SAMPLES = (5, 3, 0, 4)
 """Of each file."""
@@ -50,9 +51,8 @@ def _tar(path: Path, first: int, number: int) -> None:
     if not number:  # such as our writer does not make
         tarfile.open(path, "w").close()
         return
-    with sk.TarWriter(str(path), overwrite=True) as writer:
-        for sample in range(first, first + number):
-            writer.write({"__key__": f"{sample:03}", "cls": sample, "txt": "x" * sample})
+    ids = range(first, first + number)
+    packed(path, ({"__key__": f"{id:03}", "cls": id, "txt": "x" * id} for id in ids), overwrite=True)
 
 
 def _parquet(path: Path, first: int, number: int) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from functools import cache
 from itertools import islice
 
@@ -16,6 +15,7 @@ from samplerkit.storage.ahead import uses
 from samplerkit.storage.ahead.uses import MOST_MISTAKES, MOST_OVERTAKEN, NEVER, Uses
 from samplerkit.storage.files.dataset import FileDataset
 from tests.loading.worker_kinds import beside
+from tests.storage.crowd import all_done
 from tests.storage.files.folders import Watching, write_npz
 
 FILES, ROWS, RANKS = 24, 100, 2
@@ -225,28 +225,14 @@ def test_what_is_known_is_bounded_however_long_the_epoch(mode):
     assert known._num_uses <= uses.MOST_USES + 8192
 
 
-def test_an_order_other_than_expected_is_read_rightly_all_the_same(ones):
-    with FileDataset(ones, "npz", [1] * 8, max_files=2) as dataset:
-        dataset.expect(iter([np.array([id]) for id in range(8)]))
-        for id in [5, 3, 3, 7, 0, 1, 2, 6, 4, 5, 0, 7] * 3:
-            assert int(dataset.__getitems__([id])[0]["id"]) == id
-        assert dataset.stats.peak_files <= 2
-
-
 # It is known still when several threads begin its batches out of turn.
 
 BATCHES = [np.arange(10 * file, 10 * file + 4) for file in range(60)]
 
 
-def in_a_thread(call):
-    thread = threading.Thread(target=call)
-    thread.start()
-    thread.join()
-
-
 def test_a_batch_that_is_begun_before_its_turn_takes_nothing_from_the_one_before():
     uses = Uses(iter(BATCHES), lambda ids: ids // 10, 8)
-    in_a_thread(lambda: uses.begin(BATCHES[1]))
+    all_done(lambda: uses.begin(BATCHES[1]))
     assert [uses.next_use(file) for file in (0, 1, 2)] == [0, 1, 2]
     uses.begin(BATCHES[0])
     uses.end()
@@ -271,13 +257,11 @@ def test_one_that_many_have_overtaken_is_taken_not_to_come():
 
 
 def test_threads_with_room_for_few_files_read_each_file_once_an_epoch(tmp_path):
-    for number in range(20):
-        np.savez(tmp_path / f"{number:02}.npz", x=np.arange(10) + number * 10)
-    dataset = sk.FileDataset(str(tmp_path / "*.npz"), "npz", max_files=5, progress=False)
+    dataset = sk.FileDataset(write_npz(tmp_path, [10] * 20), "npz", max_files=5, progress=False)
     sampler = sk.RandomSampler(shuffle="partial", partial_size=15, seed=7)
     with dataset, sk.Loader(dataset, sampler, batch_size=4, **beside("3 threads")) as loader:
         for epoch in (1, 2, 3):
-            read = [index for batch in loader for index in batch["x"].tolist()]
+            read = [index for batch in loader for index in batch["id"].tolist()]
             assert read == sampler.order(dataset, epoch - 1)[:].tolist()
         assert loader.stats.dataset.files_read <= 3 * 20 + 3  # what an epoch leaves in memory may go
         assert loader.stats.dataset.peak_files <= 5

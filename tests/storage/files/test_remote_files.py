@@ -94,22 +94,18 @@ def test_what_was_fetched_to_be_counted_is_read_too(web, remote):
         assert len(web.asked("GET")) == 2
 
 
-def broken(folder, kind):
-    """Spoils the copy of a file in a folder of its own; gives the address of the folder."""
-    if kind == "missing":
-        (folder / "data" / NAMES[3]).unlink()
-    elif kind == "no npz":
-        (folder / "data" / NAMES[3]).write_bytes(b"PK\x03\x04 and nothing else")
-    elif kind == "longer":
-        np.savez(folder / "data" / NAMES[3], id=np.arange(9))
-    elif kind == "uneven":
-        np.savez(folder / "data" / NAMES[3], id=np.arange(6), x=np.arange(7))
+SPOILS = {
+    "missing": lambda path: path.unlink(),
+    "no npz": lambda path: path.write_bytes(b"PK\x03\x04 and nothing else"),
+    "longer": lambda path: np.savez(path, id=np.arange(9)),
+    "uneven": lambda path: np.savez(path, id=np.arange(6), x=np.arange(7)),
+}
 
 
 @pytest.mark.parametrize(("kind", "workers"), [("missing", 1), ("no npz", 0), ("longer", 0), ("uneven", 0)])
 def test_an_error_names_the_url_and_neither_its_query_nor_the_copy(folder, tmp_path, remote, kind, workers):
     shutil.copytree(folder / "data", tmp_path / "data")
-    broken(tmp_path, kind)
+    SPOILS[kind](tmp_path / "data" / NAMES[3])
     with (
         served(tmp_path) as web,
         FileDataset(urls_of(web, SECRET), "npz", SIZES, remote=remote) as dataset,

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import sysconfig
 import threading
 import weakref
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,7 +14,8 @@ import samplerkit as sk
 from samplerkit.storage.files.dataset import FileDataset
 from tests.jobs import ended
 from tests.storage.crowd import PATIENCE_SECONDS, all_done
-from tests.storage.files.folders import plain, reading_threads, samples_of, write_npz
+from tests.storage.files.folders import Watching, plain, reading_threads, samples_of, write_npz
+from tests.storage.remote.children import Child
 from tests.waiting import wait_until
 
 SIZES = [10] * 16
@@ -110,12 +109,8 @@ def test_a_thread_that_waits_for_room_is_not_passed_by_for_ever(paths):
 
 
 def test_an_error_in_one_thread_is_raised_there_and_lets_the_others_go_on(paths):
-    def reader(path):
-        if "003" in Path(path).name:
-            raise OSError("the disk is gone")
-        with np.load(path) as arrays:
-            return dict(arrays)
-
+    reader = Watching()
+    reader.failing["003.npz"] = OSError("the disk is gone")
     with FileDataset(paths, reader, SIZES, max_files=1) as dataset:
 
         def fails():
@@ -165,14 +160,6 @@ def test_threads_that_share_a_dataset_hold_no_more_files_than_they_may(paths, ma
 # Processes
 
 
-def in_child(dataset, results):
-    try:
-        results.put([plain(sample) for sample in dataset.__getitems__(np.arange(35, 55))])
-    except BaseException as error:
-        results.put(repr(error))
-        raise
-
-
 def test_a_child_forked_while_all_locks_are_held_is_not_locked_and_the_parent_reads_on(paths):
     holding, let_go = threading.Event(), threading.Event()
 
@@ -189,16 +176,11 @@ def test_a_child_forked_while_all_locks_are_held_is_not_locked_and_the_parent_re
             holding.clear()
             threading.Thread(target=hold, args=(lock,), daemon=True).start()
             assert holding.wait(10)
-        processes = multiprocessing.get_context("fork")
-        results = processes.Queue()
-        child = processes.Process(target=in_child, args=(dataset, results))
-        child.start()
+        child = Child(lambda: [plain(sample) for sample in dataset.__getitems__(np.arange(35, 55))])
         try:
-            assert results.get(timeout=60) == SAMPLES[35:55]
+            assert child.result() == SAMPLES[35:55]
         finally:
             let_go.set()
-            child.join(60)
-        assert child.exitcode == 0
         assert [plain(sample) for sample in dataset.__getitems__(np.arange(10, 20))] == SAMPLES[10:20]
 
 

@@ -10,8 +10,9 @@ from contextlib import closing
 import pytest
 
 import samplerkit as sk
-from samplerkit.testing import DatasetContract
+from tests.storage.formats.damage import UncheckedContract
 from tests.storage.formats.lmdb_store import FILE, items
+from tests.storage.refusing import assert_refused
 
 
 def filled(path, rows=range(60)):
@@ -25,7 +26,7 @@ def filled(path, rows=range(60)):
     database.close()
 
 
-class TestSqlite(DatasetContract):
+class TestSqlite(UncheckedContract):
     """A table with gaps between its numbers; its pages have no checksums."""
 
     has_files = False
@@ -37,28 +38,19 @@ class TestSqlite(DatasetContract):
     def make(self, folder):
         return sk.SqliteDataset(f"{folder}/a.db", "samples")
 
-    def lies(self, whole):
-        return super().lies(whole)[:2]
-
 
 def test_columns_and_a_function_of_a_row_are_taken(tmp_path):
     filled(tmp_path / "a.db", range(2000))
-    with sk.SqliteDataset(tmp_path / "a.db", "samples", ["text"], decode=_upper) as dataset:
+    with sk.SqliteDataset(
+        tmp_path / "a.db", "samples", ["text"], decode=lambda row: row["text"].upper()
+    ) as dataset:
         assert dataset.__getitems__(range(1999, -1, -1)) == [f"ROW {row}" for row in range(1999, -1, -1)]
-
-
-def _upper(row):
-    return row["text"].upper()
-
-
-def _fails(_row):
-    raise ValueError("no")
 
 
 WITHOUT_NUMBERS = "create table other (k text primary key) without rowid"
 REFUSED = {
     "holds no table 'none', but only, got \\['samples', 'other'\\]": ("none", {}),
-    "sample 0: cannot be decoded": ("samples", {"decode": _fails}),
+    "sample 0: cannot be decoded": ("samples", {"decode": lambda row: row["none"]}),
     "table 'samples' holds no column 'txt', but only": ("samples", {"columns": ["txt"]}),
     "holds a table without numbers of rows": ("other", {}),
     "holds no table 'view'": ("view", {}),
@@ -72,11 +64,7 @@ def test_what_cannot_be_read_is_named(tmp_path, message):
         database.execute(WITHOUT_NUMBERS)
         database.execute("create view view as select * from samples")
     table, options = REFUSED[message]
-    with (
-        sk.SqliteDataset(tmp_path / "a.db", table, **options) as dataset,
-        pytest.raises(sk.DatasetError, match=message),
-    ):
-        dataset[0]
+    assert_refused(sk.SqliteDataset(tmp_path / "a.db", table, **options), message, 0)
 
 
 def test_what_is_no_path_is_refused():
@@ -121,11 +109,7 @@ def test_a_database_that_is_locked_is_an_error_that_says_so(tmp_path, monkeypatc
     monkeypatch.setattr(sqlite3, "connect", lambda *given, **more: connect(*given, **more, timeout=0))
     writing = sqlite3.connect(tmp_path / "a.db")
     writing.execute("begin exclusive")
-    with (
-        sk.SqliteDataset(tmp_path / "a.db", "samples") as dataset,
-        pytest.raises(sk.DatasetError, match="is locked by a writer; wait"),
-    ):
-        dataset[0]
+    assert_refused(sk.SqliteDataset(tmp_path / "a.db", "samples"), "is locked by a writer; wait", 0)
     writing.close()
 
 
@@ -142,7 +126,7 @@ def told(dataset):
     return [(item["key"], item["value"]) for item in dataset.__getitems__(range(len(dataset)))]
 
 
-class TestLmdb(DatasetContract):
+class TestLmdb(UncheckedContract):
     """A store without checksums: of lies only those are found that lead somewhere."""
 
     has_files = False
@@ -153,9 +137,6 @@ class TestLmdb(DatasetContract):
 
     def make(self, folder):
         return sk.LmdbDataset(folder, leave_out=LEFT_OUT, decode=numbered)
-
-    def lies(self, whole):
-        return super().lies(whole)[:2]
 
 
 def test_both_databases_of_a_store_are_read(tmp_path):
@@ -176,8 +157,7 @@ def test_both_databases_of_a_store_are_read(tmp_path):
     ],
 )
 def test_what_is_not_in_the_store_is_named(given, message):
-    with sk.LmdbDataset(FILE, **given) as dataset, pytest.raises(sk.DatasetError, match=message):
-        len(dataset)
+    assert_refused(sk.LmdbDataset(FILE, **given), message)
 
 
 def test_a_store_that_was_written_to_is_an_error_even_where_times_say_nothing(tmp_path):
@@ -206,8 +186,9 @@ def test_keys_are_in_the_order_of_their_database_and_a_store_that_is_open_here_s
             base = store.open_db(name, writing, **kind)
             for key in keys[::-1]:
                 writing.put(key, key * 900, db=base)  # longer than a page
-        with pytest.raises(sk.DatasetError, match="is open in this process; close it, or read it in another"):
-            len(sk.LmdbDataset(tmp_path, "integers"))
+        assert_refused(
+            sk.LmdbDataset(tmp_path, "integers"), "is open in this process; close it, or read it in another"
+        )
     for name in ("integers", "reversed"):
         with sk.LmdbDataset(tmp_path, name) as dataset:
             assert told(dataset) == [(key, key * 900) for key in keys]
@@ -235,5 +216,4 @@ def test_several_values_of_a_key_are_refused(tmp_path):
     with lmdb.open(str(tmp_path), max_dbs=1) as store, store.begin(write=True) as writing:
         base = store.open_db(b"several", writing, dupsort=True)
         writing.put(b"key", b"one", db=base)
-    with pytest.raises(sk.DatasetError, match="keys that have several values"):
-        len(sk.LmdbDataset(tmp_path, "several"))
+    assert_refused(sk.LmdbDataset(tmp_path, "several"), "keys that have several values")

@@ -12,9 +12,10 @@ import pytest
 import torch
 
 import samplerkit as sk
-from samplerkit.testing import DatasetContract
 from samplerkit.testing.contract import same
+from tests.storage.formats.damage import UncheckedContract
 from tests.storage.formats.litdata_chunks import FOLDERS, plain_of, row_of, tokens_of
+from tests.storage.refusing import assert_refused
 
 pytest.importorskip("pyarrow", reason="pyarrow is not installed: it unpacks zstd and reads tables of rows")
 
@@ -33,7 +34,7 @@ def comparable(sample):
     return sample
 
 
-class TestLitData(DatasetContract):
+class TestLitData(UncheckedContract):
     """Three chunks, each sample a row; what Arrow keeps has no checksums, and neither have chunks."""
 
     def write(self, folder):
@@ -45,9 +46,6 @@ class TestLitData(DatasetContract):
 
     def victim(self, folder):
         return Path(folder, "chunk-0-1.bin")
-
-    def lies(self, whole):
-        return super().lies(whole)[:2]
 
 
 WRITTEN = {name: make for name, (_, make) in FOLDERS.items() if name != "pickled"}
@@ -85,12 +83,10 @@ def test_what_a_chunk_takes_in_memory_is_counted_unpacked():
 
 
 def test_a_pickle_is_never_loaded_and_other_columns_are():
-    with sk.LitDataset(FOLDER / "pickled") as dataset, pytest.raises(sk.DatasetError, match="never loaded"):
-        dataset[0]
+    assert_refused(sk.LitDataset(FOLDER / "pickled"), "never loaded", 0)
     with sk.LitDataset(FOLDER / "pickled", ["id"]) as dataset:
         assert dataset[7] == {"id": 7}
-    with pytest.raises(sk.DatasetError, match=r"no column 'x', but \['id', 'any'\]"):
-        len(sk.LitDataset(FOLDER / "pickled", ["x"]))
+    assert_refused(sk.LitDataset(FOLDER / "pickled", ["x"]), r"no column 'x', but \['id', 'any'\]")
 
 
 LIES = {
@@ -116,8 +112,7 @@ def test_an_index_that_cannot_be_read_says_why(tmp_path, problem):
     for told, other in zip((index["config"], index["chunks"][1]), LIES[problem], strict=True):
         told.update(other)
     (tmp_path / "index.json").write_text(json.dumps(index))
-    with pytest.raises(sk.DatasetError, match=problem):
-        len(sk.LitDataset(tmp_path))
+    assert_refused(sk.LitDataset(tmp_path), problem)
 
 
 FRAMES = {

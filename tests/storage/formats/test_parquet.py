@@ -17,6 +17,7 @@ from samplerkit.storage.files.stored import Stored
 from samplerkit.storage.formats.parquet.filter import RowFilter, ranges_of
 from samplerkit.testing import DatasetContract
 from tests.storage.formats.damage import plain
+from tests.storage.refusing import assert_refused
 from tests.storage.remote.server import right, served
 from tests.waiting import begun_since
 
@@ -82,7 +83,7 @@ def test_a_batch_is_columns_tensors_or_a_record_batch(tmp_path, batches):
     if batches == "arrow":
         assert batch.to_pylist() == wanted.to_pylist()
         return
-    assert batch["x"].dtype == (np.float32 if batches == "columns" else sk_torch().float32)
+    assert batch["x"].dtype == (np.float32 if batches == "columns" else pytest.importorskip("torch").float32)
     assert batch["pair"].shape == (5, 2)
     for name, column in batch.items():
         assert [plain({0: value})[0] for value in column] == wanted.column(name).to_pylist()
@@ -101,12 +102,6 @@ def test_a_null_is_none_in_a_sample_and_refused_in_an_array_of_numbers(tmp_path)
         assert dataset.__getitems__([1, 4])["maybe"].dtype == np.int64
         with pytest.raises(sk.DatasetError, match="column 'maybe' holds a null"):
             dataset.__getitems__([3, 4])
-
-
-def sk_torch():
-    import torch  # noqa: PLC0415
-
-    return torch
 
 
 def test_rows_that_follow_one_another_are_a_record_batch_without_a_copy(tmp_path):
@@ -195,11 +190,7 @@ def test_row_groups_go_by_their_statistics_without_being_read(tmp_path):
     Path(path).write_bytes(damaged)
     with sk.ParquetDataset(path, filters=[("id", ">", 3)], progress=False) as dataset:
         assert [sample["id"] for sample in dataset.__getitems__(range(8))] == list(range(4, 12))
-    with (
-        sk.ParquetDataset(path, progress=False) as dataset,
-        pytest.raises(sk.DatasetError, match="row group 0"),
-    ):
-        dataset[0]
+    assert_refused(sk.ParquetDataset(path, progress=False), "row group 0", 0)
 
 
 def test_lengths_are_a_column_of_numbers_or_of_lists(tmp_path):
@@ -236,10 +227,11 @@ def test_a_file_that_was_rewritten_alike_is_an_error(tmp_path):
 def test_files_with_other_columns_are_refused_by_name(tmp_path):
     pq.write_table(pa.table({"a": [1]}), tmp_path / "0.parquet")
     pq.write_table(pa.table({"a": ["x"]}), tmp_path / "1.parquet")
-    with pytest.raises(sk.DatasetError, match=r"1\.parquet: has other columns than 0\.parquet"):
-        len(sk.ParquetDataset(str(tmp_path / "*.parquet"), progress=False))
-    with pytest.raises(sk.DatasetError, match="holds no column 'b'"):
-        len(sk.ParquetDataset(tmp_path / "0.parquet", ["b"], progress=False))
+    assert_refused(
+        sk.ParquetDataset(str(tmp_path / "*.parquet"), progress=False),
+        r"1\.parquet: has other columns than 0\.parquet",
+    )
+    assert_refused(sk.ParquetDataset(tmp_path / "0.parquet", ["b"], progress=False), "holds no column 'b'")
     with pytest.raises(sk.DatasetError, match=r"holds no column 'b', but only, got \['a'\]"):
         sk.ParquetDataset(tmp_path / "0.parquet", progress=False).column("b")
 
@@ -252,13 +244,10 @@ def test_what_is_no_filter_is_refused(wrong):
 
 def test_a_filter_of_another_type_says_what_to_compare(tmp_path):
     paths = write(tmp_path)
-    with (
-        sk.ParquetDataset(paths, filters=[("id", ">", "x")], progress=False) as dataset,
-        pytest.raises(
-            sk.DatasetError, match=r"cannot be filtered.*compare a column with values of its own type"
-        ),
-    ):
-        len(dataset)
+    assert_refused(
+        sk.ParquetDataset(paths, filters=[("id", ">", "x")], progress=False),
+        r"cannot be filtered.*compare a column with values of its own type",
+    )
 
 
 def test_the_columns_of_a_row_group_at_a_url_are_requested_at_the_same_time(tmp_path):
@@ -282,20 +271,15 @@ def test_the_columns_of_a_row_group_at_a_url_are_requested_at_the_same_time(tmp_
 HIVE = [("2023", "en"), ("2024", "en"), ("2024", "a%20b"), ("7", "__HIVE_DEFAULT_PARTITION__")]
 
 
-def written_by_key(folder):
+def test_keys_of_hive_folders_are_columns_as_pyarrow_reads_them(tmp_path):
+    dataset = pytest.importorskip("pyarrow.dataset")
     paths = []
     for number, (year, lang) in enumerate(HIVE):
-        inside = Path(folder, f"year={year}", f"lang={lang}")
+        inside = tmp_path / f"year={year}" / f"lang={lang}"
         inside.mkdir(parents=True)
         table = pa.table({"id": range(10 * number, 10 * number + 10)})
         pq.write_table(table, inside / "0.parquet", row_group_size=4)
         paths.append(str(inside / "0.parquet"))
-    return paths
-
-
-def test_keys_of_hive_folders_are_columns_as_pyarrow_reads_them(tmp_path):
-    dataset = pytest.importorskip("pyarrow.dataset")
-    paths = written_by_key(tmp_path)
     wanted = dataset.dataset(paths, partitioning="hive").to_table().to_pylist()
     with sk.ParquetDataset(paths, partitioning="hive", progress=False) as found:
         assert found.__getitems__(range(40)) == wanted
@@ -337,8 +321,7 @@ def test_folders_without_keys_with_others_or_with_those_of_a_column_are_errors(t
             (tmp_path / place).parent.mkdir(parents=True, exist_ok=True)
             pq.write_table(pa.table({"id": [1]}), tmp_path / place)
         paths = [tmp_path / place for place in places]
-        with pytest.raises(sk.DatasetError, match=problem):
-            len(sk.ParquetDataset(paths, partitioning="hive", progress=False))
+        assert_refused(sk.ParquetDataset(paths, partitioning="hive", progress=False), problem)
 
 
 def test_times_are_numpys_without_a_zone_and_pythons_with_one(tmp_path):

@@ -7,6 +7,7 @@ import re
 import shutil
 import sys
 from contextlib import contextmanager
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
@@ -69,31 +70,23 @@ def test_a_package_that_is_missing_is_named_with_its_extra(tmp_path, monkeypatch
         dataset[0]
 
 
-def packed_mds(folder):
-    shutil.copytree(test_mds.FOLDER / "gz", folder, dirs_exist_ok=True)
-    return lambda url: sk.MdsDataset(url, ["id"])
-
-
-def packed_litdata(folder):
-    shutil.copytree(test_litdata.FOLDER / "chunk", folder, dirs_exist_ok=True)
-    return lambda url: sk.LitDataset(url, ["id"])
-
-
-REMOTE = {name: FORMATS[name] for name in ("litdata", "mds", "mindrecord", "parquet")} | {
-    "packed mds": packed_mds,
-    "packed litdata": packed_litdata,
+PACKED = {
+    "packed mds": (test_mds.FOLDER / "gz", sk.MdsDataset),
+    "packed litdata": (test_litdata.FOLDER / "chunk", sk.LitDataset),
 }
 
 
-@pytest.mark.parametrize("name", REMOTE)
+@pytest.mark.parametrize("name", ["litdata", "mds", "mindrecord", "parquet", *PACKED])
 def test_remote_files_are_read_by_chunk_and_a_chunk_that_is_gone_is_named(tmp_path, monkeypatch, name):
     monkeypatch.setattr("samplerkit.storage.remote.retries._FIRST_WAIT", 0.001)
     fsspec = pytest.importorskip("fsspec", reason="fsspec is not installed: nothing remote here")
     memory, url = fsspec.filesystem("memory"), f"memory://{name.replace(' ', '-')}"
-    if name.startswith("packed"):
-        make = REMOTE[name](tmp_path)
+    if name in PACKED:
+        source, kind = PACKED[name]
+        shutil.copytree(source, tmp_path, dirs_exist_ok=True)
+        make = partial(kind, columns=["id"])
     else:
-        contract = REMOTE[name]()
+        contract = FORMATS[name]()
         contract.write(str(tmp_path))
         make = contract.make
     for path in tmp_path.iterdir():

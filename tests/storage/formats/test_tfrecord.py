@@ -15,6 +15,7 @@ from samplerkit.testing import DatasetContract
 from samplerkit.testing.contract import same
 from tests.storage.formats import tf_records
 from tests.storage.formats.tf_records import example, field, framed, sample_of
+from tests.storage.refusing import assert_refused
 
 FOLDER = Path(__file__).parents[2] / "data" / "formats" / "tfrecord"
 """Written by TensorFlow 2.21.0: `python -m tests.storage.formats.write_samples tfrecord`."""
@@ -107,11 +108,7 @@ def test_features_that_a_record_lacks_or_has_twice_are_errors(tmp_path):
         ({"scalars": ["a"]}, "feature 'a' has 2 values"),
         ({"scalars": ["b"]}, "feature 'b' has 0 values"),
     ):
-        with (
-            sk.TfRecordDataset(tmp_path / "a.tfrecord", **given, progress=False) as dataset,
-            pytest.raises(sk.DatasetError, match=problem),
-        ):
-            dataset[0]
+        assert_refused(sk.TfRecordDataset(tmp_path / "a.tfrecord", **given, progress=False), problem, 0)
 
 
 def test_an_index_that_lies_is_an_error_that_names_it(tmp_path):
@@ -125,14 +122,9 @@ def test_an_index_that_lies_is_an_error_that_names_it(tmp_path):
     )
     for wrong, problem in ((shifted, "another state"), (half, "are not those that were there before")):
         tfrecord_file.INDEXES.write(beside, stored, wrong, "")
-        with (
-            sk.TfRecordDataset(path, progress=False) as dataset,
-            pytest.raises(sk.DatasetError, match=problem),
-        ):
-            dataset[0]
+        assert_refused(sk.TfRecordDataset(path, progress=False), problem, 0)
     beside.write_bytes(beside.read_bytes()[:-1])
-    with pytest.raises(sk.DatasetError, match=r"skidx: cannot be read \(damaged\)"):
-        len(sk.TfRecordDataset(path, progress=False))
+    assert_refused(sk.TfRecordDataset(path, progress=False), r"skidx: cannot be read \(damaged\)")
 
 
 def test_a_length_that_begins_as_gzip_does_is_a_length(tmp_path):

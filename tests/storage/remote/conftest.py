@@ -16,6 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage
+from tests.storage.remote.contents import DATA
 from tests.storage.remote.server import Server, served
 from tests.waiting import begun_since, wait_until
 
@@ -24,6 +25,12 @@ from tests.waiting import begun_since, wait_until
 def server() -> Iterator[Server]:
     with served() as state:
         yield state
+
+
+@pytest.fixture
+def url(server) -> str:
+    """Of a file on the server."""
+    return server.put("/a", DATA)
 
 
 WAYS: dict[str, dict[str, Any]] = {"signed": {}, "fsspec": {"s3_additional_kwargs": {}}}

@@ -1,16 +1,34 @@
-"""What is in local files and in a cache."""
+"""What is on servers, in local files and in a cache."""
 
 from __future__ import annotations
 
+import random
+from contextlib import suppress
 from pathlib import Path
 
+from samplerkit.storage.remote.cache_entries import FOLDER_LOCK, held
 from samplerkit.storage.remote.storage import LocalFile
+from samplerkit.storage.threads import Stop
+
+DATA = random.Random(7).randbytes(3_000_000)
 
 
 def content(local: LocalFile) -> bytes:
     """Reads a file that was fetched, and lets go of it."""
     with local:
         return Path(local.path).read_bytes()
+
+
+def bytes_held(folder: Path) -> int:
+    """Counts what is there while nothing is reserved or evicted; what gets its name meanwhile counts once."""
+    if not (folder / FOLDER_LOCK).exists():
+        return 0
+    sizes: dict[str, int] = {}
+    with held(folder / FOLDER_LOCK, Stop()):
+        for path in [*folder.glob("*.part"), *folder.glob("*.file")]:
+            with suppress(FileNotFoundError):
+                sizes[path.stem] = path.stat().st_size
+    return sum(sizes.values())
 
 
 def kept(folder: Path) -> list[int]:

@@ -133,12 +133,6 @@ class Handler(http.server.BaseHTTPRequestHandler):
     disable_nagle_algorithm = True  # else a head waits for its body
     state: Server
 
-    def do_GET(self) -> None:
-        self._answer()
-
-    def do_HEAD(self) -> None:
-        self._answer()
-
     def _answer(self) -> None:
         path, _, query = self.path.partition("?")
         request = Request(self.command, path, dict(self.headers.items()), query)
@@ -157,6 +151,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.say(404, b"no such file")
         else:
             (fault or right)(self, resource)
+
+    do_GET = do_HEAD = _answer  # noqa: N815  # as http.server calls them
 
     @property
     def asked_range(self) -> tuple[int, int] | None:

@@ -6,7 +6,6 @@ import fcntl
 import gc
 import hashlib
 import os
-import random
 from pathlib import Path
 
 import pytest
@@ -14,9 +13,7 @@ import pytest
 from samplerkit.errors import DatasetError
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage
-from tests.storage.remote.contents import content, kept, leftovers
-
-DATA = random.Random(11).randbytes(8_000_000)
+from tests.storage.remote.contents import DATA, content, kept, leftovers
 
 
 @pytest.mark.parametrize("room", [3000, 3999])

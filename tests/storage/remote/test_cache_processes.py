@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import os
-import random
 import signal
 import time
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -20,11 +18,9 @@ from samplerkit.storage.tar.index.finding import Cache
 from samplerkit.storage.threads import Stop
 from tests.storage.remote import faults
 from tests.storage.remote.children import Child
-from tests.storage.remote.contents import content, kept, leftovers
+from tests.storage.remote.contents import DATA, bytes_held, content, kept, leftovers
 from tests.storage.remote.server import right
 from tests.waiting import wait_until
-
-DATA = random.Random(11).randbytes(8_000_000)
 
 
 def fetched(options: RemoteOptions, url: str) -> tuple[str, int]:
@@ -52,18 +48,6 @@ def test_a_process_that_was_forked_while_a_lock_was_held_does_not_wait_for_itsel
                 os._exit(0)
     os.write(frees, b"x")
     assert os.waitpid(child, 0)[1] == 0
-
-
-def _held(folder: Path) -> int:
-    """Counts what is there while nothing is reserved or evicted; what gets its name meanwhile counts once."""
-    if not (folder / FOLDER_LOCK).exists():
-        return 0
-    sizes: dict[str, int] = {}
-    with held(folder / FOLDER_LOCK, Stop()):
-        for path in [*folder.glob("*.part"), *folder.glob("*.file")]:
-            with suppress(FileNotFoundError):
-                sizes[path.stem] = path.stat().st_size
-    return sum(sizes.values())
 
 
 def _fetched_in_turn(options: RemoteOptions, urls: list[str]) -> int:
@@ -185,7 +169,7 @@ def test_processes_that_fill_a_cache_together_keep_its_bound(server, storage, tm
     children = [Child(_fetched_in_turn, options, urls[first:] + urls[:first]) for first in range(0, 8, 2)]
     most = 0
     while any(child.process.is_alive() for child in children):
-        most = max(most, _held(tmp_path / "cache"))
+        most = max(most, bytes_held(tmp_path / "cache"))
     for child in children:
         assert child.result() == 0
     assert 3000 <= most <= 10_000

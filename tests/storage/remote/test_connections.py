@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import select
 import socket
 import time
@@ -15,15 +14,12 @@ from samplerkit.errors import DatasetError
 from samplerkit.storage.remote.storage import Span
 from tests.own_seconds import OwnSeconds
 from tests.storage.remote import faults
-from tests.storage.remote.contents import content
+from tests.storage.remote.contents import DATA, content
 from tests.storage.remote.server import Handler, Request, Resource, served
 from tests.waiting import wait_until
 
-DATA = random.Random(7).randbytes(3_000_000)
 
-
-def test_what_the_user_gives_is_sent_and_nothing_is_compressed(server, storage, monkeypatch, tmp_path):
-    url = server.put("/a", DATA[:10])
+def test_what_the_user_gives_is_sent_and_nothing_is_compressed(server, storage, url, monkeypatch, tmp_path):
     storage(storage_options={"headers": {"X-Key": "k"}, "auth": ["me", "pw"], "key": "for S3"}).version(url)
     headers = server.requests[0].headers
     assert headers["X-Key"] == "k"
@@ -194,17 +190,15 @@ def test_what_may_not_be_in_a_request_is_escaped_and_what_is_escaped_stays(serve
         assert storage().read_small(f"{server.url}{name}") == DATA[:10]
 
 
-def test_the_time_that_a_server_asks_for_is_waited(server, storage):
-    url = server.put("/a", DATA[:10])
+def test_the_time_that_a_server_asks_for_is_waited(server, storage, url):
     server.faults["VERSION", "/a"] = [faults.status(429, Retry_After=1)]
     begun = time.monotonic()
-    assert storage(retry_seconds=5).version(url).size == 10
+    assert storage(retry_seconds=5).version(url).size == len(DATA)
     assert time.monotonic() - begun >= 1
 
 
 @pytest.mark.parametrize(("attempts", "budget", "least", "most"), [(1000, 0.5, 10, 49), (30, 0, 30, 30)])
-def test_waits_end_with_their_budget(server, storage, attempts, budget, least, most):
-    url = server.put("/a", DATA[:10])
+def test_waits_end_with_their_budget(server, storage, url, attempts, budget, least, most):
     server.always["VERSION", "/a"] = faults.status(503)
     with OwnSeconds() as own, pytest.raises(DatasetError, match=r"tried \d+ times"):
         storage(attempts=attempts, retry_seconds=budget).version(url)

@@ -19,15 +19,21 @@ from samplerkit.storage.remote import disk_cache
 from samplerkit.storage.remote.cache_entries import FOLDER_LOCK, Checksum, Record, held
 from samplerkit.storage.threads import Stop
 from tests.storage.remote.children import Child
-from tests.storage.remote.contents import content, kept, leftovers
+from tests.storage.remote.contents import DATA, content, kept, leftovers
 from tests.storage.remote.server import right
 from tests.storage.remote.test_cache_processes import fetched, waits_in_the_body
 from tests.waiting import wait_until
 
-DATA = random.Random(11).randbytes(3_000_000)
 MACHINE_START = Path("/proc/sys/kernel/random/boot_id")
 SETTLED = 0.15
 """Seconds after which a file that is as it was when it was read is taken to be the same."""
+
+
+@pytest.fixture
+def copy(url, storage):
+    """The path of a copy of it in the cache."""
+    with storage().fetch(url) as local:
+        return Path(local.path)
 
 
 def zeros_everywhere(path):
@@ -83,30 +89,26 @@ def test_a_checksum_is_the_same_in_whatever_pieces_the_bytes_come():
 @pytest.mark.parametrize("opened_before", [False, True])
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_copy_that_was_damaged_is_noticed_and_downloaded_again(
-    server, storage, tmp_path, damage, opened_before
+    server, storage, url, copy, tmp_path, damage, opened_before
 ):
-    url = server.put("/a", DATA)
-    with storage().fetch(url) as local:
-        path = Path(local.path)
     if opened_before:
         time.sleep(SETTLED)
         assert content(storage().fetch(url)) == DATA
-    damage(path)
+    damage(copy)
     assert storage().cached(url) is None
     assert content(storage().fetch(url)) == DATA
-    damage(path)
+    damage(copy)
     assert Child(fetched, storage().options, url).result()[1] == 1
     assert len(server.asked("GET")) == 3
     assert kept(tmp_path / "cache") == [len(DATA)]
     assert leftovers(tmp_path / "cache") == []
 
 
-def test_that_a_copy_was_compared_need_not_be_written_down(server, storage, monkeypatch):
+@pytest.mark.usefixtures("copy")
+def test_that_a_copy_was_compared_need_not_be_written_down(server, storage, url, monkeypatch):
     def fails(*_):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    url = server.put("/a", DATA)
-    storage().fetch(url).close()
     time.sleep(SETTLED)
     monkeypatch.setattr(Record, "write", fails)
     assert content(storage().fetch(url)) == DATA
@@ -118,12 +120,11 @@ def _read_by_this_process() -> int:
     return next(int(line.split()[1]) for line in lines if line.startswith("rchar"))
 
 
+@pytest.mark.usefixtures("copy")
 @pytest.mark.parametrize("is_set_back", [False, True])
 def test_a_copy_is_read_once_to_be_certain_of_it_and_not_for_each_opening(
-    server, storage, monkeypatch, is_set_back
+    storage, url, monkeypatch, is_set_back
 ):
-    url = server.put("/a", DATA)
-    storage().fetch(url).close()
     time.sleep(SETTLED)
     if is_set_back:
         monkeypatch.setattr(time, "time_ns", lambda: 10**18)
@@ -139,15 +140,12 @@ def test_a_copy_is_read_once_to_be_certain_of_it_and_not_for_each_opening(
 
 
 @pytest.mark.parametrize("is_same_start", [True, False])
-def test_after_a_start_of_the_machine_a_copy_is_read_again(server, storage, is_same_start):
-    url = server.put("/a", DATA)
-    storage().fetch(url).close()
+def test_after_a_start_of_the_machine_a_copy_is_read_again(storage, url, copy, is_same_start):
     time.sleep(SETTLED)
-    with storage().fetch(url) as local:
-        path = Path(local.path)
-    zeros_everywhere(path)
-    status = path.stat()
-    with path.with_suffix(".lock").open("r+b") as lock:
+    storage().fetch(url).close()
+    zeros_everywhere(copy)
+    status = copy.stat()
+    with copy.with_suffix(".lock").open("r+b") as lock:
         record = Record.read(lock.fileno())
         assert record.state.split()[0] == MACHINE_START.read_text().strip().replace("-", "")
         start = record.state.split()[0] if is_same_start else "0" * 32
@@ -158,8 +156,7 @@ def test_after_a_start_of_the_machine_a_copy_is_read_again(server, storage, is_s
     assert content(storage().fetch(url)) == (bytes(len(DATA)) if is_same_start else DATA)
 
 
-def test_a_damaged_copy_that_somebody_uses_is_an_error_in_the_end(server, storage):
-    url = server.put("/a", DATA)
+def test_a_damaged_copy_that_somebody_uses_is_an_error_in_the_end(storage, url):
     pinned = storage().fetch(url)
     zeros_everywhere(Path(pinned.path))
     with pytest.raises(
@@ -170,21 +167,17 @@ def test_a_damaged_copy_that_somebody_uses_is_an_error_in_the_end(server, storag
     assert content(storage(timeout=0.3).fetch(url)) == DATA
 
 
-def test_a_copy_without_its_lock_file_is_not_trusted(server, storage):
-    url = server.put("/a", DATA)
-    with storage().fetch(url) as local:
-        path = Path(local.path)
-    path.with_suffix(".lock").unlink()
-    zeros_everywhere(path)
+def test_a_copy_without_its_lock_file_is_not_trusted(storage, url, copy):
+    copy.with_suffix(".lock").unlink()
+    zeros_everywhere(copy)
     assert content(storage().fetch(url)) == DATA
 
 
-def test_what_has_an_empty_lock_file_goes_like_all_else(server, storage, tmp_path):
+def test_what_has_an_empty_lock_file_goes_like_all_else(server, storage, copy, tmp_path):
     # So a loss of power may leave it.
-    with storage().fetch(server.put("/a", DATA[:1000])) as local:
-        path = Path(local.path)
-    os.truncate(path.with_suffix(".lock"), 0)
-    assert content(storage(max_cache_bytes=1500).fetch(server.put("/b", DATA[:900]))) == DATA[:900]
+    os.truncate(copy.with_suffix(".lock"), 0)
+    room = len(DATA) + 500
+    assert content(storage(max_cache_bytes=room).fetch(server.put("/b", DATA[:900]))) == DATA[:900]
     assert kept(tmp_path / "cache") == [900]
 
 
@@ -205,17 +198,15 @@ def test_a_copy_gets_its_name_while_nobody_counts(server, storage, tmp_path):
     assert kept(folder) == [10, len(DATA)]
 
 
-def test_a_cache_that_is_emptied_between_two_files_begins_anew(server, storage, tmp_path):
-    url, reader = server.put("/a", DATA), storage()
+def test_a_cache_that_is_emptied_between_two_files_begins_anew(server, storage, url, tmp_path):
+    reader = storage()
     for _ in range(3):
         assert content(reader.fetch(url)) == DATA
         shutil.rmtree(tmp_path / "cache")
     assert len(server.asked("GET")) == 3
 
 
-def test_a_cache_that_is_emptied_while_a_file_comes_is_an_error_that_says_so(server, storage, tmp_path):
-    url = server.put("/a", DATA)
-
+def test_a_cache_that_is_emptied_while_a_file_comes_is_an_error_that_says_so(server, storage, url, tmp_path):
     def empties(handler, resource):
         shutil.rmtree(tmp_path / "cache")
         right(handler, resource)
@@ -228,11 +219,9 @@ def test_a_cache_that_is_emptied_while_a_file_comes_is_an_error_that_says_so(ser
 
 
 def test_a_damaged_copy_that_another_process_has_made_again_is_taken_though_that_uses_it(
-    server, storage, monkeypatch
+    server, storage, url, copy, monkeypatch
 ):
-    url = server.put("/a", DATA)
-    with storage().fetch(url) as local:
-        zeros_everywhere(Path(local.path))
+    zeros_everywhere(copy)
     pinned = []
 
     def makes_it_again(*_):  # at the moment at which it was found to be damaged

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import random
 
 import pytest
 
@@ -11,9 +10,7 @@ from samplerkit.errors import DatasetError
 from samplerkit.storage.remote.access import UNKNOWN_SIZE
 from samplerkit.storage.remote.storage import Span
 from tests.storage.remote import faults
-from tests.storage.remote.contents import content, leftovers
-
-DATA = random.Random(7).randbytes(3_000_000)
+from tests.storage.remote.contents import DATA, content, leftovers
 
 
 def tells_no_size(handler, resource):
@@ -23,8 +20,7 @@ def tells_no_size(handler, resource):
     faults.chunked(is_whole=True)(handler, resource)
 
 
-def test_a_file_whose_size_is_not_told_needs_room_for_its_own_bytes_only(server, storage, tmp_path):
-    url = server.put("/a", DATA)
+def test_a_file_whose_size_is_not_told_needs_room_for_its_own_bytes_only(server, storage, url, tmp_path):
     server.always["GET", "/a"] = server.always["VERSION", "/a"] = tells_no_size
     with pytest.raises(DatasetError, match=r"does not fit into the cache: .* \(max_cache_bytes\)"):
         storage(max_cache_bytes=len(DATA) - 1).fetch(url)
@@ -33,8 +29,7 @@ def test_a_file_whose_size_is_not_told_needs_room_for_its_own_bytes_only(server,
 
 
 @pytest.mark.parametrize("breaks", [faults.truncates, faults.resets])
-def test_a_broken_download_goes_on_where_it_broke(server, storage, breaks):
-    url = server.put("/a", DATA)
+def test_a_broken_download_goes_on_where_it_broke(server, storage, url, breaks):
     server.faults["GET", "/a"] = [breaks, breaks]
     reader = storage()
     assert content(reader.fetch(url)) == DATA
@@ -47,8 +42,7 @@ def test_a_broken_download_goes_on_where_it_broke(server, storage, breaks):
 
 
 @pytest.mark.parametrize("is_weak", [True, False], ids=["a weak tag", "no size"])
-def test_a_download_begins_anew_where_no_byte_is_certain_to_be_at_its_place(server, storage, is_weak):
-    url = server.put("/a", DATA)
+def test_a_download_begins_anew_where_no_byte_is_certain_to_be_at_its_place(server, storage, url, is_weak):
     if is_weak:
         server.resources["/a"].etag = 'W/"weak"'
     else:
@@ -58,8 +52,7 @@ def test_a_download_begins_anew_where_no_byte_is_certain_to_be_at_its_place(serv
     assert [request.headers.get("Range") for request in server.asked("GET")] == [None, None]
 
 
-def test_a_download_that_goes_on_takes_no_byte_twice_from_a_server_without_ranges(server, storage):
-    url = server.put("/a", DATA)
+def test_a_download_that_goes_on_takes_no_byte_twice_from_a_server_without_ranges(server, storage, url):
     server.faults["GET", "/a"] = [faults.truncates, faults.ignores_the_range]
     assert content(storage().fetch(url)) == DATA
 
@@ -78,9 +71,7 @@ def test_a_download_that_broke_behind_its_last_byte_is_whole(server, storage):
     assert len(server.asked("GET")) == 1
 
 
-def test_a_file_that_changes_while_a_download_is_broken_is_never_mixed(server, storage, tmp_path):
-    url = server.put("/a", DATA)
-
+def test_a_file_that_changes_while_a_download_is_broken_is_never_mixed(server, storage, url, tmp_path):
     def breaks_and_changes(handler, resource):
         server.put("/a", DATA[::-1])
         faults.truncates(handler, resource)

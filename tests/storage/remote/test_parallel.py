@@ -8,11 +8,10 @@ import pytest
 from samplerkit.errors import DatasetError
 from samplerkit.storage.remote.storage import Span
 from tests.storage.remote import faults
+from tests.storage.remote.contents import DATA
 from tests.storage.remote.server import right, served
 
 pytestmark = pytest.mark.usefixtures("apart")
-
-DATA = random.Random(0).randbytes(300_000)
 
 
 class InPieces:
@@ -53,14 +52,13 @@ def test_parts_are_right_in_whatever_pieces_they_come(is_secure, certificate, st
         assert len(server.requests) <= reader.stats.requests
 
 
-def test_a_connection_serves_one_part_after_another(server, storage):
+def test_a_connection_serves_one_part_after_another(server, storage, url):
     connections = set()
 
     def answers(handler, resource):
         connections.add(handler.client_address)
         right(handler, resource)
 
-    url = server.put("/a", DATA)
     server.always["GET", "/a"] = answers
     spans = [Span(url, first, 700) for first in range(0, 100_000, 5000)]
     assert storage(threads=2).read(spans) == [DATA[span.offset :][:700] for span in spans]
@@ -77,8 +75,8 @@ def test_a_head_without_an_end_is_an_answer_that_broke_off(is_secure, certificat
             reader.read([Span(url, 0, 700), Span(url, 700, 700)])
 
 
-def test_a_part_that_stalls_is_asked_for_again_and_holds_up_no_other(server, storage):
-    url, other = server.put("/a", DATA), server.put("/b", DATA)
+def test_a_part_that_stalls_is_asked_for_again_and_holds_up_no_other(server, storage, url):
+    other = server.put("/b", DATA)
     server.faults["GET", "/a"] = [faults.stalls_before_the_head, faults.stalls_in_the_body]
     reader = storage(timeout=0.5, threads=2)
     spans = [Span(url, 0, 700), *(Span(other, first, 700) for first in range(0, 100_000, 5000))]
@@ -87,8 +85,6 @@ def test_a_part_that_stalls_is_asked_for_again_and_holds_up_no_other(server, sto
     assert len(server.asked("GET", "/b")) == 20
 
 
-def test_a_part_beyond_what_is_read_in_one_thread_is_right_too(server, storage):
-    data = DATA * 8
-    url = server.put("/a", data)
-    spans = [Span(url, 5, 1 << 20), Span(url, 5, (1 << 20) + 1), Span(url, 0, len(data))]
-    assert storage().read(spans) == [data[span.offset :][: span.length] for span in spans]
+def test_a_part_beyond_what_is_read_in_one_thread_is_right_too(storage, url):
+    spans = [Span(url, 5, 1 << 20), Span(url, 5, (1 << 20) + 1), Span(url, 0, len(DATA))]
+    assert storage().read(spans) == [DATA[span.offset :][: span.length] for span in spans]

@@ -1,12 +1,10 @@
-"""Threads: how many, when they begin, and that none is left."""
+"""Threads: when they are free again, and that none is left."""
 
 from __future__ import annotations
 
 import os
-import random
 import signal
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -16,13 +14,10 @@ from samplerkit.storage.remote.storage import RemoteStorage, Span
 from tests.own_seconds import OwnSeconds
 from tests.storage.remote import faults
 from tests.storage.remote.children import Child
-from tests.storage.remote.contents import content
-from tests.storage.remote.server import right
+from tests.storage.remote.contents import DATA, content
 from tests.waiting import begun_since, wait_until
 
 pytestmark = pytest.mark.usefixtures("apart")
-
-DATA = random.Random(7).randbytes(3_000_000)
 
 
 def interrupted(options, url):
@@ -32,24 +27,6 @@ def interrupted(options, url):
         reader.read([Span(url, number, 10) for number in range(20)])
     wait_until(lambda: not begun_since(before))
     return [thread.name for thread in begun_since(before)]
-
-
-def test_no_more_requests_than_threads_are_on_their_way(server, storage):
-    url = server.put("/a", DATA[:1000])
-    now, most, lock = [0], [0], threading.Lock()
-
-    def slow(handler, resource):
-        with lock:
-            now[0] += 1
-            most[0] = max(most[0], now[0])
-        time.sleep(0.03)
-        with lock:
-            now[0] -= 1
-        right(handler, resource)
-
-    server.always["GET", "/a"] = slow
-    storage(threads=5).read([Span(url, number, 10) for number in range(30)])
-    assert 2 <= most[0] <= 5
 
 
 def test_a_part_that_fails_gives_up_the_others(server, storage):
@@ -69,8 +46,7 @@ def test_a_part_that_fails_gives_up_the_others(server, storage):
     assert len(server.asked("GET", "/a")) <= 4
 
 
-def test_an_interrupted_read_leaves_no_thread(server, storage):
-    url = server.put("/a", DATA[:1000])
+def test_an_interrupted_read_leaves_no_thread(server, storage, url):
     server.always["GET", "/a"] = faults.stalls_before_the_head
     child = Child(interrupted, storage(timeout=60.0, threads=4).options, url)
     wait_until(lambda: len(server.asked("GET")) >= 4)

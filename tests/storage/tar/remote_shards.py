@@ -8,7 +8,7 @@ from typing import Any
 import samplerkit as sk
 from tests.storage.remote.server import Server
 from tests.storage.remote.test_privacy import private
-from tests.storage.tar.shards import jpeg_tiles, write
+from tests.storage.tar.shards import jpeg_tiles, packed, write
 
 SHARDS, EACH = 8, 12
 NUMBERS = range(SHARDS * EACH)
@@ -17,16 +17,22 @@ NAMES = [f"train-{number:02}.tar" for number in range(SHARDS)]
 LENGTHS = [EACH] * SHARDS
 
 
-def write_shards(folder: Path, *, index: bool = True, text: str = "number", size: int = 0) -> str:
+def sample_of(number: int, text: str = "number", size: int = 0, key: str = "{:05}") -> dict[str, Any]:
+    """A small sample, of seven lengths in turn."""
+    padding = "." * (size + number % 7)
+    return {"__key__": key.format(number), "txt": f"{text} {number} {padding}", "cls": number}
+
+
+def write_shards(
+    folder: Path, shards: int = SHARDS, *, index: bool = True, text: str = "number", size: int = 0
+) -> str:
     """Writes shards of small samples; gives the pattern of their paths."""
     folder.mkdir(parents=True, exist_ok=True)
-    with sk.TarWriter(
-        f"{folder}/train-%02d.tar", samples_per_shard=EACH, index=index, overwrite=True
-    ) as writer:
-        for number in NUMBERS:
-            padding = "." * (size + number % 7)
-            writer.write({"__key__": f"{number:05}", "txt": f"{text} {number} {padding}", "cls": number})
-    return f"{folder}/{PATTERN}"
+    last = f"{shards - 1:02}"
+    names = f"{folder}/train-%0{len(last)}d.tar"
+    samples = (sample_of(number, text, size) for number in range(shards * EACH))
+    packed(names, samples, samples_per_shard=EACH, index=index, overwrite=True)
+    return f"{folder}/train-{{{'0' * len(last)}..{last}}}.tar"
 
 
 def remote(server: Server, cache: Path, **options: Any) -> sk.TarDataset:
@@ -47,10 +53,6 @@ def write_tiles(folder: Path, suffix: str) -> list[str]:
 def without_place(samples: Any) -> list[dict[str, Any]]:
     """Samples without what tells where they come from."""
     return [{name: value for name, value in sample.items() if name != "__url__"} for sample in samples]
-
-
-def as_list(batch: Any) -> Any:
-    return batch
 
 
 def keys_of(loader: Any) -> list[list[str]]:

@@ -7,6 +7,7 @@ import io
 import json
 import subprocess
 import tarfile
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -78,9 +79,9 @@ SOURCES = {
 }
 
 
-def by_tarfile(files: Files, path: Path, kind: int) -> None:
+def by_tarfile(files: Files, path: Path, kind: int, **options: Any) -> None:
     """Writes a shard with Python's tarfile."""
-    with tarfile.open(path, "w", format=kind) as archive:
+    with tarfile.open(path, "w", format=kind, **options) as archive:
         for name, data in files:
             member = tarfile.TarInfo(name)
             member.size, member.mtime = len(data), 1_700_000_000
@@ -105,12 +106,18 @@ def by_webdataset(files: Files, path: Path) -> None:
             writer.write(sample)
 
 
+def packed(shards: str | Path, samples: Iterable[dict[str, Any]], **options: Any) -> list[str]:
+    """Writes samples with our writer; gives the paths of the shards."""
+    with TarWriter(shards, **options) as writer:
+        for sample in samples:
+            writer.write(sample)
+    return writer.paths
+
+
 def by_samplerkit(files: Files, path: Path) -> None:
     """Writes a shard with our writer."""
-    with TarWriter(f"{path.with_suffix('')}-%d.tar") as writer:
-        for sample in as_samples(files):
-            writer.write(sample)
-    Path(writer.paths[0]).rename(path)
+    (shard,) = packed(f"{path.with_suffix('')}-%d.tar", as_samples(files))
+    Path(shard).rename(path)
 
 
 def as_samples(files: Files) -> list[dict[str, Any]]:

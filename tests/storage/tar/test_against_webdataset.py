@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-import io
 import tarfile
 
 import pytest
 
 from samplerkit.storage.tar.dataset import TarDataset
 from samplerkit.storage.tar.format.headers import parse
-from tests.storage.tar.shards import SOURCES, WRITERS, jpeg_tiles, python_sources, read_by_webdataset, write
+from tests.storage.tar.shards import (
+    SOURCES,
+    WRITERS,
+    by_tarfile,
+    jpeg_tiles,
+    python_sources,
+    read_by_webdataset,
+    write,
+)
 
 # Ustar has room for names of 255 bytes in two parts, v7 for 100 bytes.
 TOO_LONG = {(f"{writer} ustar", "long names") for writer in ("tarfile", "tar")}
@@ -64,11 +71,8 @@ NAMES = [
 
 @pytest.mark.parametrize("kind", [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
 def test_names_are_taken_apart_as_webdataset_does(tmp_path, kind):
-    with tarfile.open(tmp_path / "shard.tar", "w", format=kind) as archive:
-        for name in NAMES:
-            member = tarfile.TarInfo(name)
-            member.size = 3
-            archive.addfile(member, io.BytesIO(b"abc"))
+    by_tarfile([(name, b"abc") for name in NAMES], tmp_path / "shard.tar", kind)
+    with tarfile.open(tmp_path / "shard.tar", "a", format=kind) as archive:
         folder = tarfile.TarInfo("a_folder.d")
         folder.type = tarfile.DIRTYPE
         archive.addfile(folder)
@@ -78,9 +82,8 @@ def test_names_are_taken_apart_as_webdataset_does(tmp_path, kind):
 
 
 def test_names_that_are_no_utf8_are_the_same(tmp_path):
-    with tarfile.open(tmp_path / "shard.tar", "w", format=tarfile.GNU_FORMAT, encoding="latin-1") as archive:
-        for name in ("é/ö.txt", "é/ö.ü"):
-            archive.addfile(tarfile.TarInfo(name), io.BytesIO(b""))
+    files = [(name, b"") for name in ("é/ö.txt", "é/ö.ü")]
+    by_tarfile(files, tmp_path / "shard.tar", tarfile.GNU_FORMAT, encoding="latin-1")
     expected = read_by_webdataset([tmp_path / "shard.tar"])
     assert len(expected) == 1
     assert list(TarDataset(tmp_path / "shard.tar")) == expected
@@ -98,11 +101,6 @@ def test_each_byte_of_a_size_in_base_256_counts(tmp_path, place):
 
 
 def test_global_pax_headers_hold_for_all_members(tmp_path):
-    with tarfile.open(
-        tmp_path / "shard.tar", "w", format=tarfile.PAX_FORMAT, pax_headers={"comment": "x"}
-    ) as one:
-        for name, data in python_sources():
-            member = tarfile.TarInfo(name)
-            member.size = len(data)
-            one.addfile(member, io.BytesIO(data))
-    assert list(TarDataset(tmp_path / "shard.tar")) == read_by_webdataset([tmp_path / "shard.tar"])
+    path = tmp_path / "shard.tar"
+    by_tarfile(python_sources(), path, tarfile.PAX_FORMAT, pax_headers={"comment": "x"})
+    assert list(TarDataset(path)) == read_by_webdataset([path])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import pickle
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,8 +15,7 @@ import webdataset
 import samplerkit as sk
 from samplerkit.storage.tar.codecs import IMAGE_SPECS, Decode
 from samplerkit.storage.tar.dataset import TarDataset
-from samplerkit.storage.tar.writer import TarWriter
-from tests.storage.tar.shards import jpeg_tiles, read_by_webdataset
+from tests.storage.tar.shards import jpeg_tiles, packed, read_by_webdataset
 
 FIELDS = {
     "txt": b"text \xc3\xa9",
@@ -56,10 +56,9 @@ def equal(one, other):
 
 
 def test_fields_are_decoded_as_webdataset_does(tmp_path):
-    with TarWriter(f"{tmp_path}/x-%d.tar") as writer:
-        writer.write({"__key__": "a", **FIELDS, **arrays(np.arange(6.0).reshape(2, 3))})
-        writer.write({"__key__": "b", **{f"{name}.gz": gzip.compress(data) for name, data in FIELDS.items()}})
-    dataset = TarDataset(writer.paths).decode()
+    plain = {"__key__": "a", **FIELDS, **arrays(np.arange(6.0).reshape(2, 3))}
+    zipped = {"__key__": "b", **{f"{name}.gz": gzip.compress(data) for name, data in FIELDS.items()}}
+    dataset = TarDataset(packed(f"{tmp_path}/x-%d.tar", [plain, zipped])).decode()
     for number, sample in enumerate(read_by_webdataset([tmp_path / "x-0.tar"])):
         assert equal(dataset[number], webdataset.Decoder([])(sample))
 
@@ -67,15 +66,14 @@ def test_fields_are_decoded_as_webdataset_does(tmp_path):
 @pytest.mark.parametrize("spec", sorted(IMAGE_SPECS))
 def test_images_are_decoded_as_webdataset_does(tmp_path, spec):
     tile = webdataset.imagehandler("pil")(".jpg", jpeg_tiles()[0][1])
-    with TarWriter(f"{tmp_path}/x-%d.tar") as writer:
-        for mode in ("RGB", "L", "RGBA", "P"):
-            stream = io.BytesIO()
-            tile.convert(mode).save(stream, "PNG")
-            writer.write({"__key__": mode, "png": stream.getvalue(), "cls": 1})
+    samples = []
+    for mode in ("RGB", "L", "RGBA", "P"):
+        stream = io.BytesIO()
+        tile.convert(mode).save(stream, "PNG")
+        samples.append({"__key__": mode, "png": stream.getvalue(), "cls": 1})
+    (path,) = packed(f"{tmp_path}/x-%d.tar", samples)
     decode = webdataset.Decoder([webdataset.imagehandler(spec)])
-    for found, sample in zip(
-        TarDataset(writer.paths).decode(spec), read_by_webdataset([tmp_path / "x-0.tar"]), strict=True
-    ):
+    for found, sample in zip(TarDataset(path).decode(spec), read_by_webdataset([Path(path)]), strict=True):
         assert equal(found, decode(sample)), sample["__key__"]
 
 
@@ -93,9 +91,8 @@ def test_pickles_are_refused_and_run_nothing(tmp_path, extension):
         def __reduce__(self):
             return marker.write_text, ("it ran",)
 
-    with TarWriter(f"{tmp_path}/x-%d.tar") as writer:
-        writer.write({"__key__": "a", extension: pickle.dumps(Bomb()), "txt": "fine"})
-    dataset = TarDataset(writer.paths)
+    sample = {"__key__": "a", extension: pickle.dumps(Bomb()), "txt": "fine"}
+    dataset = TarDataset(packed(f"{tmp_path}/x-%d.tar", [sample]))
     with pytest.raises(
         sk.DatasetError, match=r"is a pickle, which runs code when it is loaded; give decode a fun"
     ):
@@ -121,9 +118,7 @@ OBJECTS = np.array([{}], dtype=object)
     ],
 )
 def test_what_cannot_be_decoded_is_refused(tmp_path, name, data, problem):
-    with TarWriter(f"{tmp_path}/x-%d.tar") as writer:
-        writer.write({"__key__": "a", name: data, "bin": b""})
-    dataset = TarDataset(writer.paths)
+    dataset = TarDataset(packed(f"{tmp_path}/x-%d.tar", [{"__key__": "a", name: data, "bin": b""}]))
     problem = f"sample 'a' \\(id 0\\): decode failed: field '{name}': {problem}"
     for only in (None, {name}):
         with pytest.raises(sk.DatasetError, match=problem):

@@ -18,9 +18,9 @@ from samplerkit.storage.arrays import _PREAMBLE, MAGIC, VERSION, UnreadableFileE
 from samplerkit.storage.tar.dataset import TarDataset
 from samplerkit.storage.tar.index import index as index_file
 from samplerkit.storage.tar.index.archive import Archive
-from samplerkit.storage.tar.writer import TarWriter
 from tests.storage.forging import forge
 from tests.storage.remote.server import served
+from tests.storage.tar.shards import packed
 
 SAMPLES = 9
 
@@ -29,9 +29,8 @@ SAMPLES = 9
 def fixture_made(tmp_path_factory):
     """Two shards with their indexes."""
     folder = tmp_path_factory.mktemp("made")
-    with TarWriter(f"{folder}/x-%d.tar", samples_per_shard=SAMPLES, checksums=True) as writer:
-        for number in range(2 * SAMPLES):
-            writer.write({"__key__": f"{number:03}", "txt": f"number {number}", "cls": number})
+    samples = ({"__key__": f"{n:03}", "txt": f"number {n}", "cls": n} for n in range(2 * SAMPLES))
+    packed(f"{folder}/x-%d.tar", samples, samples_per_shard=SAMPLES, checksums=True)
     return folder
 
 

@@ -13,6 +13,7 @@ from samplerkit.cli.main import main
 from samplerkit.storage.tar.indexing import index_shards
 from tests.storage.remote.server import served
 from tests.storage.tar.remote_shards import EACH, NAMES, NUMBERS, PATTERN, SHARDS
+from tests.storage.tar.shards import packed
 
 
 def there(folder):
@@ -99,8 +100,7 @@ def test_lengths_of_other_shards_are_not_written_over(folder, tmp_path):
     assert index_shards(f"{folder}/train-{{03..05}}.tar", lengths=str(other)).lengths == str(other)
     assert json.loads(other.read_text())["lengths"] == dict.fromkeys(NAMES[3:6], EACH)
     # A few of the same shards, and more of them, are no others.
-    with sk.TarWriter(folder / "train-02.tar", overwrite=True, index=False) as writer:
-        writer.write({"__key__": "one", "cls": 1})
+    packed(folder / "train-02.tar", [{"__key__": "one", "cls": 1}], overwrite=True, index=False)
     index_shards(folder / "train-02.tar")
     assert json.loads((folder / "lengths.json").read_text())["lengths"] == {
         **dict.fromkeys(NAMES[:4], EACH),
@@ -129,19 +129,15 @@ def test_nothing_is_put_on_a_web_server(folder):
         index_shards(f"{server.url}/{PATTERN}", upload=True)
 
 
-@pytest.fixture(name="s3")
-def fixture_s3(bucket, endpoint, monkeypatch):
-    """The bucket, reached by what stands in the environment."""
+def test_what_is_written_lies_beside_the_shards_in_the_bucket(
+    folder, bucket, endpoint, tmp_path, monkeypatch, capsys
+):
     pytest.importorskip("s3fs", reason="s3fs is not installed")
     monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test-key")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test-secret")
-    return bucket
-
-
-def test_what_is_written_lies_beside_the_shards_in_the_bucket(folder, s3, tmp_path, monkeypatch, capsys):
     for name in NAMES:
-        s3.upload_file(f"{folder}/{name}", f"train/{name}")
+        bucket.upload_file(f"{folder}/{name}", f"train/{name}")
     urls = f"s3://shards/train/{PATTERN}"
     arguments = ["samplerkit", "index", urls, "--upload", "--json", "--jobs", "2"]
     monkeypatch.setattr(sys, "argv", arguments)
@@ -155,10 +151,10 @@ def test_what_is_written_lies_beside_the_shards_in_the_bucket(folder, s3, tmp_pa
 
     told = {"made": SHARDS, "lengths": "s3://shards/train/lengths.json", "flaw_count": 0, "flaws": []}
     assert indexed() == {"shards": SHARDS, "samples": len(NUMBERS), "files": 2 * len(NUMBERS), **told}
-    put = {one.key: one.last_modified for one in s3.objects.all() if not one.key.endswith(".tar")}
+    put = {one.key: one.last_modified for one in bucket.objects.all() if not one.key.endswith(".tar")}
     assert sorted(put) == sorted(f"train/{name}" for name in all_of(NAMES))
     # On another machine, whose cache is empty, what lies in the bucket is not made again.
-    s3.Object(f"train/{NAMES[5]}.skidx").delete()
+    bucket.Object(f"train/{NAMES[5]}.skidx").delete()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "another machine"))
     assert indexed()["made"] == 1
     with sk.TarDataset(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import tarfile
 from collections import Counter
 from itertools import chain
 
@@ -14,7 +13,8 @@ import torch.utils.data
 import samplerkit as sk
 from samplerkit.storage.opening import AbsentError
 from tests.storage.remote.server import served
-from tests.storage.tar.remote_shards import EACH, LENGTHS, NUMBERS, PATTERN, SHARDS, as_list
+from tests.storage.tar.remote_shards import EACH, LENGTHS, NUMBERS, PATTERN, SHARDS
+from tests.storage.tar.shards import write
 
 CUT, GONE, EMPTY = 2, 4, 7
 """A shard that ends early, one that is not there, and one that is no archive at all."""
@@ -79,7 +79,7 @@ def test_the_good_samples_are_read_once_and_the_steps_stay(place, folder, tmp_pa
     damage(folder)
     for epoch in range(2):
         loaders = [
-            sk.Loader(dataset, sampler, batch_size=5, world=sk.World(2, rank), collate_fn=as_list)
+            sk.Loader(dataset, sampler, batch_size=5, world=sk.World(2, rank), collate_fn=list)
             for rank in range(2)
         ]
         received, pads = Counter(), 0
@@ -110,7 +110,7 @@ def test_the_good_samples_are_read_once_and_the_steps_stay(place, folder, tmp_pa
 def test_a_batch_of_which_nothing_is_there_has_a_pad_that_stands_in(place, folder, tmp_path):
     dataset = made(place, tmp_path)
     damage(folder)
-    loader = sk.Loader(dataset, sk.SequentialSampler(), batch_size=EACH // 2, collate_fn=as_list)
+    loader = sk.Loader(dataset, sk.SequentialSampler(), batch_size=EACH // 2, collate_fn=list)
     with loader:
         batches = []
         for batch in loader:
@@ -139,7 +139,7 @@ def test_without_a_loader_missing_samples_are_left_out_too(place, folder, tmp_pa
     chosen = dataset.select(lambda key: int(key) % 2 == 0, by="key")
     assert [sample["__key__"] for sample in chosen] == [key for key in GOOD if int(key) % 2 == 0]
     assert [s["__key__"] for s in dataset.select(lambda s: True)] == GOOD
-    loader = torch.utils.data.DataLoader(dataset, batch_size=8, collate_fn=as_list)
+    loader = torch.utils.data.DataLoader(dataset, batch_size=8, collate_fn=list)
     keys = [[sample["__key__"] for sample in batch] for batch in loader]
     assert len(keys) == len(NUMBERS) // 8
     assert set(chain.from_iterable(keys)) == set(GOOD)
@@ -180,7 +180,7 @@ def test_where_most_is_gone_the_job_ends(folder, tmp_path):
     paths = [f"{folder}/train-00.tar"] * 70
     dataset = sk.TarDataset(paths, lengths=[EACH] * 70, on_error="skip", cache=tmp_path / "cache")
     (folder / "train-00.tar").unlink()
-    loader = sk.Loader(dataset, sk.SequentialSampler(), batch_size=4, collate_fn=as_list)
+    loader = sk.Loader(dataset, sk.SequentialSampler(), batch_size=4, collate_fn=list)
     with pytest.raises(
         sk.DatasetError,
         match=r"train-00\.tar: lacks all 12 samples .*\. None of 64 shards has a sample to make a batch of",
@@ -214,10 +214,7 @@ def test_another_number_of_samples_without_damage_is_the_fault_of_the_lengths(
 @pytest.mark.parametrize("met", [[0, 3], [3, 0]])
 def test_a_sample_split_over_two_shards_is_left_out_when_both_were_met(tmp_path, met):
     for number, names in enumerate((["a.txt", "a.cls", "m.txt"], ["m.cls", "z.txt", "z.cls"])):
-        with tarfile.open(tmp_path / f"{number}.tar", "w") as archive:
-            for name in names:
-                (tmp_path / "file").write_text(name)
-                archive.add(tmp_path / "file", name)
+        write(tmp_path / f"{number}.tar", [(name, name.encode()) for name in names], "webdataset")
     dataset = sk.TarDataset(
         f"{tmp_path}/{{0..1}}.tar", lengths=[2, 2], on_error="skip", cache=tmp_path / "cache"
     )

@@ -32,10 +32,6 @@ def is_one(sample):
     return sample["cls"] == 1
 
 
-def as_list(batch):
-    return batch
-
-
 def test_each_method_gives_a_new_dataset_and_leaves_the_old_one_alone(tiles):
     before = tiles[3]
     assert set(before) == {"__key__", "__url__", "jpg", "cls", "meta.json"}
@@ -173,14 +169,14 @@ def test_a_shuffled_dataset_says_its_window_and_iterates_by_the_default_order(ti
 
 def test_a_plain_dataloader_over_a_shuffled_dataset_warns_once_and_one_with_an_order_does_not(tiles):
     dataset = tiles.shuffle(1000)
-    loader = DataLoader(dataset, batch_size=8, collate_fn=as_list)
+    loader = DataLoader(dataset, batch_size=8, collate_fn=list)
     told = r"use samplerkit\.Loader, or sampler=samplerkit\.TorchSampler"
     with pytest.warns(UserWarning, match=told) as seen:
         batches = [len(epoch) for epoch in ([*loader], [*loader])]
     assert batches == [len(loader)] * 2
     assert len(seen) == 1
     assert len(tiles) > ENOUGH
-    ours = sk.Loader(tiles.shuffle(1000), sk.SequentialSampler(), batch_size=4, collate_fn=as_list)
+    ours = sk.Loader(tiles.shuffle(1000), sk.SequentialSampler(), batch_size=4, collate_fn=list)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert len([*ours]) == 15
@@ -190,4 +186,4 @@ def test_a_plain_dataloader_over_a_shuffled_dataset_warns_once_and_one_with_an_o
             (tiles.shuffle(1000), {"sampler": sk.TorchSampler(sk.RandomSampler(seed=7), dataset)}),
             (tiles.shuffle(1000), {"shuffle": True}),
         ):
-            assert len([*DataLoader(read, collate_fn=as_list, **options)]) == 60
+            assert len([*DataLoader(read, collate_fn=list, **options)]) == 60

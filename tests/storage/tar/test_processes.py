@@ -15,36 +15,27 @@ import pytest
 import samplerkit as sk
 from samplerkit.storage.opening import Handle, Handles
 from samplerkit.storage.tar.dataset import TarDataset
-from samplerkit.storage.tar.writer import TarWriter
 from tests.storage.crowd import all_done
 from tests.storage.remote.children import Child
-from tests.storage.tar.remote_shards import LENGTHS, NUMBERS, write_shards
-
-
-def many(folder, shards, each=3):
-    """Writes shards of small samples; gives their pattern."""
-    with TarWriter(f"{folder}/many-%03d.tar", samples_per_shard=each) as writer:
-        for number in range(shards * each):
-            writer.write({"__key__": f"{number:05}", "txt": str(number), "cls": number % 10})
-    return f"{folder}/many-{{000..{shards - 1:03}}}.tar"
+from tests.storage.tar.remote_shards import EACH, LENGTHS, NUMBERS, write_shards
 
 
 def test_many_shards_are_read_with_few_open_files(tmp_path):
     """Half of them with an index beside them."""
-    pattern, here = many(tmp_path, 50), Path("/proc/self/fd")
+    pattern, here = write_shards(tmp_path, 50), Path("/proc/self/fd")
     before = len([*here.iterdir()])
     for path in sorted(tmp_path.glob("*.skidx"))[::2]:
         path.unlink()
-    dataset = TarDataset(pattern, cache=tmp_path / "cache", max_handles=10, progress=False).to_tuple("txt")
+    dataset = TarDataset(pattern, cache=tmp_path / "cache", max_handles=10, progress=False).to_tuple("cls")
     for epoch in range(2):
-        order = np.random.default_rng(epoch).permutation(150)
-        assert [int(text) for (text,) in dataset.__getitems__(order)] == order.tolist()
+        order = np.random.default_rng(epoch).permutation(50 * EACH)
+        assert [int(number) for (number,) in dataset.__getitems__(order)] == order.tolist()
         assert len([*here.iterdir()]) - before <= 12
 
 
 def test_another_process_says_that_the_cache_was_emptied(tmp_path):
     cache = tmp_path / "cache"
-    dataset = TarDataset(many(tmp_path, 4), cache=cache).decode().to_tuple("cls")
+    dataset = TarDataset(write_shards(tmp_path), cache=cache).decode().to_tuple("cls")
     assert dataset[0] == (0,)
     shutil.rmtree(cache)
     problem = r"cache: has lost an index that is in use, got .*; leave the cache alone while it is in use"
@@ -53,11 +44,11 @@ def test_another_process_says_that_the_cache_was_emptied(tmp_path):
 
 
 def test_a_fork_while_another_thread_reads_does_not_hang(tmp_path):
-    dataset = TarDataset(many(tmp_path, 20), max_handles=2)
+    dataset = TarDataset(write_shards(tmp_path), max_handles=2)
     stop = threading.Event()
 
     def read():
-        return [int(sample["txt"]) for sample in dataset.__getitems__(np.arange(60))]
+        return [int(sample["cls"]) for sample in dataset.__getitems__(NUMBERS)]
 
     def read_on():
         while not stop.is_set():
@@ -67,7 +58,7 @@ def test_a_fork_while_another_thread_reads_does_not_hang(tmp_path):
     thread.start()
     try:
         for _ in range(4):
-            assert Child(read).result() == [*range(60)]
+            assert Child(read).result() == [*NUMBERS]
     finally:
         stop.set()
         thread.join(30)
@@ -75,18 +66,20 @@ def test_a_fork_while_another_thread_reads_does_not_hang(tmp_path):
 
 def test_a_process_that_may_open_fewer_files_than_there_are_shards_reads_them_all(tmp_path):
     """Each index that is mapped holds a file open; other files of the process are open as well."""
-    dataset = TarDataset(many(tmp_path, 200), lengths=[3] * 200, cache=tmp_path / "cache", progress=False)
+    dataset = TarDataset(
+        write_shards(tmp_path, 200), lengths=[EACH] * 200, cache=tmp_path / "cache", progress=False
+    )
 
     def read():
         others = [os.open(__file__, os.O_RDONLY) for _ in range(300)]
         limit = len([*Path("/proc/self/fd").iterdir()]) + 160
         resource.setrlimit(resource.RLIMIT_NOFILE, (limit, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
-        ids = np.random.default_rng(0).permutation(600)
+        ids = np.random.default_rng(0).permutation(200 * EACH)
         batches = [*np.split(ids, 30), ids]  # also a batch that is in all shards
-        found = [int(sample["txt"]) for batch in batches for sample in dataset.__getitems__(batch)]
+        found = [int(sample["cls"]) for batch in batches for sample in dataset.__getitems__(batch)]
         return found == np.concatenate(batches).tolist(), len(dataset.keys()), len(others)
 
-    assert Child(read).result() == (True, 600, 300)
+    assert Child(read).result() == (True, 200 * EACH, 300)
 
 
 @pytest.mark.parametrize("max_shards", [1, 2])

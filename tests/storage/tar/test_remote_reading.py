@@ -16,7 +16,6 @@ from tests.storage.tar.remote_shards import (
     NUMBERS,
     PATTERN,
     SHARDS,
-    as_list,
     remote,
     without_place,
     write_shards,
@@ -74,7 +73,7 @@ def test_workers_of_two_ranks_ask_once_a_machine_for_each_index_and_for_the_leng
         loaders = []
         for rank in range(2):
             dataset = remote(server, tmp_path / "cache", lengths=f"{server.url}/lengths.json", fetch="ranges")
-            options = {"num_workers": 3, "collate_fn": as_list, "world": sk.World(2, rank)}
+            options = {"num_workers": 3, "collate_fn": list, "world": sk.World(2, rank)}
             loaders.append(sk.Loader(dataset, sk.RandomSampler(seed=7), batch_size=8, **options))
         assert all(map(all, zip(*loaders, strict=True)))
         asked = Counter(one.name for one in server.requests if one.method == "GET")

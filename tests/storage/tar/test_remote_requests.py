@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -14,18 +15,19 @@ from tests.storage.tar.remote_shards import (
     LENGTHS,
     NAMES,
     NUMBERS,
-    as_list,
     keys_of,
     remote,
+    sample_of,
     write_shards,
 )
+from tests.storage.tar.shards import packed
 
 PARTIAL = sk.RandomSampler(shuffle=sk.Shuffle.PARTIAL, partial_size=EACH, seed=7)
 GLOBAL = sk.RandomSampler(seed=7)
 
 
 def loader_of(dataset, sampler, **options):
-    return sk.Loader(dataset, sampler, batch_size=6, collate_fn=as_list, **options)
+    return sk.Loader(dataset, sampler, batch_size=6, collate_fn=list, **options)
 
 
 def test_with_lengths_nothing_is_asked_before_the_first_batch(tmp_path, server):
@@ -89,11 +91,8 @@ def test_an_index_beside_a_shard_of_the_same_size_and_other_files_is_noticed(
     """Files have changed places, or their names, so nothing but the headers tells."""
     stale = (server.folder / "train-03.tar.skidx").read_bytes()
     numbers = range(3 * EACH, 4 * EACH)[::step]
-    with sk.TarWriter(f"{server.folder}/other-%d.tar") as writer:
-        for number in numbers:
-            padding = "." * (number % 7)
-            writer.write({"__key__": key.format(number), "txt": f"number {number} {padding}", "cls": number})
-    (server.folder / "other-0.tar").rename(server.folder / "train-03.tar")
+    (other,) = packed(f"{server.folder}/other-%d.tar", (sample_of(number, key=key) for number in numbers))
+    Path(other).rename(server.folder / "train-03.tar")
     (server.folder / "train-03.tar.skidx").write_bytes(stale)
     with remote(server, tmp_path, lengths=LENGTHS, fetch=fetch) as dataset:
         if fetch == "ranges":

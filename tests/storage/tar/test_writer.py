@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tarfile
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from samplerkit.storage.tar import pack
 from samplerkit.storage.tar.dataset import TarDataset
 from samplerkit.storage.tar.pack import pack_folder
 from samplerkit.storage.tar.writer import TarWriter
-from tests.storage.tar.shards import read_by_webdataset
+from tests.storage.tar.shards import packed, read_by_webdataset
 
 
 def test_values_are_written_so_that_decode_gives_them_back(tmp_path):
@@ -32,10 +33,9 @@ def test_values_are_written_so_that_decode_gives_them_back(tmp_path):
         "bin": bytearray(b"\0\1"),
         "raw": memoryview(b"\2"),
     }
-    with TarWriter(f"{tmp_path}/x-%d.tar") as writer:
-        writer.write(sample)
-    read = TarDataset(writer.paths).decode()[0]
-    assert read.pop("__url__") == writer.paths[0]
+    (path,) = packed(f"{tmp_path}/x-%d.tar", [sample])
+    read = TarDataset(path).decode()[0]
+    assert read.pop("__url__") == path
     sample.pop("__url__")
     assert list(read) == list(sample)
     for arrays in (sample, read):
@@ -46,24 +46,19 @@ def test_values_are_written_so_that_decode_gives_them_back(tmp_path):
 
 
 def test_a_shard_is_begun_before_it_would_exceed_its_bytes(tmp_path):
-    with TarWriter(f"{tmp_path}/x-%d.tar", bytes_per_shard=20_480) as writer:
-        for number in range(40):
-            writer.write({"__key__": str(number), "bin": bytes(1500)})
-        writer.write({"__key__": "large", "bin": bytes(100_000)})
-        writer.write({"__key__": "last", "bin": b""})
-    sizes = [(tmp_path / f"x-{number}.tar").stat().st_size for number in range(len(writer.paths))]
+    samples = [{"__key__": str(number), "bin": bytes(1500)} for number in range(40)]
+    samples += [{"__key__": "large", "bin": bytes(100_000)}, {"__key__": "last", "bin": b""}]
+    paths = packed(f"{tmp_path}/x-%d.tar", samples, bytes_per_shard=20_480)
+    sizes = [Path(path).stat().st_size for path in paths]
     assert [size for size in sizes if size > 20_480] == [102_400]
-    assert TarDataset(writer.paths).layout.sizes.tolist() == [9, 9, 9, 9, 4, 1, 1]
+    assert TarDataset(paths).layout.sizes.tolist() == [9, 9, 9, 9, 4, 1, 1]
 
 
 @pytest.mark.parametrize("key", ["{}", "é{}"], ids=["plain", "with a header of their own for the name"])
 def test_the_end_of_a_shard_counts_in_its_bytes(tmp_path, key):
-    with TarWriter(f"{tmp_path}/x-%d.tar", bytes_per_shard=25_000) as writer:
-        for number in range(30):
-            writer.write({"__key__": key.format(number), "bin": bytes(1500)})
-    assert {(tmp_path / f"x-{number}.tar").stat().st_size for number in range(len(writer.paths) - 1)} == {
-        20_480
-    }
+    samples = ({"__key__": key.format(number), "bin": bytes(1500)} for number in range(30))
+    paths = packed(f"{tmp_path}/x-%d.tar", samples, bytes_per_shard=25_000)
+    assert {Path(path).stat().st_size for path in paths[:-1]} == {20_480}
 
 
 def test_shards_may_be_named_one_by_one(tmp_path):
@@ -90,9 +85,8 @@ def test_a_path_without_a_number_is_one_tar_of_any_size(tmp_path):
 
 
 def test_members_have_no_owner_and_no_time(tmp_path):
-    with TarWriter(f"{tmp_path}/x-%d.tar", index=False) as writer:
-        writer.write({"__key__": "a", "txt": "fine"})
-    with tarfile.open(writer.paths[0]) as archive:
+    (path,) = packed(f"{tmp_path}/x-%d.tar", [{"__key__": "a", "txt": "fine"}], index=False)
+    with tarfile.open(path) as archive:
         (member,) = archive.getmembers()
     assert (member.mtime, member.uid, member.uname) == (0, 0, "")
     assert not list(tmp_path.glob("*.skidx"))

@@ -315,7 +315,6 @@ def test_of_two_writers_at_one_prefix_the_second_to_end_is_refused(tmp_path):
 
 def test_a_prefix_and_its_index_are_one_file_that_is_named_twice(tmp_path):
     prefix = str(tmp_path / "corpus")
-    with sk.TokenWriter(prefix, "uint16", progress=False) as writer:
-        writer.write([1, 2, 3])
+    written(prefix, [[1, 2, 3]])
     with pytest.raises(ArgumentValueError, match=r"corpus\.bin"):
         sk.TokenDataset([prefix, f"{prefix}.idx"], 3)

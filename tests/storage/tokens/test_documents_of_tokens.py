@@ -12,11 +12,6 @@ from tests.storage.tokens.test_reading import written
 DOCUMENTS = [[1, 2, 3, 0], [0], [4, 5, 0], [6, 7, 8, 9, 10, 0], [11]]
 
 
-def pair(folder, documents=DOCUMENTS, dtype="uint16"):
-    """Documents as Megatron reads them."""
-    return written(folder / "pair", documents, dtype)
-
-
 def raw(folder):
     """The same tokens in an array, in which a token ends each document but the last one."""
     np.save(folder / "raw.npy", np.concatenate(DOCUMENTS).astype(np.uint16))
@@ -26,7 +21,7 @@ def raw(folder):
 @pytest.fixture(params=["idx", "token"])
 def documents(request, tmp_path):
     if request.param == "idx":
-        return sk.TokenDataset(pair(tmp_path), 3).as_documents()
+        return sk.TokenDataset(written(tmp_path / "pair", DOCUMENTS), 3).as_documents()
     return sk.TokenDataset(raw(tmp_path), 3, documents=0).as_documents()
 
 
@@ -57,7 +52,7 @@ def test_segments_are_parts_of_documents(documents):
 
 def test_documents_of_a_part_are_those_of_its_sequences(tmp_path):
     lengths = [3, 0, 5, 1, 0, 4, 2, 9]
-    prefix = pair(tmp_path, [np.full(length, number) for number, length in enumerate(lengths)])
+    prefix = written(tmp_path / "pair", [np.full(length, number) for number, length in enumerate(lengths)])
     begin = 0
     for part, end in (("train", 4), ("valid", 6), ("test", 8)):
         data = sk.TokenDataset(prefix, 1, split="2,1,1", part=part).as_documents()
@@ -79,7 +74,7 @@ def test_threads_find_documents_by_an_index_of_which_the_others_read_pages(tmp_p
     lengths = np.random.default_rng(0).integers(0, 4, 1200)
     lengths[590:605] = 0  # pages of empty documents
     of_token = np.repeat(np.arange(1200), lengths)
-    prefix = pair(tmp_path, [np.full(length, number) for number, length in enumerate(lengths)])
+    prefix = written(tmp_path / "pair", [np.full(length, number) for number, length in enumerate(lengths)])
     whole = sk.TokenDataset(prefix, 5).as_documents()
     assert [document.tolist() for document in whole] == [[n] * int(size) for n, size in enumerate(lengths)]
     for attempt in range(2):

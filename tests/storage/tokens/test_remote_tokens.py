@@ -9,6 +9,7 @@ import samplerkit as sk
 from samplerkit.errors import DatasetError
 from samplerkit.order.deal import World
 from tests.storage.remote.server import served
+from tests.storage.tokens.test_reading import written
 from tests.waiting import wait_until
 
 NAMES = ("a", "b")
@@ -19,11 +20,8 @@ def fixture_web(tmp_path):
     folder = tmp_path / "data"
     rng = np.random.default_rng(0)
     for name in NAMES:
-        with sk.TokenWriter(folder / name, "uint16") as writer:
-            for length in rng.integers(0, 400, 100):
-                writer.write(rng.integers(0, 9000, length))
-        with sk.TokenWriter(folder / "far" / name, "uint16") as writer:
-            writer.write(rng.integers(0, 9000, 500_000))
+        written(folder / name, (rng.integers(0, 9000, length) for length in rng.integers(0, 400, 100)))
+        written(folder / "far" / name, [rng.integers(0, 9000, 500_000)])
     np.save(folder / "c.npy", rng.integers(0, 250, 5000).astype(np.uint8))
     with served(folder) as web:
         web.folder = folder

@@ -13,16 +13,10 @@ from samplerkit.storage.tokens.outputs import OUTPUTS
 ALONE = World(1, 0)
 
 
-def corpus(folder, name="a", tokens=1000, dtype=np.uint16):
-    """A file whose tokens are their places, or all one number."""
-    np.save(folder / f"{name}.npy", np.arange(tokens).astype(dtype))
-    return folder / f"{name}.npy"
-
-
 def test_a_loader_gives_a_dict_of_tensors_where_there_are_several_outputs(tmp_path):
-    data = sk.TokenDataset(
-        corpus(tmp_path), 10, documents=7, outputs=("tokens", "labels", "position_ids", "cu_seqlens")
-    )
+    np.save(tmp_path / "a.npy", np.arange(1000, dtype=np.uint16))
+    outputs = ("tokens", "labels", "position_ids", "cu_seqlens")
+    data = sk.TokenDataset(tmp_path / "a.npy", 10, documents=7, outputs=outputs)
     with sk.Loader(data, sk.SequentialSampler(), batch_size=4, world=ALONE) as loader:
         batch = next(iter(loader))
     assert {name: tuple(value.shape) for name, value in batch.items() if name != "cu_seqlens"} == {

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import samplerkit as sk
 from samplerkit.loading.state.identity import describe_dataset
 from tests.storage.files.folders import plain, write_npz
-from tests.storage.tar.remote_shards import EACH, NUMBERS, SHARDS, as_list, write_shards
+from tests.storage.tar.remote_shards import EACH, NUMBERS, SHARDS, write_shards
 
 
 class Batched:
@@ -32,7 +32,7 @@ class Batched:
 
     def __getitems__(self, ids):
         self.asked.append(list(map(int, ids)))
-        return [self.texts[id] for id in ids]
+        return [self[id] for id in ids]
 
 
 texts = st.lists(st.text("xyz", max_size=2), max_size=4)
@@ -102,7 +102,7 @@ def test_shards_of_which_one_is_gone_are_left_out_by_name(tmp_path):
     shards = sk.TarDataset(paths, cache=tmp_path / "c", lengths=[EACH] * 2, on_error="skip", progress=False)
     tree = sk.TreeDataset({"texts": ["a", "b"], "tar": shards})
     ids = sk.SubsetSampler([0, 2, 2 + EACH, 1, *range(2 + EACH, 6 + EACH)])
-    loader = sk.Loader(tree, ids, batch_size=4, collate_fn=as_list)
+    loader = sk.Loader(tree, ids, batch_size=4, collate_fn=list)
     with loader, tree:
         first, second = [
             [one if isinstance(one, str) else one["__key__"] for one in batch] for batch in loader
@@ -115,11 +115,6 @@ def test_shards_of_which_one_is_gone_are_left_out_by_name(tmp_path):
 
 
 class Flaky(Batched):
-    def __getitems__(self, ids):
-        if 1 in list(ids):
-            raise OSError("no such text")
-        return super().__getitems__(ids)
-
     def __getitem__(self, index):
         if index == 1:
             raise OSError("no such text")
@@ -132,7 +127,7 @@ def test_an_error_names_the_part_and_so_does_a_skipped_sample():
         with pytest.raises(OSError, match="no such text") as raised:
             read()
         assert raised.value.__notes__ == ["samplerkit: in part 'all/bad' of a tree of datasets"]
-    loader = sk.Loader(tree, sk.SequentialSampler(), batch_size=5, bad_samples="skip", collate_fn=as_list)
+    loader = sk.Loader(tree, sk.SequentialSampler(), batch_size=5, bad_samples="skip", collate_fn=list)
     assert list(loader) == [["a", "b", "x", "z"]]
     assert [skip.error for skip in loader.skipped] == [
         "OSError: no such text; samplerkit: in part 'all/bad' of a tree of datasets"
@@ -200,7 +195,7 @@ def test_each_part_is_told_the_epoch_its_own_ids_and_its_own_passes():
     web, code, deaf = Told("abcd"), Told("xy", wants=False), Batched("z")
     tree = sk.TreeDataset({"web": web, "code": code, "deaf": deaf})
     assert tree.wants_passes
-    loader = sk.Loader(tree, sk.SubsetSampler([0, 6, 5, 4, 4, 1, 6, 3]), batch_size=2, collate_fn=as_list)
+    loader = sk.Loader(tree, sk.SubsetSampler([0, 6, 5, 4, 4, 1, 6, 3]), batch_size=2, collate_fn=list)
     loader.set_epoch(3)
     assert list(loader) == [["a", "z"], ["y", "x"], ["x", "b"], ["z", "d"]]
     assert (web.epochs, code.epochs) == ([3], [3])
@@ -237,7 +232,7 @@ def test_draws_in_a_tree_are_those_of_the_order_whatever_the_part_is(seed_draws)
     alone = DrawingAlone(range(12))
     order = sk.RandomSampler(seed=5)
     told = [
-        list(sk.Loader(dataset, order, batch_size=batch_size, collate_fn=as_list, seed_draws=seed_draws))
+        list(sk.Loader(dataset, order, batch_size=batch_size, collate_fn=list, seed_draws=seed_draws))
         for dataset, batch_size in ((tree, 12), (tree, 5), (alone, 4))
     ]
     draws = [[draw for batch in batches for draw, _ in batch] for batches in told]
