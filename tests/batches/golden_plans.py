@@ -9,9 +9,7 @@ batches, which `python -m tests.batches.golden_plans` completes.
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -46,12 +44,6 @@ def evaluated(case: Case) -> Case:
     """Gives the batches of a case: those that it names, or all."""
     plan = planned(case)
     return {"batches": [listed(plan[number]) for number in case.get("numbers", range(len(plan)))]}
-
-
-def recorded(file: Path) -> dict[str, Any]:
-    """Reads a frozen file."""
-    frozen: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-    return frozen
 
 
 if __name__ == "__main__":

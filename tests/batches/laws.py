@@ -93,13 +93,13 @@ def require_resume(plans: Plans, epoch: int) -> None:
         assert seen == batches[number:]
 
 
-def require_packs(plan: BatchPlan, recipe: PackBatches, expected: list[int], lengths: list[int]) -> None:
+def require_packs(plan: BatchPlan, expected: list[int], recipe: PackBatches, lengths: list[int]) -> None:
     """Each token of each position of the order stands in exactly one segment, and no pack is above its limit.
 
     Args:
         plan: of the recipe.
-        recipe: how packs are made.
         expected: the ids of the order.
+        recipe: how packs are made.
         lengths: of all samples.
     """
     batches = require_same(plan)
@@ -129,6 +129,17 @@ def require_packs(plan: BatchPlan, recipe: PackBatches, expected: list[int], len
     assert sorted(drawn) == sorted(kept)
     assert plan.dropped == len(expected) - len(kept)
     assert all(0 <= draw < plan.num_draws for draw in parts)
+
+
+def planned(case: Any, recipe: Any) -> tuple[BatchPlan, list[int]]:
+    """A plan over a drawn chain, which has its inverse and is resumed anywhere, and the ids of its order."""
+    sampler, constants = case.sampler(), case.constants()
+    plans = recipe.over(sampler, case.dataset, constants=constants)
+    plan = plans.plan(case.epoch)
+    if len(case.layout):
+        require_inverse(plan, len(case.layout))
+    require_resume(plans, case.epoch)
+    return plan, list(sampler.undealt_order(case.dataset, case.epoch, constants=constants))
 
 
 def longest(recipe: PackBatches) -> int:

@@ -12,7 +12,8 @@ from samplerkit.batches.packs.pack_plan import PackPlan
 from samplerkit.batches.recipe import RULE
 from samplerkit.batches.set_plan import StaticPlan
 from samplerkit.batches.window_plan import WindowPlan
-from tests.batches.golden_plans import FILES, evaluated, planned, recorded
+from tests.batches.golden_plans import FILES, evaluated, planned
+from tests.order.golden_vectors import recorded
 
 FROZEN = [recorded(file) for file in FILES]
 CASES = [case for frozen in FROZEN for case in frozen["plans"]]

@@ -39,14 +39,7 @@ def packed(draw: st.DrawFn) -> tuple[Case, sk.PackBatches, list[int]]:
 @given(packed())
 def test_every_law_holds_over_every_legal_chain(drawn):
     case, recipe, lengths = drawn
-    sampler, constants = case.sampler(), case.constants()
-    plans = recipe.over(sampler, case.dataset, constants=constants)
-    plan = plans.plan(case.epoch)
-    expected = list(sampler.undealt_order(case.dataset, case.epoch, constants=constants))
-    laws.require_packs(plan, recipe, expected, lengths)
-    if len(case.layout):
-        laws.require_inverse(plan, len(case.layout))
-    laws.require_resume(plans, case.epoch)
+    laws.require_packs(*laws.planned(case, recipe), recipe, lengths)
 
 
 @pytest.mark.parametrize("long", ["split", "drop", "truncate"])
@@ -58,7 +51,7 @@ def test_every_law_holds_of_documents_of_several_packs(long, window):
             12, lengths=lengths, packs=packs, window=window, long=long, length_multiple=multiple
         )
         plans = recipe.over(sk.RandomSampler(seed=3), len(lengths))
-        laws.require_packs(plans.plan(1), recipe, [*range(len(lengths))], lengths)
+        laws.require_packs(plans.plan(1), [*range(len(lengths))], recipe, lengths)
         laws.require_inverse(plans.plan(1), len(lengths))
         laws.require_resume(plans, 1)
 

@@ -139,25 +139,18 @@ def test_a_cost_of_ones_own_is_the_limit():
 
 
 @pytest.mark.parametrize("window", [None, 100])
-def test_pairs_above_the_budget_are_alone(window):
-    recipe = sk.TokenBatches(100, lengths=np.stack([LENGTHS, LENGTHS], axis=1), long="alone", window=window)
-    plan = recipe.plan(sk.RandomSampler(), 300)
-    above = np.flatnonzero(2 * LENGTHS > 100)
-    assert all(plan[int(plan.batch_of(id)[0])].tolist() == [id] for id in above.tolist())
-
-
-@pytest.mark.parametrize("window", [None, 100])
 def test_samples_above_the_budget_are_dropped_and_counted_or_truncated_or_alone(window):
-    def plan(long):
-        return sk.TokenBatches(100, lengths=LENGTHS, long=long, window=window).plan(sk.RandomSampler(), 300)
+    def plan(long, lengths=LENGTHS):
+        return sk.TokenBatches(100, lengths=lengths, long=long, window=window).plan(sk.RandomSampler(), 300)
 
     above = np.flatnonzero(LENGTHS > 100)
     assert above.size
     dropped = plan("drop")
     assert dropped.dropped == above.size
     assert all(dropped.batch_of(id).size == 0 for id in above.tolist())
-    alone = plan("alone")
-    assert all(alone[int(alone.batch_of(id)[0])].tolist() == [id] for id in above.tolist())
+    pairs = np.stack([LENGTHS // 2, LENGTHS - LENGTHS // 2], axis=1)
+    for alone in (plan("alone"), plan("alone", pairs)):
+        assert all(alone[int(alone.batch_of(id)[0])].tolist() == [id] for id in above.tolist())
     truncated = plan("truncate")
     assert truncated.dropped == 0
     laws.require_limits(truncated, 100)
@@ -274,11 +267,6 @@ def test_a_recipe_in_words_tells_one_run_from_another_and_is_short():
         for lengths in (LENGTHS, LENGTHS + 1)
     }
     assert len(digests) == 2
-
-
-def test_dealt_tokens_are_known_without_reading():
-    plan = sk.TokenBatches(400, lengths=LENGTHS).plan(sk.RandomSampler(), 300)
-    assert plan.tokens(np.arange(len(plan))).tolist() == [int(LENGTHS[batch].sum()) for batch in plan]
 
 
 @pytest.mark.parametrize("kind", [np.uint8, np.uint64, np.int32])

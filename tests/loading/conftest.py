@@ -28,13 +28,14 @@ def beside_or_not(request, monkeypatch):
 
 
 @pytest.fixture
-def no_longer_than():
-    """Raises in the test after some seconds, so that a loop that hangs is a failure."""
+def no_hang():
+    """Raises in the test after a minute, so that a loop that hangs is a failure."""
 
     def ring(*_):
         raise TimeoutError("the loop hangs")
 
     before = signal.signal(signal.SIGALRM, ring)
-    yield signal.alarm
+    signal.alarm(60)
+    yield
     signal.alarm(0)
     signal.signal(signal.SIGALRM, before)

@@ -31,6 +31,11 @@ def ids_of(loader):
     return [[index for index, _ in batch] for batch in loader]
 
 
+def whole(size, epoch=0, seed=3):
+    """The ids of an epoch as a random sampler orders them."""
+    return sk.RandomSampler(seed=seed).order(size, epoch)[:].tolist()
+
+
 def numbers_loader(size=10, **options):
     sampler = options.pop("sampler", sk.RandomSampler(seed=3))
     workers = {} if "num_workers" in options else BESIDE

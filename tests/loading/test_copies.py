@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import samplerkit as sk
+from tests.loading.device import kinds
 from tests.loading.worker_kinds import THREADS
 from tests.numbers import Damaged
 
@@ -53,6 +54,7 @@ LOADERS = {
     "tensors": of_tensors,
     "device loader": lambda: on_device(plain(), run_ahead=True),
     "device loader of torch's": lambda: on_device(by_torch()),
+    "device loader of a sampler without a state": lambda: on_device(kinds.plain(), run_ahead=True),
 }
 
 

@@ -20,8 +20,10 @@ from samplerkit.loading.workers.worker_side import SMALL
 from tests.numbers import Made
 from tests.own_seconds import OwnSeconds
 
-SECONDS, AT_MOST = 5, 60
-"""What an error may take, as torch does by itself at least, and a limit for a loop that hangs."""
+pytestmark = pytest.mark.usefixtures("no_hang")
+
+SECONDS = 5
+"""What an error may take, as torch does by itself at least."""
 
 LARGE = 8 << 20
 """Bytes of a sample: far more than a pipe takes at once, so that a worker waits in the middle of a batch."""
@@ -41,15 +43,12 @@ def large(index):
         (2, 1, {"run_ahead": True}),
     ],
 )
-def test_a_worker_that_is_killed_while_it_writes_a_batch_is_a_typed_error(
-    no_longer_than, workers, victim, options
-):
+def test_a_worker_that_is_killed_while_it_writes_a_batch_is_a_typed_error(workers, victim, options):
     """Of two workers one writes and the other one waits for it; which of them does which is not known."""
     loader = sk.Loader(
         Made(40, large), sk.SequentialSampler(), batch_size=1, num_workers=workers, collate_fn=list, **options
     )
     received = []
-    no_longer_than(AT_MOST)
     with OwnSeconds() as own, loader, pytest.raises(sk.WorkerError, match="-9"):
         for (sample,) in loader:
             received.append(int.from_bytes(sample[:2], "little"))
@@ -89,10 +88,7 @@ def interrupt():
         (3, interrupt, 0, "KeyboardInterrupt"),
     ],
 )
-def test_only_the_worker_that_died_first_is_named_with_its_own_reason(
-    no_longer_than, workers, end, code, hint
-):
-    no_longer_than(AT_MOST)
+def test_only_the_worker_that_died_first_is_named_with_its_own_reason(workers, end, code, hint):
     loader = sk.Loader(deadly(end), sk.SequentialSampler(), batch_size=4, num_workers=workers)
     with loader, pytest.raises(sk.WorkerError, match=hint) as caught:
         batches = iter(loader)
@@ -114,8 +110,7 @@ def dies_meanwhile(index):
     signal.raise_signal(signal.SIGKILL)
 
 
-def test_a_worker_that_dies_out_of_turn_is_an_error_though_the_others_never_end(no_longer_than):
-    no_longer_than(AT_MOST)
+def test_a_worker_that_dies_out_of_turn_is_an_error_though_the_others_never_end():
     loader = sk.Loader(Made(8, dies_meanwhile), sk.SequentialSampler(), batch_size=4, num_workers=2)
     with OwnSeconds() as own, loader, pytest.raises(sk.WorkerError, match="-9"):
         next(iter(loader))
@@ -135,18 +130,16 @@ def few_descriptors(_):
     resource.setrlimit(resource.RLIMIT_NOFILE, (200, 200))
 
 
-def test_a_worker_that_can_open_no_more_files_still_sends_what_it_has_made(no_longer_than):
-    no_longer_than(AT_MOST)
+def test_a_worker_that_can_open_no_more_files_still_sends_what_it_has_made():
     options = {"worker_init_fn": few_descriptors, "collate_fn": list, "num_workers": 1}
     with sk.Loader(Made(8, without_descriptors), batch_size=1, **options) as loader:
         assert [int(tensor[0]) for (tensor,) in loader] == [*range(8)]
 
 
-def test_a_worker_that_cannot_send_is_an_error_and_not_a_loop_that_waits(no_longer_than):
+def test_a_worker_that_cannot_send_is_an_error_and_not_a_loop_that_waits():
     def break_sending(_):
         socket.send_fds = None
 
-    no_longer_than(AT_MOST)
     dataset = Made(8, partial(torch.full, (SMALL,)))
     with (
         sk.Loader(dataset, batch_size=4, num_workers=1, worker_init_fn=break_sending) as loader,

@@ -10,6 +10,7 @@ from torch.utils.data import Subset
 import samplerkit as sk
 from samplerkit.order.draws import Draws
 from tests.loading.worker_kinds import THREADS
+from tests.numbers import Made
 
 
 class Noise:
@@ -119,23 +120,29 @@ def test_a_sampler_of_ones_own_may_have_any_seed(seed):
 OUTSIDE = "draw_rng: no sample is being read here; ask inside of a dataset that samplerkit.Loader reads"
 
 
-def test_outside_of_reading_draw_rng_is_an_error_with_the_hint():
-    with pytest.raises(sk.DatasetError, match=OUTSIDE):
-        sk.draw_rng()
-    list(read(Noise()))
-    with pytest.raises(sk.DatasetError, match=OUTSIDE):
-        sk.draw_rng(0)
+def fails(_):
+    raise OSError("damaged")
 
 
-def test_after_an_error_in_a_dataset_no_draw_is_left_behind():
-    class Failing(Noise):
-        def __getitem__(self, index):
-            raise OSError("damaged")
-
+def read_and_fail():
     with pytest.raises(OSError, match="damaged"):
-        read(Failing())
-    with pytest.raises(sk.DatasetError, match=OUTSIDE):
-        sk.draw_rng()
+        read(Made(12, fails))
+
+
+BEFORE = {
+    "nothing": lambda: None,
+    "an epoch": lambda: read(Noise()),
+    "an error": read_and_fail,
+    "draws whose end a signal handler has cut off": lambda: Draws(7, 0, range(3)).__enter__(),
+}
+
+
+@pytest.mark.parametrize("before", BEFORE)
+def test_outside_of_reading_draw_rng_is_an_error_with_the_hint_whatever_came_before(before):
+    BEFORE[before]()
+    for place in ((), (0,)):
+        with pytest.raises(sk.DatasetError, match=OUTSIDE):
+            sk.draw_rng(*place)
 
 
 def test_a_loader_inside_of_a_dataset_has_draws_of_its_own(expected):
@@ -216,9 +223,3 @@ def test_within_a_batch_or_a_sample_of_another_dataset_ours_enter_no_draws(datas
     samples = read(Within(), batch_size=1)
     assert samples == read(Within())
     assert len({drawn for before, (_, within), after in samples for drawn in (before, within, after)}) == 36
-
-
-def test_draws_whose_end_a_signal_handler_has_cut_off_are_forgotten():
-    Draws(7, 0, range(3)).__enter__()
-    with pytest.raises(sk.DatasetError, match=OUTSIDE):
-        sk.draw_rng()

@@ -214,13 +214,7 @@ def test_a_device_loader_gives_the_same_pixels_and_never_seeds_beside_the_loop(u
         with pytest.raises(sk.ArgumentValueError, match="num_workers=1"):
             next(iter(refused))
     # Nothing is seeded for draw_rng, so it may.
-    with sk.DeviceLoader(loader(seed_draws=False, dataset=Jittered()), "cpu") as batches:
+    jittering = Made(SIZE, lambda index: (index, as_text(jittered(picture_of(index), sk.draw_rng()))))
+    with sk.DeviceLoader(loader(seed_draws=False, dataset=jittering), "cpu") as batches:
         drawn = [sample for batch in batches for sample in batch]
     assert drawn == [(index, jitter) for index, _, jitter in uninterrupted.values()]
-
-
-class Jittered(Pictures):
-    """Draws from no process-wide generator."""
-
-    def __getitem__(self, index):
-        return index, as_text(jittered(picture_of(index), sk.draw_rng()))

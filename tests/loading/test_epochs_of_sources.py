@@ -12,6 +12,7 @@ from samplerkit.order.mixing.streams import Part
 from tests.chains import under
 from tests.loading.token_loaders import TREE, blocks, loader, mixture, read
 from tests.loading.worker_kinds import THREADS, beside
+from tests.order.test_passes import counted
 
 
 def test_a_source_that_is_read_again_has_another_phase_and_each_pass_has_every_token_once():
@@ -194,11 +195,9 @@ def test_batches_of_classes_count_passes_over_each_class(num_class):
     assert len({(id, number) for id, number, _ in samples}) == len(samples) == 120 * num_class
     if num_class == 3:
         # Else a class that a round leaves out misses its turn, and some samples their pass.
-        seen = Counter()
-        for id, number, _ in samples:
-            assert number == seen[id]
-            seen[id] += 1
-        assert {*seen.values()} == {12}
+        ids = [id for id, *_ in samples]
+        assert [number for _, number, _ in samples] == counted(ids)
+        assert {*Counter(ids).values()} == {12}
 
 
 def test_a_dataset_that_wants_passes_and_reads_no_batches_is_refused():

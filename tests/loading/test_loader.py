@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import time
 
-import numpy as np
 import pytest
 import torch
 
 import samplerkit as sk
 from tests.chains import under
-from tests.loading.numbers import Numbers, ids_of, numbers_loader
+from tests.loading.numbers import Numbers, ids_of, numbers_loader, whole
 from tests.loading.worker_kinds import beside, over_threads_too
+from tests.numbers import Made
 
 
 @pytest.mark.parametrize("workers", [0, 3, "3 threads"])
@@ -26,8 +26,7 @@ def test_any_number_of_workers_gives_the_order_of_the_sampler(workers, size, tai
             batches = list(loader)
             assert [len(batch) for batch in batches] == sizes
             assert len(loader) == len(batches)
-            order = np.asarray(sk.RandomSampler(seed=3).order(size, epoch)).tolist()
-            assert sum(batches, []) == [(index, epoch) for index in order[: sum(sizes)]]
+            assert sum(batches, []) == [(index, epoch) for index in whole(size, epoch)[: sum(sizes)]]
 
 
 @pytest.mark.parametrize("workers", [0, 2, "2 threads"])
@@ -55,8 +54,7 @@ def test_lightning_finds_set_epoch_at_the_sampler_of_the_batch_sampler():
 
 
 def epoch_of(epoch):
-    order = np.asarray(sk.RandomSampler(seed=3).order(10, epoch)).tolist()
-    return [order[first : first + 3] for first in range(0, 10, 3)]
+    return [whole(10, epoch)[first : first + 3] for first in range(0, 10, 3)]
 
 
 @over_threads_too
@@ -80,18 +78,6 @@ def test_an_epoch_set_during_an_iteration_is_read_next_however_that_ends(ended_b
         assert ids_of(loader) == epoch_of(epoch)[batches if goes_on else 0 :]
         assert ids_of(loader) == epoch_of(epoch + 1)
         assert loader.epoch == epoch + 2
-
-
-@over_threads_too
-def test_close_after_the_last_batch_ends_the_epoch():
-    loader = numbers_loader()
-    batches = iter(loader)
-    for _ in range(len(loader)):
-        next(batches)  # no StopIteration
-    loader.close()
-    assert (loader.epoch, loader.step) == (1, 0)
-    loader.set_epoch(0)
-    assert sum(ids_of(loader), []) == np.asarray(sk.RandomSampler(seed=3).order(10)).tolist()
 
 
 @over_threads_too
@@ -147,16 +133,8 @@ def test_a_chain_that_shuffles_above_its_child_has_no_lanes_and_is_dealt_like_ca
 
 
 def test_the_longest_wait_is_that_of_one_batch_and_not_of_the_first():
-    class Uneven(Numbers):
-        """Each sample takes as many tenths of a second as stand here."""
-
-        seconds = (0.3, 0.0, 0.2, 0.1)
-
-        def __getitem__(self, index):
-            time.sleep(self.seconds[index])
-            return index
-
-    loader = sk.Loader(Uneven(4), sk.SequentialSampler(), batch_size=1)
+    uneven = Made(4, lambda index: time.sleep((0.3, 0.0, 0.2, 0.1)[index]) or index)
+    loader = sk.Loader(uneven, sk.SequentialSampler(), batch_size=1)
     waits = []
     for _ in loader:
         waits.append(loader.stats.total_wait - sum(waits))
@@ -188,7 +166,7 @@ def test_a_step_that_is_no_integer_is_refused(asked, step):
 @pytest.mark.parametrize("workers", [1, "1 threads"])
 def test_a_timeout_may_be_as_long_as_one_likes(workers):
     with numbers_loader(timeout=1e15, **beside(workers)) as loader:
-        assert sum(ids_of(loader), []) == np.asarray(sk.RandomSampler(seed=3).order(10)).tolist()
+        assert sum(ids_of(loader), []) == whole(10)
 
 
 @over_threads_too

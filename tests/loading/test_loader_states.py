@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from functools import partial
 from itertools import product
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import samplerkit as sk
-from samplerkit.compat.partially_shuffle import DistributedSamplerViaLocallyShuffle
-from samplerkit.compat.torch import DistributedSampler
 from samplerkit.loading.state.state import State
 from tests.chains import under
 from tests.loading import batch_loaders, token_loaders
 from tests.loading.forged_states import MISSING, forged, forged_section
 from tests.loading.numbers import Numbers, numbers_loader
+from tests.loading.saved_states import KINDS
 from tests.loading.worker_kinds import over_threads_too
 
 
@@ -101,24 +100,10 @@ def test_a_damaged_or_newer_state_is_refused(damage, message):
 WRONG = [None, True, "x", 1.5, [], ["a"], {"a": 3}, -(2**63), 2**64, 10**400, np.arange(3)]
 
 
-def kinds_of_states(tmp_path):
-    """All that reads such a state, made anew each time."""
-    for number in range(2):
-        np.savez(tmp_path / f"{number}.npz", x=np.arange(5))
-    files = SimpleNamespace(files=[str(tmp_path / f"{number}.npz") for number in range(2)])
-    recipe = sk.DistributedSampler(shuffle="files", seed=3)
-    return [
-        numbers_loader,
-        lambda: sk.Loader(sk.Layout([3, 4, 3]), recipe, batch_size=3, world=sk.World(2, 0)),
-        lambda: sk.TorchSampler(sk.RandomSampler(seed=3), 10),
-        lambda: DistributedSampler(range(10), 2, 0),
-        lambda: DistributedSamplerViaLocallyShuffle(files, "npz", 2, 0, batch_size=3),
-    ]
-
-
 def test_a_state_of_wrong_values_with_a_fitting_checksum_is_refused_by_field(tmp_path):
     fields = set()
-    for make in kinds_of_states(tmp_path):
+    names = ("Loader, files, ragged", "TorchSampler", "torch's DistributedSampler", "PartiallyShuffle 1")
+    for make in (numbers_loader, *(partial(KINDS[name], tmp_path) for name in names)):
         state = make().state_dict()
         for field, wrong in product(state, WRONG):
             if wrong is None and field in {"ended", "limit", "num_shards"}:

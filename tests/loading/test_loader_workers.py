@@ -14,7 +14,7 @@ import pytest
 import torch
 
 import samplerkit as sk
-from tests.loading.numbers import Numbers, ids_of, numbers_loader
+from tests.loading.numbers import Numbers, ids_of, numbers_loader, whole
 from tests.loading.worker_kinds import THREADS, beside
 from tests.numbers import Made
 from tests.numbers import Numbers as InFiles
@@ -119,8 +119,8 @@ def test_a_break_waits_no_longer_than_two_seconds_for_a_sample_that_hangs(option
 
 
 @pytest.mark.parametrize("workers", [2, "2 threads"])
-def test_a_batch_that_does_not_come_in_time_is_a_typed_error(no_longer_than, workers):
-    no_longer_than(60)
+@pytest.mark.usefixtures("no_hang")
+def test_a_batch_that_does_not_come_in_time_is_a_typed_error(workers):
     loader, received = stuck_loader(timeout=50, **beside(workers)), []
     with pytest.raises(sk.WorkerError, match=r"timeout: is over, .* got 0\.2"):
         for batch in loader:
@@ -165,17 +165,12 @@ def test_a_resume_with_other_workers_goes_on_in_the_same_order(workers, new_work
     epochs[0] = received + epochs[0]
     # Of the later epochs nothing is left out.
     for epoch, batches in enumerate(epochs):
-        assert sum(batches, []) == np.asarray(sk.RandomSampler(seed=3).order(SIZE, epoch)).tolist()
+        assert sum(batches, []) == whole(SIZE, epoch)
 
 
-class Exhausted:
+def exhausted(index):
     """Asks an iterator that is at its end."""
-
-    def __len__(self):
-        return 8
-
-    def __getitem__(self, index):
-        return index if index < 4 else next(iter(()))
+    return index if index < 4 else next(iter(()))
 
 
 @pytest.mark.parametrize("device", [None, "cpu"])
@@ -183,7 +178,7 @@ class Exhausted:
 def test_a_stop_iteration_of_the_dataset_is_an_error_that_says_so_whoever_reads(workers, device):
     received = []
     with (
-        sk.Loader(Exhausted(), batch_size=2, device=device, **beside(workers)) as loader,
+        sk.Loader(Made(8, exhausted), batch_size=2, device=device, **beside(workers)) as loader,
         pytest.raises(RuntimeError, match="a dataset or its collate function raised StopIteration") as caught,
     ):
         for batch in loader:

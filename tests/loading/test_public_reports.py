@@ -13,18 +13,14 @@ import torch
 
 import samplerkit as sk
 from samplerkit.compat import megatron
-from tests.loading.numbers import Numbers, ids_of, numbers_loader
+from tests.loading.numbers import ids_of, numbers_loader, whole
 from tests.loading.worker_kinds import beside
+from tests.numbers import Made
 
 
 def read(loader):
     """The ids of an epoch, one after another."""
     return sum(ids_of(loader), [])
-
-
-def whole(size, epoch):
-    """The ids of an epoch as the sampler of these loaders orders them."""
-    return [int(id) for id in sk.RandomSampler(seed=3).order(size, epoch)]
 
 
 def random_states():
@@ -77,25 +73,14 @@ def test_each_epoch_has_an_iterator_of_its_own():
         assert len({id(one) for one in epochs}) == 4
 
 
-class Counted(Numbers):
-    """Notes what is read."""
-
-    def __init__(self, size):
-        super().__init__(size)
-        self.read = []
-
-    def __getitem__(self, index):
-        self.read.append(index)
-        return index
-
-
 def test_a_resume_reads_nothing_that_was_read_before():
     """transformers: a resume read through all batches that it skipped, for hours."""
-    first, dataset = sk.Loader(Counted(3000), sk.RandomSampler(seed=3), batch_size=3), Counted(3000)
-    resumed = sk.Loader(dataset, sk.RandomSampler(seed=3), batch_size=3)
+    noted = []
+    dataset = Made(3000, lambda index: noted.append(index) or index)
+    first, resumed = (sk.Loader(dataset, sk.RandomSampler(seed=3), batch_size=3) for _ in range(2))
     resumed.load_state_dict(first.state_dict(step=990))
     assert sum((batch.tolist() for batch in resumed), []) == whole(3000, 0)[2970:]
-    assert dataset.read == whole(3000, 0)[2970:]
+    assert noted == whole(3000, 0)[2970:]
 
 
 @pytest.mark.parametrize("workers", [2, "2 threads"])

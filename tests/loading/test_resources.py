@@ -107,7 +107,7 @@ print(json.dumps([told(*case) for case in json.loads(sys.argv[1])]))
 IN_THE_LOOP = "read_own()"
 PROCESSES = "read_own(num_workers=2)"
 THREADS_OF_ITS_OWN = "read_own(num_workers=2, workers='threads')"
-OF_THE_PARENT = ("loader.close()", "loader.__dict__.clear()", "refused(batches)")
+OF_THE_PARENT = ("loader.close()", "loader.__dict__.clear()", "refused(batches)", "sys.exit()")
 HANGS = ("processes", "fork", "signal.alarm(1); time.sleep(600)")
 FORKS = [
     *(("processes", how, code) for how in ("fork", "multiprocessing") for code in (IN_THE_LOOP, PROCESSES)),

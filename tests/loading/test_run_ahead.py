@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
 import samplerkit as sk
-from tests.loading.numbers import Numbers, numbers_loader
+from tests.loading.numbers import Numbers, numbers_loader, whole
 from tests.loading.worker_kinds import beside
 from tests.waiting import wait_until
 
@@ -20,7 +19,7 @@ def read(of):
 
 
 def expected(epoch):
-    return [(index, epoch) for index in np.asarray(sk.RandomSampler(seed=5).order(12, epoch)).tolist()]
+    return [(index, epoch) for index in whole(12, epoch, seed=5)]
 
 
 @pytest.mark.parametrize("workers", [0, 1, 2, "2 threads"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from pathlib import Path
 
@@ -10,13 +9,11 @@ import pytest
 import torch
 
 import samplerkit as sk
+from tests.loading.test_bad_samples import require_skips
 from tests.loading.worker_kinds import beside
-from tests.numbers import Made
+from tests.numbers import Damaged, Made
 
-
-@pytest.fixture(autouse=True)
-def no_longer(no_longer_than):
-    no_longer_than(60)
+pytestmark = pytest.mark.usefixtures("no_hang")
 
 
 class Unpicklable:
@@ -113,6 +110,7 @@ BATCH = (r"cannot be sent from a worker .*\[6, 7, 8\]", "")
 UNLOADED = ("value 17 cannot be made again", "the samples [15, 16, 17] of the batch in step 5 of epoch 0")
 COLLATED = ("in a collate function", "collating the samples [6, 7, 8] of the batch in step 2 of epoch 0")
 READ = ("the file is damaged", "reading one of the samples [0, 1, 2] of the batch in step 0 of epoch 0")
+UNREAD = ("sample 7 is damaged", "sample 7, at place 1 of the batch in step 2 of epoch 0")
 TWO, LASTING = {"num_workers": 2}, {"num_workers": 2, "persistent_workers": True}
 ANYWHERE = [*map(beside, (0, 1, "2 threads")), AFFINE, {"device": "cpu"}]
 CASES = [
@@ -133,6 +131,7 @@ CASES = [
     ),
     *((Some(), {**way, "collate_fn": fails_at_seven}, ZeroDivisionError, COLLATED, 6) for way in ANYWHERE),
     *((InBatches(), beside(workers), OSError, READ, 0) for workers in (0, 1, "2 threads")),
+    *((Damaged(sk.Layout(24), {7}), way, OSError, UNREAD, 6) for way in map(beside, (0, 1, "2 threads"))),
 ]
 """A dataset, options, the error, its message and the text or note that names samples, what came before."""
 
@@ -163,17 +162,8 @@ class Torn(Some):
 @pytest.mark.parametrize("way", [*WAYS, AFFINE])
 def test_what_cannot_be_read_and_what_cannot_be_sent_are_skipped_together_and_the_steps_stay(way, caplog):
     loader = loader_of(Torn(4, 7, 9), bad_samples="skip", **way)
-    with loader, caplog.at_level(logging.WARNING, "samplerkit"):
-        batches = []
-        for batch in loader:
-            batches.append(batch)
-            assert batch == loader.ids(loader.step - 1).tolist()
-    assert len(batches) == len(loader) == 8
-    assert sum(batches, []) == [index for index in range(24) if index not in (3, 4, 7, 9)]
-    skipped = [(skip.id, skip.epoch, skip.place) for skip in loader.skipped]
-    assert skipped == [(3, 0, 0), (4, 0, 1), (7, 0, 1), (9, 0, 0)]
-    assert "sample 7 of epoch 0 was skipped" in caplog.text
-    assert "OSError: image file 7 is truncated" in caplog.text
+    reason = "cannot be sent from a worker: OSError: image file 7 is truncated"
+    require_skips(loader, 24, {3, 4, 7, 9}, reason, caplog)
 
 
 def counts_descriptors(index):

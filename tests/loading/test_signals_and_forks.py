@@ -7,12 +7,13 @@ import os
 import signal
 import subprocess
 import sys
+from functools import partial
 
 import pytest
 
 import samplerkit as sk
 from tests.jobs import ended
-from tests.loading.worker_kinds import beside
+from tests.loading.worker_kinds import THREADS
 from tests.numbers import Made
 from tests.programs import Program
 from tests.waiting import alive
@@ -21,51 +22,28 @@ OWN_SECONDS = 30
 """Five times what these jobs take; one that hangs is noticed then."""
 
 
+ANY_CALL = {"call", "c_return"}
+"""Python runs the handler of a signal where a function begins, and behind a call of one in C."""
+
+
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # while a generator is closed
-@pytest.mark.parametrize("workers", [0, "2 threads"])
-def test_an_interrupt_on_entry_of_any_function_takes_no_batch_away(workers):
-    wrong, options = [], beside(workers)
-    for number in range(1, 100_000, 3 if options.get("workers") else 1):
-        loader = sk.Loader(range(12), sk.SequentialSampler(), batch_size=2, collate_fn=list, **options)
-        received, calls = [], 0
-
-        def interrupt(*_, at=number):
-            nonlocal calls
-            calls += 1
-            if calls == at:
-                sys.settrace(None)
-                raise KeyboardInterrupt
-
-        before = sys.gettrace()
-        sys.settrace(interrupt)
-        try:
-            for batch in loader:
-                received += batch
-                if len(received) == 8:
-                    break
-        except KeyboardInterrupt:
-            pass
-        finally:
-            sys.settrace(before)
-        if loader.state_dict()["position"] != len(received):
-            wrong.append((number, loader.state_dict()["position"], len(received)))
-        if calls < number:
-            break  # the loop has made fewer calls than that
-    gc.collect()  # loaders that were interrupted while they ended leave their threads until then
-    assert number > 100
-    assert wrong == []
-
-
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # while a stage is closed
-def test_an_interrupt_behind_any_call_takes_no_batch_of_a_device_loader_away():
-    """Python runs the handler of a signal where a function begins, and behind a call of one in C."""
-    wrong, batches, own = [], [[number] for number in range(4)], sys._getframe().f_code
-    for number in range(1, 100_000):
-        loader, received, calls = sk.DeviceLoader(batches, "cpu"), [], 0
+@pytest.mark.parametrize(
+    ("make", "interrupted", "stride"),
+    [
+        (partial(sk.Loader, range(12), batch_size=2, collate_fn=list), {"call"}, 1),
+        (partial(sk.Loader, range(12), batch_size=2, collate_fn=list, **THREADS), {"call"}, 3),
+        (partial(sk.DeviceLoader, [[number] for number in range(4)], "cpu"), ANY_CALL, 1),
+    ],
+    ids=["a loader", "threads", "a device loader"],
+)
+def test_an_interrupt_at_any_call_takes_no_batch_away(make, interrupted, stride):
+    wrong, own = [], sys._getframe().f_code
+    for number in range(1, 100_000, stride):
+        loader, received, calls = make(), [], 0
 
         def interrupt(frame, event, _, at=number):
             nonlocal calls
-            is_counted = event in {"call", "c_return"} and frame.f_code is not own
+            is_counted = event in interrupted and frame.f_code is not own
             # An interrupt within the start of a thread leaves it in Python's list of threads for ever.
             calls += is_counted and frame.f_globals["__name__"] != "threading"
             if calls == at:
@@ -77,16 +55,20 @@ def test_an_interrupt_behind_any_call_takes_no_batch_of_a_device_loader_away():
         try:
             for batch in loader:
                 received += batch
+                if len(received) == 8:
+                    break
         except KeyboardInterrupt:
             pass
         finally:
             sys.setprofile(before)
         state = loader.state_dict()
-        if state["epoch"] * len(batches) + state["step"] != len(received):
+        if state.get("position", 4 * state["epoch"] + state.get("step", 0)) != len(received):
             wrong.append((number, state, received))
-        loader.close()
+        if isinstance(loader, sk.DeviceLoader):
+            loader.close()
         if calls < number:
-            break
+            break  # the loop has made fewer calls than that
+    gc.collect()  # loaders that were interrupted while they ended leave their threads until then
     assert number > 100
     assert wrong == []
 
@@ -236,26 +218,6 @@ def test_a_worker_does_not_end_what_its_parent_has_left_to_the_collector(tmp_pat
     assert (tmp_path / "ended").read_text().split() == [str(os.getpid())]
 
 
-FORKS = """
-import os, sys
-import samplerkit as sk
-loader = sk.Loader(range(400), sk.SequentialSampler(), batch_size=4, num_workers=2, collate_fn=list)
-batches = iter(loader)
-received = [*next(batches)]
-if os.fork() == 0:
-    sys.exit()
-os.wait()
-print(received + [id for batch in batches for id in batch] == [*range(400)])
-"""
-
-
-def test_the_exit_of_a_process_that_the_loop_has_forked_ends_no_worker_of_it():
-    command = [sys.executable, "-c", FORKS]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    # At the exit of the other process multiprocessing says on stderr that it joins only its own.
-    assert done.stdout == "True\n", done.stderr
-
-
 HELD = """
 import os, signal, samplerkit as sk
 loader = sk.Loader(range(20), batch_size=4)
@@ -269,6 +231,5 @@ print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 
 
 def test_a_process_that_is_forked_as_a_thread_makes_a_request_reads_all():
-    command = [sys.executable, "-c", HELD]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert done.stdout == "20\n", done.stderr
+    _, printed, errors = ended("-c", HELD, own_seconds=OWN_SECONDS)
+    assert printed == "20\n", errors

@@ -15,6 +15,7 @@ import samplerkit as sk
 from samplerkit.loading.run.run import Run
 from tests.loading.numbers import Numbers, numbers_loader
 from tests.loading.worker_kinds import THREADS, beside
+from tests.numbers import Made
 from tests.storage.crowd import all_done
 from tests.waiting import begun_since, wait_until
 
@@ -124,13 +125,8 @@ def test_the_function_of_a_worker_is_called_in_each_thread_and_its_error_is_rais
 
 def test_batches_that_the_loop_has_not_asked_for_are_bounded():
     read = []
-
-    class Noting(Numbers):
-        def __getitem__(self, index):
-            read.append(index)
-            return index
-
-    loader = sk.Loader(Noting(100), sk.SequentialSampler(), batch_size=1, prefetch_factor=3, **THREADS)
+    noting = Made(100, lambda index: read.append(index) or index)
+    loader = sk.Loader(noting, sk.SequentialSampler(), batch_size=1, prefetch_factor=3, **THREADS)
     with loader:
         for _ in loader:
             if loader.step == 5:

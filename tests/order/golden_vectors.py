@@ -44,9 +44,9 @@ def built(case: Case) -> sk.Sampler:
     return root
 
 
-def recorded() -> dict[str, Any]:
-    """Reads the frozen file."""
-    frozen: dict[str, Any] = json.loads(FILE.read_text(encoding="utf-8"))
+def recorded(file: Path = FILE) -> dict[str, Any]:
+    """Reads a frozen file."""
+    frozen: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
     return frozen
 
 

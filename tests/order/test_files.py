@@ -12,7 +12,7 @@ from samplerkit.order import permutation
 from samplerkit.order.keys import Key
 from samplerkit.order.permutation import TABLE_LIMIT
 from samplerkit.order.sequences import Permuted
-from tests.samplers.dealing import woven
+from tests.samplers.dealing import cut, woven
 
 FILE_AWARE = ["files", "infile", "partial"]
 MODES = [*FILE_AWARE, "global", "false"]
@@ -34,17 +34,6 @@ def shuffled(rows, key, index=0, sub_index=0):
     n = len(rows)
     places = Permuted(n, key, index, sub_index).ids_at(np.arange(n))
     return [rows[place] for place in places.tolist()]
-
-
-def cut(rows, lanes):
-    """Cuts rows into contiguous runs, the first len(rows) mod lanes of them one row longer."""
-    length, longer = divmod(len(rows), lanes)
-    runs, start = [], 0
-    for lane in range(lanes):
-        end = start + length + (lane < longer)
-        runs.append(rows[start:end])
-        start = end
-    return runs
 
 
 def in_blocks(run, size, key, lane, first=0):

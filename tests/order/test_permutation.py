@@ -37,30 +37,26 @@ HUGE = [
 ]
 
 
-def bijects(n):
-    shuffle = Permuted(n, KEY)
-    everything = np.arange(n)
-    values = shuffle.ids_at(everything)
-    assert values.dtype == np.int64
-    np.testing.assert_array_equal(np.sort(values), everything)
-    np.testing.assert_array_equal(shuffle.locate(values)[1], everything)
-    np.testing.assert_array_equal(shuffle.ids_at(shuffle.locate(everything)[1]), everything)
+@pytest.mark.parametrize(
+    "sizes",
+    [range(301), *([n] for n in (*AROUND_THE_TABLE, *AROUND_POWERS_OF_TWO, 10_007, 99_991))],
+    ids=lambda sizes: f"up to {sizes[-1]}" if len(sizes) > 1 else str(sizes[0]),
+)
+def test_every_small_size_and_sizes_around_the_table_and_powers_of_two_are_permuted_and_back(sizes):
+    for n in sizes:
+        shuffle = Permuted(n, KEY)
+        everything = np.arange(n)
+        values = shuffle.ids_at(everything)
+        assert values.dtype == np.int64
+        np.testing.assert_array_equal(np.sort(values), everything)
+        np.testing.assert_array_equal(shuffle.locate(values)[1], everything)
+        np.testing.assert_array_equal(shuffle.ids_at(shuffle.locate(everything)[1]), everything)
 
 
 def sampled(n, number=20_000):
     """Positions that differ: the first, the last, and many between."""
     between = np.random.default_rng(7).integers(0, n, number)
     return np.unique(np.concatenate([np.arange(100), n - 1 - np.arange(100), between]))
-
-
-def test_every_size_up_to_300_is_permuted_and_back():
-    for n in range(301):
-        bijects(n)
-
-
-@pytest.mark.parametrize("n", [*AROUND_THE_TABLE, *AROUND_POWERS_OF_TWO, 10_007, 99_991])
-def test_sizes_around_the_table_and_around_powers_of_two_are_permuted_and_back(n):
-    bijects(n)
 
 
 def in_plain_integers(n, key, position):

@@ -20,6 +20,7 @@ from samplerkit.order.mixing.streams import Part, Passes
 from samplerkit.order.mixing.weights import WHOLE, thresholds
 from samplerkit.order.permutation import NARROW_LIMIT
 from samplerkit.order.sequences import DrawsWithReplacement, Permuted, Range
+from tests.order.test_passes import counted
 from tests.order.throwing import die, values_of
 
 NINE = {
@@ -47,15 +48,6 @@ farthest = (1 << 62) - 1
 def draws_of(seed: int, epoch: int = 0, index: int = 0) -> SourceDraws:
     """The draws of a mixture with this seed."""
     return SourceDraws(Key(seed, epoch, 0, "dice"), index)
-
-
-def counted(source: np.ndarray) -> np.ndarray:
-    """How often each entry came before."""
-    turn = np.zeros_like(source)
-    for number in np.unique(source):
-        at = np.flatnonzero(source == number)
-        turn[at] = np.arange(at.size)
-    return turn
 
 
 @pytest.mark.parametrize("lane", [0, 1, 2**24 - 1])
@@ -168,7 +160,7 @@ def test_when_weights_change_each_source_goes_on_where_its_lane_stood(key, lanes
         values = values_of(draws, np.full(400, lane), rows)
         read = [np.searchsorted(thresholds(given), values, side="right") - 1 for given in weights]
         source = np.stack(read)[segment, rows]
-        turn = counted(source)
+        turn = np.array(counted(source.tolist()))
         for at in (rows, random.integers(0, 400, 5)):
             read = mix.turns.read(np.full(at.size, lane), at)
             assert [part.tolist() for part in read] == [source[at].tolist(), turn[at].tolist()]

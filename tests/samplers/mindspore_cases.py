@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import samplerkit as sk
+from tests.testing.links import Backwards
 
 DATA = Path(__file__).parents[1] / "data"
 
@@ -19,13 +20,6 @@ def recorded(name: str) -> list[dict[str, Any]]:
     with gzip.open(DATA / f"mindspore_{name}.json.gz", "rt", encoding="utf-8") as file:
         cases: list[dict[str, Any]] = json.load(file)["cases"]
     return cases
-
-
-class Backwards(sk.Sampler):
-    """The recording's CustomReverse."""
-
-    def __iter__(self):
-        return iter(range(self.dataset_size - 1, -1, -1))
 
 
 class EvenOdd(sk.Sampler):

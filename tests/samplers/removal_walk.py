@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from tests.samplers.dealing import cut, woven
+
 
 class Source(Protocol):
     """What is read at positions of its own."""
@@ -54,15 +56,8 @@ class WalkedPasses:
 
     def _pass(self, number: int, gone: set[int]) -> list[int]:
         ids = list(self._order(number))
-        lanes = [[*ids[lane :: self._lanes]] for lane in range(self._lanes)]
-        left = [one for lane in lanes for one in lane if one not in gone]
-        small, more = divmod(len(left), self._lanes)
-        cut, begin = [], 0
-        for lane in range(self._lanes):
-            end = begin + small + (lane < more)
-            cut.append(left[begin:end])
-            begin = end
-        return [lane[row] for row in range(small + 1) for lane in cut if row < len(lane)]
+        left = [one for lane in range(self._lanes) for one in ids[lane :: self._lanes] if one not in gone]
+        return woven(cut(left, self._lanes))
 
 
 class WalkedMix:

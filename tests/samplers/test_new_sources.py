@@ -89,31 +89,16 @@ def test_ids_leave_a_source_that_was_added_and_what_it_reads_must_allow_it():
         sk.Ledger(mixture(1), [edit(SAMPLERS["by weights"]()), *gone]).order(CORPUS)
 
 
-class Labelled:
-    """A tree whose last part has labels."""
+class Labelled(list):
+    """A part with labels."""
 
-    def __init__(self, labels):
-        self.layout = sk.Layout.tree({"web": 100, "code": 50, "new": len(labels)})
-        self.parts = {"new": _Part(labels)}
-
-    def __len__(self):
-        return len(self.layout)
-
-    def __getitem__(self, index):
-        return index
-
-
-class _Part:
-    def __init__(self, labels):
-        self.label = labels
-
-    def __len__(self):
-        return len(self.label)
+    label = property(list)
 
 
 def test_labels_that_the_sampler_of_an_edit_looks_at_are_part_of_the_run():
     def loader(labels):
-        return sk.Loader(Labelled(labels), sk.Ledger(mixture(1), [edit(sk.PKSampler(2))]), batch_size=10)
+        tree = sk.TreeDataset({"web": range(100), "code": range(50), "new": Labelled(labels)})
+        return sk.Loader(tree, sk.Ledger(mixture(1), [edit(sk.PKSampler(2))]), batch_size=10)
 
     saved, same, other = loader([0, 1] * 15), loader([0, 1] * 15), loader([1, 0] * 15)
     assert saved.fingerprint == same.fingerprint != other.fingerprint

@@ -136,12 +136,3 @@ def test_ids_leave_a_source_while_it_is_not_read():
     read = sk.Ledger(mix, [stopped, sk.Edit(at=16, without=ids), again]).order(tree)[24:]
     assert not np.isin(read, ids).any()
     assert np.isin(read, range(200, 210)).any()
-
-
-def test_each_lane_still_reads_files_in_a_row_when_ids_have_left():
-    layout, lanes = sk.Layout([50] * 64), 8
-    chain = sk.RandomSampler(shuffle="files", lanes=lanes)
-    order = sk.Ledger(chain, [sk.Edit(at=0, without=np.arange(0, 3200, 9))]).order(layout)
-    for lane in range(lanes):
-        files = layout.file_of(order[lane : 3200 - 400 : lanes])
-        assert np.unique(files).size <= 64 / lanes + 1

@@ -17,8 +17,7 @@ RANDOM = np.random.default_rng(7)
 # RepeatSampler
 
 
-def test_a_repeat_is_its_child_at_a_kth_of_the_position(record_property):
-    cases = 0
+def test_a_repeat_is_its_child_at_a_kth_of_the_position():
     for n in range(1, 12):
         for repeats in range(1, 5):
             for num_samples in (None, 1, n, 2 * n + 1):
@@ -29,8 +28,6 @@ def test_a_repeat_is_its_child_at_a_kth_of_the_position(record_property):
                 assert [order.positions_of(id).tolist() for id in range(n)] == [
                     np.flatnonzero(ids == id).tolist() for id in range(n)
                 ]
-                cases += 1
-    record_property("cases", cases)
 
 
 def test_a_repeat_of_a_huge_dataset_costs_nothing_and_one_beyond_the_limit_is_refused():
@@ -46,9 +43,8 @@ def test_a_repeat_of_a_huge_dataset_costs_nothing_and_one_beyond_the_limit_is_re
 # RepeatFactorSampler
 
 
-def test_factors_are_kept_exactly_at_every_phase(record_property):
+def test_factors_are_kept_exactly_at_every_phase():
     """Each id comes floor(r) or ceil(r) times, r times on average, and each epoch is as long as any other."""
-    cases = 0
     for size in (1, 2, 7, 60):
         for scale in (0.2, 1.0, 5.0):
             factors = RANDOM.random(size) * scale + (RANDOM.random(size) < 0.5)
@@ -65,8 +61,6 @@ def test_factors_are_kept_exactly_at_every_phase(record_property):
                 which, positions = order.positions_of(np.arange(size))
                 assert which.tolist() == ids.tolist()
                 assert positions.tolist() == [*range(total)]
-                cases += 1
-    record_property("cases", cases)
 
 
 def test_over_all_phases_the_mean_is_exact():
@@ -111,7 +105,7 @@ def windows_by_counting(sizes, size, stride):
     ]
 
 
-def test_windows_are_those_of_counting_and_none_leaves_its_episode(record_property):
+def test_windows_are_those_of_counting_and_none_leaves_its_episode():
     cases = 0
     while cases < 400:
         sizes = RANDOM.integers(0, 12, RANDOM.integers(1, 7)).tolist()
@@ -131,7 +125,6 @@ def test_windows_are_those_of_counting_and_none_leaves_its_episode(record_proper
         assert (np.array([*range(-1, sum(sizes) + 1)])[which] == order[positions]).all()
         assert which.size == len(order)
         cases += 1
-    record_property("cases", cases)
 
 
 # FoldSampler
@@ -148,8 +141,7 @@ def ways(n):
     }
 
 
-def test_folds_part_every_dataset_and_keep_their_balance(record_property):
-    cases = 0
+def test_folds_part_every_dataset_and_keep_their_balance():
     for n in (7, 8, 23, 60):
         for count in (2, 3, 5):
             for seed in range(3):
@@ -166,8 +158,6 @@ def test_folds_part_every_dataset_and_keep_their_balance(record_property):
                         for label in range(3):
                             each = [int((labels[part] == label).sum()) for part in held]
                             assert max(each) - min(each) <= 1
-                    cases += 1
-    record_property("cases", cases)
 
 
 def fold_by_fold(dataset, count, seed, arguments):

@@ -48,16 +48,6 @@ def test_a_state_counts_only_what_the_loop_received(kind, run_ahead, cut):
         assert (first, second) == (whole, [] if kind in AT_THE_END else following)
 
 
-@pytest.mark.parametrize("run_ahead", [False, True])
-def test_a_copy_reads_what_its_original_reads_next(run_ahead):
-    loader = DeviceLoader(plain(), "cpu", run_ahead=run_ahead)
-    read(loader)
-    twin = copy.deepcopy(loader)
-    assert read(twin) == read(loader)
-    twin.close()
-    loader.close()
-
-
 def test_a_restored_state_is_that_state_and_outlasts_set_epoch():
     loader = DeviceLoader(plain(), "cpu")
     loader.load_state_dict({"schema": 1, "epoch": 2, "step": 5})

@@ -86,10 +86,16 @@ class Leaf:
         self.calls.append(("record_stream", str(stream)))
 
 
-@pytest.mark.parametrize("takes_blocking", [True, False], ids=["as cuda", "as xpu"])
-def test_a_batch_is_copied_on_the_side_and_the_loops_stream_waits_for_it(monkeypatch, takes_blocking):
-    module = Module(takes_blocking=takes_blocking)
-    monkeypatch.setattr(torch, "get_device_module", lambda device: module)
+@pytest.fixture
+def module(request, monkeypatch):
+    """What torch gives for a device."""
+    made = Module(takes_blocking=getattr(request, "param", True))
+    monkeypatch.setattr(torch, "get_device_module", lambda device: made)
+    return made
+
+
+@pytest.mark.parametrize("module", [True, False], ids=["as cuda", "as xpu"], indirect=True)
+def test_a_batch_is_copied_on_the_side_and_the_loops_stream_waits_for_it(module):
     driver = DeviceStreams(torch.device("meta"))
     stage = DeviceStage((Leaf(module.calls) for _ in range(3)), None, depth=1, pins=False, streams=driver)
     next(stage)
@@ -103,20 +109,16 @@ def test_a_batch_is_copied_on_the_side_and_the_loops_stream_waits_for_it(monkeyp
     assert ("synchronize",) not in module.calls[: module.calls.index(("wait_event",))]
 
 
-def test_what_is_still_being_copied_at_the_end_of_the_source_is_waited_for(monkeypatch):
-    module = Module(takes_blocking=True)
+def test_what_is_still_being_copied_at_the_end_of_the_source_is_waited_for(module):
     module.has_passed = False
-    monkeypatch.setattr(torch, "get_device_module", lambda device: module)
     driver, leaves = DeviceStreams(torch.device("meta")), [Leaf(module.calls) for _ in range(3)]
     assert len(list(DeviceStage(iter(leaves), None, depth=4, pins=False, streams=driver))) == 3
     wait_until(lambda: loading_threads() == [])
     assert module.calls.count(("synchronize",)) == 3
 
 
-def test_the_side_stream_waits_for_a_loader_that_works_on_the_device(monkeypatch):
-    module = Module(takes_blocking=True)
+def test_the_side_stream_waits_for_a_loader_that_works_on_the_device(module):
     module.current = "the loading thread's stream"
-    monkeypatch.setattr(torch, "get_device_module", lambda device: module)
     driver = DeviceStreams(torch.device("meta"))
     there, elsewhere = torch.zeros(1, device="meta"), torch.zeros(1)
     with driver.side([elsewhere, None]):
