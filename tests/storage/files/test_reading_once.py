@@ -225,6 +225,14 @@ def test_what_is_known_is_bounded_however_long_the_epoch(mode):
     assert known._num_uses <= uses.MOST_USES + 8192
 
 
+def test_an_order_other_than_expected_is_read_rightly_all_the_same(ones):
+    with FileDataset(ones, "npz", [1] * 8, max_files=2) as dataset:
+        dataset.expect(iter([np.array([id]) for id in range(8)]))
+        for id in [5, 3, 3, 7, 0, 1, 2, 6, 4, 5, 0, 7] * 3:
+            assert int(dataset.__getitems__([id])[0]["id"]) == id
+        assert dataset.stats.peak_files <= 2
+
+
 # It is known still when several threads begin its batches out of turn.
 
 BATCHES = [np.arange(10 * file, 10 * file + 4) for file in range(60)]
