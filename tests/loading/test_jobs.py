@@ -21,31 +21,27 @@ from tests.ranks import job
 SAMPLES, TOKENS, EPOCHS = 480, 1888, 2
 
 
-def torchrun(folder, run, ranks, kill=None, epochs=EPOCHS):
-    """Runs the job to its end; gives its exit code and what it printed."""
+def torchrun(ranks, *arguments):
+    """Runs the job to its end."""
     command = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
-    command += ["-m", "tests.loading.job", str(folder), run, "--epochs", str(epochs)]
-    command += ["--kill", kill] if kill else []
-    code, printed, errors = ended(*command, seconds=120)
-    return code, printed + errors
+    return ended(*command, "-m", "tests.loading.job", *map(str, arguments), seconds=120)
 
 
-def forked(folder, run, ranks, kill=None, epochs=EPOCHS):
+def forked(ranks, *arguments):
     """As `torchrun`, without it."""
-    options = ["--kill", kill] if kill else []
-    options += ["--epochs", epochs]
-    code, printed, errors = job(ranks, "tests.loading.job", folder, run, *options, seconds=120)
+    return job(ranks, "tests.loading.job", *arguments, seconds=120)
+
+
+def started(start, folder, run, ranks, kill="nobody:0", epochs=EPOCHS):
+    """Runs the job to its end; gives its exit code and what it printed."""
+    code, printed, errors = start(ranks, folder, run, "--epochs", epochs, "--kill", kill)
     return code, printed + errors
-
-
-def verified(folder, runs, epochs=EPOCHS, size=SAMPLES):
-    return verify(folder, size, epochs, runs)
 
 
 def require_the_others_once(folder, runs, epochs):
     """The same job reads by batches within a budget of tokens, and windows of tokens, too."""
     for name, size in (("tokens", SAMPLES), ("windows", TOKENS)):
-        ledger = verified(folder, [f"{run}-{name}" for run in runs], epochs, size)
+        ledger = verify(folder, size, epochs, [f"{run}-{name}" for run in runs])
         print(f"{name}: {ledger}")
         assert ledger["delivered"] == size * epochs
         assert (ledger["lost"], ledger["repeated"]) == (0, 0)
@@ -63,13 +59,13 @@ def require_the_others_once(folder, runs, epochs):
 def test_a_killed_job_goes_on_with_other_ranks_and_loses_and_repeats_nothing(
     tmp_path, start, ranks, kill, new_ranks
 ):
-    code, printed = start(tmp_path, "first", ranks, kill)
+    code, printed = started(start, tmp_path, "first", ranks, kill)
     assert code != 0
     if kill.startswith("worker"):
         assert "WorkerError" in printed
-    code, printed = start(tmp_path, "second", new_ranks)
+    code, printed = started(start, tmp_path, "second", new_ranks)
     assert code == 0, printed
-    ledger = verified(tmp_path, ["first", "second"])
+    ledger = verify(tmp_path, SAMPLES, EPOCHS, ["first", "second"])
     print(f"{ranks} to {new_ranks} ranks, {kill} killed: {ledger}")
     assert ledger["delivered"] == SAMPLES * EPOCHS
     assert (ledger["lost"], ledger["repeated"]) == (0, 0)
@@ -80,7 +76,7 @@ def test_a_killed_job_goes_on_with_other_ranks_and_loses_and_repeats_nothing(
     right = int(saved.read_text())
     for steps, wrong in ((-1, "lost"), (1, "repeated")):
         saved.write_text(str(right + steps))
-        assert verified(tmp_path, ["first", "second"])[wrong] == 24
+        assert verify(tmp_path, SAMPLES, EPOCHS, ["first", "second"])[wrong] == 24
 
 
 @pytest.mark.campaign
@@ -92,12 +88,12 @@ def test_a_job_that_is_killed_again_and_again_loses_and_repeats_nothing(tmp_path
         ranks = drawn.choice([1, 2, 3, 4])
         kill = f"{drawn.choice(['rank', 'worker', 'job'])}:{drawn.randint(1, 20)}"
         runs.append(f"run-{number:04}")
-        code, printed = forked(tmp_path, runs[-1], ranks, kill, epochs)
+        code, printed = started(forked, tmp_path, runs[-1], ranks, kill, epochs)
         assert code != 0, printed
     runs.append("last")
-    code, printed = forked(tmp_path, runs[-1], 2, epochs=epochs)
+    code, printed = started(forked, tmp_path, runs[-1], 2, epochs=epochs)
     assert code == 0, printed
-    ledger = verified(tmp_path, runs, epochs)
+    ledger = verify(tmp_path, SAMPLES, epochs, runs)
     print(f"{kills} kills: {ledger}")
     assert ledger["delivered"] == SAMPLES * epochs
     assert (ledger["lost"], ledger["repeated"]) == (0, 0)
@@ -107,4 +103,4 @@ def test_a_job_that_is_killed_again_and_again_loses_and_repeats_nothing(tmp_path
 def test_the_verifier_finds_what_is_lost_and_what_is_repeated(tmp_path):
     batches = [{"epoch": 0, "ids": [0, 1, 1]}, {"epoch": 0, "ids": [3]}]
     (tmp_path / "run.0.jsonl").write_text("\n".join(map(json.dumps, batches)))
-    assert verified(tmp_path, ["run"], 1, 4) == {"delivered": 4, "lost": 1, "repeated": 1, "replayed": 0}
+    assert verify(tmp_path, 4, 1, ["run"]) == {"delivered": 4, "lost": 1, "repeated": 1, "replayed": 0}
