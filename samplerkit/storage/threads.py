@@ -387,8 +387,7 @@ class TerminalLine:
 
     def __call__(self, what: str, done: int, total: int) -> None:
         now = time.monotonic()
-        if self._last is None:
-            self._last = now
+        self._last = now if self._last is None else self._last
         if not sys.stderr.isatty():
             return
         is_over = done >= total
