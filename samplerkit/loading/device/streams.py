@@ -154,7 +154,11 @@ def streams_for(device: torch.device) -> Streams:
 
     One side stream serves all loaders of a device, for the process's life: memory that was freed belongs to
     the stream on which it was allocated, and a new stream for every epoch would strand it.
+
+    Raises:
+        ArgumentValueError: the device is not available.
     """
+    require_available(device)
     if device.type in BLOCKING:
         return Streams(device)
     index = torch.get_device_module(device).current_device() if device.index is None else device.index
