@@ -122,7 +122,7 @@ class Outcome:
 
 def simulate(
     ranks: int,
-    begins: dict[int, tuple[Any, ...]],
+    begins: dict[int, tuple[float, dict[str, Any]]],
     others: dict[str, Any] | None = None,
     seconds: float = 10.0,
     dead: int = 0,
@@ -131,7 +131,7 @@ def simulate(
 
     Args:
         ranks: of the job.
-        begins: for each rank that runs the real code, when it begins, and what in turn; a number is a pause.
+        begins: for each rank that runs the real code, when it begins, and what.
         others: what all other ranks have begun 0.001 s after the beginning.
         seconds: the time limit.
         dead: how many of the other ranks never come.
@@ -142,8 +142,7 @@ def simulate(
     def begin(rank: int) -> None:
         agreement = Agreement(outcomes[rank].store, rank, ranks, time)
         try:
-            for order in begins[rank][1:]:
-                time.sleep(order) if isinstance(order, float) else agreement.require(order, seconds)
+            agreement.require(begins[rank][1], seconds)
         except sk.DisagreementError as error:
             outcomes[rank].error = str(error)
         outcomes[rank].seconds = time.now
@@ -155,6 +154,6 @@ def simulate(
         store.add(group.key(f"readers/{ranks}"), len(booked) * (1 + (1 << 32)))
         store.add(group.key("joined"), len(booked))
 
-    works = [(start, lambda rank=rank: begin(rank)) for rank, (start, *_) in begins.items()]
+    works = [(start, lambda rank=rank: begin(rank)) for rank, (start, _) in begins.items()]
     time.run(works if others is None else [*works, (0.001, enter_others)])
     return outcomes

@@ -3,23 +3,82 @@
 from __future__ import annotations
 
 import logging
-from functools import partial
+import re
+import threading
+import time
 
 import pytest
 import torch.distributed
 
 import samplerkit as sk
+from samplerkit.loading import agreement
 from samplerkit.loading.agreement import Agreement
-from tests.loading.simulated_ranks import ORDER, VirtualTime, simulate
+from tests.loading.simulated_ranks import ORDER, simulate
+from tests.own_seconds import OwnSeconds
 
 EVALUATION = {"dataset": "4 samples", "sampler": "SequentialSampler()", "seed": [], "epoch": 0, "position": 0}
 
 
+@pytest.fixture
+def short_pauses(monkeypatch):
+    """Ranks that disagree wait for one another a tenth as long."""
+    monkeypatch.setattr(agreement, "_LONGEST_PAUSE", 0.1)
+    monkeypatch.setattr(agreement, "_UNLISTED_SECONDS", 0.1)
+
+
+def run_ranks(*begun, seconds=0.3):
+    """Lets each rank begin its orders in turn; gives each rank's error, or None, and their own seconds.
+
+    A number among the orders of a rank is a pause in seconds.
+    """
+    store = torch.distributed.HashStore()
+    outcomes = [None] * len(begun)
+
+    def rank(number):
+        mine = Agreement(store, number, len(begun))
+        try:
+            for identity in begun[number]:
+                if isinstance(identity, float):
+                    time.sleep(identity)
+                else:
+                    mine.require(identity, seconds)
+        except sk.DisagreementError as error:
+            outcomes[number] = error
+
+    with OwnSeconds() as own:
+        run_threads(rank, *((number,) for number in range(len(begun))))
+    return outcomes, own.seconds
+
+
+def run_threads(work, *arguments):
+    threads = [threading.Thread(target=work, args=each, daemon=True) for each in arguments]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+        assert not thread.is_alive()
+
+
+@pytest.mark.usefixtures("short_pauses")
+@pytest.mark.parametrize(
+    "differs", [{"seed": [1], "epoch": 3, "position": 64}, {"dataset": "9 samples"}, {"sampler": "Other()"}]
+)
+def test_a_rank_that_begins_something_else_is_named_with_what_differs(differs):
+    outcomes, _ = run_ranks([ORDER], [ORDER], [{**ORDER, **differs}], seconds=30)
+    assert all(outcome is not None for outcome in outcomes)
+    assert all(name in str(outcomes[0]) for name in differs)
+    assert "rank 2 by" in str(outcomes[0])
+    # It names those that had begun by then: one of the two, or both.
+    assert re.search(r"(rank [01]|ranks 0, 1) by", str(outcomes[2]))
+
+
 def test_an_evaluation_on_one_rank_continues_after_the_time_limit_with_a_warning(caplog):
     caplog.set_level(logging.WARNING, "samplerkit")
-    outcomes = simulate(2, {0: (0, ORDER, EVALUATION), 1: (0, ORDER)})
-    assert [outcome.error for outcome in outcomes.values()] == ["", ""]
-    assert 10 <= outcomes[0].seconds < 12
+    begin = time.monotonic()
+    outcomes, seconds = run_ranks([ORDER, EVALUATION], [ORDER])
+    assert outcomes == [None, None]
+    assert time.monotonic() - begin >= 0.3
+    assert seconds < 5
     assert "World(1, 0)" in caplog.text
 
 
@@ -38,9 +97,9 @@ def test_an_evaluation_on_one_rank_continues_after_the_time_limit_with_a_warning
     ],
 )
 def test_a_rank_that_has_read_alone_does_not_stop_the_others_later(first, second):
-    outcomes = simulate(2, {0: (0, *first), 1: (0, *second)}, seconds=0.3)
-    assert [outcome.error for outcome in outcomes.values()] == ["", ""]
-    assert max(outcome.seconds for outcome in outcomes.values()) < 5
+    outcomes, seconds = run_ranks(first, second)
+    assert outcomes == [None, None]
+    assert seconds < 5
 
 
 MOST_REQUESTS, MOST_SECONDS = 60, 1.5
@@ -60,16 +119,12 @@ def test_a_rank_makes_few_requests_for_one_that_is_late_at_any_number_of_ranks(r
     assert outcomes[last].seconds == late
 
 
-@pytest.mark.parametrize(
-    "differs", [{"seed": [1], "epoch": 3, "position": 64}, {"dataset": "9 samples"}, {"sampler": "Other()"}]
-)
 @pytest.mark.parametrize("comes", [0.0, 0.2, 0.9, 1.5, 5.0, 9.0, 9.5, 9.9])
-def test_ranks_that_wait_at_one_time_find_that_they_disagree_whenever_the_later_ones_come(comes, differs):
-    other = {**ORDER, **differs}
-    begins = {0: (0, ORDER), 1: (0.01, ORDER), 2: (comes, other), 3: (comes + 0.01, other)}
+def test_ranks_that_wait_at_one_time_find_that_they_disagree_whenever_the_later_ones_come(comes):
+    begins = {0: (0, ORDER), 1: (0.01, ORDER), 2: (comes, OTHER), 3: (comes + 0.01, OTHER)}
     outcomes = simulate(4, begins, seconds=10.0)
     for rank, outcome in outcomes.items():
-        assert all(name in outcome.error for name in differs)
+        assert "seed" in outcome.error
         assert f"rank {rank} reads by" in outcome.error
         assert outcome.requests <= MOST_REQUESTS
         assert outcome.seconds <= comes + 4
@@ -124,6 +179,7 @@ def test_groups_that_have_ended_are_no_longer_listed():
     assert store.get("waiting") == b"[]"
 
 
+@pytest.mark.usefixtures("short_pauses")
 @pytest.mark.parametrize(
     ("worlds", "problem"),
     [
@@ -138,10 +194,10 @@ def test_groups_that_have_ended_are_no_longer_listed():
     ],
 )
 def test_shards_that_no_rank_reads_are_an_error_on_all_ranks_and_shared_shards_are_none(worlds, problem):
-    store, told, virtual = torch.distributed.HashStore(), [], VirtualTime()
+    store, told = torch.distributed.HashStore(), []
 
     def begin(rank, world):
-        mine = Agreement(store, rank, len(worlds), virtual)
+        mine = Agreement(store, rank, len(worlds))
         try:
             mine.require(ORDER, 60, world=world)
         except sk.DisagreementError as error:
@@ -149,6 +205,6 @@ def test_shards_that_no_rank_reads_are_an_error_on_all_ranks_and_shared_shards_a
             # With the numbers of the job, the same order is read.
             mine.require(ORDER, 60)
 
-    virtual.run((0.0, partial(begin, rank, world)) for rank, world in enumerate(worlds))
+    run_threads(begin, *enumerate(worlds))
     assert len(told) == (len(worlds) if problem else 0)
     assert all(problem in error and "leave num_shards and shard_id out" in error for error in told)
