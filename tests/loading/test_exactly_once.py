@@ -11,7 +11,6 @@ from collections import Counter
 from functools import cache
 from itertools import product
 
-import numpy as np
 import pytest
 
 import samplerkit as sk
@@ -35,22 +34,16 @@ def steps_of(run):
 
 @cache
 def read(setting, ranks, batch, saved=None):
-    """What all ranks read in each step, and together; and the state before each step and at the end.
-
-    Ranks have equal steps and samples, or with a ragged tail some have one more.
-    """
-    delivered, pads, lengths = [], 0, []
+    """What all ranks read in each step, and together; and the state before each step and at the end."""
+    delivered, pads = [], 0
     runs = [loader(*setting, ranks, batch, rank) for rank in range(ranks)]
     for run in runs:
         if saved is not None:
             run.load_state_dict(json.loads(saved))
-        steps = [*steps_of(run)]
-        lengths.append((len(steps), sum(len(ids) + repeats for ids, repeats in steps)))
-        for step, (ids, repeats) in enumerate(steps):
+        for step, (ids, repeats) in enumerate(steps_of(run)):
             delivered += [Counter()] if step == len(delivered) else []
             delivered[step].update(ids)
             pads += repeats
-    assert np.ptp(lengths, axis=0).max() <= (runs[0].tail == "ragged"), (setting, ranks, batch, saved)
     steps = range(len(delivered) + 1)
     (same_on_every_rank,) = {tuple(json.dumps(run.state_dict(step=step)) for step in steps) for run in runs}
     return delivered, total(delivered), pads, same_on_every_rank
@@ -102,3 +95,14 @@ def test_nothing_is_lost_or_repeated_by_any_cut_and_any_resize(mode, tail, sizes
     print(f"{mode}, {tail}: {cases} cases, lost 0, repeated 0, pads {pads_seen}")
     assert cases > least
     assert (pads_seen > 0) == (tail == "pad")
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_state_at_the_end_of_an_epoch_says_which_epoch_ended_and_which_begins(mode):
+    for size, (ranks, batch) in product(range(1, 13), RANKS_AND_BATCHES):
+        states = read((size, mode, None, -1, "pad"), ranks, batch)[3]
+        last = json.loads(states[-1])
+        assert (last["epoch"], last["position"], last["ended"]) == (1, 0, 0)
+        assert [json.loads(state)["position"] for state in states[:-1]] == [
+            step * ranks * batch for step in range(len(states) - 1)
+        ]

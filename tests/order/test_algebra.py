@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from samplerkit.order.algebra import Composed, compose, limited
+from samplerkit.order.algebra import Composed, Shard, compose, limited
 from samplerkit.order.intervals import groups
 from samplerkit.order.keys import scaled
 from samplerkit.order.sequences import LaneWeave, Permuted, Range, Table
@@ -42,6 +42,18 @@ def test_no_limit_or_a_wide_one_leaves_the_order_as_it_is():
     assert limited(order, 5) is order
     assert list(limited(order, 0)) == []
     assert list(limited(order, 3)) == list(order)[:3]
+
+
+def test_shards_of_a_huge_order_meet_its_last_positions():
+    n, width = 2**62, 7
+    order = permuted(n)
+    last = n - 1
+    shard = Shard(order, width, last % width, padded=True)
+    assert shard[-1] == order[last]
+    wrapped = Shard(order, width, (last + 1) % width, padded=True)
+    assert len(wrapped) == len(shard)
+    assert wrapped[-1] == order[0]
+    assert 0 in wrapped.positions_of(order[(last + 1) % width])
 
 
 def test_lanes_of_a_huge_order_are_woven_and_unwoven():

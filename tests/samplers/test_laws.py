@@ -102,6 +102,18 @@ def test_a_distributed_sampler_below_the_root_makes_an_order_of_its_shards_woven
     assert list(case.undealt()) == woven([list(case.order(shard)) for shard in case.shards])
 
 
+@law(lambda case: case.deals_at_the_root and case.dealer is not None)
+def test_num_samples_of_a_distributed_sampler_limits_all_shards_together(case):
+    root = case.links[-1]
+    num_samples = root.arguments.get("num_samples")
+    unlimited = replace(root, arguments={**root.arguments, "num_samples": None})
+    without = replace(case, links=(*case.links[:-1], unlimited))
+    total = num_samples * case.num_shards if num_samples else None
+    assert list(case.undealt()) == list(without.undealt())[:total]
+    if num_samples:
+        assert max(case.lengths()) <= num_samples
+
+
 @law()
 def test_positions_in_any_sequence_equal_iteration(case):
     randomly = random.Random(1)

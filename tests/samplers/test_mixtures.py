@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from contextlib import suppress
 from typing import Any
 
@@ -231,3 +232,19 @@ class Shrinking(sk.Sampler):
 def test_a_source_whose_passes_differ_in_length_is_named():
     with pytest.raises(sk.DatasetError, match=r"source web: .* in pass 1 than in the first, 150"):
         _ = of(NAMES, {"web": Shrinking()}, num_samples=1000).order(CORPUS)[:]
+
+
+def test_a_mixture_resumes_on_other_ranks_after_a_source_has_ended():
+    dataset = ConcatDataset([range(5), range(100, 140)])
+    recipe = sk.MixtureSampler([1, 1], stop="all", seed=2)
+    runs = [sk.Loader(dataset, recipe, batch_size=4, world=sk.World(2, rank)) for rank in range(2)]
+    whole = recipe.undealt_order(dataset, constants=recipe.chain.constants(sk.World(2, 0)))[:].tolist()
+    received = []
+    for step in range(6):  # the source of five samples began again in the second step
+        received += [run.ids(step).tolist() for run in runs]
+    state = runs[0].state_dict(step=6)
+    for rank in range(3):
+        run = sk.Loader(dataset, recipe, batch_size=3, world=sk.World(3, rank))
+        run.load_state_dict(state)
+        received += [run.ids(step)[~run.pads(step)].tolist() for step in range(run.steps_left)]
+    assert Counter(sum(received, [])) == Counter(whole)

@@ -10,7 +10,6 @@ from functools import cache
 import samplerkit as sk
 from samplerkit.order.modes import FILE_AWARE
 from samplerkit.samplers.chain import RunConstants
-from tests.loading.test_edits import ranks_of, read
 from tests.numbers import Numbers
 from tests.samplers import test_laws
 from tests.testing.strategies import every_link, trees
@@ -60,14 +59,33 @@ def with_edits(case, wanted):
     return replace(case, links=(*below, replace(root, arguments={"edits": edits})))
 
 
+def loaders_of(case, ranks, state=None):
+    """The loaders of all ranks, in one process; behind a state if there is one."""
+    options = {"batch_size": 2, "tail": "ragged"}
+    dataset = Numbers(case.layout)
+    loaders = [
+        sk.Loader(dataset, case.sampler(), world=sk.World(ranks, rank), **options) for rank in range(ranks)
+    ]
+    for loader in loaders if state is not None else ():
+        loader.load_state_dict(state)
+    return loaders
+
+
+def read(loaders, steps):
+    """The ids that all ranks read in some steps together, and the state behind them."""
+    going = [iter(loader) for loader in loaders]
+    batches = [next(one, None) for _ in range(steps) for one in going]
+    ids = [id for batch in batches if batch is not None for id in batch.tolist()]
+    return ids, loaders[0].state_dict()
+
+
 def test_a_run_that_is_cut_anywhere_goes_on_on_other_ranks():
     randomly = random.Random(1)
     for case in undealt():
         ranks, others = randomly.randint(1, 3), randomly.randint(1, 3)
-        job, options = (Numbers(case.layout), case.sampler()), {"batch_size": 2, "tail": "ragged"}
-        first = ranks_of(*job, ranks, **options)
+        first = loaders_of(case, ranks)
         ids, state = read(first, randomly.randrange(len(first[0])))
-        rest, _ = read(ranks_of(*job, others, state, **options), len(first[0]) * ranks)
+        rest, _ = read(loaders_of(case, others, state), len(first[0]) * ranks)
         whole = case.sampler().undealt_order(case.layout, constants=RunConstants(ranks))
         assert Counter(ids + rest) == Counter(whole[:].tolist()), case
 

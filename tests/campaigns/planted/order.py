@@ -64,6 +64,6 @@ BUGS = [
         "Chain._up_to_the_deal",
         "limited(order, constants.limit)",
         "order",
-        f"{LAWS}::test_a_parent_reads_its_child_at_the_positions_that_it_draws",
+        f"{LAWS}::test_num_samples_of_a_distributed_sampler_limits_all_shards_together",
     ),
 ]
