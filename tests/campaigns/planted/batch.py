@@ -80,7 +80,7 @@ BUGS = [
     Bug(
         "each rank gets the first part of what was split",
         "Reading._read",
-        "parts[self.delivery.seat(rank)]",
+        "parts[self.delivery.slot(rank)]",
         "parts[0]",
         BY_VALUES,
     ),

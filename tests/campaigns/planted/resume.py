@@ -42,15 +42,15 @@ BUGS = [
     Bug(
         "ragged ranks get one sample too many",
         "Delivery.dealt",
-        "seat < larger",
-        "seat <= larger",
+        "slot < larger",
+        "slot <= larger",
         STATES,
     ),
     Bug(
         "the first position of a step is off by one",
         "Delivery.dealt",
-        "first, seat, covered = self.first(step), self.seat(shard), self.stage_of(step).size",
-        "first, seat, covered = self.first(step) + (step > 1), self.seat(shard), self.stage_of(step).size",
+        "first, slot, covered = self.first(step), self.slot(shard), self.stage_of(step).size",
+        "first, slot, covered = self.first(step) + (step > 1), self.slot(shard), self.stage_of(step).size",
         STATES,
     ),
     Bug(
