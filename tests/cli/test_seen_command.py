@@ -81,7 +81,7 @@ def test_seen_says_how_many_tokens_of_a_document_were_read(command, tmp_path):
 @pytest.mark.parametrize(
     ("said", "problem"),
     [
-        (("--part", "books"), "is none of"),
+        (("--part", "books"), "is no part of the dataset"),
         (("--sample", 120), "outside of a dataset"),
         (("--document", 1), "is not known by the dataset"),
         (("--sample", 1, "--document", 1), "say one of the two"),

@@ -213,7 +213,7 @@ def test_what_a_constructor_of_a_users_says_is_not_repeated_where_it_holds_a_sec
 
 
 def test_a_planted_leak_is_found(monkeypatch):
-    monkeypatch.setattr(redaction, "told", lambda text: text)
+    monkeypatch.setattr(redaction, "showable", lambda text: text)
     for key, value in (("seed", TOKEN), ("seed", [URL]), ("sed", {TOKEN: 1}), ("shuffle", CAPITALS)):
         assert not is_silent(error_of({"sampler": {"kind": "random", key: value}}))
 

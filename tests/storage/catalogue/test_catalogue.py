@@ -189,7 +189,7 @@ def test_a_catalogue_of_other_files_or_none_is_refused(tmp_path):
     ("other", "problem"),
     [
         ("s3://bucket/train/0.tar", "name a file twice"),
-        ("/data/0.tar", "in part here"),
+        ("/data/0.tar", "local in part"),
         ("https://host/0.tar?X-Amz-Signature=5f3a", "query or credentials"),
         ("0.tar", "absolute"),
     ],

@@ -189,5 +189,5 @@ def test_a_file_of_which_nobody_knows_the_size_is_an_error_that_says_so(storage,
     monkeypatch.setattr(Cluster, "info", lambda *given: {**info(*given), "size": None})
     reader = storage()
     for read in (reader.read_small, reader.fetch, lambda url: reader.read([Span(url, 0, 5)])):
-        with pytest.raises(DatasetError, match="has no size by its filesystem"):
+        with pytest.raises(DatasetError, match="has no size in its filesystem"):
             read(url)
