@@ -84,9 +84,7 @@ LATE = {
     "names": "the one table of what is imported when it is asked for",
     "loading.steps": "a tenth of a second, for a loop that wants a bar and no other",
     "compat.huggingface": "an extra: who uses it has a Trainer already",
-    "storage.tar.codecs": "an extra: tar shards without images do not need Pillow",
-    "storage.files.lines": "an extra: json reads the same, and takes longer",
-    "storage.files.packages": "extras: each format needs its own package",
+    "storage.files.packages": "extras: a package of each format, Pillow, orjson",
     "storage.remote.filesystem": "an extra: only URLs other than those of HTTP need it",
     "storage.remote.http": "an extra: only S3 needs it",
 }

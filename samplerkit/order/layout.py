@@ -240,7 +240,8 @@ def require_depth(depth: int) -> None:
 
 
 def _is_integer(value: Any) -> bool:
-    if getattr(value, "ndim", 0):  # an array of one integer is one size of several
+    # A dataset is neither; an array of one integer is one size of several.
+    if not hasattr(value, "__index__") or getattr(value, "ndim", 0) > 0:
         return False
     with suppress(ArgumentTypeError):
         integer("sizes", value)

@@ -128,7 +128,7 @@ class RunCursor(Cursor):
             run = self.run
             reading = run.reading(reading.epoch, reading.start)
             for step, samples in reading.samples(following, about=about):
-                # No other run is edited; and in a process that is forked just now nobody lets go of a lock.
+                # Other runs are not edited, and a process forked meanwhile could wait for the lock for ever.
                 if isinstance(run.recipe, Ledger):
                     with self.lock:
                         if run is not self.run:

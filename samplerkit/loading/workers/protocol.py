@@ -251,7 +251,7 @@ class WorkerPool(Workers):
         self.ahead: Final = (options.get("prefetch_factor") or BATCHES_AHEAD) * number
         self.timeout: Final = min(options.get("timeout") or 0, LONGEST_TIMEOUT) or None
         self.process: Final = os.getpid()
-        # Weak, since it refers to these: when nobody else does, they end at once, with no collector.
+        # Weak, since it refers to this pool, which ends at once without other references, with no collector.
         self._iteration: Callable[[], BatchesInOrder | None] = lambda: None
 
     @abstractmethod

@@ -9,7 +9,6 @@ import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
-from importlib import import_module
 from itertools import chain
 from typing import Any, BinaryIO, Final, Literal, final, get_args
 
@@ -18,7 +17,7 @@ import numpy as np
 from samplerkit.errors import ArgumentValueError, DatasetError
 from samplerkit.order import arguments
 from samplerkit.order.draws import in_draws
-from samplerkit.storage.files.packages import extra
+from samplerkit.storage.files.packages import extra, imported
 from samplerkit.storage.inflate import GZIP, GzipError, TooLargeError, inflated, zstd_packing
 from samplerkit.storage.opening import REWRITE, opened
 from samplerkit.storage.threads import all_in_threads
@@ -315,7 +314,7 @@ def _is_digit(data: Array) -> Array:
 @cache
 def _orjson() -> Any:
     try:
-        return import_module("orjson")
+        return imported("orjson")
     except ImportError:
         return None
 

@@ -32,12 +32,21 @@ def extra(module: str, name: str) -> Any:
 install it with: pip install "samplerkit[nothing]"
     """
     try:
-        with importing:
-            return import_module(module)
+        return imported(module)
     except ImportError as error:
         package = module.split(".", maxsplit=1)[0]
         hint = f'install it with: pip install "samplerkit[{name}]"'
         raise DatasetError(name, f"needs {package}, which is not installed", hint=hint) from error
+
+
+def imported(module: str) -> Any:
+    """Imports a module of an optional package; a process is not forked meanwhile, since it could hang in it.
+
+    Raises:
+        ImportError: the package is not installed.
+    """
+    with importing:
+        return import_module(module)
 
 
 def guarded(place: str, what: str, call: Callable[[], Result], hint: str = REWRITE) -> Result:

@@ -8,7 +8,6 @@ import json
 import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from importlib import import_module
 from types import MappingProxyType
 from typing import Any
 
@@ -16,8 +15,8 @@ import numpy as np
 import torch
 
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, DatasetError
+from samplerkit.storage.files.packages import imported
 from samplerkit.storage.inflate import TooLargeError, inflated, most_in_memory
-from samplerkit.storage.threads import importing
 
 Handler = Callable[[str, bytes], Any]
 """Decodes a file, given its extension with the dot and its bytes; returns None to leave it to others."""
@@ -199,8 +198,7 @@ def decode_image(spec: str, data: bytes) -> Any:
 def _pillow() -> Any:
     try:
         # An optional dependency, only for images.
-        with importing:
-            return import_module("PIL.Image")
+        return imported("PIL.Image")
     except ImportError as error:
         raise DatasetError(
             "decode", "needs Pillow for images", hint="install it with: pip install pillow"
