@@ -223,7 +223,7 @@ class FileCatalogue:
         path, size = self.path(number), int(self.sizes[number])
         if is_remote(path):
             if storage is not None:
-                storage.know(path, Version(size, self.versions[number]))
+                storage.set_version(path, Version(size, self.versions[number]))
             return
         status = plain_file(path)
         if (status.st_size, str(status.st_mtime_ns)) != (size, self.versions[number]):

@@ -13,7 +13,7 @@ from samplerkit.order import arguments
 from samplerkit.order.typing import Ids
 from samplerkit.storage.files.content import FileContent
 from samplerkit.storage.lengths import COUNTING_THREADS
-from samplerkit.storage.remote.access import in_other_words
+from samplerkit.storage.remote.access import translate_errors
 from samplerkit.storage.remote.storage import RemoteStorage
 from samplerkit.storage.threads import Progress, all_in_threads
 from samplerkit.storage.urls import is_remote, shown
@@ -208,4 +208,4 @@ def _renamed(path: str, name: str, call: Callable[[str], Result]) -> Result:
         failed.__cause__ = None if is_remote(path) else error.__cause__
         return failed
 
-    return in_other_words(lambda: call(path), (MemoryError, SamplerkitError), reworded)
+    return translate_errors(lambda: call(path), (MemoryError, SamplerkitError), reworded)

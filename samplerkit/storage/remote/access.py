@@ -1,6 +1,6 @@
 """Access to remote files: the protocol, versions of files, requests, and faults.
 
-No fault leaves this package: `retried` turns each into a `DatasetError`. Exceptions of other libraries may
+No fault leaves this package: `retry` turns each into a `DatasetError`. Exceptions of other libraries may
 contain URLs with their queries, so they are never chained, and their texts are never shown.
 """
 
@@ -20,7 +20,7 @@ UNKNOWN_SIZE = -1
 """The size of a file whose size the server does not report."""
 
 
-OF_HTTP = {"headers", "auth", "verify", "cert"}
+HTTP_OPTIONS = {"headers", "auth", "verify", "cert"}
 """The storage options that apply to HTTP only."""
 
 
@@ -102,7 +102,7 @@ class RemoteAccess(Protocol):
     def version(self, url: str) -> Version:
         """Returns the size and tag that a file had at its first request."""
 
-    def know(self, url: str, version: Version) -> None:
+    def set_version(self, url: str, version: Version) -> None:
         """Sets the version of a file, so that it is not requested."""
 
     def read(self, spans: Sequence[Span]) -> list[bytes]:
@@ -153,22 +153,22 @@ class Absent(Refused):
     """The file does not exist, or may not be read."""
 
 
-def in_other_words(
+def translate_errors(
     call: Callable[[], Result],
     kinds: type[Fault] | tuple[type[Fault], ...],
-    reword: Callable[[Fault], Exception],
+    translate: Callable[[Fault], Exception],
 ) -> Result:
     """Calls a function, and replaces its exceptions by others, without chaining them.
 
     Args:
         call: the function.
         kinds: the types of exceptions to replace.
-        reword: returns the exception to raise instead, which may be the same one.
+        translate: returns the exception to raise instead, which may be the same one.
     """
     try:
         return call()
     except kinds as error:
-        other = reword(error)
+        other = translate(error)
     try:
         raise other
     finally:
@@ -178,12 +178,12 @@ def in_other_words(
 
 def causes(error: BaseException) -> list[BaseException]:
     """Returns an exception and its chain of causes and contexts."""
-    found: list[BaseException] = []
+    chain: list[BaseException] = []
     cause: BaseException | None = error
-    while cause is not None and not any(cause is known for known in found):
-        found.append(cause)
+    while cause is not None and not any(cause is seen for seen in chain):
+        chain.append(cause)
         cause = cause.__cause__ or cause.__context__
-    return found
+    return chain
 
 
 def changed() -> Refused:
@@ -191,7 +191,7 @@ def changed() -> Refused:
     return Refused("was changed while it was in use", "start again, so that all of it is of one version")
 
 
-NEAR = 64 << 10
+MAX_GAP = 64 << 10
 """The largest gap in bytes between two parts of a file that share a request, since reading it is cheaper.
 
 Measured by `python -m tests.benchmarks.remote_gaps` of commit 7237367a: two requests cost the same as one
@@ -221,7 +221,7 @@ class Requests:
 
         Example:
             >>> requests = Requests.of([Span("s3://b/k", 9, 1), Span("s3://b/k", 2, 3)])
-            >>> requests.spans, requests.taken(Span("s3://b/k", 9, 1), [b"23456789"])
+            >>> requests.spans, requests.extract(Span("s3://b/k", 9, 1), [b"23456789"])
             ([Span(url='s3://b/k', offset=2, length=8)], b'9')
         """
         spans: list[Span] = []
@@ -237,7 +237,7 @@ class Requests:
             spans += [Span(part.url, at, min(LONGEST, end - at)) for at in cuts]
         return cls(spans, places)
 
-    def taken(self, part: Span, answers: Sequence[bytes]) -> bytes:
+    def extract(self, part: Span, answers: Sequence[bytes]) -> bytes:
         """Extracts a part from the responses; returns no bytes if the part was not requested."""
         numbers = self.places.get(part, range(0))
         if len(numbers) != 1:  # the last request may extend beyond the part, if another one was joined to it
@@ -249,13 +249,13 @@ class Requests:
 def _joined(before: Span, part: Span) -> Span | None:
     """Returns one span for two that are close together, or None if they are not or it would be too long."""
     end = max(before.offset + before.length, part.offset + part.length)
-    is_near = before.offset <= part.offset <= before.offset + before.length + NEAR
+    is_near = before.offset <= part.offset <= before.offset + before.length + MAX_GAP
     if part.url != before.url or not is_near or end - before.offset > LONGEST:
         return None
     return Span(part.url, before.offset, end - before.offset)
 
 
-_PERMANENT_NUMBERS = {
+_PERMANENT_ERRNOS = {
     errno.EINVAL,
     errno.EISDIR,
     errno.ENAMETOOLONG,
@@ -269,7 +269,7 @@ _PERMANENT_NUMBERS = {
 _MISTAKES = (ValueError, TypeError, LookupError, AttributeError, ImportError, NotImplementedError)
 
 
-def may_pass(status: int) -> bool:
+def is_transient(status: int) -> bool:
     """Returns whether a request with an HTTP error status may succeed the next time."""
     return status >= 500 or status in {408, 429}
 
@@ -298,18 +298,18 @@ def library_fault(error: Exception, library: str, *, is_mistake: bool = False) -
 
 def _is_permanent(error: Exception, name: str, status: int | None) -> bool:
     if status is not None:
-        return not may_pass(status)
+        return not is_transient(status)
     numbers = {each.errno for each in causes(error) if isinstance(each, OSError)}
     # Some connection errors are both an OSError and a ValueError; these are not permanent.
     is_mistake = isinstance(error, _MISTAKES) and not isinstance(error, OSError)
-    return is_mistake or "Credentials" in name or bool(numbers & _PERMANENT_NUMBERS)
+    return is_mistake or "Credentials" in name or bool(numbers & _PERMANENT_ERRNOS)
 
 
 def _code(error: BaseException) -> str:
     """Returns the error code in the response of an S3 store, from an exception of botocore."""
     response: Any = getattr(error, "response", None)
-    found = response.get("Error", {}).get("Code", "") if isinstance(response, dict) else ""
-    return found if isinstance(found, str) and found.isalnum() else ""
+    code = response.get("Error", {}).get("Code", "") if isinstance(response, dict) else ""
+    return code if isinstance(code, str) and code.isalnum() else ""
 
 
 def _status(error: BaseException) -> int | None:

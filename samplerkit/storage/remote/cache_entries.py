@@ -68,13 +68,13 @@ class Entry:
         return self.folder / f"samplerkit-{self.key}.lock"
 
     @property
-    def is_there(self) -> bool:
+    def exists(self) -> bool:
         """Whether the whole file exists and has the required size."""
         try:
-            about = self.file.lstat()
+            status = self.file.lstat()
         except (FileNotFoundError, NotADirectoryError):
             return False
-        return stat.S_ISREG(about.st_mode) and self.size in {UNKNOWN_SIZE, about.st_size}
+        return stat.S_ISREG(status.st_mode) and self.size in {UNKNOWN_SIZE, status.st_size}
 
     @property
     def address(self) -> str:
@@ -108,13 +108,13 @@ def entry_of(folder: Path, place: str, identity: str, version: Version, digest: 
     return Entry(folder, f"{_digest(identity, 16)}-{_digest(text, 8)}", place, version.size)
 
 
-def kept_in(folder: Path) -> Iterator[Entry]:
+def entries_in(folder: Path) -> Iterator[Entry]:
     """Yields the entries in a folder; ignores all other files, and links.
 
     Raises:
         DatasetError: the folder does not exist, or cannot be read.
     """
-    found: dict[str, dict[str, os.stat_result]] = {}
+    files_by_key: dict[str, dict[str, os.stat_result]] = {}
     try:
         entries = os.scandir(folder)
     except OSError as error:
@@ -125,16 +125,16 @@ def kept_in(folder: Path) -> Iterator[Entry]:
             if match is None:
                 continue
             try:
-                about = item.stat(follow_symlinks=False)
+                status = item.stat(follow_symlinks=False)
             except FileNotFoundError:
                 continue
-            if stat.S_ISREG(about.st_mode):
-                found.setdefault(match[1], {})[match[2]] = about
-    for key, files in found.items():
+            if stat.S_ISREG(status.st_mode):
+                files_by_key.setdefault(match[1], {})[match[2]] = status
+    for key, files in files_by_key.items():
         if "lock" not in files:  # without it, ownership and use cannot be determined
             continue
         # Using an entry touches its lock file, since the times of the file itself show whether it changed.
-        size = sum(about.st_size for kind, about in files.items() if kind != "lock")
+        size = sum(status.st_size for kind, status in files.items() if kind != "lock")
         used = files["lock"].st_mtime_ns
         yield Entry(folder, key, size=size, used=used, is_part="file" not in files)
 
@@ -257,11 +257,11 @@ def is_intact(path: Path, descriptor: int) -> bool:
 def _state_of(status: os.stat_result) -> str:
     """Returns a string that changes when the machine is booted, and when the file is written to."""
     times = f"{status.st_mtime_ns:x} {status.st_ctime_ns:x}"
-    return f"{_start()} {status.st_ino:x} {status.st_size:x} {times}"
+    return f"{_boot_id()} {status.st_ino:x} {status.st_size:x} {times}"
 
 
 @cache
-def _start() -> str:
+def _boot_id() -> str:
     """Returns an id of the current boot of the machine, or of this process if the system has none."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip().replace("-", "")
@@ -289,7 +289,7 @@ def locked(path: Path, *, is_exclusive: bool, may_make: bool = True) -> int | No
 
 
 @contextmanager
-def held(path: Path, stop: Stop) -> Iterator[None]:
+def exclusive_lock(path: Path, stop: Stop) -> Iterator[None]:
     """Waits for an exclusive lock, and holds it within the context; for short operations only.
 
     Raises:
@@ -304,7 +304,7 @@ def held(path: Path, stop: Stop) -> Iterator[None]:
         atomic.unlock(descriptor)
 
 
-def evicted(others: Sequence[Entry], excess: int) -> int:
+def evict_excess(others: Sequence[Entry], excess: int) -> int:
     """Evicts entries until at most `-excess` bytes are left, if possible.
 
     Args:
@@ -323,11 +323,11 @@ def evicted(others: Sequence[Entry], excess: int) -> int:
     return used
 
 
-def in_order(kept: Iterable[Entry]) -> list[Entry]:
+def eviction_order(entries: Iterable[Entry]) -> list[Entry]:
     """Sorts entries in order of eviction."""
     now = time.time_ns()
     # A use in the future was before the clock was set back; it counts as old, or it would never be evicted.
-    by_use = sorted(kept, key=lambda each: each.used if each.used <= now else 0)
+    by_use = sorted(entries, key=lambda each: each.used if each.used <= now else 0)
     newest = {each.address: each.key for each in by_use if not each.is_part}
     return sorted(by_use, key=lambda each: (not each.is_part, newest.get(each.address) == each.key))
 

@@ -22,12 +22,12 @@ from samplerkit.storage.remote.cache_entries import (
     Checksum,
     Entry,
     Record,
+    entries_in,
     evict,
-    evicted,
-    held,
-    in_order,
+    evict_excess,
+    eviction_order,
+    exclusive_lock,
     is_intact,
-    kept_in,
     locked,
 )
 from samplerkit.storage.remote.options import RemoteOptions
@@ -92,40 +92,40 @@ class DiskCache:
         except OSError as error:
             raise unwritable(self.folder, error) from error
         damaged: tuple[int, int] | None = None
-        begun = warned = time.monotonic()
+        started = warned = time.monotonic()
         pause = _FIRST_PAUSE
         while True:
             if damaged is None or damaged != _state(entry.file):  # another process may have replaced it
-                local, damaged = self._pinned(entry)
+                local, damaged = self._pin(entry)
                 if local is not None:
                     return local, False
                 if damaged is not None:
                     _LOG.warning("%s: its copy in the cache is damaged, and is made again", entry.place)
             descriptor = locked(entry.lock, is_exclusive=True)
             if descriptor is not None:
-                is_made = self._made(entry, descriptor, write)
-                if self._is_shared_now(entry, descriptor):
-                    return self._local(entry, descriptor), is_made
+                is_new = self._write(entry, descriptor, write)
+                if self._share_lock(entry, descriptor):
+                    return self._local(entry, descriptor), is_new
             now = time.monotonic()
-            if damaged is not None and now - begun > self.patience:
+            if damaged is not None and now - started > self.patience:
                 problem = "has a damaged copy in the cache, which somebody uses"
                 hint = "end the processes that use it, and start again"
                 raise DatasetError(entry.place, problem, str(entry.file), hint=hint)
             if now - warned > _WARN_SECONDS:
                 warned = now
-                _LOG.warning("%s: waits for another process for %.0f s", entry.place, now - begun)
+                _LOG.warning("%s: waits for another process for %.0f s", entry.place, now - started)
             self.stop.sleep(pause)
             pause = min(TICK, 2 * pause)
 
     def find(self, entry: Entry) -> LocalFile | None:
         """Returns a file that exists, pinned; None if it is missing, damaged, or being written or deleted."""
-        return self._pinned(entry)[0]
+        return self._pin(entry)[0]
 
-    def bound(self, kept: Iterable[Entry]) -> int:
+    def bound(self, entries: Iterable[Entry]) -> int:
         """Returns the size limit of the folder, given the entries in it."""
         if self.most is not None:
             return self.most
-        return (_free_on(self.folder) + sum(each.size for each in kept)) // 2
+        return (_free_bytes(self.folder) + sum(each.size for each in entries)) // 2
 
     def reserve(self, entry: Entry, descriptor: int, size: int) -> None:
         """Makes room for a file and allocates it on disk, so that writing cannot run out of space.
@@ -140,26 +140,26 @@ class DiskCache:
         """
         end = time.monotonic() + self.patience
         while True:
-            with held(self.folder / FOLDER_LOCK, self.stop):
-                kept = list(kept_in(self.folder))
-                bound = self.bound(kept)
-                others = in_order(each for each in kept if each != entry)
-                used = evicted(others, size - bound)
+            with exclusive_lock(self.folder / FOLDER_LOCK, self.stop):
+                entries = list(entries_in(self.folder))
+                bound = self.bound(entries)
+                others = eviction_order(each for each in entries if each != entry)
+                used = evict_excess(others, size - bound)
                 if used + size <= bound:
                     self._allocate(entry.place, descriptor, size, others)
                     return
             if size > bound or time.monotonic() > end:
-                where = "max_cache_bytes" if self.most is not None else "half of what is free on its disk"
-                taken = f"it may hold {bound} ({where})"
+                source = "max_cache_bytes" if self.most is not None else "half of what is free on its disk"
+                usage = f"it may hold {bound} ({source})"
                 if size <= bound:
-                    taken = f"{used} of {bound} ({where}) are in use"
-                problem = f"does not fit into the cache: {size} bytes, and {taken}"
+                    usage = f"{used} of {bound} ({source}) are in use"
+                problem = f"does not fit into the cache: {size} bytes, and {usage}"
                 raise DatasetError(entry.place, problem, str(self.folder), hint=_HINT)
             self.stop.sleep(TICK)
 
     def _allocate(self, place: str, descriptor: int, size: int, others: Sequence[Entry]) -> None:
         """Allocates the blocks of a file; evicts others as long as the disk or the user's quota is full."""
-        going = iter(others)
+        candidates = iter(others)
         while True:
             try:
                 if size:  # also extends the file
@@ -168,11 +168,11 @@ class DiskCache:
                 if error.errno not in {errno.ENOSPC, errno.EDQUOT}:
                     raise unwritable(self.folder, error) from error
                 # The free space of a quota is unknown.
-                free = 0 if error.errno == errno.EDQUOT else _free_on(self.folder)
+                free = 0 if error.errno == errno.EDQUOT else _free_bytes(self.folder)
                 reason = error.strerror
             else:
                 return
-            if not any(evict(each) for each in going):
+            if not any(evict(each) for each in candidates):
                 missing = max(1, size - free - 512 * os.fstat(descriptor).st_blocks)
                 problem = (
                     f"does not fit on the disk of the cache ({reason}): {missing} of {size} bytes are missing"
@@ -180,23 +180,23 @@ class DiskCache:
                 hint = "free some space, lower max_cache_bytes, or say cache=FOLDER on a larger disk"
                 raise DatasetError(place, problem, str(self.folder), hint=hint)
 
-    def _pinned(self, entry: Entry) -> tuple[LocalFile | None, tuple[int, int] | None]:
+    def _pin(self, entry: Entry) -> tuple[LocalFile | None, tuple[int, int] | None]:
         """Returns a file that exists and is not being written, pinned; or the state of a damaged file."""
-        if not entry.is_there:
+        if not entry.exists:
             return None, None
         descriptor = locked(entry.lock, is_exclusive=False)
         if descriptor is None:
             return None, None
-        damaged = _state(entry.file) if entry.is_there else None
+        damaged = _state(entry.file) if entry.exists else None
         if damaged is not None and is_intact(entry.file, descriptor):
             return self._local(entry, descriptor), None
         unlock(descriptor)
         return None, damaged
 
-    def _made(self, entry: Entry, descriptor: int, write: Callable[[PartFile], None]) -> bool:
+    def _write(self, entry: Entry, descriptor: int, write: Callable[[PartFile], None]) -> bool:
         """Writes a file unless another process has; the lock is held, and released if writing fails."""
         try:
-            if entry.is_there and is_intact(entry.file, descriptor):
+            if entry.exists and is_intact(entry.file, descriptor):
                 return False
             entry.file.unlink(missing_ok=True)
             # Also readable: on filesystems without fallocate, such as NFS, the C library reads the file.
@@ -213,11 +213,11 @@ class DiskCache:
             raise
         return True
 
-    def _is_shared_now(self, entry: Entry, descriptor: int) -> bool:
+    def _share_lock(self, entry: Entry, descriptor: int) -> bool:
         """Makes an exclusive lock shared; releases it if another process deleted the file in between."""
         try:
             fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            is_pinned = is_the_file(descriptor, entry.lock) and entry.is_there
+            is_pinned = is_the_file(descriptor, entry.lock) and entry.exists
         except BlockingIOError:
             is_pinned = False
         if not is_pinned:
@@ -286,7 +286,7 @@ class PartFile:
             DatasetError: the disk is full, even after files that are not in use were evicted.
         """
         if self.written + len(data) > self._reserved:
-            step = min(_STEP, (self._cache.bound(kept_in(self._entry.folder)) - self.written) // 8)
+            step = min(_STEP, (self._cache.bound(entries_in(self._entry.folder)) - self.written) // 8)
             self._reserve(self.written + max(len(data), step))
         self._checksum.add(data)
         rest = memoryview(data)
@@ -314,7 +314,7 @@ class PartFile:
         os.ftruncate(self._descriptor, self.written)
         Record(self._checksum.value, name=self._entry.place).write(lock)
         # A process that lists the folder during a rename may see neither name, and not count the file.
-        with held(self._cache.folder / FOLDER_LOCK, self._cache.stop):
+        with exclusive_lock(self._cache.folder / FOLDER_LOCK, self._cache.stop):
             self._entry.part.rename(self._entry.file)
 
     def _reserve(self, size: int) -> None:
@@ -329,12 +329,12 @@ def _without_links(path: str, flags: int) -> int:
 def _state(path: Path) -> tuple[int, int] | None:
     """Returns values that change when a file is written to or replaced; None if it does not exist."""
     try:
-        about = path.lstat()
+        status = path.lstat()
     except OSError:
         return None
-    return about.st_ino, about.st_ctime_ns
+    return status.st_ino, status.st_ctime_ns
 
 
-def _free_on(folder: Path) -> int:
-    about = os.statvfs(folder)
-    return about.f_bavail * about.f_frsize
+def _free_bytes(folder: Path) -> int:
+    status = os.statvfs(folder)
+    return status.f_bavail * status.f_frsize

@@ -13,17 +13,17 @@ from samplerkit.errors import DatasetError
 from samplerkit.storage.atomic import atomic
 from samplerkit.storage.names import may_match_folders
 from samplerkit.storage.remote.access import (
-    OF_HTTP,
+    HTTP_OPTIONS,
     UNKNOWN_SIZE,
     Refused,
     Transient,
     Version,
     causes,
-    in_other_words,
     library_fault,
+    translate_errors,
 )
 from samplerkit.storage.remote.options import RemoteOptions
-from samplerkit.storage.remote.retries import Client, Counts, retried
+from samplerkit.storage.remote.retries import Client, Counts, retry
 from samplerkit.storage.threads import Stop, bounded, importing
 from samplerkit.storage.urls import has_pattern, is_of_s3, is_remote, is_web, names_version, shown
 
@@ -52,17 +52,17 @@ class Filesystems(Client):
     def __init__(self, options: RemoteOptions, counts: Counts) -> None:
         super().__init__(options, counts)
         self._lock = threading.Lock()
-        self._made: dict[str, Any] = {}
+        self._by_key: dict[str, Any] = {}
 
     def version(self, url: str, stop: Stop) -> Version:
         """Requests the size and the tag by `info`, bypassing the listings that fsspec caches."""
-        filesystem, path = self._opened(url)
+        filesystem, path = self._open(url)
 
-        def ask() -> Any:
+        def fetch_info() -> Any:
             filesystem.invalidate_cache(path)
             return filesystem.info(path)
 
-        info = self._called(ask, 0, stop)
+        info = self._call(fetch_info, 0, stop)
         if info.get("type") == "directory":
             raise Refused("is a folder", "give its files")
         size = info.get("size")
@@ -74,12 +74,12 @@ class Filesystems(Client):
 
     def part(self, url: str, version: Version, offset: int, length: int, stop: Stop) -> bytes:
         """Reads a part of at least one byte of a file, in whatever version the file has."""
-        filesystem, path = self._opened(url)
+        filesystem, path = self._open(url)
 
-        def ask() -> bytes:
+        def fetch_part() -> bytes:
             return bytes(filesystem.cat_file(path, start=offset, end=offset + length))
 
-        data = self._called(ask, length, stop)
+        data = self._call(fetch_part, length, stop)
         self.counts.add(bytes=len(data))
         if len(data) != length:
             raise Transient(f"{len(data)} bytes came in place of {length}")
@@ -95,53 +95,53 @@ class Filesystems(Client):
 
     def put(self, url: str, data: bytes, stop: Stop) -> None:
         """Writes a small file by one request."""
-        filesystem, path = self._opened(url)
-        self._called(lambda: filesystem.pipe_file(path, data), len(data), stop)
+        filesystem, path = self._open(url)
+        self._call(lambda: filesystem.pipe_file(path, data), len(data), stop)
 
     def confirm(self, url: str, version: Version, stop: Stop) -> None:
         """Requests the version again, and compares it."""
-        found = self.version(url, stop)
-        version.check(found.size, found.tag)
+        current = self.version(url, stop)
+        version.check(current.size, current.tag)
 
     def matches(self, pattern: str, stop: Stop) -> tuple[str, ...]:
         """Lists the files that match a pattern, as URLs sorted by bytes."""
-        filesystem, path = self._opened(pattern)
+        filesystem, path = self._open(pattern)
 
-        def ask() -> Any:
+        def fetch_listing() -> Any:
             filesystem.invalidate_cache()
             return filesystem.glob(path, detail=True)
 
-        found = self._called(ask, 100 * _MIB, stop)
-        folders = {name for name, info in found.items() if info.get("type") == "directory"}
+        listing = self._call(fetch_listing, 100 * _MIB, stop)
+        folders = {name for name, info in listing.items() if info.get("type") == "directory"}
         if folders and not may_match_folders(path):
             problem = f"matches a folder, {min(folders)!r}"
             raise Refused(problem, "name the files in it too, or use a pattern that only files match")
-        paths = [name for name in found if name not in folders]
+        paths = [name for name in listing if name not in folders]
         # The part before the path, such as the host of `ftp://host/path`, is missing in the listing.
         before = pattern[: -len(path)] if pattern.endswith(path) else None
         urls = [filesystem.unstrip_protocol(name) if before is None else before + name for name in paths]
         return tuple(sorted(urls, key=lambda url: url.encode("utf-8", "surrogateescape")))
 
-    def _opened(self, url: str) -> tuple[Any, str]:
+    def _open(self, url: str) -> tuple[Any, str]:
         """Returns the filesystem of a URL, and the path in it."""
         scheme, _, rest = url.partition("://")
         key = url if "::" in url else f"{scheme}://{rest.partition('/')[0]}"
         key += "?" * names_version(url)  # other options
         with self._lock:
-            made = self._made.get(key)
-            if made is None:
+            opened = self._by_key.get(key)
+            if opened is None:
                 with importing:
-                    made = self._made[key] = opened_filesystem(url, self.options)
-        filesystem, path = made
+                    opened = self._by_key[key] = open_filesystem(url, self.options)
+        filesystem, path = opened
         return filesystem, path if "::" in url else str(filesystem._strip_protocol(url))
 
-    def _called(self, call: Callable[[], Result], length: int, stop: Stop) -> Result:
+    def _call(self, call: Callable[[], Result], length: int, stop: Stop) -> Result:
         """Calls a filesystem; as for HTTP, the timeout is for the first response and for each MiB."""
         self.counts.add(requests=1)
         return bounded(call, self.options.timeout * (1 + math.ceil(length / _MIB)), stop)
 
 
-def opened_filesystem(url: str, options: RemoteOptions) -> tuple[Any, str]:
+def open_filesystem(url: str, options: RemoteOptions) -> tuple[Any, str]:
     """Makes the filesystem of a URL.
 
     Returns:
@@ -156,7 +156,7 @@ def opened_filesystem(url: str, options: RemoteOptions) -> tuple[Any, str]:
     except ImportError as error:
         hint = 'install it with: pip install "samplerkit[remote]"'
         raise DatasetError("remote", "needs fsspec, which is not installed", hint=hint) from error
-    given = {key: value for key, value in options.storage_options.items() if key not in OF_HTTP}
+    given = {key: value for key, value in options.storage_options.items() if key not in HTTP_OPTIONS}
 
     def failed(error: Exception) -> DatasetError:
         if not isinstance(error, ImportError):  # filesystems raise exceptions of many types
@@ -170,10 +170,10 @@ def opened_filesystem(url: str, options: RemoteOptions) -> tuple[Any, str]:
         hint = "install fsspec's package for its scheme"
         return DatasetError(shown(url), f"needs a package that is not installed{needs}", hint=hint)
 
-    filesystem, path = in_other_words(
+    filesystem, path = translate_errors(
         lambda: core.url_to_fs(url, **_s3_defaults(url, given, options.timeout)), Exception, failed
     )
-    if not any(filesystem is known for known in _opened):
+    if not any(filesystem is each for each in _opened):
         _opened.append(filesystem)
     if hasattr(filesystem, "call_s3"):
         filesystem.retries = 1  # samplerkit retries itself, and counts attempts
@@ -199,9 +199,7 @@ def expand(pattern: str, options: RemoteOptions) -> tuple[str, ...]:
     if "::" in pattern:
         raise DatasetError(shown(pattern), "is a pattern in a chain of URLs", hint="name each URL")
     stop = Stop()
-    urls = retried(
-        pattern, Filesystems(options, Counts()), lambda client: client.matches(pattern, stop), stop
-    )
+    urls = retry(pattern, Filesystems(options, Counts()), lambda client: client.matches(pattern, stop), stop)
     if not urls:
         raise DatasetError(shown(pattern), "no file matches", hint="check folder and pattern")
     return urls
@@ -264,8 +262,8 @@ def write_small(path: str, data: bytes, options: RemoteOptions) -> None:
         raise DatasetError(shown(path), "cannot be written by HTTP", hint=hint)
     if is_remote(path):
         client, stop = Filesystems(options, Counts()), Stop()
-        in_other_words(
-            lambda: retried(path, client, lambda client: client.put(path, data, stop), stop),
+        translate_errors(
+            lambda: retry(path, client, lambda client: client.put(path, data, stop), stop),
             DatasetError,
             lambda error: DatasetError(shown(path), f"cannot be written: {error.problem}", hint=error.hint),
         )

@@ -15,14 +15,14 @@ from importlib.util import find_spec
 from typing import Any, final
 
 from samplerkit.storage.remote.access import (
-    OF_HTTP,
+    HTTP_OPTIONS,
     UNKNOWN_SIZE,
     Address,
     Refused,
     Transient,
     Version,
-    in_other_words,
     library_fault,
+    translate_errors,
 )
 from samplerkit.storage.remote.http_checks import (
     check_answer,
@@ -32,7 +32,7 @@ from samplerkit.storage.remote.http_checks import (
     content_range,
     version_of,
 )
-from samplerkit.storage.remote.http_connections import Connections, Route, number_in_words
+from samplerkit.storage.remote.http_connections import Connections, Route, errno_text
 from samplerkit.storage.remote.http_response import Headers, Response
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.retries import Client, Counts, FileBytes, check_small
@@ -68,21 +68,21 @@ class Http(Client):
 
     def version(self, url: str, stop: Stop) -> Version:
         """Requests the size and the tag by a GET of the first byte, as a URL may be signed for GET only."""
-        with self._asked(url, stop, "0-0") as answer:
+        with self._request(url, stop, "0-0") as answer:
             if answer.status != 416:
                 check_answer(url, answer)
                 if answer.status == 206:
                     return version_of(content_range(answer.headers)[2], answer.headers)
                 self.without_ranges.add(url)
                 return version_of(content_length(answer.headers), answer.headers)
-        with self._asked(url, stop) as answer:  # an empty file has no first byte
+        with self._request(url, stop) as answer:  # an empty file has no first byte
             check_answer(url, answer)
             return version_of(content_length(answer.headers), answer.headers)
 
     def part(self, url: str, version: Version, offset: int, length: int, stop: Stop) -> bytes:
         """Reads a part of at least one byte; returns no bytes if the server does not support ranges."""
         last = offset + length - 1
-        with self._asked(url, stop, f"{offset}-{last}") as answer:
+        with self._request(url, stop, f"{offset}-{last}") as answer:
             end = check_part(url, answer, version, offset, last)
             if answer.status == 200:
                 self.without_ranges.add(url)
@@ -105,18 +105,18 @@ class Http(Client):
         """Reads a file from an offset to its end by one request, with a certain end or `is_verified`."""
         if offset and offset == version.size:  # the earlier response broke off after the last byte
             return
-        with self._asked(url, stop, f"{offset}-" if offset else "") as answer:
+        with self._request(url, stop, f"{offset}-" if offset else "") as answer:
             end = check_part(url, answer, version, offset, version.size - 1 if offset else None)
             if end == UNKNOWN_SIZE and not is_verified:
                 check_end(answer.headers, "let the server send Content-Length, or give a digest of the file")
-            known = offset if answer.status == 200 else 0
+            skip = offset if answer.status == 200 else 0
             for piece in self._body(answer, end):
-                yield piece[known:]
-                known = max(0, known - len(piece))
+                yield piece[skip:]
+                skip = max(0, skip - len(piece))
 
     def small(self, url: str, most: int, stop: Stop) -> tuple[bytes, Version]:
         """Reads a whole small file by one request, with its version from the same response."""
-        with self._asked(url, stop) as answer:
+        with self._request(url, stop) as answer:
             end = check_part(url, answer, Version(UNKNOWN_SIZE), 0, None)
             version = version_of(end, answer.headers)
             check_end(answer.headers)
@@ -142,7 +142,7 @@ class Http(Client):
             TimeoutError: f"the answer stalled, for {self.options.timeout:g} s",
             http.client.IncompleteRead: "the answer broke off",
             http.client.HTTPException: "the connection broke",
-            OSError: f"the connection broke{number_in_words(error)}",
+            OSError: f"the connection broke{errno_text(error)}",
         }
         reason = next((reason for kind, reason in reasons.items() if isinstance(error, kind)), "")
         return Transient(reason) if reason else error
@@ -164,7 +164,7 @@ class Http(Client):
             raise Transient(f"the answer broke off after {at} of {end} bytes")
 
     @contextmanager
-    def _asked(self, url: str, stop: Stop, part: str = "") -> Iterator[Response]:
+    def _request(self, url: str, stop: Stop, part: str = "") -> Iterator[Response]:
         self.counts.add(requests=1)
         with self.connections.response(self._route(url), part, stop) as answer:
             yield answer
@@ -192,10 +192,10 @@ _NAMES = {
 }  # fmt: skip
 """The supported arguments of botocore's clients, by their names in s3fs; allowed also in `client_kwargs`."""
 
-_KNOWN = {*_NAMES, "anon", "profile", "requester_pays", "client_kwargs", "config_kwargs"}
+_SUPPORTED = {*_NAMES, "anon", "profile", "requester_pays", "client_kwargs", "config_kwargs"}
 
-_OF_NO_USE = {
-    *OF_HTTP, "asynchronous", "cache_regions", "default_block_size", "default_cache_type",
+_IGNORED = {
+    *HTTP_OPTIONS, "asynchronous", "cache_regions", "default_block_size", "default_cache_type",
     "default_fill_cache", "listings_expiry_time", "max_paths",
     "skip_instance_cache", "use_listings_cache", "version_aware",
 }  # fmt: skip
@@ -214,9 +214,9 @@ class SignedUrls:
     """
 
     def __init__(self, options: Mapping[str, Any], headers: Callable[[Address], Mapping[str, str]]) -> None:
-        self._options = {key: value for key, value in options.items() if key not in _OF_NO_USE}
+        self._options = {key: value for key, value in options.items() if key not in _IGNORED}
         of_client = self._options.get("client_kwargs") or {}
-        self._is_known = self._options.keys() <= _KNOWN and of_client.keys() <= {*_NAMES.values()}
+        self._is_supported = self._options.keys() <= _SUPPORTED and of_client.keys() <= {*_NAMES.values()}
         self._headers = headers
         self._lock = threading.Lock()
         self._clients: dict[str | None, Any] = {}
@@ -225,7 +225,7 @@ class SignedUrls:
     def serves(self, url: str) -> bool:
         """Returns whether a URL is an S3 URL that can be signed with the given options."""
         is_bucket = not {"@", ":"} & set(_bucket(url))  # neither user and password, nor an access point
-        return self._is_known and is_of_s3(url) and is_bucket and _has_botocore()
+        return self._is_supported and is_of_s3(url) and is_bucket and _has_botocore()
 
     def address(self, url: str) -> Address:
         """Returns the signed HTTP address of a file, for GET.
@@ -238,20 +238,20 @@ class SignedUrls:
             Transient: the credentials could not be obtained this time.
         """
         with self._lock:  # otherwise sixteen threads would make sixteen clients
-            return in_other_words(lambda: self._sign(url), Exception, _fault)
+            return translate_errors(lambda: self._sign(url), Exception, _fault)
 
     def _sign(self, url: str) -> Address:
         bucket = _bucket(url)
         key, _, version = url.partition(f"://{bucket}/")[2].partition("?versionId=")
-        wanted, headers = {"Bucket": bucket, "Key": key}, {}
+        params, headers = {"Bucket": bucket, "Key": key}, {}
         if version:
-            wanted["VersionId"] = version
+            params["VersionId"] = version
         if self._options.get("requester_pays"):
-            wanted["RequestPayer"] = headers["x-amz-request-payer"] = "requester"
+            params["RequestPayer"] = headers["x-amz-request-payer"] = "requester"
         if bucket not in self._regions:
             self._regions[bucket] = self._region_of(bucket)
         client = self._client(self._regions[bucket])
-        return Address(client.generate_presigned_url("get_object", wanted, _SIGNED_SECONDS), headers)
+        return Address(client.generate_presigned_url("get_object", params, _SIGNED_SECONDS), headers)
 
     def _region_of(self, bucket: str) -> str | None:
         """Requests the region of a bucket from AWS; None for the region of the options or another store."""
@@ -265,11 +265,11 @@ class SignedUrls:
     def _client(self, region: str | None) -> Any:
         if region not in self._clients:
             with importing:
-                self._clients[region] = _made(self._options, region)
+                self._clients[region] = _make_client(self._options, region)
         return self._clients[region]
 
 
-def _made(options: Mapping[str, Any], region: str | None) -> Any:
+def _make_client(options: Mapping[str, Any], region: str | None) -> Any:
     """Makes a botocore client."""
     config = {"signature_version": "s3v4", **(options.get("config_kwargs") or {})}
     if region is not None:  # otherwise some URLs have the global endpoint, which redirects
@@ -311,6 +311,6 @@ def _fault(error: Exception) -> Exception:
     if isinstance(error, Refused | Transient):
         return error
     errors = import_module("botocore.exceptions")
-    may_pass = (errors.ClientError, errors.HTTPClientError, errors.CredentialRetrievalError)
-    is_mistake = not isinstance(error, (OSError, errors.MetadataRetrievalError, *may_pass))
+    transient = (errors.ClientError, errors.HTTPClientError, errors.CredentialRetrievalError)
+    is_mistake = not isinstance(error, (OSError, errors.MetadataRetrievalError, *transient))
     return library_fault(error, "botocore", is_mistake=is_mistake)

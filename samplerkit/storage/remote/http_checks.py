@@ -13,7 +13,7 @@ from samplerkit.storage.remote.access import (
     Refused,
     Transient,
     Version,
-    may_pass,
+    is_transient,
 )
 from samplerkit.storage.remote.http_response import Head, Headers, Response
 from samplerkit.storage.urls import is_web
@@ -52,12 +52,12 @@ def check_part(url: str, answer: Head | Response, version: Version, first: int, 
     if answer.status == 200:
         check_version(version, announced, headers)
         return version.size if announced == UNKNOWN_SIZE else announced
-    *held, size = content_range(headers)
+    *received, size = content_range(headers)
     check_version(version, size, headers)
     if last is None:
         raise Transient("a part, though the whole file was asked for")
-    if held != [first, last]:
-        raise Transient(f"bytes {held[0]} to {held[1]}, though {first} to {last} were asked for")
+    if received != [first, last]:
+        raise Transient(f"bytes {received[0]} to {received[1]}, though {first} to {last} were asked for")
     count = last - first + 1
     if announced not in {UNKNOWN_SIZE, count}:
         raise Transient(f"{announced} bytes announced for a part of {count}")
@@ -74,7 +74,7 @@ def check_answer(url: str, answer: Head | Response) -> None:
             are not those of the file.
     """
     status, headers = answer.status, answer.headers
-    if may_pass(status):
+    if is_transient(status):
         raise Transient(f"status {status}", _retry_after(headers))
     if status in {404, 410}:
         raise Absent(f"does not exist (status {status})", "check the URL")
@@ -105,10 +105,10 @@ def check_version(version: Version, size: int, headers: Headers) -> None:
         Refused: the versions differ.
         Transient: the response has no version, though an earlier one had.
     """
-    before = MODIFIED if version.tag.startswith(MODIFIED) else ""
-    name = "Last-Modified" if before else "ETag"
+    prefix = MODIFIED if version.tag.startswith(MODIFIED) else ""
+    name = "Last-Modified" if prefix else "ETag"
     tag = headers.get(name.lower(), "")
-    version.check(size, tag and before + tag, name)
+    version.check(size, tag and prefix + tag, name)
 
 
 def content_length(headers: Headers) -> int:

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, final
 from urllib.parse import SplitResult, quote, unquote, urljoin, urlsplit
 
-from samplerkit.storage.remote.access import Address, Refused, Transient, in_other_words
+from samplerkit.storage.remote.access import Address, Refused, Transient, translate_errors
 from samplerkit.storage.remote.http_response import Headers, Response
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.threads import TICK, Stop
@@ -36,7 +36,7 @@ _MOST_IDLE = 256
 _CA_BUNDLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "AWS_CA_BUNDLE")
 _PORTS = {"http": 80, "https": 443}
 _IN_PATHS = "!$&'()*+,/:;=?@[]~"
-_NOT_IN_A_LINE = re.compile(r"[\r\n\0]")
+_LINE_BREAKS = re.compile(r"[\r\n\0]")
 _LONE_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
 
 
@@ -73,7 +73,7 @@ class Connections:
     """
 
     def __init__(self, options: RemoteOptions) -> None:
-        self._given = options.storage_options
+        self._options = options.storage_options
         self._timeout = options.timeout
         self._idle: defaultdict[Any, list[http.client.HTTPConnection]] = defaultdict(list)
         self._tls: ssl.SSLContext | None = None
@@ -96,13 +96,13 @@ class Connections:
         """
         (url, given), is_named = route.address, True
         for _ in range(MOST_HOPS + 1):
-            with self._sent(route, part, stop) as response:
+            with self._send(route, part, stop) as response:
                 target = target_of(url, response.status, response.headers)
                 if target is None:
                     yield response
                     return
             # The user's headers and credentials may be secret, and are only for the host given by the user.
-            is_named = is_named and is_same_place(url, target)
+            is_named = is_named and is_same_server(url, target)
             url, route = target, self.route(Address(target, given), is_named=is_named)
         raise Refused(f"was redirected more than {MOST_HOPS} times", "check the server's redirects")
 
@@ -120,16 +120,16 @@ class Connections:
         host, server, is_signed = parts.hostname, _server(parts), address.headers is not None
         if not host:
             raise ValueError
-        near = {host, parts.netloc.rpartition("@")[2]}  # `no_proxy` may name a port
-        named = {} if any(map(urllib.request.proxy_bypass, near)) else urllib.request.getproxies()
-        proxy = _proxy(named.get(parts.scheme))
+        hosts = {host, parts.netloc.rpartition("@")[2]}  # `no_proxy` may name a port
+        proxies = {} if any(map(urllib.request.proxy_bypass, hosts)) else urllib.request.getproxies()
+        proxy = _proxy(proxies.get(parts.scheme))
         headers = {"Host": _host(server), "User-Agent": "samplerkit", "Accept": "*/*"}
         headers["Accept-Encoding"] = "identity"
         if is_named:
-            given = address.headers if is_signed else self._given.get("headers")
-            named_so = {str(name).lower() for name in given or {}}
-            kept = {name: value for name, value in headers.items() if name.lower() not in named_so}
-            headers = {**kept, **(given or {})}
+            given = address.headers if is_signed else self._options.get("headers")
+            overridden = {str(name).lower() for name in given or {}}
+            defaults = {name: value for name, value in headers.items() if name.lower() not in overridden}
+            headers = {**defaults, **(given or {})}
         if not is_signed and (auth := self._auth(parts, is_named=is_named)) is not None:
             headers["Authorization"] = _basic(*auth)
         path = _quoted(parts.path or "/") + (f"?{_quoted(parts.query)}" if parts.query else "")
@@ -137,22 +137,22 @@ class Connections:
             path = f"http://{parts.netloc.rpartition('@')[2]}{path}"
             headers |= _proxy_headers(proxy)
         lines = [f"GET {path} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
-        if any(map(_NOT_IN_A_LINE.search, lines)):
+        if any(map(_LINE_BREAKS.search, lines)):
             raise ValueError
         return Route(address, server, proxy, "".join(f"{line}\r\n" for line in lines).encode("latin-1"))
 
-    def kept(self, route: Route) -> http.client.HTTPConnection | None:
+    def pop_idle(self, route: Route) -> http.client.HTTPConnection | None:
         """Returns an idle connection that the server has not closed, or None."""
         with suppress(IndexError):
-            kept = self._idle[route.server, route.proxy].pop()
+            connection = self._idle[route.server, route.proxy].pop()
             poll = select.poll()
-            poll.register(kept.sock, select.POLLIN)
+            poll.register(connection.sock, select.POLLIN)
             if not poll.poll(0):
-                return kept
-            kept.close()
+                return connection
+            connection.close()
         return None
 
-    def connected(self, route: Route) -> http.client.HTTPConnection:
+    def connect(self, route: Route) -> http.client.HTTPConnection:
         """Returns a new connection.
 
         Raises:
@@ -160,9 +160,9 @@ class Connections:
             Refused: the user's certificates cannot be read.
             OSError: TLS failed.
         """
-        connection = in_other_words(partial(self._made, route), (OSError, TypeError), _no_certificates)
+        connection = translate_errors(partial(self._make, route), (OSError, TypeError), _no_certificates)
 
-        def reworded(error: OSError) -> Exception:
+        def translated(error: OSError) -> Exception:
             connection.close()
             if isinstance(error, ssl.SSLError):
                 return error
@@ -171,14 +171,14 @@ class Connections:
             if isinstance(error, socket.gaierror):
                 return Transient(f"the name of {'the proxy' if route.proxy else 'its host'} is not known")
             server = "the proxy" if route.proxy else "its server"
-            return Transient(f"{server} cannot be reached{number_in_words(error)}")
+            return Transient(f"{server} cannot be reached{errno_text(error)}")
 
-        in_other_words(connection.connect, OSError, reworded)
+        translate_errors(connection.connect, OSError, translated)
         return connection
 
-    def release(self, route: Route, connection: http.client.HTTPConnection, *, may_be_kept: bool) -> None:
+    def release(self, route: Route, connection: http.client.HTTPConnection, *, is_reusable: bool) -> None:
         """Keeps a connection for the next request, or closes it."""
-        if may_be_kept and not self._is_closed:
+        if is_reusable and not self._is_closed:
             if sum(map(len, [*self._idle.values()])) >= _MOST_IDLE:
                 self._close_idle()
             self._idle[route.server, route.proxy].append(connection)
@@ -197,43 +197,43 @@ class Connections:
                     idle.pop().close()
 
     @contextmanager
-    def _sent(self, route: Route, part: str, stop: Stop) -> Iterator[Response]:
+    def _send(self, route: Route, part: str, stop: Stop) -> Iterator[Response]:
         """Sends one request; the connection is reused if the body was read to its end."""
         stop.check()
-        made = self.kept(route) or self.connected(route)
-        may_be_kept = False
+        connection = self.pop_idle(route) or self.connect(route)
+        is_reusable = False
         try:
-            made.sock.settimeout(self._timeout)
-            made.sock.sendall(route.request(part))
-            made.sock.settimeout(TICK)
-            response = Response(made.sock, self._timeout, stop.check)
+            connection.sock.settimeout(self._timeout)
+            connection.sock.sendall(route.request(part))
+            connection.sock.settimeout(TICK)
+            response = Response(connection.sock, self._timeout, stop.check)
             yield response
-            may_be_kept = response.finish()
+            is_reusable = response.finish()
         finally:
-            self.release(route, made, may_be_kept=may_be_kept)
+            self.release(route, connection, is_reusable=is_reusable)
 
     def _auth(self, parts: SplitResult, *, is_named: bool) -> tuple[str, str] | None:
         """Returns user and password, from the options, the URL, or the user's `.netrc`."""
-        auth: tuple[str, str] | None = self._given.get("auth") if is_named else None
+        auth: tuple[str, str] | None = self._options.get("auth") if is_named else None
         if is_named and auth is None and parts.username is not None:
             auth = unquote(parts.username), unquote(parts.password or "")
-        return auth or _of_netrc(parts.hostname or "")
+        return auth or _netrc_auth(parts.hostname or "")
 
-    def _made(self, route: Route) -> http.client.HTTPConnection:
+    def _make(self, route: Route) -> http.client.HTTPConnection:
         scheme, host, port = route.server
-        near, at = (str(route.proxy.hostname), route.proxy.port or 80) if route.proxy else (host, port)
+        peer, at = (str(route.proxy.hostname), route.proxy.port or 80) if route.proxy else (host, port)
         if scheme == "http":
-            return http.client.HTTPConnection(near, at, timeout=self._timeout)
-        made = http.client.HTTPSConnection(near, at, timeout=self._timeout, context=self._trusted())
+            return http.client.HTTPConnection(peer, at, timeout=self._timeout)
+        connection = http.client.HTTPSConnection(peer, at, timeout=self._timeout, context=self._tls_context())
         if route.proxy is not None:
-            made.set_tunnel(host, port, _proxy_headers(route.proxy))
-        return made
+            connection.set_tunnel(host, port, _proxy_headers(route.proxy))
+        return connection
 
-    def _trusted(self) -> ssl.SSLContext:
+    def _tls_context(self) -> ssl.SSLContext:
         """Returns the TLS context with trusted certificates and the user's own, which are read once."""
         if self._tls is not None:
             return self._tls
-        verify, cert = self._given.get("verify"), self._given.get("cert")
+        verify, cert = self._options.get("verify"), self._options.get("cert")
         if verify is None or verify is True:
             verify = next(filter(None, map(os.environ.get, _CA_BUNDLES)), None)
         folder = verify if isinstance(verify, str) and Path(verify).is_dir() else None
@@ -246,7 +246,7 @@ class Connections:
         return tls
 
 
-def number_in_words(error: Exception) -> str:
+def errno_text(error: Exception) -> str:
     """Returns the text for the errno of an exception in parentheses; "" if it has none."""
     number = error.errno if isinstance(error, OSError) else None
     return f" ({os.strerror(number)})" if number else ""
@@ -262,8 +262,8 @@ def _quoted(text: str) -> str:
     return quote(text, _IN_PATHS if _LONE_PERCENT.search(text) else f"{_IN_PATHS}%")
 
 
-def _proxy(named: str | None) -> SplitResult | None:
-    return urlsplit(named if "://" in named else f"http://{named}") if named else None
+def _proxy(url: str | None) -> SplitResult | None:
+    return urlsplit(url if "://" in url else f"http://{url}") if url else None
 
 
 def _proxy_headers(proxy: SplitResult) -> dict[str, str]:
@@ -272,14 +272,14 @@ def _proxy_headers(proxy: SplitResult) -> dict[str, str]:
     return {"Proxy-Authorization": _basic(unquote(proxy.username), unquote(proxy.password or ""))}
 
 
-def _of_netrc(host: str) -> tuple[str, str] | None:
+def _netrc_auth(host: str) -> tuple[str, str] | None:
     """Returns user and password of a host in the user's `.netrc`; as in curl, None if it cannot be read."""
     path = os.environ.get("NETRC") or str(Path("~/.netrc").expanduser())
     try:
-        found = netrc.netrc(path).authenticators(host)
+        entry = netrc.netrc(path).authenticators(host)
     except (OSError, UnicodeDecodeError, netrc.NetrcParseError):
         return None
-    return (found[0] or found[1] or "", found[2] or "") if found else None
+    return (entry[0] or entry[1] or "", entry[2] or "") if entry else None
 
 
 def _basic(user: str, password: str = "") -> str:
@@ -311,13 +311,15 @@ def target_of(url: str, status: int, headers: Headers) -> str | None:
     return target
 
 
-def is_same_place(url: str, target: str) -> bool:
+def is_same_server(url: str, target: str) -> bool:
     """Returns whether credentials for a URL may be sent to another: same server, or from HTTP to HTTPS.
 
     Example:
-        >>> is_same_place("https://host/a", "https://host:443/b"), is_same_place("http://host/a", "https://host/a")
-        (True, True)
-        >>> is_same_place("http://host/a", "http://host:8080/a")
+        >>> is_same_server("https://host/a", "https://host:443/b")
+        True
+        >>> is_same_server("http://host/a", "https://host/a")
+        True
+        >>> is_same_server("http://host/a", "http://host:8080/a")
         False
     """
     before, after = _server(urlsplit(url)), _server(urlsplit(target))

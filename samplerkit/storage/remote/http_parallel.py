@@ -109,7 +109,7 @@ class ParallelHttp:
 
         def connect(route: Route, stop: Stop) -> None:
             with suppress(Exception):  # the client of the file reports the problem later
-                connection = self._connections.connected(route)
+                connection = self._connections.connect(route)
                 use(route, connection)
                 if stop.is_set:
                     connection.close()
@@ -119,29 +119,29 @@ class ParallelHttp:
         missing = []
         try:
             for route in routes:
-                kept = self._connections.kept(route)
-                if kept is None:
+                idle = self._connections.pop_idle(route)
+                if idle is None:
                     missing.append(route)
                 else:
-                    use(route, kept)
+                    use(route, idle)
             self._pool.map(connect, missing)
             with suppress(Refused):  # the other requests are also stopped
-                self._exchanged(exchanges, stop)
+                self._run_all(exchanges, stop)
         finally:
             for each in exchanges:
-                self._connections.release(each.route, each.connection, may_be_kept=each.is_free)
+                self._connections.release(each.route, each.connection, is_reusable=each.is_free)
         # Servers without any connection also count as unusual.
         usual = {each.route.server for each in exchanges if not each.is_unusual}
         self._unusual_until.update((server, now + _UNUSUAL_SECONDS) for server in {*waiting} - usual)
         return answers
 
-    def _exchanged(self, exchanges: list[_Exchange], stop: Stop) -> None:
+    def _run_all(self, exchanges: list[_Exchange], stop: Stop) -> None:
         """Makes the waiting requests, each by the next free connection."""
         poll = select.poll()
         runs = {each.connection.sock.fileno(): each.run() for each in exchanges}
         for descriptor in runs:
             poll.register(descriptor, select.POLLIN)
-        ready, next_look = [*runs], time.monotonic() + TICK
+        ready, next_check = [*runs], time.monotonic() + TICK
         while runs:
             stop.check()
             for descriptor in ready:
@@ -149,8 +149,8 @@ class ParallelHttp:
                     poll.unregister(descriptor)
                     del runs[descriptor]
             ready = [descriptor for descriptor, _ in poll.poll(TICK * 1000 if runs else 0)]
-            if (now := time.monotonic()) >= next_look:
-                ready, next_look = [*runs], now + TICK  # each checks its timeout
+            if (now := time.monotonic()) >= next_check:
+                ready, next_check = [*runs], now + TICK  # each checks its timeout
 
 
 @final
@@ -230,11 +230,11 @@ class _Exchange:
             if not count:
                 raise IncompleteRead(b"") if self._received else RemoteDisconnected
             self._received += count
-            if head is None and (found := END_OF_HEAD.search(self._buffer[: self._received])):
-                body_at, end = found.end(), time.monotonic() + self._timeout
+            if head is None and (match := END_OF_HEAD.search(self._buffer[: self._received])):
+                body_at, end = match.end(), time.monotonic() + self._timeout
                 head = Head.of(bytes(self._buffer[:body_at]))
                 request.check(head)
         if self._received > body_at + length:
             raise Transient(f"more than the {length} bytes that were to come")
-        self.is_free = head.is_kept
+        self.is_free = head.stays_open
         return bytes(self._buffer[body_at : self._received])

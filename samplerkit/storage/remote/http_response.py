@@ -17,7 +17,7 @@ Headers = Mapping[str, str]
 _SHORT_BODY = 4096
 """If at most this many bytes of a body are left, they are read, so that the connection can be reused."""
 
-_BEFORE = {102, 103}
+_INTERIM = {102, 103}
 """Statuses of interim responses, of which `http.client` skips only 100."""
 
 MOST_HEAD = 1 << 16
@@ -33,12 +33,12 @@ class Head(NamedTuple):
     Args:
         status: the status, such as 200.
         headers: the headers.
-        is_kept: whether the connection stays open afterwards.
+        stays_open: whether the connection stays open afterwards.
     """
 
     status: int
     headers: Headers
-    is_kept: bool
+    stays_open: bool
 
     @classmethod
     def of(cls, data: bytes) -> Head:
@@ -53,8 +53,8 @@ class Head(NamedTuple):
             raise http.client.BadStatusLine(text[:80])
         headers = {name.lower(): value.strip() for name, value in reversed(_HEADER.findall(text))}
         connection = headers.get("connection", "").lower()
-        is_kept = "keep-alive" in connection if match[1] == "0" else "close" not in connection
-        return cls(int(match[2]), headers, is_kept)
+        stays_open = "keep-alive" in connection if match[1] == "0" else "close" not in connection
+        return cls(int(match[2]), headers, stays_open)
 
 
 @final
@@ -84,13 +84,13 @@ class Response:
         source: Any = self._receiver  # HTTPResponse only calls `makefile` of a socket
         response: Any = http.client.HTTPResponse(source)
         response.begin()
-        while response.status in _BEFORE:
+        while response.status in _INTERIM:
             response.headers = None  # so that `begin` reads another head
             response.begin()
         self._response = response
         self.status = self._response.status
-        named = reversed(self._response.getheaders())
-        self.headers: Headers = {name.lower(): value.strip() for name, value in named}
+        headers = reversed(self._response.getheaders())
+        self.headers: Headers = {name.lower(): value.strip() for name, value in headers}
         self._buffer = memoryview(bytearray())
 
     def read(self) -> memoryview:
@@ -99,8 +99,8 @@ class Response:
         The next call reuses the memory, since allocating new pages would cost a quarter of a download.
         """
         self._receiver.renew()
-        left = self._response.length
-        count = _MIB if left is None else min(_MIB, left)
+        remaining = self._response.length
+        count = _MIB if remaining is None else min(_MIB, remaining)
         if len(self._buffer) < count:
             self._buffer = memoryview(bytearray(count))
         return self._buffer[: self._response.readinto(self._buffer[:count])]

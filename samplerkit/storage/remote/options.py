@@ -97,11 +97,11 @@ max_cache_bytes, timeout, attempts, retry_seconds, threads, digests, storage_opt
             return value
         if value is None:
             return cls()
-        given = _named("remote", value)
-        known = [each.name for each in fields(cls)]
+        given = _mapping("remote", value)
+        names = [each.name for each in fields(cls)]
         for name in given:
-            if name not in known:
-                hint = f"known are {', '.join(known)}"
+            if name not in names:
+                hint = f"known are {', '.join(names)}"
                 raise ArgumentValueError("remote", "has no such key", name, hint=hint)
         return cls(**given)
 
@@ -117,7 +117,7 @@ def _folder(value: Any) -> str | None:
     return folder
 
 
-def _named(place: str, value: Any) -> dict[str, Any]:
+def _mapping(place: str, value: Any) -> dict[str, Any]:
     # The value is not shown: it may be a password.
     if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
         raise ArgumentTypeError(place, f"must be a mapping by name, got a {type(value).__name__}")
@@ -125,9 +125,9 @@ def _named(place: str, value: Any) -> dict[str, Any]:
 
 
 def _storage_options(value: Any) -> dict[str, Any]:
-    given = _named("storage_options", value)
+    given = _mapping("storage_options", value)
     if given.get("headers") is not None:
-        _named("headers", given["headers"])
+        _mapping("headers", given["headers"])
     auth = given.get("auth")
     if auth is not None and (not isinstance(auth, tuple | list) or [*map(type, auth)] != [str, str]):
         raise ArgumentTypeError("auth", "must be a user and a password, two texts")
@@ -135,7 +135,7 @@ def _storage_options(value: Any) -> dict[str, Any]:
 
 
 def _digests(value: Any) -> dict[str, str]:
-    digests = _named("digests", value)
+    digests = _mapping("digests", value)
     for text in digests.values():
         if not isinstance(text, str):
             raise ArgumentTypeError("digests", "must be texts such as 'sha256:9f86d0...'", text)

@@ -20,7 +20,7 @@ from samplerkit.storage.remote.access import (
     Refused,
     Transient,
     Version,
-    in_other_words,
+    translate_errors,
 )
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.threads import Pool, Stop, Stopped
@@ -34,7 +34,7 @@ _DRAWS = secrets.SystemRandom()  # with a seeded generator, forked workers would
 _PART = 4 << 20
 """Bytes of a whole file per request, for clients whose responses cannot be streamed."""
 
-_AT_A_TIME = 4
+_PARALLEL = 4
 """Such requests that run in parallel, since one connection to a store is slower than the network."""
 
 Result = TypeVar("Result")
@@ -67,19 +67,19 @@ class Counts:
 
     def __init__(self, stats: RemoteStats | None = None) -> None:
         self._lock = threading.Lock()
-        self._so_far: dict[str, Any] = asdict(stats or RemoteStats())
+        self._values: dict[str, Any] = asdict(stats or RemoteStats())
 
     @property
     def stats(self) -> RemoteStats:
         """The counters so far."""
         with self._lock:
-            return RemoteStats(**self._so_far)
+            return RemoteStats(**self._values)
 
     def add(self, **more: int) -> None:
         """Adds to counters by their names."""
         with self._lock:
             for name, number in more.items():
-                self._so_far[name] += number
+                self._values[name] += number
 
 
 class Client(ABC):
@@ -134,8 +134,8 @@ class Client(ABC):
             return self.part(url, version, at, min(_PART, version.size - at), stop)
 
         places = range(offset, version.size, _PART)
-        for first in range(0, len(places), _AT_A_TIME):
-            yield from pool.map(part, places[first : first + _AT_A_TIME])
+        for first in range(0, len(places), _PARALLEL):
+            yield from pool.map(part, places[first : first + _PARALLEL])
         self.confirm(url, version, stop)
 
     def confirm(self, url: str, version: Version, stop: Stop) -> None:
@@ -154,10 +154,10 @@ def check_small(size: int, most: int) -> None:
         raise Refused(f"has {size} bytes, but {most} are the most that are read at once")
 
 
-Way = TypeVar("Way", bound=Client)
+ClientType = TypeVar("ClientType", bound=Client)
 
 
-def retried(url: str, client: Way, attempt: Callable[[Way], Result], stop: Stop) -> Result:
+def retry(url: str, client: ClientType, attempt: Callable[[ClientType], Result], stop: Stop) -> Result:
     """Makes a request, and retries it until it succeeds, or until attempts or time are used up.
 
     Before attempt k + 1 it waits for a time drawn from [0, d * 2^(k - 1)), "full jitter", so that the ranks
@@ -176,7 +176,7 @@ def retried(url: str, client: Way, attempt: Callable[[Way], Result], stop: Stop)
         AbsentError: the file does not exist, or may not be read.
     """
 
-    def reworded(error: Exception) -> Exception:
+    def translated(error: Exception) -> Exception:
         is_ours = isinstance(error, Transient | Refused | Stopped | SamplerkitError)
         return final_error(url, error if is_ours else client.fault(error))
 
@@ -184,28 +184,28 @@ def retried(url: str, client: Way, attempt: Callable[[Way], Result], stop: Stop)
         stop.sleep(wait)
         return attempt(client)
 
-    options, begun, waited, wait, number = client.options, time.monotonic(), 0.0, 0.0, 0
+    options, started, waited, wait, number = client.options, time.monotonic(), 0.0, 0.0, 0
     # With a small budget the first wait is shorter, so that the first waits do not use it up.
     first = min(_FIRST_WAIT, options.retry_seconds / 2 ** min(options.attempts + 1, 9))
     while True:
         number += 1
         try:
-            return in_other_words(after_wait, Exception, reworded)
+            return translate_errors(after_wait, Exception, translated)
         except Transient as fault:
-            reason, asked = fault.reason, fault.wait
-        left = options.retry_seconds - waited
-        is_spent = left <= 0.0 < options.retry_seconds
-        if number == options.attempts or is_spent or (asked or 0.0) > left:
-            if asked and asked > left:
-                reason += f", and asks to wait {asked:.0f} s, of {left:.0f} s that are left for that"
-            seconds = time.monotonic() - begun
+            reason, delay = fault.reason, fault.wait
+        remaining = options.retry_seconds - waited
+        is_spent = remaining <= 0.0 < options.retry_seconds
+        if number == options.attempts or is_spent or (delay or 0.0) > remaining:
+            if delay and delay > remaining:
+                reason += f", and asks to wait {delay:.0f} s, of {remaining:.0f} s that are left for that"
+            seconds = time.monotonic() - started
             times = "once" if number == 1 else f"{number} times"
             problem = f"could not be read, tried {times} in {seconds:.1f} s: {reason}"
             hint = "see whether the server works, or raise attempts, retry_seconds and timeout"
             # No exception is being handled here, so none is chained.
             raise DatasetError(shown(url), problem, hint=hint)
         longest = min(first * 2 ** min(number - 1, 32), _LONGEST_WAIT)
-        wait = min(_DRAWS.uniform(0, longest), left) if asked is None else asked
+        wait = min(_DRAWS.uniform(0, longest), remaining) if delay is None else delay
         text = f"attempt {number} of {options.attempts} failed: {reason}; the next one in {wait:.2f} s"
         _LOG.warning("%s: %s", shown(url), text)
         waited += wait
@@ -214,7 +214,7 @@ def retried(url: str, client: Way, attempt: Callable[[Way], Result], stop: Stop)
 
 def unless_closed(url: str, call: Callable[[], Result]) -> Result:
     """Calls a function; raises a `DatasetError` if the storage is closed meanwhile."""
-    return in_other_words(call, Stopped, partial(final_error, url))
+    return translate_errors(call, Stopped, partial(final_error, url))
 
 
 def final_error(url: str, fault: Exception) -> Exception:

@@ -22,7 +22,7 @@ from samplerkit.storage.remote.filesystem import Filesystems
 from samplerkit.storage.remote.http import Http
 from samplerkit.storage.remote.http_parallel import ParallelHttp
 from samplerkit.storage.remote.options import RemoteOptions
-from samplerkit.storage.remote.retries import Client, Counts, RemoteStats, final_error, retried, unless_closed
+from samplerkit.storage.remote.retries import Client, Counts, RemoteStats, final_error, retry, unless_closed
 from samplerkit.storage.threads import Pool, Stop
 from samplerkit.storage.urls import digest_of, identity, shown
 
@@ -75,7 +75,7 @@ class RemoteStorage(Closing):
         resources = self._resources()
         return resources.version(url, resources.stop)
 
-    def know(self, url: str, version: Version) -> None:
+    def set_version(self, url: str, version: Version) -> None:
         """Sets the version of a file, so that it is not requested; all reads are checked against it.
 
         Raises:
@@ -97,10 +97,10 @@ class RemoteStorage(Closing):
             OutOfDatasetError: the offset or the length of a part is negative.
             DatasetError: a part cannot be read or ends beyond its file, or the file was changed.
         """
-        resources, wanted = self._resources(), list(spans)
-        if not wanted:
+        resources, parts = self._resources(), list(spans)
+        if not parts:
             return []
-        return unless_closed(wanted[0].url, partial(self._read, resources, wanted))
+        return unless_closed(parts[0].url, partial(self._read, resources, parts))
 
     def read_small(self, url: str, most_bytes: int = 1 << 24) -> bytes | None:
         """Reads a whole small file by one request, without the cache, such as an index next to a shard.
@@ -118,10 +118,10 @@ class RemoteStorage(Closing):
             return client.small(url, most_bytes, stop)
 
         try:
-            data, version = resources.tried(url, attempt, stop)
+            data, version = resources.request(url, attempt, stop)
         except AbsentError:
             return None
-        self.know(url, version)
+        self.set_version(url, version)
         return data
 
     def read_shared(self, url: str, most_bytes: int) -> bytes | None:
@@ -157,7 +157,7 @@ class RemoteStorage(Closing):
                 cache.
         """
         resources = self._resources()
-        return unless_closed(url, partial(self._fetched, resources, url))
+        return unless_closed(url, partial(self._fetch, resources, url))
 
     def cached(self, url: str) -> LocalFile | None:
         """Returns a whole file if it is in the cache of this machine; does not download it.
@@ -198,35 +198,35 @@ class RemoteStorage(Closing):
         resources.finalizer = weakref.finalize(self, resources.end)
         return resources
 
-    def _read(self, resources: RemoteResources, wanted: list[Span]) -> list[bytes]:
-        urls, together = list(dict.fromkeys(span.url for span in wanted)), resources.pool.map
-        together(resources.version, [url for url in urls if url not in self._versions])
-        for span in wanted:
+    def _read(self, resources: RemoteResources, spans: list[Span]) -> list[bytes]:
+        urls, in_parallel = list(dict.fromkeys(span.url for span in spans)), resources.pool.map
+        in_parallel(resources.version, [url for url in urls if url not in self._versions])
+        for span in spans:
             _check(span, self._versions[span.url].size)
-        whole = set(filter(resources.has_no_ranges, urls))
-        requests = Requests.of(span for span in wanted if span.url not in whole and span.length)
+        without_ranges = set(filter(resources.has_no_ranges, urls))
+        requests = Requests.of(span for span in spans if span.url not in without_ranges and span.length)
         answers = resources.parts(requests.spans)
-        found: dict[Span, bytes] = {}
+        parts: dict[Span, bytes] = {}
         for url in filter(resources.has_no_ranges, urls):  # including those detected just now
-            mine = [span for span in wanted if span.url == url]
-            found.update(zip(mine, self._parts_of_whole(resources, url, mine), strict=True))
-        return [found[span] if span in found else requests.taken(span, answers) for span in wanted]
+            own = [span for span in spans if span.url == url]
+            parts.update(zip(own, self._parts_of_whole(resources, url, own), strict=True))
+        return [parts[span] if span in parts else requests.extract(span, answers) for span in spans]
 
     def _parts_of_whole(self, resources: RemoteResources, url: str, spans: Sequence[Span]) -> list[bytes]:
-        with self._fetched(resources, url) as local, Path(local.path).open("rb") as file:
-            found = []
+        with self._fetch(resources, url) as local, Path(local.path).open("rb") as file:
+            parts = []
             for span in spans:
                 _check(span, local.size)
                 file.seek(span.offset)
-                found.append(file.read(span.length))
-            return found
+                parts.append(file.read(span.length))
+            return parts
 
-    def _fetched(self, resources: RemoteResources, url: str) -> LocalFile:
+    def _fetch(self, resources: RemoteResources, url: str) -> LocalFile:
         version = resources.version(url, resources.stop)
         cache = DiskCache.of(self.options, resources.stop)
         write = partial(resources.download, url, version, digest_of(self.options.digests, url))
-        local, is_made = cache.get(self._entry(cache, url, version), write)
-        resources.counts.add(downloads=is_made)
+        local, is_new = cache.get(self._entry(cache, url, version), write)
+        resources.counts.add(downloads=is_new)
         return local
 
     def _entry(self, cache: DiskCache, url: str, version: Version) -> Entry:
@@ -275,22 +275,22 @@ class RemoteResources:
             self._http.connections, self._http.plain_route, options.timeout, self.pool
         )
 
-    def tried(self, url: str, attempt: Callable[[Client], Result], stop: Stop) -> Result:
+    def request(self, url: str, attempt: Callable[[Client], Result], stop: Stop) -> Result:
         """Makes a request with retries: by HTTP, also for S3, or by fsspec.
 
         Raises:
             DatasetError: the request failed; an `AbsentError` if the file does not exist or may not be read.
         """
         client = self._http if self._http.serves(url) else self._filesystems
-        return retried(url, client, attempt, stop)
+        return retry(url, client, attempt, stop)
 
     def version(self, url: str, stop: Stop) -> Version:
         """Returns the version of a file; requests it if it is not known."""
-        known = self._versions.get(url)
-        if known is not None:
-            return known
-        found = self.tried(url, lambda client: client.version(url, stop), stop)
-        return self._versions.setdefault(url, found)
+        cached = self._versions.get(url)
+        if cached is not None:
+            return cached
+        version = self.request(url, lambda client: client.version(url, stop), stop)
+        return self._versions.setdefault(url, version)
 
     def parts(self, spans: Sequence[Span]) -> list[bytes]:
         """Reads parts of files whose versions are known, by `ParallelHttp` as far as possible.
@@ -298,11 +298,11 @@ class RemoteResources:
         Parts of files whose servers turn out not to support ranges are empty: see `has_no_ranges`.
         """
         answers = self._parallel.read(spans, self._versions, self.stop)
-        found = {number: data for number, data in answers.items() if isinstance(data, bytes)}
+        parts = {number: data for number, data in answers.items() if isinstance(data, bytes)}
         failures = {number: error for number, error in answers.items() if isinstance(error, Exception)}
-        self.counts.add(requests=len(answers), bytes=sum(map(len, found.values())))
+        self.counts.add(requests=len(answers), bytes=sum(map(len, parts.values())))
 
-        def again(number: int, stop: Stop) -> bytes:
+        def read_part(number: int, stop: Stop) -> bytes:
             url, offset, length = spans[number]
             version = self._versions[url]
 
@@ -311,20 +311,20 @@ class RemoteResources:
                     raise failures.pop(number)
                 return client.part(url, version, offset, length, stop)
 
-            return self.tried(url, attempt, stop)
+            return self.request(url, attempt, stop)
 
         for number, failure in failures.items():
             if isinstance(failure, Refused):  # the other parts were stopped
                 raise final_error(spans[number].url, failure)
-        left = [number for number in range(len(spans)) if number not in found]
-        found.update(zip(left, self.pool.map(again, left), strict=True))
-        self.pool.map(self._confirm, list(dict.fromkeys(spans[number].url for number in left)))
-        return [found[number] for number in range(len(spans))]
+        remaining = [number for number in range(len(spans)) if number not in parts]
+        parts.update(zip(remaining, self.pool.map(read_part, remaining), strict=True))
+        self.pool.map(self._confirm, list(dict.fromkeys(spans[number].url for number in remaining)))
+        return [parts[number] for number in range(len(spans))]
 
     def _confirm(self, url: str, stop: Stop) -> None:
         """Checks that parts that were read are of the known version."""
         version = self._versions[url]
-        self.tried(url, lambda client: client.confirm(url, version, stop), stop)
+        self.request(url, lambda client: client.confirm(url, version, stop), stop)
 
     def has_no_ranges(self, url: str) -> bool:
         """Returns whether a file, whose version is known, can only be read as a whole."""
@@ -344,16 +344,16 @@ class RemoteResources:
                 digest twice.
             Stopped: the storage was closed.
         """
-        found = self._arrived(url, version, digest, part)
-        if digest not in {None, found}:
+        actual = self._download(url, version, digest, part)
+        if digest not in {None, actual}:
             _LOG.warning("%s: has another digest than was given; it is downloaded again", shown(url))
             self.counts.add(retries=1)
-            found = self._arrived(url, version, digest, part)
-        if digest not in {None, found}:
-            problem = f"has the digest {found}, though {digest} was given, also at a second download"
+            actual = self._download(url, version, digest, part)
+        if digest not in {None, actual}:
+            problem = f"has the digest {actual}, though {digest} was given, also at a second download"
             raise DatasetError(shown(url), problem, hint="correct digests, or the file")
 
-    def _arrived(self, url: str, version: Version, digest: str | None, part: PartFile) -> str:
+    def _download(self, url: str, version: Version, digest: str | None, part: PartFile) -> str:
         """Downloads a file, resuming broken downloads if possible; returns its digest, if one is expected."""
         algorithm = (digest or "sha256").partition(":")[0]
         hasher: Any = None
@@ -370,7 +370,7 @@ class RemoteResources:
                 if digest is not None:
                     hasher.update(piece)
 
-        self.tried(url, attempt, self.stop)
+        self.request(url, attempt, self.stop)
         return f"{algorithm}:{hasher.hexdigest()}"
 
     def end(self) -> None:

@@ -197,7 +197,7 @@ BUGS = [
     Bug(
         "a file gets its name while others count",
         "PartFile.finish",
-        "held(self._cache.folder / FOLDER_LOCK, self._cache.stop)",
+        "exclusive_lock(self._cache.folder / FOLDER_LOCK, self._cache.stop)",
         "open(os.devnull)",
         "tests/storage/remote/test_damaged_copies.py",
     ),

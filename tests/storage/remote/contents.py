@@ -6,7 +6,7 @@ import random
 from contextlib import suppress
 from pathlib import Path
 
-from samplerkit.storage.remote.cache_entries import FOLDER_LOCK, held
+from samplerkit.storage.remote.cache_entries import FOLDER_LOCK, exclusive_lock
 from samplerkit.storage.remote.storage import LocalFile
 from samplerkit.storage.threads import Stop
 
@@ -24,7 +24,7 @@ def bytes_held(folder: Path) -> int:
     if not (folder / FOLDER_LOCK).exists():
         return 0
     sizes: dict[str, int] = {}
-    with held(folder / FOLDER_LOCK, Stop()):
+    with exclusive_lock(folder / FOLDER_LOCK, Stop()):
         for path in [*folder.glob("*.part"), *folder.glob("*.file")]:
             with suppress(FileNotFoundError):
                 sizes[path.stem] = path.stat().st_size

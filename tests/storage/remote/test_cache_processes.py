@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from samplerkit.errors import DatasetError
-from samplerkit.storage.remote.cache_entries import FOLDER_LOCK, evicted, held, kept_in
+from samplerkit.storage.remote.cache_entries import FOLDER_LOCK, entries_in, evict_excess, exclusive_lock
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage
 from samplerkit.storage.tar.index.finding import Cache
@@ -35,7 +35,7 @@ def test_a_process_that_was_forked_while_a_lock_was_held_does_not_wait_for_itsel
 
     def lock():
         if kind == "cache":
-            return held(tmp_path / FOLDER_LOCK, Stop())
+            return exclusive_lock(tmp_path / FOLDER_LOCK, Stop())
         return Cache.of(tmp_path).lock(tmp_path / "a.tar.index")
 
     is_free, frees = os.pipe()
@@ -185,15 +185,15 @@ def test_what_arrives_while_a_folder_is_looked_through_is_not_taken_for_dead(ser
     assert [each.is_part for each in found] == [True]
     server.released.set()
     child.result()
-    assert evicted(found, -(10**9)) == 2_000_000
+    assert evict_excess(found, -(10**9)) == 2_000_000
     assert kept(folder) == [2_000_000]
     # For want of room it goes all the same.
-    assert evicted(found, 0) == 0
+    assert evict_excess(found, 0) == 0
     assert kept(folder) == []
 
 
 def folder_of(folder):
-    return list(kept_in(folder)) if folder.exists() else []
+    return list(entries_in(folder)) if folder.exists() else []
 
 
 @faults.half_then

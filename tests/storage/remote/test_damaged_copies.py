@@ -16,7 +16,7 @@ import pytest
 
 from samplerkit.errors import DatasetError
 from samplerkit.storage.remote import disk_cache
-from samplerkit.storage.remote.cache_entries import FOLDER_LOCK, Checksum, Record, held
+from samplerkit.storage.remote.cache_entries import FOLDER_LOCK, Checksum, Record, exclusive_lock
 from samplerkit.storage.threads import Stop
 from tests.storage.remote.children import Child
 from tests.storage.remote.contents import DATA, content, kept, leftovers
@@ -190,7 +190,7 @@ def test_a_copy_gets_its_name_while_nobody_counts(server, storage, tmp_path):
     done.start()
     # Room was made before, so that only the name needs the lock.
     wait_until(lambda: sum(path.stat().st_size for path in folder.glob("samplerkit-*.[pf]*")) > 10)
-    with held(folder / FOLDER_LOCK, Stop()):
+    with exclusive_lock(folder / FOLDER_LOCK, Stop()):
         server.released.set()
         time.sleep(0.5)
         assert kept(folder) == [10]

@@ -34,7 +34,7 @@ RESPONSES = {
 @pytest.mark.parametrize("is_read", [True, False])
 @pytest.mark.parametrize("case", RESPONSES)
 def test_a_body_ends_where_its_framing_says_and_a_short_rest_of_it_is_read(case, is_read):
-    data, body, is_kept = RESPONSES[case]
+    data, body, stays_open = RESPONSES[case]
     near, far = socket.socketpair()
     with near, far:
         far.sendall(data)
@@ -42,4 +42,4 @@ def test_a_body_ends_where_its_framing_says_and_a_short_rest_of_it_is_read(case,
         response = Response(near, 5.0, Stop().check)
         if is_read:
             assert b"".join(map(bytes, iter(response.read, b""))) == body
-        assert response.finish() == (is_kept and (is_read or case != "chunks"))
+        assert response.finish() == (stays_open and (is_read or case != "chunks"))
