@@ -103,7 +103,7 @@ class PerProcess(Generic[Held]):
     def __init__(self) -> None:
         self._processes: dict[int, Process[Held]] = {}
 
-    def here(self) -> Process[Held]:
+    def current(self) -> Process[Held]:
         """Returns the state of this process."""
         pid = os.getpid()
         process = self._processes.get(pid)
@@ -121,7 +121,7 @@ class OpenPerProcess(Closing, Generic[Held]):
 
     def count_workers(self, worker_stats: Callable[[], FileStats | None]) -> None:
         """Adds a function that returns the counters of a loader's workers; a `Loader` calls it."""
-        self._processes.here().of_workers.append(worker_stats)
+        self._processes.current().of_workers.append(worker_stats)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_processes": PerProcess()}

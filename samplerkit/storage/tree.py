@@ -127,7 +127,7 @@ class TreeDataset(OpenPerProcess[Any]):
         """
         of_parts = (getattr(dataset, "stats", None) for dataset in self._datasets)
         known = [stats for stats in of_parts if isinstance(stats, FileStats)]
-        known += filter(None, (ask() for ask in self._processes.here().of_workers))
+        known += filter(None, (ask() for ask in self._processes.current().of_workers))
         return sum(known, FileStats()) if known else None
 
     @property

@@ -17,7 +17,7 @@ from samplerkit.order import arguments
 from samplerkit.order.caching import cached_property
 from samplerkit.order.intervals import groups
 from samplerkit.order.typing import Ids
-from samplerkit.storage.files.stored import WantedBytes
+from samplerkit.storage.files.stored import BytesRequest
 from samplerkit.storage.ids import checked_ids, checked_index
 from samplerkit.storage.per_process import storage_for
 from samplerkit.storage.remote.options import RemoteOptions
@@ -229,7 +229,7 @@ class MegatronDataset:
             tokens[np.arange(width) >= filled[:, None]] = self._pad
         return tokens
 
-    def _parts(self, rows: Array, spans: Spans, filled: Ids) -> Iterator[WantedBytes]:
+    def _parts(self, rows: Array, spans: Spans, filled: Ids) -> Iterator[BytesRequest]:
         """Yields the bytes of each span, corpus by corpus, and the part of a row to read it into."""
         size, width = rows.itemsize, rows.shape[1]
         ends = (

@@ -139,7 +139,7 @@ def parts_of(files: Any, size: int = PART_FILES, *, remote: RemoteOptions | None
         ['s3://bucket/4.parquet']
     """
     size = arguments.positive("part_files", size)
-    listed = file_paths(files, remote or RemoteOptions(), left_out=INDEX_SUFFIX)
+    listed = file_paths(files, remote or RemoteOptions(), exclude=INDEX_SUFFIX)
     names = [name if is_remote(name) else os.path.abspath(name) for name in listed]  # noqa: PTH100  # links stay
     return [names[start : start + size] for start in range(0, len(names), size)]
 

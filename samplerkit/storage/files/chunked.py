@@ -18,7 +18,7 @@ from samplerkit.storage.ahead.cache import ReadAheadCache
 from samplerkit.storage.ahead.cache_entries import CacheLimits, FileStats, warn_of_rereading
 from samplerkit.storage.catalogue.catalogue_file import opened_catalogue
 from samplerkit.storage.catalogue.file_catalogue import Kind
-from samplerkit.storage.files.content import Content, ContentPart, DecodeSample, MadeSamples, gathered_samples
+from samplerkit.storage.files.content import Content, ContentPart, DecodeSample, LazySamples, gathered_samples
 from samplerkit.storage.files.paths import distinct_names, file_paths
 from samplerkit.storage.ids import by_file, checked_ids, checked_index
 from samplerkit.storage.per_process import OpenPerProcess, storage_for, with_requests
@@ -77,7 +77,7 @@ class ChunkedDataset(OpenPerProcess[ChunkCache]):
         storage: RemoteStorage | None,
     ) -> None:
         super().__init__()
-        self._asked: Final = limits
+        self._given_limits: Final = limits
         self._gather: Final = gather
         self._storage: Final = storage
         self._chunks: Chunks | None = None
@@ -88,14 +88,14 @@ class ChunkedDataset(OpenPerProcess[ChunkCache]):
         """Finds the chunks; called once, with the lock of the process held."""
 
     def _note_counted(self, files: int) -> None:
-        process = self._processes.here()
+        process = self._processes.current()
         process.before += FileStats(files_counted=files)
 
     @property
-    def _found(self) -> Chunks:
+    def _index(self) -> Chunks:
         """The chunks; found at the first access."""
         if self._chunks is None:
-            with self._processes.here().lock:
+            with self._processes.current().lock:
                 if self._chunks is None:
                     self._chunks = self._find()
         return self._chunks
@@ -103,12 +103,12 @@ class ChunkedDataset(OpenPerProcess[ChunkCache]):
     @property
     def layout(self) -> Layout:
         """The number of samples in each chunk; found at the first access."""
-        return self._found.layout
+        return self._index.layout
 
     @property
     def fingerprint(self) -> str | None:
         """A digest that changes with the content; None if there is no such digest."""
-        return self._found.digest
+        return self._index.digest
 
     @property
     def is_layout_known(self) -> bool:
@@ -122,7 +122,7 @@ class ChunkedDataset(OpenPerProcess[ChunkCache]):
         The counts of a `Loader`'s workers are added as their batches are handed out. Those of a plain
         DataLoader's workers are not known.
         """
-        process = self._processes.here()
+        process = self._processes.current()
         return process.with_workers(with_requests(process.stats, self._storage))
 
     def __len__(self) -> int:
@@ -146,11 +146,11 @@ class ChunkedDataset(OpenPerProcess[ChunkCache]):
             OutOfDatasetError: an id is out of range.
             DatasetError: a chunk cannot be read, now or when it was prefetched.
         """
-        wanted = checked_ids(ids, len(self))
+        checked = checked_ids(ids, len(self))
         cache = self._cache()
-        cache.begin(wanted)
-        with closing(self._parts(wanted)) as parts:
-            batch = self._gather(parts, wanted.size)
+        cache.begin(checked)
+        with closing(self._parts(checked)) as parts:
+            batch = self._gather(parts, checked.size)
         if cache.is_too_small and not self._has_warned:
             self._has_warned = True
             self._warn_of_rereading(cache.read_again)
@@ -171,12 +171,12 @@ class ChunkedDataset(OpenPerProcess[ChunkCache]):
 
     def close(self) -> None:
         """Ends the threads and frees the chunks in memory. The dataset can be used again."""
-        self._processes.here().close(self._storage)
+        self._processes.current().close(self._storage)
 
     @property
     def _limits(self) -> CacheLimits:
         """The limits of this process: chunks in memory, prefetched chunks and threads."""
-        return self._asked.here(is_remote=self.is_remote)
+        return self._given_limits.cache_limits(is_remote=self.is_remote)
 
     @property
     def _shown_size(self) -> str:
@@ -187,18 +187,18 @@ class ChunkedDataset(OpenPerProcess[ChunkCache]):
         return self._cache().each(by_file(self.layout, ids))
 
     def _cache(self) -> ChunkCache:
-        process = self._processes.here()
-        held = process.held
-        if held is not None:
-            return held
-        read = self._found.read if self._decode is None else partial(_decoded, self._found.read, self._decode)
+        process = self._processes.current()
+        cache = process.held
+        if cache is not None:
+            return cache
+        read = self._index.read if self._decode is None else partial(_decoded, self._index.read, self._decode)
         make = partial(ReadAheadCache, read, self.layout.num_files, self._limits)
         return process.opened(self, make)
 
 
 def _decoded(read: Callable[[int], Any], decode: DecodeSample, number: int) -> Any:
     content = read(number)
-    return replace(content, data=MadeSamples(content.data, decode, content.num_bytes))
+    return replace(content, data=LazySamples(content.data, decode, content.num_bytes))
 
 
 class DatasetOfFiles(ChunkedDataset):
@@ -211,7 +211,7 @@ class DatasetOfFiles(ChunkedDataset):
         progress: the argument that the user gave.
         options: how URLs are read; None leaves them to the reader.
         lengths: the number of samples in each file, or where it is saved, which may be a URL.
-        paths: finds the files that a user names; None for `file_paths`.
+        find: finds the files that a user names; None for `file_paths`.
 
     Attributes:
         files: the paths and URLs.
@@ -228,16 +228,16 @@ class DatasetOfFiles(ChunkedDataset):
         progress: Progress | bool | None,
         options: RemoteOptions | None,
         lengths: Any = None,
-        paths: Callable[[Any], tuple[str, ...]] | None = None,
+        find: Callable[[Any], tuple[str, ...]] | None = None,
     ) -> None:
         self._progress: Final = progress_of(progress)
-        known = None if self._kind is None else opened_catalogue(files, self._kind, options)
-        self._catalogue: Final = known
-        found = paths(files) if paths else file_paths(files, options) if known is None else known.files
-        self.files: Final = found
-        names = tuple(known.names) if known else distinct_names(found) if found else ()
+        catalogue = None if self._kind is None else opened_catalogue(files, self._kind, options)
+        self._catalogue: Final = catalogue
+        paths = find(files) if find else file_paths(files, options) if catalogue is None else catalogue.files
+        self.files: Final = paths
+        names = tuple(catalogue.names) if catalogue else distinct_names(paths) if paths else ()
         self._names: Final = names
-        self.is_remote = any(map(is_remote, self.files)) if known is None else known.is_remote
+        self.is_remote = any(map(is_remote, self.files)) if catalogue is None else catalogue.is_remote
         super().__init__(limits, gather, storage_for(self.is_remote, lengths, options))
 
     def __getstate__(self) -> dict[str, Any]:
@@ -284,13 +284,13 @@ class ChunkLimits:
             if (value := getattr(self, name)) is not None:
                 arguments.at_least(name, value, least)
 
-    def here(self, *, is_remote: bool) -> CacheLimits:
+    def cache_limits(self, *, is_remote: bool) -> CacheLimits:
         """Returns the limits of this process; a loader's workers share the rank's default for prefetching.
 
         Args:
             is_remote: whether chunks are remote, so that each has to be waited for.
         """
-        left_out = max(1, AHEAD // this_worker()[1]) if is_remote else 1
-        ahead = left_out if self.read_ahead is None else self.read_ahead
-        threads = left_out if self.threads is None else self.threads
+        default = max(1, AHEAD // this_worker()[1]) if is_remote else 1
+        ahead = default if self.read_ahead is None else self.read_ahead
+        threads = default if self.threads is None else self.threads
         return CacheLimits(self.most, self.max_bytes, ahead, threads, called=self.called)

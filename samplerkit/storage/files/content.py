@@ -98,9 +98,9 @@ class FileContent:
         """
         if not isinstance(self.data, dict):
             if hasattr(self.data, "shape"):
-                return list(self.taken(self.data, rows))
+                return list(self.select(self.data, rows))
             return in_draws(partial(self._item, self.data), rows.tolist(), places.tolist(), size)
-        columns = [self.taken(column, rows) for column in self.data.values()]
+        columns = [self.select(column, rows) for column in self.data.values()]
         keys = tuple(self.data)
         return [dict(zip(keys, row, strict=True)) for row in zip(*columns, strict=True)]
 
@@ -112,14 +112,14 @@ class FileContent:
         """
         if not isinstance(self.data, dict):
             raise DatasetError(self.path, "has no columns: its reader gives a sequence of samples")
-        found = {key: self.taken(column, rows) for key, column in self.data.items()}
+        columns = {key: self.select(column, rows) for key, column in self.data.items()}
         hint = "read it as samples, where values may be of any kind"
         return {
             key: guarded(f"{self.path}: column {key!r}", "made an array", partial(np.asarray, values), hint)
-            for key, values in found.items()
+            for key, values in columns.items()
         }
 
-    def taken(self, column: Any, rows: Ids) -> Any:
+    def select(self, column: Any, rows: Ids) -> Any:
         """Returns some rows of a column: a copy if it is an array, else a list.
 
         Raises:
@@ -134,19 +134,19 @@ class FileContent:
         try:  # not `guarded`, which takes longer than many items
             return column[row]
         except Exception as error:
-            what = f"{type(error).__name__}: {error}"
-            raise DatasetError(f"{self.path}, row {row}", f"cannot be read ({what})") from error
+            reason = f"{type(error).__name__}: {error}"
+            raise DatasetError(f"{self.path}, row {row}", f"cannot be read ({reason})") from error
 
 
-def _rows(data: Any, path: str, what: str) -> int:
+def _rows(data: Any, path: str, name: str) -> int:
     """Returns the number of rows of an array, a tensor or a sequence."""
     shape = getattr(data, "shape", None)
     if shape is not None:
         if len(shape) == 0:
-            raise DatasetError(path, f"{what} has no rows: it is a single value")
+            raise DatasetError(path, f"{name} has no rows: it is a single value")
         return int(shape[0])
     if isinstance(data, str | bytes) or not hasattr(data, "__getitem__") or not hasattr(data, "__len__"):
-        raise DatasetError(path, f"{what} is neither an array nor a sequence, but {type(data).__name__}")
+        raise DatasetError(path, f"{name} is neither an array nor a sequence, but {type(data).__name__}")
     return len(data)
 
 
@@ -170,7 +170,7 @@ def _of_all(items: Iterable[Any]) -> int:
 
 @final
 @dataclass(frozen=True, eq=False)
-class MadeSamples:
+class LazySamples:
     """A sequence of samples, each made when it is indexed.
 
     Args:
@@ -237,16 +237,16 @@ def names_of(columns: Any, called: str = "columns") -> tuple[str, ...] | None:
     return names
 
 
-def require_columns(place: str, columns: Sequence[str], wanted: Sequence[str]) -> None:
+def require_columns(place: str, columns: Sequence[str], required: Sequence[str]) -> None:
     """Checks that a file holds each wanted column once.
 
     Raises:
         DatasetError: a column is missing, or several have its name.
     """
-    for name in wanted:
+    for name in required:
         if columns.count(name) != 1:
-            found = f"{columns.count(name)} columns" if name in columns else "no column"
-            raise DatasetError(place, f"holds {found} {name!r}, but only", list(columns))
+            count = f"{columns.count(name)} columns" if name in columns else "no column"
+            raise DatasetError(place, f"holds {count} {name!r}, but only", list(columns))
 
 
 ContentPart = tuple[Content, Ids, Ids]
@@ -274,12 +274,12 @@ def gathered_columns(parts: Iterable[ContentPart], size: int) -> dict[Any, Array
     """
     columns: dict[Any, Array] = {}
     for content, rows, places in parts:
-        found = content.columns(rows)
+        arrays = content.columns(rows)
         if not columns:
-            columns = {key: np.empty((size, *part.shape[1:]), part.dtype) for key, part in found.items()}
-        if found.keys() != columns.keys():
-            raise DatasetError(content.path, f"holds other columns than {list(columns)}", list(found))
-        for key, part in found.items():
+            columns = {key: np.empty((size, *part.shape[1:]), part.dtype) for key, part in arrays.items()}
+        if arrays.keys() != columns.keys():
+            raise DatasetError(content.path, f"holds other columns than {list(columns)}", list(arrays))
+        for key, part in arrays.items():
             column = columns[key] = _as_wide(columns[key], part, f"{content.path}: column {key!r}")
             column[places] = part
         del content  # frees it before the next one is read

@@ -18,7 +18,7 @@ from samplerkit.storage.files.chunked import ChunkLimits, Chunks, DatasetOfFiles
 from samplerkit.storage.files.content import gathered_columns, gathered_samples
 from samplerkit.storage.files.file_reader import read_file
 from samplerkit.storage.files.readers import file_reader
-from samplerkit.storage.files.stored import looked_at
+from samplerkit.storage.files.stored import stored_files
 from samplerkit.storage.lengths import given_lengths, save_lengths
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.threads import Progress
@@ -109,9 +109,9 @@ class FileDataset(DatasetOfFiles):
         self._reader = replace(self._reader, storage=self._storage)
         if self._catalogue is not None:
             refuse_lengths(lengths)
-            self._chunks = self._with(self._catalogue.lengths)
+            self._chunks = self._make_chunks(self._catalogue.lengths)
         elif lengths is not None:
-            self._chunks = self._with(given_lengths(lengths, self.files, self._names, self._storage))
+            self._chunks = self._make_chunks(given_lengths(lengths, self.files, self._names, self._storage))
 
     def shard_bytes(self) -> Ids:
         """Returns the size of each file in bytes, shape (files,); an unknown remote one takes a request.
@@ -121,7 +121,7 @@ class FileDataset(DatasetOfFiles):
         """
         if self._catalogue is not None:
             return self._catalogue.sizes
-        return np.array([stored.size for stored in looked_at(self.files, self._storage)], dtype=np.int64)
+        return np.array([stored.size for stored in stored_files(self.files, self._storage)], dtype=np.int64)
 
     def save_lengths(self, path: str | os.PathLike[str]) -> None:
         """Writes the number of samples of each file as JSON, for `lengths` of a later run.
@@ -133,9 +133,9 @@ class FileDataset(DatasetOfFiles):
     def _find(self) -> Chunks:
         lengths = self._reader.count_all(self.files, self._limits.max_files, self._progress)
         self._note_counted(len(lengths))
-        return self._with(lengths)
+        return self._make_chunks(lengths)
 
-    def _with(self, lengths: Any) -> Chunks:
+    def _make_chunks(self, lengths: Any) -> Chunks:
         layout = Layout(lengths, self._names)
         read = partial(read_file, self._reader, self.files, layout.sizes)
         if self._catalogue is not None:

@@ -160,19 +160,19 @@ def _length(value: Any, path: str) -> int:
     return number
 
 
-def _guarded(path: str, what: str, call: Callable[[], Result]) -> Result:
+def _guarded(path: str, verb: str, call: Callable[[], Result]) -> Result:
     """Calls a reader; any exception is turned into an error that names the file."""
     try:
         return _parsed(call)
     except MemoryError as error:
-        note_once(error, f"while {path} was {what}")
+        note_once(error, f"while {path} was {verb}")
         raise
     except Exception as error:
         if isinstance(error, SamplerkitError) and path in error.place:
             raise
-        is_gone = isinstance(error, FileNotFoundError)
-        hint = "put it there again, or leave it out of the dataset" if is_gone else ""
-        raise DatasetError(path, f"cannot be {what} ({type(error).__name__}: {error})", hint=hint) from error
+        is_missing = isinstance(error, FileNotFoundError)
+        hint = "put it there again, or leave it out of the dataset" if is_missing else ""
+        raise DatasetError(path, f"cannot be {verb} ({type(error).__name__}: {error})", hint=hint) from error
 
 
 def _parsed(call: Callable[[], Result]) -> Result:

@@ -34,13 +34,13 @@ _MAGIC: Final[dict[PackedBy, bytes]] = {
 }
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 _PIECE: Final = 1 << 20
-_STRETCH: Final = 64 << 20
+_PART: Final = 64 << 20
 _LEAVE_OUT: Final = 'correct the line, or leave it out with bad_samples="skip"'
 _LONG_NUMBER: Final = 19
 """The fewest digits of an integer that may exceed 64 bits; orjson makes a float of such an integer."""
 
 Array = np.ndarray[Any, Any]
-Found = tuple[Array, Array]
+LineEnds = tuple[Array, Array]
 """The offsets of line ends in a piece of a file, and the sums of the bytes before, between and after them."""
 
 
@@ -70,17 +70,17 @@ class Lines:
     @classmethod
     def of(cls, pieces: Iterable[Array], packing: PackedBy = "") -> Lines:
         """Finds the lines of a file, given its uncompressed content in pieces."""
-        size, found = 0, []
+        size, line_ends = 0, []
         for piece in pieces:
-            found.append(_ends_in(piece, size))
+            line_ends.append(_ends_in(piece, size))
             size += piece.size
-        return cls.joined(found, size, packing)
+        return cls.joined(line_ends, size, packing)
 
     @classmethod
-    def joined(cls, found: Sequence[Found], size: int, packing: PackedBy = "") -> Lines:
+    def joined(cls, line_ends: Sequence[LineEnds], size: int, packing: PackedBy = "") -> Lines:
         """Joins the lines found in the pieces of a file of `size` bytes."""
         ends, parts, rest = [np.zeros(1, np.int64)], [np.zeros(0, np.uint8)], np.zeros(1, np.uint8)
-        for piece_ends, sums in found:
+        for piece_ends, sums in line_ends:
             # The line that begins after the last line end of a piece continues in the next piece.
             sums[:1] += rest
             rest = sums[-1:]
@@ -92,13 +92,13 @@ class Lines:
         starts, sums = np.concatenate(ends), np.concatenate(parts)
         # "\n", "\r\n", and a "\r" at the end of the file: no other lines of JSON have these lengths and sums.
         short = np.flatnonzero(np.diff(starts) <= 2)
-        length, adds_up = starts[short + 1] - starts[short], sums[short]
-        is_empty = (length == 1) & ((adds_up == 10) | (adds_up == 13)) | (length == 2) & (adds_up == 23)
+        length, total = starts[short + 1] - starts[short], sums[short]
+        is_empty = (length == 1) & ((total == 10) | (total == 13)) | (length == 2) & (total == 23)
         empty = short[is_empty]
         if empty.size:
-            kept = np.delete(np.arange(sums.size), empty)
-            starts = np.append(starts[kept], size)
-            sums = np.add.reduceat(sums, kept, dtype=np.uint8) if kept.size else sums[:0]
+            rows = np.delete(np.arange(sums.size), empty)
+            starts = np.append(starts[rows], size)
+            sums = np.add.reduceat(sums, rows, dtype=np.uint8) if rows.size else sums[:0]
         return cls(starts, sums, empty - np.arange(empty.size), packing)
 
     def __len__(self) -> int:
@@ -106,8 +106,8 @@ class Lines:
 
     def fits(self, size: int) -> bool:
         """Whether a file of `size` bytes can have these lines."""
-        is_whole = self.starts.size == self.sums.size + 1 and (self.packing or self.starts[-1] == size)
-        return bool(is_whole) and self.packing in get_args(PackedBy)
+        is_complete = self.starts.size == self.sums.size + 1 and (self.packing or self.starts[-1] == size)
+        return bool(is_complete) and self.packing in get_args(PackedBy)
 
     def number(self, row: int) -> int:
         """Returns the number of a line in its file, counted from 1 and including empty lines."""
@@ -132,10 +132,10 @@ def lines_of(path: str, size: int, most: int | None = None) -> Lines:
     with opened(path) as file:
         if packing := _packing(file):
             return Lines.of((np.frombuffer(piece, np.uint8) for piece in unpacked(path, most)), packing)
-        number, cores = -(-size // _STRETCH), len(os.sched_getaffinity(0))
-        look = partial(_stretch, file.fileno(), path, size)
-        found = [look(0)] if number == 1 else all_in_threads(look, number, cores, "samplerkit-lines")
-        return Lines.joined([*chain.from_iterable(found)], size)
+        number, cores = -(-size // _PART), len(os.sched_getaffinity(0))
+        scan = partial(_scan_part, file.fileno(), path, size)
+        line_ends = [scan(0)] if number == 1 else all_in_threads(scan, number, cores, "samplerkit-lines")
+        return Lines.joined([*chain.from_iterable(line_ends)], size)
 
 
 def unpacked(path: str, most: int | None = None) -> Iterator[bytes]:
@@ -241,7 +241,7 @@ class LineDecoder:
                 values = [*map(fast.loads, read.lines)]
                 for number in read.exact:
                     values[number] = _value_of(read.lines[number], is_exact=True)
-                return values if self.columns is None else [*map(self._chosen, values)]
+                return values if self.columns is None else [*map(self._select, values)]
             except ValueError:
                 pass  # decoding one at a time finds the line, and whether Python's own parser reads it
         return in_draws(partial(self.at, read), places, places, len(places))
@@ -264,14 +264,14 @@ class LineDecoder:
 
     def _sample(self, line: bytes, *, is_exact: bool) -> Any:
         if self.kind == "json":
-            found = self._chosen(_value_of(line, is_exact=is_exact))
+            value = self._select(_value_of(line, is_exact=is_exact))
         else:
             # In concatenated files, other lines than the first may also begin with a byte order mark.
             content = line.rstrip(b"\r\n").removeprefix(_BYTE_ORDER_MARK)
-            found = content if self.kind == "bytes" else content.decode()
-        return found if self.decode is None else self.decode(found)
+            value = content if self.kind == "bytes" else content.decode()
+        return value if self.decode is None else self.decode(value)
 
-    def _chosen(self, value: Any) -> Any:
+    def _select(self, value: Any) -> Any:
         if self.columns is None:
             return value
         if not isinstance(value, dict):
@@ -334,18 +334,18 @@ def _packing(file: BinaryIO) -> PackedBy:
     return next((packing for packing, magic in _MAGIC.items() if re.match(magic, start)), "")
 
 
-def _stretch(descriptor: int, path: str, size: int, number: int) -> list[Found]:
+def _scan_part(descriptor: int, path: str, size: int, number: int) -> list[LineEnds]:
     """Finds line ends in a part of a file. The file is not mapped: a shrinking file would raise SIGBUS."""
-    found, buffer = [], np.empty(_PIECE, np.uint8)
-    for at in range(number * _STRETCH, min(size, (number + 1) * _STRETCH), _PIECE):
+    line_ends, buffer = [], np.empty(_PIECE, np.uint8)
+    for at in range(number * _PART, min(size, (number + 1) * _PART), _PIECE):
         piece = buffer[: min(_PIECE, size - at)]
         if os.preadv(descriptor, [piece.data], at) != piece.size:
             raise DatasetError(path, "was cut while it was read", hint=REWRITE)
-        found.append(_ends_in(piece, at))
-    return found
+        line_ends.append(_ends_in(piece, at))
+    return line_ends
 
 
-def _ends_in(piece: Array, at: int) -> Found:
+def _ends_in(piece: Array, at: int) -> LineEnds:
     ends = np.flatnonzero(piece == ord("\n")) + 1
     sums = np.zeros(ends.size + 1, np.uint8)
     begins = np.concatenate([np.zeros(1, np.int64), ends[: np.searchsorted(ends, piece.size)]])

@@ -49,14 +49,14 @@ def imported(module: str) -> Any:
         return import_module(module)
 
 
-def guarded(place: str, what: str, call: Callable[[], Result], hint: str = REWRITE) -> Result:
+def guarded(place: str, verb: str, call: Callable[[], Result], hint: str = REWRITE) -> Result:
     """Calls a function of a parsing package; any exception is turned into an error that names the place.
 
     A `SamplerkitError` or `MemoryError` is raised unchanged, with a note of the place.
 
     Args:
         place: the file, and the position in it.
-        what: the participle for the message, as "read" in "cannot be read".
+        verb: the participle for the message, as "read" in "cannot be read".
         call: the function.
         hint: the hint of the error.
 
@@ -66,9 +66,9 @@ def guarded(place: str, what: str, call: Callable[[], Result], hint: str = REWRI
     try:
         return call()
     except (SamplerkitError, MemoryError) as error:
-        note_once(error, f"while {place} was {what}")
+        note_once(error, f"while {place} was {verb}")
         raise
     except Exception as error:
         message = " ".join(str(error).split())[:200]
-        problem = f"cannot be {what} ({type(error).__name__}: {message})"
+        problem = f"cannot be {verb} ({type(error).__name__}: {message})"
         raise DatasetError(place, problem, hint=hint) from error

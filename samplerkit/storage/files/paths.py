@@ -15,7 +15,7 @@ from samplerkit.storage.urls import has_pattern, is_remote, local_path, shown
 
 
 def file_paths(
-    files: Any, remote: RemoteOptions | None, place: str = "files", left_out: str | None = None
+    files: Any, remote: RemoteOptions | None, place: str = "files", exclude: str | None = None
 ) -> tuple[str, ...]:
     """Returns the paths of the files that a user names, without opening them; only patterns are looked up.
 
@@ -26,7 +26,7 @@ def file_paths(
             of keys and versions.
         remote: how a pattern of URLs is expanded; None refuses it.
         place: the name of the argument in errors.
-        left_out: a suffix of names that patterns do not match.
+        exclude: a suffix of names that patterns do not match.
 
     Returns:
         One path per file.
@@ -48,12 +48,12 @@ def file_paths(
         name = local_path(os.fspath(path))
         if is_remote(name):
             is_pattern = is_alone or (remote is not None and not {"*", "{"}.isdisjoint(shown(name)))
-            paths += _remote_matches(name, remote, place, left_out) if is_pattern else [name]
+            paths += _remote_matches(name, remote, place, exclude) if is_pattern else [name]
         else:
             if is_alone and os.path.isdir(name):  # noqa: PTH112  # Path's own raises where a name is too long
                 hint = f"give its files, as in {name.rstrip('/') + '/*'!r}"
                 raise ArgumentValueError(place, "is a folder", files, hint=hint)
-            paths += _matches(name, place, left_out)
+            paths += _matches(name, place, exclude)
     if not paths:
         raise ArgumentValueError(place, "must not be empty", files)
     return tuple(paths)
@@ -95,25 +95,23 @@ def distinct_names(paths: tuple[str, ...]) -> tuple[str, ...]:
     return names
 
 
-def _matches(path: str, place: str, left_out: str | None) -> list[str]:
+def _matches(path: str, place: str, exclude: str | None) -> list[str]:
     # Path's own methods raise if a name is too long for the file system.
     if not ("{" in path or has_magic(path)) or os.path.lexists(path):
         return [path]
-    found: list[str] = []
+    paths: list[str] = []
     for name in _without_braces(path, place):
         if not has_magic(name) or os.path.lexists(name):
-            found.append(name)
+            paths.append(name)
             continue
-        matches = [match for match in matching_files(name) if not (left_out and match.endswith(left_out))]
+        matches = [match for match in matching_files(name) if not (exclude and match.endswith(exclude))]
         if not matches:
             raise DatasetError(place, "no file matches", name, hint="check folder and pattern")
-        found += matches
-    return found
+        paths += matches
+    return paths
 
 
-def _remote_matches(
-    pattern: str, remote: RemoteOptions | None, place: str, left_out: str | None
-) -> list[str]:
+def _remote_matches(pattern: str, remote: RemoteOptions | None, place: str, exclude: str | None) -> list[str]:
     # Web servers list no files, so braces are the only pattern that works for all URLs.
     names = _without_braces(pattern, place) if "{" in shown(pattern) else [pattern]
     if remote is None and any(map(has_pattern, names)):
@@ -125,7 +123,7 @@ def _remote_matches(
             urls.append(name)
         else:
             matches = expand(name, remote)
-            urls += (url for url in matches if not (left_out and shown(url).endswith(left_out)))
+            urls += (url for url in matches if not (exclude and shown(url).endswith(exclude)))
     return urls
 
 

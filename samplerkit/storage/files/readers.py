@@ -17,7 +17,7 @@ import numpy as np
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, DatasetError
 from samplerkit.order import arguments
 from samplerkit.storage.arrays import npy_header
-from samplerkit.storage.files.content import MadeSamples, require_columns
+from samplerkit.storage.files.content import LazySamples, require_columns
 from samplerkit.storage.files.file_reader import FileReader, has_get_data
 from samplerkit.storage.files.lines import LineDecoder, LineKind, Lines, LinesRead, lines_of, unpacked
 from samplerkit.storage.files.packages import extra
@@ -117,7 +117,7 @@ class NpzReader:
                 arrays = np.load(file, allow_pickle=False)
                 if not isinstance(arrays, np.lib.npyio.NpzFile):
                     raise DatasetError(path, "is no npz file", hint="read it with 'npy'")
-                chosen = self._chosen(arrays.files, path)
+                chosen = self._select(arrays.files, path)
                 entries = [] if arrays.zip is None else arrays.zip.infolist()
                 members = {entry.filename.removesuffix(".npy"): entry for entry in entries}
                 self._check_size([members[key] for key in chosen], os.fstat(file.fileno()).st_size, path)
@@ -131,7 +131,7 @@ class NpzReader:
         with opened(path) as file, zipfile.ZipFile(file) as archive:
             members = {name.removesuffix(".npy"): name for name in archive.namelist()}
             lengths = {}
-            for key in self._chosen(list(members), path):
+            for key in self._select(list(members), path):
                 with archive.open(members[key]) as member:
                     size = archive.getinfo(members[key]).file_size
                     lengths[key] = _rows_in_header(member, f"{path}: array {key!r}", size)
@@ -150,11 +150,11 @@ class NpzReader:
                 hint="if you trust it, use NpzReader(max_unpacked_bytes=...), or store it uncompressed",
             )
 
-    def _chosen(self, there: list[str], path: str) -> list[str]:
-        missing = sorted(set(self.keys or ()) - set(there))
+    def _select(self, available: list[str], path: str) -> list[str]:
+        missing = sorted(set(self.keys or ()) - set(available))
         if missing:
-            raise DatasetError(path, f"holds no array {missing[0]!r}, but only", sorted(there))
-        return there if self.keys is None else list(self.keys)
+            raise DatasetError(path, f"holds no array {missing[0]!r}, but only", sorted(available))
+        return available if self.keys is None else list(self.keys)
 
 
 @final
@@ -195,9 +195,9 @@ class ParquetReader:
         """Reads the columns of a file."""
         with opened(path) as file:
             parquet = extra("pyarrow.parquet", "parquet").ParquetFile(file, page_checksum_verification=True)
-            there = parquet.schema_arrow.names
-            require_columns(path, there, self.columns or ())
-            chosen = there if self.columns is None else list(self.columns)
+            names = parquet.schema_arrow.names
+            require_columns(path, names, self.columns or ())
+            chosen = names if self.columns is None else list(self.columns)
             table = parquet.read(columns=chosen)
         return _columns_of(table.select(chosen))
 
@@ -274,7 +274,7 @@ class JsonlReader:
     decode: LineKind | Callable[[Any], Any] = "json"
     max_unpacked_bytes: int | None = None
 
-    def __call__(self, path: str) -> MadeSamples:
+    def __call__(self, path: str) -> LazySamples:
         """Reads a file."""
         data = b"".join(unpacked(path, self.max_unpacked_bytes))
         lines = Lines.of([np.frombuffer(data, np.uint8)] if data else [])
@@ -282,7 +282,7 @@ class JsonlReader:
         parts = [data[start:end] for start, end in pairwise(ends)]
         read = LinesRead.of(parts, lambda row: f"line {lines.number(row)}")
         decoder = LineDecoder.of(self.decode, self.columns)
-        return MadeSamples(range(len(lines)), partial(decoder.at, read), len(data))
+        return LazySamples(range(len(lines)), partial(decoder.at, read), len(data))
 
     def count(self, path: str) -> int:
         """Reports the number of lines, reading the file in pieces."""
@@ -363,15 +363,15 @@ def _columns_of(table: Any) -> dict[str, Array]:
     return columns
 
 
-def _rows_in_header(file: BinaryIO | Any, what: str, num_bytes: int) -> int:
+def _rows_in_header(file: BinaryIO | Any, place: str, num_bytes: int) -> int:
     """Returns the number of rows of an array, after checking that the file is large enough for them."""
     shape, dtype = npy_header(file)
     if dtype.hasobject:
-        raise DatasetError(what, "holds Python objects, which are pickles: they are never loaded")
+        raise DatasetError(place, "holds Python objects, which are pickles: they are never loaded")
     if not shape:
-        raise DatasetError(what, "has no rows: it is a single value")
-    claimed, there = math.prod(shape) * dtype.itemsize, num_bytes - file.tell()
-    if claimed > there:
-        problem = f"claims {claimed} bytes of data and has {max(0, there)}"
-        raise DatasetError(what, problem, hint="fetch or make the file again")
+        raise DatasetError(place, "has no rows: it is a single value")
+    claimed, available = math.prod(shape) * dtype.itemsize, num_bytes - file.tell()
+    if claimed > available:
+        problem = f"claims {claimed} bytes of data and has {max(0, available)}"
+        raise DatasetError(place, problem, hint="fetch or make the file again")
     return int(shape[0])

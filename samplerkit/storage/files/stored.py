@@ -86,7 +86,7 @@ class Stored:
         return self.storage.read([Span(self.path, *span) for span in spans])
 
     @contextmanager
-    def here(self) -> Iterator[str]:
+    def local_path(self) -> Iterator[str]:
         """Yields a local path of the whole file; a remote file is fetched into the cache.
 
         Raises:
@@ -150,26 +150,26 @@ class Stored:
         descriptor, pread = handle.descriptor, os.pread
         lengths = [length for _, length in spans]
         try:
-            found = [pread(descriptor, length, offset) for offset, length in spans]
-            if [*map(len, found)] != lengths:
-                found = [read_part(descriptor, offset, length) for offset, length in spans]
+            data = [pread(descriptor, length, offset) for offset, length in spans]
+            if [*map(len, data)] != lengths:
+                data = [read_part(descriptor, offset, length) for offset, length in spans]
         except OSError as error:
             raise unopened(self.name, "cannot be read", error) from error
         # Checked after reading, so that all bytes are known to be of the unchanged file.
         self.require_open(handle)
-        if [*map(len, found)] != lengths:
+        if [*map(len, data)] != lengths:
             raise DatasetError(self.name, "was cut while it was read", hint=REWRITE)
-        return found
+        return data
 
-    def _require(self, now: os.stat_result) -> None:
+    def _require(self, status: os.stat_result) -> None:
         # The local copy of a remote file is never changed.
-        is_of_then = self.storage is not None or now.st_mtime_ns == self.changed_ns
-        if now.st_size != self.size or not is_of_then:
+        is_same_time = self.storage is not None or status.st_mtime_ns == self.changed_ns
+        if status.st_size != self.size or not is_same_time:
             problem = f"is not the file that it was: it had {self.size} bytes, and was changed since"
-            raise DatasetError(self.name, problem, f"{now.st_size} bytes", hint=CHANGED)
+            raise DatasetError(self.name, problem, f"{status.st_size} bytes", hint=CHANGED)
 
 
-def looked_at(paths: Sequence[str], storage: RemoteAccess | None) -> tuple[Stored, ...]:
+def stored_files(paths: Sequence[str], storage: RemoteAccess | None) -> tuple[Stored, ...]:
     """Looks up the sizes and modification times of files, in parallel if one is remote.
 
     Args:
@@ -182,19 +182,19 @@ def looked_at(paths: Sequence[str], storage: RemoteAccess | None) -> tuple[Store
     if not any(map(is_remote, paths)):
         return tuple(map(Stored.of, paths))
 
-    def look(number: int) -> Stored:
+    def lookup(number: int) -> Stored:
         return Stored.of(paths[number], storage)
 
-    return tuple(all_in_threads(look, len(paths), ASKED_AT_A_TIME, "samplerkit-version"))
+    return tuple(all_in_threads(lookup, len(paths), VERSION_THREADS, "samplerkit-version"))
 
 
-ASKED_AT_A_TIME = 16
+VERSION_THREADS = 16
 """The number of versions that are requested in parallel."""
 
 CHANGED = "make the dataset again if that was meant, and do not change its files while it is in use"
 
 
-WantedBytes = tuple[int, int, Any]
+BytesRequest = tuple[int, int, Any]
 """The number of a file, the offset of a part in bytes, and the buffer to read it into."""
 
 
@@ -223,13 +223,13 @@ class ByteFiles:
         """
         return self.files[number].read_from(self._handles.get(number), spans)
 
-    def fill(self, parts: Iterable[WantedBytes]) -> None:
+    def fill(self, parts: Iterable[BytesRequest]) -> None:
         """Reads parts directly into buffers; the parts of a file should follow each other.
 
         Raises:
             DatasetError: a file was changed.
         """
-        far: list[WantedBytes] = []
+        requested: list[BytesRequest] = []
         by_ranges, files = self._storage is not None, self.files
         current, descriptor = -1, -1
         handle: Handle | None = None
@@ -238,25 +238,25 @@ class ByteFiles:
             if number != current:
                 if handle is not None:
                     files[current].require_open(handle)
-                is_far = by_ranges and files[number].storage is not None
-                handle, current = None if is_far else self._handles.get(number), number
+                needs_request = by_ranges and files[number].storage is not None
+                handle, current = None if needs_request else self._handles.get(number), number
                 descriptor = -1 if handle is None else handle.descriptor
             if handle is None:
-                far.append((number, begin, buffer))
+                requested.append((number, begin, buffer))
                 continue
             try:
-                got = preadv(descriptor, (buffer,), begin)
+                count = preadv(descriptor, (buffer,), begin)
             except OSError as error:
                 raise unopened(files[number].name, f"cannot be read at byte {begin}", error) from error
-            if got != buffer.nbytes:  # Linux reads at most 2 GiB per call
+            if count != buffer.nbytes:  # Linux reads at most 2 GiB per call
                 (data,) = files[number].read_from(handle, [(begin, buffer.nbytes)])
                 memoryview(buffer).cast("B")[:] = data
         # Checked after reading, so that all bytes are known to be of the unchanged file.
         if handle is not None:
             files[current].require_open(handle)
-        if far and self._storage is not None:
-            spans = [Span(files[number].path, begin, buffer.nbytes) for number, begin, buffer in far]
-            for (_, _, buffer), data in zip(far, self._storage.read(spans), strict=True):
+        if requested and self._storage is not None:
+            spans = [Span(files[number].path, begin, buffer.nbytes) for number, begin, buffer in requested]
+            for (_, _, buffer), data in zip(requested, self._storage.read(spans), strict=True):
                 memoryview(buffer).cast("B")[:] = data
 
     def close(self) -> None:

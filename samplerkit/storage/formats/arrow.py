@@ -84,7 +84,7 @@ class ArrowDataset(FormatOfFiles):
         self._columns: Final = names_of(columns)
         limits = ChunkLimits(max_chunks, max_bytes, read_ahead, threads)
         gather = gather_of(batches, has_arrow=True)
-        super().__init__(files, limits, gather, progress=False, options=None, paths=_paths)
+        super().__init__(files, limits, gather, progress=False, options=None, find=_paths)
 
     def _look(self, number: int) -> ChunkFile:
         return ArrowFile.of(self.files[number], self._columns)

@@ -22,7 +22,7 @@ from samplerkit.storage.files.content import (
     ChunkFile,
     Content,
     FileContent,
-    MadeSamples,
+    LazySamples,
     checked_decode,
     gathered_samples,
     names_of,
@@ -249,7 +249,7 @@ def content_of(place: str, rows: Sequence[Any], size: int, make: Callable[[Any],
         size: their size in memory, in bytes.
         make: makes a sample from a row.
     """
-    return FileContent(place, MadeSamples(rows, make, size), len(rows), size)
+    return FileContent(place, LazySamples(rows, make, size), len(rows), size)
 
 
 def digest_of(data: bytes) -> str:

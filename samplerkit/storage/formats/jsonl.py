@@ -113,7 +113,7 @@ class JsonlDataset(IndexedFiles):
             DatasetError: a line cannot be read, has changed, or cannot be decoded.
         """
         wanted = checked_ids(ids, len(self))
-        indexed, is_packed, data = self._found.files
+        indexed, is_packed, data = self._index.files
         files = self.layout.file_of(wanted)
         rows = wanted - self.layout.starts[files]
         lines, sums = [b""] * wanted.size, np.empty(wanted.size, np.uint8)
@@ -151,7 +151,7 @@ class JsonlDataset(IndexedFiles):
 
         A `Loader` calls it. Lines of other files are read when they are needed.
         """
-        layout, (_, is_packed, _) = self.layout, self._found.files
+        layout, (_, is_packed, _) = self.layout, self._index.files
         if is_packed.any():
             super().expect(ids[is_packed[layout.file_of(ids)]] for ids in upcoming)
 
@@ -164,7 +164,7 @@ class JsonlDataset(IndexedFiles):
 
     @property
     def _limits(self) -> CacheLimits:
-        limits, (_, is_packed, _) = super()._limits, self._found.files
+        limits, (_, is_packed, _) = super()._limits, self._index.files
         return limits if is_packed.any() else replace(limits, max_files=max(1, len(self.files)))
 
     def _find(self) -> Chunks:
@@ -211,7 +211,7 @@ class IndexedFile:
             DatasetError: the file cannot be read, or has changed.
         """
         stored, starts = self.stored, self.lines.starts
-        with stored.here() as path:
+        with stored.local_path() as path:
             data = b"".join(unpacked(path, most))
         if len(data) != starts[-1]:
             problem = f"does not unpack to the {starts[-1]} bytes that it did before"

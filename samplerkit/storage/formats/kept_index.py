@@ -75,7 +75,7 @@ class IndexKind(Generic[Indexed]):
                 known = self._read(kept, stored, version)
                 if known is not None:
                     return known
-        with stored.here() as path:
+        with stored.local_path() as path:
             made = guarded(stored.name, "read", lambda: self.make(path, stored.size))
         if version:
             with suppress(OSError):  # without a cache, each process indexes the file itself

@@ -77,7 +77,7 @@ class KeyedDataset(OpenPerProcess[OpenStore]):
     def _found(self) -> tuple[Stored, Any]:
         """The file as it was when its keys were found, and the keys; found at the first access."""
         if self._known is None:
-            with self._processes.here().lock:
+            with self._processes.current().lock:
                 if self._known is None:
                     stored = Stored.of(self._file())
                     self._known = stored, guarded(stored.name, "read", lambda: self._keys(stored))
@@ -108,7 +108,7 @@ class KeyedDataset(OpenPerProcess[OpenStore]):
             DatasetError: the store cannot be read or has changed, or a value cannot be decoded.
         """
         wanted = checked_ids(ids, len(self))
-        process, (stored, keys) = self._processes.here(), self._found
+        process, (stored, keys) = self._processes.current(), self._found
         if process.held is None:
             stored.require_same()
         values = None
@@ -129,7 +129,7 @@ class KeyedDataset(OpenPerProcess[OpenStore]):
 
     def close(self) -> None:
         """Closes the store in this process. The dataset can be used again."""
-        self._processes.here().close()
+        self._processes.current().close()
 
     def __repr__(self) -> str:
         samples = "not looked at" if self._known is None else f"{len(self)} samples"
@@ -287,7 +287,7 @@ def _environment(stored: Stored) -> Any:
     """Returns the environment of a file in this process, and opens it if it is not open."""
     status = os.stat(stored.path)  # noqa: PTH116  # Path's own is slow
     file = (status.st_dev, status.st_ino)
-    with _OPENING.here().lock:
+    with _OPENING.current().lock:
         found = _ENVIRONMENTS.get(file)
         if found is None:
             options = {"subdir": False, "readonly": True, "lock": False, "readahead": False}

@@ -87,18 +87,18 @@ class Source(OpenPerProcess[Reader | ShardReading]):
     @property
     def skipped(self) -> Skipped:
         """The skipped samples that are known so far; none unless flaws are skipped."""
-        return (self._processes.here().held or self.contents).skipped
+        return (self._processes.current().held or self.contents).skipped
 
     @property
     def stats(self) -> FileStats:
         """Counters of fetching and waiting."""
-        process = self._processes.here()
+        process = self._processes.current()
         return process.with_workers(with_requests(process.stats, self.shards.storage))
 
     @property
     def reading(self) -> Reader | ShardReading:
         """The reader of this process."""
-        process = self._processes.here()
+        process = self._processes.current()
         held = process.held
         if held is not None:
             return held
@@ -111,7 +111,7 @@ class Source(OpenPerProcess[Reader | ShardReading]):
 
     def close(self) -> None:
         """Ends the threads and closes open shards."""
-        self._processes.here().close()
+        self._processes.current().close()
         # Last, since a thread that prefetches samples would open it again.
         if self.shards.storage is not None:
             self.shards.storage.close()

@@ -179,7 +179,7 @@ class TokenDataset(OpenPerProcess[Any]):
         """
         if self._storage is None:
             return None
-        return self._processes.here().with_workers(with_requests(FileStats(), self._storage))
+        return self._processes.current().with_workers(with_requests(FileStats(), self._storage))
 
     @property
     def expect(self) -> Callable[[Iterable[Ids]], None] | None:
@@ -312,7 +312,7 @@ class TokenDataset(OpenPerProcess[Any]):
 
     def close(self) -> None:
         """Closes files and connections. The dataset can be used again."""
-        self._processes.here().close(self._storage)
+        self._processes.current().close(self._storage)
         if "_source" in self.__dict__:
             self._source.close()
 
@@ -328,11 +328,11 @@ class TokenDataset(OpenPerProcess[Any]):
         return found
 
     def _expect(self, upcoming: Iterable[Ids]) -> None:
-        ahead = self._processes.here().opened(self, partial(WindowsAhead, self._source))
+        ahead = self._processes.current().opened(self, partial(WindowsAhead, self._source))
         ahead.expect(upcoming, self.epoch)
 
     def _read(self, ids: Ids, epochs: Ids | None, *, is_alone: bool = False) -> Any:
-        ahead = self._processes.here().held if self.is_remote else None
+        ahead = self._processes.current().held if self.is_remote else None
         found = (ahead or self._source).rows(ids, self.epoch if epochs is None else epochs)
         if self.vocab_size is not None:
             self._source.require_below(self.vocab_size, *found)

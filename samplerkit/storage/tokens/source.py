@@ -14,7 +14,7 @@ from samplerkit.order.caching import cached_property
 from samplerkit.order.dataset_protocol import fingerprint_of
 from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
-from samplerkit.storage.files.stored import WantedBytes
+from samplerkit.storage.files.stored import BytesRequest
 from samplerkit.storage.remote.storage import RemoteStorage
 from samplerkit.storage.tokens.arguments import (
     PARTS,
@@ -277,7 +277,7 @@ class TokenSource:
 
     def _parts(
         self, rows: Array, in_order: list[int], files: list[int], begins: list[int]
-    ) -> Iterator[WantedBytes]:
+    ) -> Iterator[BytesRequest]:
         """Yields the bytes of each row, file by file; a row across the end of the ring has two parts."""
         size, extents = rows.itemsize, self._byte_extents
         # Slices of one memoryview: numpy takes several times as long to make a row and to get its address.

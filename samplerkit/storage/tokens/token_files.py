@@ -16,7 +16,7 @@ from samplerkit.errors import ArgumentValueError, DatasetError
 from samplerkit.order.caching import Latest, cached_property
 from samplerkit.order.typing import Ids
 from samplerkit.storage.arrays import npy_header
-from samplerkit.storage.files.stored import ByteFiles, Stored, looked_at
+from samplerkit.storage.files.stored import ByteFiles, Stored, stored_files
 from samplerkit.storage.opening import AbsentError
 from samplerkit.storage.remote.access import RemoteAccess
 from samplerkit.storage.tokens.arguments import KINDS, KNOWN, Dtype, TokenPaths, url_end
@@ -244,7 +244,7 @@ class Opened:
         for path in paths:
             _require_known(path)
         indexes = [path.index for path in paths if path.index is not None]
-        found = looked_at([*(path.data for path in paths), *indexes], storage)
+        found = stored_files([*(path.data for path in paths), *indexes], storage)
         self.data: Final = ByteFiles(found, None if whole else storage)
         self._place_of: Final = {path: place for place, path in enumerate(indexes, len(paths))}
         self._pages: Final = Latest[Ids](MOST_PAGES)

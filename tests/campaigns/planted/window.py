@@ -33,14 +33,14 @@ BUGS = [
     Bug(
         "a file that is written to is read on",
         "Stored._require",
-        "now.st_size != self.size or not is_of_then",
+        "status.st_size != self.size or not is_same_time",
         "False",
         DAMAGED,
     ),
     Bug(
         "a read that ends before is taken for whole",
         "ByteFiles.fill",
-        "got != buffer.nbytes",
+        "count != buffer.nbytes",
         "False",
         DAMAGED,
     ),

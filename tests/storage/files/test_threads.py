@@ -172,7 +172,7 @@ def test_a_child_forked_while_all_locks_are_held_is_not_locked_and_the_parent_re
         dataset.expect(iter([np.arange(start, start + 10) for start in range(0, 160, 10)]))
         dataset.__getitems__(np.arange(10))
         assert reading_threads() != []
-        for lock in (dataset._cache()._changed, dataset._processes.here().lock):
+        for lock in (dataset._cache()._changed, dataset._processes.current().lock):
             holding.clear()
             threading.Thread(target=hold, args=(lock,), daemon=True).start()
             assert holding.wait(10)

@@ -163,7 +163,7 @@ def test_samples_are_values_fields_of_them_texts_bytes_or_what_a_function_makes(
 
 @pytest.mark.parametrize("stretch", [64, 640])
 def test_a_line_longer_than_what_is_looked_at_at_once_is_a_line(tmp_path, monkeypatch, stretch):
-    monkeypatch.setattr(lines, "_STRETCH", stretch)
+    monkeypatch.setattr(lines, "_PART", stretch)
     monkeypatch.setattr(lines, "_PIECE", 16)
     whole = json.dumps({"id": 1, "text": "long " * 200}).encode() + b"\n"
     (tmp_path / "a.jsonl").write_bytes(text_of([row(0)]) + whole + text_of([row(2)]))

@@ -197,7 +197,7 @@ def test_keys_are_in_the_order_of_their_database_and_a_store_that_is_open_here_s
 def test_a_store_that_another_thread_closes_before_it_is_read_is_opened_again(tmp_path, monkeypatch):
     filled(tmp_path / "a.db")
     with sk.SqliteDataset(tmp_path / "a.db", "samples") as dataset:
-        process = dataset._processes.here()
+        process = dataset._processes.current()
         original, opened = process.opened, []
 
         def open_and_close(*arguments):

@@ -125,12 +125,12 @@ class ParquetDataset(FormatOfFiles):
     @property
     def fingerprint(self) -> str:
         """A string that changes with the content: a digest of the footers of all files and of the filters."""
-        return digest_of(f"{self._found.digest} {self._filter!r}".encode())
+        return digest_of(f"{self._index.digest} {self._filter!r}".encode())
 
     @property
     def column_names(self) -> tuple[str, ...]:
         """The columns that are read."""
-        return tuple(name for name, _ in self._found.files.look(0).columns)
+        return tuple(name for name, _ in self._index.files.look(0).columns)
 
     @property
     def lengths(self) -> Ids | None:
@@ -148,7 +148,7 @@ class ParquetDataset(FormatOfFiles):
             DatasetError: the column does not exist or cannot be read.
         """
         if name not in self._columns_read:
-            found, is_length = self._found.files, name == self._length_column
+            found, is_length = self._index.files, name == self._length_column
 
             def values(number: int) -> Any:
                 file, chunk = found.at(number)

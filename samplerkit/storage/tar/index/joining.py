@@ -20,7 +20,7 @@ from samplerkit.storage.tar.format.flaws import Flaw, Skipped
 from samplerkit.storage.tar.index.archive import Archive
 from samplerkit.storage.tar.index.index import Index, read_index, reopened, split_between
 from samplerkit.storage.tar.read.contents import Contents
-from samplerkit.storage.tar.read.shards import ASKED_AT_A_TIME, FETCHED_AT_A_TIME, Shards
+from samplerkit.storage.tar.read.shards import FETCHED_AT_A_TIME, VERSION_THREADS, Shards
 from samplerkit.storage.threads import Progress, in_threads
 
 _LOGGER = logging.getLogger(__name__)
@@ -189,7 +189,7 @@ def _indexes(shards: Shards, progress: Progress) -> list[Load]:
         return shards.open_shard(shard, refuses_stale=False)[0]
 
     progress("indexing archive", 0, number)
-    for look, threads in ((shards.known_index, ASKED_AT_A_TIME), (fetch, FETCHED_AT_A_TIME)):
+    for look, threads in ((shards.known_index, VERSION_THREADS), (fetch, FETCHED_AT_A_TIME)):
         missing = [shard for shard in range(number) if shard not in found]
         for shard, index in in_threads(look, missing, threads, "samplerkit-index"):
             if index is not None:

@@ -28,7 +28,7 @@ from samplerkit.storage.tar.format.samples import is_header_of
 from samplerkit.storage.tar.index.index import Index
 from samplerkit.storage.tar.read.contents import Contents, MetIndexes
 from samplerkit.storage.tar.read.reader import Reader, verify
-from samplerkit.storage.tar.read.shards import ASKED_AT_A_TIME, Shards
+from samplerkit.storage.tar.read.shards import VERSION_THREADS, Shards
 from samplerkit.storage.threads import in_threads, this_worker, weakly
 from samplerkit.storage.urls import is_remote
 
@@ -138,7 +138,7 @@ class ShardReading:
             # A lock, since the prefetched next batch mostly lacks the same indexes.
             with self._finding:
                 missing = [number for number in wanted if number not in found]
-                found |= dict(in_threads(self.index, missing, ASKED_AT_A_TIME, "samplerkit-index"))
+                found |= dict(in_threads(self.index, missing, VERSION_THREADS, "samplerkit-index"))
         return found
 
     def read_one(self, id: int) -> dict[str, Any]:

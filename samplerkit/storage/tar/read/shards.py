@@ -33,7 +33,7 @@ from samplerkit.storage.tar.index.index import Index, read_index
 from samplerkit.storage.threads import all_in_threads
 from samplerkit.storage.urls import beside, is_remote
 
-ASKED_AT_A_TIME = 16
+VERSION_THREADS = 16
 """Shards whose versions or indexes are requested in parallel."""
 
 FETCHED_AT_A_TIME = 2
@@ -119,7 +119,7 @@ class Shards:
         """Returns the size of each shard; sizes are requested in parallel."""
         if self.catalogue is not None:
             return self.catalogue.sizes
-        found = all_in_threads(self.archive, len(self.urls), ASKED_AT_A_TIME, "samplerkit-version")
+        found = all_in_threads(self.archive, len(self.urls), VERSION_THREADS, "samplerkit-version")
         return np.array([archive.size for archive in found], dtype=np.int64)
 
     def usual_size(self) -> int | None:
