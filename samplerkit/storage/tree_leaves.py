@@ -18,8 +18,8 @@ from samplerkit.storage.batch_readers import batch_reader, only_sample, present_
 from samplerkit.storage.files.content import FileContent, gathered_columns
 from samplerkit.storage.opening import Present
 
-MOST_GLANCED = 1 << 14
-"""Ids of all parts that are searched for those of one part before `glance` returns None."""
+MOST_SCANNED = 1 << 14
+"""Ids of all parts that are searched for those of one part before `try_next` returns None."""
 
 
 @final
@@ -170,25 +170,25 @@ class Share(Iterator[Ids]):
     def __init__(self, upcoming: Iterator[Any], begin: int, end: int) -> None:
         self._upcoming = upcoming
         self._begin, self._end = begin, end
-        self._glanced = 0
+        self._scanned = 0
 
-    def glance(self) -> Ids | None:
+    def try_next(self) -> Ids | None:
         """Returns the next ids, or None after a bounded search if other parts have nearly all samples.
 
         Raises:
             StopIteration: there are no more ids.
         """
-        while self._glanced < MOST_GLANCED:
+        while self._scanned < MOST_SCANNED:
             ids = np.asarray(next(self._upcoming), dtype=np.int64)
-            self._glanced += max(1, ids.size)
+            self._scanned += max(1, ids.size)
             mine = ids[(ids >= self._begin) & (ids < self._end)]
             if mine.size:
                 return mine - self._begin
-        self._glanced = 0
+        self._scanned = 0
         return None
 
     def __next__(self) -> Ids:
-        while (ids := self.glance()) is None:
+        while (ids := self.try_next()) is None:
             pass
         return ids
 

@@ -283,7 +283,7 @@ def files_read_again(setup: InspectedRun) -> Faults:
         return
     # One more for a file that only one batch needs, and the files that are prefetched.
     room = min(needed + 1 + limits.read_ahead, view.layout.num_files)
-    name, kept = limits.called, "held open" if is_tar else "kept"
+    name, kept = limits.argument, "held open" if is_tar else "kept"
     again = "shards are opened, and from a small cache fetched," if is_tar else "files are read"
     lanes = view.lanes // int(np.gcd(view.lanes, view.num_ranks))
     fewer = f", or lanes={view.num_ranks} in place of {view.lanes}" if lanes > 1 else ""

@@ -45,7 +45,7 @@ class BatchesAhead:
     def __init__(self, read: Callable[[Ids], SampleBatch], upcoming: Iterable[Any]) -> None:
         self._read_now = read
         self._expected: dict[int, Ids] = {}
-        self._looked_at: list[int] = []
+        self._new_numbers: list[int] = []
         self._num_bytes = 0
         # For the cache each batch is a file that is used once.
         limits = CacheLimits(max_files=3, max_bytes=None, read_ahead=1, threads=1, keeps_unneeded=False)
@@ -53,18 +53,18 @@ class BatchesAhead:
         self._cache.expect(self._numbered(upcoming), weakly(self._numbers))
 
     @property
-    def is_right(self) -> bool:
+    def is_valid(self) -> bool:
         """Whether the batches that are read are still the expected ones."""
         return self._cache.is_expecting
 
     def read(self, ids: Ids) -> list[Any]:
         """Returns the samples of a batch, read now if it is unexpected; many such batches end prefetching."""
-        found = self._cache.begin(ids)
-        if not found:
-            if not self.is_right:
+        numbers = self._cache.begin(ids)
+        if not numbers:
+            if not self.is_valid:
                 self.close(waits=False)
-            return self._now(ids)
-        number, samples = found[0], None
+            return self._samples_now(ids)
+        number, samples = numbers[0], None
         expected = self._expected.get(number)
         try:
             # The cache compared the size, the first and the last id; here all ids are compared.
@@ -73,15 +73,15 @@ class BatchesAhead:
                     samples = batch.samples
         finally:
             self._cache.end()
-            for gone in (number, number - 2 * MOST_OVERTAKEN):
-                self._expected.pop(gone, None)
-        return self._now(ids) if samples is None else samples
+            for finished in (number, number - 2 * MOST_OVERTAKEN):
+                self._expected.pop(finished, None)
+        return self._samples_now(ids) if samples is None else samples
 
     def close(self, *, waits: bool = True) -> None:
         """Ends the thread after its current read; with `waits`, waits for it, at most a second."""
         self._cache.close(waits=waits)
 
-    def _now(self, ids: Ids) -> list[Any]:
+    def _samples_now(self, ids: Ids) -> list[Any]:
         batch = self._read_now(ids)
         self._num_bytes = batch.num_bytes
         return [] if batch.samples is None else batch.samples
@@ -97,10 +97,10 @@ class BatchesAhead:
     def _numbered(self, upcoming: Iterable[Any]) -> Iterator[Ids]:
         for number, ids in enumerate(upcoming):
             self._expected[number] = np.asarray(ids, dtype=np.int64)
-            self._looked_at.append(number)
+            self._new_numbers.append(number)
             yield self._expected[number]
 
     def _numbers(self, _: Ids) -> Ids:
         """Returns for each id the number of its batch, over all batches taken since the last call."""
-        numbers, self._looked_at = self._looked_at, []
+        numbers, self._new_numbers = self._new_numbers, []
         return np.repeat(numbers, [self._expected[number].size for number in numbers])

@@ -32,7 +32,7 @@ class ReadAheadCache(Generic[Content]):
         stats: the initial counters.
 
     Attributes:
-        read_again: the number of reads of files that had been read before, since the last `expect`.
+        rereads: the number of reads of files that had been read before, since the last `expect`.
     """
 
     def __init__(
@@ -42,15 +42,15 @@ class ReadAheadCache(Generic[Content]):
         self._limits = limits
         self._stats = stats
         self._hits = 0  # apart from the stats, since it changes for each file of each batch
-        self.read_again = 0
-        self._read_before: set[int] = set()
+        self.rereads = 0
+        self._read_files: set[int] = set()
         self._pid = os.getpid()
         self._changed = threading.Condition()
         self._entries: CacheEntries[Content] = CacheEntries(limits, num_files)
         self._failures: dict[int, BaseException] = {}
         self._unused: set[int] = set()  # prefetched, and not used yet
         self._queue: deque[int] = deque()
-        self._line: dict[int, None] = {}  # the threads that wait for room, in their order
+        self._waiting: dict[int, None] = {}  # the threads that wait for room, in their order
         self._threads: list[threading.Thread] = []
         self._is_stopped = False
 
@@ -66,7 +66,7 @@ class ReadAheadCache(Generic[Content]):
         True if more files were read again than were ever in the cache at a time; a few at the borders of
         lanes are normal.
         """
-        return self.read_again > self._stats.peak_files
+        return self.rereads > self._stats.peak_files
 
     def expect(self, upcoming: Iterable[Any], file_of: Callable[[Ids], Ids]) -> None:
         """Receives the upcoming ids of this process, batch by batch; replaces those received before."""
@@ -88,7 +88,7 @@ class ReadAheadCache(Generic[Content]):
             if uses is None:
                 return []
             files = uses.begin(ids)
-            if not uses.is_right:
+            if not uses.is_valid:
                 self._change_plan(None)
             return files
 
@@ -114,7 +114,7 @@ class ReadAheadCache(Generic[Content]):
         try:
             # Not sorted in advance: while one file is processed, another one may become available.
             while parts:
-                number = self._nearest(parts)
+                number = self._first_available(parts)
                 part = parts.pop(number)
                 with self.using(number) as content:
                     yield content, *part
@@ -130,12 +130,12 @@ class ReadAheadCache(Generic[Content]):
             DatasetError: the file cannot be read, now or when it was prefetched; the next call tries again.
         """
         try:
-            yield self._wanted(file)
+            yield self._get(file)
         finally:
             with self._changed:
-                self._entries.let_go(file)
+                self._entries.release(file)
                 self._keep_within_limits()
-                self._leave_line()
+                self._stop_waiting()
 
     def close(self, *, waits: bool = True) -> None:
         """Drops all files; threads end after their current read.
@@ -153,14 +153,14 @@ class ReadAheadCache(Generic[Content]):
         if waits:
             join(self._threads)
 
-    def _wanted(self, file: int) -> Content:
+    def _get(self, file: int) -> Content:
         with self._changed:
             self._entries.hold(file)
-            if self._entries.turn_to(file):
+            if self._entries.note_access(file):
                 self._unused.clear()
             content = self._entries.contents.get(file)
             if content is None:
-                content = self._waited_for(file)
+                content = self._wait_for(file)
             else:
                 self._hits += 1
             self._entries.touch(file)
@@ -170,20 +170,20 @@ class ReadAheadCache(Generic[Content]):
             self._read_ahead()
             return content
 
-    def _nearest(self, files: Collection[int]) -> int:
+    def _first_available(self, files: Collection[int]) -> int:
         """Returns the file that is available first: one in memory, else one that is being read, else any."""
         with self._changed:
-            for here in (self._entries.contents, self._entries.loading):
-                found = next((file for file in files if file in here), None)
-                if found is not None:
-                    return found
+            for group in (self._entries.contents, self._entries.loading):
+                available = next((file for file in files if file in group), None)
+                if available is not None:
+                    return available
             return next(iter(files))
 
     # All methods below are called with the lock held.
 
-    def _waited_for(self, file: int) -> Content:
+    def _wait_for(self, file: int) -> Content:
         """Returns a file that is not in memory."""
-        begun = time.monotonic()
+        started = time.monotonic()
         try:
             while True:
                 if file in self._failures:
@@ -196,14 +196,14 @@ class ReadAheadCache(Generic[Content]):
                     self._queue.remove(file)
                     return self._load(file)
                 if file not in self._entries.loading and self._is_first() and self._make_room():
-                    self._leave_line()
+                    self._stop_waiting()
                     return self._load(file)
                 # It is being read, or all room is taken by files that are being read or used.
                 self._read_ahead()
                 self._changed.wait()
         finally:
-            self._leave_line()
-            waited = self._stats.wait_seconds + time.monotonic() - begun
+            self._stop_waiting()
+            waited = self._stats.wait_seconds + time.monotonic() - started
             self._stats = replace(self._stats, waits=self._stats.waits + 1, wait_seconds=waited)
 
     def _load(self, file: int) -> Content:
@@ -228,8 +228,8 @@ class ReadAheadCache(Generic[Content]):
             return
         self._entries.put(file, content)
         if self._entries.uses is not None:
-            self.read_again += file in self._read_before
-            self._read_before.add(file)
+            self.rereads += file in self._read_files
+            self._read_files.add(file)
         peak = max(self._stats.peak_bytes, self._entries.num_bytes)
         num_bytes = self._stats.bytes_read + content.num_bytes
         self._stats = replace(self._stats, bytes_read=num_bytes, peak_bytes=peak)
@@ -243,13 +243,13 @@ class ReadAheadCache(Generic[Content]):
     def _is_first(self) -> bool:
         """Adds this thread to the queue, and returns whether it is the first one."""
         me = threading.get_ident()
-        self._line.setdefault(me)
-        return next(iter(self._line)) == me
+        self._waiting.setdefault(me)
+        return next(iter(self._waiting)) == me
 
-    def _leave_line(self) -> None:
+    def _stop_waiting(self) -> None:
         """Removes this thread from the queue, and wakes the threads that still wait for room."""
-        self._line.pop(threading.get_ident(), None)
-        if self._line:
+        self._waiting.pop(threading.get_ident(), None)
+        if self._waiting:
             self._changed.notify_all()
 
     def _make_room(self) -> bool:
@@ -289,7 +289,7 @@ class ReadAheadCache(Generic[Content]):
 
     def _change_plan(self, uses: Uses | None) -> None:
         self._entries.uses = uses
-        self.read_again, self._read_before = 0, set()
+        self.rereads, self._read_files = 0, set()
         while self._queue:
             self._forget(self._queue.pop())
         self._unused.clear()
@@ -298,7 +298,7 @@ class ReadAheadCache(Generic[Content]):
     def _read_ahead(self) -> None:
         """Queues the files that are needed next for the threads, as far as there is room for them."""
         number = self._limits.read_ahead - len(self._unused)
-        if number <= 0 or self._is_stopped or self._line:
+        if number <= 0 or self._is_stopped or self._waiting:
             return
         for file in self._entries.next_to_read(number, self._failures):
             if not self._make_room_ahead(file):

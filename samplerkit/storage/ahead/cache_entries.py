@@ -38,7 +38,7 @@ class CacheLimits:
         read_ahead: the number of files to prefetch.
         threads: the number of prefetching threads.
         keeps_unneeded: whether a file whose next use is unknown stays as long as there is room.
-        called: the name of the user's argument for `max_files`.
+        argument: the name of the user's argument for `max_files`.
     """
 
     max_files: int
@@ -46,7 +46,7 @@ class CacheLimits:
     read_ahead: int
     threads: int
     keeps_unneeded: bool = True
-    called: str = "max_files"
+    argument: str = "max_files"
 
 
 @final
@@ -66,7 +66,7 @@ class CacheEntries(Generic[Content]):
         loading: the files for which a place is reserved.
         num_bytes: the memory of the contents in bytes.
         uses: the upcoming uses; None if unknown.
-        held: for each file, how many threads use it now; such files are not evicted.
+        in_use: for each file, how many threads use it now; such files are not evicted.
     """
 
     def __init__(self, limits: CacheLimits, num_files: int) -> None:
@@ -77,7 +77,7 @@ class CacheEntries(Generic[Content]):
         self.num_bytes = 0
         self._largest = 0
         self.uses: Uses | None = None
-        self.held: dict[int, int] = {}
+        self.in_use: dict[int, int] = {}
         self._last: int | None = None
         self._is_sequential = False
 
@@ -135,7 +135,7 @@ class CacheEntries(Generic[Content]):
         self.contents.clear()
         self.num_bytes = 0
 
-    def turn_to(self, file: int) -> bool:
+    def note_access(self, file: int) -> bool:
         """Notes that a file is needed now; returns whether the prefetched files were a wrong guess."""
         moves = 0 if self._last is None else file - self._last
         self._last = file
@@ -145,13 +145,13 @@ class CacheEntries(Generic[Content]):
 
     def hold(self, file: int) -> None:
         """Marks a file as used by one more thread."""
-        self.held[file] = self.held.get(file, 0) + 1
+        self.in_use[file] = self.in_use.get(file, 0) + 1
 
-    def let_go(self, file: int) -> None:
+    def release(self, file: int) -> None:
         """Marks a file as used by one thread less."""
-        left = self.held.pop(file, 0) - 1
-        if left > 0:
-            self.held[file] = left
+        remaining = self.in_use.pop(file, 0) - 1
+        if remaining > 0:
+            self.in_use[file] = remaining
 
     def next_use(self, file: int) -> float:
         """Returns the number of the next batch that uses a file, `NEVER` if none is known.
@@ -164,24 +164,24 @@ class CacheEntries(Generic[Content]):
 
     def unneeded(self) -> list[int]:
         """Returns the files without a known next use that no thread uses."""
-        return [file for file in self.contents if self.next_use(file) == NEVER and file not in self.held]
+        return [file for file in self.contents if self.next_use(file) == NEVER and file not in self.in_use]
 
     def victim(self) -> int | None:
         """Returns the file to evict: the one used furthest in the future, then the least recently used."""
-        files = (file for file in self.contents if file not in self.held)
+        files = (file for file in self.contents if file not in self.in_use)
         return max(files, key=self.next_use, default=None)
 
     def victim_for(self, file: int) -> int | None:
         """Returns the file that would be evicted for another one when that is used, if it can go already."""
         uses = self.uses
         if uses is None:
-            found = self.victim()
-            return None if found == self._last else found
+            victim = self.victim()
+            return None if victim == self._last else victim
         batch = uses.next_use(file)
         files = [*self.contents, *self.loading]
-        found = max(files, key=lambda file: (uses.next_use(file, batch), uses.next_use(file) > batch))
-        can_go = found in self.contents and found not in self.held
-        return found if can_go and uses.next_use(found) > batch else None
+        victim = max(files, key=lambda file: (uses.next_use(file, batch), uses.next_use(file) > batch))
+        can_go = victim in self.contents and victim not in self.in_use
+        return victim if can_go and uses.next_use(victim) > batch else None
 
     def next_to_read(self, number: int, failed: Container[int]) -> list[int]:
         """Returns the files to prefetch, ordered by their next use.
@@ -247,11 +247,11 @@ class FileStats:
 _log = logging.getLogger("samplerkit")
 
 
-def warn_of_rereading(read_again: int, limits: CacheLimits) -> None:
+def warn_of_rereading(rereads: int, limits: CacheLimits) -> None:
     """Logs a warning that the cache is too small for the order; of the workers, only the first one logs it.
 
     Args:
-        read_again: the number of reads of files that had been read before, in this epoch and process.
+        rereads: the number of reads of files that had been read before, in this epoch and process.
         limits: limits of the cache.
     """
     if this_worker()[0] == 0:
@@ -259,8 +259,8 @@ def warn_of_rereading(read_again: int, limits: CacheLimits) -> None:
         _log.warning(
             "files are read again and again, so far %d times: the order goes back and forth between more of "
             "them than may be in memory (%s=%d%s); allow more, or take a smaller partial_size",
-            read_again,
-            limits.called,
+            rereads,
+            limits.argument,
             limits.max_files,
             and_bytes,
         )

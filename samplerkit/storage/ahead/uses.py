@@ -36,42 +36,42 @@ Mark = tuple[int, ...]
 class Uses:
     """The uses of files by upcoming batches.
 
-    It looks ahead until it knows the next `wanted` files, or `MOST_USES` uses. Each batch that is read
+    It looks ahead until it knows the next `num_files` files, or `MOST_USES` uses. Each batch that is read
     extends the lookahead by at most a multiple of its size, so that no step waits for a long lookahead. If
-    `upcoming` is a `Share`, the lookahead also pauses when `glance` returns None.
+    `upcoming` is a `Share`, the lookahead also pauses when `try_next` returns None.
 
     Several threads may read batches, which they begin nearly in order.
 
     Args:
         upcoming: the ids of each upcoming batch, computed lazily.
         file_of: returns the file of each id.
-        wanted: the number of distinct upcoming files to know.
+        num_files: the number of distinct upcoming files to know.
     """
 
-    def __init__(self, upcoming: Iterable[Any], file_of: Callable[[Ids], Ids], wanted: int) -> None:
+    def __init__(self, upcoming: Iterable[Any], file_of: Callable[[Ids], Ids], num_files: int) -> None:
         self._upcoming: Iterator[Any] | None = iter(upcoming)
-        self._rests = False
+        self._is_paused = False
         self._file_of = file_of
-        self._wanted = wanted
+        self._num_files = num_files
         self._batches: deque[tuple[int, Mark, list[int]]] = deque()
         self._uses: dict[int, deque[int]] = {}
-        self._known = 0  # batches taken from `upcoming`
-        self._now: dict[int, tuple[int, list[int]]] = {}  # the batch that each thread reads, and its files
+        self._num_batches = 0  # batches taken from `upcoming`
+        self._current: dict[int, tuple[int, list[int]]] = {}  # the batch of each thread, and its files
         self._num_uses = 0
         self._mistakes = 0
-        self._look_ahead(_LEAST_IDS)
+        self._extend(_LEAST_IDS)
 
     @property
-    def is_right(self) -> bool:
+    def is_valid(self) -> bool:
         """Whether the batches that are read are still the expected ones."""
         return self._mistakes < MOST_MISTAKES
 
     def begin(self, ids: Ids) -> list[int]:
         """Starts a batch of this thread, and returns its files; none if the batch was not expected."""
         while not self._batches and self._upcoming is not None:
-            self._look_ahead(_LEAST_IDS)
-        wanted, near = _mark(ids), enumerate(islice(self._batches, MOST_OVERTAKEN))
-        place = next((place for place, (_, mark, _) in near if mark == wanted), None)
+            self._extend(_LEAST_IDS)
+        current, candidates = _mark(ids), enumerate(islice(self._batches, MOST_OVERTAKEN))
+        place = next((place for place, (_, mark, _) in candidates if mark == current), None)
         if place is None:
             self._mistakes += 1
             return []
@@ -79,24 +79,24 @@ class Uses:
         self.end()
         number, _, files = self._batches[place]
         del self._batches[place]
-        self._now[threading.get_ident()] = number, files
+        self._current[threading.get_ident()] = number, files
         while self._batches and self._batches[0][0] <= number - MOST_OVERTAKEN:
             late, _, overtaken = self._batches.popleft()
-            self._leave_out(late, overtaken)
-        self._look_ahead(max(_LEAST_IDS, _IDS_AHEAD_PER_ID * ids.size))
+            self._remove_uses(late, overtaken)
+        self._extend(max(_LEAST_IDS, _IDS_AHEAD_PER_ID * ids.size))
         return files
 
     def used(self, file: int) -> None:
         """Notes that the current batch of this thread no longer needs a file."""
-        if (now := self._now.get(threading.get_ident())) is not None:
-            self._leave_out(now[0], (file,))
+        if (current := self._current.get(threading.get_ident())) is not None:
+            self._remove_uses(current[0], (file,))
 
     def end(self) -> None:
         """Ends the current batch of this thread."""
-        if (now := self._now.pop(threading.get_ident(), None)) is not None:
-            self._leave_out(*now)
+        if (current := self._current.pop(threading.get_ident(), None)) is not None:
+            self._remove_uses(*current)
 
-    def _leave_out(self, number: int, files: Iterable[int]) -> None:
+    def _remove_uses(self, number: int, files: Iterable[int]) -> None:
         """Removes the uses of some files by a batch."""
         for file in files:
             uses = self._uses.get(file)
@@ -122,44 +122,44 @@ class Uses:
             return NEVER
         return uses[0] if uses[0] > after else uses[bisect_right(uses, after)]
 
-    def upcoming_files(self, here: Iterable[Any] = ()) -> list[tuple[int, int]]:
-        """Returns pairs of next batch and file for the used files that are not in `here`, in no order."""
-        # Called at each use of a file, when mostly all files are here, so sets are compared first.
-        return [(self._uses[file][0], file) for file in self._uses.keys() - here]
+    def upcoming_files(self, cached: Iterable[Any] = ()) -> list[tuple[int, int]]:
+        """Returns pairs of next batch and file for the used files that are not in `cached`, in no order."""
+        # Called at each use of a file, when mostly all files are cached, so sets are compared first.
+        return [(self._uses[file][0], file) for file in self._uses.keys() - cached]
 
-    def _look_ahead(self, most_ids: int) -> None:
-        self._rests = False
+    def _extend(self, most_ids: int) -> None:
+        self._is_paused = False
         while (
             self._upcoming is not None
-            and not self._rests
+            and not self._is_paused
             and most_ids > 0
-            and (not self._batches or (len(self._uses) < self._wanted and self._num_uses < MOST_USES))
+            and (not self._batches or (len(self._uses) < self._num_files and self._num_uses < MOST_USES))
         ):
             most_ids -= self._take(min(most_ids, _LEAST_IDS))
 
     def _take(self, num_ids: int) -> int:
         """Takes more batches from `upcoming`; returns the number of their ids."""
         batches: list[Ids] = []
-        taken = 0
-        glance = getattr(self._upcoming, "glance", None)
-        while taken < num_ids and self._upcoming is not None:
+        count = 0
+        try_next = getattr(self._upcoming, "try_next", None)
+        while count < num_ids and self._upcoming is not None:
             try:
-                ids = next(self._upcoming) if glance is None else glance()
+                ids = next(self._upcoming) if try_next is None else try_next()
             except StopIteration:
                 self._upcoming = None
                 break
             if ids is None:
-                self._rests = True
+                self._is_paused = True
                 break
             batches.append(np.asarray(ids, dtype=np.int64))
-            taken += max(1, batches[-1].size)
+            count += max(1, batches[-1].size)
         for ids, files in zip(batches, self._files_of(batches), strict=True):
-            self._batches.append((self._known, _mark(ids), files))
+            self._batches.append((self._num_batches, _mark(ids), files))
             for file in files:
-                self._uses.setdefault(file, deque()).append(self._known)
+                self._uses.setdefault(file, deque()).append(self._num_batches)
             self._num_uses += len(files)
-            self._known += 1
-        return taken
+            self._num_batches += 1
+        return count
 
     def _files_of(self, batches: list[Ids]) -> list[list[int]]:
         """Returns the distinct files of each batch."""

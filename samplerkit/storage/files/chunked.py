@@ -153,7 +153,7 @@ class ChunkedDataset(OpenPerProcess[ChunkCache]):
             batch = self._gather(parts, checked.size)
         if cache.is_too_small and not self._has_warned:
             self._has_warned = True
-            self._warn_of_rereading(cache.read_again)
+            self._warn_of_rereading(cache.rereads)
         return batch
 
     def _warn_of_rereading(self, times: int) -> None:
@@ -265,7 +265,7 @@ class ChunkLimits:
         max_bytes: the largest number of bytes in memory; None for no limit.
         read_ahead: how many chunks are prefetched; None for 1, or `AHEAD` per rank if chunks are remote.
         threads: how many of them are read in parallel; None for the default of `read_ahead`.
-        called: the name of the user's argument for `most`.
+        argument: the name of the user's argument for `most`.
 
     Raises:
         ArgumentTypeError: an argument is not an integer.
@@ -276,10 +276,10 @@ class ChunkLimits:
     max_bytes: int | None
     read_ahead: int | None
     threads: int | None
-    called: str = "max_chunks"
+    argument: str = "max_chunks"
 
     def __post_init__(self) -> None:
-        arguments.at_least(self.called, self.most, 1)
+        arguments.at_least(self.argument, self.most, 1)
         for name, least in (("max_bytes", 1), ("read_ahead", 0), ("threads", 1)):
             if (value := getattr(self, name)) is not None:
                 arguments.at_least(name, value, least)
@@ -293,4 +293,4 @@ class ChunkLimits:
         default = max(1, AHEAD // this_worker()[1]) if is_remote else 1
         ahead = default if self.read_ahead is None else self.read_ahead
         threads = default if self.threads is None else self.threads
-        return CacheLimits(self.most, self.max_bytes, ahead, threads, called=self.called)
+        return CacheLimits(self.most, self.max_bytes, ahead, threads, argument=self.argument)

@@ -214,12 +214,12 @@ class ChunkFile(ABC):
         """Reads a chunk; any exception is turned into an error that names the chunk."""
 
 
-def names_of(columns: Any, called: str = "columns") -> tuple[str, ...] | None:
+def names_of(columns: Any, place: str = "columns") -> tuple[str, ...] | None:
     """Checks the column names that a user gave; None for all columns.
 
     Args:
         columns: the value that was given.
-        called: the name of the argument.
+        place: the name of the argument in errors.
 
     Raises:
         ArgumentTypeError: `columns` is not a list of names.
@@ -228,12 +228,12 @@ def names_of(columns: Any, called: str = "columns") -> tuple[str, ...] | None:
     if columns is None:
         return None
     if isinstance(columns, str) or not isinstance(columns, Sequence):
-        raise ArgumentTypeError(called, "must be a list of names", columns)
+        raise ArgumentTypeError(place, "must be a list of names", columns)
     if not columns:
-        raise ArgumentValueError(called, "must not be empty", columns, hint="leave it out for all there are")
-    names = tuple(arguments.word(f"{called}[{number}]", name) for number, name in enumerate(columns))
+        raise ArgumentValueError(place, "must not be empty", columns, hint="leave it out for all there are")
+    names = tuple(arguments.word(f"{place}[{number}]", name) for number, name in enumerate(columns))
     if len(set(names)) < len(names):
-        raise ArgumentValueError(called, "must name each once", columns)
+        raise ArgumentValueError(place, "must name each once", columns)
     return names
 
 

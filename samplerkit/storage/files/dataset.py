@@ -100,7 +100,7 @@ class FileDataset(DatasetOfFiles):
         progress: Progress | bool | None = None,
         remote: RemoteOptions | Mapping[str, Any] | Literal[False] | None = None,
     ) -> None:
-        limits = ChunkLimits(max_files, max_bytes, read_ahead, threads, called="max_files")
+        limits = ChunkLimits(max_files, max_bytes, read_ahead, threads, argument="max_files")
         self._reader = file_reader(reader)
         gather = gathered_columns if arguments.boolean("as_columns", as_columns) else gathered_samples
         options = None if remote is False else RemoteOptions.of(remote)

@@ -183,7 +183,7 @@ class LmdbDataset(KeyedDataset):
         super().__init__(path, decode)
         self._database: Final = None if database is None else arguments.word("database", database)
         self._left_out: Final = frozenset(
-            name.encode() for name in names_of(leave_out or None, called="leave_out") or ()
+            name.encode() for name in names_of(leave_out or None, place="leave_out") or ()
         )
 
     def _file(self) -> str:

@@ -123,7 +123,7 @@ class _Sample:
         """Checks the user's arguments."""
         arguments.choice("records", records, get_args(RecordKind))
         named = names_of(columns)
-        single = frozenset(names_of(scalars or None, called="scalars") or ())
+        single = frozenset(names_of(scalars or None, place="scalars") or ())
         if records == "bytes" and (named is not None or single):
             problem = "and scalars are of examples, and not of bytes"
             raise ArgumentValueError("columns", problem, columns or scalars)

@@ -274,14 +274,14 @@ BUGS = [
     Bug(
         "files that a thread uses go",
         "CacheEntries.victim",
-        "file not in self.held",
+        "file not in self.in_use",
         "True",
         f"{THREADS}::test_threads_that_share_a_dataset_hold_no_more_files_than_they_may",
     ),
     Bug(
         "threads that wait for room are not woken",
         "ReadAheadCache.using",
-        "self._leave_line()",
+        "self._stop_waiting()",
         "pass",
         f"{THREADS}::test_the_end_of_a_use_lets_who_waits_for_room_look_again",
     ),

@@ -176,7 +176,7 @@ def test_next_uses_are_those_that_a_scan_of_all_batches_finds(batches, wanted):
     files = [set(layout.file_of(ids).tolist()) for ids in arrays]
     for number, ids in enumerate(arrays):
         known.begin(ids)
-        assert known.is_right
+        assert known.is_valid
         for file in range(5):
             later = next((n for n in range(number, len(files)) if file in files[n]), NEVER)
             assert known.next_use(file) == later
@@ -188,12 +188,12 @@ def test_batches_that_nobody_expected_end_what_is_known():
     known = Uses(iter([np.array([0, 1]), np.array([2])]), sk.Layout([3]).file_of, 3)
     for _ in range(MOST_MISTAKES - 1):
         known.begin(np.array([1, 2]))
-        assert known.is_right
+        assert known.is_valid
     known.begin(np.array([0, 1]))
     assert known.next_use(0) == 0
     for _ in range(MOST_MISTAKES):
         known.begin(np.array([7]))
-    assert not known.is_right
+    assert not known.is_valid
 
 
 @pytest.mark.parametrize("each", [10, 10_000])
@@ -217,7 +217,7 @@ def test_what_is_known_is_bounded_however_long_the_epoch(mode):
             taken += ids.size
             yield ids
 
-    known = Uses(batches(), layout.file_of, wanted=6)
+    known = Uses(batches(), layout.file_of, num_files=6)
     for ids in islice(order.chunks(512), 100):
         known.begin(ids)
         known.end()
@@ -248,7 +248,7 @@ def test_a_batch_that_is_begun_before_its_turn_takes_nothing_from_the_one_before
     for batch in BATCHES[2:20]:
         uses.begin(batch)
         uses.end()
-    assert uses.is_right
+    assert uses.is_valid
     assert uses.next_use(20) == 20
 
 
@@ -257,11 +257,11 @@ def test_one_that_many_have_overtaken_is_taken_not_to_come():
     for batch in BATCHES[1 : MOST_OVERTAKEN + 2]:
         uses.begin(batch)
         uses.end()
-    assert uses.is_right
+    assert uses.is_valid
     assert uses.next_use(0) == NEVER
     for _ in range(MOST_MISTAKES):
         uses.begin(BATCHES[0])
-    assert not uses.is_right
+    assert not uses.is_valid
 
 
 def test_threads_with_room_for_few_files_read_each_file_once_an_epoch(tmp_path):

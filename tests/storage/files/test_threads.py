@@ -79,7 +79,7 @@ def test_the_end_of_a_use_lets_who_waits_for_room_look_again(paths):
                 pass
 
         def tells():
-            wait_until(lambda: cache._line)
+            wait_until(lambda: cache._waiting)
             with cache._changed:  # who stands in the line waits now, and has let go of the lock
                 is_waited_for.set()
 

@@ -98,4 +98,4 @@ def test_the_workers_of_a_rank_share_what_it_reads_ahead(monkeypatch, workers, e
     there, here = limits.here(is_remote=True), limits.here(is_remote=False)
     assert (there.read_ahead, there.threads, here.read_ahead, here.threads) == (each, each, 1, 1)
     said = chunked.ChunkLimits(4, None, 3, 2).here(is_remote=True)
-    assert (said.read_ahead, said.threads, said.called) == (3, 2, "max_chunks")
+    assert (said.read_ahead, said.threads, said.argument) == (3, 2, "max_chunks")

@@ -77,9 +77,9 @@ def test_batches_that_nobody_expected_are_read_now_and_enough_of_them_end_it(beg
     batches, reads = begun()
     wait_until(lambda: len(reads.read) == 1)
     for number in range(MOST_MISTAKES):
-        assert batches.is_right
+        assert batches.is_valid
         assert batches.read(np.array([90 + number])) == [90 + number]
-    assert not batches.is_right
+    assert not batches.is_valid
     assert reads.read == [[0, 1, 2], *([90 + number] for number in range(MOST_MISTAKES))]
 
 

@@ -68,7 +68,7 @@ class TarOptions:
         """Limits on open shards; one that is not needed soon is closed, and stays in the cache on disk."""
         threads = max(1, min(self.read_ahead, 4))
         return CacheLimits(
-            self.max_shards, None, self.read_ahead, threads, keeps_unneeded=False, called="max_shards"
+            self.max_shards, None, self.read_ahead, threads, keeps_unneeded=False, argument="max_shards"
         )
 
 
