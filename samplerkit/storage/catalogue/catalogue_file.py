@@ -23,7 +23,7 @@ from samplerkit.storage.arrays import (
     read_arrays,
     write_arrays,
 )
-from samplerkit.storage.catalogue.file_catalogue import AGAIN, DIGEST_BYTES, FileCatalogue, Kind, Texts
+from samplerkit.storage.catalogue.file_catalogue import DIGEST_BYTES, REMAKE, FileCatalogue, Kind, Texts
 from samplerkit.storage.remote.filesystem import read_small, write_small
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.storage import RemoteStorage
@@ -108,11 +108,11 @@ def read_catalogue(
         with on_disk(data) as file:
             meta, arrays = read_arrays(file)
     except UnreadableFileError as error:
-        raise DatasetError(place, f"is no catalogue, or was damaged ({error})", hint=AGAIN) from error
-    return _understood(path, meta, arrays)
+        raise DatasetError(place, f"is no catalogue, or was damaged ({error})", hint=REMAKE) from error
+    return _parse(path, meta, arrays)
 
 
-def opened_catalogue(files: Any, kind: Kind, remote: RemoteOptions | None) -> FileCatalogue | None:
+def open_catalogue(files: Any, kind: Kind, remote: RemoteOptions | None) -> FileCatalogue | None:
     """Returns the catalogue that the user gave in place of files; None if `files` is not a catalogue.
 
     Raises:
@@ -123,19 +123,19 @@ def opened_catalogue(files: Any, kind: Kind, remote: RemoteOptions | None) -> Fi
     path = local_path(os.fspath(files))
     if not shown(path).endswith(SUFFIX):
         return None
-    found = read_catalogue(path, remote, shared=True)
-    if found is None:
+    catalogue = read_catalogue(path, remote, shared=True)
+    if catalogue is None:
         raise DatasetError(shown(path), "there is no such catalogue", hint="check the path")
-    if found.kind != kind:
-        problem = f"is a catalogue of {_KINDS[found.kind]}, and not of {_KINDS[kind].partition(',')[0]}"
+    if catalogue.kind != kind:
+        problem = f"is a catalogue of {_KINDS[catalogue.kind]}, and not of {_KINDS[kind].partition(',')[0]}"
         raise DatasetError(shown(path), problem, hint="give the catalogue to that, or name these files")
-    return found
+    return catalogue
 
 
-def _understood(path: str, meta: Mapping[str, Any], arrays: Mapping[str, Array]) -> FileCatalogue:
+def _parse(path: str, meta: Mapping[str, Any], arrays: Mapping[str, Array]) -> FileCatalogue:
     place = shown(path)
     if type(meta.get("catalogue")) is not int:
-        raise DatasetError(place, "is an index of samplerkit's, and no catalogue", hint=AGAIN)
+        raise DatasetError(place, "is an index of samplerkit's, and no catalogue", hint=REMAKE)
     if meta["catalogue"] != VERSION:
         problem = f"is of another version of the format than {VERSION}"
         raise DatasetError(
@@ -143,7 +143,7 @@ def _understood(path: str, meta: Mapping[str, Any], arrays: Mapping[str, Array])
         )
     try:
         sizes, samples = (arrays[name].astype(np.int64) for name in ("size", "samples"))
-        found = FileCatalogue(
+        catalogue = FileCatalogue(
             meta["kind"],
             _folder(path, meta["folder"]),
             Texts.unpacked(arrays["names"], meta["name_bytes"]),
@@ -155,31 +155,31 @@ def _understood(path: str, meta: Mapping[str, Any], arrays: Mapping[str, Array])
             arrays.get("footer", sizes[:0]).astype(np.int64),
             arrays.get("digest", sizes[:0]).tobytes(),
         )
-        broken = next((law for law, holds in _laws(found) if not holds), None)
+        broken = next((law for law, holds in _laws(catalogue) if not holds), None)
     except (LookupError, TypeError, ValueError, AttributeError, OverflowError, MemoryError) as error:
         broken = f"{type(error).__name__}, {error}"
     if broken is not None:
-        raise DatasetError(place, f"is no catalogue that samplerkit wrote: {broken}", hint=AGAIN)
-    return found
+        raise DatasetError(place, f"is no catalogue that samplerkit wrote: {broken}", hint=REMAKE)
+    return catalogue
 
 
-def _laws(found: FileCatalogue) -> Iterator[tuple[str, bool]]:
+def _laws(files: FileCatalogue) -> Iterator[tuple[str, bool]]:
     """Yields the invariants of catalogues: a message for the violation, and whether the invariant holds."""
-    number, samples = found.num_files, found.samples
-    kind, texts = found.kind in get_args(Kind), [text for column in found.columns for text in column]
+    number, samples = files.num_files, files.samples
+    kind, texts = files.kind in get_args(Kind), [text for column in files.columns for text in column]
     yield "its kind or its columns are none", kind and all(isinstance(text, str) for text in texts)
-    names = found.names.as_bytes()
-    yield f"it has {number} sizes, and {len(names)} names", 0 < number == len(names) == len(found.versions)
+    names = files.names.as_bytes()
+    yield f"it has {number} sizes, and {len(names)} names", 0 < number == len(names) == len(files.versions)
     yield "its names are not sorted", all(one < other for one, other in pairwise(names))
-    counts = (found.sizes, found.chunks, samples, found.footers)
+    counts = (files.sizes, files.chunks, samples, files.footers)
     yield "it has a negative number", min(int(each.min(initial=0)) for each in counts) == 0
-    are_all = found.chunks.size == number and int(found.chunks.max()) <= samples.size
-    yield "its chunks are not those of its files", are_all and int(found.chunks.sum()) == samples.size
+    is_complete = files.chunks.size == number and int(files.chunks.max()) <= samples.size
+    yield "its chunks are not those of its files", is_complete and int(files.chunks.sum()) == samples.size
     yield "it has more samples than can be", int(samples.max(initial=0)) <= LARGEST // max(1, samples.size)
-    footers = number if found.kind == "parquet" else 0
-    are_all = found.footers.size == footers and len(found.digests) == DIGEST_BYTES * footers
-    yield "its footers are not those of its files", are_all
-    yield "its footers cannot be in its files", bool((found.footers + 12 <= found.sizes[:footers]).all())
+    footers = number if files.kind == "parquet" else 0
+    is_complete = files.footers.size == footers and len(files.digests) == DIGEST_BYTES * footers
+    yield "its footers are not those of its files", is_complete
+    yield "its footers cannot be in its files", bool((files.footers + 12 <= files.sizes[:footers]).all())
 
 
 def _folder(path: str, folder: str) -> str:
@@ -203,7 +203,7 @@ def refuse_lengths(lengths: Any) -> None:
         raise ArgumentValueError("lengths", "go with files, and a catalogue has them", hint="leave them out")
 
 
-def read_known(
+def read_unchanged(
     catalogue: FileCatalogue, storage: RemoteStorage | None, read: Callable[[int], Result], number: int
 ) -> Result:
     """Reads a file of a catalogue by its number, after checking that it did not change since."""

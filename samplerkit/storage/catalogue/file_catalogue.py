@@ -100,7 +100,7 @@ Kind = Literal["tar", "parquet", "files"]
 DIGEST_BYTES: Final = 16
 """Bytes of the digest of a Parquet footer."""
 
-AGAIN: Final = "make the catalogue again with `samplerkit catalogue`"
+REMAKE: Final = "make the catalogue again with `samplerkit catalogue`"
 
 
 @final
@@ -191,8 +191,8 @@ class FileCatalogue:
     @cached_property
     def files(self) -> tuple[str, ...]:
         """The path or URL of each file."""
-        before = f"{self.folder}/"
-        return tuple(before + name for name in self.names)
+        prefix = f"{self.folder}/"
+        return tuple(prefix + name for name in self.names)
 
     @cached_property
     def starts(self) -> Ids:
@@ -228,7 +228,7 @@ class FileCatalogue:
         status = plain_file(path)
         if (status.st_size, str(status.st_mtime_ns)) != (size, self.versions[number]):
             problem = f"is not the file of the catalogue, which had {size} bytes: it was changed since"
-            raise DatasetError(path, problem, f"{status.st_size} bytes", hint=AGAIN)
+            raise DatasetError(path, problem, f"{status.st_size} bytes", hint=REMAKE)
 
 
 def joined(parts: Sequence[FileCatalogue]) -> FileCatalogue:
@@ -281,8 +281,8 @@ def joined(parts: Sequence[FileCatalogue]) -> FileCatalogue:
 
 
 def _paths(part: FileCatalogue) -> Iterable[bytes]:
-    before = encoded(part.folder) + b"/"
-    return (before + name for name in part.names.as_bytes())
+    prefix = encoded(part.folder) + b"/"
+    return (prefix + name for name in part.names.as_bytes())
 
 
 def _folder(paths: Sequence[bytes]) -> bytes:

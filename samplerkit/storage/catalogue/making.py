@@ -103,8 +103,8 @@ def _shard(path: str, storage: RemoteStorage) -> FileCatalogue:
 
 def _parquet(path: str, storage: RemoteStorage) -> FileCatalogue:
     file = ParquetFile.of(path, storage, Footers()).chosen(None, None)
-    about = file.rows, file.columns, file.footer[1:], file.check
-    return FileCatalogue.of_file("parquet", path, file.stored.size, file.stored.version, *about)
+    details = file.rows, file.columns, file.footer[1:], file.check
+    return FileCatalogue.of_file("parquet", path, file.stored.size, file.stored.version, *details)
 
 
 def _counted(path: str, reader: FileReader, storage: RemoteStorage) -> FileCatalogue:
@@ -177,8 +177,8 @@ def make_part(
     name = hashlib.blake2b(b"\0".join(map(encoded, files)), digest_size=10, person=b"catalogue")
     out = f"{folder.rstrip('/')}/{name.hexdigest()}{SUFFIX}"
     kind = kind_of(files[0], reader)
-    found = _there(out, remote)
-    if found is not None and found.kind == kind:
+    existing = _existing(out, remote)
+    if existing is not None and existing.kind == kind:
         return out
     report = None if tell is None else lambda done, _: tell(done)
     with closing(RemoteStorage(remote or RemoteOptions())) as storage:
@@ -186,8 +186,8 @@ def make_part(
         def work(number: int) -> FileCatalogue:
             return look(files[number], reader, storage=storage)
 
-        known = all_in_threads(work, len(files), threads, "samplerkit-catalogue", report)
-    write_catalogue(joined(known), out, remote)
+        catalogues = all_in_threads(work, len(files), threads, "samplerkit-catalogue", report)
+    write_catalogue(joined(catalogues), out, remote)
     return out
 
 
@@ -207,13 +207,13 @@ def join_parts(parts: Iterable[str], out: str, *, remote: RemoteOptions | None =
     require_suffix(out)
     read = []
     for part in parts:
-        found = read_catalogue(part, remote)
-        if found is None:
+        part_catalogue = read_catalogue(part, remote)
+        if part_catalogue is None:
             raise DatasetError(shown(part), "there is no such catalogue", hint="make this part first")
-        read.append(found)
-    whole = joined(read)
-    write_catalogue(whole, out, remote)
-    return whole
+        read.append(part_catalogue)
+    catalogue = joined(read)
+    write_catalogue(catalogue, out, remote)
+    return catalogue
 
 
 def make_catalogue(
@@ -262,18 +262,18 @@ def make_catalogue(
     total = sum(map(len, listed))
     if all(name.endswith(SUFFIX) for part in listed for name in part):
         return join_parts([name for part in listed for name in part], out, remote=remote)
-    folder, done, made = f"{out}.parts", 0, []
+    folder, done, paths = f"{out}.parts", 0, []
     for files_of_part in listed:
 
         def tell(number: int, before: int = done) -> None:
             progress("looking at file", before + number, total)
 
-        made.append(make_part(files_of_part, folder, reader, threads=threads, remote=remote, tell=tell))
+        paths.append(make_part(files_of_part, folder, reader, threads=threads, remote=remote, tell=tell))
         done += len(files_of_part)
         tell(len(files_of_part))
-    whole = join_parts(made, out, remote=remote)
+    catalogue = join_parts(paths, out, remote=remote)
     shutil.rmtree(folder)
-    return whole
+    return catalogue
 
 
 def require_suffix(out: str) -> None:
@@ -289,7 +289,7 @@ def require_suffix(out: str) -> None:
         )
 
 
-def _there(path: str, remote: RemoteOptions | None) -> FileCatalogue | None:
+def _existing(path: str, remote: RemoteOptions | None) -> FileCatalogue | None:
     try:
         return read_catalogue(path, remote)
     except DatasetError:  # it is made again

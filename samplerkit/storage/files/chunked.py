@@ -16,7 +16,7 @@ from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
 from samplerkit.storage.ahead.cache import ReadAheadCache
 from samplerkit.storage.ahead.cache_entries import CacheLimits, FileStats, warn_of_rereading
-from samplerkit.storage.catalogue.catalogue_file import opened_catalogue
+from samplerkit.storage.catalogue.catalogue_file import open_catalogue
 from samplerkit.storage.catalogue.file_catalogue import Kind
 from samplerkit.storage.files.content import Content, ContentPart, DecodeSample, LazySamples, gathered_samples
 from samplerkit.storage.files.paths import distinct_names, file_paths
@@ -231,7 +231,7 @@ class DatasetOfFiles(ChunkedDataset):
         find: Callable[[Any], tuple[str, ...]] | None = None,
     ) -> None:
         self._progress: Final = progress_of(progress)
-        catalogue = None if self._kind is None else opened_catalogue(files, self._kind, options)
+        catalogue = None if self._kind is None else open_catalogue(files, self._kind, options)
         self._catalogue: Final = catalogue
         paths = find(files) if find else file_paths(files, options) if catalogue is None else catalogue.files
         self.files: Final = paths

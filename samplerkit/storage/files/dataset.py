@@ -13,7 +13,7 @@ import numpy as np
 from samplerkit.order import arguments
 from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
-from samplerkit.storage.catalogue.catalogue_file import read_known, refuse_lengths
+from samplerkit.storage.catalogue.catalogue_file import read_unchanged, refuse_lengths
 from samplerkit.storage.files.chunked import ChunkLimits, Chunks, DatasetOfFiles
 from samplerkit.storage.files.content import gathered_columns, gathered_samples
 from samplerkit.storage.files.file_reader import read_file
@@ -139,5 +139,5 @@ class FileDataset(DatasetOfFiles):
         layout = Layout(lengths, self._names)
         read = partial(read_file, self._reader, self.files, layout.sizes)
         if self._catalogue is not None:
-            read = partial(read_known, self._catalogue, self._storage, read)
+            read = partial(read_unchanged, self._catalogue, self._storage, read)
         return Chunks(layout, read)

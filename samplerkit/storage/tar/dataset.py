@@ -17,7 +17,7 @@ from samplerkit.order.keys import Key
 from samplerkit.order.modes import Mode, Shuffle
 from samplerkit.order.typing import Ids
 from samplerkit.storage.ahead.cache_entries import CacheLimits, FileStats
-from samplerkit.storage.catalogue.catalogue_file import opened_catalogue, refuse_lengths
+from samplerkit.storage.catalogue.catalogue_file import open_catalogue, refuse_lengths
 from samplerkit.storage.ids import OrderWatch, checked_ids, checked_index
 from samplerkit.storage.lengths import given_lengths, save_lengths
 from samplerkit.storage.names import short_names
@@ -380,7 +380,7 @@ def source_of(urls: Any, options: TarOptions, progress: Progress, lengths: Any) 
         DatasetError: a file does not exist.
     """
     remote = options.cache.options
-    known = opened_catalogue(urls, "tar", remote)
+    known = open_catalogue(urls, "tar", remote)
     if known is not None:
         refuse_lengths(lengths)
         names = public = known.files  # a catalogue has no credentials

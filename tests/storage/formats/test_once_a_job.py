@@ -95,7 +95,7 @@ def test_row_groups_elsewhere_wait_beside_one_another_as_far_as_there_is_room(tm
 def test_the_workers_of_a_rank_share_what_it_reads_ahead(monkeypatch, workers, each):
     monkeypatch.setattr(chunked, "this_worker", lambda: (0, workers))
     limits = chunked.ChunkLimits(4, None, None, None)
-    there, here = limits.here(is_remote=True), limits.here(is_remote=False)
+    there, here = limits.cache_limits(is_remote=True), limits.cache_limits(is_remote=False)
     assert (there.read_ahead, there.threads, here.read_ahead, here.threads) == (each, each, 1, 1)
-    said = chunked.ChunkLimits(4, None, 3, 2).here(is_remote=True)
+    said = chunked.ChunkLimits(4, None, 3, 2).cache_limits(is_remote=True)
     assert (said.read_ahead, said.threads, said.argument) == (3, 2, "max_chunks")
