@@ -11,7 +11,7 @@ import torch
 from samplerkit.loading.device.batch_tree import map_leaves
 from samplerkit.loading.device.loader import DeviceLoader
 from samplerkit.loading.device.streams import BLOCKING, move
-from samplerkit.storage.threads import weakly
+from samplerkit.storage.threads import weak_method
 
 
 class CudaDataLoader(DeviceLoader):
@@ -51,7 +51,7 @@ class CudaDataLoader(DeviceLoader):
     def __init__(self, loader: Iterable[Any], device: torch.device | str, queue_size: int = 2) -> None:
         overrides = type(self).load_instance is not CudaDataLoader.load_instance
         # The thread holds a weak reference: otherwise a dropped loader would live as long as its thread.
-        load = weakly(self.load_instance) if overrides else None
+        load = weak_method(self.load_instance) if overrides else None
         super().__init__(loader, device, depth=queue_size, run_ahead=True, load=load)
         self._batches: Iterator[Any] | None = None
 

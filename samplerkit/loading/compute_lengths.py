@@ -32,7 +32,7 @@ from samplerkit.order.deal import World
 from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
 from samplerkit.samplers.subset import SequentialSampler
-from samplerkit.storage.atomic import NoLocksError, atomic, locked
+from samplerkit.storage.atomic import NoLocksError, atomic, try_lock
 
 _AT_ONCE = 256
 _WHAT = "computing lengths:"
@@ -253,7 +253,7 @@ def journal_of(out: Path, identity: dict[str, Any]) -> Iterator[LengthsJournal]:
     part = out.with_name(f"{out.name}.part")
     with _written(out):
         try:
-            descriptor = locked(part, is_exclusive=True)
+            descriptor = try_lock(part, is_exclusive=True)
         except NoLocksError:
             descriptor = os.open(part, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     if descriptor is None:

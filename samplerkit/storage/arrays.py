@@ -17,7 +17,7 @@ from typing import IO, Any
 import numpy as np
 
 from samplerkit.storage.atomic import atomic
-from samplerkit.storage.opening import without_waiting
+from samplerkit.storage.opening import open_nonblocking
 
 MAGIC = b"samplkit"
 VERSION = 2
@@ -26,7 +26,7 @@ VERSION = 2
 _PREAMBLE = struct.Struct("<8sII16s")
 _ALIGNMENT = 64
 _DIGEST_BYTES = 16
-_AT_ONCE = 1 << 24
+_PIECE = 1 << 24
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -121,7 +121,7 @@ def read_arrays(path: Path, *, verify: bool = True) -> tuple[dict[str, Any], dic
         OSError: the file does not exist, or cannot be read.
         UnreadableFileError: the file is damaged, of another version, or was not written by `write_arrays`.
     """
-    with open(path, "rb", opener=without_waiting) as file:  # Path's has no opener
+    with open(path, "rb", opener=open_nonblocking) as file:  # Path's has no opener
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode):
             raise UnreadableFileError("no plain file")
@@ -185,6 +185,6 @@ def _array(plain: Array, dtype: Any, count: Any, offset: Any) -> Array:
 
 def _digest(header: bytes, file: IO[bytes]) -> bytes:
     digest = hashlib.blake2b(header, digest_size=_DIGEST_BYTES)
-    while data := file.read(_AT_ONCE):
+    while data := file.read(_PIECE):
         digest.update(data)
     return digest.digest()

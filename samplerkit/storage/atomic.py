@@ -44,7 +44,7 @@ def atomic(path: Path, *, is_synced: bool = True) -> Iterator[IO[bytes]]:
         ...     Path(folder, "a.bin").read_bytes(), len(os.listdir(folder))
         (b'whole', 1)
     """
-    part, descriptor = _begun(path)
+    part, descriptor = _open_part(path)
     with os.fdopen(descriptor, "wb") as file:
         # The file is locked until it is renamed or deleted, or another writer would reuse it.
         try:
@@ -61,7 +61,7 @@ def atomic(path: Path, *, is_synced: bool = True) -> Iterator[IO[bytes]]:
 
 
 @final
-class BegunFile:
+class AtomicFile:
     """A file that is written in several calls, as by `atomic`: `finish` renames it, `drop` deletes it.
 
     Args:
@@ -112,12 +112,12 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def _begun(path: Path) -> tuple[Path, int]:
+def _open_part(path: Path) -> tuple[Path, int]:
     start = f".{path.name[:64]}"
     for number in range(_WRITERS):
         part = path.with_name(f"{start}.{number}{_SUFFIX}")
         try:
-            descriptor = locked(part, is_exclusive=True)
+            descriptor = try_lock(part, is_exclusive=True)
         except NoLocksError:
             break
         except OSError:  # owned by another user, or not a regular file
@@ -151,28 +151,28 @@ class NoLocksError(OSError):
     """The filesystem does not support locks."""
 
 
-def locked(path: Path, *, is_exclusive: bool, may_make: bool = True) -> int | None:
+def try_lock(path: Path, *, is_exclusive: bool, may_create: bool = True) -> int | None:
     """Locks a file without waiting.
 
     Args:
         path: the path of the file; symbolic links are not followed.
         is_exclusive: whether the lock is exclusive; otherwise it is shared.
-        may_make: whether to create the file if it does not exist.
+        may_create: whether to create the file if it does not exist.
 
     Returns:
         A file descriptor, for `unlock`; or None if the lock is held elsewhere, if the file was deleted or
-        renamed meanwhile, so that the lock would exclude nobody, or if it does not exist and `may_make` is
+        renamed meanwhile, so that the lock would exclude nobody, or if it does not exist and `may_create` is
         False.
 
     Raises:
         NoLocksError: the filesystem does not support locks.
         OSError: the file cannot be opened.
     """
-    flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | (os.O_CREAT if may_make else 0)
+    flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | (os.O_CREAT if may_create else 0)
     try:
         descriptor = os.open(path, flags, 0o666)
     except FileNotFoundError:
-        if may_make:  # the folder is missing
+        if may_create:  # the folder is missing
             raise
         return None
     try:

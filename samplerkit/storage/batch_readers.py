@@ -34,21 +34,21 @@ def batch_reader(dataset: Any) -> Any:
     return dataset if callable(getattr(dataset, "__getitems__", None)) else None
 
 
-def reads_singly(dataset: Any) -> bool:
+def has_getitem(dataset: Any) -> bool:
     """Returns whether a dataset has `__getitem__`, which a dataset with `__getitems__` may lack.
 
     Example:
-        >>> reads_singly([1, 2]), reads_singly(Dataset())
+        >>> has_getitem([1, 2]), has_getitem(Dataset())
         (True, False)
     """
     return getattr(type(dataset), "__getitem__", None) not in (None, Dataset.__getitem__)
 
 
-REPORTED = ("passes", "epochs")
+READ_ARGS = ("passes", "epochs")
 """The additional arguments of `__getitems__` that a dataset may request, in their order."""
 
 
-def wanted(dataset: Any) -> tuple[str, ...]:
+def read_args(dataset: Any) -> tuple[str, ...]:
     """Returns the names of the arguments that a dataset requests for its `__getitems__`, after the ids.
 
     Args:
@@ -63,11 +63,11 @@ def wanted(dataset: Any) -> tuple[str, ...]:
         ...     wants_epochs = True
         ...     def __getitems__(self, ids, epochs):
         ...         return [*zip(ids.tolist(), epochs.tolist())]
-        >>> wanted(Rings()), wanted([1, 2])
+        >>> read_args(Rings()), read_args([1, 2])
         (('epochs',), ())
     """
     # Only the dataset itself: a wrapper such as torch's `Subset` would not pass them on.
-    names = tuple(name for name in REPORTED if getattr(dataset, f"wants_{name}", False) is True)
+    names = tuple(name for name in READ_ARGS if getattr(dataset, f"wants_{name}", False) is True)
     if names and not callable(getattr(dataset, "__getitems__", None)):
         raise DatasetError(
             "dataset",
@@ -94,7 +94,7 @@ def present_reader(dataset: Any) -> Callable[..., Any] | None:
     return dataset.read_present if hasattr(type(dataset), "read_present") else None
 
 
-def copied_by_thread(dataset: Any, copies: ExitStack) -> Any:
+def copy_by_thread(dataset: Any, copies: ExitStack) -> Any:
     """Returns the dataset that a reading thread uses: a copy if it or a part of it has `copy_for_thread`.
 
     Args:
@@ -108,45 +108,45 @@ def copied_by_thread(dataset: Any, copies: ExitStack) -> Any:
         ...     def copy_for_thread(self):
         ...         return Cursor(self)
         >>> shared = Subset(Cursor("abc"), [2, 0])
-        >>> own = copied_by_thread(shared, ExitStack())
-        >>> own[0], own.dataset is shared.dataset, copied_by_thread([1], ExitStack())
+        >>> own = copy_by_thread(shared, ExitStack())
+        >>> own[0], own.dataset is shared.dataset, copy_by_thread([1], ExitStack())
         ('c', False, [1])
     """
     if callable(make := getattr(dataset, "copy_for_thread", None)):
-        made = make()
-        if callable(close := getattr(made, "close", None)):
+        clone = make()
+        if callable(close := getattr(clone, "close", None)):
             copies.callback(close)
-        return made
+        return clone
 
     def copied(part: Any) -> Any:
-        return copied_by_thread(part, copies)
+        return copy_by_thread(part, copies)
 
     if hasattr(type(dataset), "with_parts"):  # a TreeDataset
         return dataset.with_parts(copied)
     if not isinstance(dataset, Subset | ConcatDataset | StackDataset):
         return dataset
     name = "dataset" if isinstance(dataset, Subset) else "datasets"
-    held = getattr(dataset, name)
-    own = copied(held) if name == "dataset" else changed_parts(copied, held)
-    if own is held:
+    parts = getattr(dataset, name)
+    own = copied(parts) if name == "dataset" else map_parts(copied, parts)
+    if own is parts:
         return dataset
-    around = copy.copy(dataset)
-    setattr(around, name, own)
-    return around
+    wrapper = copy.copy(dataset)
+    setattr(wrapper, name, own)
+    return wrapper
 
 
-def changed_parts(change: Callable[[Any], Any], held: Any) -> Any:
+def map_parts(change: Callable[[Any], Any], parts: Any) -> Any:
     """Applies a function to each dataset in a list, a tuple or a mapping.
 
     Returns:
         The changed container, or the given one if the function changes no dataset.
 
     Example:
-        >>> changed_parts(lambda part: part, one := {"a": [1]}) is one
+        >>> map_parts(lambda part: part, one := {"a": [1]}) is one
         True
     """
-    if isinstance(held, Mapping):
-        named = {name: change(part) for name, part in held.items()}
-        return held if all(named[name] is part for name, part in held.items()) else named
-    made = [change(part) for part in held]
-    return held if all(map(is_, made, held)) else type(held)(made)
+    if isinstance(parts, Mapping):
+        by_name = {name: change(part) for name, part in parts.items()}
+        return parts if all(by_name[name] is part for name, part in parts.items()) else by_name
+    changed = [change(part) for part in parts]
+    return parts if all(map(is_, changed, parts)) else type(parts)(changed)

@@ -46,13 +46,13 @@ def checked_ids(ids: Any, total: int) -> Ids:
         return np.zeros(0, dtype=np.int64)
     if numbers.ndim != 1 or numbers.dtype.kind not in "iu":
         raise ArgumentTypeError("ids", "must be a flat list of integers", ids)
-    found: Ids = numbers.astype(np.int64, copy=False)
+    checked: Ids = numbers.astype(np.int64, copy=False)
     # For few ids a list is faster; as unsigned integers, negative ids are the largest.
-    few = found.tolist() if found.size <= _FEW else None
-    if (min(few) < 0 or max(few) >= total) if few else int(found.view(np.uint64).max()) >= total:
-        outside = int(found[(found < 0) | (found >= total)][0])
+    few = checked.tolist() if checked.size <= _FEW else None
+    if (min(few) < 0 or max(few) >= total) if few else int(checked.view(np.uint64).max()) >= total:
+        outside = int(checked[(checked < 0) | (checked >= total)][0])
         raise OutOfDatasetError("ids", f"outside of a dataset of {total} samples", outside)
-    return found
+    return checked
 
 
 def checked_segments(segments: Any, total: int) -> Ids:
@@ -62,11 +62,11 @@ def checked_segments(segments: Any, total: int) -> Ids:
         ArgumentTypeError: the segments are not integers of shape (m, 3).
         OutOfDatasetError: an id is not in [0, `total`).
     """
-    asked = arguments.integers("segments", segments)
-    if asked.ndim != 2 or asked.shape[1] != 3:
-        raise ArgumentTypeError("segments", "must be of shape (m, 3): id, start, length", asked.shape)
-    checked_ids(asked[:, 0], total)
-    return asked
+    checked = arguments.integers("segments", segments)
+    if checked.ndim != 2 or checked.shape[1] != 3:
+        raise ArgumentTypeError("segments", "must be of shape (m, 3): id, start, length", checked.shape)
+    checked_ids(checked[:, 0], total)
+    return checked
 
 
 def by_file(layout: Layout, ids: Ids) -> dict[int, tuple[Ids, Ids]]:
@@ -83,7 +83,7 @@ def by_file(layout: Layout, ids: Ids) -> dict[int, tuple[Ids, Ids]]:
     return {number: (ids[places] - layout.starts[number], places) for number, places in parts}
 
 
-ENOUGH = 16
+MIN_SEQUENTIAL = 16
 """Ascending ids after which an order counts as sequential; 16 random ids ascend once in 2 * 10^13."""
 
 
@@ -108,10 +108,10 @@ class OrderWatch:
         """Checks the ids of a read; only the first worker of a loader checks."""
         if self._is_over or this_worker()[0] != 0:
             return
-        looked_at = [self._last, *ids][: ENOUGH - self._ascending + 1]
-        self._last, self._ascending = looked_at[-1], self._ascending + len(looked_at) - 1
-        is_ascending = all(one < other for one, other in pairwise(looked_at))
-        self._is_over = not is_ascending or self._ascending == ENOUGH
+        recent = [self._last, *ids][: MIN_SEQUENTIAL - self._ascending + 1]
+        self._last, self._ascending = recent[-1], self._ascending + len(recent) - 1
+        is_ascending = all(one < other for one, other in pairwise(recent))
+        self._is_over = not is_ascending or self._ascending == MIN_SEQUENTIAL
         if is_ascending and self._is_over:
             warnings.warn(
                 "a dataset with .shuffle(...) is read from front to back: a plain DataLoader does not "

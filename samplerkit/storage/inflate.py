@@ -140,8 +140,8 @@ def inflated(
         pending = b""
         if unpacker.eof:
             # Anything other than padding is the next member.
-            whole, piece = len(piece), piece.lstrip(packing.padding)
-            offset += whole - len(piece)
+            length, piece = len(piece), piece.lstrip(packing.padding)
+            offset += length - len(piece)
             if not piece:
                 continue
             unpacker = packing.new()
@@ -151,9 +151,9 @@ def inflated(
             except packing.error as error:
                 raise GzipError(offset, str(error)) from error
             # At the end of a member zlib keeps its old `unconsumed_tail`: only one of the two is valid.
-            left = unpacker.unused_data if unpacker.eof else unpacker.unconsumed_tail
-            offset += len(piece) - len(left)
-            piece = b"" if unpacker.eof else left
+            rest = unpacker.unused_data if unpacker.eof else unpacker.unconsumed_tail
+            offset += len(piece) - len(rest)
+            piece = b"" if unpacker.eof else rest
             unpacked += len(data)
             limit = most_unpacked(offset, most)
             if unpacked > limit:

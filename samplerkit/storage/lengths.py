@@ -42,7 +42,7 @@ def given_lengths(
         DatasetError: the JSON file cannot be read, or has no dict of lengths.
     """
     if isinstance(lengths, str | os.PathLike):
-        lengths = _loaded(os.fspath(lengths), storage)
+        lengths = _load(os.fspath(lengths), storage)
     if isinstance(lengths, Mapping):
         lengths = _by_file(lengths, paths, names)
     elif isinstance(lengths, bytes | set | frozenset) or not _has_length(lengths):
@@ -89,7 +89,7 @@ def _key(given: Mapping[Any, Any], path: str, name: str) -> str:
     return name
 
 
-def _loaded(path: str, storage: RemoteStorage | None) -> Mapping[Any, Any]:
+def _load(path: str, storage: RemoteStorage | None) -> Mapping[Any, Any]:
     name, data = shown(path), None
     if is_remote(path):
         if storage is None:

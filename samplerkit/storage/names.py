@@ -153,21 +153,21 @@ def matching_files(pattern: str) -> list[str]:
     parts = [part for part in pattern[len(root) :].split("/") if part]
     broken: set[str] = set()
     matches = set(_matches(root, parts, broken))
-    found = {path for path in matches if not _is_folder(path, broken)}
-    for path in sorted(matches - found):
+    files = {path for path in matches if not _is_folder(path, broken)}
+    for path in sorted(matches - files):
         if not may_match_folders(pattern):
             hint = "name the files in it too, or use a pattern that only files match"
             raise DatasetError(path, "is a folder, and matches a pattern for files", pattern, hint=hint)
     for path in sorted(broken - matches):
         problem = "is a link whose target is missing, and may be a folder that the pattern searches"
         raise DatasetError(path, problem, pattern, hint="restore the target, or remove the link")
-    kept: dict[str, str] = {}
+    path_by_file: dict[str, str] = {}
     folders: dict[str, str] = {}
-    for path in sorted(found, key=os.fsencode):
+    for path in sorted(files, key=os.fsencode):
         file = _real_path(path, folders)
-        if file not in kept or _links(path) < _links(kept[file]):
-            kept[file] = path
-    return sorted(kept.values(), key=os.fsencode)
+        if file not in path_by_file or _links(path) < _links(path_by_file[file]):
+            path_by_file[file] = path
+    return sorted(path_by_file.values(), key=os.fsencode)
 
 
 def may_match_folders(pattern: str) -> bool:
@@ -197,7 +197,7 @@ def _matches(folder: str, parts: Sequence[str], broken: set[str]) -> Iterator[st
             yield from _matches(path, rest, broken)
     else:
         is_match = re.compile(fnmatch.translate(part)).match
-        for entry in _listed(folder):
+        for entry in _entries_of(folder):
             if is_match(entry.name) and (part[0] == "." or entry.name[0] != "."):
                 path = os.path.join(folder, entry.name)  # noqa: PTH118  # likewise
                 if not rest:
@@ -219,7 +219,7 @@ def _folders(base: str, broken: set[str]) -> Iterator[str]:
                 if not _is_folder(folder, broken) or not _is_new(folder, seen):
                     continue
                 yield folder
-                for entry in _listed(folder):
+                for entry in _entries_of(folder):
                     if not entry.name.startswith("."):
                         path = os.path.join(folder, entry.name)  # noqa: PTH118  # likewise
                         if entry.is_symlink():
@@ -254,7 +254,7 @@ def _is_new(folder: str, seen: set[tuple[int, int]]) -> bool:
     return is_new
 
 
-def _listed(folder: str) -> list[os.DirEntry[str]]:
+def _entries_of(folder: str) -> list[os.DirEntry[str]]:
     try:
         with os.scandir(folder or ".") as listing:
             return list(listing)

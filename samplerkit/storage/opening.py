@@ -19,7 +19,7 @@ from samplerkit.order.draws import in_draws
 from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
 
-ERRNOS = frozenset(
+MISSING_ERRNOS = frozenset(
     {
         errno.ENOENT,
         errno.ENOTDIR,
@@ -43,11 +43,11 @@ class AbsentError(DatasetError):
         return self.place
 
 
-def unopened(name: str, what: str, error: OSError) -> DatasetError:
+def unopened(name: str, problem: str, error: OSError) -> DatasetError:
     """Returns the error for a file that cannot be opened: an `AbsentError` if it is missing."""
-    kind = AbsentError if error.errno in ERRNOS else DatasetError
+    kind = AbsentError if error.errno in MISSING_ERRNOS else DatasetError
     hint = "put it there again, or leave it out of the dataset" if error.errno == errno.ENOENT else ""
-    return kind(name, f"{what} ({error.strerror})", hint=hint)
+    return kind(name, f"{problem} ({error.strerror})", hint=hint)
 
 
 def unwritable(folder: Path, error: OSError) -> DatasetError:
@@ -66,14 +66,14 @@ def opened(path: str) -> BinaryIO:
     Raises:
         DatasetError: the file is a pipe or a device, for which reading might block forever.
     """
-    file = open(path, "rb", opener=without_waiting)  # noqa: SIM115  # Path.open takes no opener
+    file = open(path, "rb", opener=open_nonblocking)  # noqa: SIM115  # Path.open takes no opener
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         file.close()
         raise DatasetError(path, "is no plain file", hint="give the files themselves")
     return file
 
 
-def without_waiting(path: str, flags: int) -> int:
+def open_nonblocking(path: str, flags: int) -> int:
     """Opens a file without blocking, as `opener` of `open`: it may be a pipe that has no writer."""
     return os.open(path, flags | os.O_NONBLOCK)
 
@@ -112,10 +112,10 @@ def read_part(descriptor: int, offset: int, length: int) -> bytes:
     data = os.pread(descriptor, length, offset)
     if len(data) == length:
         return data
-    pieces, have = [data], len(data)  # Linux reads at most 2 GiB per call
-    while have < length and pieces[-1]:
-        pieces.append(os.pread(descriptor, length - have, offset + have))
-        have += len(pieces[-1])
+    pieces, size = [data], len(data)  # Linux reads at most 2 GiB per call
+    while size < length and pieces[-1]:
+        pieces.append(os.pread(descriptor, length - size, offset + size))
+        size += len(pieces[-1])
     return b"".join(pieces)
 
 
@@ -135,7 +135,7 @@ class Handles:
         self._open_file = open_file
         self._most = most
         self._limit = most
-        self._held: OrderedDict[int, Handle] = OrderedDict()
+        self._open: OrderedDict[int, Handle] = OrderedDict()
         self._lock = threading.Lock()
         self._process = os.getpid()
 
@@ -149,25 +149,25 @@ class Handles:
             # At the fork, another thread of the parent may have held the lock.
             self._lock, self._process = threading.Lock(), os.getpid()
         with self._lock:
-            handle = self._held.get(number)
+            handle = self._open.get(number)
             if handle is not None:
-                self._held.move_to_end(number)
+                self._open.move_to_end(number)
                 return handle
             if self._limit is None:
                 self._limit = open_at_most(MOST_OPEN, 0.25)
-            while len(self._held) >= self._limit:
-                self._held.popitem(last=False)
-            for other in [other for other, held in self._held.items() if held.is_evicted]:
-                del self._held[other]
-            handle = self._held[number] = self._open_file(number)
+            while len(self._open) >= self._limit:
+                self._open.popitem(last=False)
+            for other in [other for other, opened in self._open.items() if opened.is_evicted]:
+                del self._open[other]
+            handle = self._open[number] = self._open_file(number)
             return handle
 
     def close(self) -> None:
         """Drops all handles."""
-        self._held = OrderedDict()
+        self._open = OrderedDict()
 
     def __len__(self) -> int:
-        return len(self._held)
+        return len(self._open)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Handles, (self._open_file, self._most)
@@ -233,7 +233,7 @@ MOST_TRIED = 64
 
 
 @final
-class Present(list[Any]):
+class Samples(list[Any]):
     """The samples of a batch without the missing ones.
 
     Attributes:
@@ -282,7 +282,7 @@ def log_missing(missing: Iterable[tuple[int, str, str]], logged: set[str]) -> No
     """Logs missing samples, once per shard.
 
     Args:
-        missing: as in `Present`.
+        missing: as in `Samples`.
         logged: the shards that were logged already; new ones are added.
     """
     for _, shard, text in missing:

@@ -16,7 +16,7 @@ from samplerkit.storage.remote.storage import RemoteStorage
 from samplerkit.storage.urls import is_remote
 
 
-class Open(Protocol):
+class OpenFiles(Protocol):
     """The open files or shards of a dataset in one process."""
 
     @property
@@ -31,51 +31,51 @@ class Open(Protocol):
         """
 
 
-Held = TypeVar("Held", bound=Open)
+Opened = TypeVar("Opened", bound=OpenFiles)
 
 
 @final
-class Process(Generic[Held]):
+class Process(Generic[Opened]):
     """The state of a dataset in one process.
 
     Attributes:
-        lock: held while files are counted, and while `held` is created or closed.
-        held: the open files or shards; None before the first use and after `close`.
-        before: the counters of earlier `held` objects.
-        of_workers: functions that return the counters of the workers of loaders in this process.
+        lock: held while files are counted, and while `open_files` is created or closed.
+        open_files: the open files or shards; None before the first use and after `close`.
+        earlier: the counters of earlier `open_files`.
+        worker_stats: functions that return the counters of the workers of loaders in this process.
     """
 
     _finalizer: weakref.finalize[Any, Any]
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.held: Held | None = None
-        self.before = FileStats()
-        self.of_workers: list[Callable[[], FileStats | None]] = []
+        self.open_files: Opened | None = None
+        self.earlier = FileStats()
+        self.worker_stats: list[Callable[[], FileStats | None]] = []
 
     @property
     def stats(self) -> FileStats:
         """The counters so far."""
-        held = self.held
-        return self.before if held is None else held.stats
+        open_files = self.open_files
+        return self.earlier if open_files is None else open_files.stats
 
     def with_workers(self, own: FileStats) -> FileStats:
         """Adds the counters of workers to those of this process."""
-        return sum(filter(None, (stats() for stats in self.of_workers)), own)
+        return sum(filter(None, (stats() for stats in self.worker_stats)), own)
 
-    def opened(self, owner: object, make: Callable[[FileStats], Held]) -> Held:
+    def open(self, owner: object, make: Callable[[FileStats], Opened]) -> Opened:
         """Returns the open files or shards; opens them first if needed.
 
         Args:
-            owner: the dataset; `held` is closed when it is garbage collected, and at interpreter exit.
-            make: creates `held` from the initial counters. The result must not refer to the owner.
+            owner: the dataset; `open_files` is closed when it is garbage collected, and at interpreter exit.
+            make: creates `open_files` from the initial counters. The result must not refer to the owner.
         """
         with self.lock:
-            if self.held is None:
-                held = make(self.before)
-                self._finalizer = weakref.finalize(owner, held.close, waits=False)
-                self.held = held
-            return self.held
+            if self.open_files is None:
+                open_files = make(self.earlier)
+                self._finalizer = weakref.finalize(owner, open_files.close, waits=False)
+                self.open_files = open_files
+            return self.open_files
 
     def close(self, storage: RemoteStorage | None = None) -> None:
         """Ends the threads, and closes the open files or shards.
@@ -84,26 +84,26 @@ class Process(Generic[Held]):
             storage: the storage from which the threads read; it is closed before waiting for them.
         """
         with self.lock:
-            held, self.held = self.held, None
-            if held is not None:
-                held.close(waits=False)
+            open_files, self.open_files = self.open_files, None
+            if open_files is not None:
+                open_files.close(waits=False)
             # Closed now, so that threads do not wait for running requests.
             if storage is not None:
                 storage.close()
-            if held is not None:
-                held.close()
-                self.before = held.stats
+            if open_files is not None:
+                open_files.close()
+                self.earlier = open_files.stats
                 self._finalizer.detach()
 
 
 @final
-class PerProcess(Generic[Held]):
+class PerProcess(Generic[Opened]):
     """The state of a dataset for each process: a child has its own, since threads do not survive a fork."""
 
     def __init__(self) -> None:
-        self._processes: dict[int, Process[Held]] = {}
+        self._processes: dict[int, Process[Opened]] = {}
 
-    def current(self) -> Process[Held]:
+    def current(self) -> Process[Opened]:
         """Returns the state of this process."""
         pid = os.getpid()
         process = self._processes.get(pid)
@@ -113,15 +113,15 @@ class PerProcess(Generic[Held]):
         return process
 
 
-class OpenPerProcess(Closing, Generic[Held]):
+class OpenPerProcess(Closing, Generic[Opened]):
     """A dataset that each process opens for itself: open files, locks and threads are not pickled."""
 
     def __init__(self) -> None:
-        self._processes: PerProcess[Held] = PerProcess()
+        self._processes: PerProcess[Opened] = PerProcess()
 
     def count_workers(self, worker_stats: Callable[[], FileStats | None]) -> None:
         """Adds a function that returns the counters of a loader's workers; a `Loader` calls it."""
-        self._processes.current().of_workers.append(worker_stats)
+        self._processes.current().worker_stats.append(worker_stats)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_processes": PerProcess()}
@@ -144,11 +144,11 @@ def with_requests(stats: FileStats, storage: RemoteStorage | None) -> FileStats:
     """Adds the counters of remote storage to those of a dataset."""
     if storage is None:
         return stats
-    asked = storage.stats
+    remote = storage.stats
     return replace(
         stats,
-        requests=asked.requests,
-        retries=asked.retries,
-        downloads=asked.downloads,
-        bytes_downloaded=asked.bytes,
+        requests=remote.requests,
+        retries=remote.retries,
+        downloads=remote.downloads,
+        bytes_downloaded=remote.bytes,
     )

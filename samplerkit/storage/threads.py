@@ -79,8 +79,8 @@ class Stop:
         """
         end = time.monotonic() + seconds
         self.check()
-        while (left := end - time.monotonic()) > 0:
-            self._event.wait(min(left, TICK))
+        while (remaining := end - time.monotonic()) > 0:
+            self._event.wait(min(remaining, TICK))
             self.check()
 
 
@@ -115,17 +115,17 @@ class Pool:
         """
         if not items:
             return []
-        found: list[Any] = [None] * len(items)
+        results: list[Any] = [None] * len(items)
         rest = iter(range(len(items)))
 
         # Each thread takes item after item, so that it is woken only once.
         def take(_: int, stop: Stop) -> None:
             for number in rest:
                 stop.check()
-                found[number] = call(items[number], stop)
+                results[number] = call(items[number], stop)
 
         deque(self.each(take, range(min(len(items), self.most))), maxlen=0)
-        return found
+        return results
 
     def each(
         self, call: Callable[[Item, Stop], Result], items: Sequence[Item]
@@ -136,8 +136,8 @@ class Pool:
             self._stop.check()  # once it is set, no thread may be left to do the work
             for number, item in enumerate(items):
                 self._queue.append((group.stop, partial(group.run, number, partial(call, item, group.stop))))
-            wanted = len(self._queue) + len(self._threads) - self._idle
-            for _ in range(min(wanted, self.most) - len(self._threads)):
+            needed = len(self._queue) + len(self._threads) - self._idle
+            for _ in range(min(needed, self.most) - len(self._threads)):
                 name = f"{self._name}-{len(self._threads)}"
                 self._threads.append(threading.Thread(target=self._work, name=name, daemon=True))
                 self._threads[-1].start()
@@ -198,11 +198,11 @@ class _Group(Generic[Result]):
         while True:
             # The call in the thread may not check `stop`, such as a request by a library.
             self.stop.check()
-            left = end - time.monotonic()
-            if left <= 0:
+            remaining = end - time.monotonic()
+            if remaining <= 0:
                 raise TimeoutError
             with suppress(Empty):
-                number, result, error = self._done.get(timeout=min(TICK, left))
+                number, result, error = self._done.get(timeout=min(TICK, remaining))
                 break
         try:
             if error is not None:
@@ -236,11 +236,11 @@ def in_threads(
         >>> dict(in_threads(lambda number: number * number, range(4), 2, "square"))[3]
         9
     """
-    wanted, stop = list(items), Stop()
+    all_items, stop = list(items), Stop()
     pool = Pool(arguments.positive("threads", threads), name, stop)
     try:
-        for number, result in pool.each(lambda item, _: work(item), wanted):
-            yield wanted[number], result
+        for number, result in pool.each(lambda item, _: work(item), all_items):
+            yield all_items[number], result
     finally:
         stop.set()
         pool.wake()
@@ -266,17 +266,17 @@ def all_in_threads(
     Raises:
         Exception: the first exception of `work`; items that were not started yet are skipped.
     """
-    found: dict[int, Result] = {}
+    results: dict[int, Result] = {}
     if progress is not None:
         progress(0, number)
     for item, result in in_threads(work, range(number), threads, name):
-        found[item] = result
+        results[item] = result
         if progress is not None:
-            progress(len(found), number)
-    return [found[item] for item in range(number)]
+            progress(len(results), number)
+    return [results[item] for item in range(number)]
 
 
-def bounded(call: Callable[[], Result], seconds: float, stop: Stop) -> Result:
+def with_timeout(call: Callable[[], Result], seconds: float, stop: Stop) -> Result:
     """Calls a function in a new thread, with a timeout.
 
     After the timeout the thread keeps running, since it cannot be stopped from outside; the interpreter does
@@ -292,7 +292,7 @@ def bounded(call: Callable[[], Result], seconds: float, stop: Stop) -> Result:
         Stopped: `stop` was set.
 
     Example:
-        >>> bounded(lambda: 6 * 7, 10.0, Stop())
+        >>> with_timeout(lambda: 6 * 7, 10.0, Stop())
         42
     """
     group: _Group[Result] = _Group(Stop(stop))
@@ -311,7 +311,7 @@ def join(threads: Iterable[threading.Thread]) -> None:
             thread.join(end - time.monotonic())
 
 
-def weakly(method: Callable[Given, Result]) -> Callable[Given, Result]:
+def weak_method(method: Callable[Given, Result]) -> Callable[Given, Result]:
     """Returns a function that calls a method by a weak reference, which avoids reference cycles.
 
     Args:
@@ -320,17 +320,17 @@ def weakly(method: Callable[Given, Result]) -> Callable[Given, Result]:
     Example:
         >>> class Shelf:
         ...     def __init__(self):
-        ...         self.count = weakly(self._count)
+        ...         self.count = weak_method(self._count)
         ...     def _count(self):
         ...         return 7
         >>> shelf = Shelf()
         >>> shelf.count()
         7
     """
-    found = WeakMethod(method)
+    reference = WeakMethod(method)
 
     def call(*arguments: Given.args, **named: Given.kwargs) -> Result:
-        bound = found()
+        bound = reference()
         if bound is None:
             raise ReferenceError("the object of this method was deleted")
         return bound(*arguments, **named)
@@ -358,23 +358,23 @@ PATIENCE_SECONDS = 1.0
 """Shorter passes show no progress."""
 
 
-def progress_of(wanted: Any) -> Progress:
+def progress_of(progress: Any) -> Progress:
     """Checks the argument `progress`: None for a line on the terminal, False for nothing, or a function.
 
     Raises:
         ArgumentTypeError: it is none of these.
     """
-    if wanted is None:
+    if progress is None:
         return TerminalLine()
-    if wanted is False:
+    if progress is False:
         return silence
-    if not callable(wanted):
-        raise ArgumentTypeError("progress", "must be a function, None or False", wanted)
-    report: Progress = wanted
+    if not callable(progress):
+        raise ArgumentTypeError("progress", "must be a function, None or False", progress)
+    report: Progress = progress
     return report
 
 
-def silence(what: str, done: int, total: int) -> None:
+def silence(description: str, done: int, total: int) -> None:
     """Shows no progress."""
 
 
@@ -385,7 +385,7 @@ class TerminalLine:
         self._last: float | None = None
         self._is_shown = False
 
-    def __call__(self, what: str, done: int, total: int) -> None:
+    def __call__(self, description: str, done: int, total: int) -> None:
         now = time.monotonic()
         self._last = now if self._last is None else self._last
         if not sys.stderr.isatty():
@@ -394,7 +394,7 @@ class TerminalLine:
         if (is_over and self._is_shown) or (not is_over and now - self._last > PATIENCE_SECONDS / 4):
             self._is_shown = self._is_shown or now - self._last > PATIENCE_SECONDS
             self._last = now
-            sys.stderr.write(f"\r{what} {done:,} of {total:,}" + ("\n" if is_over else ""))
+            sys.stderr.write(f"\r{description} {done:,} of {total:,}" + ("\n" if is_over else ""))
             sys.stderr.flush()
         if is_over:
             self._last, self._is_shown = None, False

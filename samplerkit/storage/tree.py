@@ -17,9 +17,9 @@ from samplerkit.order.intervals import interval_of
 from samplerkit.order.layout import Layout, named_parts, require_depth
 from samplerkit.order.typing import Ids
 from samplerkit.storage.ahead.cache_entries import FileStats
-from samplerkit.storage.batch_readers import changed_parts, present_reader, wanted
+from samplerkit.storage.batch_readers import map_parts, present_reader, read_args
 from samplerkit.storage.ids import checked_ids, checked_index, checked_segments
-from samplerkit.storage.opening import Present, log_missing
+from samplerkit.storage.opening import Samples, log_missing
 from samplerkit.storage.per_process import OpenPerProcess
 from samplerkit.storage.tree_leaves import Array, Columns, Leaf, LeafSamples, Share, copies, joined
 
@@ -94,10 +94,10 @@ class TreeDataset(OpenPerProcess[Any]):
     @property
     def fingerprint(self) -> str | None:
         """A string that changes when the fingerprint of a part does; None if no part has one."""
-        known = [leaf.fingerprint for leaf in self._leaves]
-        if not any(known):
+        fingerprints = [leaf.fingerprint for leaf in self._leaves]
+        if not any(fingerprints):
             return None
-        return fingerprint_of([leaf.name for leaf in self._leaves], known)
+        return fingerprint_of([leaf.name for leaf in self._leaves], fingerprints)
 
     @property
     def lengths(self) -> np.ndarray[Any, Any] | None:
@@ -106,18 +106,18 @@ class TreeDataset(OpenPerProcess[Any]):
         Raises:
             DatasetError: only some parts have lengths, or the lengths of a part have the wrong shape.
         """
-        found = {leaf: leaf.lengths for leaf in self._leaves}
-        known = {leaf: np.asarray(lengths) for leaf, lengths in found.items() if lengths is not None}
-        if not known:
+        by_leaf = {leaf: leaf.lengths for leaf in self._leaves}
+        available = {leaf: np.asarray(lengths) for leaf, lengths in by_leaf.items() if lengths is not None}
+        if not available:
             return None
-        first = next(iter(known.values()))
+        first = next(iter(available.values()))
         for leaf, size in zip(self._leaves, np.diff(self._starts).tolist(), strict=True):
-            if leaf not in known:
+            if leaf not in available:
                 raise DatasetError(leaf.place, "has no lengths, and other parts have", leaf.dataset)
-            if known[leaf].shape != (size, *first.shape[1:]):
+            if available[leaf].shape != (size, *first.shape[1:]):
                 problem = f"must have lengths of shape {(size, *first.shape[1:])}, as other parts"
-                raise DatasetError(leaf.place, problem, known[leaf].shape)
-        return np.concatenate(list(known.values()))
+                raise DatasetError(leaf.place, problem, available[leaf].shape)
+        return np.concatenate(list(available.values()))
 
     @property
     def stats(self) -> FileStats | None:
@@ -126,19 +126,19 @@ class TreeDataset(OpenPerProcess[Any]):
         Includes the workers of a `Loader`, up to the batches that it has returned.
         """
         of_parts = (getattr(dataset, "stats", None) for dataset in self._datasets)
-        known = [stats for stats in of_parts if isinstance(stats, FileStats)]
-        known += filter(None, (ask() for ask in self._processes.current().of_workers))
-        return sum(known, FileStats()) if known else None
+        available = [stats for stats in of_parts if isinstance(stats, FileStats)]
+        available += filter(None, (worker_stats() for worker_stats in self._processes.current().worker_stats))
+        return sum(available, FileStats()) if available else None
 
     @property
     def wants_passes(self) -> bool:
         """Whether a part receives the pass over its source in which a sample is read."""
-        return any(map(wanted, self._datasets))
+        return any(map(read_args, self._datasets))
 
     @property
     def wants_epochs(self) -> bool:
         """Whether a part receives the epoch of its source in which a sample is read."""
-        return any("epochs" in wanted(dataset) for dataset in self._datasets)
+        return any("epochs" in read_args(dataset) for dataset in self._datasets)
 
     @property
     def expect(self) -> Callable[[Iterable[Ids]], None] | None:
@@ -149,7 +149,7 @@ class TreeDataset(OpenPerProcess[Any]):
         return self._expect if any(map(expects_ids, self._datasets)) else None
 
     @property
-    def read_present(self) -> Callable[..., Present] | None:
+    def read_present(self) -> Callable[..., Samples] | None:
         """A method that reads a batch and reports missing samples; None if no part skips missing samples."""
         reads = any(present_reader(dataset) is not None for dataset in self._datasets)
         return self._present if reads else None
@@ -171,7 +171,7 @@ class TreeDataset(OpenPerProcess[Any]):
 
     def with_parts(self, change: Callable[[Any], Any]) -> TreeDataset:
         """Returns a tree with a function applied to each part; the same tree if no part changes."""
-        parts = changed_parts(change, self.parts)
+        parts = map_parts(change, self.parts)
         return self if parts is self.parts else TreeDataset(parts)
 
     def of_first_parts(self, count: int) -> TreeDataset:
@@ -208,11 +208,11 @@ class TreeDataset(OpenPerProcess[Any]):
             DatasetError: a part returns anything but samples, or parts return different kinds of samples.
                 Exceptions of a part have a note with its name.
         """
-        found = self._read(ids, passes, epochs)
-        if not isinstance(found, Present):
-            return found
-        log_missing(found.missing, self._logged)
-        return list(found)
+        batch = self._read(ids, passes, epochs)
+        if not isinstance(batch, Samples):
+            return batch
+        log_missing(batch.missing, self._logged)
+        return list(batch)
 
     def close(self) -> None:
         """Closes the parts that can be closed. The dataset can be used again if its parts can."""
@@ -224,42 +224,42 @@ class TreeDataset(OpenPerProcess[Any]):
     def __repr__(self) -> str:
         return f"TreeDataset({self.parts if len(self.parts) <= 8 else f'<{len(self.parts)} parts>'})"
 
-    def _present(self, ids: Iterable[int], passes: Ids | None = None, epochs: Ids | None = None) -> Present:
-        found = self._read(ids, passes, epochs)
-        if isinstance(found, np.ndarray):
-            return Present(found)
-        if not isinstance(found, Present):
+    def _present(self, ids: Iterable[int], passes: Ids | None = None, epochs: Ids | None = None) -> Samples:
+        batch = self._read(ids, passes, epochs)
+        if isinstance(batch, np.ndarray):
+            return Samples(batch)
+        if not isinstance(batch, Samples):
             problem = "returns columns, from which missing samples cannot be left out"
-            raise DatasetError("dataset", problem, list(found), hint="say as_columns=False")
-        return found
+            raise DatasetError("dataset", problem, list(batch), hint="say as_columns=False")
+        return batch
 
-    def _read(self, ids: Iterable[int], passes: Ids | None, epochs: Ids | None) -> Present | Columns | Array:
-        asked = checked_ids(ids, len(self))
+    def _read(self, ids: Iterable[int], passes: Ids | None, epochs: Ids | None) -> Samples | Columns | Array:
+        checked = checked_ids(ids, len(self))
         shares = []
-        for leaf, start, places, mine in self._of_parts(asked, passes, epochs):
-            samples = leaf.read(asked[places] - start, mine, places, asked.size)
+        for leaf, start, places, extra in self._split(checked, passes, epochs):
+            samples = leaf.read(checked[places] - start, extra, places, checked.size)
             shares.append(LeafSamples(leaf.place, start, samples, places, leaf.has_borders))
-        return joined(shares, asked.size)
+        return joined(shares, checked.size)
 
     def _segments(self, segments: Any, passes: Ids | None = None, epochs: Ids | None = None) -> list[Any]:
-        asked = checked_segments(segments, len(self))
-        found: list[Any] = [None] * len(asked)
-        for leaf, start, places, mine in self._of_parts(asked[:, 0], passes, epochs):
-            parts = leaf.read_segments(asked[places] - np.array([start, 0, 0]), mine, places, len(asked))
+        checked = checked_segments(segments, len(self))
+        result: list[Any] = [None] * len(checked)
+        for leaf, start, places, extra in self._split(checked[:, 0], passes, epochs):
+            parts = leaf.read_segments(checked[places] - np.array([start, 0, 0]), extra, places, len(checked))
             for place, part in zip(places.tolist(), parts, strict=True):
-                found[place] = part
-        return found
+                result[place] = part
+        return result
 
-    def _of_parts(
+    def _split(
         self, ids: Ids, passes: Ids | None, epochs: Ids | None
     ) -> Iterator[tuple[Leaf, int, Ids, dict[str, Ids]]]:
         """Yields each part with samples in a batch, its first id, their positions, passes and epochs."""
-        known = {"passes": passes, "epochs": epochs}
+        args = {"passes": passes, "epochs": epochs}
         leaf_of = interval_of(self._starts, ids)
         for number in np.unique(leaf_of).tolist():
             places = np.flatnonzero(leaf_of == number)
-            mine = {name: np.asarray(values)[places] for name, values in known.items() if values is not None}
-            yield self._leaves[number], int(self._starts[number]), places, mine
+            extra = {name: np.asarray(values)[places] for name, values in args.items() if values is not None}
+            yield self._leaves[number], int(self._starts[number]), places, extra
 
     def _expect(self, upcoming: Iterable[Ids]) -> None:
         numbers = [number for number, leaf in enumerate(self._leaves) if expects_ids(leaf.dataset)]

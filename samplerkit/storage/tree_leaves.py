@@ -14,9 +14,9 @@ from samplerkit.errors import DatasetError, note_once
 from samplerkit.order.dataset_protocol import find_column, find_fingerprint
 from samplerkit.order.draws import entered_draws, in_draws
 from samplerkit.order.typing import Ids
-from samplerkit.storage.batch_readers import batch_reader, only_sample, present_reader, reads_singly, wanted
+from samplerkit.storage.batch_readers import batch_reader, has_getitem, only_sample, present_reader, read_args
 from samplerkit.storage.files.content import FileContent, gathered_columns
-from samplerkit.storage.opening import Present
+from samplerkit.storage.opening import Samples
 
 MOST_SCANNED = 1 << 14
 """Ids of all parts that are searched for those of one part before `try_next` returns None."""
@@ -53,8 +53,8 @@ class Leaf:
     @property
     def lengths(self) -> Any:
         """The length of each sample, if the dataset has an attribute or a column of that name."""
-        found = find_column(self.dataset, "lengths", "length")
-        return found and found[1]
+        column = find_column(self.dataset, "lengths", "length")
+        return column and column[1]
 
     def read_one(self, id: int) -> Any:
         """Reads one sample; exceptions of the dataset get a note with its name."""
@@ -69,17 +69,17 @@ class Leaf:
             note_once(error, f"samplerkit: in {self.place} of a tree of datasets")
             raise
 
-    def read(self, ids: Ids, about: Mapping[str, Ids], places: Ids, size: int) -> Any:
+    def read(self, ids: Ids, extra: Mapping[str, Ids], places: Ids, size: int) -> Any:
         """Reads its share of a batch in one call, each sample within its draw.
 
         Args:
             ids: the ids in the dataset.
-            about: by name, for each sample the pass over its source, and the epoch of its source.
+            extra: by name, for each sample the pass over its source, and the epoch of its source.
             places: the positions of the samples in the batch.
             size: the number of samples in the whole batch.
 
         Returns:
-            What the dataset returns: a list of samples, a `Present`, a numeric array whose rows are samples,
+            What the dataset returns: a list of samples, a `Samples`, a numeric array whose rows are samples,
             or a mapping of columns.
 
         Raises:
@@ -88,7 +88,7 @@ class Leaf:
         """
         in_batches = batch_reader(self.dataset) is not None
         read = (present_reader(self.dataset) or self.dataset.__getitems__) if in_batches else None
-        samples = self._called(read, self._one, ids, about, places, size)
+        samples = self._call(read, self._one, ids, extra, places, size)
         if isinstance(samples, np.ndarray) and self.has_borders:
             samples = {BORDERS: samples}
         elif isinstance(samples, np.ndarray) and (samples.ndim < 1 or samples.dtype.kind not in "biuf"):
@@ -100,12 +100,12 @@ class Leaf:
             raise DatasetError(self.place, f"must return {ids.size} samples for as many ids", len(samples))
         return samples
 
-    def read_segments(self, segments: Ids, about: Mapping[str, Ids], places: Ids, size: int) -> list[Any]:
+    def read_segments(self, segments: Ids, extra: Mapping[str, Ids], places: Ids, size: int) -> list[Any]:
         """Reads segments of samples in one call of the dataset's `__getsegments__`, each within its draw.
 
         Args:
             segments: for each the id in the dataset, the first token and the number of tokens; shape (m, 3).
-            about: as for `read`.
+            extra: as for `read`.
             places: the positions of the segments in the batch.
             size: the number of segments in the whole batch.
 
@@ -118,19 +118,19 @@ class Leaf:
         def one(given: tuple[Any, ...]) -> Any:
             return read(*(values[None] for values in given))[0]
 
-        parts = self._called(read, one, segments, about, places, size)
+        parts = self._call(read, one, segments, extra, places, size)
         if not hasattr(parts, "__len__") or len(parts) != len(segments):
             number = len(parts) if hasattr(parts, "__len__") else parts
             problem = f"must return {len(segments)} parts for as many segments"
             raise DatasetError(self.place, problem, number)
         return list(parts)
 
-    def _called(
+    def _call(
         self,
         read: Callable[..., Any] | None,
         one: Callable[[Any], Any],
-        what: Ids,
-        about: Mapping[str, Ids],
+        ids: Ids,
+        extra: Mapping[str, Ids],
         places: Ids,
         size: int,
     ) -> Any:
@@ -139,15 +139,15 @@ class Leaf:
         enters_alone = bool(getattr(batch_reader(self.dataset), "enters_draws", False))
         with self._noting_errors():
             # No default for epochs: the dataset knows the epoch from `set_epoch`.
-            first = {"passes": np.zeros(len(what), dtype=np.int64), **about}
-            given = (what, *(first[name] for name in wanted(self.dataset) if name in first))
+            values = {"passes": np.zeros(len(ids), dtype=np.int64), **extra}
+            arguments = (ids, *(values[name] for name in read_args(self.dataset) if name in values))
             if read is None or (draws is not None and draws.begin is not None and not enters_alone):
-                return in_draws(one, zip(*given, strict=True), places.tolist(), size)
+                return in_draws(one, zip(*arguments, strict=True), places.tolist(), size)
             with nullcontext() if draws is None else draws.of(places, enters_alone=enters_alone):
-                return read(*given)
+                return read(*arguments)
 
     def _one(self, given: tuple[np.int64, ...]) -> Any:
-        if len(given) == 1 and reads_singly(self.dataset):
+        if len(given) == 1 and has_getitem(self.dataset):
             return self.dataset[int(given[0])]
         return only_sample(self.dataset.__getitems__(*(np.array([number]) for number in given)))
 
@@ -181,9 +181,9 @@ class Share(Iterator[Ids]):
         while self._scanned < MOST_SCANNED:
             ids = np.asarray(next(self._upcoming), dtype=np.int64)
             self._scanned += max(1, ids.size)
-            mine = ids[(ids >= self._begin) & (ids < self._end)]
-            if mine.size:
-                return mine - self._begin
+            own = ids[(ids >= self._begin) & (ids < self._end)]
+            if own.size:
+                return own - self._begin
         self._scanned = 0
         return None
 
@@ -214,7 +214,7 @@ class LeafSamples:
     Args:
         place: the name of the dataset in errors.
         start: its first id in the tree.
-        samples: a list of samples, a `Present`, an array whose rows are samples, or a mapping of columns.
+        samples: a list of samples, a `Samples`, an array whose rows are samples, or a mapping of columns.
         places: the positions of the samples in the batch.
         has_borders: whether it returns `cu_seqlens`, which have no row per sample.
     """
@@ -226,7 +226,7 @@ class LeafSamples:
     has_borders: bool = False
 
 
-def joined(shares: Sequence[LeafSamples], size: int) -> Present | Columns | Array:
+def joined(shares: Sequence[LeafSamples], size: int) -> Samples | Columns | Array:
     """Joins the shares of a batch.
 
     Args:
@@ -268,15 +268,15 @@ def _joined_columns(shares: Sequence[LeafSamples], size: int) -> Columns:
 def _with_borders(shares: Sequence[LeafSamples], size: int) -> Columns | Array:
     """Joins shares of token windows; `cu_seqlens` are positions in the flattened batch."""
     names = list(shares[0].samples)
-    found, width = [], int(shares[0].samples[BORDERS][-1]) // shares[0].places.size
+    starts, width = [], int(shares[0].samples[BORDERS][-1]) // shares[0].places.size
     for share in shares:
         borders = share.samples[BORDERS]
         if int(borders[-1]) != width * share.places.size:
-            here = int(borders[-1]) // share.places.size
-            raise DatasetError(share.place, f"gives windows of another length than {width} tokens", here)
+            own_width = int(borders[-1]) // share.places.size
+            raise DatasetError(share.place, f"gives windows of another length than {width} tokens", own_width)
         row, at = np.divmod(borders[:-1], width)
-        found.append(share.places[row] * width + at)
-    merged = np.append(np.sort(np.concatenate(found)), size * width).astype(shares[0].samples[BORDERS].dtype)
+        starts.append(share.places[row] * width + at)
+    merged = np.append(np.sort(np.concatenate(starts)), size * width).astype(shares[0].samples[BORDERS].dtype)
     if names == [BORDERS]:
         return merged
     others = [
@@ -305,24 +305,24 @@ def _joined_rows(shares: Sequence[LeafSamples], size: int) -> Array:
     return rows
 
 
-def _joined_samples(shares: Sequence[LeafSamples], size: int) -> Present:
+def _joined_samples(shares: Sequence[LeafSamples], size: int) -> Samples:
     samples: list[Any] = [None] * size
     missing: list[tuple[int, str, str]] = []
     stand_ins: list[tuple[int, Any]] = []
     for share in shares:
-        lost = getattr(share.samples, "missing", ())
-        missing += [(int(share.places[at]), file, f"{text} ({share.place})") for at, file, text in lost]
+        absent = getattr(share.samples, "missing", ())
+        missing += [(int(share.places[at]), file, f"{text} ({share.place})") for at, file, text in absent]
         stand_in = getattr(share.samples, "stand_in", None)
         if stand_in is not None:
             stand_ins.append((share.start + stand_in, share.samples[0]))
             continue
-        here = np.delete(share.places, [at for at, _, _ in lost])
-        for place, sample in zip(here.tolist(), share.samples, strict=True):
+        present = np.delete(share.places, [at for at, _, _ in absent])
+        for place, sample in zip(present.tolist(), share.samples, strict=True):
             samples[place] = sample
-    gone = {place for place, _, _ in missing}
-    found = Present(sample for place, sample in enumerate(samples) if place not in gone)
-    found.missing = sorted(missing)
-    if not found and stand_ins:  # if other parts have samples, the batch needs no replacement
-        found.stand_in, sample = stand_ins[0]
-        found.append(sample)
-    return found
+    missing_places = {place for place, _, _ in missing}
+    batch = Samples(sample for place, sample in enumerate(samples) if place not in missing_places)
+    batch.missing = sorted(missing)
+    if not batch and stand_ins:  # if other parts have samples, the batch needs no replacement
+        batch.stand_in, sample = stand_ins[0]
+        batch.append(sample)
+    return batch

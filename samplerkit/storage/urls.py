@@ -53,14 +53,14 @@ def is_web(url: str) -> bool:
     return url.partition("://")[0].lower() in _WEB_SCHEMES
 
 
-def is_of_s3(url: str) -> bool:
+def is_s3(url: str) -> bool:
     """Returns whether a URL is an S3 URL."""
     return url.partition("://")[0].lower() in _S3_SCHEMES
 
 
-def names_version(url: str) -> bool:
+def has_version(url: str) -> bool:
     """Returns whether a URL is an S3 URL with a version of the object."""
-    return is_of_s3(url) and "?versionId=" in url
+    return is_s3(url) and "?versionId=" in url
 
 
 def shown(url: str) -> str:
@@ -78,11 +78,11 @@ def shown(url: str) -> str:
     return "::".join(_link_shown(link) for link in url.split("::"))
 
 
-def beside(url: str, suffix: str) -> str:
+def add_suffix(url: str, suffix: str) -> str:
     """Returns a path or URL with a suffix added to the file name; a URL's query stays at the end.
 
     Example:
-        >>> beside("https://host/a.tar?v=2", ".skidx"), beside("/data/a?.tar", ".skidx")
+        >>> add_suffix("https://host/a.tar?v=2", ".skidx"), add_suffix("/data/a?.tar", ".skidx")
         ('https://host/a.tar.skidx?v=2', '/data/a?.tar.skidx')
     """
     end = re.search(r"[?#]", url) if is_remote(url) else None

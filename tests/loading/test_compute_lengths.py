@@ -12,7 +12,7 @@ import pytest
 
 import samplerkit as sk
 from samplerkit.cli.storage import FieldLength
-from samplerkit.storage.atomic import locked
+from samplerkit.storage.atomic import try_lock
 
 TEXTS = ["a" * (number * 7919 % 301) for number in range(1500)]
 LENGTHS = [len(text) for text in TEXTS]
@@ -97,7 +97,7 @@ def test_columns_of_files_are_measured_row_by_row(tmp_path):
 
 
 def test_two_processes_do_not_compute_one_file(tmp_path):
-    held = locked(tmp_path / "l.npy.part", is_exclusive=False)  # whoever computes has it alone
+    held = try_lock(tmp_path / "l.npy.part", is_exclusive=False)  # whoever computes has it alone
     with os.fdopen(held), pytest.raises(sk.ArgumentValueError, match="by another process"):
         sk.compute_lengths(TEXTS, len, tmp_path / "l.npy")
 

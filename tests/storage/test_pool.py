@@ -13,7 +13,7 @@ import pytest
 
 from samplerkit.storage import threads
 from samplerkit.storage.files.packages import extra
-from samplerkit.storage.threads import Pool, Stop, Stopped, bounded, in_threads
+from samplerkit.storage.threads import Pool, Stop, Stopped, in_threads, with_timeout
 from tests.storage.remote.children import Child
 from tests.waiting import wait_until
 
@@ -98,10 +98,10 @@ def test_what_takes_longer_than_it_may_is_given_up():
     may_end = threading.Event()
     try:
         with pytest.raises(TimeoutError):
-            bounded(lambda: may_end.wait(60), 0.05, Stop())
+            with_timeout(lambda: may_end.wait(60), 0.05, Stop())
     finally:
         may_end.set()
-    assert bounded(lambda: may_end.wait(60), 60, Stop())
+    assert with_timeout(lambda: may_end.wait(60), 60, Stop())
 
 
 class Terminal(io.StringIO):

@@ -96,7 +96,7 @@ class DatasetFiles(ChunkedDataset):
             return self
         given = dict(zip(map(shown, paths_of(listed)), listed, strict=True))
         other, processes = copy(self), PerProcess[ChunkCache]()
-        processes.current().before = self.stats
+        processes.current().earlier = self.stats
         changes = {"_listed": listed, "_chunks": None, "_processes": processes}
         vars(other).update(changes, _gather=partial(_item, given))
         vars(other).pop("description", None)

@@ -25,7 +25,7 @@ from samplerkit.loading.workers.reader import ReaderOptions, SampleReader, repor
 from samplerkit.loading.workers.thread_pool import ThreadPool, ThreadSchedule
 from samplerkit.loading.workers.worker_processes import WorkerProcesses
 from samplerkit.order import arguments
-from samplerkit.storage.batch_readers import wanted
+from samplerkit.storage.batch_readers import read_args
 
 REFUSED = {
     "shuffle": "give the sampler a shuffle mode",
@@ -199,7 +199,7 @@ class LoaderWorkers:
         kept = opened.workers if opened is not None and opened.end() else None
         self._open = WorkerIteration(
             kept or self._make_workers(reading.epoch),
-            requests_of(self._cursor, wanted(self._cursor.run.dataset), run_ahead, reading),
+            requests_of(self._cursor, read_args(self._cursor.run.dataset), run_ahead, reading),
             make_stage,
             keeps_workers=bool(self._options.get("persistent_workers")),
             keeps_generators=seeds_here,

@@ -28,11 +28,11 @@ from samplerkit.order.draws import Draws
 from samplerkit.order.typing import Ids
 from samplerkit.storage.batch_readers import (
     batch_reader,
-    copied_by_thread,
+    copy_by_thread,
+    has_getitem,
     only_sample,
     present_reader,
-    reads_singly,
-    wanted,
+    read_args,
 )
 
 Read = Callable[[Request], Answer]
@@ -101,7 +101,7 @@ class SampleReader:
             number: under which the figures of a copy are reported.
             copies: closes them.
         """
-        own = copied_by_thread(self.dataset, copies)
+        own = copy_by_thread(self.dataset, copies)
         if own is self.dataset:
             return self
         # A dataset that copies parts of itself has the figures of the others, which all threads share.
@@ -191,7 +191,7 @@ def _ways_to_read(dataset: Any, options: ReaderOptions) -> tuple[Read | None, Re
     read = _present if present_reader(dataset) else _together
     together = None if batch_reader(dataset) is None else partial(read, dataset)
     # A `__getitems__` may take more of each sample than the id, or be the only way to read.
-    single = partial(_together, dataset) if wanted(dataset) or not reads_singly(dataset) else None
+    single = partial(_together, dataset) if read_args(dataset) or not has_getitem(dataset) else None
     if options.is_packed:
         single = partial(_cut_out, single or partial(_singly, dataset))
         together = together and partial(_cut_out, together)

@@ -12,7 +12,7 @@ from samplerkit.order.typing import Ids
 from samplerkit.storage.ahead.cache import ReadAheadCache
 from samplerkit.storage.ahead.cache_entries import CacheLimits, FileStats
 from samplerkit.storage.ahead.uses import MOST_OVERTAKEN
-from samplerkit.storage.threads import weakly
+from samplerkit.storage.threads import weak_method
 
 MOST_BYTES = 256 << 20
 """Batches with more bytes are not prefetched."""
@@ -49,8 +49,8 @@ class BatchesAhead:
         self._num_bytes = 0
         # For the cache each batch is a file that is used once.
         limits = CacheLimits(max_files=3, max_bytes=None, read_ahead=1, threads=1, keeps_unneeded=False)
-        self._cache = ReadAheadCache(weakly(self._read), 1, limits, FileStats())
-        self._cache.expect(self._numbered(upcoming), weakly(self._numbers))
+        self._cache = ReadAheadCache(weak_method(self._read), 1, limits, FileStats())
+        self._cache.expect(self._numbered(upcoming), weak_method(self._numbers))
 
     @property
     def is_valid(self) -> bool:

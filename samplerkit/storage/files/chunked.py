@@ -89,7 +89,7 @@ class ChunkedDataset(OpenPerProcess[ChunkCache]):
 
     def _note_counted(self, files: int) -> None:
         process = self._processes.current()
-        process.before += FileStats(files_counted=files)
+        process.earlier += FileStats(files_counted=files)
 
     @property
     def _index(self) -> Chunks:
@@ -188,12 +188,12 @@ class ChunkedDataset(OpenPerProcess[ChunkCache]):
 
     def _cache(self) -> ChunkCache:
         process = self._processes.current()
-        cache = process.held
+        cache = process.open_files
         if cache is not None:
             return cache
         read = self._index.read if self._decode is None else partial(_decoded, self._index.read, self._decode)
         make = partial(ReadAheadCache, read, self.layout.num_files, self._limits)
-        return process.opened(self, make)
+        return process.open(self, make)
 
 
 def _decoded(read: Callable[[int], Any], decode: DecodeSample, number: int) -> Any:

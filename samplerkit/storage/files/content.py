@@ -238,7 +238,7 @@ def names_of(columns: Any, place: str = "columns") -> tuple[str, ...] | None:
 
 
 def require_columns(place: str, columns: Sequence[str], required: Sequence[str]) -> None:
-    """Checks that a file holds each wanted column once.
+    """Checks that a file holds each required column once.
 
     Raises:
         DatasetError: a column is missing, or several have its name.

@@ -35,7 +35,7 @@ from samplerkit.storage.per_process import storage_for
 from samplerkit.storage.remote.access import UNKNOWN_SIZE
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.threads import all_in_threads
-from samplerkit.storage.urls import beside, is_remote, local_path, shown
+from samplerkit.storage.urls import add_suffix, is_remote, local_path, shown
 
 INDEX: Final = "index.json"
 
@@ -177,7 +177,7 @@ class FolderDataset(ChunkedDataset):
     def _inside(self, name: str) -> str:
         if not self.is_remote:
             return os.fspath(Path(self.folder, name))
-        return beside(self.folder, name if self.folder.endswith("/") else f"/{name}")
+        return add_suffix(self.folder, name if self.folder.endswith("/") else f"/{name}")
 
     def _stored(self, shard: FolderShard) -> Stored:
         """Returns a file of the index, without a request if it is remote: there may be very many files."""

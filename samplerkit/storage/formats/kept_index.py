@@ -22,7 +22,7 @@ from samplerkit.storage.files.packages import guarded
 from samplerkit.storage.files.stored import Stored
 from samplerkit.storage.lengths import COUNTING_THREADS
 from samplerkit.storage.threads import all_in_threads
-from samplerkit.storage.urls import beside, identity
+from samplerkit.storage.urls import add_suffix, identity
 
 INDEX_SUFFIX: Final = ".skidx"
 """The suffix of an index next to a file, appended to the file's name."""
@@ -111,7 +111,7 @@ class IndexKind(Generic[Indexed]):
             if stored.storage is None:
                 found = self._read(Path(name), stored)
             else:
-                data = stored.storage.read_shared(beside(stored.path, INDEX_SUFFIX), _MOST_BYTES)
+                data = stored.storage.read_shared(add_suffix(stored.path, INDEX_SUFFIX), _MOST_BYTES)
                 if data is None:
                     return None
                 with on_disk(data) as path:

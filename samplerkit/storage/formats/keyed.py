@@ -29,7 +29,7 @@ from samplerkit.storage.per_process import OpenPerProcess, PerProcess
 
 
 class OpenStore(ABC):
-    """A store that is open in one process; implements the protocol `Open`."""
+    """A store that is open in one process; implements the protocol `OpenFiles`."""
 
     stats = FileStats()
 
@@ -109,13 +109,13 @@ class KeyedDataset(OpenPerProcess[OpenStore]):
         """
         wanted = checked_ids(ids, len(self))
         process, (stored, keys) = self._processes.current(), self._found
-        if process.held is None:
+        if process.open_files is None:
             stored.require_same()
         values = None
         while values is None:
-            store = process.opened(self, lambda _: guarded(stored.name, "read", lambda: self._opened(stored)))
+            store = process.open(self, lambda _: guarded(stored.name, "read", lambda: self._opened(stored)))
             with process.lock:
-                if process.held is store:  # the store was not closed meanwhile
+                if process.open_files is store:  # the store was not closed meanwhile
                     values = guarded(stored.name, "read", partial(store.read, keys, wanted))
         decode = self._decode
         if decode is None:

@@ -272,14 +272,14 @@ def _boot_id() -> str:
 _PAUSE = 0.005
 
 
-def locked(path: Path, *, is_exclusive: bool, may_make: bool = True) -> int | None:
-    """Locks a lock file of the cache without waiting: see `samplerkit.storage.atomic.locked`.
+def try_lock(path: Path, *, is_exclusive: bool, may_create: bool = True) -> int | None:
+    """Locks a lock file of the cache without waiting: see `samplerkit.storage.atomic.try_lock`.
 
     Raises:
         DatasetError: the folder is not writable, or its filesystem does not support such locks.
     """
     try:
-        return atomic.locked(path, is_exclusive=is_exclusive, may_make=may_make)
+        return atomic.try_lock(path, is_exclusive=is_exclusive, may_create=may_create)
     except atomic.NoLocksError as error:
         problem = f"is on a filesystem without locks ({error.strerror}), so it cannot be shared"
         hint = "say cache=FOLDER, on a disk of this machine"
@@ -293,10 +293,10 @@ def exclusive_lock(path: Path, stop: Stop) -> Iterator[None]:
     """Waits for an exclusive lock, and holds it within the context; for short operations only.
 
     Raises:
-        DatasetError: as `locked`.
+        DatasetError: as `try_lock`.
         Stopped: `stop` was set.
     """
-    while (descriptor := locked(path, is_exclusive=True)) is None:
+    while (descriptor := try_lock(path, is_exclusive=True)) is None:
         stop.sleep(_PAUSE)
     try:
         yield
@@ -339,7 +339,7 @@ def evict(entry: Entry, *, may_be_whole: bool = True) -> bool:
         entry: the entry.
         may_be_whole: whether to delete it even if it has become a whole file meanwhile.
     """
-    descriptor = locked(entry.lock, is_exclusive=True, may_make=False)
+    descriptor = try_lock(entry.lock, is_exclusive=True, may_create=False)
     if descriptor is None:
         return False
     try:

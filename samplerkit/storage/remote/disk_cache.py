@@ -28,7 +28,7 @@ from samplerkit.storage.remote.cache_entries import (
     eviction_order,
     exclusive_lock,
     is_intact,
-    locked,
+    try_lock,
 )
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.threads import TICK, Stop
@@ -101,7 +101,7 @@ class DiskCache:
                     return local, False
                 if damaged is not None:
                     _LOG.warning("%s: its copy in the cache is damaged, and is made again", entry.place)
-            descriptor = locked(entry.lock, is_exclusive=True)
+            descriptor = try_lock(entry.lock, is_exclusive=True)
             if descriptor is not None:
                 is_new = self._write(entry, descriptor, write)
                 if self._share_lock(entry, descriptor):
@@ -184,7 +184,7 @@ class DiskCache:
         """Returns a file that exists and is not being written, pinned; or the state of a damaged file."""
         if not entry.exists:
             return None, None
-        descriptor = locked(entry.lock, is_exclusive=False)
+        descriptor = try_lock(entry.lock, is_exclusive=False)
         if descriptor is None:
             return None, None
         damaged = _state(entry.file) if entry.exists else None

@@ -24,8 +24,8 @@ from samplerkit.storage.remote.access import (
 )
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.retries import Client, Counts, retry
-from samplerkit.storage.threads import Stop, bounded, importing
-from samplerkit.storage.urls import has_pattern, is_of_s3, is_remote, is_web, names_version, shown
+from samplerkit.storage.threads import Stop, importing, with_timeout
+from samplerkit.storage.urls import has_pattern, has_version, is_remote, is_s3, is_web, shown
 
 _MIB = 1 << 20
 
@@ -126,7 +126,7 @@ class Filesystems(Client):
         """Returns the filesystem of a URL, and the path in it."""
         scheme, _, rest = url.partition("://")
         key = url if "::" in url else f"{scheme}://{rest.partition('/')[0]}"
-        key += "?" * names_version(url)  # other options
+        key += "?" * has_version(url)  # other options
         with self._lock:
             opened = self._by_key.get(key)
             if opened is None:
@@ -138,7 +138,7 @@ class Filesystems(Client):
     def _call(self, call: Callable[[], Result], length: int, stop: Stop) -> Result:
         """Calls a filesystem; as for HTTP, the timeout is for the first response and for each MiB."""
         self.counts.add(requests=1)
-        return bounded(call, self.options.timeout * (1 + math.ceil(length / _MIB)), stop)
+        return with_timeout(call, self.options.timeout * (1 + math.ceil(length / _MIB)), stop)
 
 
 def open_filesystem(url: str, options: RemoteOptions) -> tuple[Any, str]:
@@ -208,10 +208,10 @@ def expand(pattern: str, options: RemoteOptions) -> tuple[str, ...]:
 def _s3_defaults(url: str, given: Mapping[str, Any], timeout: float) -> dict[str, Any]:
     """Adds the timeouts to the options of an S3 store, and turns its own retries off."""
     options = dict(given)
-    if is_of_s3(url):
+    if is_s3(url):
         ours = {"connect_timeout": timeout, "read_timeout": timeout, "retries": {"total_max_attempts": 1}}
         options["config_kwargs"] = {**ours, **options.get("config_kwargs", {})}
-        if names_version(url):  # s3fs ignores versions by default
+        if has_version(url):  # s3fs ignores versions by default
             options.setdefault("version_aware", True)
     return options
 

@@ -37,7 +37,7 @@ from samplerkit.storage.remote.http_response import Headers, Response
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.remote.retries import Client, Counts, FileBytes, check_small
 from samplerkit.storage.threads import Pool, Stop, importing
-from samplerkit.storage.urls import is_of_s3, is_web
+from samplerkit.storage.urls import is_s3, is_web
 
 _ROUTES = 1 << 14
 """The most URLs whose routes are cached, since a dataset may have millions."""
@@ -225,7 +225,7 @@ class SignedUrls:
     def serves(self, url: str) -> bool:
         """Returns whether a URL is an S3 URL that can be signed with the given options."""
         is_bucket = not {"@", ":"} & set(_bucket(url))  # neither user and password, nor an access point
-        return self._is_supported and is_of_s3(url) and is_bucket and _has_botocore()
+        return self._is_supported and is_s3(url) and is_bucket and _has_botocore()
 
     def address(self, url: str) -> Address:
         """Returns the signed HTTP address of a file, for GET.

@@ -21,7 +21,7 @@ from samplerkit.storage.catalogue.catalogue_file import open_catalogue, refuse_l
 from samplerkit.storage.ids import OrderWatch, checked_ids, checked_index
 from samplerkit.storage.lengths import given_lengths, save_lengths
 from samplerkit.storage.names import short_names
-from samplerkit.storage.opening import AbsentError, Present, log_missing
+from samplerkit.storage.opening import AbsentError, Samples, log_missing
 from samplerkit.storage.per_process import storage_for
 from samplerkit.storage.remote.options import RemoteOptions
 from samplerkit.storage.tar.codecs import Decode
@@ -224,7 +224,7 @@ class TarDataset(View):
         return list(self._present(ids, logs=True))
 
     @property
-    def read_present(self) -> Callable[..., Present] | None:
+    def read_present(self) -> Callable[..., Samples] | None:
         """A method that reads a batch like `__getitems__`, and also returns which samples are missing.
 
         A `Loader` calls it, and logs missing samples itself; with `logs=True` they are logged here. None
@@ -233,12 +233,12 @@ class TarDataset(View):
         source = self._source
         return self._present if source.shards.options.skips and not source.is_indexed else None
 
-    def _present(self, ids: Any, *, logs: bool = False) -> Present:
+    def _present(self, ids: Any, *, logs: bool = False) -> Samples:
         numbers = self._ids(ids)
         # samplerkit's loaders pass an array; a plain DataLoader passes a list.
         if self._watch is not None and isinstance(ids, list):
             self._watch.see(numbers.tolist())
-        found = Present(self._samples(numbers))
+        found = Samples(self._samples(numbers))
         if found.missing:
             found.fill(numbers, self.layout, self._sample)
             if logs:

@@ -26,7 +26,7 @@ from samplerkit.storage.tar.index.finding import Cache, find_index, kept, make_i
 from samplerkit.storage.tar.index.index import Index, read_index
 from samplerkit.storage.tar.read.shards import archive_names
 from samplerkit.storage.threads import Progress, all_in_threads, silence
-from samplerkit.storage.urls import beside, is_remote, shown
+from samplerkit.storage.urls import add_suffix, is_remote, shown
 
 LENGTHS = "lengths.json"
 """The default file name of the lengths."""
@@ -162,7 +162,7 @@ def _targets(names: Sequence[str], out: Path | None, *, upload: bool) -> list[st
         hint = "say --out FOLDER and upload what is in it, or say --upload to have it put there"
         raise ArgumentValueError("--out", problem, shown(far[0]), hint=hint)
     if out is None:
-        return [beside(name, INDEX_SUFFIX) for name in names]
+        return [add_suffix(name, INDEX_SUFFIX) for name in names]
     targets = [os.fspath(out / (shown(name).rpartition("/")[2] + INDEX_SUFFIX)) for name in names]
     twice = [path for path, count in Counter(targets).items() if count > 1]
     if twice:

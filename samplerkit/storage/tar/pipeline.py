@@ -20,7 +20,7 @@ from samplerkit.order.layout import Layout
 from samplerkit.order.typing import Ids
 from samplerkit.storage.ahead.cache_entries import FileStats
 from samplerkit.storage.ids import checked_ids
-from samplerkit.storage.opening import AbsentError, Present, log_missing
+from samplerkit.storage.opening import AbsentError, Samples, log_missing
 from samplerkit.storage.per_process import OpenPerProcess, with_requests
 from samplerkit.storage.tar.format.flaws import Skipped
 from samplerkit.storage.tar.index.index import Index
@@ -87,7 +87,7 @@ class Source(OpenPerProcess[Reader | ShardReading]):
     @property
     def skipped(self) -> Skipped:
         """The skipped samples that are known so far; none unless flaws are skipped."""
-        return (self._processes.current().held or self.contents).skipped
+        return (self._processes.current().open_files or self.contents).skipped
 
     @property
     def stats(self) -> FileStats:
@@ -99,15 +99,15 @@ class Source(OpenPerProcess[Reader | ShardReading]):
     def reading(self) -> Reader | ShardReading:
         """The reader of this process."""
         process = self._processes.current()
-        held = process.held
+        held = process.open_files
         if held is not None:
             return held
         # Before the lock is taken: indexing may be slow, and `close` must not wait for it.
         contents = self.contents
         if isinstance(contents, Index):
             options = self.shards.options
-            return process.opened(self, partial(Reader, contents, options.cache, options.max_handles))
-        return process.opened(self, partial(ShardReading, self.shards, contents))
+            return process.open(self, partial(Reader, contents, options.cache, options.max_handles))
+        return process.open(self, partial(ShardReading, self.shards, contents))
 
     def close(self) -> None:
         """Ends the threads and closes open shards."""
@@ -183,7 +183,7 @@ class View(Closing):
             if reading.is_large(self._source_ids(numbers)):
                 yield from map(self._sample, numbers.tolist())
             else:
-                found = Present(self._samples(numbers))
+                found = Samples(self._samples(numbers))
                 log_missing(found.missing, self._source.logged)
                 yield from found
 

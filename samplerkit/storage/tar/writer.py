@@ -14,7 +14,7 @@ from typing import Any, final
 from samplerkit.closing import Writing
 from samplerkit.errors import ArgumentRangeError, ArgumentTypeError, ArgumentValueError, DatasetError
 from samplerkit.order import arguments
-from samplerkit.storage.atomic import BegunFile
+from samplerkit.storage.atomic import AtomicFile
 from samplerkit.storage.names import expand_braces
 from samplerkit.storage.tar.codecs import encode
 from samplerkit.storage.tar.format.headers import BLOCK, padded
@@ -203,7 +203,7 @@ class TarWriter(Writing):
                 hint = "give another path, or replace it by overwrite=True"
                 raise ArgumentValueError("shards", "is there already", str(path), hint=hint)
             path.parent.mkdir(parents=True, exist_ok=True)
-            return _Shard(path, BegunFile(path))
+            return _Shard(path, AtomicFile(path))
 
     def _path(self, number: int) -> Path:
         if self._names is None:
@@ -248,7 +248,7 @@ class _Shard:
     """A shard that is being written under a temporary name."""
 
     path: Path
-    begun: BegunFile
+    begun: AtomicFile
     keys: set[str] = field(default_factory=set)
     size: int = 0
 

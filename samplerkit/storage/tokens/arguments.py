@@ -16,7 +16,7 @@ from samplerkit.order.layout import Layout, named_parts
 from samplerkit.order.typing import Ids
 from samplerkit.storage.files.paths import distinct_names, file_paths
 from samplerkit.storage.remote.options import RemoteOptions
-from samplerkit.storage.urls import beside, is_remote, shown
+from samplerkit.storage.urls import add_suffix, is_remote, shown
 
 SplitPart = Literal["train", "valid", "test"]
 PARTS: Final[tuple[SplitPart, ...]] = get_args(SplitPart)
@@ -165,7 +165,7 @@ class TokenPaths:
         if url_end(path).endswith(".idx"):
             at = len(re.split(r"[?#]", path)[0] if is_remote(path) else path) - len(".idx")
             path = path[:at] + path[at + len(".idx") :]
-        return cls(beside(path, ".bin"), beside(path, ".idx"))
+        return cls(add_suffix(path, ".bin"), add_suffix(path, ".idx"))
 
 
 def token_dtype(place: str, value: Any) -> Dtype:

@@ -19,7 +19,7 @@ from samplerkit.storage.ahead.cache_entries import FileStats
 from samplerkit.storage.ids import checked_ids, checked_index
 from samplerkit.storage.per_process import OpenPerProcess, storage_for, with_requests
 from samplerkit.storage.remote.options import RemoteOptions
-from samplerkit.storage.threads import weakly
+from samplerkit.storage.threads import weak_method
 from samplerkit.storage.tokens.arguments import Documents, SplitPart, WantedWindows, corpora_of
 from samplerkit.storage.tokens.outputs import TokenDocuments, WantedOutputs
 from samplerkit.storage.tokens.source import DocumentSpan, Rows, TokenSource
@@ -328,11 +328,11 @@ class TokenDataset(OpenPerProcess[Any]):
         return found
 
     def _expect(self, upcoming: Iterable[Ids]) -> None:
-        ahead = self._processes.current().opened(self, partial(WindowsAhead, self._source))
+        ahead = self._processes.current().open(self, partial(WindowsAhead, self._source))
         ahead.expect(upcoming, self.epoch)
 
     def _read(self, ids: Ids, epochs: Ids | None, *, is_alone: bool = False) -> Any:
-        ahead = self._processes.current().held if self.is_remote else None
+        ahead = self._processes.current().open_files if self.is_remote else None
         found = (ahead or self._source).rows(ids, self.epoch if epochs is None else epochs)
         if self.vocab_size is not None:
             self._source.require_below(self.vocab_size, *found)
@@ -359,7 +359,7 @@ class WindowsAhead:
         """Receives the ids of each upcoming batch, and the epoch in which they begin."""
         self.close(waits=False)
         self._epochs = np.full_like(self._epochs, epoch)
-        self._batches = BatchesAhead(weakly(self._read), upcoming)
+        self._batches = BatchesAhead(weak_method(self._read), upcoming)
 
     def rows(self, ids: Ids, epochs: Ids | int) -> Rows:
         """Reads windows, as `TokenSource.rows` does."""

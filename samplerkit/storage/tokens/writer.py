@@ -14,7 +14,7 @@ import numpy as np
 from samplerkit.closing import Writing
 from samplerkit.errors import ArgumentRangeError, ArgumentTypeError, ArgumentValueError, DatasetError
 from samplerkit.order import arguments
-from samplerkit.storage.atomic import BegunFile, atomic
+from samplerkit.storage.atomic import AtomicFile, atomic
 from samplerkit.storage.threads import Progress, progress_of
 from samplerkit.storage.tokens.arguments import token_dtype
 from samplerkit.storage.tokens.token_files import HEADER, MAGIC, MEGATRON
@@ -79,7 +79,7 @@ class TokenWriter(Writing):
         self._is_overwritten: Final = arguments.boolean("overwrite", overwrite)
         self._require_free()
         self._lengths = array("i")
-        self._file: BegunFile | None = None
+        self._file: AtomicFile | None = None
         self._is_over = False
         self.num_tokens = 0
 
@@ -159,13 +159,13 @@ class TokenWriter(Writing):
                 hint="give another prefix, or replace it by overwrite=True",
             )
 
-    def _begun(self) -> BegunFile:
+    def _begun(self) -> AtomicFile:
         if self._is_over:
             problem = "was closed, or could not be written"
             raise DatasetError(str(self.paths[0]), problem, hint="begin another one")
         if self._file is None:
             self.paths[0].parent.mkdir(parents=True, exist_ok=True)
-            self._file = BegunFile(self.paths[0])
+            self._file = AtomicFile(self.paths[0])
         return self._file
 
     def _index(self) -> bytes:

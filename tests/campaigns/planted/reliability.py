@@ -224,7 +224,7 @@ BUGS = [
     ),
     Bug(
         "several processes may download one file",
-        "locked",
+        "try_lock",
         "fcntl.LOCK_EX if is_exclusive else fcntl.LOCK_SH",
         "fcntl.LOCK_SH",
         f"{CACHE}_processes.py::test_four_processes_that_race_download_once",
@@ -232,8 +232,8 @@ BUGS = [
     Bug(
         "files in use are evicted",
         "evict",
-        "locked(entry.lock, is_exclusive=True, may_make=False)",
-        "locked(entry.lock, is_exclusive=False, may_make=False)",
+        "try_lock(entry.lock, is_exclusive=True, may_create=False)",
+        "try_lock(entry.lock, is_exclusive=False, may_create=False)",
         f"{CACHE}_processes.py::test_a_file_in_use_is_never_evicted_by_whichever_process",
     ),
     Bug(

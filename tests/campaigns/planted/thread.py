@@ -25,9 +25,9 @@ BUGS = [
     ),
     Bug(
         "threads share what asks for copies",
-        "copied_by_thread",
-        "made = make()",
-        "made = dataset",
+        "copy_by_thread",
+        "clone = make()",
+        "clone = dataset",
         f"{COPIES}::test_each_thread_reads_a_copy_of_a_dataset_that_asks_for_it_wherever_that_lies",
     ),
     Bug(

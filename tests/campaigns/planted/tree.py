@@ -23,5 +23,5 @@ BUGS = [
         "samples[len(samples) - samples.count(None)] = sample",
         DATASETS,
     ),
-    Bug("a part receives the ids of the tree", "Share.try_next", "mine - self._begin", "mine", SHARES),
+    Bug("a part receives the ids of the tree", "Share.try_next", "own - self._begin", "own", SHARES),
 ]

@@ -198,7 +198,7 @@ def test_a_store_that_another_thread_closes_before_it_is_read_is_opened_again(tm
     filled(tmp_path / "a.db")
     with sk.SqliteDataset(tmp_path / "a.db", "samples") as dataset:
         process = dataset._processes.current()
-        original, opened = process.opened, []
+        original, opened = process.open, []
 
         def open_and_close(*arguments):
             opened.append(original(*arguments))
@@ -206,7 +206,7 @@ def test_a_store_that_another_thread_closes_before_it_is_read_is_opened_again(tm
                 dataset.close()
             return opened[-1]
 
-        monkeypatch.setattr(process, "opened", open_and_close)
+        monkeypatch.setattr(process, "open", open_and_close)
         assert dataset[1]["text"] == "row 1"
         assert len(opened) == 2
 

@@ -9,7 +9,7 @@ import pytest
 from torch.utils.data import DataLoader
 
 import samplerkit as sk
-from samplerkit.storage.ids import ENOUGH
+from samplerkit.storage.ids import MIN_SEQUENTIAL
 from samplerkit.storage.tar.dataset import TarDataset
 from samplerkit.storage.tar.read import reader
 from tests.storage.tar.shards import jpeg_tiles, write
@@ -175,7 +175,7 @@ def test_a_plain_dataloader_over_a_shuffled_dataset_warns_once_and_one_with_an_o
         batches = [len(epoch) for epoch in ([*loader], [*loader])]
     assert batches == [len(loader)] * 2
     assert len(seen) == 1
-    assert len(tiles) > ENOUGH
+    assert len(tiles) > MIN_SEQUENTIAL
     ours = sk.Loader(tiles.shuffle(1000), sk.SequentialSampler(), batch_size=4, collate_fn=list)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

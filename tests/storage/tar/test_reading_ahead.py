@@ -145,7 +145,7 @@ def test_from_shards_to_samples_and_back_nothing_stays_open(tmp_path, server):
         before = readers_ahead()
         for _ in range(3):
             dataset.expect(iter(in_order()))
-            reading = dataset._source._processes.current().held
+            reading = dataset._source._processes.current().open_files
             shards = reading._open
             assert (reading._is_whole, reading._batches) == (True, None)
             wait_until(lambda shards=shards: len(shards._entries.contents) >= 2)

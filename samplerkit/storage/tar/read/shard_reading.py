@@ -29,7 +29,7 @@ from samplerkit.storage.tar.index.index import Index
 from samplerkit.storage.tar.read.contents import Contents, MetIndexes
 from samplerkit.storage.tar.read.reader import Reader, verify
 from samplerkit.storage.tar.read.shards import VERSION_THREADS, Shards
-from samplerkit.storage.threads import in_threads, this_worker, weakly
+from samplerkit.storage.threads import in_threads, this_worker, weak_method
 from samplerkit.storage.urls import is_remote
 
 INDEXES_AT_ONCE = 64
@@ -108,7 +108,7 @@ class ShardReading:
         before = self._open
         before.close(waits=False)
         self._open = self._new_cache(before.stats)
-        self._batches = BatchesAhead(weakly(self._by_ranges), batches)
+        self._batches = BatchesAhead(weak_method(self._by_ranges), batches)
 
     def read(self, ids: Ids) -> list[dict[str, Any]]:
         """Reads samples; if flaws are skipped, missing samples are replaced by an `AbsentError`."""
@@ -242,7 +242,7 @@ class ShardReading:
             return 0
 
     def _new_cache(self, stats: FileStats) -> ReadAheadCache[OpenShard]:
-        return ReadAheadCache(weakly(self._opened), len(self._shards.urls), self._limits, stats)
+        return ReadAheadCache(weak_method(self._opened), len(self._shards.urls), self._limits, stats)
 
     def _find_costs(self, parts: list[WantedRows]) -> None:
         """Estimates once, from a batch, the cost of an epoch, for a warning."""

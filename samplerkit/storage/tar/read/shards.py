@@ -31,7 +31,7 @@ from samplerkit.storage.tar.index.archive import INDEX_SUFFIX, Archive
 from samplerkit.storage.tar.index.finding import Cache, empty_index, found_or, kept, make_index
 from samplerkit.storage.tar.index.index import Index, read_index
 from samplerkit.storage.threads import all_in_threads
-from samplerkit.storage.urls import beside, is_remote
+from samplerkit.storage.urls import add_suffix, is_remote
 
 VERSION_THREADS = 16
 """Shards whose versions or indexes are requested in parallel."""
@@ -235,7 +235,7 @@ class Shards:
         """
         if self.storage is None or not archive.is_remote:
             return None
-        data = self.storage.read_small(beside(self.urls[number], INDEX_SUFFIX), MOST_BYTES)
+        data = self.storage.read_small(add_suffix(self.urls[number], INDEX_SUFFIX), MOST_BYTES)
         if data is None:
             return None
         with on_disk(data) as path:
