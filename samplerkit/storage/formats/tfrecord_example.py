@@ -26,7 +26,7 @@ def example_of(record: bytes | memoryview) -> dict[str, Any]:
         >>> example_of(bytes([10, 13, 10, 11, 10, 1, 120, 18, 6, 26, 4, 10, 2, 7, 9]))
         {'x': array([7, 9])}
     """
-    found: dict[str, Any] = {}
+    features: dict[str, Any] = {}
     for number, kind, value in _fields(memoryview(record)):
         if number != 1 or kind != _BYTES:
             # A SequenceExample begins the same way, and would lose its feature lists.
@@ -34,8 +34,8 @@ def example_of(record: bytes | memoryview) -> dict[str, Any]:
         for entry, entry_kind, pair in _fields(value):
             if entry == 1 and entry_kind == _BYTES:
                 parts = {part: data for part, part_kind, data in _fields(pair) if part_kind == _BYTES}
-                found[str(parts.get(1, b""), "utf-8")] = _feature(parts.get(2, b""))
-    return {name: found[name] for name in sorted(found)}
+                features[str(parts.get(1, b""), "utf-8")] = _feature(parts.get(2, b""))
+    return {name: features[name] for name in sorted(features)}
 
 
 def scalars_of(sample: Mapping[str, Any], names: frozenset[str]) -> dict[str, Any]:
@@ -44,31 +44,31 @@ def scalars_of(sample: Mapping[str, Any], names: frozenset[str]) -> dict[str, An
     Raises:
         ValueError: one of these holds no value, or several.
     """
-    chosen = dict(sample)
-    for name in names & chosen.keys():
-        values = chosen[name]
+    features = dict(sample)
+    for name in names & features.keys():
+        values = features[name]
         if values is None or len(values) != 1:
             count = 0 if values is None else len(values)
             raise ValueError(f"feature {name!r} has {count} values, and one was to be")
-        chosen[name] = values[0]
-    return chosen
+        features[name] = values[0]
+    return features
 
 
 def _feature(data: Bytes) -> Any:
     """Reads a feature: of lists of several kinds, the last kind counts; lists of one kind are joined."""
-    known = 0
+    last_kind = 0
     parts: list[Any] = []
     for number, kind, part in _fields(data):
         if kind == _BYTES and number <= _OF_INTEGERS:
-            if number != known:
-                known, parts = number, []
+            if number != last_kind:
+                last_kind, parts = number, []
             parts.append(part)
     values = [entry for part in parts for entry in _fields(part) if entry[0] == 1]
-    if known == _OF_BYTES:
+    if last_kind == _OF_BYTES:
         return [bytes(value) for _, kind, value in values if kind == _BYTES]
-    if known == _OF_FLOATS:
+    if last_kind == _OF_FLOATS:
         return _joined([_floats(kind, value) for _, kind, value in values], np.float32)
-    return _joined([_integers(kind, value) for _, kind, value in values], np.int64) if known else None
+    return _joined([_integers(kind, value) for _, kind, value in values], np.int64) if last_kind else None
 
 
 def _joined(parts: list[Any], dtype: Any) -> Any:
