@@ -102,7 +102,7 @@ def _shard(path: str, storage: RemoteStorage) -> FileCatalogue:
 
 
 def _parquet(path: str, storage: RemoteStorage) -> FileCatalogue:
-    file = ParquetFile.of(path, storage, Footers()).chosen(None, None)
+    file = ParquetFile.of(path, storage, Footers()).select(None, None)
     about = file.rows, file.columns, file.footer[1:], file.check
     return FileCatalogue.of_file("parquet", path, file.stored.size, file.stored.version, *about)
 

@@ -224,8 +224,8 @@ class Records:
 
     def fits(self, size: int) -> bool:
         """Whether a file of `size` bytes can have these records."""
-        is_whole = self.is_packed or int(self.ends[-1]) == size
-        return is_whole and self.lengths.size == self.crcs.size and int(self.lengths.min()) >= 0
+        is_complete = self.is_packed or int(self.ends[-1]) == size
+        return is_complete and self.lengths.size == self.crcs.size and int(self.lengths.min()) >= 0
 
     def check(self, first: int, last: int) -> int:
         """Returns a checksum of the lengths and CRCs of some records."""

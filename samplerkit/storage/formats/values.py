@@ -126,9 +126,9 @@ def _array(dtype: Any, shape: tuple[int, ...] | None, data: bytes) -> Any:
     if dtype is None:
         dtype, at = np.dtype(_DTYPES[data[0]]), 1
     if shape is None:
-        number, of_sizes = data[at] >> 2, np.dtype(_SHAPE_DTYPES[data[at] % 4])
-        shape = tuple(np.frombuffer(data, of_sizes, number, at + 1).tolist())
-        at += 1 + number * of_sizes.itemsize
+        number, size_dtype = data[at] >> 2, np.dtype(_SHAPE_DTYPES[data[at] % 4])
+        shape = tuple(np.frombuffer(data, size_dtype, number, at + 1).tolist())
+        at += 1 + number * size_dtype.itemsize
     values = np.frombuffer(data, dtype, offset=at).reshape(shape)
     return values.astype(dtype.newbyteorder("="))  # a writable copy
 

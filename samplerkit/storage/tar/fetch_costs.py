@@ -89,7 +89,7 @@ class Stretch:
 def stretch_of(
     upcoming: Iterable[Ids],
     lengths: Ids,
-    most_shards: int,
+    max_shards: int,
     sharers: int = 1,
     shard_bytes: int | None = None,
 ) -> Stretch:
@@ -111,7 +111,7 @@ def stretch_of(
         upcoming: the shards of the samples that this process reads next, batch by batch; iterated as far as
             needed, at most over `MOST_SAMPLES`.
         lengths: the number of samples of each shard.
-        most_shards: the number of shards that fit into the cache on disk.
+        max_shards: the number of shards that fit into the cache on disk.
         sharers: the number of processes that read an order together and share fetched shards, such as the
             workers of a loader.
         shard_bytes: the size of a shard; None if unknown, in which case only `GOOD_PART` counts.
@@ -130,7 +130,7 @@ def stretch_of(
     seen = np.zeros(0, dtype=np.int64)
     length = total / lengths.size / 2
     is_local = is_over = False
-    while not is_over and length <= most_shards * total / lengths.size:
+    while not is_over and length <= max_shards * total / lengths.size:
         own = max(_LEAST_WINDOW, int(length / sharers))
         while seen.size < own and not is_over:
             batch = next(batches, None)

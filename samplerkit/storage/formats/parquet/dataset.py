@@ -152,8 +152,8 @@ class ParquetDataset(FormatOfFiles):
 
             def read(number: int) -> Any:
                 file, chunk = files.at(number)
-                one = replace(file, columns=((name, ""),))
-                content = guarded(file.place(chunk), "read", lambda: one.read(chunk))
+                single = replace(file, columns=((name, ""),))
+                content = guarded(file.place(chunk), "read", lambda: single.read(chunk))
                 return _values_of(content, name, is_length)
 
             parts = all_in_threads(read, self.layout.num_files, self._limits.threads, "samplerkit-column")
@@ -182,7 +182,7 @@ class ParquetDataset(FormatOfFiles):
             file = _catalogued_file(catalogue, self._storage, catalogue.columns, self._footers, number)
         if self._has_keys:
             file = replace(file, keys=self._keys[number])
-        return file.chosen(self._columns, self._filter)
+        return file.select(self._columns, self._filter)
 
     @cached_property
     def _keys(self) -> list[Keys]:

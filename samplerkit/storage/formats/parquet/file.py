@@ -89,7 +89,7 @@ class ParquetFile(ChunkFile):
         """Returns the name of a row group in error messages."""
         return f"{self.stored.name}, row group {chunk}"
 
-    def chosen(self, names: Sequence[str] | None, condition: RowFilter | None) -> ParquetFile:
+    def select(self, names: Sequence[str] | None, condition: RowFilter | None) -> ParquetFile:
         """Returns the file restricted to some columns and to the rows that meet a condition.
 
         Raises:

@@ -124,11 +124,11 @@ def ranges_of(metadata: Any, group: int, names: Sequence[str]) -> dict[str, Boun
 _FLOATS: Final = {"FLOAT": np.float32, "DOUBLE": np.float64}
 
 
-def _widened(kind: Any, least: float, most: float) -> Bounds:
+def _widened(kind: Any, low: float, high: float) -> Bounds:
     """Returns bounds that include all values that round to one of them: `in` rounds to float32 to compare."""
     ends = np.array([-np.inf, np.inf], kind)
     with np.errstate(over="ignore"):
-        widened = np.nextafter(np.array([least, most], kind), ends)
+        widened = np.nextafter(np.array([low, high], kind), ends)
     # NaN, which some writers store, is no bound. A Python float would be rounded to the type of a value.
     bounds = np.where(np.isnan(widened), ends, widened).astype(np.float64)
     return bounds[0], bounds[1]
