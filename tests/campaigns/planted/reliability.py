@@ -252,14 +252,14 @@ BUGS = [
     ),
     Bug(
         "a read that comes short passes",
-        "Reader._exactly",
-        "raise self._short(shard, start, length, len(data))",
+        "Reader._read_exactly",
+        "raise self._truncated(shard, start, length, len(data))",
         "pass",
         "tests/storage/tar/test_errors.py::test_an_archive_that_became_shorter",
     ),
     Bug(
         "one sample too many counts as there",
-        "MetIndexes.present",
+        "LoadedIndexes.present",
         "rows >= begin",
         "rows > begin",
         "tests/storage/tar/test_missing_samples.py::test_the_good_samples_are_read_once_and_the_steps_stay",
