@@ -23,7 +23,7 @@ from samplerkit.loading.device.streams import (
     pin_policy,
     require_available,
 )
-from samplerkit.loading.state.state import FieldCheck, Place, optional, require_fields, whole
+from samplerkit.loading.state.state import FieldCheck, Place, int_in, optional, require_fields
 from samplerkit.loading.stats import DeviceStats, StageCounts
 from samplerkit.loading.steps import with_bar
 from samplerkit.order import arguments
@@ -37,9 +37,9 @@ SCHEMA: Final = 1
 
 _CHECKS = {
     "schema": FieldCheck(lambda value: value == SCHEMA, "is not known to this version"),
-    "epoch": whole(0, LARGEST),
-    "step": whole(0, LARGEST),
-    "ended": optional(whole(0, LARGEST)),
+    "epoch": int_in(0, LARGEST),
+    "step": int_in(0, LARGEST),
+    "ended": optional(int_in(0, LARGEST)),
 }
 
 
@@ -218,7 +218,7 @@ class WrappedLoader:
 
     def iterate_on(self, make_stage: MakeStage, *, run_ahead: bool) -> Iterator[Any]:
         """Begins an epoch, or continues the one that was run into ahead; ends the iteration before."""
-        self._end(self._cursor.at)
+        self._end(self._cursor.current)
         if self._stage is None:
             self._stage = make_stage(self._begin(run_ahead=run_ahead))
         return self._deliver(self._cursor.begin(), self._stage, run_ahead=run_ahead)
@@ -234,7 +234,7 @@ class WrappedLoader:
         """
         epoch, before = arguments.epoch(epoch), self._cursor.epoch
         self._cursor.set_epoch(epoch)
-        if not self._cursor.at.is_open and (epoch != before or self._stage is None):
+        if not self._cursor.current.is_open and (epoch != before or self._stage is None):
             self._set_epoch_of_loader()
 
     def state_dict(self) -> dict[str, Any]:
@@ -261,13 +261,13 @@ class WrappedLoader:
             self._loader.load_state_dict(state)
             self._snapshot = copy.deepcopy(dict(state))
         else:
-            require_fields("state", state, _CHECKS, may_lack=("ended",))
+            require_fields("state", state, _CHECKS, missing_ok=("ended",))
             self._cursor.load(Place(state["epoch"], state["step"], state.get("ended")))
         self._must_set_epoch = not self._has_state
 
     def close(self) -> None:
         """Ends the thread, and the iteration under way."""
-        self._end(self._cursor.at)
+        self._end(self._cursor.current)
         self._drop_stage()
 
     def __getstate__(self) -> dict[str, Any]:

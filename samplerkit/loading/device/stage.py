@@ -25,7 +25,7 @@ from samplerkit.loading.background import (
     Channel,
     end_at_exit,
     ended_iteration,
-    not_an_end,
+    not_stop_iteration,
     require_process,
     start_thread,
 )
@@ -304,7 +304,7 @@ class Producer:
                 pass
             self.end()
         except BaseException as error:  # whatever it is, it belongs into the loop
-            self._channel.put(not_an_end(error, _WHERE))
+            self._channel.put(not_stop_iteration(error, _WHERE))
 
     def step(self) -> bool:
         """Makes one item once there is a slot for it; returns whether another one may follow."""
@@ -345,7 +345,7 @@ class Producer:
         try:
             value, ready = self._send(batch, slot)
         except BaseException as error:  # likewise
-            return not_an_end(error, _WHERE)
+            return not_stop_iteration(error, _WHERE)
         # The tree is walked here, in the loading thread, rather than in the loop.
         found = leaves(value)
         used = [storage for leaf in found for storage in storages(leaf)]

@@ -10,11 +10,11 @@ import torch.utils.data
 
 from samplerkit.batches.sample_set import seed_of
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError
-from samplerkit.loading.background import LeftAtExit, not_an_end
+from samplerkit.loading.background import ExitAware, not_stop_iteration
 from samplerkit.loading.collate import PackCollate
 from samplerkit.loading.device.stage import DeviceStage, MakeStage
 from samplerkit.loading.device.streams import current_device
-from samplerkit.loading.generators import kept_generators
+from samplerkit.loading.generators import preserved_generators
 from samplerkit.loading.run.delivery import Reading
 from samplerkit.loading.run.run_cursor import RunCursor
 from samplerkit.loading.sample_fields import SampleCollate
@@ -44,7 +44,7 @@ _STAGE_SECONDS = 0.4
 
 
 @final
-class WorkerIteration(LeftAtExit):
+class WorkerIteration(ExitAware):
     """One iteration over the batches of workers, through a stage if there is one.
 
     Attributes:
@@ -75,7 +75,7 @@ class WorkerIteration(LeftAtExit):
         self._stage = None if make_stage is None else make_stage(batches)
         self._batches: Iterator[Any] = batches if self._stage is None else iter(self._stage)
         self._keeps_workers = keeps_workers
-        self._next: Any = kept_generators()(next) if keeps_generators else next
+        self._next: Any = preserved_generators()(next) if keeps_generators else next
         self.is_open = True
 
     def runs_ahead_to(self, reading: Reading, make_stage: MakeStage | None) -> bool:
@@ -88,7 +88,7 @@ class WorkerIteration(LeftAtExit):
         try:
             return self._next(self._batches)
         except StopIteration as error:
-            raise not_an_end(error, "a dataset or its collate function") from error
+            raise not_stop_iteration(error, "a dataset or its collate function") from error
 
     def end(self) -> bool:
         """Ends the iteration; returns whether its workers stay alive, and can be used for another one."""

@@ -14,7 +14,7 @@ BUGS = [
     Bug(
         "a state is loaded in the middle of an iteration",
         "Cursor.require_closed",
-        "self._waits and self.at.is_open",
+        "self._waits and self.current.is_open",
         "False",
         "tests/loading/test_loader_states.py::test_a_state_cannot_be_loaded_while_an_iteration_is_under_way",
     ),
@@ -43,7 +43,7 @@ BUGS = [
     Bug(
         "the end of an epoch is the beginning of the next",
         "Cursor.set_epoch",
-        "at.is_loaded and epoch == at.ended",
+        "now.is_loaded and epoch == now.ended",
         "False",
         "tests/loading/test_epoch_borders.py",
     ),
@@ -70,7 +70,7 @@ BUGS = [
     ),
     Bug(
         "padded ranks are uneven",
-        "Delivery._shared",
+        "Delivery._per_rank",
         "(least + (larger > 0), 0)",
         "(least, larger)",
         "tests/loading/test_uneven_ranks.py",
@@ -175,7 +175,7 @@ BUGS = [
     ),
     Bug(
         "ids travel in 32 bits",
-        "EpochUnits._repeated",
+        "EpochUnits._wrapped",
         "as_array(draws) % max(1, self.num_draws)",
         "(as_array(draws) % max(1, self.num_draws)).astype(np.int32).astype(np.int64)",
         "tests/loading/test_huge_datasets.py",
