@@ -99,8 +99,8 @@ BUGS = [
     Bug(
         "a batch is pickled where no error of it is caught",
         "SendingMaker._sent",
-        "return pickled(made)",
-        "return made",
+        "return pickled(answer)",
+        "return answer",
         f"{SENDING}::test_what_cannot_be_read_and_what_cannot_be_sent_are_skipped_together_and_the_steps_stay",
     ),
     Bug(
@@ -120,7 +120,7 @@ BUGS = [
     Bug(
         "the error of a batch that cannot be unpickled names no ids",
         "WorkerProcesses._answer",
-        "note_once(error, f'samplerkit: while receiving {what}, which came from a worker process')",
+        "note_once(error, f'samplerkit: while receiving {batch}, which came from a worker process')",
         "None",
         f"{SENDING}::test_what_cannot_be_sent_or_made_is_an_error_at_its_place_that_names_its_samples",
     ),

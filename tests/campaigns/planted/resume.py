@@ -71,7 +71,7 @@ BUGS = [
         "draws are counted in their batch",
         "requests_of",
         "Request(reading.epoch, reading.start, step, ids, draws, columns, segments, cursor.edits)",
-        "Request(reading.epoch, reading.start, step, ids, range(len(ids)), known, segments, cursor.edits)",
+        "Request(reading.epoch, reading.start, step, ids, range(len(ids)), columns, segments, cursor.edits)",
         DRAWS,
     ),
     Bug(
