@@ -19,7 +19,7 @@ LAST_BATCH_SECONDS: Final = 1.5
 """How long workers may continue with their current batch when they are ended."""
 
 
-class Ending(Protocol):
+class Stoppable(Protocol):
     """Processes or threads that are ended at the exit, in two steps, so that all end at the same time."""
 
     def stop(self) -> None:
@@ -35,7 +35,7 @@ class ExitAware:
     is_exiting: ClassVar[bool] = False
 
 
-def end_together(workers: Iterable[Ending]) -> None:
+def end_together(workers: Iterable[Stoppable]) -> None:
     """Ends workers, and waits for all of them for `LAST_BATCH_SECONDS`."""
     running, deadline = list(workers), time.monotonic() + LAST_BATCH_SECONDS
     for worker in running:
@@ -44,7 +44,7 @@ def end_together(workers: Iterable[Ending]) -> None:
         worker.join(deadline)
 
 
-def end_at_exit(running: Ending) -> None:
+def end_at_exit(running: Stoppable) -> None:
     """Ends workers at the exit, if they still run.
 
     A daemon thread that is inside of torch when the interpreter goes would take the process down. For
@@ -57,7 +57,7 @@ def end_at_exit(running: Ending) -> None:
     atexit.register(_end_all)
 
 
-RUNNING: Final[weakref.WeakSet[Ending]] = weakref.WeakSet()
+RUNNING: Final[weakref.WeakSet[Stoppable]] = weakref.WeakSet()
 """The objects that end at the exit; a forked process has a copy, of objects that it does not own."""
 
 

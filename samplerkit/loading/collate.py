@@ -17,11 +17,11 @@ from samplerkit.loading.sample_fields import (
     SequenceField,
     above_limit,
     collated_by_torch,
+    describe_sample,
     field_of,
     is_sequence,
     require_alike,
     rows_of,
-    sample_words,
 )
 from samplerkit.order import arguments
 from samplerkit.order.intervals import numbers_in
@@ -99,7 +99,7 @@ class PadCollate(PlannedCollate):
         tree = self._tree("", samples, ids, fields)
         for path in self.fields or ():
             if path not in fields:
-                hint = f"they have {sample_words(samples[0])}"
+                hint = f"they have {describe_sample(samples[0])}"
                 raise ArgumentValueError("fields", "names nothing that the samples have", path, hint=hint)
         if self.pad_to == "bucket" and self._measure is None:
             hint = "give batches= to the loader, or plan= to PadCollate"

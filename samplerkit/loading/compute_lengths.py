@@ -34,7 +34,7 @@ from samplerkit.order.typing import Ids
 from samplerkit.samplers.subset import SequentialSampler
 from samplerkit.storage.atomic import NoLocksError, atomic, locked
 
-_AT_ONCE = 256
+_BATCH_SIZE = 256
 _LABEL = "computing lengths:"
 
 
@@ -93,7 +93,7 @@ def compute_lengths(
         loader = Loader(
             dataset,
             SequentialSampler(journal.done),
-            batch_size=_AT_ONCE,
+            batch_size=_BATCH_SIZE,
             num_workers=num_workers,
             tail="ragged",
             world=World(1, 0),

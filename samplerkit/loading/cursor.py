@@ -21,7 +21,7 @@ from typing import Any, Final, final
 
 from samplerkit.errors import StateError
 from samplerkit.loading.background import ExitAware
-from samplerkit.loading.state.past import NOTHING, EpochsRead, Past
+from samplerkit.loading.state.past import EMPTY_PAST, EpochsRead, Past
 from samplerkit.loading.state.state import Place
 
 _log = logging.getLogger("samplerkit")
@@ -52,7 +52,7 @@ class Iteration(ExitAware):
     place_before: Place | None = None
     is_loaded: bool = False
     is_spent: bool = False
-    past: Past = NOTHING
+    past: Past = EMPTY_PAST
     after: int | None = None
     taken: int = field(default=0, init=False)
     is_open: bool = field(default=False, init=False)
@@ -234,7 +234,7 @@ class Cursor(ABC):
             problem = "cannot be loaded while an iteration is under way"
             raise StateError("state", problem, hint="load before iterating")
 
-    def load(self, place: Place, past: Past = NOTHING) -> None:
+    def load(self, place: Place, past: Past = EMPTY_PAST) -> None:
         """Makes the next iteration begin at the place of a loaded state.
 
         Where the epoch that was set before is the one at whose end the state was saved, nothing of it is

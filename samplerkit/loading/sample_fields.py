@@ -249,7 +249,7 @@ def require_alike(path: str, items: list[Any], is_alike: Callable[[Any], bool], 
         if not is_alike(item):
             problem = "has another structure than the first sample of its batch"
             hint = "let all samples have the same fields"
-            raise DatasetError(_place(ids, place, path), problem, sample_words(item), hint=hint)
+            raise DatasetError(_place(ids, place, path), problem, describe_sample(item), hint=hint)
 
 
 def collated_by_torch(path: str, items: list[Any]) -> Any:
@@ -266,7 +266,7 @@ def collated_by_torch(path: str, items: list[Any]) -> Any:
         raise DatasetError(f"field {path}" if path else "samples", problem, items[0], hint=hint) from None
 
 
-def sample_words(sample: Any) -> str:
+def describe_sample(sample: Any) -> str:
     """Describes a sample in a few words."""
     if isinstance(sample, Mapping):
         return f"the keys {[*map(str, sample)]}"

@@ -12,7 +12,7 @@ import torch.utils.data
 from samplerkit.batches.recipe import BatchRecipe
 from samplerkit.errors import ArgumentTypeError, ArgumentValueError, CompositionError, NotSupportedError
 from samplerkit.loading.cursor import Cursor, Iteration
-from samplerkit.loading.run.delivery import EVALUATED_AT_ONCE, FIRST_PART, Tail
+from samplerkit.loading.run.delivery import EVALUATED_AT_ONCE, FIRST_DIVISOR, Tail
 from samplerkit.loading.run.run import Run, checked_tail
 from samplerkit.loading.run.run_cursor import RunCursor
 from samplerkit.order import arguments
@@ -183,7 +183,7 @@ class TorchSampler(TorchNames, EpochByCursor, torch.utils.data.DistributedSample
     def __iter__(self) -> Iterator[int]:
         self._require_samples()
         iteration = self._begin()
-        for chunk in _evaluated(self._rest_of(iteration), 1):
+        for chunk in _id_chunks(self._rest_of(iteration), 1):
             for index in chunk.tolist():
                 iteration.taken += 1
                 yield index
@@ -252,12 +252,12 @@ class TorchSampler(TorchNames, EpochByCursor, torch.utils.data.DistributedSample
 
 def in_batches(order: Order, size: int) -> Iterator[Ids]:
     """Cuts an order into arrays of `size` ids; the last one may be shorter, but not empty."""
-    return (chunk[at : at + size] for chunk in _evaluated(order, size) for at in range(0, chunk.size, size))
+    return (chunk[at : at + size] for chunk in _id_chunks(order, size) for at in range(0, chunk.size, size))
 
 
-def _evaluated(order: Order, size: int) -> Iterator[Ids]:
+def _id_chunks(order: Order, size: int) -> Iterator[Ids]:
     """Yields ids in whole batches of a size, as many at once as a `Reading` does."""
-    first = min(len(order), size * max(1, EVALUATED_AT_ONCE // FIRST_PART // size))
+    first = min(len(order), size * max(1, EVALUATED_AT_ONCE // FIRST_DIVISOR // size))
     yield order[:first]
     yield from order.chunks(size * max(1, EVALUATED_AT_ONCE // size), first)
 

@@ -43,15 +43,15 @@ def detect_world(environment: Mapping[str, str] = os.environ) -> World:
     if (group := process_group()) is not None:
         return World(group.get_world_size(), group.get_rank())
     if "RANK" in environment or "WORLD_SIZE" in environment:
-        return _from(environment, "WORLD_SIZE", "RANK")
+        return _world_from(environment, "WORLD_SIZE", "RANK")
     # Before Slurm: if mpirun runs within a Slurm job, Slurm's variables number the nodes.
     for size_name, rank_name in _MPI_VARIABLES:
         if size_name in environment and rank_name in environment:
-            return _from(environment, size_name, rank_name)
+            return _world_from(environment, size_name, rank_name)
     step = "SLURM_STEP_NUM_TASKS" in environment
     # A batch script has a number, and that of all tasks only if it says `--ntasks`; a task of srun has both.
     if "SLURM_PROCID" in environment and (step or "SLURM_NTASKS" in environment):
-        world = _from(environment, "SLURM_STEP_NUM_TASKS" if step else "SLURM_NTASKS", "SLURM_PROCID")
+        world = _world_from(environment, "SLURM_STEP_NUM_TASKS" if step else "SLURM_NTASKS", "SLURM_PROCID")
         if not step and "SLURM_STEP_ID" not in environment and world.num_shards > 1:
             _warn_of_no_srun(world)
         return world
@@ -69,7 +69,7 @@ def _warn_of_no_srun(world: World) -> None:
     )
 
 
-def _from(environment: Mapping[str, str], size_name: str, rank_name: str) -> World:
+def _world_from(environment: Mapping[str, str], size_name: str, rank_name: str) -> World:
     numbers = []
     for name in (size_name, rank_name):
         if name not in environment:

@@ -11,7 +11,7 @@ import samplerkit as sk
 from samplerkit.loading.workers import loader_workers
 from samplerkit.loading.workers.thread_pool import (
     HANDOVER,
-    LONG,
+    LONG_BATCH,
     LONGEST_PAUSE,
     TRIAL_BATCHES,
     ThreadSchedule,
@@ -58,7 +58,7 @@ def test_what_changes_in_mid_run_is_found_too():
 
 
 def test_nothing_is_tried_where_a_batch_takes_long_or_one_thread_is_all_there_is():
-    assert lived(ThreadSchedule(4), 0.001, 1.1 * LONG, 3_000) == 0
+    assert lived(ThreadSchedule(4), 0.001, 1.1 * LONG_BATCH, 3_000) == 0
     turns = ThreadSchedule(1)
     lived(turns, 0.01, 0.01, 3_000)
     assert turns.trial == 0

@@ -127,7 +127,7 @@ class DeviceStage(Iterator[Any]):
         queued = len(self._channel)
         item = self._channel.get()
         if not isinstance(item, LoadedBatch):
-            return self._end_of_epoch_or_all(item)
+            return self._handle_end(item)
         wait = time.perf_counter() - requested
         # What the allocator does not know of lives as long as the loop's work on it.
         self._received = self._streams.receive(item.ready, item.storages), item.opaque
@@ -186,7 +186,7 @@ class DeviceStage(Iterator[Any]):
             self._thread = producer.thread()
             start_thread(self._thread)
 
-    def _end_of_epoch_or_all(self, item: EpochEnd | BaseException | None) -> EpochEnd:
+    def _handle_end(self, item: EpochEnd | BaseException | None) -> EpochEnd:
         if isinstance(item, EpochEnd):
             return item
         if item is None:

@@ -250,9 +250,9 @@ class BatchUnit(Unit):
         """Returns the layout that describes a dataset, where it is not its own."""
         return self.inner.described_layout(dataset)
 
-    def require_survivable(self, state: State) -> None:
+    def require_resumable(self, state: State) -> None:
         """Refuses a state of windows of another length."""
-        self.inner.require_survivable(state)
+        self.inner.require_resumable(state)
 
     def restored(self, run: RunFacts, state: State) -> BatchUnit:
         """Returns the batches of a state, if they are made as these are.

@@ -239,7 +239,7 @@ EVALUATED_AT_ONCE = 8192
 SET_AT_ONCE = 65_536
 """The same for the batches of a whole set, whose samples are in a few hundred buckets."""
 
-FIRST_PART = 8
+FIRST_DIVISOR = 8
 """So many times fewer are computed at first: a loop that begins or resumes waits for its first batch."""
 
 
@@ -348,7 +348,7 @@ class Reading:
         """
         size = self.units.expected_size * self.delivery.batch_size
         most = SET_AT_ONCE if self.units.is_random_access else EVALUATED_AT_ONCE
-        at_once = max(1, most // FIRST_PART // size)
+        at_once = max(1, most // FIRST_DIVISOR // size)
         while True:
             steps = range(first, first + at_once * stride, stride)
             steps = steps[: bisect_left(steps, True, key=lambda step: not self.has(step))]

@@ -201,7 +201,7 @@ class Run:
             StateError: it is damaged, of a newer schema or of another run.
         """
         state = State.from_dict(saved)
-        self.unit.require_survivable(state)
+        self.unit.require_resumable(state)
         dataset, _ = self.described
         if state.dataset != dataset and state.dataset in map(self._described_as, self.edits.smaller_trees()):
             state = replace(state, dataset=dataset)

@@ -175,7 +175,7 @@ class RunCursor(Cursor):
         if isinstance(run.recipe, Ledger):
             return run.recipe
         hint = "wrap it in Ledger(sampler), which also loads the states of the sampler alone"
-        if run.edits.are_below:
+        if run.edits.below_blocks:
             hint = "save a state, and start with a ledger below the BlockSampler that has one more edit"
         raise CompositionError("sampler", "is no ledger, and cannot be edited", run.recipe, hint=hint)
 
@@ -183,7 +183,7 @@ class RunCursor(Cursor):
         self.run = self.run.edited(ledger)
         self.edits = ledger.edits
 
-    def follow(self, edits: tuple[Edit, ...]) -> None:
+    def apply_edits(self, edits: tuple[Edit, ...]) -> None:
         """Makes the edits that were made in another process: a worker has its own run."""
         while len(own := self.run.edits.ledger.edits) < len(edits):
             self._edit(self.run.edits.ledger.edited(edits[len(own)]))

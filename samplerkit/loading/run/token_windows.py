@@ -70,7 +70,7 @@ class TokenWindowUnit(Unit):
         """Returns the blocks that describe a dataset; None where no `BlockSampler` orders them."""
         return None if self.pool is None else block_layout(dataset, self.windows_per_block)
 
-    def require_survivable(self, state: State) -> None:
+    def require_resumable(self, state: State) -> None:
         """Refuses a state of windows of another length, where the order does not survive that.
 
         Raises:
@@ -98,7 +98,7 @@ class TokenWindowUnit(Unit):
         if state.unit != "samples":
             raise self._error(saved, f"{_DIFFERS}, which counts batches", "make the loader with batch_size=")
 
-    def converted(self, run: RunFacts, state: State, samples_a_step: int) -> State:
+    def converted(self, run: RunFacts, state: State, samples_per_step: int) -> State:
         """Converts the position of a state to windows of this length."""
         saved = state.sections.get("tokens")
         if saved is None or saved["windows_per_block"] == self.windows_per_block or self.pool is None:
@@ -110,17 +110,17 @@ class TokenWindowUnit(Unit):
             problem = "is no whole number of pools, so that another seq_len reads other tokens"
             raise StateError("limit", problem, state.limit, f"a multiple of {pool_size}")
         if state.position % pool_size and state.position != end:
-            raise self._pool_error(saved, state.position, pool_size, end, samples_a_step)
+            raise self._pool_error(saved, state.position, pool_size, end, samples_per_step)
         limit = None if state.limit is None else state.limit * self.windows_per_block // before
         state = Past.of(state).rescaled(pool_size, before, self.windows_per_block).in_state(state)
         return replace(state, position=state.position * self.windows_per_block // before, limit=limit)
 
     def _pool_error(
-        self, saved: Section, position: int, pool_size: int, end: int, samples_a_step: int
+        self, saved: Section, position: int, pool_size: int, end: int, samples_per_step: int
     ) -> StateError:
         """The error of a state within a pool, which names the next place between two."""
         # In units that both windows are made of, a step is the same one for both.
-        own, step = self.windows_per_block, samples_a_step * saved["windows_per_block"]
+        own, step = self.windows_per_block, samples_per_step * saved["windows_per_block"]
         missing = None if step % own else steps_to_a_multiple(position * own, pool_size * own, step)
         following, how = min(end, (position // pool_size + 1) * pool_size), ""
         if missing is not None and position + missing * step // own <= end:

@@ -204,20 +204,20 @@ class Unit:
         """Returns the layout that describes a dataset, where it is not its own."""
         return None
 
-    def require_survivable(self, state: State) -> None:
+    def require_resumable(self, state: State) -> None:
         """Refuses a state whose samples could not be found again, whatever a user allows to differ.
 
         Raises:
             StateError: it is such a state, or its section is damaged.
         """
 
-    def converted(self, run: RunFacts, state: State, samples_a_step: int) -> State:
+    def converted(self, run: RunFacts, state: State, samples_per_step: int) -> State:
         """Returns a state of units of another size, in these.
 
         Args:
             run: the run that loads it.
             state: the state.
-            samples_a_step: of all ranks, for errors that count steps.
+            samples_per_step: of all ranks, for errors that count steps.
 
         Raises:
             StateError: its position is none of these.

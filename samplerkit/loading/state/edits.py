@@ -45,12 +45,12 @@ class EditHistory:
     Args:
         ledger: the outermost sampler, or the one below a `BlockSampler`; an empty one where there is none.
         dataset: of the run.
-        are_below: whether they are below a `BlockSampler`, which shuffles its pools in another way then.
+        below_blocks: whether they are below a `BlockSampler`, which shuffles its pools in another way then.
     """
 
     ledger: Ledger
     dataset: Any
-    are_below: bool
+    below_blocks: bool
 
     @classmethod
     def of(cls, recipe: Sampler, dataset: Any) -> EditHistory:
@@ -82,7 +82,7 @@ class EditHistory:
         Args:
             position: returns the position of the run, which is looked for only with edits.
         """
-        if not self.ledger.edits and not self.are_below:
+        if not self.ledger.edits and not self.below_blocks:
             return {}
         past, digests = self.ledger.past(position()), self.digests
         before = [digests[past - distance] for distance in _distances(past)]

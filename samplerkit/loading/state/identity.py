@@ -22,8 +22,8 @@ from samplerkit.samplers.chain import RunConstants, class_name
 LONGEST_DESCRIPTION = 1200
 MOST_SEEDS = 32
 
-_LEFT_OUT = frozenset({"seed", "algorithm", "windows_per_block"})
-_OF_THE_JOB = frozenset({"num_shards", "shard_id"})
+_NOT_DESCRIBED = frozenset({"seed", "algorithm", "windows_per_block"})
+_JOB_ARGUMENTS = frozenset({"num_shards", "shard_id"})
 _WRITER = json.JSONEncoder(sort_keys=True)
 
 
@@ -97,7 +97,7 @@ def describe_chain(sampler: Sampler) -> str:
         shown = ", ".join(
             f"{name}={_described(value)}"
             for name, value in arguments.items()
-            if name not in _LEFT_OUT and not (is_root and name in _OF_THE_JOB)
+            if name not in _NOT_DESCRIBED and not (is_root and name in _JOB_ARGUMENTS)
         )
         links.append(f"{class_name(type(link))}({shown})")
     description = " <- ".join(links)

@@ -47,7 +47,7 @@ class EpochsRead(NamedTuple):
         return last > place.epoch or (last == place.epoch and not 0 <= self.end <= place.position)
 
     @property
-    def continues_whole(self) -> bool:
+    def is_end_absolute(self) -> bool:
         """Whether its end means the same if counted from the beginning of the epoch."""
         return self.end >= 0 or self.begin % -self.end == 0
 
@@ -56,7 +56,7 @@ class EpochsRead(NamedTuple):
         if (later.begin, later.end) == (self.begin, self.end) and later.epoch == self.epoch + self.epochs:
             return self._replace(epochs=self.epochs + later.epochs)
         is_one_epoch = self.epochs == later.epochs == 1 and self.epoch == later.epoch
-        if is_one_epoch and self.end == later.begin and later.continues_whole:
+        if is_one_epoch and self.end == later.begin and later.is_end_absolute:
             return self._replace(end=later.end)
         return None
 
@@ -139,5 +139,5 @@ class Past:
         return cls(stretches, saved["older"])
 
 
-NOTHING = Past()
+EMPTY_PAST = Past()
 """The past of a run that has read nothing."""

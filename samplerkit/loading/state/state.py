@@ -21,7 +21,7 @@ Section = Mapping[str, Any]
 COMPARED = ("algorithm", "seed", "dataset", "sampler", "tail", "num_shards")
 """The fields that must be the same in the run that loads a state; each can be allowed to differ."""
 
-_OF_ANY_RUN = frozenset({"ids", "ledger", "read"})
+_COMMON_SECTIONS = frozenset({"ids", "ledger", "read"})
 """Sections that any run reads, though its own state may not have them."""
 
 _KEYWORD = "samplerkit"
@@ -263,7 +263,7 @@ class State:
             hint = f"make the loader with {how}=, as it was made when the state was saved"
             raise mismatch("unit", self.unit, current.unit, hint)
         for name in self.sections:
-            if name not in {*_OF_ANY_RUN, *current.sections}:
+            if name not in {*_COMMON_SECTIONS, *current.sections}:
                 problem = "is a section of the state that this run does not read"
                 hint = "make the run as it was when the state was saved, or update samplerkit"
                 raise StateError(name, problem, self.sections[name], hint=hint)

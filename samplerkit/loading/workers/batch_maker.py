@@ -56,7 +56,7 @@ class BatchMaker:
             DatasetError: all of them were left out.
         """
         if samples.stand_in is None and 0 < len(samples.skipped) == request.ids.size:
-            raise _none_was_read(request, samples.skipped)
+            raise _all_skipped_error(request, samples.skipped)
         if self.reader.options.seeds_draws:
             # The collate function draws by the first draw of the batch. Parts of a document share a draw, so
             # these also draw by their starts.
@@ -108,7 +108,7 @@ def _segments(request: Request, samples: Answer) -> Segments | None:
     return Segments(zero, longest, zero, np.zeros(1, dtype=bool))
 
 
-def _none_was_read(request: Request, skipped: Sequence[SkippedSample]) -> DatasetError:
+def _all_skipped_error(request: Request, skipped: Sequence[SkippedSample]) -> DatasetError:
     return DatasetError(
         "dataset",
         f"gives none of the samples of a batch (step {request.step} of epoch {request.epoch}, "
@@ -137,7 +137,7 @@ class SendingMaker(BatchMaker):
         except Exception as error:
             bad = _unsendable(request, samples)
             if not (bad and self.reader.options.skips):
-                raise _cannot_be_sent(request, list(bad.values()), error) from error
+                raise _unsendable_error(request, list(bad.values()), error) from error
         return self._sent(request, _without(samples, bad))
 
 
@@ -155,7 +155,7 @@ def _unsendable(request: Request, samples: Answer) -> dict[int, SkippedSample]:
     }
 
 
-def _cannot_be_sent(request: Request, bad: list[SkippedSample], error: Exception) -> DatasetError:
+def _unsendable_error(request: Request, bad: list[SkippedSample], error: Exception) -> DatasetError:
     subject = "samples that" if bad else "what"
     failure = DatasetError(
         "dataset",

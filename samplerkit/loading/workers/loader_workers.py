@@ -260,7 +260,7 @@ def _prefetch(batches: Iterator[Any]) -> DeviceStage:
 
 def batches_of(cursor: RunCursor, request: Request) -> Batches:
     """Returns the batches of the reading of a request; a worker edits its own run first."""
-    cursor.follow(request.edits)
+    cursor.apply_edits(request.edits)
     return cursor.run.reading(request.epoch, request.start).batches
 
 

@@ -26,7 +26,7 @@ TRIAL_BATCHES: Final = 5
 FIRST_PAUSE, LONGEST_PAUSE = 50, 3200
 """Batches from one trial to the next: twice as many each time that nothing changed."""
 
-LONG: Final = 0.25
+LONG_BATCH: Final = 0.25
 """Seconds of a batch above which nothing is tried: such batches mostly wait, or compute in C."""
 
 PATIENCE: Final = 0.05
@@ -124,7 +124,7 @@ class ThreadSchedule:
         elif self._is_trial:
             # If both are equal, one thread leaves more of the processors to the loop.
             self._keep(1 if rates[1] > 0.95 * rates[self._threads] else self._threads)
-        elif typical > LONG:
+        elif typical > LONG_BATCH:
             self._keep(current)
         else:
             self._change(other, 0, is_trial=True)
@@ -198,7 +198,7 @@ class ThreadPool(WorkerPool):
         self.has_copies = False  # of the dataset, one a thread: then the loop makes no batch
         self._tasks: Final[SimpleQueue[Task | None]] = SimpleQueue()
         self._waiting: Task | None = None  # waits until no thread reads for the epoch before
-        self._at_work = 0
+        self._busy = 0
         self._started = 0.0  # when the latest batch was
         self._turn: Final = threading.Condition()
         self._threads: Final = [
@@ -322,19 +322,19 @@ class ThreadPool(WorkerPool):
         schedule = self.schedule
         with self._turn:
             if seconds is not None:
-                self._at_work -= 1
+                self._busy -= 1
                 schedule.count_batch(trial, seconds)
             while not self._is_stopped:
-                if self._at_work < schedule.at_once and (task := self._next_task()) is not None:
-                    self._at_work += 1
+                if self._busy < schedule.at_once and (task := self._next_task()) is not None:
+                    self._busy += 1
                     self._started = time.perf_counter()
-                    if self._at_work < schedule.at_once:
+                    if self._busy < schedule.at_once:
                         self._turn.notify()
                     return task
                 if not self._is_stopped:
                     self._turn.wait(PATIENCE)
                 is_long = time.perf_counter() - self._started > schedule.patience
-                if is_long and self._at_work == schedule.at_once < len(self._threads):
+                if is_long and self._busy == schedule.at_once < len(self._threads):
                     schedule.give_up()
             self._turn.notify_all()
         return None
@@ -350,7 +350,7 @@ class ThreadPool(WorkerPool):
         while (task := self._waiting or self._tasks.get()) is not None and not self._is_stopped:
             self._waiting = task
             if not task.is_cancelled:
-                if self._at_work and reader.sets_epoch(task.request):
+                if self._busy and reader.sets_epoch(task.request):
                     return None
                 try:
                     reader.begin(task.request)

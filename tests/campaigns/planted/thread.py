@@ -12,7 +12,7 @@ BUGS = [
     Bug(
         "a dataset receives an epoch while it is read for another one",
         "ThreadPool._next_task",
-        "self._at_work and reader.sets_epoch(task.request)",
+        "self._busy and reader.sets_epoch(task.request)",
         "False",
         f"{THREADS}::test_a_dataset_is_told_once_for_all_threads_and_never_while_it_is_read",
     ),
